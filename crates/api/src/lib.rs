@@ -1,0 +1,33 @@
+//! Shapes that a second program reads: what goes over the HTTP API, into files and out of `--json`.
+//!
+//! Only this crate knows `serde`; everything below the surface works on types of its own. The same
+//! fact has the same name here as in the configuration, the metrics and the documentation.
+//!
+//! - [`fault`]: one mistake in something that a person wrote, with its place; [`problem`]: why a request
+//!   was refused.
+//! - [`place`]: where a value stands in a JSON text.
+//! - [`policy`]: MyXDNS's matrix as people write it.
+//! - [`zone`], [`region`], [`partition`], [`server`]: what else a name server holds.
+//! - [`explain`]: why a client is sent where it is; [`status`]: how the server is doing.
+
+pub mod explain;
+pub mod fault;
+pub mod partition;
+pub mod place;
+pub mod policy;
+pub mod problem;
+pub mod region;
+pub mod server;
+pub mod status;
+pub mod zone;
+
+pub use explain::{AddressType, Explain, Explanation, RowServer};
+pub use fault::{Fault, Faults};
+pub use partition::{Lookup, PartitionSummary};
+pub use place::Origin;
+pub use policy::{Entry, Policy, Server, WhenAllDown};
+pub use problem::Problem;
+pub use region::{NewRegion, Region, RegionAdded};
+pub use server::{NewServerState, ServerState};
+pub use status::{Changed, Counters, Counts, Health, Status, StoreState, WorkerState};
+pub use zone::ZoneSummary;

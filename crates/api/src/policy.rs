@@ -1,0 +1,270 @@
+//! A policy as people write it: MyXDNS's matrix of probabilities and TTLs, and the names it serves.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::fault::Faults;
+use crate::place::{Document, Node, Reader};
+
+/// The highest TTL, in seconds: 2^31 - 1 (RFC 2181 §8).
+pub const TTL_MAX: u32 = i32::MAX as u32;
+
+/// How a set of names resolves: the servers, and for each region how probable and for how long.
+///
+/// A region's row exists when any server has an entry for that region; the servers without one then
+/// have probability 0 there. Without any entry, and always for region 0, the default column is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// How many servers an answer holds; 0 means all of them, the form of the MyXDNS paper.
+    #[serde(default = "one")]
+    pub answers: u16,
+    /// What is answered while every server of the asked family is down.
+    #[serde(default)]
+    pub when_all_down: WhenAllDown,
+    /// The partition that tells a client's region.
+    #[serde(default = "default_partition")]
+    pub partition: String,
+    /// The owner names, in any case, with or without the final dot; the first is the policy's key.
+    #[serde(default)]
+    pub names: Vec<String>,
+    /// The servers that the names may resolve to.
+    pub servers: Vec<Server>,
+}
+
+/// A server and its column entries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// The address that is answered: an A record for IPv4, AAAA for IPv6.
+    #[schema(value_type = String, example = "192.0.2.1")]
+    pub address: IpAddr,
+    /// The entry of the default column, used for unclassified clients.
+    #[serde(default)]
+    pub default: Entry,
+    /// The entries by region name.
+    #[serde(default)]
+    pub regions: BTreeMap<String, Entry>,
+}
+
+/// One cell of the matrix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// How probable the server is, from 0; a row is normalised, so any scale will do. A column without
+    /// any probability is uniform; in one that has some, a missing one is 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+    /// The TTL of an answer that this server leads, in seconds, at most 2^31 - 1; 360 where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<u32>,
+}
+
+/// What a name answers while all servers of the asked family are down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenAllDown {
+    /// As if all were up: a wrong guess is better than none.
+    #[default]
+    Answer,
+    /// No address: NODATA.
+    Empty,
+}
+
+impl Policy {
+    /// Reads a policy from JSON; `source` names the text in faults. What the values mean (whether a region exists,
+    /// whether an address can be a server's) is checked when the policy is compiled.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the structure, with line and column: unknown, missing and repeated
+    /// keys, wrong types, numbers out of range, addresses that are none. Where the text is not JSON, that alone.
+    pub fn read(source: &str, text: &str) -> Result<Policy, Faults> {
+        let document = Document::read(source, text)?;
+        let mut reader = Reader::new(&document);
+        let policy = read_policy(&mut reader, document.root());
+        reader.finish(policy)
+    }
+}
+
+// Each of the following reports what is wrong and goes on, so that its result is only used when the
+// reader has found nothing; what cannot be read is then left out or replaced by its default.
+
+fn read_policy<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Policy> {
+    let optional = ["answers", "when_all_down", "partition", "names"];
+    let object = reader.object(node, &["servers"], &optional)?;
+    let answers = object.get("answers").and_then(|node| reader.integer(node, 0..=u16::MAX));
+    let when_all_down = object.get("when_all_down").and_then(|node| match reader.string(node)? {
+        "answer" => Some(WhenAllDown::Answer),
+        "empty" => Some(WhenAllDown::Empty),
+        other => {
+            reader.fault(node, format!("unknown value '{other}'"), "\"answer\" or \"empty\"");
+            None
+        }
+    });
+    let partition = object.get("partition").and_then(|node| reader.string(node));
+    let names = object.get("names").and_then(|node| reader.array(node)).unwrap_or_default();
+    let names = names.iter().filter_map(|node| reader.string(node)).map(String::from).collect();
+    let servers = object.get("servers").and_then(|node| reader.array(node)).unwrap_or_default();
+    let servers = servers.iter().filter_map(|node| read_server(reader, node)).collect();
+    Some(Policy {
+        answers: answers.unwrap_or_else(one),
+        when_all_down: when_all_down.unwrap_or_default(),
+        partition: partition.map_or_else(default_partition, String::from),
+        names,
+        servers,
+    })
+}
+
+fn read_server<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Server> {
+    let object = reader.object(node, &["address"], &["default", "regions"])?;
+    let address = object
+        .get("address")
+        .and_then(|node| reader.parsed(node, "an IP address such as \"192.0.2.1\" or \"2001:db8::1\""));
+    let default = object.get("default").and_then(|node| read_entry(reader, node)).unwrap_or_default();
+    let regions = object.get("regions").and_then(|node| reader.map(node));
+    let regions = regions
+        .iter()
+        .flat_map(|regions| regions.entries())
+        .map(|(name, node)| (name.to_owned(), read_entry(reader, node).unwrap_or_default()))
+        .collect();
+    Some(Server { address: address?, default, regions })
+}
+
+fn read_entry<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Entry> {
+    let object = reader.object(node, &[], &["probability", "ttl"])?;
+    let present = |key| object.get(key).filter(|node| !node.is_null());
+    Some(Entry {
+        probability: present("probability").and_then(|node| reader.magnitude(node)),
+        ttl: present("ttl").and_then(|node| reader.integer(node, 0..=TTL_MAX)),
+    })
+}
+
+fn one() -> u16 {
+    1
+}
+
+fn default_partition() -> String {
+    "default".into()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_documented_form() {
+        let text = r#"{"answers":1,"when_all_down":"answer","partition":"default","names":["www.example.com."],
+            "servers":[{"address":"192.0.2.1","default":{"probability":0.5,"ttl":30},
+                        "regions":{"europe":{"probability":0.9,"ttl":60}}}]}"#;
+        let policy = Policy::read("body", text).unwrap();
+        assert_eq!(policy, serde_json::from_str(text).unwrap());
+        assert_eq!(policy.servers[0].regions["europe"], Entry { probability: Some(0.9), ttl: Some(60) });
+        let short = Policy::read("body", r#"{"servers":[{"address":"::1"}]}"#).unwrap();
+        assert_eq!((short.answers, short.partition.as_str()), (1, "default"));
+        assert_eq!(short.servers[0].default, Entry::default());
+    }
+
+    #[test]
+    fn all_faults_at_once() {
+        let text = r#"{
+  "answers": 70000,
+  "when_all_down": "maybe",
+  "partition": 7,
+  "names": ["a.example", 5],
+  "colour": "red",
+  "servers": [
+    {"address": "192.0.2.300", "default": {"probability": -1, "ttl": 2147483648, "weight": 3}},
+    {"default": {}},
+    {"address": "192.0.2.1", "regions": {"europe": {"ttl": 1.5}, "europe": [], "asia": {"ttl": null}}},
+    "192.0.2.2"
+  ]
+}"#;
+        let expected = [
+            "body:2:14: 70000 is out of range; expected a whole number from 0 to 65535",
+            "body:3:20: unknown value 'maybe'; expected \"answer\" or \"empty\"",
+            "body:4:16: a number is of the wrong type; expected a string",
+            "body:5:26: a number is of the wrong type; expected a string",
+            "body:6:3: unknown key 'colour'; expected servers, answers, when_all_down, partition, names",
+            "body:8:17: '192.0.2.300' cannot be read; \
+             expected an IP address such as \"192.0.2.1\" or \"2001:db8::1\"",
+            "body:8:59: -1 is out of range; expected a number from 0 on",
+            "body:8:70: 2147483648 is out of range; expected a whole number from 0 to 2147483647",
+            "body:8:82: unknown key 'weight'; expected probability, ttl",
+            "body:9:5: missing key 'address'",
+            "body:10:60: 1.5 is out of range; expected a whole number from 0 to 2147483647",
+            "body:10:66: key 'europe' stands here twice; expected each key once",
+            "body:10:76: an array is of the wrong type; expected an object",
+            "body:11:5: a string is of the wrong type; expected an object",
+        ];
+        let faults = Policy::read("body", text).unwrap_err();
+        assert_eq!(faults.to_string().lines().collect::<Vec<_>>(), expected);
+        assert_eq!(
+            Policy::read("body", "[]").unwrap_err().to_string(),
+            "body:1:1: an array is of the wrong type; expected an object"
+        );
+    }
+
+    fn entry() -> impl Strategy<Value = Entry> {
+        let probability = prop::option::of(prop_oneof![Just(0.0), 0.0..1e300, 0.0..1.0]);
+        (probability, prop::option::of(0..=TTL_MAX)).prop_map(|(probability, ttl)| Entry { probability, ttl })
+    }
+
+    fn policy() -> impl Strategy<Value = Policy> {
+        let regions = prop::collection::btree_map("[a-z/~\"]{0,5}", entry(), 0..4);
+        let server = (any::<IpAddr>(), entry(), regions).prop_map(|(address, default, regions)| Server {
+            address,
+            default,
+            regions,
+        });
+        let down = prop_oneof![Just(WhenAllDown::Answer), Just(WhenAllDown::Empty)];
+        let names = prop::collection::vec(".{0,9}", 0..3);
+        let servers = prop::collection::vec(server, 0..4);
+        (any::<u16>(), down, ".{0,9}", names, servers).prop_map(
+            |(answers, when_all_down, partition, names, servers)| Policy {
+                answers,
+                when_all_down,
+                partition,
+                names,
+                servers,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(policy in policy()) {
+            let text = serde_json::to_string_pretty(&policy).unwrap();
+            prop_assert_eq!(Policy::read("body", &text), Ok(policy));
+        }
+
+        /// A damaged policy is read as `serde` reads it, or refused where `serde` is too lenient.
+        #[test]
+        fn damage_is_a_fault(policy in policy(), at: prop::sample::Index, with in ".{0,3}") {
+            let mut text: Vec<char> = serde_json::to_string(&policy).unwrap().chars().collect();
+            let at = at.index(text.len());
+            text.splice(at..at + 1, with.chars());
+            let text: String = text.into_iter().collect();
+            match (Policy::read("body", &text), serde_json::from_str::<Policy>(&text)) {
+                (Ok(read), Ok(by_serde)) => {
+                    // `serde_json` rounds the last digit of a number differently.
+                    prop_assert_eq!((read.answers, read.names), (by_serde.answers, by_serde.names));
+                    prop_assert_eq!(read.servers.len(), by_serde.servers.len());
+                }
+                (Ok(_), Err(error)) => prop_assert!(false, "{} {}", error, text),
+                (Err(faults), _) => prop_assert!(!faults.is_empty()),
+            }
+        }
+
+        #[test]
+        fn any_text_is_taken(text in "(?s).{0,60}") {
+            if let Err(faults) = Policy::read("body", &text) {
+                prop_assert!(!faults.is_empty());
+            }
+        }
+    }
+}

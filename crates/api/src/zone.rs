@@ -1,0 +1,16 @@
+//! A zone in a list of zones. The zone itself is a master file (RFC 1035 §5), which is no JSON.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A zone that is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ZoneSummary {
+    /// The zone's name: absolute, in lower case, with the final dot.
+    #[schema(example = "example.com.")]
+    pub origin: String,
+    /// The serial number of its SOA record.
+    pub serial: u32,
+    /// How many records it has.
+    pub records: u64,
+}

@@ -1,0 +1,22 @@
+//! Names, messages and EDNS: what a server needs of the DNS protocol on every packet.
+//!
+//! Nothing here allocates, waits or fails loudly: a packet is bytes in, a verdict or bytes out. All that
+//! is not needed on every packet (presentation format, record data, master files) is the `domain` crate's,
+//! whose number types ([`Rtype`], [`Class`], [`Rcode`], [`Opcode`]) are used here too.
+//!
+//! In reading order:
+//! - [`query`]: [`Query`], the view of an asked message, or what is wrong with it.
+//! - [`name`]: [`Folded`], a name as it is compared, and the way between wire and text.
+//! - [`edns`]: client subnet (RFC 7871) and the options around it (RFC 6891).
+//! - [`writer`]: [`Writer`], which composes a response with name compression into a given buffer.
+
+pub mod edns;
+pub mod name;
+pub mod query;
+pub mod writer;
+
+pub use domain::base::iana::{Class, Opcode, OptRcode, Rcode, Rtype};
+pub use edns::ClientSubnet;
+pub use name::Folded;
+pub use query::Query;
+pub use writer::{Section, Writer};

@@ -1,0 +1,463 @@
+//! The writer of responses: records behind an echoed question, names compressed.
+
+use domain::base::iana::{Class, Rcode, Rtype};
+
+use crate::edns::{self, ClientSubnet};
+use crate::name::Folded;
+use crate::query::{HEADER, Query};
+
+/// The most name suffixes that compression remembers in one message.
+///
+/// A referral of thirteen servers with their glue needs about twenty; a message with more names only
+/// grows longer, it stays right.
+const SUFFIXES_MAX: usize = 64;
+
+/// The octets of an OPT record without options.
+const OPT: usize = 11;
+
+/// A section of a message (RFC 1035 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// Records that answer the question.
+    Answer,
+    /// Records that point toward an authority.
+    Authority,
+    /// Records that may help.
+    Additional,
+}
+
+/// The message is full: the record was not written, and nothing of it remains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Composes a response to one query into a given buffer.
+///
+/// Sections must be written in their order. Room for the OPT record is kept free from the start, so that
+/// [`Writer::finish`] cannot fail.
+///
+/// # Panics
+/// Writing methods panic where a name or record data handed to them is malformed: those come from zones,
+/// which were checked when they were read.
+pub struct Writer<'a> {
+    out: &'a mut [u8],
+    length: usize,
+    limit: usize,
+    counts: [u16; 3],
+    suffixes: [Suffix; SUFFIXES_MAX],
+    known: usize,
+}
+
+/// A state of the message to which it can be taken back.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    length: usize,
+    counts: [u16; 3],
+    known: usize,
+}
+
+/// A name, or the end of one, that stands in the message: where, how many octets it has uncompressed, and
+/// a hash of it.
+#[derive(Clone, Copy, Default)]
+struct Suffix {
+    at: u16,
+    length: u8,
+    hash: u32,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins a response: the query's header and question, with room kept for OPT where it had one.
+    ///
+    /// `limit` is the largest message in octets; no more than `out` holds is used. `None` where not even
+    /// the question and OPT fit.
+    pub fn new(out: &'a mut [u8], query: &Query<'_>, limit: usize) -> Option<Writer<'a>> {
+        let subnet = query.edns.and_then(|edns| edns.client_subnet).map_or(0, |_| ClientSubnet::WRITTEN_MAX);
+        let reserved = if query.edns.is_some() { OPT + subnet } else { 0 };
+        let limit = limit.min(out.len()).checked_sub(reserved)?;
+        if query.head.len() > limit {
+            return None;
+        }
+        out[..query.head.len()].copy_from_slice(query.head);
+        let mut writer = Writer {
+            out,
+            length: query.head.len(),
+            limit,
+            counts: [0; 3],
+            suffixes: [Suffix::default(); SUFFIXES_MAX],
+            known: 0,
+        };
+        writer.remember_question(&query.name);
+        Some(writer)
+    }
+
+    /// Writes one record whose owner is the asked name.
+    ///
+    /// # Errors
+    /// [`Full`] where it does not fit.
+    pub fn answer_asked(&mut self, rtype: Rtype, ttl: u32, rdata: &[u8]) -> Result<(), Full> {
+        let mark = self.mark();
+        self.bytes(&[0xc0, HEADER as u8])
+            .and_then(|()| self.record(Section::Answer, rtype, ttl, rdata))
+            .inspect_err(|_| self.rewind(mark))
+    }
+
+    /// Writes one record; its owner, in wire form, and the names in the data of the types of RFC 1035 are
+    /// compressed (RFC 3597 §4 allows no others).
+    ///
+    /// # Errors
+    /// [`Full`] where it does not fit.
+    pub fn push(
+        &mut self,
+        section: Section,
+        owner: &[u8],
+        rtype: Rtype,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<(), Full> {
+        let mark = self.mark();
+        self.name(owner)
+            .and_then(|()| self.record(section, rtype, ttl, rdata))
+            .inspect_err(|_| self.rewind(mark))
+    }
+
+    /// The message as it stands, to come back to.
+    pub fn mark(&self) -> Mark {
+        Mark { length: self.length, counts: self.counts, known: self.known }
+    }
+
+    /// Takes back all that was written since `mark`.
+    pub fn rewind(&mut self, mark: Mark) {
+        self.length = mark.length;
+        self.counts = mark.counts;
+        self.known = mark.known;
+    }
+
+    /// How many records stand in a section.
+    pub fn count(&self, section: Section) -> u16 {
+        self.counts[section as usize]
+    }
+
+    /// Ends the message: flags, counts and OPT. Returns its length in octets.
+    ///
+    /// `scope` is client subnet's SCOPE PREFIX-LENGTH, written only where the query had the option.
+    pub fn finish(self, query: &Query<'_>, end: End) -> usize {
+        let mut length = self.length;
+        let out = self.out;
+        let rcode = u16::from(end.rcode);
+        out[2] = 0x80 | out[2] & 0x79 | u8::from(end.authoritative) << 2 | u8::from(end.truncated) << 1;
+        out[3] = rcode as u8 & 0x0f;
+        for (i, count) in self.counts.iter().enumerate() {
+            out[6 + 2 * i..8 + 2 * i].copy_from_slice(&count.to_be_bytes());
+        }
+        if let Some(asked) = query.edns {
+            let additional = self.counts[Section::Additional as usize] + 1;
+            out[10..12].copy_from_slice(&additional.to_be_bytes());
+            let options = asked.client_subnet.map_or(0, |subnet| {
+                subnet.write(end.scope, &mut out[length + OPT..]).expect("room for OPT was kept")
+            });
+            let opt = &mut out[length..length + OPT];
+            opt[..3].copy_from_slice(&[0, 0, Rtype::OPT.to_int() as u8]);
+            opt[3..5].copy_from_slice(&end.udp_payload_size.to_be_bytes());
+            opt[5..9].copy_from_slice(&[
+                (rcode >> 4) as u8,
+                edns::VERSION,
+                u8::from(asked.dnssec_ok) << 7,
+                0,
+            ]);
+            opt[9..].copy_from_slice(&(options as u16).to_be_bytes());
+            length += OPT + options;
+        }
+        length
+    }
+
+    /// Type to data of a record whose owner has been written.
+    fn record(&mut self, section: Section, rtype: Rtype, ttl: u32, rdata: &[u8]) -> Result<(), Full> {
+        let start = self.length;
+        self.bytes(&rtype.to_int().to_be_bytes())?;
+        self.bytes(&Class::IN.to_int().to_be_bytes())?;
+        self.bytes(&ttl.to_be_bytes())?;
+        self.bytes(&(rdata.len() as u16).to_be_bytes())?;
+        match rtype {
+            Rtype::NS | Rtype::CNAME | Rtype::PTR => self.name(rdata)?,
+            Rtype::MX => {
+                self.bytes(&rdata[..2])?;
+                self.name(&rdata[2..])?;
+            }
+            Rtype::SOA => {
+                let (primary, rest) = rdata.split_at(wire_length(rdata));
+                let (mailbox, rest) = rest.split_at(wire_length(rest));
+                self.name(primary)?;
+                self.name(mailbox)?;
+                self.bytes(rest)?;
+            }
+            _ => self.bytes(rdata)?,
+        }
+        let written = (self.length - start - 10) as u16;
+        self.out[start + 8..start + 10].copy_from_slice(&written.to_be_bytes());
+        self.counts[section as usize] += 1;
+        Ok(())
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let end = self.length + bytes.len();
+        if end > self.limit {
+            return Err(Full);
+        }
+        self.out[self.length..end].copy_from_slice(bytes);
+        self.length = end;
+        Ok(())
+    }
+
+    /// Writes a name, ending it with a pointer at the longest suffix that already stands in the message.
+    fn name(&mut self, wire: &[u8]) -> Result<(), Full> {
+        let wire = &wire[..wire_length(wire)];
+        let mut hashes = [0; crate::name::LABELS_MAX];
+        let mut starts = [0; crate::name::LABELS_MAX];
+        let labels = hash_suffixes(wire, &mut starts, &mut hashes);
+        let known = self.known;
+        for i in 0..labels {
+            let start = usize::from(starts[i]);
+            if let Some(at) = self.find(&wire[start..], hashes[i], known) {
+                self.bytes(&wire[..start])?;
+                return self.bytes(&(0xc000 | at).to_be_bytes());
+            }
+            self.remember(self.length + start, wire.len() - start, hashes[i]);
+        }
+        self.bytes(wire)
+    }
+
+    /// Where `suffix` stands among the first `known` remembered ones.
+    fn find(&self, suffix: &[u8], hash: u32, known: usize) -> Option<u16> {
+        self.suffixes[..known]
+            .iter()
+            .find(|s| s.hash == hash && usize::from(s.length) == suffix.len() && self.stands_at(s.at, suffix))
+            .map(|s| s.at)
+    }
+
+    /// Whether the name at `at` in the message is `name`, without regard to case.
+    fn stands_at(&self, at: u16, mut name: &[u8]) -> bool {
+        let mut at = usize::from(at);
+        loop {
+            let length = self.out[at];
+            if length >= 0xc0 {
+                // Pointers that we wrote lead backward to a name that ends, so this ends too.
+                at = usize::from(u16::from_be_bytes([length & 0x3f, self.out[at + 1]]));
+                continue;
+            }
+            let label = 1 + usize::from(length);
+            if !self.out[at..at + label].eq_ignore_ascii_case(&name[..label]) {
+                return false;
+            }
+            if length == 0 {
+                return true;
+            }
+            (at, name) = (at + label, &name[label..]);
+        }
+    }
+
+    fn remember(&mut self, at: usize, length: usize, hash: u32) {
+        // A pointer has 14 bits (RFC 1035 §4.1.4).
+        if at < 0x4000 && self.known < SUFFIXES_MAX {
+            self.suffixes[self.known] = Suffix { at: at as u16, length: length as u8, hash };
+            self.known += 1;
+        }
+    }
+
+    fn remember_question(&mut self, name: &Folded) {
+        let mut hash = HASH_START;
+        let labels = name.labels();
+        for depth in 1..=labels {
+            hash = hash_label(hash, name.label(depth));
+            self.remember(HEADER + name.suffix_start(depth), name.suffix(depth).len(), hash);
+        }
+    }
+}
+
+/// What a response says in its header and OPT record.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// The response code; extended codes need EDNS in the query.
+    pub rcode: domain::base::iana::OptRcode,
+    /// AA: the answer is the zone's own.
+    pub authoritative: bool,
+    /// TC: what belongs here did not fit.
+    pub truncated: bool,
+    /// Client subnet's SCOPE PREFIX-LENGTH in bits.
+    pub scope: u8,
+    /// The largest UDP payload that we take, in octets.
+    pub udp_payload_size: u16,
+}
+
+/// Writes a response of a header alone: for a message whose question cannot be echoed.
+///
+/// Returns its length. `None` where `message` has no header or `out` is shorter than one.
+pub fn header_only(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
+    let out = out.first_chunk_mut::<HEADER>()?;
+    *out = [0; HEADER];
+    out[..4].copy_from_slice(message.get(..4)?);
+    out[2] = 0x80 | out[2] & 0x79;
+    out[3] = rcode.to_int() & 0x0f;
+    Some(HEADER)
+}
+
+const HASH_START: u32 = 0x811c_9dc5;
+
+/// Adds a label, its length octet first, to the hash of the suffix behind it, without regard to case.
+fn hash_label(hash: u32, label: &[u8]) -> u32 {
+    label
+        .iter()
+        .fold(hash, |hash, octet| (hash ^ u32::from(octet.to_ascii_lowercase())).wrapping_mul(0x0100_0193))
+}
+
+/// Finds the labels of a name and the hash of the suffix that each begins; returns their number.
+fn hash_suffixes(wire: &[u8], starts: &mut [u8], hashes: &mut [u32]) -> usize {
+    let (mut at, mut labels) = (0, 0);
+    while wire[at] != 0 {
+        starts[labels] = at as u8;
+        labels += 1;
+        at += 1 + usize::from(wire[at]);
+    }
+    let mut hash = HASH_START;
+    for i in (0..labels).rev() {
+        let start = usize::from(starts[i]);
+        hash = hash_label(hash, &wire[start..start + 1 + usize::from(wire[start])]);
+        hashes[i] = hash;
+    }
+    labels
+}
+
+/// The octets of the uncompressed name at the front of `wire`.
+pub fn wire_length(wire: &[u8]) -> usize {
+    let mut at = 0;
+    while wire[at] != 0 {
+        at += 1 + usize::from(wire[at]);
+    }
+    at + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::from_text;
+    use domain::base::{Message, MessageBuilder, Name};
+    use domain::rdata::AllRecordData;
+    use proptest::prelude::*;
+
+    fn asked(name: &str, edns: bool) -> Vec<u8> {
+        let mut builder = MessageBuilder::new_vec();
+        builder.header_mut().set_rd(true);
+        let mut builder = builder.question();
+        builder.push((&name.parse::<Name<Vec<u8>>>().unwrap(), Rtype::A)).unwrap();
+        let mut builder = builder.additional();
+        if edns {
+            builder
+                .opt(|opt| {
+                    opt.set_udp_payload_size(1400);
+                    Ok(())
+                })
+                .unwrap();
+        }
+        builder.finish()
+    }
+
+    const END: End = End {
+        rcode: domain::base::iana::OptRcode::NOERROR,
+        authoritative: true,
+        truncated: false,
+        scope: 0,
+        udp_payload_size: 1232,
+    };
+
+    fn text(message: &[u8]) -> Vec<String> {
+        let message = Message::from_octets(message.to_vec()).unwrap();
+        let (_, answer, authority, additional) = message.sections().unwrap();
+        [answer, authority, additional]
+            .into_iter()
+            .flat_map(|section| section.limit_to::<AllRecordData<_, _>>().collect::<Vec<_>>())
+            .map(|record| record.map(|r| format!("{} {} {}", r.owner(), r.rtype(), r.data())).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn names_are_compressed_and_read_back() {
+        let message = asked("WWW.example.com", true);
+        let query = Query::read(&message).unwrap();
+        let mut out = [0; 512];
+        let mut writer = Writer::new(&mut out, &query, 512).unwrap();
+        let wire = |name| from_text(name).unwrap();
+        writer.answer_asked(Rtype::A, 60, &[192, 0, 2, 1]).unwrap();
+        writer
+            .push(Section::Authority, &wire("example.com"), Rtype::NS, 60, &wire("ns1.example.com"))
+            .unwrap();
+        writer
+            .push(Section::Authority, &wire("example.com"), Rtype::NS, 60, &wire("ns2.Example.com"))
+            .unwrap();
+        writer.push(Section::Additional, &wire("NS1.example.com"), Rtype::A, 60, &[192, 0, 2, 53]).unwrap();
+        let length = writer.finish(&query, END);
+        // 33 of header and question; 16 of A; 12 + 6 for each NS; 16 of glue; 11 of OPT.
+        assert_eq!(length, 33 + 16 + 18 + 18 + 16 + 11);
+        assert_eq!(
+            text(&out[..length])[..4],
+            [
+                "WWW.example.com A 192.0.2.1",
+                "example.com NS ns1.example.com.",
+                "example.com NS ns2.example.com.",
+                "ns1.example.com A 192.0.2.53"
+            ]
+            .map(String::from)
+        );
+        let read = Message::from_slice(&out[..length]).unwrap();
+        assert!(read.header().qr() && read.header().aa() && read.header().rd() && !read.header().ra());
+        assert_eq!(read.opt().unwrap().udp_payload_size(), 1232);
+    }
+
+    #[test]
+    fn a_full_message_keeps_nothing_of_what_did_not_fit() {
+        let message = asked("a.example", false);
+        let query = Query::read(&message).unwrap();
+        let mut out = [0; 512];
+        let mut writer = Writer::new(&mut out, &query, message.len() + 20).unwrap();
+        writer.answer_asked(Rtype::A, 1, &[1; 4]).unwrap();
+        assert_eq!(writer.answer_asked(Rtype::A, 1, &[2; 4]), Err(Full));
+        assert_eq!(writer.push(Section::Authority, b"\x03new\0", Rtype::NS, 1, b"\x03new\0"), Err(Full));
+        let length = writer.finish(&query, END);
+        assert_eq!(text(&out[..length]), ["a.example A 1.1.1.1"]);
+        assert!(Writer::new(&mut [0; 20], &query, 512).is_none());
+    }
+
+    #[test]
+    fn a_header_alone() {
+        let mut out = [0xff; 64];
+        let message = asked("a", false);
+        let length = header_only(&message, Rcode::FORMERR, &mut out).unwrap();
+        let read = Message::from_slice(&out[..length]).unwrap();
+        assert!(read.header().qr() && read.header().rd());
+        assert_eq!((read.header().rcode(), read.header_counts().qdcount()), (Rcode::FORMERR, 0));
+        assert!(header_only(&[1, 2], Rcode::FORMERR, &mut out).is_none());
+    }
+
+    fn names() -> impl Strategy<Value = Vec<String>> {
+        proptest::collection::vec("([abAB]{1,2}\\.){1,4}(x|y|example)", 1..60)
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_written_reads_back(names in names(), limit in 60usize..1500) {
+            let message = asked(&names[0], true);
+            let query = Query::read(&message).unwrap();
+            let mut out = [0; 1500];
+            let mut writer = Writer::new(&mut out, &query, limit).unwrap();
+            let mut expected = vec![];
+            for pair in names.windows(2) {
+                let (owner, target) = (from_text(&pair[0]).unwrap(), from_text(&pair[1]).unwrap());
+                if writer.push(Section::Answer, &owner, Rtype::NS, 5, &target).is_ok() {
+                    expected.push(format!("{} NS {}.", pair[0], pair[1]).to_lowercase());
+                }
+            }
+            let length = writer.finish(&query, END);
+            prop_assert!(length <= limit);
+            let mut read = text(&out[..length]);
+            read.pop();
+            prop_assert_eq!(read.into_iter().map(|r| r.to_lowercase()).collect::<Vec<_>>(), expected);
+        }
+    }
+}

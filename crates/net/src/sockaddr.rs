@@ -1,0 +1,206 @@
+//! Socket addresses and packet information as the kernel writes them.
+//!
+//! The kernel fills these in with a received datagram and reads the same octets for the reply, so they are kept as
+//! octets and decoded by hand: cheaper than a conversion there and back, and without `unsafe`.
+//!
+//! ```text
+//! sockaddr_in   family 2 | port 2, big-endian | address 4
+//! sockaddr_in6  family 2 | port 2, big-endian | flow information 4 | address 16 | scope id 4
+//! cmsghdr       length | level 4 | type 4 | in_pktinfo:  interface 4 | source for a reply 4 | destination asked 4
+//!                                         | in6_pktinfo: destination asked 16 | interface 4
+//! ```
+
+use std::mem::offset_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// Room for the longer of the two addresses, rounded up to the alignment.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(crate) struct Name([u8; 32]);
+
+/// Octets of a [`Name`] that the kernel may fill.
+pub(crate) const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
+
+/// Room for one control message with the longer packet information.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(crate) struct Control([u8; CONTROL_LEN]);
+
+/// Octets of a [`Control`].
+pub(crate) const CONTROL_LEN: usize =
+    PKTINFO + size_of::<libc::in6_pktinfo>().next_multiple_of(align_of::<usize>());
+
+/// Where the data begins behind the control message's header (what `CMSG_DATA` finds).
+const PKTINFO: usize = size_of::<libc::cmsghdr>().next_multiple_of(align_of::<usize>());
+
+const V4_INTERFACE: usize = PKTINFO + offset_of!(libc::in_pktinfo, ipi_ifindex);
+const V4_ASKED: usize = PKTINFO + offset_of!(libc::in_pktinfo, ipi_addr);
+const V4_LEN: usize = PKTINFO + size_of::<libc::in_pktinfo>();
+const V6_ASKED: usize = PKTINFO + offset_of!(libc::in6_pktinfo, ipi6_addr);
+const V6_INTERFACE: usize = PKTINFO + offset_of!(libc::in6_pktinfo, ipi6_ifindex);
+const V6_LEN: usize = PKTINFO + size_of::<libc::in6_pktinfo>();
+
+const _: () = assert!(NAME_LEN <= size_of::<Name>() && V4_LEN <= CONTROL_LEN && V6_LEN <= CONTROL_LEN);
+
+impl Name {
+    pub(crate) const ZERO: Self = Self([0; 32]);
+
+    /// Decodes an address of which the kernel says that it has `len` octets; `None` for other families.
+    #[inline]
+    pub(crate) fn decode(&self, len: usize) -> Option<SocketAddr> {
+        let port = u16::from_be_bytes(self.octets(offset_of!(libc::sockaddr_in, sin_port)));
+        match i32::from(u16::from_ne_bytes(self.octets(0))) {
+            libc::AF_INET if len >= size_of::<libc::sockaddr_in>() => {
+                let address = Ipv4Addr::from(self.octets::<4>(offset_of!(libc::sockaddr_in, sin_addr)));
+                Some(SocketAddr::from((address, port)))
+            }
+            libc::AF_INET6 if len >= size_of::<libc::sockaddr_in6>() => {
+                let address = Ipv6Addr::from(self.octets::<16>(offset_of!(libc::sockaddr_in6, sin6_addr)));
+                let scope_id = u32::from_ne_bytes(self.octets(offset_of!(libc::sockaddr_in6, sin6_scope_id)));
+                Some(SocketAddr::V6(SocketAddrV6::new(address, port, 0, scope_id)))
+            }
+            _ => None,
+        }
+    }
+
+    fn octets<const N: usize>(&self, at: usize) -> [u8; N] {
+        octets(&self.0, at)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_octets(octets: &[u8]) -> Self {
+        let mut name = Self::ZERO;
+        name.0[..octets.len()].copy_from_slice(octets);
+        name
+    }
+}
+
+impl Control {
+    pub(crate) const ZERO: Self = Self([0; CONTROL_LEN]);
+
+    /// Decodes the address that was asked from packet information of `len` octets; `None` when there is none.
+    #[inline]
+    pub(crate) fn asked(&self, len: usize) -> Option<IpAddr> {
+        match self.kind(len)? {
+            Kind::V4 => Some(Ipv4Addr::from(octets::<4>(&self.0, V4_ASKED)).into()),
+            Kind::V6 => Some(Ipv6Addr::from(octets::<16>(&self.0, V6_ASKED)).into()),
+        }
+    }
+
+    /// Turns what was received into what a reply needs: the same local address, but any interface.
+    ///
+    /// The interface goes, for the way back may be another one than the way in. It stays for link-local addresses,
+    /// which mean nothing without it.
+    #[inline]
+    pub(crate) fn unpin_interface(&mut self, len: usize) {
+        let at = match self.kind(len) {
+            Some(Kind::V4) => V4_INTERFACE,
+            Some(Kind::V6) if !Ipv6Addr::from(octets::<16>(&self.0, V6_ASKED)).is_unicast_link_local() => {
+                V6_INTERFACE
+            }
+            _ => return,
+        };
+        self.0[at..at + 4].fill(0);
+    }
+
+    fn kind(&self, len: usize) -> Option<Kind> {
+        let level = i32::from_ne_bytes(octets(&self.0, offset_of!(libc::cmsghdr, cmsg_level)));
+        let kind = i32::from_ne_bytes(octets(&self.0, offset_of!(libc::cmsghdr, cmsg_type)));
+        match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) if len >= V4_LEN => Some(Kind::V4),
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if len >= V6_LEN => Some(Kind::V6),
+            _ => None,
+        }
+    }
+}
+
+/// Which of the two packet informations is there.
+enum Kind {
+    V4,
+    V6,
+}
+
+#[inline]
+fn octets<const N: usize>(from: &[u8], at: usize) -> [u8; N] {
+    let mut octets = [0; N];
+    octets.copy_from_slice(&from[at..at + N]);
+    octets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v4_name() -> Name {
+        Name::from_octets(&[&(libc::AF_INET as u16).to_ne_bytes()[..], &[0x14, 0xe9, 192, 0, 2, 9]].concat())
+    }
+
+    fn v6_name(address: Ipv6Addr, scope_id: u32) -> Name {
+        let family = (libc::AF_INET6 as u16).to_ne_bytes();
+        let port_and_flow = [0, 53, 1, 2, 3, 4];
+        Name::from_octets(&[&family[..], &port_and_flow, &address.octets(), &scope_id.to_ne_bytes()].concat())
+    }
+
+    fn control(level: i32, kind: i32, data: &[u8]) -> Control {
+        let mut control = Control::ZERO;
+        let mut put = |at: usize, octets: &[u8]| control.0[at..at + octets.len()].copy_from_slice(octets);
+        put(offset_of!(libc::cmsghdr, cmsg_level), &level.to_ne_bytes());
+        put(offset_of!(libc::cmsghdr, cmsg_type), &kind.to_ne_bytes());
+        put(PKTINFO, data);
+        control
+    }
+
+    fn v6_control(address: Ipv6Addr) -> Control {
+        control(
+            libc::IPPROTO_IPV6,
+            libc::IPV6_PKTINFO,
+            &[&address.octets()[..], &7_i32.to_ne_bytes()].concat(),
+        )
+    }
+
+    #[test]
+    fn names_decode_to_addresses() {
+        let link_local = "fe80::1".parse().expect("an address");
+        assert_eq!(v4_name().decode(16), Some("192.0.2.9:5353".parse().expect("an address")));
+        let scoped = SocketAddrV6::new(link_local, 53, 0, 3);
+        assert_eq!(v6_name(link_local, 3).decode(28), Some(SocketAddr::V6(scoped)));
+    }
+
+    #[test]
+    fn short_or_foreign_names_are_none() {
+        assert_eq!(v4_name().decode(15), None);
+        assert_eq!(v6_name(Ipv6Addr::LOCALHOST, 0).decode(27), None);
+        assert_eq!(Name::ZERO.decode(28), None);
+        assert_eq!(Name::from_octets(&(libc::AF_UNIX as u16).to_ne_bytes()).decode(28), None);
+    }
+
+    #[test]
+    fn v4_packet_information_gives_the_address_asked_and_loses_its_interface() {
+        let data = [&5_i32.to_ne_bytes()[..], &[127, 0, 0, 2], &[127, 0, 0, 3]].concat();
+        let mut control = control(libc::IPPROTO_IP, libc::IP_PKTINFO, &data);
+        assert_eq!(control.asked(V4_LEN), Some(Ipv4Addr::new(127, 0, 0, 3).into()));
+        assert_eq!(control.asked(V4_LEN - 1), None);
+        control.unpin_interface(V4_LEN);
+        assert_eq!(control.0[PKTINFO..V4_LEN], [0, 0, 0, 0, 127, 0, 0, 2, 127, 0, 0, 3]);
+    }
+
+    #[test]
+    fn v6_packet_information_keeps_its_interface_for_link_local_addresses_only() {
+        for (address, interface) in [("2001:db8::1", 0), ("::1", 0), ("fe80::1", 7)] {
+            let address: Ipv6Addr = address.parse().expect("an address");
+            let mut control = v6_control(address);
+            control.unpin_interface(V6_LEN);
+            assert_eq!(control.asked(V6_LEN), Some(address.into()));
+            assert_eq!(i32::from_ne_bytes(octets(&control.0, V6_INTERFACE)), interface, "{address}");
+        }
+    }
+
+    #[test]
+    fn other_control_messages_are_none() {
+        let mut other = control(libc::SOL_SOCKET, libc::SO_TIMESTAMP, &[1; 16]);
+        assert_eq!(other.asked(CONTROL_LEN), None);
+        other.unpin_interface(CONTROL_LEN);
+        assert_eq!(other.0[PKTINFO..PKTINFO + 16], [1; 16]);
+        assert_eq!(v6_control(Ipv6Addr::LOCALHOST).asked(0), None);
+    }
+}

@@ -1,0 +1,244 @@
+//! DNS over TCP: many connections on tokio, and a limit on everything that a client can hold (RFC 7766).
+//!
+//! ```text
+//! accept -> admission (how many in all, how many of this client) -> one task per connection:
+//!           read -> whole messages -> handler, one by one, in order -> all their answers with one write
+//! ```
+//! Queries may be pipelined and are answered in the order in which they came (RFC 7766 §6.2.1.1). The handler is a
+//! plain function that runs inline: it computes and never waits. While answers wait to be taken by the client, nothing
+//! more is read from it.
+//!
+//! **Memory.** An idle connection holds no buffer: reading and answering use room that belongs to the thread (139 KiB).
+//! What is kept for a connection is [`IDLE_CONNECTION_MAX`] octets at most for its task, and only while they are
+//! there: the beginning of a query (twice its octets so far), unread queries (8 KiB), and unsent answers
+//! ([`UNSENT_MAX`]). The kernel's own buffers are bounded by [`SOCKET_BUFFER`].
+
+use crate::listen::{BindError, Transport};
+use crate::shutdown::Shutdown;
+use admission::{Admission, Place, Refusal};
+use connection::Connection;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::{JoinError, JoinSet};
+
+pub use connection::{IDLE_CONNECTION_MAX, UNSENT_MAX};
+pub use counters::Counters;
+pub use limits::Limits;
+
+mod admission;
+mod connection;
+mod counters;
+mod limits;
+
+/// Connections that the kernel completes ahead of our accepting them; `net.core.somaxconn` may cut it.
+pub const LISTEN_BACKLOG: i32 = 1024;
+
+/// Octets of each of the kernel's two buffers of a connection; the kernel doubles it for its own bookkeeping.
+///
+/// Without it they would grow to several megabytes each for a client that sends much and reads nothing. It holds the
+/// two longest messages.
+pub const SOCKET_BUFFER: usize = 128 * 1024;
+
+/// How long accepting rests after the system could not give a descriptor or memory.
+///
+/// The connection stays in the backlog meanwhile. Without a rest the loop would spin, for the condition lasts.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Says what becomes of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send this many octets of the room as the answer.
+    Reply(usize),
+    /// Send nothing, and go on with the next query.
+    Drop,
+    /// Send nothing for this query, and close when the answers before it are sent.
+    Close,
+}
+
+/// Binds a listening socket, non-blocking, so that it can be served once privileges are given away.
+///
+/// An IPv6 socket takes no IPv4 (`IPV6_V6ONLY`). Connections of an earlier run that have not timed out are no obstacle
+/// (`SO_REUSEADDR`), a program that listens now is one. Port 0 lets the system choose.
+///
+/// # Errors
+/// A [`BindError`] in an [`io::Error`] of the cause's kind.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    bind_socket(address).map_err(|cause| BindError::wrap(Transport::Tcp, address, cause))
+}
+
+fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    // Accepted sockets inherit these three, which saves three system calls per connection.
+    socket.set_tcp_nodelay(true)?;
+    socket.set_recv_buffer_size(SOCKET_BUFFER)?;
+    socket.set_send_buffer_size(SOCKET_BUFFER)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(LISTEN_BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Serves connections of `listener` until `shutdown` begins.
+///
+/// `make_handler` is called once per connection with the client's address and the address that it asked, and makes
+/// the function that answers this connection's queries: the query without its prefix and room for
+/// [`MESSAGE_MAX`](crate::framing::MESSAGE_MAX) octets of answer in, a [`Verdict`] out. A handler that panics or claims more than its room ends its own connection only, and is
+/// counted.
+///
+/// At [`Limits::connections_max`] the new connection is accepted and closed at once, not an old one: who is being
+/// served keeps being served, and the client learns it without a time-out. Connections that hold a place without using
+/// it lose it early in a crowd ([`Limits::idle_when_crowded`]).
+///
+/// After the shutdown began, nothing more is read, the answers that wait are sent, and the function returns when all
+/// connections are closed, at most [`Limits::message`] later.
+///
+/// The limits hold for this listener; [`Counters`] may be shared by several.
+///
+/// # Errors
+/// Only before the first connection, when tokio cannot take the listener.
+///
+/// # Panics
+/// Outside of a tokio runtime with I/O and time.
+pub async fn serve<M, H>(
+    listener: TcpListener,
+    limits: Limits,
+    counters: Arc<Counters>,
+    shutdown: Shutdown,
+    make_handler: M,
+) -> io::Result<()>
+where
+    M: Fn(SocketAddr, SocketAddr) -> H,
+    H: FnMut(&[u8], &mut [u8]) -> Verdict + Send + 'static,
+{
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let admission = Arc::new(Admission::new(limits));
+    let mut connections = JoinSet::new();
+    let mut begun = pin!(shutdown.wait());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut begun => break,
+            Some(ended) = connections.join_next() => {
+                count_panic(&counters, ended);
+                continue;
+            }
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                let place = match admission.admit(client.ip()) {
+                    Ok(place) => place,
+                    Err(Refusal::Full) => {
+                        Counters::add(&counters.refused_full, 1);
+                        continue;
+                    }
+                    Err(Refusal::PerClient) => {
+                        Counters::add(&counters.refused_per_client, 1);
+                        continue;
+                    }
+                };
+                // Fails only when the connection is already gone.
+                let Ok(local) = stream.local_addr() else {
+                    Counters::add(&counters.accept_aborted, 1);
+                    continue;
+                };
+                Counters::add(&counters.accepted, 1);
+                let handler = make_handler(client, local);
+                let task = converse(stream, handler, place, Arc::clone(&counters), limits, shutdown.clone());
+                connections.spawn(task);
+            }
+            Err(error) if is_about_one_connection(&error) => Counters::add(&counters.accept_aborted, 1),
+            Err(_) => {
+                Counters::add(&counters.accept_failed, 1);
+                tokio::select! {
+                    biased;
+                    () = &mut begun => break,
+                    () = tokio::time::sleep(ACCEPT_PAUSE) => {}
+                }
+            }
+        }
+    }
+    drop(listener);
+    while let Some(ended) = connections.join_next().await {
+        count_panic(&counters, ended);
+    }
+    Ok(())
+}
+
+async fn converse<H>(
+    stream: TcpStream,
+    handler: H,
+    place: Place,
+    counters: Arc<Counters>,
+    limits: Limits,
+    shutdown: Shutdown,
+) where
+    H: FnMut(&[u8], &mut [u8]) -> Verdict,
+{
+    let end = Connection::new(stream, handler, &place, &counters, &limits).converse(&shutdown).await;
+    counters.count_end(end);
+}
+
+fn count_panic(counters: &Counters, ended: Result<(), JoinError>) {
+    if ended.is_err() {
+        Counters::add(&counters.handler_panics, 1);
+    }
+}
+
+/// Whether an error of `accept` concerns the connection that was to be accepted and no other (accept(2): such errors
+/// are to be treated like "try again").
+fn is_about_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EPERM
+                | libc::EPROTO
+                | libc::ENETDOWN
+                | libc::ENETUNREACH
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::EHOSTUNREACH
+                | libc::ENONET
+                | libc::EOPNOTSUPP
+        )
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn accepted_sockets_inherit_what_the_listener_was_given() {
+        let listener = bind("127.0.0.1:0".parse().expect("an address")).expect("loopback binds");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        listener.set_nonblocking(false).expect("the mode can be set");
+        let _client = TcpStream::connect(address).expect("the listener listens");
+        let (accepted, _) = listener.accept().expect("a client has connected");
+        assert!(accepted.nodelay().expect("the option can be read"));
+        let accepted = Socket::from(accepted);
+        for size in [accepted.send_buffer_size(), accepted.recv_buffer_size()] {
+            let size = size.expect("the option can be read");
+            assert!(size <= 2 * SOCKET_BUFFER, "{size} octets");
+        }
+    }
+
+    #[test]
+    fn only_errors_of_one_connection_are_passed_over_at_once() {
+        for (code, expected) in [(libc::ECONNABORTED, true), (libc::EMFILE, false), (libc::ENOBUFS, false)] {
+            assert_eq!(is_about_one_connection(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Which cores there are for us, and staying on one.
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use std::io;
+
+/// The calling thread, as the affinity calls name it.
+const THIS_THREAD: Pid = Pid::from_raw(0);
+
+/// Lists the cores that the calling thread may run on, by number, in rising order.
+///
+/// In a container or under `taskset` these are fewer than the machine has.
+///
+/// # Errors
+/// What the system says when the affinity mask cannot be read.
+pub fn cores() -> io::Result<Vec<usize>> {
+    let allowed = sched_getaffinity(THIS_THREAD)?;
+    Ok((0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect())
+}
+
+/// Binds the calling thread to one core, so that its caches stay warm.
+///
+/// # Errors
+/// When there is no such core or the thread may not run there. The thread then runs as before, only not pinned, so a
+/// caller reports this and goes on.
+pub fn pin(core: usize) -> io::Result<()> {
+    let mut only = CpuSet::new();
+    only.set(core)?;
+    Ok(sched_setaffinity(THIS_THREAD, &only)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_has_one_core() {
+        // Affinity belongs to the thread; one of its own keeps the other tests free.
+        let pinned = std::thread::spawn(|| {
+            let last = *cores().expect("the mask can be read").last().expect("we run somewhere");
+            pin(last).expect("the mask allows it");
+            (last, cores().expect("the mask can be read"))
+        });
+        let (core, left) = pinned.join().expect("the thread ends");
+        assert_eq!(left, [core]);
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_an_error_and_changes_nothing() {
+        let before = cores().expect("the mask can be read");
+        for core in [CpuSet::count() - 1, CpuSet::count(), usize::MAX] {
+            assert!(before.contains(&core) || pin(core).is_err(), "core {core}");
+        }
+        assert_eq!(cores().expect("the mask can be read"), before);
+    }
+}

@@ -1,0 +1,135 @@
+//! Datagrams in batches.
+//!
+//! Nearly all that an answer costs is the kernel's, and each system call saved is seen. So a worker thread has a
+//! socket of its own ([`bind`] with the same address for each) and a [`Batch`], and goes round: one call receives
+//! what is there, each datagram is answered into a buffer beside it, one call sends the answers.
+//!
+//! ```text
+//! loop { batch.receive(&listener)?;                 // blocks until a datagram is there; 0 after stop()
+//!        batch.answer_each(|datagram, out| ...);    // Some(length of the answer) or None
+//!        batch.send(&listener); }
+//! ```
+//!
+//! Every reply leaves from the address that was asked, also where the socket is bound to all addresses.
+
+use crate::listen::{BindError, Transport};
+use crate::mmsg;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+pub use crate::mmsg::{ANSWER_MAX, BATCH_MAX, Batch, DATAGRAM_MAX, Datagram, Sent};
+
+/// Longest time that a send may wait for room in the socket's send buffer.
+///
+/// The buffer is full when the link is slower than we are, or when datagrams wait in it for a neighbour that does not
+/// answer (three seconds by default). Fifty milliseconds let a burst through and keep one silent neighbour from
+/// stopping a worker.
+pub const SEND_WAIT_MAX: Duration = Duration::from_millis(50);
+
+/// Owns a bound, blocking datagram socket.
+///
+/// One thread receives; any thread may [`stop`](Self::stop) it.
+#[derive(Debug)]
+pub struct UdpListener {
+    socket: Socket,
+    address: SocketAddr,
+    stopped: AtomicBool,
+}
+
+/// Binds a socket for one worker thread.
+///
+/// Several sockets may be bound to one address (`SO_REUSEPORT`): the kernel gives all datagrams of one client port to
+/// the same one. A second program of the same user could join them unnoticed, so bind TCP first where both are served:
+/// there a second program is refused. An IPv6 socket takes no IPv4 (`IPV6_V6ONLY`). Port 0 lets the system choose.
+///
+/// `receive_buffer` is the room for datagrams that wait to be received, in octets; the kernel counts about 800 of
+/// them for a small query. Beyond `net.core.rmem_max` it needs CAP_NET_ADMIN and is otherwise cut without an error:
+/// [`UdpListener::receive_buffer`] tells what was had. `None` leaves the system's default.
+///
+/// # Errors
+/// A [`BindError`] in an [`io::Error`] of the cause's kind.
+pub fn bind(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result<UdpListener> {
+    bind_socket(address, receive_buffer).map_err(|cause| BindError::wrap(Transport::Udp, address, cause))
+}
+
+fn bind_socket(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result<UdpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_reuse_port(true)?;
+    socket.set_write_timeout(Some(SEND_WAIT_MAX))?;
+    // Path MTU discovery is off, as in NSD and Unbound: a forged "fragmentation needed" could otherwise shrink what we
+    // believe of a path, and small fragments are what cache poisoning by fragments needs (RFC 9715 appendix A.1).
+    // "Omit" ignores such messages and still lets the local interface's MTU split what would not fit it.
+    if address.is_ipv4() {
+        mmsg::set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)?;
+    } else {
+        socket.set_only_v6(true)?;
+        mmsg::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_OMIT)?;
+    }
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => {
+            mmsg::set_option(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        }
+        IpAddr::V6(ip) if ip.is_unspecified() => {
+            mmsg::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        }
+        _ => {}
+    }
+    if let Some(octets) = receive_buffer {
+        // The kernel doubles the number, to pay for its own bookkeeping.
+        let half = i32::try_from(octets / 2).unwrap_or(i32::MAX / 2);
+        if mmsg::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, half).is_err() {
+            mmsg::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, half)?;
+        }
+    }
+    socket.bind(&address.into())?;
+    let address = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
+    Ok(UdpListener { socket, address, stopped: AtomicBool::new(false) })
+}
+
+impl UdpListener {
+    /// Returns the bound address, with the port that the system chose if it was to.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Wakes the thread that is blocked in [`Batch::receive`] and makes that, and all later ones, return 0.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        // Linux wakes the receiver and then says ENOTCONN, for the socket has no peer: that is not a failure. Only
+        // receiving ends, so that what was answered can still be sent.
+        let _ = self.socket.shutdown(Shutdown::Read);
+    }
+
+    /// Returns the room for datagrams that wait to be received, in octets as the kernel counts them.
+    ///
+    /// # Errors
+    /// What the system says when the socket cannot be asked.
+    pub fn receive_buffer(&self) -> io::Result<usize> {
+        self.socket.recv_buffer_size()
+    }
+
+    /// Counts the datagrams that the kernel dropped since the bind, mostly because the receive buffer was full.
+    ///
+    /// The count wraps at 2^32. One system call, made only when asked: for metrics, not for each batch.
+    ///
+    /// # Errors
+    /// What the system says when the socket cannot be asked.
+    pub fn kernel_drops(&self) -> io::Result<u32> {
+        mmsg::kernel_drops(&self.socket)
+    }
+
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
+
+impl AsFd for UdpListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

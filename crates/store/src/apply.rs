@@ -1,0 +1,316 @@
+//! A change in SQL.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{Entry, Policy, WhenAllDown};
+use sqlx::error::ErrorKind;
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection, query, query_scalar};
+
+use crate::change::{Change, describe};
+use crate::text::{TEXT_MAX, pack};
+
+/// How many generations the store remembers the description of: hours of a steady update per second, and
+/// a few megabytes at most.
+pub const GENERATIONS_KEPT: i64 = 10_000;
+
+/// How many rows one statement inserts or looks for: five values each stay far below the 32,766 that
+/// SQLite binds, and more would gain nothing.
+const ROWS_PER_STATEMENT: usize = 500;
+
+/// Why a change was not applied.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It contradicts what is stored, or is outside what can be.
+    Refused(String),
+    /// The database failed.
+    Sql(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Failure {
+    /// A constraint that does not hold is the change's fault, everything else the database's.
+    fn from(error: sqlx::Error) -> Self {
+        match &error {
+            sqlx::Error::Database(database) if database.kind() != ErrorKind::Other => {
+                Failure::Refused(database.message().to_owned())
+            }
+            _ => Failure::Sql(error),
+        }
+    }
+}
+
+/// Applies one change of the commit that becomes `generation`.
+pub(crate) async fn apply(
+    sql: &mut SqliteConnection,
+    generation: i64,
+    change: &Change,
+) -> Result<(), Failure> {
+    match change {
+        Change::PutZone { origin, text } => {
+            // Deleting first is the one form of "insert or replace" that all databases share.
+            query("DELETE FROM zone WHERE origin = ?").bind(origin).execute(&mut *sql).await?;
+            query("INSERT INTO zone (origin, text) VALUES (?, ?)")
+                .bind(origin)
+                .bind(packed(text)?)
+                .execute(sql)
+                .await?;
+        }
+        Change::DeleteZone { origin } => {
+            let done = query("DELETE FROM zone WHERE origin = ?").bind(origin).execute(sql).await?;
+            there_was(done.rows_affected(), || format!("there is no zone {origin}"))?;
+        }
+        Change::AddRegion { id, name } => add_region(sql, *id, name).await?,
+        Change::RemoveRegion { id } => remove_region(sql, generation, *id).await?,
+        Change::PutPartition { name, text } => {
+            query(r#"DELETE FROM "partition" WHERE name = ?"#).bind(name).execute(&mut *sql).await?;
+            query(r#"INSERT INTO "partition" (name, text) VALUES (?, ?)"#)
+                .bind(name)
+                .bind(packed(text)?)
+                .execute(sql)
+                .await?;
+        }
+        Change::DeletePartition { name } => {
+            let done = query(r#"DELETE FROM "partition" WHERE name = ?"#).bind(name).execute(sql).await?;
+            there_was(done.rows_affected(), || format!("there is no partition {name}"))?;
+        }
+        Change::PutPolicy(policy) => put_policy(sql, policy).await?,
+        Change::DeletePolicy { key } => match policy_id(sql, key).await? {
+            Some(id) => {
+                query("DELETE FROM policy WHERE id = ?").bind(id).execute(sql).await?;
+            }
+            None => return Err(Failure::Refused(format!("there is no policy {key}"))),
+        },
+        Change::SetServer { address, up } => {
+            let address = address.to_string();
+            query("DELETE FROM server WHERE address = ?").bind(&address).execute(&mut *sql).await?;
+            query("INSERT INTO server (address, up) VALUES (?, ?)")
+                .bind(&address)
+                .bind(*up)
+                .execute(sql)
+                .await?;
+        }
+        Change::Imported { path, digest } => {
+            query("DELETE FROM import WHERE path = ?").bind(path).execute(&mut *sql).await?;
+            query("INSERT INTO import (path, digest) VALUES (?, ?)")
+                .bind(path)
+                .bind(digest)
+                .execute(sql)
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Records the generation that the commit becomes, and forgets the oldest.
+pub(crate) async fn record(
+    sql: &mut SqliteConnection,
+    generation: i64,
+    at: i64,
+    changes: &[Change],
+) -> Result<(), sqlx::Error> {
+    query("INSERT INTO generation (number, at, what) VALUES (?, ?, ?)")
+        .bind(generation)
+        .bind(at)
+        .bind(describe(changes))
+        .execute(&mut *sql)
+        .await?;
+    query("DELETE FROM generation WHERE number <= ?")
+        .bind(generation - GENERATIONS_KEPT)
+        .execute(sql)
+        .await?;
+    Ok(())
+}
+
+async fn add_region(sql: &mut SqliteConnection, id: u32, name: &str) -> Result<(), Failure> {
+    let last: i64 = query_scalar("SELECT coalesce(max(id), 0) FROM region").fetch_one(&mut *sql).await?;
+    if i64::from(id) <= last {
+        let next = last + 1;
+        return Err(Failure::Refused(format!("region id {id} is or was in use; the next one is {next}")));
+    }
+    if region_id(sql, name).await?.is_some() {
+        return Err(Failure::Refused(format!("there already is a region '{name}'")));
+    }
+    query("INSERT INTO region (id, name) VALUES (?, ?)").bind(i64::from(id)).bind(name).execute(sql).await?;
+    Ok(())
+}
+
+async fn remove_region(sql: &mut SqliteConnection, generation: i64, id: u32) -> Result<(), Failure> {
+    let done = query("UPDATE region SET removed_in = ? WHERE id = ? AND removed_in IS NULL")
+        .bind(generation)
+        .bind(i64::from(id))
+        .execute(&mut *sql)
+        .await?;
+    there_was(done.rows_affected(), || format!("there is no region {id}"))?;
+    query("DELETE FROM policy_row WHERE region_id = ?").bind(i64::from(id)).execute(sql).await?;
+    Ok(())
+}
+
+async fn put_policy(sql: &mut SqliteConnection, policy: &Policy) -> Result<(), Failure> {
+    let Some(key) = policy.names.first() else {
+        return Err(Failure::Refused("a policy needs a name".into()));
+    };
+    let when_all_down = match policy.when_all_down {
+        WhenAllDown::Answer => "answer",
+        WhenAllDown::Empty => "empty",
+    };
+    let id =
+        match policy_id(sql, key).await? {
+            Some(id) => {
+                query("DELETE FROM policy_name WHERE policy_id = ?").bind(id).execute(&mut *sql).await?;
+                query("DELETE FROM policy_server WHERE policy_id = ?").bind(id).execute(&mut *sql).await?;
+                query(r#"UPDATE policy SET answers = ?, when_all_down = ?, "partition" = ? WHERE id = ?"#)
+                    .bind(policy.answers)
+                    .bind(when_all_down)
+                    .bind(&policy.partition)
+                    .bind(id)
+                    .execute(&mut *sql)
+                    .await?;
+                id
+            }
+            None => query_scalar(
+                r#"INSERT INTO policy (answers, when_all_down, "partition") VALUES (?, ?, ?) RETURNING id"#,
+            )
+            .bind(policy.answers)
+            .bind(when_all_down)
+            .bind(&policy.partition)
+            .fetch_one(&mut *sql)
+            .await?,
+        };
+    put_names(sql, id, &policy.names).await?;
+    put_servers(sql, id, policy).await?;
+    put_rows(sql, id, policy).await
+}
+
+async fn put_names(sql: &mut SqliteConnection, id: i64, names: &[String]) -> Result<(), Failure> {
+    for (chunk, names) in names.chunks(ROWS_PER_STATEMENT).enumerate() {
+        let first = position(chunk * ROWS_PER_STATEMENT);
+        let mut insert = QueryBuilder::<Sqlite>::new("INSERT INTO policy_name (policy_id, position, name) ");
+        insert.push_values((first..).zip(names), |mut row, (position, name)| {
+            row.push_bind(id).push_bind(position).push_bind(name);
+        });
+        if let Err(error) = insert.build().execute(&mut *sql).await {
+            if !matches!(&error, sqlx::Error::Database(e) if e.is_unique_violation()) {
+                return Err(error.into());
+            }
+            return Err(Failure::Refused(taken(sql, names).await?));
+        }
+    }
+    Ok(())
+}
+
+/// Says which of `names` could not be given to a policy.
+async fn taken(sql: &mut SqliteConnection, names: &[String]) -> Result<String, sqlx::Error> {
+    for name in names {
+        let other: Option<i64> = query_scalar("SELECT policy_id FROM policy_name WHERE name = ?")
+            .bind(name)
+            .fetch_optional(&mut *sql)
+            .await?;
+        if other.is_some() {
+            return Ok(format!("the name {name} belongs to another policy"));
+        }
+    }
+    Ok("a name occurs twice in the policy".into())
+}
+
+async fn put_servers(sql: &mut SqliteConnection, id: i64, policy: &Policy) -> Result<(), Failure> {
+    for (chunk, servers) in policy.servers.chunks(ROWS_PER_STATEMENT).enumerate() {
+        let first = position(chunk * ROWS_PER_STATEMENT);
+        let mut insert = QueryBuilder::<Sqlite>::new(
+            "INSERT INTO policy_server (policy_id, position, address, probability, ttl) ",
+        );
+        for server in servers {
+            finite(server.default)?;
+        }
+        insert.push_values((first..).zip(servers), |mut row, (position, server)| {
+            row.push_bind(id).push_bind(position).push_bind(server.address.to_string());
+            row.push_bind(server.default.probability).push_bind(server.default.ttl);
+        });
+        insert.build().execute(&mut *sql).await?;
+    }
+    Ok(())
+}
+
+async fn put_rows(sql: &mut SqliteConnection, id: i64, policy: &Policy) -> Result<(), Failure> {
+    let names: BTreeSet<&String> = policy.servers.iter().flat_map(|server| server.regions.keys()).collect();
+    let regions = region_ids(sql, names).await?;
+    let mut cells = Vec::new();
+    for server in &policy.servers {
+        for (name, entry) in &server.regions {
+            let Some(region) = regions.get(name) else {
+                return Err(Failure::Refused(format!("there is no region '{name}'")));
+            };
+            finite(*entry)?;
+            cells.push((server.address, *region, *entry));
+        }
+    }
+    for cells in cells.chunks(ROWS_PER_STATEMENT) {
+        let mut insert = QueryBuilder::<Sqlite>::new(
+            "INSERT INTO policy_row (policy_id, address, region_id, probability, ttl) ",
+        );
+        insert.push_values(cells, |mut row, (address, region, entry)| {
+            row.push_bind(id).push_bind(address.to_string()).push_bind(*region);
+            row.push_bind(entry.probability).push_bind(entry.ttl);
+        });
+        insert.build().execute(&mut *sql).await?;
+    }
+    Ok(())
+}
+
+async fn policy_id(sql: &mut SqliteConnection, key: &str) -> Result<Option<i64>, sqlx::Error> {
+    query_scalar("SELECT policy_id FROM policy_name WHERE name = ? AND position = 0")
+        .bind(key)
+        .fetch_optional(sql)
+        .await
+}
+
+/// The ids of those of `names` that are in use. A policy that is put a thousand times a second should not
+/// cost a statement for each of its regions.
+async fn region_ids(
+    sql: &mut SqliteConnection,
+    names: BTreeSet<&String>,
+) -> Result<BTreeMap<String, i64>, sqlx::Error> {
+    let names: Vec<&String> = names.into_iter().collect();
+    let mut ids = BTreeMap::new();
+    for names in names.chunks(ROWS_PER_STATEMENT) {
+        let mut select =
+            QueryBuilder::<Sqlite>::new("SELECT name, id FROM region WHERE removed_in IS NULL AND name IN (");
+        let mut list = select.separated(", ");
+        for name in names {
+            list.push_bind(*name);
+        }
+        select.push(")");
+        let found: Vec<(String, i64)> = select.build_query_as().fetch_all(&mut *sql).await?;
+        ids.extend(found);
+    }
+    Ok(ids)
+}
+
+async fn region_id(sql: &mut SqliteConnection, name: &str) -> Result<Option<i64>, sqlx::Error> {
+    query_scalar("SELECT id FROM region WHERE name = ? AND removed_in IS NULL")
+        .bind(name)
+        .fetch_optional(sql)
+        .await
+}
+
+/// Refuses what the tables' constraints would not see: SQLite takes "not a number" for "not given".
+fn finite(entry: Entry) -> Result<(), Failure> {
+    match entry.probability {
+        Some(probability) if !probability.is_finite() => {
+            Err(Failure::Refused(format!("a probability of {probability}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn there_was(rows: u64, else_say: impl FnOnce() -> String) -> Result<(), Failure> {
+    if rows == 0 { Err(Failure::Refused(else_say())) } else { Ok(()) }
+}
+
+fn packed(text: &str) -> Result<Vec<u8>, Failure> {
+    pack(text, TEXT_MAX)
+        .ok_or_else(|| Failure::Refused(format!("a text of {} bytes is above {TEXT_MAX}", text.len())))
+}
+
+/// A place in a list as the tables hold it.
+fn position(index: usize) -> i64 {
+    i64::try_from(index).expect("no list in memory is longer than 2^63")
+}

@@ -1,0 +1,339 @@
+//! What can go wrong, told with the path, the cause and the way on.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::store::{BUSY_TIMEOUT, CHECK_WAIT};
+
+/// Why a store could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The URL names no kind of store that this program has.
+    Unsupported {
+        /// The URL as it was given.
+        url: String,
+    },
+    /// The folder that the database should be in does not exist.
+    NoFolder {
+        /// The database's path.
+        path: PathBuf,
+    },
+    /// The database, its lock or its folder may not be read and written.
+    Permission {
+        /// The file that could not be used.
+        path: PathBuf,
+        /// The system's words.
+        cause: String,
+    },
+    /// Another process has the store open.
+    InUse {
+        /// The database's path.
+        path: PathBuf,
+        /// That process, where it has left its id.
+        pid: Option<u32>,
+    },
+    /// What stands at the path is not a store of Pointsman.
+    NotAStore {
+        /// The database's path.
+        path: PathBuf,
+        /// What it is instead.
+        what: String,
+    },
+    /// A newer program has changed the tables to a form that this one does not know.
+    Newer {
+        /// The database's path.
+        path: PathBuf,
+        /// The first version of the tables that this program does not know.
+        found: i64,
+        /// The last version that it knows.
+        known: i64,
+    },
+    /// What can also go wrong later.
+    Store(StoreError),
+}
+
+impl OpenError {
+    /// Sorts an error of the file system at `path`.
+    pub(crate) fn at(path: &Path, error: &io::Error) -> Self {
+        let path = path.to_path_buf();
+        match error.kind() {
+            io::ErrorKind::NotFound => OpenError::NoFolder { path },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                OpenError::Permission { path, cause: error.to_string() }
+            }
+            io::ErrorKind::IsADirectory | io::ErrorKind::NotADirectory => {
+                OpenError::NotAStore { path, what: error.to_string() }
+            }
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                OpenError::Store(StoreError::Full { path })
+            }
+            _ => OpenError::Store(StoreError::Io { path, cause: error.to_string() }),
+        }
+    }
+
+    /// Sorts an error of the first statements on the file at `path`, which may not be a database at all.
+    pub(crate) fn sort(path: &Path, error: &sqlx::Error) -> Self {
+        match result_code(error) {
+            Some(NOTADB) => OpenError::NotAStore {
+                path: path.to_path_buf(),
+                what: "it is no SQLite database, or its first page is damaged".into(),
+            },
+            _ => StoreError::sort(path, error).into(),
+        }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Unsupported { url } => {
+                write!(f, "the store '{url}' is not of a kind that is supported; write sqlite:PATH")
+            }
+            OpenError::NoFolder { path } => {
+                let folder = path.parent().unwrap_or(path).display();
+                write!(
+                    f,
+                    "the store {} cannot be created: there is no folder {folder}; make it, or choose \
+                     another path",
+                    path.display()
+                )
+            }
+            OpenError::Permission { path, cause } => write!(
+                f,
+                "the store needs to read and write {}: {cause}; give this user the right to the file and \
+                 its folder",
+                path.display()
+            ),
+            OpenError::InUse { path, pid } => {
+                write!(f, "the store {} is in use by ", path.display())?;
+                match pid {
+                    Some(pid) => write!(f, "process {pid}")?,
+                    None => f.write_str("another process")?,
+                }
+                f.write_str("; end it, or choose another path")
+            }
+            OpenError::NotAStore { path, what } => {
+                write!(
+                    f,
+                    "{} is not a store of Pointsman: {what}; choose another path, or put a backup in its \
+                     place",
+                    path.display()
+                )
+            }
+            OpenError::Newer { path, found, known } => write!(
+                f,
+                "the store {} was changed by a newer Pointsman (its tables have version {found}, this \
+                 program knows {known}); use that program, or a backup from before",
+                path.display()
+            ),
+            OpenError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<StoreError> for OpenError {
+    fn from(error: StoreError) -> Self {
+        OpenError::Store(error)
+    }
+}
+
+/// Why the store could not do its work. It is usable again as soon as the cause is gone.
+///
+/// Nothing was changed, except that after [`StoreError::Io`] and [`StoreError::Gone`] a commit may turn
+/// out to have happened, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// Another program has kept the database locked for all of [`BUSY_TIMEOUT`].
+    Locked {
+        /// The database's path.
+        path: PathBuf,
+    },
+    /// An earlier call has not ended in [`CHECK_WAIT`]: the disk hangs, or the work is large.
+    Slow {
+        /// The database's path.
+        path: PathBuf,
+    },
+    /// There is no space left.
+    Full {
+        /// The database's path.
+        path: PathBuf,
+    },
+    /// The database may no longer be written.
+    Permission {
+        /// The database's path.
+        path: PathBuf,
+        /// The database's words.
+        cause: String,
+    },
+    /// The file was deleted or replaced since the store was opened, or its write-ahead log was.
+    Gone {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The system failed to read or write.
+    Io {
+        /// The database's path.
+        path: PathBuf,
+        /// The cause in the system's or the database's words.
+        cause: String,
+    },
+    /// What is stored cannot be what was stored.
+    Corrupt {
+        /// The database's path.
+        path: PathBuf,
+        /// The damage.
+        what: String,
+    },
+    /// The database failed in another way: out of memory, or tables that were altered by hand.
+    Failed {
+        /// The database's path.
+        path: PathBuf,
+        /// The database's words.
+        cause: String,
+    },
+}
+
+impl StoreError {
+    /// Sorts an error of SQLite at `path`.
+    pub(crate) fn sort(path: &Path, error: &sqlx::Error) -> Self {
+        let path = path.to_path_buf();
+        let cause = error.to_string();
+        match error {
+            sqlx::Error::Database(_) => match result_code(error) {
+                Some(BUSY | LOCKED) => StoreError::Locked { path },
+                Some(FULL) => StoreError::Full { path },
+                Some(READONLY | PERM) => StoreError::Permission { path, cause },
+                Some(IOERR | CANTOPEN) => StoreError::Io { path, cause },
+                Some(CORRUPT | NOTADB) => StoreError::Corrupt { path, what: cause },
+                _ => StoreError::Failed { path, cause },
+            },
+            sqlx::Error::Io(_) => StoreError::Io { path, cause },
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+                StoreError::Corrupt { path, what: cause }
+            }
+            _ => StoreError::Failed { path, cause },
+        }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Locked { path } => write!(
+                f,
+                "the store {} is locked by another program for more than {} s; end its transaction",
+                path.display(),
+                BUSY_TIMEOUT.as_secs()
+            ),
+            StoreError::Slow { path } => write!(
+                f,
+                "the store {} has been busy for more than {} s; look whether its disk hangs",
+                path.display(),
+                CHECK_WAIT.as_secs()
+            ),
+            StoreError::Full { path } => {
+                write!(f, "there is no space left for the store {}; free some", path.display())
+            }
+            StoreError::Permission { path, cause } => {
+                write!(f, "the store {} may not be written: {cause}", path.display())
+            }
+            StoreError::Gone { path } => write!(
+                f,
+                "{} was deleted or replaced while in use; put it back, or restart with what is there now",
+                path.display()
+            ),
+            StoreError::Io { path, cause } => {
+                write!(f, "the store {} could not be read or written: {cause}", path.display())
+            }
+            StoreError::Corrupt { path, what } => {
+                write!(f, "the store {} is damaged: {what}; restore a backup", path.display())
+            }
+            StoreError::Failed { path, cause } => {
+                write!(f, "the store {} failed: {cause}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Why nothing of a commit was stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitError {
+    /// The commit was based on another generation than the current one.
+    Conflict {
+        /// The current generation.
+        current: u64,
+    },
+    /// A change contradicts what is stored, or is outside what can be stored.
+    Refused {
+        /// Which of the changes, counted from 0.
+        change: usize,
+        /// Why, in lower case, without a full stop.
+        what: String,
+    },
+    /// The store could not do its work.
+    Store(StoreError),
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommitError::Conflict { current } => {
+                write!(f, "the current generation is {current}, which is not the one this is based on")
+            }
+            CommitError::Refused { what, .. } => f.write_str(what),
+            CommitError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CommitError {}
+
+impl From<StoreError> for CommitError {
+    fn from(error: StoreError) -> Self {
+        CommitError::Store(error)
+    }
+}
+
+// SQLite's primary result codes, <https://www.sqlite.org/rescode.html>.
+const PERM: u32 = 3;
+const BUSY: u32 = 5;
+const LOCKED: u32 = 6;
+const READONLY: u32 = 8;
+const IOERR: u32 = 10;
+const CORRUPT: u32 = 11;
+const FULL: u32 = 13;
+const CANTOPEN: u32 = 14;
+const NOTADB: u32 = 26;
+
+/// The primary result code of an error that SQLite returned.
+fn result_code(error: &sqlx::Error) -> Option<u32> {
+    let code: u32 = error.as_database_error()?.code()?.parse().ok()?;
+    // The low byte is the primary code, the rest says more about it.
+    Some(code & 0xff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_file_system_are_sorted() {
+        let path = Path::new("/srv/dns/pointsman.db");
+        for (kind, words) in [
+            (io::ErrorKind::NotFound, "there is no folder /srv/dns; make it"),
+            (io::ErrorKind::PermissionDenied, "give this user the right"),
+            (io::ErrorKind::ReadOnlyFilesystem, "give this user the right"),
+            (io::ErrorKind::IsADirectory, "is not a store of Pointsman"),
+            (io::ErrorKind::StorageFull, "no space left for the store /srv/dns/pointsman.db"),
+            (io::ErrorKind::TimedOut, "could not be read or written"),
+        ] {
+            let told = OpenError::at(path, &io::Error::from(kind)).to_string();
+            assert!(told.contains(words), "{kind:?}: {told}");
+        }
+    }
+}

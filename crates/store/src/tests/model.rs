@@ -1,0 +1,204 @@
+//! Random commits against a plain model: what is loaded is what the model holds.
+
+use std::cell::Cell;
+
+use api::{Entry, Policy, Server, WhenAllDown};
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{RngSeed, TestRunner};
+
+use super::{Folder, open};
+use crate::{Change, CommitError, Contents};
+
+/// Few of each, so that they meet.
+const NAMES: [&str; 5] = ["a.", "b.", "c.a.", "*.b.", "Upper."];
+const REGIONS: [&str; 4] = ["europe", "asia", "Asia", "Großraum Köln"];
+const ADDRESSES: [&str; 3] = ["192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1"];
+
+#[test]
+fn random_commits_leave_what_the_model_holds() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let config = ProptestConfig {
+        cases: 48,
+        rng_seed: RngSeed::Fixed(1),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    // Each step: the changes of a commit, and whether the store is opened anew after it.
+    let steps = vec((vec(change(), 0..6), prop::bool::weighted(0.1)), 1..20);
+    let accepted = Cell::new(0);
+    let refused = Cell::new(0);
+    let result = TestRunner::new(config).run(&steps, |steps| {
+        runtime.block_on(async {
+            let folder = Folder::new();
+            let mut store = open(&folder).await;
+            let mut model = Contents::default();
+            for (changes, reopen) in steps {
+                let result = store.commit(model.generation, &changes).await;
+                match commit(&model, &changes) {
+                    Ok(next) => {
+                        prop_assert_eq!(result, Ok(next.generation), "{:?}", changes);
+                        model = next;
+                        accepted.set(accepted.get() + 1);
+                    }
+                    Err(index) => {
+                        prop_assert!(
+                            matches!(result, Err(CommitError::Refused { change, .. }) if change == index),
+                            "{:?} where change {} should be refused: {:?}",
+                            result,
+                            index,
+                            changes
+                        );
+                        refused.set(refused.get() + 1);
+                    }
+                }
+                if reopen {
+                    store.close().await.expect("closes");
+                    store = open(&folder).await;
+                }
+                let loaded = store.load().await;
+                prop_assert_eq!(loaded.as_ref(), Ok(&model));
+            }
+            Ok(())
+        })
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let (accepted, refused) = (accepted.get(), refused.get());
+    assert!(accepted > 50 && refused > 50, "{accepted} accepted and {refused} refused is too one-sided");
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (name(), ".{0,50}").prop_map(|(origin, text)| Change::PutZone { origin, text }),
+        name().prop_map(|origin| Change::DeleteZone { origin }),
+        (0..12_u32, word(&REGIONS)).prop_map(|(id, name)| Change::AddRegion { id, name }),
+        (0..12_u32).prop_map(|id| Change::RemoveRegion { id }),
+        (word(&REGIONS), ".{0,50}").prop_map(|(name, text)| Change::PutPartition { name, text }),
+        word(&REGIONS).prop_map(|name| Change::DeletePartition { name }),
+        policy().prop_map(Change::PutPolicy),
+        policy().prop_map(Change::PutPolicy),
+        name().prop_map(|key| Change::DeletePolicy { key }),
+        (word(&ADDRESSES), any::<bool>())
+            .prop_map(|(a, up)| Change::SetServer { address: a.parse().expect("an address"), up }),
+        (word(&NAMES), ".{0,9}").prop_map(|(path, digest)| Change::Imported { path, digest }),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let entry = || {
+        let probability = option::of(prop_oneof![
+            20 => 0.0..1e300_f64,
+            1 => select(vec![0.0, 1.0, f64::MIN_POSITIVE, f64::MAX, -1.0, f64::NAN, f64::INFINITY]),
+        ]);
+        let ttl = option::of(prop_oneof![20 => 0..=0x7fff_ffff_u32, 1 => any::<u32>()]);
+        (probability, ttl).prop_map(|(probability, ttl)| Entry { probability, ttl })
+    };
+    let server = (word(&ADDRESSES), entry(), btree_map(word(&REGIONS), entry(), 0..2)).prop_map(
+        |(address, default, regions)| Server {
+            address: address.parse().expect("an address"),
+            default,
+            regions,
+        },
+    );
+    let when = select(vec![WhenAllDown::Answer, WhenAllDown::Empty]);
+    (any::<u16>(), when, word(&REGIONS), vec(name(), 0..3), vec(server, 0..3)).prop_map(
+        |(answers, when_all_down, partition, names, servers)| Policy {
+            answers,
+            when_all_down,
+            partition,
+            names,
+            servers,
+        },
+    )
+}
+
+/// A name; the last, which cannot be stored, seldom.
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![30 => word(&NAMES[..4]), 1 => word(&NAMES[4..])]
+}
+
+fn word(words: &'static [&'static str]) -> impl Strategy<Value = String> {
+    select(words).prop_map(str::to_owned)
+}
+
+/// What `contents` become, or the first change that contradicts them.
+fn commit(contents: &Contents, changes: &[Change]) -> Result<Contents, usize> {
+    let mut next = contents.clone();
+    for (index, change) in changes.iter().enumerate() {
+        if !apply(&mut next, change) {
+            return Err(index);
+        }
+    }
+    next.policies.sort_by(|a, b| a.names[0].cmp(&b.names[0]));
+    next.generation += 1;
+    Ok(next)
+}
+
+fn apply(contents: &mut Contents, change: &Change) -> bool {
+    let storable = |name: &String| !name.starts_with('U');
+    match change.clone() {
+        Change::PutZone { origin, text } => {
+            let accepted = storable(&origin);
+            contents.zones.insert(origin, text);
+            accepted
+        }
+        Change::DeleteZone { origin } => contents.zones.remove(&origin).is_some(),
+        Change::AddRegion { id, name } => {
+            let accepted =
+                id >= contents.next_region_id && !contents.regions.values().any(|other| *other == name);
+            contents.regions.insert(id, name);
+            contents.next_region_id = id + 1;
+            accepted
+        }
+        Change::RemoveRegion { id } => {
+            let Some(name) = contents.regions.remove(&id) else { return false };
+            let servers = contents.policies.iter_mut().flat_map(|policy| &mut policy.servers);
+            servers.for_each(|server| _ = server.regions.remove(&name));
+            true
+        }
+        Change::PutPartition { name, text } => {
+            contents.partitions.insert(name, text);
+            true
+        }
+        Change::DeletePartition { name } => contents.partitions.remove(&name).is_some(),
+        Change::PutPolicy(policy) => {
+            let Some(key) = policy.names.first() else { return false };
+            contents.policies.retain(|other| other.names[0] != *key);
+            let taken: Vec<&String> = contents.policies.iter().flat_map(|other| &other.names).collect();
+            let names_fit = policy.names.iter().enumerate().all(|(i, name)| {
+                storable(name) && !taken.contains(&name) && !policy.names[..i].contains(name)
+            });
+            let servers_fit = policy.servers.iter().enumerate().all(|(i, server)| {
+                !policy.servers[..i].iter().any(|other| other.address == server.address)
+                    && entry_fits(server.default)
+                    && server.regions.iter().all(|(name, entry)| {
+                        contents.regions.values().any(|region| region == name) && entry_fits(*entry)
+                    })
+            });
+            contents.policies.push(policy);
+            names_fit && servers_fit
+        }
+        Change::DeletePolicy { key } => {
+            let before = contents.policies.len();
+            contents.policies.retain(|policy| policy.names[0] != key);
+            contents.policies.len() < before
+        }
+        Change::SetServer { address, up } => {
+            contents.servers.insert(address, up);
+            true
+        }
+        Change::Imported { path, digest } => {
+            contents.imports.insert(path, digest);
+            true
+        }
+    }
+}
+
+fn entry_fits(entry: Entry) -> bool {
+    entry.probability.is_none_or(|p| p >= 0.0 && p.is_finite())
+        && entry.ttl.is_none_or(|t| t <= i32::MAX as u32)
+}

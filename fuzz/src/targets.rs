@@ -1,0 +1,165 @@
+//! The targets, one function each, with the well-formed inputs that the loop damages.
+
+use dns::writer::{End, header_only};
+use dns::{OptRcode, Query, Rcode, Rtype, Writer};
+use domain::base::iana::OptionCode;
+use domain::base::opt::{OptRecord, UnknownOptData};
+use domain::base::{Message, MessageBuilder, Name, ToName};
+
+/// A reader under test.
+pub struct Target {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Takes any bytes; panics when the reader is wrong.
+    pub run: fn(&[u8]),
+    /// Makes the well-formed inputs that are damaged.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target; a new one is a line here and a function below.
+pub const TARGETS: &[Target] = &[
+    Target { name: "query", run: query, seeds: queries },
+    Target { name: "name", run: name, seeds: names },
+    Target { name: "policy", run: policy, seeds: policies },
+];
+
+/// The largest response that the `query` target writes, in octets: as over TCP.
+const RESPONSE_MAX: usize = 65_535;
+
+/// The view of a query agrees with `domain`'s reading of the same octets, and its response is well-formed.
+fn query(octets: &[u8]) {
+    let mut out = vec![0; RESPONSE_MAX];
+    if let Some(length) = header_only(octets, Rcode::FORMERR, &mut out) {
+        let response = Message::from_octets(&out[..length]).expect("a header");
+        assert!(response.header().qr() && response.header().rcode() == Rcode::FORMERR);
+        assert_eq!(response.header().id().to_be_bytes(), octets[..2]);
+    }
+    let Ok(query) = Query::read(octets) else { return };
+    let theirs = Message::from_octets(octets).expect("a header");
+    let question = theirs.sole_question().expect("one question");
+    let name = question.qname().to_vec();
+    assert!(name.as_octets().eq_ignore_ascii_case(query.name.wire()));
+    assert_eq!((question.qtype(), question.qclass()), (query.rtype, query.class));
+    match (query.edns, theirs.opt()) {
+        (None, None) => {}
+        (Some(ours), Some(theirs)) => {
+            let told = (theirs.udp_payload_size(), theirs.version(), theirs.dnssec_ok());
+            assert_eq!((ours.udp_payload_size, ours.version, ours.dnssec_ok), told);
+        }
+        (ours, theirs) => panic!("OPT: {ours:?} here, {:?} there", theirs.map(|opt| opt.version())),
+    }
+
+    let mut writer = Writer::new(&mut out, &query, RESPONSE_MAX).expect("room for the question");
+    writer.answer_asked(Rtype::A, 60, &[192, 0, 2, 1]).expect("room for an address");
+    let end = End {
+        rcode: OptRcode::NOERROR,
+        authoritative: true,
+        truncated: false,
+        scope: 0,
+        udp_payload_size: 1232,
+    };
+    let length = writer.finish(&query, end);
+    let response = Message::from_octets(&out[..length]).expect("a header");
+    assert_eq!(response.header().id(), query.id());
+    assert_eq!(response.sole_question().expect("the question is echoed").qname(), question.qname());
+    let answers = response.answer().expect("an answer section");
+    let owners = answers.map(|record| record.expect("a whole record").owner().to_vec().into_octets());
+    assert_eq!(owners.collect::<Vec<_>>(), [name.into_octets()]);
+    assert_eq!(
+        response.opt().map(|opt| subnet(&opt)),
+        theirs.opt().map(|opt| subnet(&opt)),
+        "echoed with scope 0"
+    );
+}
+
+/// The data of the first client subnet option.
+fn subnet(opt: &OptRecord<&[u8]>) -> Option<Vec<u8>> {
+    let options = opt.opt().iter::<UnknownOptData<_>>().map(|option| option.expect("a whole option"));
+    let mut subnets = options.filter(|option| option.code() == OptionCode::CLIENT_SUBNET);
+    subnets.next().map(|option| option.data().to_vec())
+}
+
+fn queries() -> Vec<Vec<u8>> {
+    let ask = |name: &str, rtype, options: Option<&[u8]>| {
+        let mut message = MessageBuilder::new_vec();
+        message.header_mut().set_id(0x1234);
+        let mut message = message.question();
+        message.push((&name.parse::<Name<Vec<u8>>>().expect("a name"), rtype)).expect("room in a vector");
+        let mut octets = message.additional().finish();
+        if let Some(options) = options {
+            octets[11] = 1;
+            octets.extend_from_slice(&[0, 0, 41, 0x04, 0xd0, 0, 0, 0x80, 0]);
+            octets.extend_from_slice(&(options.len() as u16).to_be_bytes());
+            octets.extend_from_slice(options);
+        }
+        octets
+    };
+    vec![
+        ask("www.example.com", Rtype::A, None),
+        ask(".", Rtype::NS, Some(&[])),
+        ask("WWW.Example.COM", Rtype::AAAA, Some(&[0, 8, 0, 7, 0, 1, 24, 0, 192, 0, 2])),
+        ask(
+            "a.b.c.d.e.f.example",
+            Rtype::TXT,
+            Some(&[0, 8, 0, 11, 0, 2, 56, 0, 0x20, 1, 0x0d, 0xb8, 0, 1, 2]),
+        ),
+        ask("example.org", Rtype::SOA, Some(&[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 8, 0, 4, 0, 0, 0, 0])),
+    ]
+}
+
+/// A name that is read from text is the same when it is written and read again.
+fn name(octets: &[u8]) {
+    let Ok(text) = std::str::from_utf8(octets) else { return };
+    let Ok(wire) = dns::name::from_text(text) else { return };
+    assert!(wire.len() <= 255, "a name of {} octets", wire.len());
+    let written = dns::name::to_text(&wire);
+    assert_eq!(dns::name::from_text(&written).as_ref(), Ok(&wire), "written as {written}");
+    assert_eq!(dns::name::folded_from_text(text), Ok(wire.to_ascii_lowercase()));
+}
+
+fn names() -> Vec<Vec<u8>> {
+    // The longest name, 255 octets on the wire.
+    let long = format!("{}.{}", "a".repeat(53), ["b"; 100].join("."));
+    let texts = [".", "www.example.com", "*.Example.COM.", r"a\.b\032c.\000\255.example.", &long];
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// A policy that is read is the same when it is written and read again.
+fn policy(octets: &[u8]) {
+    let Ok(read) = serde_json::from_slice::<api::Policy>(octets) else { return };
+    let written = serde_json::to_vec(&read).expect("a policy can be written");
+    let again: api::Policy = serde_json::from_slice(&written).expect("what was written can be read");
+    assert_eq!(again, read);
+}
+
+fn policies() -> Vec<Vec<u8>> {
+    let texts = [
+        r#"{"servers":[]}"#,
+        r#"{"answers":1,"when_all_down":"answer","partition":"default","names":["www.example.com."],
+            "servers":[{"address":"192.0.2.1","default":{"probability":0.5,"ttl":30},
+            "regions":{"europe":{"probability":0.9,"ttl":60}}}]}"#,
+        r#"{"when_all_down":"empty","servers":[{"address":"2001:db8::1","regions":{"a":{"ttl":2147483647}}},
+            {"address":"192.0.2.2","default":{"probability":1e3}}]}"#,
+    ];
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seeds that a reader refuses would have the loop look at its first line only.
+    #[test]
+    fn the_readers_take_their_seeds() {
+        for seed in queries() {
+            assert!(Query::read(&seed).is_ok(), "{seed:02x?}");
+            assert!(Query::read(&seed[..seed.len() - 1]).is_err(), "{seed:02x?} has octets after its end");
+        }
+        for seed in names() {
+            assert!(dns::name::from_text(std::str::from_utf8(&seed).expect("text")).is_ok(), "{seed:02x?}");
+        }
+        for seed in policies() {
+            serde_json::from_slice::<api::Policy>(&seed).expect("a policy");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The workspace's automation: `cargo xtask check` and `cargo xtask test`.
+//!
+//! Everything that a machine or a person runs on this repository starts here, so that a laptop and
+//! the continuous integration do the same. It reads top-down: [`suite`] is the list of steps behind
+//! `test`, [`check`] is the list of rules behind `check`, [`packages`] and [`python`] are what the
+//! tests need beyond Rust, and [`process`] starts other programs and bounds how long they take.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("Pointsman builds and runs on Linux only: it stands on Linux's batched socket calls.");
+
+mod check;
+mod checkout;
+mod packages;
+mod process;
+mod python;
+mod suite;
+
+use std::process::ExitCode;
+
+use checkout::Checkout;
+use process::Runner;
+
+const USAGE: &str = "\
+usage: cargo xtask check              format, lints, docs and the house rules
+       cargo xtask test [--install]   everything that .ci/run runs
+
+--install  installs what the tests need beyond Rust: Debian packages (as root, or through sudo; their
+           services are kept from starting) and a Python environment under target/";
+
+/// The exit code for a wrong command line, and for something that is needed and missing.
+const EXIT_NEEDS: u8 = 2;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        ["check"] => open().and_then(|checkout| check::run(&checkout)),
+        ["test"] => open().and_then(|checkout| suite::run(checkout, false)),
+        ["test", "--install"] => open().and_then(|checkout| suite::run(checkout, true)),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(EXIT_NEEDS);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nxtask: {error:#}");
+            if error.is::<packages::Missing>() { ExitCode::from(EXIT_NEEDS) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+fn open() -> anyhow::Result<Checkout> {
+    Ok(Checkout::new(Runner::new()?))
+}
