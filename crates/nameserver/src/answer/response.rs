@@ -1,0 +1,409 @@
+//! The composing of one response, a function an outcome.
+
+use std::net::IpAddr;
+
+use dns::name::{NAME_MAX, is_within};
+use dns::query::{HEADER, Query};
+use dns::writer::{End, Full, Mark, Section, Writer, wire_length};
+use dns::{Class, Folded, Rcode, Rtype};
+use fastrand::Rng;
+use routing::{Family, Policy, route};
+
+use super::begin;
+use crate::generation::Generation;
+use crate::zone::{Found, Rrset, Walk, Zone};
+
+/// The most aliases that one answer follows: a chain of that length is a mistake, and each costs a walk.
+const CHAIN_MAX: usize = 16;
+
+/// A response that is being composed.
+pub(super) struct Response<'a> {
+    generation: &'a Generation,
+    query: &'a Query<'a>,
+    writer: Writer<'a>,
+    empty: Mark,
+    /// Who is to be served: the client of client subnet, else who asked.
+    client: IpAddr,
+    subnet_given: bool,
+    rng: &'a mut Rng,
+    pub(super) end: End,
+}
+
+/// The name that is looked up: the asked one at first, then each alias's target.
+#[derive(Clone, Copy)]
+struct Current<'n> {
+    folded: &'n Folded,
+    /// The wire form in the case in which it was asked, or stands in the zone.
+    wire: &'n [u8],
+    is_asked: bool,
+}
+
+/// An alias's target.
+struct Target {
+    folded: Folded,
+    wire: [u8; NAME_MAX],
+}
+
+/// What a name led to.
+enum Outcome {
+    /// The answer is complete.
+    Done,
+    /// An alias was written; its target is looked up next.
+    Alias(Target),
+}
+
+impl<'a> Response<'a> {
+    pub(super) fn new(
+        generation: &'a Generation,
+        query: &'a Query<'a>,
+        asker: IpAddr,
+        rng: &'a mut Rng,
+        writer: Writer<'a>,
+    ) -> Response<'a> {
+        let subnet = query.edns.and_then(|edns| edns.client_subnet).and_then(|subnet| subnet.client());
+        Response {
+            generation,
+            query,
+            empty: writer.mark(),
+            writer,
+            client: subnet.unwrap_or(asker),
+            subnet_given: subnet.is_some(),
+            rng,
+            end: begin(generation),
+        }
+    }
+
+    /// Writes the whole answer.
+    ///
+    /// # Errors
+    /// [`Full`] where something that belongs in it does not fit; then it is to be truncated.
+    pub(super) fn compose(&mut self) -> Result<(), Full> {
+        if !matches!(self.query.class, Class::IN | Class::ANY) {
+            return self.refused();
+        }
+        match self.query.rtype {
+            // Zone transfer is not for everybody, and not at all over UDP (RFC 5936 §4.2).
+            Rtype::AXFR | Rtype::IXFR => return self.refused(),
+            Rtype::MAILA | Rtype::MAILB => return self.not_implemented(),
+            _ => {}
+        }
+        let query = self.query;
+        let mut current = Current { folded: &query.name, wire: &query.head[HEADER..], is_asked: true };
+        let mut target;
+        let mut chain = Chain::new();
+        loop {
+            let hash = &self.generation.hash;
+            let above = self.query.rtype == Rtype::DS;
+            let Some(zone) = self.generation.zones.closest(current.folded, above, hash) else {
+                return if current.is_asked { self.refused() } else { Ok(()) };
+            };
+            let next = match self.at(zone, current, &mut chain)? {
+                Outcome::Done => return Ok(()),
+                Outcome::Alias(next) => next,
+            };
+            if !chain.add(hash.of(current.folded)) || chain.has(hash.of(&next.folded)) {
+                return Ok(());
+            }
+            target = next;
+            current = Current { folded: &target.folded, wire: &target.wire, is_asked: false };
+        }
+    }
+
+    /// Takes everything back and sets TC: the asker comes again over TCP.
+    pub(super) fn truncate(&mut self) {
+        self.writer.rewind(self.empty);
+        self.end.truncated = true;
+    }
+
+    /// Ends the message; returns its length.
+    pub(super) fn finish(self) -> usize {
+        self.writer.finish(self.query, self.end)
+    }
+
+    /// Looks the current name up in its zone (RFC 1034 §4.3.2 step 3).
+    fn at(&mut self, zone: &'a Zone, current: Current<'_>, chain: &mut Chain) -> Result<Outcome, Full> {
+        let name = current.folded;
+        let found = match zone.walk(name, &self.generation.hash) {
+            Walk::Name(found) => found,
+            // The parent's side of the cut holds the DS records (RFC 4035 §3.1.4.1).
+            Walk::Delegation(cut, labels) if self.query.rtype == Rtype::DS && labels == name.labels() => cut,
+            Walk::Delegation(cut, labels) => return self.referral(zone, cut, name.suffix(labels), current),
+            Walk::Dname(found, labels) => return self.dname(found, labels, current, chain),
+            Walk::Missing(encloser, labels) => {
+                match zone.wildcard(encloser, name, labels, &self.generation.hash) {
+                    Some(wildcard) => wildcard,
+                    None => return self.nxdomain(zone, current),
+                }
+            }
+        };
+        self.end.authoritative |= current.is_asked;
+        let rtype = self.query.rtype;
+        if let Some(steered) = found.policy().and_then(|id| self.generation.policies.get(id)) {
+            match rtype {
+                Rtype::A => return self.routed(zone, &steered.policy, Family::V4, current),
+                Rtype::AAAA => return self.routed(zone, &steered.policy, Family::V6, current),
+                Rtype::ANY => {
+                    let no_v4 = steered.policy.targets(Family::V4).is_empty();
+                    let family = if no_v4 { Family::V6 } else { Family::V4 };
+                    return self.routed(zone, &steered.policy, family, current);
+                }
+                _ => {}
+            }
+        }
+        if rtype == Rtype::ANY {
+            return self.any(zone, found, current);
+        }
+        if let Some(set) = found.rrset(rtype) {
+            return self.positive(zone, set, current);
+        }
+        if let Some(cname) = found.rrset(Rtype::CNAME) {
+            return self.cname(cname, current);
+        }
+        self.nodata(zone)
+    }
+
+    /// The RRset that was asked for.
+    fn positive(&mut self, zone: &Zone, set: Rrset<'_>, current: Current<'_>) -> Result<Outcome, Full> {
+        self.answer(set, current)?;
+        let is_apex = current.folded.wire() == zone.origin().wire();
+        if set.rtype == Rtype::NS && is_apex {
+            self.name_servers_addresses(zone, set);
+        } else {
+            self.zone_servers(zone);
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// The zone's NS set beside a positive answer, where that is wanted and there is room.
+    fn zone_servers(&mut self, zone: &Zone) {
+        if !self.generation.settings.minimal_responses {
+            let _ = self.whole_set(Section::Authority, zone.origin().wire(), zone.ns());
+        }
+    }
+
+    /// The servers that the policy has for this client, in its order; one TTL for all (RFC 2181 §5.2).
+    fn routed(
+        &mut self,
+        zone: &Zone,
+        policy: &Policy,
+        family: Family,
+        current: Current<'_>,
+    ) -> Result<Outcome, Full> {
+        let choice = route(policy, family, self.client, self.generation.servers.state(), self.rng);
+        // A resolver that gave SOURCE 0 has asked for an answer that holds for everybody it serves.
+        if self.subnet_given {
+            self.end.scope = choice.scope;
+        }
+        if choice.order().is_empty() {
+            return self.nodata(zone);
+        }
+        for &index in choice.order() {
+            match policy.targets(family)[usize::from(index)].address {
+                IpAddr::V4(v4) => self.answer_one(Rtype::A, choice.ttl, &v4.octets(), current)?,
+                IpAddr::V6(v6) => self.answer_one(Rtype::AAAA, choice.ttl, &v6.octets(), current)?,
+            }
+        }
+        self.zone_servers(zone);
+        Ok(Outcome::Done)
+    }
+
+    /// One of the RRsets, which is answer enough to ANY (RFC 8482 §4.1).
+    fn any(&mut self, zone: &Zone, found: Found<'_>, current: Current<'_>) -> Result<Outcome, Full> {
+        match found.rrsets().find(|set| set.rtype != Rtype::RRSIG) {
+            Some(set) => self.positive(zone, set, current),
+            None => self.nodata(zone),
+        }
+    }
+
+    /// An alias; what follows is answered for its target.
+    fn cname(&mut self, set: Rrset<'_>, current: Current<'_>) -> Result<Outcome, Full> {
+        self.answer(set, current)?;
+        let target = set.data().next().expect("an RRset has a record");
+        Ok(Outcome::Alias(Target::of(target)))
+    }
+
+    /// The aliases that a DNAME makes of all names below it (RFC 6672 §3.2).
+    fn dname(
+        &mut self,
+        found: Found<'_>,
+        labels: usize,
+        current: Current<'_>,
+        chain: &mut Chain,
+    ) -> Result<Outcome, Full> {
+        self.end.authoritative |= current.is_asked;
+        let set = found.rrset(Rtype::DNAME).expect("the walk ended at a DNAME");
+        let owner = current.folded.suffix(labels);
+        if chain.is_new_dname(self.generation.hash.of_suffix(current.folded, labels)) {
+            self.whole_set(Section::Answer, owner, set)?;
+        }
+        let target = set.data().next().expect("an RRset has a record");
+        let kept = current.folded.suffix_start(labels);
+        if kept + target.len() > NAME_MAX {
+            self.end.rcode = Rcode::YXDOMAIN.into();
+            return Ok(Outcome::Done);
+        }
+        let mut wire = [0; NAME_MAX];
+        wire[..kept].copy_from_slice(&current.wire[..kept]);
+        wire[kept..kept + target.len()].copy_from_slice(target);
+        self.answer_one(Rtype::CNAME, set.ttl, &wire[..kept + target.len()], current)?;
+        Ok(Outcome::Alias(Target::of(&wire)))
+    }
+
+    /// The name servers of a delegated zone, with their addresses (RFC 1034 §4.3.2 step 3b).
+    fn referral(
+        &mut self,
+        zone: &Zone,
+        cut: Found<'_>,
+        owner: &[u8],
+        current: Current<'_>,
+    ) -> Result<Outcome, Full> {
+        if current.is_asked {
+            self.end.authoritative = false;
+        }
+        let set = cut.rrset(Rtype::NS).expect("a delegation has NS records");
+        self.whole_set(Section::Authority, owner, set)?;
+        // In-domain glue belongs in the referral, without it the zone cannot be reached; sibling glue comes
+        // along where there is room (RFC 9471 §2).
+        for in_domain in [true, false] {
+            for target in set.data() {
+                let Some(name) = Folded::read(target) else { continue };
+                if is_within(name.wire(), owner) == in_domain
+                    && self.addresses(zone, &name, target).is_err()
+                    && in_domain
+                {
+                    self.end.truncated = true;
+                }
+            }
+        }
+        Ok(Outcome::Done)
+    }
+
+    /// The name exists, the type does not (RFC 2308 §2.2).
+    fn nodata(&mut self, zone: &Zone) -> Result<Outcome, Full> {
+        self.negative_soa(zone)?;
+        Ok(Outcome::Done)
+    }
+
+    /// The name does not exist (RFC 2308 §2.1); for an alias's target too (RFC 6604 §3).
+    fn nxdomain(&mut self, zone: &Zone, current: Current<'_>) -> Result<Outcome, Full> {
+        self.end.authoritative |= current.is_asked;
+        self.end.rcode = Rcode::NXDOMAIN.into();
+        self.negative_soa(zone)?;
+        Ok(Outcome::Done)
+    }
+
+    /// No zone of ours.
+    fn refused(&mut self) -> Result<(), Full> {
+        self.end.rcode = Rcode::REFUSED.into();
+        Ok(())
+    }
+
+    fn not_implemented(&mut self) -> Result<(), Full> {
+        self.end.rcode = Rcode::NOTIMP.into();
+        Ok(())
+    }
+
+    /// The zone's SOA, its TTL lowered to how long the absence may be remembered (RFC 2308 §3).
+    fn negative_soa(&mut self, zone: &Zone) -> Result<(), Full> {
+        let set = zone.soa();
+        let soa = set.data().next().expect("an RRset has a record");
+        let minimum = soa.last_chunk::<4>().map_or(0, |octets| u32::from_be_bytes(*octets));
+        self.writer.push(Section::Authority, zone.origin().wire(), Rtype::SOA, set.ttl.min(minimum), soa)
+    }
+
+    /// Addresses of the zone's own name servers, where there is room: resolvers start with them (RFC 8109).
+    fn name_servers_addresses(&mut self, zone: &Zone, set: Rrset<'_>) {
+        for target in set.data() {
+            if let Some(name) = Folded::read(target) {
+                let _ = self.addresses(zone, &name, target);
+            }
+        }
+    }
+
+    /// Writes the addresses that the zone has for a name, all or none.
+    fn addresses(&mut self, zone: &Zone, name: &Folded, wire: &[u8]) -> Result<(), Full> {
+        if !is_within(name.wire(), zone.origin().wire()) {
+            return Ok(());
+        }
+        let mark = self.writer.mark();
+        for rtype in [Rtype::A, Rtype::AAAA] {
+            if let Some(set) = zone.glue(name, rtype, &self.generation.hash)
+                && let Err(full) = self.whole_set(Section::Additional, &wire[..wire_length(wire)], set)
+            {
+                self.writer.rewind(mark);
+                return Err(full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes an RRset of the current name into ANSWER.
+    fn answer(&mut self, set: Rrset<'_>, current: Current<'_>) -> Result<(), Full> {
+        set.data().try_for_each(|data| self.answer_one(set.rtype, set.ttl, data, current))
+    }
+
+    fn answer_one(&mut self, rtype: Rtype, ttl: u32, data: &[u8], current: Current<'_>) -> Result<(), Full> {
+        if current.is_asked {
+            self.writer.answer_asked(rtype, ttl, data)
+        } else {
+            self.writer.push(Section::Answer, current.wire, rtype, ttl, data)
+        }
+    }
+
+    /// Writes an RRset, or nothing of it.
+    fn whole_set(&mut self, section: Section, owner: &[u8], set: Rrset<'_>) -> Result<(), Full> {
+        let mark = self.writer.mark();
+        set.data()
+            .try_for_each(|data| self.writer.push(section, owner, set.rtype, set.ttl, data))
+            .inspect_err(|_| self.writer.rewind(mark))
+    }
+}
+
+impl Target {
+    /// The name at the front of `wire`, which is valid.
+    fn of(wire: &[u8]) -> Target {
+        let folded = Folded::read(wire).expect("names in zones are valid");
+        let mut copy = [0; NAME_MAX];
+        copy[..folded.wire_length()].copy_from_slice(&wire[..folded.wire_length()]);
+        Target { folded, wire: copy }
+    }
+}
+
+/// What a chain of aliases has been through, by the names' hashes: were two alike, it would end early.
+struct Chain {
+    names: [u64; CHAIN_MAX],
+    length: usize,
+    dnames: [u64; CHAIN_MAX],
+    dnames_length: usize,
+}
+
+impl Chain {
+    fn new() -> Chain {
+        Chain { names: [0; CHAIN_MAX], length: 0, dnames: [0; CHAIN_MAX], dnames_length: 0 }
+    }
+
+    /// Adds a name; false where the chain is too long.
+    fn add(&mut self, name: u64) -> bool {
+        if self.length == CHAIN_MAX {
+            return false;
+        }
+        self.names[self.length] = name;
+        self.length += 1;
+        true
+    }
+
+    /// Whether the chain came by this name before: it would go round for ever.
+    fn has(&self, name: u64) -> bool {
+        self.names[..self.length].contains(&name)
+    }
+
+    /// Adds a DNAME's owner; false where its record stands in the answer already.
+    fn is_new_dname(&mut self, owner: u64) -> bool {
+        let is_new = self.dnames_length < CHAIN_MAX && !self.dnames[..self.dnames_length].contains(&owner);
+        if is_new {
+            self.dnames[self.dnames_length] = owner;
+            self.dnames_length += 1;
+        }
+        is_new
+    }
+}

@@ -1,0 +1,356 @@
+//! Answers, looked at as text: `check` asks a zone and compares the sections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns::{Folded, Rtype};
+use domain::base::iana::Class;
+use domain::base::{Message, MessageBuilder, Name};
+use domain::rdata::AllRecordData;
+
+use super::*;
+use crate::generation::Settings;
+use crate::zone::{Zone, read};
+
+const NOW: Now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
+
+const ZONE: &str = "\
+$TTL 300
+@ SOA ns hm 1 7200 600 86400 60
+@ NS ns
+@ NS ns.other.test.
+ns A 192.0.2.53
+ns AAAA 2001:db8::53
+www A 192.0.2.1
+www A 192.0.2.2
+mail MX 10 www
+alias CNAME www
+chain CNAME alias
+out CNAME www.other.test.
+dangling CNAME nowhere
+loop1 CNAME loop2
+loop2 CNAME loop1
+*.wild TXT wild
+deep.ent.wild TXT deep
+*.wc CNAME www
+sub NS ns.sub
+sub NS sibling.peer
+sub DS 1 8 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff
+ns.sub A 192.0.2.54
+peer NS sibling.peer
+sibling.peer A 192.0.2.55
+d DNAME target
+x.target A 192.0.2.9
+";
+
+fn generation(zones: &[(&str, &str)], settings: Settings) -> Generation {
+    let mut generation = Generation::empty(5, settings);
+    for (origin, text) in zones {
+        let origin = dns::name::from_text(origin).unwrap();
+        let include = |_: &str| Err(String::new());
+        let source =
+            read::Source { name: "t", text: text.as_bytes(), origin: Some(&origin), include: &include };
+        let zone = Zone::build(&read::read(&source).unwrap(), "t", &generation.hash).unwrap();
+        generation.zones.put(Arc::new(zone), &generation.hash);
+    }
+    generation
+}
+
+fn example() -> Generation {
+    generation(&[("example", ZONE)], Settings::default())
+}
+
+struct Query {
+    name: &'static str,
+    rtype: Rtype,
+    class: Class,
+    edns: Option<u16>,
+    transport: Transport,
+}
+
+fn ask(name: &'static str, rtype: Rtype) -> Query {
+    Query { name, rtype, class: Class::IN, edns: Some(4096), transport: Transport::Udp }
+}
+
+fn message(query: &Query) -> Vec<u8> {
+    let mut builder = MessageBuilder::new_vec().question();
+    builder.push((&query.name.parse::<Name<Vec<u8>>>().unwrap(), query.rtype, query.class)).unwrap();
+    let mut builder = builder.additional();
+    if let Some(size) = query.edns {
+        builder
+            .opt(|opt| {
+                opt.set_udp_payload_size(size);
+                Ok(())
+            })
+            .unwrap();
+    }
+    builder.finish()
+}
+
+fn answered(generation: &Generation, query: &[u8], transport: Transport) -> Result<Message<Vec<u8>>, Why> {
+    let local = "127.0.0.1".parse().unwrap();
+    let asked = Asked { query, client: local, local, transport };
+    let mut out = vec![0; 65_535];
+    match generation.answer(&asked, NOW, &mut fastrand::Rng::with_seed(1), &mut out) {
+        Reply::Send(length) => Ok(Message::from_octets(out[..length].to_vec()).unwrap()),
+        Reply::Drop(why) => Err(why),
+    }
+}
+
+/// The answer as lines: rcode and flags, then the records, `an`, `au` or `ad` before each.
+fn lines(generation: &Generation, query: &Query) -> Vec<String> {
+    let message = answered(generation, &message(query), query.transport).unwrap();
+    let header = message.header();
+    let mut lines = vec![format!(
+        "{}{}{}",
+        message.opt_rcode(),
+        if header.aa() { " aa" } else { "" },
+        if header.tc() { " tc" } else { "" }
+    )];
+    let (_, answer, authority, additional) = message.sections().unwrap();
+    for (label, section) in [("an", answer), ("au", authority), ("ad", additional)] {
+        for record in section.limit_to::<AllRecordData<_, _>>() {
+            let record = record.unwrap();
+            if record.rtype() != Rtype::OPT {
+                let (owner, ttl, rtype) = (record.owner(), record.ttl().as_secs(), record.rtype());
+                lines.push(format!("{label} {owner} {ttl} {rtype} {}", record.data()));
+            }
+        }
+    }
+    lines
+}
+
+fn check(query: Query, expected: &[&str]) {
+    assert_eq!(lines(&example(), &query), expected, "{} {}", query.name, query.rtype);
+}
+
+const SOA: &str = "au example 60 SOA ns.example. hm.example. 1 7200 600 86400 60";
+
+#[test]
+fn positive_answers() {
+    check(
+        ask("www.example", Rtype::A),
+        &["NOERROR aa", "an www.example 300 A 192.0.2.1", "an www.example 300 A 192.0.2.2"],
+    );
+    check(ask("mail.example", Rtype::MX), &["NOERROR aa", "an mail.example 300 MX 10 www.example."]);
+    check(
+        ask("example", Rtype::NS),
+        &[
+            "NOERROR aa",
+            "an example 300 NS ns.example.",
+            "an example 300 NS ns.other.test.",
+            "ad ns.example 300 A 192.0.2.53",
+            "ad ns.example 300 AAAA 2001:db8::53",
+        ],
+    );
+    check(ask("ns.example", Rtype::ANY), &["NOERROR aa", "an ns.example 300 A 192.0.2.53"]);
+}
+
+#[test]
+fn names_are_echoed_as_asked() {
+    let lines = lines(&example(), &ask("wWw.eXample", Rtype::A));
+    assert_eq!(lines[1], "an wWw.eXample 300 A 192.0.2.1");
+}
+
+#[test]
+fn the_zones_servers_come_along_unless_answers_are_minimal() {
+    let full = generation(&[("example", ZONE)], Settings { minimal_responses: false, ..Settings::default() });
+    let lines = lines(&full, &ask("mail.example", Rtype::MX));
+    assert_eq!(lines[2..], ["au example 300 NS ns.example.", "au example 300 NS ns.other.test."]);
+}
+
+#[test]
+fn negative_answers() {
+    check(ask("www.example", Rtype::AAAA), &["NOERROR aa", SOA]);
+    check(ask("nowhere.example", Rtype::A), &["NXDOMAIN aa", SOA]);
+    check(ask("target.example", Rtype::A), &["NOERROR aa", SOA]);
+    check(ask("a.www.example", Rtype::A), &["NXDOMAIN aa", SOA]);
+}
+
+#[test]
+fn aliases_are_followed_in_our_zones() {
+    let www = ["an www.example 300 A 192.0.2.1", "an www.example 300 A 192.0.2.2"];
+    check(
+        ask("chain.example", Rtype::A),
+        &[
+            "NOERROR aa",
+            "an chain.example 300 CNAME alias.example.",
+            "an alias.example 300 CNAME www.example.",
+            www[0],
+            www[1],
+        ],
+    );
+    check(ask("alias.example", Rtype::CNAME), &["NOERROR aa", "an alias.example 300 CNAME www.example."]);
+    check(ask("out.example", Rtype::A), &["NOERROR aa", "an out.example 300 CNAME www.other.test."]);
+    check(
+        ask("dangling.example", Rtype::A),
+        &["NXDOMAIN aa", "an dangling.example 300 CNAME nowhere.example.", SOA],
+    );
+    check(
+        ask("loop1.example", Rtype::A),
+        &[
+            "NOERROR aa",
+            "an loop1.example 300 CNAME loop2.example.",
+            "an loop2.example 300 CNAME loop1.example.",
+        ],
+    );
+}
+
+#[test]
+fn wildcards() {
+    check(ask("x.wild.example", Rtype::TXT), &["NOERROR aa", "an x.wild.example 300 TXT \"wild\""]);
+    check(ask("x.y.wild.example", Rtype::TXT), &["NOERROR aa", "an x.y.wild.example 300 TXT \"wild\""]);
+    check(ask("x.wild.example", Rtype::A), &["NOERROR aa", SOA]);
+    // The empty non-terminal is the closest encloser, and has no wildcard below it.
+    check(ask("x.ent.wild.example", Rtype::TXT), &["NXDOMAIN aa", SOA]);
+    check(ask("ent.wild.example", Rtype::TXT), &["NOERROR aa", SOA]);
+    check(ask("y.wc.example", Rtype::AAAA), &["NOERROR aa", "an y.wc.example 300 CNAME www.example.", SOA]);
+}
+
+#[test]
+fn delegations() {
+    let referral = [
+        "NOERROR",
+        "au sub.example 300 NS ns.sub.example.",
+        "au sub.example 300 NS sibling.peer.example.",
+        "ad ns.sub.example 300 A 192.0.2.54",
+        "ad sibling.peer.example 300 A 192.0.2.55",
+    ];
+    check(ask("sub.example", Rtype::NS), &referral);
+    check(ask("a.b.sub.example", Rtype::A), &referral);
+    check(ask("ns.sub.example", Rtype::A), &referral);
+    let ds = lines(&example(), &ask("sub.example", Rtype::DS));
+    assert!(ds[0] == "NOERROR aa" && ds[1].starts_with("an sub.example 300 DS 1"), "{ds:?}");
+    check(ask("peer.example", Rtype::DS), &["NOERROR aa", SOA]);
+}
+
+#[test]
+fn dnames_make_aliases() {
+    check(
+        ask("x.d.example", Rtype::A),
+        &[
+            "NOERROR aa",
+            "an d.example 300 DNAME target.example.",
+            "an x.d.example 300 CNAME x.target.example.",
+            "an x.target.example 300 A 192.0.2.9",
+        ],
+    );
+    check(ask("d.example", Rtype::DNAME), &["NOERROR aa", "an d.example 300 DNAME target.example."]);
+    check(ask("d.example", Rtype::A), &["NOERROR aa", SOA]);
+    let long: &'static str = Box::leak(["a"; 123].join(".").into_boxed_str());
+    let name: &'static str = Box::leak(format!("{}.d.example", &long[..241]).into_boxed_str());
+    check(ask(name, Rtype::A), &["YXDOMAIN aa", "an d.example 300 DNAME target.example."]);
+}
+
+#[test]
+fn the_longest_origin_wins_and_ds_is_the_parents() {
+    let child = "$TTL 5\n@ SOA a b 1 1 1 1 1\n@ NS ns\nwww A 192.0.2.77\n";
+    let both = generation(&[("example", ZONE), ("sub.example", child)], Settings::default());
+    assert_eq!(lines(&both, &ask("www.sub.example", Rtype::A))[1], "an www.sub.example 5 A 192.0.2.77");
+    assert!(lines(&both, &ask("sub.example", Rtype::DS))[1].starts_with("an sub.example 300 DS"));
+    let alone = generation(&[("sub.example", child)], Settings::default());
+    assert_eq!(lines(&alone, &ask("sub.example", Rtype::DS))[0], "NOERROR aa");
+}
+
+#[test]
+fn what_is_not_ours_or_not_for_us() {
+    check(ask("other.test", Rtype::A), &["REFUSED"]);
+    check(Query { class: Class::CH, ..ask("www.example", Rtype::A) }, &["REFUSED"]);
+    check(ask("example", Rtype::AXFR), &["REFUSED"]);
+    check(ask("example", Rtype::MAILB), &["NOTIMP"]);
+    assert_eq!(answered(&example(), b"short", Transport::Udp).err(), Some(Why::NoQuery));
+}
+
+#[test]
+fn badvers_and_formerr() {
+    let generation = example();
+    let mut bytes = message(&ask("www.example", Rtype::A));
+    let version = bytes.len() - 5;
+    bytes[version] = 1;
+    let answer = answered(&generation, &bytes, Transport::Udp).unwrap();
+    assert_eq!((answer.opt_rcode(), answer.opt().unwrap().version()), (OptRcode::BADVERS, 0));
+    bytes[5] = 2;
+    let answer = answered(&generation, &bytes, Transport::Udp).unwrap();
+    assert_eq!((answer.header().rcode(), answer.as_slice().len()), (Rcode::FORMERR, 12));
+}
+
+#[test]
+fn what_does_not_fit_is_truncated() {
+    let many: String = (0..60).map(|i| format!("big A 192.0.2.{i}\n")).collect();
+    let zone = format!("{ZONE}{many}");
+    let generation = generation(&[("example", &zone)], Settings::default());
+    let size = |edns, transport| {
+        let query = Query { edns, transport, ..ask("big.example", Rtype::A) };
+        lines(&generation, &query).len()
+    };
+    assert_eq!(size(None, Transport::Udp), 1, "60 records do not fit 512 octets");
+    assert_eq!(size(Some(4096), Transport::Udp), 61, "1,009 octets fit our 1,232");
+    assert_eq!(size(Some(600), Transport::Udp), 1);
+    assert_eq!(size(Some(100), Transport::Udp), 1, "less than 512 means 512");
+    assert_eq!(size(None, Transport::Tcp), 61);
+    let query = Query { edns: None, ..ask("big.example", Rtype::A) };
+    assert_eq!(lines(&generation, &query)[0], "NOERROR aa tc");
+}
+
+#[test]
+fn glue_that_does_not_fit_sets_tc_only_in_domain() {
+    let servers = |below: &str| -> String {
+        (0..14)
+            .map(|i| {
+                format!("cut NS n{i}.{below}\nn{i}.{below} A 192.0.2.{i}\nn{i}.{below} AAAA 2001:db8::{i}\n")
+            })
+            .collect()
+    };
+    for (below, expected) in [("cut", "NOERROR tc"), ("peer", "NOERROR")] {
+        let zone = format!("{ZONE}{}", servers(below));
+        let generation = generation(&[("example", &zone)], Settings::default());
+        let lines = lines(&generation, &Query { edns: None, ..ask("a.cut.example", Rtype::A) });
+        assert_eq!(lines[0], expected, "{below}");
+        assert!(lines.len() > 15, "what fits is there");
+    }
+}
+
+#[test]
+fn client_subnet_is_echoed_with_scope_0() {
+    let mut bytes = message(&ask("www.example", Rtype::A));
+    let end = bytes.len();
+    bytes[end - 1] = 11;
+    bytes.extend_from_slice(&[0, 8, 0, 7, 0, 1, 24, 0, 192, 0, 2]);
+    let answer = answered(&example(), &bytes, Transport::Udp).unwrap();
+    assert!(answer.as_slice().ends_with(&[0, 8, 0, 7, 0, 1, 24, 0, 192, 0, 2]));
+}
+
+#[test]
+fn any_bytes_get_an_answer_that_fits_or_none() {
+    use proptest::prelude::*;
+    let generation = example();
+    proptest!(|(bytes in proptest::collection::vec(any::<u8>(), 0..300), name in "(a|x|www|sub|d|wild|chain|\\*)(\\.(sub|d|wild|wc|target))?\\.example",
+        rtype in 0u16..300, changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3), room in 0usize..1300)| {
+        let name: &'static str = Box::leak(name.into_boxed_str());
+        let mut asked = message(&ask(name, Rtype::from_int(rtype)));
+        for (at, value) in changes {
+            let at = at.index(asked.len());
+            asked[at] = value;
+        }
+        for query in [&bytes, &asked] {
+            let local = "127.0.0.1".parse().unwrap();
+            let mut out = vec![0; room];
+            let asked = Asked { query, client: local, local, transport: Transport::Udp };
+            if let Reply::Send(length) = generation.answer(&asked, NOW, &mut fastrand::Rng::with_seed(1), &mut out) {
+                prop_assert!(length <= room && length <= 1232);
+                let read = Message::from_slice(&out[..length]).unwrap();
+                prop_assert!(read.header().qr() && read.header().id() == u16::from_be_bytes([query[0], query[1]]));
+                for record in read.iter() {
+                    prop_assert!(record.is_ok());
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn names_of_every_case_find_the_same() {
+    let hash = example().hash;
+    let name = |text: &str| Folded::read(&dns::name::from_text(text).unwrap()).unwrap();
+    assert_eq!(hash.of(&name("WWW.EXAMPLE")), hash.of(&name("www.example")));
+}

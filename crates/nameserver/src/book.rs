@@ -1,0 +1,246 @@
+//! The book: what a generation was made from, and how each edit makes the next one.
+//!
+//! A book is a value of shared parts, as the generation in it is: a copy costs little, so every edit is tried
+//! on a copy, and one that is refused leaves nothing behind.
+
+mod partitions;
+mod policies;
+mod regions;
+mod zones;
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::{Fault, Faults};
+use dns::Folded;
+use store::{Change, Contents};
+
+use crate::edit::Refused;
+use crate::generation::{Generation, Settings};
+use crate::names::NameHash;
+use crate::zone::{Zone, read};
+pub use partitions::Partitioned;
+
+/// The partition that policies use where they name none. It is always there, empty at first.
+pub const DEFAULT_PARTITION: &str = "default";
+
+/// The longest name of a region or partition, in octets: they stand in tables, URLs and metrics.
+pub const NAME_MAX: usize = 63;
+
+/// A generation and all that it was made from.
+#[derive(Clone)]
+pub struct Book {
+    /// What is served.
+    pub generation: Generation,
+    /// The regions' names by id.
+    pub regions: Arc<BTreeMap<u32, String>>,
+    /// The id that the next region gets.
+    pub next_region_id: u32,
+    /// The partitions by name.
+    pub partitions: Arc<BTreeMap<String, Arc<Partitioned>>>,
+    /// What the operator said of servers: whether they may be drawn.
+    pub servers: Arc<BTreeMap<IpAddr, bool>>,
+    /// The digests of imported files by path.
+    pub imports: Arc<BTreeMap<String, String>>,
+}
+
+/// What stands for the content of something: equal content, equal tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Etag(pub String);
+
+impl Etag {
+    /// The tag of some text.
+    pub fn of(text: &[u8]) -> Etag {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(text);
+        Etag(format!("{:016x}", hasher.finish()))
+    }
+}
+
+/// One edit; what it takes long to prepare has been prepared.
+pub enum Edit {
+    /// Puts a zone.
+    PutZone {
+        /// The zone, without its policies.
+        zone: Box<Zone>,
+        /// The tag that the zone of this origin must have now.
+        if_match: Option<Etag>,
+    },
+    /// Deletes a zone.
+    DeleteZone {
+        /// Its name.
+        origin: String,
+        /// The tag that it must have now.
+        if_match: Option<Etag>,
+    },
+    /// Adds a region.
+    AddRegion {
+        /// A name that no region has.
+        name: String,
+    },
+    /// Removes a region.
+    RemoveRegion {
+        /// Its id.
+        id: u32,
+    },
+    /// Puts a partition.
+    PutPartition {
+        /// Its name.
+        name: String,
+        /// What faults call the text.
+        source: String,
+        /// `prefix,region` lines.
+        text: Vec<u8>,
+        /// The tag that the partition must have now.
+        if_match: Option<Etag>,
+    },
+    /// Deletes a partition.
+    DeletePartition {
+        /// Its name.
+        name: String,
+        /// The tag that it must have now.
+        if_match: Option<Etag>,
+    },
+    /// Puts a policy.
+    PutPolicy {
+        /// The name that must be its first; a policy without names gets it. `None` takes any.
+        owner: Option<String>,
+        /// What faults call the text.
+        source: String,
+        /// JSON.
+        text: Vec<u8>,
+        /// The tag that the policy must have now.
+        if_match: Option<Etag>,
+    },
+    /// Deletes a policy.
+    DeletePolicy {
+        /// Its first name.
+        owner: String,
+        /// The tag that it must have now.
+        if_match: Option<Etag>,
+    },
+    /// Sets whether a server may be drawn.
+    SetServer {
+        /// The server.
+        address: IpAddr,
+        /// Whether it may be drawn.
+        up: bool,
+    },
+    /// Remembers what an imported file held.
+    Imported {
+        /// The file.
+        path: String,
+        /// What stands for its content.
+        digest: String,
+    },
+}
+
+impl Edit {
+    /// Prepares to put a zone that is given as a master file, which may include nothing.
+    ///
+    /// # Errors
+    /// All faults of the text; an origin that is no name, or another one than the SOA record's.
+    pub fn zone(origin: &str, text: &[u8], if_match: Option<Etag>, hash: &NameHash) -> Result<Edit, Faults> {
+        const SOURCE: &str = "body";
+        let origin = folded(origin, SOURCE)?;
+        let include = |_: &str| Err("a request may not include files".to_string());
+        let source = read::Source { name: SOURCE, text, origin: Some(origin.wire()), include: &include };
+        let zone = Zone::build(&read::read(&source)?, SOURCE, hash)?;
+        if zone.origin().wire() != origin.wire() {
+            let what = format!("the SOA record is of {:?}", zone.origin());
+            return Err(Fault::whole(SOURCE, what, format!("{origin:?}, the zone that is put")).into());
+        }
+        Ok(Edit::PutZone { zone: Box::new(zone), if_match })
+    }
+}
+
+impl Book {
+    /// An empty book: generation 0.
+    pub fn empty(seed: u64, settings: Settings) -> Book {
+        Book::load(Contents::default(), seed, settings).expect("an empty store has no faults")
+    }
+
+    /// Makes the book of what is stored.
+    ///
+    /// # Errors
+    /// Everything stored that cannot be served, which another program must have written.
+    pub fn load(contents: Contents, seed: u64, settings: Settings) -> Result<Book, Faults> {
+        let mut book = Book {
+            generation: Generation::empty(seed, settings),
+            regions: Arc::new(contents.regions),
+            next_region_id: contents.next_region_id,
+            partitions: Arc::new(BTreeMap::new()),
+            servers: Arc::new(contents.servers),
+            imports: Arc::new(contents.imports),
+        };
+        let mut faults = Faults::default();
+        for (origin, text) in &contents.zones {
+            book.load_zone(origin, text).unwrap_or_else(|found| faults.append(found));
+        }
+        for (name, text) in &contents.partitions {
+            book.load_partition(name, text).unwrap_or_else(|found| faults.append(found));
+        }
+        for policy in contents.policies {
+            book.load_policy(policy).unwrap_or_else(|found| faults.append(found));
+        }
+        book.mark_down();
+        book.generation.number = contents.generation;
+        faults.or(book)
+    }
+
+    /// Makes one edit; returns what has to be stored for it.
+    ///
+    /// # Errors
+    /// [`Refused`]; the book may then be half changed and must be thrown away.
+    pub fn apply(&mut self, edit: Edit) -> Result<Vec<Change>, Refused> {
+        match edit {
+            Edit::PutZone { zone, if_match } => self.put_zone(*zone, if_match),
+            Edit::DeleteZone { origin, if_match } => self.delete_zone(&origin, if_match),
+            Edit::AddRegion { name } => self.add_region(name),
+            Edit::RemoveRegion { id } => self.remove_region(id),
+            Edit::PutPartition { name, source, text, if_match } => {
+                self.put_partition(name, &source, &text, if_match)
+            }
+            Edit::DeletePartition { name, if_match } => self.delete_partition(&name, if_match),
+            Edit::PutPolicy { owner, source, text, if_match } => {
+                self.put_policy(owner.as_deref(), &source, &text, if_match)
+            }
+            Edit::DeletePolicy { owner, if_match } => self.delete_policy(&owner, if_match),
+            Edit::SetServer { address, up } => self.set_server(address, up),
+            Edit::Imported { path, digest } => {
+                Arc::make_mut(&mut self.imports).insert(path.clone(), digest.clone());
+                Ok(vec![Change::Imported { path, digest }])
+            }
+        }
+    }
+}
+
+/// Checks `If-Match` against what there is.
+fn check_tag(if_match: Option<&Etag>, current: impl FnOnce() -> Option<Etag>) -> Result<(), Refused> {
+    let Some(wanted) = if_match else { return Ok(()) };
+    let current = current();
+    let any = wanted.0 == "*";
+    match &current {
+        Some(tag) if any || tag == wanted => Ok(()),
+        _ => Err(Refused::Precondition { current }),
+    }
+}
+
+/// A name from text, folded.
+fn folded(name: &str, source: &str) -> Result<Folded, Faults> {
+    let wire = dns::name::folded_from_text(name)
+        .map_err(|what| Faults::from(Fault::whole(source, what, "a domain name such as www.example.com")))?;
+    Ok(Folded::read(&wire).expect("a name from text is valid"))
+}
+
+/// Checks the name of a region or partition.
+fn check_name(name: &str) -> Result<(), Faults> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(plain) {
+        return Ok(());
+    }
+    let what = format!("'{}' is no name for a region or partition", name.escape_debug());
+    Err(Fault::whole("name", what, format!("1 to {NAME_MAX} letters, digits, '-', '_' or '.'")).into())
+}

@@ -1,0 +1,125 @@
+//! Partitions: named maps from prefixes to regions.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::{Fault, Faults};
+use routing::proximity::csv;
+use routing::{Leaf, Partition, RegionId};
+use store::Change;
+
+use super::{Book, DEFAULT_PARTITION, Etag, check_name, check_tag};
+use crate::edit::Refused;
+
+/// A partition and the text that it was made from.
+pub struct Partitioned {
+    /// `prefix,region` lines, regions by name.
+    pub text: String,
+    /// As it is executed.
+    pub partition: Arc<Partition>,
+}
+
+impl Book {
+    /// A partition's text and tag.
+    pub fn partition(&self, name: &str) -> Option<(String, Etag)> {
+        let text = &self.partitions.get(name)?.text;
+        Some((text.clone(), Etag::of(text.as_bytes())))
+    }
+
+    /// What a partition says of an address, with the region's name; `None` where there is no such partition.
+    pub fn lookup(&self, partition: &str, address: IpAddr) -> Option<(Leaf, &str)> {
+        let leaf = self.compiled(partition)?.lookup(address);
+        Some((leaf, self.region_name(leaf.region)))
+    }
+
+    /// The name of a region; empty for region 0.
+    pub fn region_name(&self, region: RegionId) -> &str {
+        self.regions.get(&region.get()).map_or("", String::as_str)
+    }
+
+    /// A partition as policies use it; the default one is empty until it is put.
+    pub(super) fn compiled(&self, name: &str) -> Option<Arc<Partition>> {
+        match self.partitions.get(name) {
+            Some(found) => Some(found.partition.clone()),
+            None => (name == DEFAULT_PARTITION).then(|| Arc::new(Partition::compile([]))),
+        }
+    }
+
+    pub(super) fn load_partition(&mut self, name: &str, text: &str) -> Result<(), Faults> {
+        let compiled = self.compile_partition(&format!("stored partition {name}"), text.to_string())?;
+        Arc::make_mut(&mut self.partitions).insert(name.into(), Arc::new(compiled));
+        Ok(())
+    }
+
+    pub(super) fn put_partition(
+        &mut self,
+        name: String,
+        source: &str,
+        text: &[u8],
+        if_match: Option<Etag>,
+    ) -> Result<Vec<Change>, Refused> {
+        check_name(&name)?;
+        check_tag(if_match.as_ref(), || self.partition(&name).map(|(_, tag)| tag))?;
+        let text = std::str::from_utf8(text).map_err(|cause| {
+            Faults::from(Fault::whole(source, format!("the text is not UTF-8: {cause}"), ""))
+        })?;
+        let compiled = self.compile_partition(source, text.to_string())?;
+        self.install_partition(name.clone(), compiled)?;
+        Ok(vec![Change::PutPartition { name, text: text.to_string() }])
+    }
+
+    pub(super) fn delete_partition(
+        &mut self,
+        name: &str,
+        if_match: Option<Etag>,
+    ) -> Result<Vec<Change>, Refused> {
+        if !self.partitions.contains_key(name) {
+            return Err(Refused::NotFound(format!("partition {name}")));
+        }
+        check_tag(if_match.as_ref(), || self.partition(name).map(|(_, tag)| tag))?;
+        let user = self.generation.policies.iter().find(|(_, steered)| steered.spec.partition == name);
+        if let Some((_, steered)) = user {
+            let key = dns::name::to_text(steered.key());
+            return Err(Refused::InUse(format!("the policy {key} uses the partition {name}")));
+        }
+        Arc::make_mut(&mut self.partitions).remove(name);
+        Ok(vec![Change::DeletePartition { name: name.into() }])
+    }
+
+    /// Makes a region's prefixes unclassified. They stay in the text, without a region, since they may lie in
+    /// larger ones of another region.
+    pub(super) fn take_region_out_of_partitions(
+        &mut self,
+        id: u32,
+        region: &str,
+    ) -> Result<Vec<Change>, Refused> {
+        let gone = RegionId::new(id).ok_or_else(|| Refused::NotFound(format!("region {id}")))?;
+        let mut changes = Vec::new();
+        for (name, found) in self.partitions.clone().iter() {
+            if !found.partition.regions().any(|(region, _)| region == gone) {
+                continue;
+            }
+            let known = |name: &str| if name == region { Some(gone) } else { self.region_id(name) };
+            let entries = csv::read(name, &found.text, &known)?;
+            let names: BTreeMap<u32, &str> =
+                self.regions.iter().map(|(id, name)| (*id, name.as_str())).collect();
+            let text = csv::write(&entries, &|region| names.get(&region.get()).copied());
+            let partition = Arc::new(found.partition.without_region(gone));
+            self.install_partition(name.clone(), Partitioned { text: text.clone(), partition })?;
+            changes.push(Change::PutPartition { name: name.clone(), text });
+        }
+        Ok(changes)
+    }
+
+    fn compile_partition(&self, source: &str, text: String) -> Result<Partitioned, Faults> {
+        let entries = csv::read(source, &text, &|name| self.region_id(name))?;
+        Ok(Partitioned { partition: Arc::new(Partition::compile(entries)), text })
+    }
+
+    /// Puts a partition in its place, and under the policies that use it.
+    fn install_partition(&mut self, name: String, compiled: Partitioned) -> Result<(), Faults> {
+        Arc::make_mut(&mut self.partitions).insert(name.clone(), Arc::new(compiled));
+        self.compile_policies_again(|spec| spec.partition == name)
+    }
+}

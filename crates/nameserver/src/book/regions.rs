@@ -1,0 +1,45 @@
+//! Regions: names that people give to classes of clients, and ids that are never used again.
+
+use std::sync::Arc;
+
+use api::{Fault, Faults};
+use routing::RegionId;
+use store::Change;
+
+use super::{Book, check_name};
+use crate::edit::Refused;
+
+impl Book {
+    /// The id of a region's name.
+    pub fn region_id(&self, name: &str) -> Option<RegionId> {
+        let (id, _) = self.regions.iter().find(|(_, region)| *region == name)?;
+        RegionId::new(*id)
+    }
+
+    pub(super) fn add_region(&mut self, name: String) -> Result<Vec<Change>, Refused> {
+        check_name(&name)?;
+        if self.region_id(&name).is_some() {
+            let what = format!("there is a region {name} already");
+            return Err(Faults::from(Fault::whole("name", what, "a name that no region has")).into());
+        }
+        let id = self.next_region_id;
+        if RegionId::new(id).is_none() {
+            let what = "no region ids are left: they are never used again";
+            return Err(Faults::from(Fault::whole("name", what, "")).into());
+        }
+        self.next_region_id += 1;
+        Arc::make_mut(&mut self.regions).insert(id, name.clone());
+        Ok(vec![Change::AddRegion { id, name }])
+    }
+
+    /// Takes a region's columns out of all policies, and makes its prefixes unclassified in all partitions.
+    pub(super) fn remove_region(&mut self, id: u32) -> Result<Vec<Change>, Refused> {
+        let Some(name) = Arc::make_mut(&mut self.regions).remove(&id) else {
+            return Err(Refused::NotFound(format!("region {id}")));
+        };
+        let mut changes = self.take_region_out_of_partitions(id, &name)?;
+        changes.push(Change::RemoveRegion { id });
+        self.take_region_out_of_policies(&name)?;
+        Ok(changes)
+    }
+}

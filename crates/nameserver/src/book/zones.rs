@@ -1,0 +1,100 @@
+//! Zones come and go; the policies with names in them stay.
+
+use std::sync::Arc;
+
+use api::{Fault, Faults};
+use dns::Folded;
+use store::Change;
+
+use super::{Book, Etag, check_tag, folded};
+use crate::edit::Refused;
+use crate::zone::{Zone, read};
+
+impl Book {
+    /// The zone of an origin, with its tag.
+    pub fn zone(&self, origin: &str) -> Option<(String, Etag)> {
+        let origin = folded(origin, "").ok()?;
+        let text = self.generation.zones.get(&origin, &self.generation.hash)?.to_text();
+        let tag = Etag::of(text.as_bytes());
+        Some((text, tag))
+    }
+
+    pub(super) fn load_zone(&mut self, origin: &str, text: &str) -> Result<(), Faults> {
+        let source = format!("stored zone {origin}");
+        let include = |_: &str| Err("a stored zone includes nothing".to_string());
+        let read = read::Source { name: &source, text: text.as_bytes(), origin: None, include: &include };
+        let zone = Zone::build(&read::read(&read)?, &source, &self.generation.hash)?;
+        self.generation.zones.put(Arc::new(zone), &self.generation.hash);
+        Ok(())
+    }
+
+    pub(super) fn put_zone(
+        &mut self,
+        mut zone: Zone,
+        if_match: Option<Etag>,
+    ) -> Result<Vec<Change>, Refused> {
+        let origin = dns::name::to_text(zone.origin().wire());
+        check_tag(if_match.as_ref(), || self.zone(&origin).map(|(_, tag)| tag))?;
+        let hash = self.generation.hash.clone();
+        let mut faults = Faults::default();
+        let mut moved = Vec::new();
+        for (id, wire) in self.steered_names() {
+            let name = Folded::read(wire).expect("names of a policy are valid");
+            let holder = self.generation.zones.closest(&name, false, &hash).map(|zone| zone.origin().clone());
+            let is_deeper = holder.as_ref().is_some_and(|o| o.labels() > zone.origin().labels());
+            if !dns::name::is_within(name.wire(), zone.origin().wire()) || is_deeper {
+                continue;
+            }
+            match zone.may_steer(&name, &hash) {
+                Ok(()) => zone.set_policy(&name, Some(id), &hash),
+                Err(why) => faults.push(Fault::whole(
+                    origin.clone(),
+                    format!("{why}, and a policy decides its addresses"),
+                    "the policy deleted first",
+                )),
+            }
+            // A new zone between the name and the zone that had it takes the name over.
+            if let Some(holder) = holder.filter(|holder| holder.wire() != zone.origin().wire()) {
+                moved.push((holder, name));
+            }
+        }
+        let text = zone.to_text();
+        let zone = faults.or(zone)?;
+        for (holder, name) in moved {
+            self.change_zone(&holder, |zone| zone.set_policy(&name, None, &hash));
+        }
+        self.generation.zones.put(Arc::new(zone), &hash);
+        Ok(vec![Change::PutZone { origin, text }])
+    }
+
+    pub(super) fn delete_zone(
+        &mut self,
+        origin: &str,
+        if_match: Option<Etag>,
+    ) -> Result<Vec<Change>, Refused> {
+        let name = folded(origin, "origin")?;
+        let hash = self.generation.hash.clone();
+        let Some(zone) = self.generation.zones.get(&name, &hash) else {
+            return Err(Refused::NotFound(format!("zone {name:?}")));
+        };
+        let zone = zone.clone();
+        check_tag(if_match.as_ref(), || Some(Etag::of(zone.to_text().as_bytes())))?;
+        let steered = self.steered_names().filter_map(|(_, wire)| Folded::read(wire));
+        let used = steered.filter(|steered| zone.policy_at(steered, &hash).is_some()).next();
+        if let Some(steered) = used {
+            return Err(Refused::InUse(format!("a policy has the name {steered:?} in the zone {name:?}")));
+        }
+        self.generation.zones.remove(&name, &hash);
+        Ok(vec![Change::DeleteZone { origin: dns::name::to_text(name.wire()) }])
+    }
+
+    /// Changes a zone that is there.
+    pub(super) fn change_zone(&mut self, origin: &Folded, change: impl FnOnce(&mut Zone)) {
+        let hash = self.generation.hash.clone();
+        if let Some(zone) = self.generation.zones.get(origin, &hash) {
+            let mut zone = Zone::clone(zone);
+            change(&mut zone);
+            self.generation.zones.put(Arc::new(zone), &hash);
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The one writer: every change goes through its queue, is validated against what there is then, written to
+//! the store, published, and acknowledged when the slowest worker serves it.
+//!
+//! ```text
+//! callers ──> queue ──> editor thread: take all that wait ─> apply each to a draft ─> commit ─> publish
+//!    ^                                                                                             │
+//!    └──────────── acknowledged, each by a task of its own, when every worker has it <─────────────┘
+//! ```
+//! Changes that wait together share one commit: the disk is synced once for all of them.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use api::Faults;
+use arc_swap::ArcSwap;
+use store::{Change, CommitError, Store};
+use tokio::sync::{mpsc, oneshot};
+
+pub use crate::book::Etag;
+use crate::book::{Book, Edit};
+use crate::import::{self, Import};
+use crate::publish::Published;
+
+/// How many changes may wait; one more is refused at once, so that callers slow down.
+pub const QUEUE_MAX: usize = 1_024;
+
+/// How many changes share a commit at most: beyond, the first would wait for too many others.
+const COMMIT_MAX: usize = 256;
+
+/// How long a caller waits for the slowest worker before it is told that the change is under way.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A change that took effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The generation that has it.
+    pub generation: u64,
+    /// Whether every worker serves that generation; false after [`PATIENCE`].
+    pub reached: bool,
+}
+
+/// Why a change was not made. What served before goes on serving.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refused {
+    /// What was given is wrong.
+    Faults(Faults),
+    /// There is nothing of that name.
+    NotFound(String),
+    /// Something else needs it.
+    InUse(String),
+    /// It is not what the caller believes it is; this is its tag, where it exists.
+    Precondition {
+        /// The tag of what there is.
+        current: Option<Etag>,
+    },
+    /// The store did not take it.
+    Store(String),
+    /// Too many changes wait already, or the server is stopping.
+    Busy,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Faults(faults) => write!(f, "{faults}"),
+            Refused::NotFound(what) => write!(f, "there is no {what}"),
+            Refused::InUse(what) => f.write_str(what),
+            Refused::Precondition { current: Some(Etag(tag)) } => {
+                write!(f, "it has changed meanwhile: its tag is \"{tag}\"; get it again")
+            }
+            Refused::Precondition { current: None } => f.write_str("it does not exist"),
+            Refused::Store(what) => write!(f, "{what}; the last generation goes on"),
+            Refused::Busy => f.write_str("too many changes wait; try again shortly"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<Faults> for Refused {
+    fn from(faults: Faults) -> Self {
+        Refused::Faults(faults)
+    }
+}
+
+/// The face of the editor thread; copies share it.
+#[derive(Clone)]
+pub struct Editor {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: Mutex<Option<mpsc::Sender<Request>>>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    book: ArcSwap<Book>,
+    published: Arc<Published>,
+    store: Arc<Store>,
+    store_state: Mutex<Option<String>>,
+    started: Instant,
+}
+
+struct Request {
+    edits: Vec<Edit>,
+    reply: oneshot::Sender<Result<Done, Refused>>,
+}
+
+/// A change in the store and in the pointer.
+struct Done {
+    generation: u64,
+    region: Option<u32>,
+}
+
+impl Editor {
+    /// Starts the editor thread on what the store holds.
+    ///
+    /// # Errors
+    /// Where the system gives no thread.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn start(store: Store, book: Book, published: Arc<Published>) -> io::Result<Editor> {
+        let (sender, receiver) = mpsc::channel(QUEUE_MAX);
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Some(sender)),
+            thread: Mutex::new(None),
+            book: ArcSwap::from_pointee(book),
+            published,
+            store: Arc::new(store),
+            store_state: Mutex::new(None),
+            started: Instant::now(),
+        });
+        let runtime = tokio::runtime::Handle::current();
+        let editing = shared.clone();
+        let thread =
+            std::thread::Builder::new().name("editor".into()).spawn(move || edit(&editing, receiver, &runtime))?;
+        *lock(&shared.thread) = Some(thread);
+        Ok(Editor { shared })
+    }
+
+    /// What the current generation was made from.
+    pub fn book(&self) -> Arc<Book> {
+        self.shared.book.load_full()
+    }
+
+    /// Where generations go.
+    pub fn published(&self) -> &Arc<Published> {
+        &self.shared.published
+    }
+
+    /// How long the editor has been at work.
+    pub fn uptime(&self) -> Duration {
+        self.shared.started.elapsed()
+    }
+
+    /// What the store last complained of; `None` while it takes changes.
+    pub fn store_complaint(&self) -> Option<String> {
+        lock(&self.shared.store_state).clone()
+    }
+
+    /// Asks the store whether it could take a change now, and remembers the answer.
+    pub async fn check_store(&self) -> Option<String> {
+        let complaint = self.shared.store.check().await.err().map(|e| e.to_string());
+        lock(&self.shared.store_state).clone_from(&complaint);
+        complaint
+    }
+
+    /// Puts a zone.
+    ///
+    /// # Errors
+    /// [`Refused`]: faults of the master file or of policies in the zone, or another origin than `origin`.
+    pub async fn put_zone(&self, origin: &str, text: Vec<u8>, if_match: Option<Etag>) -> Result<Applied, Refused> {
+        let hash = self.book().generation.hash.clone();
+        let origin = origin.to_string();
+        // A zone of a million records takes a second to build: not on a thread that serves others.
+        let edit = tokio::task::spawn_blocking(move || Edit::zone(&origin, &text, if_match, &hash));
+        self.apply(vec![edit.await.map_err(|_| Refused::Busy)??]).await
+    }
+
+    /// Deletes a zone.
+    ///
+    /// # Errors
+    /// [`Refused`]; [`Refused::InUse`] while policies have names in it.
+    pub async fn delete_zone(&self, origin: &str, if_match: Option<Etag>) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::DeleteZone { origin: origin.into(), if_match }]).await
+    }
+
+    /// Adds a region; returns its id.
+    ///
+    /// # Errors
+    /// [`Refused`]: a name that is taken, empty or too long.
+    pub async fn add_region(&self, name: &str) -> Result<(u32, Applied), Refused> {
+        let done = self.submit(vec![Edit::AddRegion { name: name.into() }]).await?;
+        let region = done.region.expect("adding a region yields its id");
+        Ok((region, self.acknowledge(done.generation).await))
+    }
+
+    /// Removes a region: its columns go, its prefixes become region 0.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn remove_region(&self, id: u32) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::RemoveRegion { id }]).await
+    }
+
+    /// Puts a partition from CSV.
+    ///
+    /// # Errors
+    /// [`Refused`]: faults of the text.
+    pub async fn put_partition(&self, name: &str, text: Vec<u8>, if_match: Option<Etag>) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::PutPartition { name: name.into(), source: "body".into(), text, if_match }]).await
+    }
+
+    /// Deletes a partition.
+    ///
+    /// # Errors
+    /// [`Refused`]; [`Refused::InUse`] while policies use it.
+    pub async fn delete_partition(&self, name: &str, if_match: Option<Etag>) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::DeletePartition { name: name.into(), if_match }]).await
+    }
+
+    /// Puts a policy from JSON under its first name.
+    ///
+    /// # Errors
+    /// [`Refused`]: faults of the text or of its meaning.
+    pub async fn put_policy(&self, owner: &str, text: Vec<u8>, if_match: Option<Etag>) -> Result<Applied, Refused> {
+        let owner = Some(owner.to_string());
+        self.apply(vec![Edit::PutPolicy { owner, source: "body".into(), text, if_match }]).await
+    }
+
+    /// Deletes a policy.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn delete_policy(&self, owner: &str, if_match: Option<Etag>) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::DeletePolicy { owner: owner.into(), if_match }]).await
+    }
+
+    /// Sets whether a server may be drawn.
+    ///
+    /// # Errors
+    /// [`Refused::NotFound`] for an address that no policy has.
+    pub async fn set_server(&self, address: IpAddr, up: bool) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::SetServer { address, up }]).await
+    }
+
+    /// Imports those files whose content changed since they were last imported, all or none of them.
+    ///
+    /// # Errors
+    /// [`Refused::Faults`] with the faults of all files.
+    pub async fn import(&self, imports: &[Import]) -> Result<Applied, Refused> {
+        let (imports, book) = (imports.to_vec(), self.book());
+        let edits = tokio::task::spawn_blocking(move || import::edits(&imports, &book));
+        let edits = edits.await.map_err(|_| Refused::Busy)??;
+        if edits.is_empty() {
+            let generation = self.book().generation.number;
+            return Ok(self.acknowledge(generation).await);
+        }
+        self.apply(edits).await
+    }
+
+    /// Finishes the changes that were taken and ends the thread.
+    pub async fn stop(&self) {
+        drop(lock(&self.shared.queue).take());
+        let thread = lock(&self.shared.thread).take();
+        if let Some(thread) = thread {
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+    }
+
+    async fn apply(&self, edits: Vec<Edit>) -> Result<Applied, Refused> {
+        let done = self.submit(edits).await?;
+        Ok(self.acknowledge(done.generation).await)
+    }
+
+    /// Hands edits in; they are made together or not at all.
+    async fn submit(&self, edits: Vec<Edit>) -> Result<Done, Refused> {
+        let (reply, answer) = oneshot::channel();
+        let queue = lock(&self.shared.queue).clone().ok_or(Refused::Busy)?;
+        queue.try_send(Request { edits, reply }).map_err(|_| Refused::Busy)?;
+        drop(queue);
+        answer.await.map_err(|_| Refused::Busy)?
+    }
+
+    async fn acknowledge(&self, generation: u64) -> Applied {
+        Applied { generation, reached: self.shared.published.reached(generation, PATIENCE).await }
+    }
+}
+
+/// The editor thread.
+fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::runtime::Handle) {
+    let mut requests = Vec::with_capacity(COMMIT_MAX);
+    while runtime.block_on(queue.recv_many(&mut requests, COMMIT_MAX)) > 0 {
+        commit(shared, requests.drain(..), runtime);
+    }
+}
+
+/// Makes what was asked: one draft, one commit, one pointer for all of it.
+fn commit(shared: &Shared, requests: impl Iterator<Item = Request>, runtime: &tokio::runtime::Handle) {
+    let before = shared.book.load_full();
+    let mut draft = Book::clone(&before);
+    let mut changes = Vec::new();
+    let mut taken = Vec::new();
+    for Request { edits, reply } in requests {
+        let mut tried = draft.clone();
+        match apply_all(&mut tried, edits) {
+            Ok((made, region)) => {
+                draft = tried;
+                changes.extend(made);
+                taken.push((reply, region));
+            }
+            Err(refused) => {
+                // The caller may have gone away; then nobody wants to know.
+                let _ = reply.send(Err(refused));
+            }
+        }
+    }
+    if taken.is_empty() {
+        return;
+    }
+    match store_changes(shared, before.generation.number, &changes, runtime) {
+        Ok(number) => {
+            draft.generation.number = number;
+            let generation = Arc::new(draft.generation.clone());
+            shared.book.store(Arc::new(draft));
+            let old = shared.published.publish(generation);
+            release(shared.published.clone(), number, old, before, runtime);
+            for (reply, region) in taken {
+                let _ = reply.send(Ok(Done { generation: number, region }));
+            }
+        }
+        Err(what) => {
+            tracing::error!(%what, "the store did not take a change");
+            for (reply, _) in taken {
+                let _ = reply.send(Err(Refused::Store(what.clone())));
+            }
+        }
+    }
+}
+
+fn apply_all(book: &mut Book, edits: Vec<Edit>) -> Result<(Vec<Change>, Option<u32>), Refused> {
+    let mut changes = Vec::new();
+    let mut faults = Faults::default();
+    let mut region = None;
+    for edit in edits {
+        match book.apply(edit) {
+            Ok(made) => {
+                region = made.iter().find_map(|change| match change {
+                    Change::AddRegion { id, .. } => Some(*id),
+                    _ => None,
+                });
+                changes.extend(made);
+            }
+            Err(Refused::Faults(found)) => faults.append(found),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok((faults.or(changes)?, region))
+}
+
+fn store_changes(
+    shared: &Shared,
+    based_on: u64,
+    changes: &[Change],
+    runtime: &tokio::runtime::Handle,
+) -> Result<u64, String> {
+    let mut committed = runtime.block_on(shared.store.commit(based_on, changes));
+    if let Err(CommitError::Store(_)) = &committed {
+        // The commit may have happened although its answer was lost; only the store knows.
+        if let Ok(contents) = runtime.block_on(shared.store.load())
+            && contents.generation == based_on + 1
+        {
+            committed = Ok(contents.generation);
+        }
+    }
+    let committed = committed.map_err(|cause| cause.to_string());
+    lock(&shared.store_state).clone_from(&committed.as_ref().err().cloned());
+    committed
+}
+
+/// Lets go of what was published before, once no worker needs it: freeing it is not a worker's business.
+fn release(
+    published: Arc<Published>,
+    number: u64,
+    old: Arc<crate::generation::Generation>,
+    before: Arc<Book>,
+    runtime: &tokio::runtime::Handle,
+) {
+    runtime.spawn(async move {
+        published.reached(number, PATIENCE).await;
+        drop((old, before));
+    });
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

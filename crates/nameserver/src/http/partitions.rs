@@ -1,0 +1,126 @@
+//! `/v1/partitions`: prefixes and their regions, in and out, and look-ups.
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use api::{Changed, Lookup, PartitionSummary, Problem};
+
+use super::document::{IfMatch, IfNoneMatch, PartitionName};
+use super::path::{self, Name};
+use super::reply::{Failure, changed, tagged};
+use super::{Http, body, precondition};
+
+/// The type of a partition: `prefix,region` lines (RFC 4180).
+const CSV: &str = "text/csv";
+
+/// Whom to look up.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Whom {
+    /// The client's address.
+    #[param(required = true, schema_with = api::server::address)]
+    address: String,
+}
+
+/// Lists the partitions.
+#[utoipa::path(
+    get, path = "/v1/partitions", operation_id = "list_partitions", tag = "partitions",
+    responses((status = 200, description = "All partitions.", body = Vec<PartitionSummary>)),
+)]
+pub(super) async fn list(State(http): State<Http>) -> Json<Vec<PartitionSummary>> {
+    Json(http.editor.partitions())
+}
+
+/// Returns a partition as it was put.
+#[utoipa::path(
+    get, path = "/v1/partitions/{name}", operation_id = "get_partition", tag = "partitions",
+    params(PartitionName, IfNoneMatch),
+    responses(
+        (status = 200, description = "Its prefixes and regions.", body = String, content_type = "text/csv"),
+        (status = 404, description = "There is no such partition.", body = Problem),
+    ),
+)]
+pub(super) async fn get(
+    State(http): State<Http>,
+    Name(name): Name,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let (text, etag) = http.editor.partition(&name).ok_or_else(|| missing(&name))?;
+    tagged(&headers, &etag, CSV, text)
+}
+
+/// Puts a partition, new or in the place of the one there is.
+///
+/// Each line is a prefix and the name of a region; of two prefixes that cover an address the longer one decides.
+#[utoipa::path(
+    put, path = "/v1/partitions/{name}", operation_id = "put_partition", tag = "partitions",
+    params(PartitionName, IfMatch),
+    request_body(
+        description = "Lines of `prefix,region`, at most 64 MiB.",
+        content((String = "text/csv"), (String = "text/plain")),
+    ),
+    responses((status = 200, description = "Every worker serves it.", body = Changed)),
+)]
+pub(super) async fn put(
+    State(http): State<Http>,
+    Name(name): Name,
+    request: Request,
+) -> Result<Response, Failure> {
+    let current = || http.editor.partition(&name).map(|(_, etag)| etag);
+    let if_match = precondition::if_match(request.headers(), current)?;
+    let _place = http.admission.text().await?;
+    let text = body::read(request, &[CSV, body::PLAIN], body::TEXT_MAX).await?;
+    changed(http.editor.put_partition(&name, text, if_match).await)
+}
+
+/// Deletes a partition.
+#[utoipa::path(
+    delete, path = "/v1/partitions/{name}", operation_id = "delete_partition", tag = "partitions",
+    params(PartitionName, IfMatch),
+    responses(
+        (status = 200, description = "No worker uses it any more.", body = Changed),
+        (status = 404, description = "There is no such partition.", body = Problem),
+        (status = 409, description = "Policies use it.", body = Problem),
+    ),
+)]
+pub(super) async fn delete(
+    State(http): State<Http>,
+    Name(name): Name,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let current = || http.editor.partition(&name).map(|(_, etag)| etag);
+    let if_match = precondition::if_match(&headers, current)?;
+    let _place = http.admission.change()?;
+    changed(http.editor.delete_partition(&name, if_match).await)
+}
+
+/// Says which region a client address is in.
+#[utoipa::path(
+    get, path = "/v1/partitions/{name}/lookup", operation_id = "lookup", tag = "partitions",
+    params(PartitionName, Whom),
+    responses(
+        (status = 200, description = "The region, and the largest block around the address in it.", body = Lookup),
+        (status = 404, description = "There is no such partition.", body = Problem),
+    ),
+)]
+pub(super) async fn lookup(
+    State(http): State<Http>,
+    Name(name): Name,
+    whom: Result<Query<Whom>, QueryRejection>,
+) -> Result<Json<Lookup>, Failure> {
+    let Query(whom) = whom.map_err(|_| {
+        Failure::new(StatusCode::BAD_REQUEST, "the query asks for no address", "?address=ADDRESS and nothing else")
+    })?;
+    let address = path::address(&whom.address)?;
+    http.editor.lookup(&name, address).map(Json).ok_or_else(|| missing(&name))
+}
+
+fn missing(name: &str) -> Failure {
+    Failure::missing(&format!("partition {name}"))
+}

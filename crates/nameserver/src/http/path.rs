@@ -1,0 +1,84 @@
+//! Names and addresses in a request's path.
+
+use std::net::IpAddr;
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+
+use super::reply::Failure;
+
+/// What stands for the name `.` in a path, since clients take a segment of a single dot away even where it is
+/// written as `%2E` (RFC 3986 §5.2.4, §6.2.2.3). No other name is read differently for it: `=2E` is no escape.
+const ROOT: &str = "=2E";
+
+/// A domain name in the path.
+pub(super) struct Domain(pub(super) String);
+
+/// A partition's name in the path, not yet checked.
+pub(super) struct Name(pub(super) String);
+
+/// A server's address in the path.
+pub(super) struct Address(pub(super) IpAddr);
+
+/// A region's number in the path.
+pub(super) struct Id(pub(super) u32);
+
+impl<S: Send + Sync> FromRequestParts<S> for Domain {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let Name(name) = Name::from_request_parts(parts, state).await?;
+        let name = if name.eq_ignore_ascii_case(ROOT) { ".".into() } else { name };
+        match dns::name::folded_from_text(&name) {
+            Ok(_) => Ok(Domain(name)),
+            Err(what) => {
+                let what = format!("'{name}' in the path is no name: {what}");
+                Err(Failure::new(StatusCode::BAD_REQUEST, what, "a domain name such as www.example.com"))
+            }
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let segment = Path::<String>::from_request_parts(parts, state).await;
+        segment.map(|Path(name)| Name(name)).map_err(|_| {
+            let what = format!("the path {} is not UTF-8 when decoded", parts.uri.path());
+            Failure::new(StatusCode::BAD_REQUEST, what, "percent-encoded UTF-8")
+        })
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Address {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let Name(name) = Name::from_request_parts(parts, state).await?;
+        address(&name).map(Address)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let Name(name) = Name::from_request_parts(parts, state).await?;
+        // `parse` would take a sign too.
+        let digits = name.bytes().all(|byte| byte.is_ascii_digit());
+        name.parse().ok().filter(|_| digits).map(Id).ok_or_else(|| {
+            let what = format!("'{name}' is no region's number");
+            Failure::new(StatusCode::BAD_REQUEST, what, "a whole number")
+        })
+    }
+}
+
+/// Reads an address of the path or the query.
+pub(super) fn address(text: &str) -> Result<IpAddr, Failure> {
+    text.parse().map_err(|_| {
+        let what = format!("'{text}' is no address");
+        Failure::new(StatusCode::BAD_REQUEST, what, "an IPv4 or IPv6 address")
+    })
+}

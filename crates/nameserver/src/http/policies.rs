@@ -1,0 +1,79 @@
+//! `/v1/policies`: MyXDNS's matrix, in and out.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use api::{Changed, Policy, Problem};
+
+use super::document::{IfMatch, IfNoneMatch, Owner};
+use super::path::Domain;
+use super::reply::{Failure, changed, tagged};
+use super::{Http, body, precondition};
+
+/// Lists the policies.
+#[utoipa::path(
+    get, path = "/v1/policies", operation_id = "list_policies", tag = "policies",
+    responses((status = 200, description = "All policies.", body = Vec<Policy>)),
+)]
+pub(super) async fn list(State(http): State<Http>) -> Json<Vec<Policy>> {
+    Json(http.editor.policies())
+}
+
+/// Returns a policy.
+#[utoipa::path(
+    get, path = "/v1/policies/{owner}", operation_id = "get_policy", tag = "policies", params(Owner, IfNoneMatch),
+    responses(
+        (status = 200, description = "The policy.", body = Policy),
+        (status = 404, description = "There is no policy with this first name.", body = Problem),
+    ),
+)]
+pub(super) async fn get(
+    State(http): State<Http>,
+    Domain(owner): Domain,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let policy = http.editor.policy(&owner);
+    let (policy, etag) = policy.ok_or_else(|| Failure::missing(&format!("policy {owner}")))?;
+    let text = serde_json::to_vec(&policy).expect("a policy has a JSON form");
+    tagged(&headers, &etag, body::JSON, text)
+}
+
+/// Puts a policy, new or in the place of the one there is.
+///
+/// Where `names` is not empty, its first name must be the one in the path.
+#[utoipa::path(
+    put, path = "/v1/policies/{owner}", operation_id = "put_policy", tag = "policies", params(Owner, IfMatch),
+    request_body(description = "The policy, at most 4 MiB.", content = Policy),
+    responses((status = 200, description = "Every worker serves it.", body = Changed)),
+)]
+pub(super) async fn put(
+    State(http): State<Http>,
+    Domain(owner): Domain,
+    request: Request,
+) -> Result<Response, Failure> {
+    let current = || http.editor.policy(&owner).map(|(_, etag)| etag);
+    let if_match = precondition::if_match(request.headers(), current)?;
+    let _place = http.admission.change()?;
+    let text = body::read(request, &[body::JSON], body::POLICY_MAX).await?;
+    changed(http.editor.put_policy(&owner, text, if_match).await)
+}
+
+/// Deletes a policy; its names answer what their zones say.
+#[utoipa::path(
+    delete, path = "/v1/policies/{owner}", operation_id = "delete_policy", tag = "policies", params(Owner, IfMatch),
+    responses(
+        (status = 200, description = "No worker follows it any more.", body = Changed),
+        (status = 404, description = "There is no policy with this first name.", body = Problem),
+    ),
+)]
+pub(super) async fn delete(
+    State(http): State<Http>,
+    Domain(owner): Domain,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let if_match = precondition::if_match(&headers, || http.editor.policy(&owner).map(|(_, etag)| etag))?;
+    let _place = http.admission.change()?;
+    changed(http.editor.delete_policy(&owner, if_match).await)
+}

@@ -1,0 +1,85 @@
+//! What goes back: what was asked for, the generation of a change, or a problem.
+
+use axum::Json;
+use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use api::{Changed, Faults, Problem};
+
+use super::precondition;
+use crate::book::Etag;
+use crate::edit::{Applied, Refused};
+
+/// A request that was refused.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) status: StatusCode,
+    pub(super) problem: Problem,
+}
+
+impl Failure {
+    /// `expected` may be empty.
+    pub(super) fn new(status: StatusCode, what: impl Into<String>, expected: impl Into<String>) -> Self {
+        Failure { status, problem: Problem::new(what, expected) }
+    }
+
+    /// 404: there is no `what`.
+    pub(super) fn missing(what: &str) -> Self {
+        Failure::new(StatusCode::NOT_FOUND, format!("there is no {what}"), "")
+    }
+}
+
+impl From<Faults> for Failure {
+    fn from(faults: Faults) -> Self {
+        Failure { status: StatusCode::UNPROCESSABLE_ENTITY, problem: faults.into() }
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let status = match &refused {
+            Refused::Faults(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Refused::NotFound(_) => StatusCode::NOT_FOUND,
+            Refused::InUse(_) => StatusCode::CONFLICT,
+            Refused::Precondition { .. } => StatusCode::PRECONDITION_FAILED,
+            Refused::Store(_) | Refused::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        match refused {
+            Refused::Faults(faults) => faults.into(),
+            other => Failure::new(status, other.to_string(), ""),
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.problem)).into_response()
+    }
+}
+
+/// 200, or 202 where not every worker is there.
+pub(super) fn status(applied: Applied) -> StatusCode {
+    if applied.reached { StatusCode::OK } else { StatusCode::ACCEPTED }
+}
+
+/// The answer to a change.
+pub(super) fn changed(made: Result<Applied, Refused>) -> Result<Response, Failure> {
+    let applied = made?;
+    Ok((status(applied), Json(Changed { generation: applied.generation })).into_response())
+}
+
+/// Something with a tag, or 304 for a client that has it.
+pub(super) fn tagged(
+    asked: &HeaderMap,
+    etag: &Etag,
+    content_type: &'static str,
+    body: impl Into<axum::body::Body>,
+) -> Result<Response, Failure> {
+    let quoted = HeaderValue::from_str(&format!("\"{}\"", etag.0)).expect("tags are plain text");
+    if precondition::is_known(asked, etag)? {
+        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, quoted)]).into_response());
+    }
+    let headers = [(ETAG, quoted), (CONTENT_TYPE, HeaderValue::from_static(content_type))];
+    Ok((headers, body.into()).into_response())
+}

@@ -1,0 +1,86 @@
+//! `/v1/zones`: master files in and out.
+
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use api::{Changed, Problem, ZoneSummary};
+
+use super::document::{IfMatch, IfNoneMatch, Origin};
+use super::path::Domain;
+use super::reply::{Failure, changed, tagged};
+use super::{Http, body, precondition};
+
+/// The type of a master file (RFC 4027).
+const MASTER_FILE: &str = "text/dns";
+
+/// Lists the zones.
+#[utoipa::path(
+    get, path = "/v1/zones", operation_id = "list_zones", tag = "zones",
+    responses((status = 200, description = "All zones.", body = Vec<ZoneSummary>)),
+)]
+pub(super) async fn list(State(http): State<Http>) -> Json<Vec<ZoneSummary>> {
+    Json(http.editor.zones())
+}
+
+/// Returns a zone as a canonical master file.
+#[utoipa::path(
+    get, path = "/v1/zones/{origin}", operation_id = "get_zone", tag = "zones", params(Origin, IfNoneMatch),
+    responses(
+        (status = 200, description = "The master file.", body = String, content_type = "text/dns"),
+        (status = 404, description = "There is no such zone.", body = Problem),
+    ),
+)]
+pub(super) async fn get(
+    State(http): State<Http>,
+    Domain(origin): Domain,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let zone = http.editor.zone(&origin);
+    let (text, etag) = zone.ok_or_else(|| Failure::missing(&format!("zone {origin}")))?;
+    tagged(&headers, &etag, MASTER_FILE, text)
+}
+
+/// Puts a zone, new or in the place of the one there is.
+///
+/// The master file may set `$ORIGIN` and `$TTL`, but may include no files. Its SOA record must be that of the
+/// zone that is put.
+#[utoipa::path(
+    put, path = "/v1/zones/{origin}", operation_id = "put_zone", tag = "zones", params(Origin, IfMatch),
+    request_body(
+        description = "A master file (RFC 1035 §5), at most 64 MiB.",
+        content((String = "text/dns"), (String = "text/plain")),
+    ),
+    responses((status = 200, description = "Every worker serves it.", body = Changed)),
+)]
+pub(super) async fn put(
+    State(http): State<Http>,
+    Domain(origin): Domain,
+    request: Request,
+) -> Result<Response, Failure> {
+    let current = || http.editor.zone(&origin).map(|(_, etag)| etag);
+    let if_match = precondition::if_match(request.headers(), current)?;
+    let _place = http.admission.text().await?;
+    let text = body::read(request, &[MASTER_FILE, body::PLAIN], body::TEXT_MAX).await?;
+    changed(http.editor.put_zone(&origin, text, if_match).await)
+}
+
+/// Deletes a zone.
+#[utoipa::path(
+    delete, path = "/v1/zones/{origin}", operation_id = "delete_zone", tag = "zones", params(Origin, IfMatch),
+    responses(
+        (status = 200, description = "No worker serves it any more.", body = Changed),
+        (status = 404, description = "There is no such zone.", body = Problem),
+        (status = 409, description = "Policies have names in it.", body = Problem),
+    ),
+)]
+pub(super) async fn delete(
+    State(http): State<Http>,
+    Domain(origin): Domain,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let if_match = precondition::if_match(&headers, || http.editor.zone(&origin).map(|(_, etag)| etag))?;
+    let _place = http.admission.change()?;
+    changed(http.editor.delete_zone(&origin, if_match).await)
+}

@@ -1,0 +1,27 @@
+//! The name server: zones, answers, the generation that holds them, and the threads that serve it.
+//!
+//! In reading order:
+//! - [`server`]: start and stop.
+//! - [`worker`]: receives a batch of queries, answers each, sends the answers.
+//! - [`answer`]: what is answered: bytes in, bytes out, no socket and no clock.
+//! - [`generation`]: all that decides an answer, as one immutable value; [`zone`], [`names`] and [`policies`] are
+//!   its parts.
+//! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
+//! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
+//! - [`import`]: files as edits; [`view`]: what the API shows; [`http`]: the API.
+//! - [`counters`]: what a worker counts.
+
+pub mod answer;
+pub mod book;
+pub mod counters;
+pub mod edit;
+pub mod generation;
+pub mod http;
+pub mod import;
+pub mod names;
+pub mod policies;
+pub mod publish;
+pub mod server;
+pub mod view;
+pub mod worker;
+pub mod zone;

@@ -1,0 +1,258 @@
+//! Start and stop: sockets bound, workers at their cores, the API beside them.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use net::clock::Clock;
+use net::shutdown::Shutdown;
+use net::tcp::{Limits, Verdict};
+use net::udp::UdpListener;
+
+use crate::answer::{Asked, Reply, Transport};
+use crate::book::Book;
+use crate::counters::Counters;
+use crate::edit::{Applied, Editor, Refused};
+use crate::generation::Settings;
+use crate::http;
+use crate::import::Import;
+use crate::publish::Published;
+use crate::worker::Worker;
+
+/// The most worker threads for one address: more than any machine has cores that a socket could use.
+pub const WORKERS_MAX: usize = 256;
+
+/// Room for queries that wait for a worker, in octets: a burst of some five thousand.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The addresses to answer at, over UDP and TCP.
+    pub listen: Vec<SocketAddr>,
+    /// The address of the HTTP API.
+    pub api: SocketAddr,
+    /// The token that the API asks for, where it asks for one.
+    pub token: Option<String>,
+    /// The store: `sqlite:PATH`.
+    pub store: String,
+    /// Worker threads for each address; a thread for each core that we may use where not given.
+    pub workers: Option<usize>,
+    /// What holds for all answers.
+    pub settings: Settings,
+    /// Files to import at start and at [`Server::reload`].
+    pub imports: Vec<Import>,
+    /// The user to become once all ports are bound.
+    pub user: Option<String>,
+    /// What all draws begin with; drawn by the system where not given.
+    pub seed: Option<u64>,
+    /// What TCP clients may hold.
+    pub tcp: Limits,
+}
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// What was given or stored is wrong.
+    Faults(api::Faults),
+    /// An address cannot be had.
+    Bind(io::Error),
+    /// The store cannot be used.
+    Store(String),
+    /// Privileges cannot be given away.
+    User(String),
+    /// The system refused a thread or a socket.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Faults(faults) => write!(f, "{faults}"),
+            StartError::Bind(cause) => write!(f, "failed to {cause}"),
+            StartError::Store(what) | StartError::User(what) => f.write_str(what),
+            StartError::System(cause) => write!(f, "the system refused a thread or a socket: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A server that serves.
+pub struct Server {
+    listening: Vec<SocketAddr>,
+    api: SocketAddr,
+    editor: Editor,
+    imports: Vec<Import>,
+    shutdown: Shutdown,
+    workers: Vec<JoinHandle<()>>,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+/// The sockets of one address.
+struct Bound {
+    address: SocketAddr,
+    udp: Vec<Arc<UdpListener>>,
+    tcp: std::net::TcpListener,
+}
+
+impl Server {
+    /// Starts everything; returns when all workers serve the stored generation with all imports.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing of the server is left then.
+    pub async fn start(options: Options) -> Result<Server, StartError> {
+        let cores = net::thread::cores().map_err(StartError::System)?;
+        let workers = options.workers.unwrap_or(cores.len()).clamp(1, WORKERS_MAX);
+        let store = store::Store::open(&options.store).await.map_err(|e| StartError::Store(e.to_string()))?;
+        let bound = bind(&options.listen, workers)?;
+        let api = tokio::net::TcpListener::bind(options.api).await.map_err(|cause| {
+            StartError::Bind(io::Error::other(net::listen::BindError {
+                transport: net::listen::Transport::Tcp,
+                address: options.api,
+                cause,
+            }))
+        })?;
+        let api_address = api.local_addr().map_err(StartError::System)?;
+        if let Some(user) = &options.user {
+            net::privileges::drop_to(user).map_err(|e| StartError::User(e.to_string()))?;
+        }
+
+        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+        let contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
+        let book = Book::load(contents, seed, options.settings).map_err(StartError::Faults)?;
+        let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
+        let editor = Editor::start(store, book, published.clone()).map_err(StartError::System)?;
+        import(&editor, &options.imports).await?;
+
+        let shutdown = Shutdown::new();
+        let clock = Clock::new();
+        let mut server = Server {
+            listening: bound.iter().map(|bound| bound.address).collect(),
+            api: api_address,
+            editor,
+            imports: options.imports,
+            shutdown,
+            workers: Vec::new(),
+            tasks: tokio::task::JoinSet::new(),
+        };
+        let mut counters = http::Metrics::default();
+        for bound in bound {
+            for listener in bound.udp {
+                let index = server.workers.len();
+                let worker = Worker {
+                    index,
+                    core: Some(cores[index % workers % cores.len()]),
+                    listener: listener.clone(),
+                    published: published.clone(),
+                    counters: Arc::new(Counters::default()),
+                    clock,
+                    seed: seed.wrapping_add(index as u64 + 1),
+                    answer_max: usize::from(options.settings.udp_payload_max).max(512),
+                };
+                counters.udp.push(worker.counters.clone());
+                server.shutdown.on_begin(move || listener.stop());
+                let name = format!("worker-{index}");
+                let thread = std::thread::Builder::new().name(name).spawn(|| worker.run());
+                server.workers.push(thread.map_err(StartError::System)?);
+            }
+            server.serve_tcp(bound.tcp, options.tcp, &published, clock, &mut counters);
+        }
+        let router = http::router(server.editor.clone(), options.token, counters);
+        let stop = server.shutdown.clone();
+        server.tasks.spawn(async move {
+            if let Err(cause) = http::serve(api, router, stop).await {
+                tracing::error!(%cause, "the API ended");
+            }
+        });
+        Ok(server)
+    }
+
+    /// The addresses that are answered at, ports as they were given by the system.
+    pub fn listening(&self) -> &[SocketAddr] {
+        &self.listening
+    }
+
+    /// The address of the API.
+    pub fn api_address(&self) -> SocketAddr {
+        self.api
+    }
+
+    /// Where changes are made.
+    pub fn editor(&self) -> &Editor {
+        &self.editor
+    }
+
+    /// Imports again those files whose content changed, all or none of them.
+    ///
+    /// # Errors
+    /// [`Refused`]; then what serves goes on serving.
+    pub async fn reload(&self) -> Result<Applied, Refused> {
+        self.editor.import(&self.imports).await
+    }
+
+    /// Ends all of it: queries that were received are answered, changes that were taken are finished.
+    pub async fn stop(mut self) {
+        self.shutdown.begin();
+        while self.tasks.join_next().await.is_some() {}
+        for worker in self.workers {
+            // A worker only ends by itself; what it panicked with has been logged.
+            let _ = tokio::task::spawn_blocking(move || worker.join()).await;
+        }
+        self.editor.stop().await;
+    }
+
+    fn serve_tcp(
+        &mut self,
+        listener: std::net::TcpListener,
+        limits: Limits,
+        published: &Arc<Published>,
+        clock: Clock,
+        counters: &mut http::Metrics,
+    ) {
+        let shutdown = self.shutdown.clone();
+        let published = published.clone();
+        let tcp = Arc::new(net::tcp::Counters::default());
+        counters.tcp.push(tcp.clone());
+        self.tasks.spawn(async move {
+            let handler = |client: SocketAddr, local: SocketAddr| {
+                let published = published.clone();
+                let mut rng = fastrand::Rng::new();
+                move |query: &[u8], out: &mut [u8]| {
+                    let (client, local) = (client.ip().to_canonical(), local.ip());
+                    let asked = Asked { query, client, local, transport: Transport::Tcp };
+                    match published.load().answer(&asked, clock.now(), &mut rng, out) {
+                        Reply::Send(length) => Verdict::Reply(length),
+                        Reply::Drop(_) => Verdict::Drop,
+                    }
+                }
+            };
+            if let Err(cause) = net::tcp::serve(listener, limits, tcp, shutdown, handler).await {
+                tracing::error!(%cause, "TCP is not served");
+            }
+        });
+    }
+}
+
+/// Imports at start, where a fault ends the program.
+async fn import(editor: &Editor, imports: &[Import]) -> Result<(), StartError> {
+    editor.import(imports).await.map(|_| ()).map_err(|refused| match refused {
+        Refused::Faults(faults) => StartError::Faults(faults),
+        other => StartError::Store(other.to_string()),
+    })
+}
+
+/// Binds TCP first: there a second program is refused, while UDP sockets would share the port in silence.
+fn bind(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Bound>, StartError> {
+    let bind_one = |wanted: SocketAddr| -> io::Result<Bound> {
+        let tcp = net::tcp::bind(wanted)?;
+        let address = tcp.local_addr()?;
+        let udp = (0..workers)
+            .map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new))
+            .collect::<io::Result<_>>()?;
+        Ok(Bound { address, udp, tcp })
+    };
+    addresses.iter().map(|address| bind_one(*address)).collect::<io::Result<_>>().map_err(StartError::Bind)
+}

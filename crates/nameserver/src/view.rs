@@ -1,0 +1,206 @@
+//! What the API shows of a book.
+
+use std::net::IpAddr;
+
+use api::{
+    AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, PartitionSummary, Region, RowServer, ServerState,
+    Status, StoreState, WorkerState, ZoneSummary,
+};
+use dns::{Folded, Rtype};
+use routing::route::probabilities;
+use routing::{Family, RegionId, State, Why, route};
+
+use crate::book::{Book, Etag};
+use crate::edit::{Editor, Refused};
+use crate::policies::Steered;
+use crate::zone::Walk;
+
+impl Editor {
+    /// All zones, by name.
+    pub fn zones(&self) -> Vec<ZoneSummary> {
+        let book = self.book();
+        let summary = |zone: &std::sync::Arc<crate::zone::Zone>| ZoneSummary {
+            origin: dns::name::to_text(zone.origin().wire()),
+            serial: zone.serial(),
+            records: zone.records() as u64,
+        };
+        let mut zones: Vec<ZoneSummary> = book.generation.zones.iter().map(summary).collect();
+        zones.sort_by(|a, b| a.origin.cmp(&b.origin));
+        zones
+    }
+
+    /// A zone as a master file, with its tag.
+    pub fn zone(&self, origin: &str) -> Option<(String, Etag)> {
+        self.book().zone(origin)
+    }
+
+    /// All regions, by number.
+    pub fn regions(&self) -> Vec<Region> {
+        self.book().regions.iter().map(|(id, name)| Region { id: *id, name: name.clone() }).collect()
+    }
+
+    /// All partitions, by name.
+    pub fn partitions(&self) -> Vec<PartitionSummary> {
+        let book = self.book();
+        let each = book.partitions.iter();
+        each.map(|(name, found)| PartitionSummary {
+            name: name.clone(),
+            prefixes: found.partition.regions().map(|(_, prefixes)| prefixes).sum(),
+        })
+        .collect()
+    }
+
+    /// A partition's text, with its tag.
+    pub fn partition(&self, name: &str) -> Option<(String, Etag)> {
+        self.book().partition(name)
+    }
+
+    /// What a partition says of an address.
+    pub fn lookup(&self, partition: &str, address: IpAddr) -> Option<Lookup> {
+        let book = self.book();
+        let (leaf, name) = book.lookup(partition, address)?;
+        let block = routing::Prefix::new(address, leaf.scope)?;
+        let region = named(name);
+        Some(Lookup { region, id: leaf.region.get(), prefix: block.to_string(), scope: leaf.scope })
+    }
+
+    /// All policies, by key.
+    pub fn policies(&self) -> Vec<api::Policy> {
+        let book = self.book();
+        let mut policies: Vec<api::Policy> = book.generation.policies.iter().map(|(_, s)| s.spec.clone()).collect();
+        policies.sort_by(|a, b| a.names.cmp(&b.names));
+        policies
+    }
+
+    /// A policy, with its tag.
+    pub fn policy(&self, owner: &str) -> Option<(api::Policy, Etag)> {
+        self.book().policy(owner)
+    }
+
+    /// All servers of policies, by address.
+    pub fn servers(&self) -> Vec<ServerState> {
+        servers(&self.book())
+    }
+
+    /// What a client would be answered, and why.
+    ///
+    /// # Errors
+    /// [`Refused::Faults`] for a name that is none; [`Refused::NotFound`] where no policy decides.
+    pub fn explain(&self, asked: &Explain) -> Result<Explanation, Refused> {
+        let book = self.book();
+        let wire = dns::name::folded_from_text(&asked.name)
+            .map_err(|what| Faults::from(Fault::whole("body", what, "a domain name such as www.example.com")))?;
+        let name = Folded::read(&wire).expect("a name from text is valid");
+        let steered = steered_at(&book, &name)
+            .ok_or_else(|| Refused::NotFound(format!("policy that decides the addresses of {name:?}")))?;
+        Ok(explain(&book, steered, asked))
+    }
+
+    /// How the server is doing; what was counted is filled in by who counts.
+    pub fn status(&self) -> Status {
+        let book = self.book();
+        let served = self.published().served();
+        let workers = served.iter().enumerate();
+        let complaint = self.store_complaint();
+        Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            uptime_seconds: self.uptime().as_secs(),
+            generation: book.generation.number,
+            workers: workers.map(|(i, g)| WorkerState { worker: i as u32, generation: *g }).collect(),
+            counts: counts(&book),
+            store: StoreState { ok: complaint.is_none(), message: complaint },
+            counters: api::Counters::default(),
+        }
+    }
+}
+
+fn counts(book: &Book) -> Counts {
+    let servers = servers(book);
+    Counts {
+        zones: book.generation.zones.len() as u64,
+        records: book.generation.zones.iter().map(|zone| zone.records() as u64).sum(),
+        regions: book.regions.len() as u64,
+        partitions: book.partitions.len() as u64,
+        policies: book.generation.policies.len() as u64,
+        names: book.generation.policies.iter().map(|(_, steered)| steered.names.len() as u64).sum(),
+        servers: servers.len() as u64,
+        servers_down: servers.iter().filter(|server| !server.up).count() as u64,
+    }
+}
+
+fn servers(book: &Book) -> Vec<ServerState> {
+    let each = book.generation.policies.iter().flat_map(|(_, steered)| &steered.spec.servers);
+    let mut addresses: Vec<IpAddr> = each.map(|server| server.address).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let up = |address| book.servers.get(&address).copied().unwrap_or(true);
+    addresses.into_iter().map(|address| ServerState { address, up: up(address) }).collect()
+}
+
+/// The policy that decides a name's addresses, by a wildcard too.
+fn steered_at<'b>(book: &'b Book, name: &Folded) -> Option<&'b Steered> {
+    let (zones, hash) = (&book.generation.zones, &book.generation.hash);
+    let zone = zones.closest(name, false, hash)?;
+    let found = match zone.walk(name, hash) {
+        Walk::Name(found) => found,
+        Walk::Missing(encloser, labels) => zone.wildcard(encloser, name, labels, hash)?,
+        Walk::Delegation(..) | Walk::Dname(..) => return None,
+    };
+    book.generation.policies.get(found.policy()?).map(|steered| &**steered)
+}
+
+fn explain(book: &Book, steered: &Steered, asked: &Explain) -> Explanation {
+    let (policy, state) = (&steered.policy, book.generation.servers.state());
+    let family = match asked.qtype {
+        AddressType::A => Family::V4,
+        AddressType::Aaaa => Family::V6,
+    };
+    let choice = route(policy, family, asked.client, state, &mut fastrand::Rng::new());
+    let targets = policy.targets(family);
+    let shares = |state: State<'_>| probabilities(policy, family, choice.region, state);
+    let row = targets.iter().zip(shares(State::ALL_UP)).zip(policy.ttls(family, choice.region));
+    let row = row
+        .map(|((target, probability), ttl)| RowServer {
+            address: target.address,
+            probability,
+            ttl: *ttl,
+            up: state.is_up(target.id),
+        })
+        .collect();
+    let now = if choice.order().is_empty() { vec![0.0; targets.len()] } else { shares(state) };
+    let now = targets.iter().zip(now).filter(|(_, share)| *share > 0.0);
+    let region = named(book.region_name(choice.region));
+    Explanation {
+        generation: book.generation.number,
+        policy: dns::name::to_text(steered.key()),
+        partition: steered.spec.partition.clone(),
+        id: choice.region.get(),
+        scope: choice.scope,
+        row,
+        probabilities: now.map(|(target, share)| (target.address, share)).collect(),
+        answer: choice.order().iter().map(|index| targets[usize::from(*index)].address).collect(),
+        ttl: choice.ttl,
+        why: why(choice.why, choice.region, region.as_deref(), policy.has_regions(), asked.qtype),
+        region,
+    }
+}
+
+fn why(why: Why, id: RegionId, region: Option<&str>, has_regions: bool, qtype: AddressType) -> String {
+    let family = match qtype {
+        AddressType::A => Rtype::A,
+        AddressType::Aaaa => Rtype::AAAA,
+    };
+    match (why, region) {
+        (Why::Region, _) => format!("the row of region {}", region.unwrap_or_default()),
+        (Why::Default, Some(region)) => format!("the default column: no server has an entry for region {region}"),
+        (Why::Default, None) if has_regions && id.is_none() => "the default column: the client is unclassified".into(),
+        (Why::Default, None) => "the default column: the policy has no regional entries".into(),
+        (Why::AllDown, _) => "all servers are down, and the policy answers as if none were".into(),
+        (Why::Empty, _) => "all servers are down, and the policy answers nothing".into(),
+        (Why::NoFamily, _) => format!("the policy has no server for {family}"),
+    }
+}
+
+fn named(region: &str) -> Option<String> {
+    (!region.is_empty()).then(|| region.to_string())
+}

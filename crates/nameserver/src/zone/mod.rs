@@ -1,0 +1,600 @@
+//! A zone as it is served: its names with their RRsets, ready to be written into answers.
+//!
+//! Names that have no records but lie above some that have (empty non-terminals) are in the table too, so
+//! that the closest encloser of any name is found by walking down from the apex until a name is missing.
+
+pub mod read;
+mod text;
+mod zones;
+
+use std::collections::HashMap;
+
+use api::{Fault, Faults};
+use dns::{Folded, Rtype};
+
+use crate::names::{Entry, NameHash, NameTable, Value};
+use read::{Master, Record, shown};
+pub use zones::Zones;
+
+/// The largest TTL in seconds (RFC 2181 §8).
+const TTL_MAX: u32 = i32::MAX as u32;
+
+/// One zone.
+#[derive(Clone)]
+pub struct Zone {
+    origin: Folded,
+    origin_hash: u64,
+    names: NameTable<Node>,
+    records: usize,
+}
+
+/// A name of a zone.
+#[derive(Clone)]
+pub struct Node {
+    sets: u32,
+    sets_length: u32,
+    /// How many names lie directly below.
+    children: u32,
+    /// Whether records, a wildcard's among them, of this kind are here: checked on the way to other names.
+    has_ns: bool,
+    has_dname: bool,
+    has_wildcard: bool,
+    /// The policy that decides the addresses here.
+    policy: Option<PolicyId>,
+}
+
+/// Which policy of a generation; see [`crate::policies::Policies`].
+pub type PolicyId = std::num::NonZeroU32;
+
+impl Value for Node {
+    fn carry(&mut self, from: &[u8], to: &mut Vec<u8>) {
+        let start = to.len() as u32;
+        to.extend_from_slice(&from[self.sets as usize..][..self.sets_length as usize]);
+        self.sets = start;
+    }
+}
+
+/// A name that was found, and what it holds.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    node: Entry<'a, Node>,
+    is_apex: bool,
+}
+
+/// An RRset: the data of its records, each behind its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Rrset<'a> {
+    /// The type.
+    pub rtype: Rtype,
+    /// The TTL in seconds.
+    pub ttl: u32,
+    data: &'a [u8],
+}
+
+/// Where a walk down a zone ended.
+pub enum Walk<'a> {
+    /// At the name itself.
+    Name(Found<'a>),
+    /// At a delegation, `labels` long, of the name or an ancestor.
+    Delegation(Found<'a>, usize),
+    /// At a DNAME, `labels` long, of an ancestor.
+    Dname(Found<'a>, usize),
+    /// At the closest encloser, `labels` long, of a name that does not exist.
+    Missing(Found<'a>, usize),
+}
+
+impl Zone {
+    /// Builds a zone out of the records of a master file.
+    ///
+    /// A TTL that differs within an RRset is lowered to the least (RFC 2181 §5.2), one over 2^31 - 1 is 0
+    /// (§8), and equal records count once (§5).
+    ///
+    /// # Errors
+    /// All that is wrong with the zone as a whole: no SOA or several, no NS at the apex, records outside,
+    /// CNAME beside other data, several CNAMEs or DNAMEs at a name.
+    pub fn build(master: &Master, source: &str, hash: &NameHash) -> Result<Zone, Faults> {
+        let origin = find_origin(master, source)?;
+        let mut faults = Faults::default();
+        let mut groups: HashMap<Vec<u8>, Vec<&Record>, foldhash::fast::RandomState> = HashMap::default();
+        for record in &master.records {
+            let owner = master.owner(record).to_ascii_lowercase();
+            if dns::name::is_within(&owner, origin.wire()) {
+                groups.entry(owner).or_default().push(record);
+            } else {
+                faults.push(master.fault(
+                    record,
+                    format!("{} is outside the zone", shown(&owner)),
+                    format!("names at or below {}", shown(origin.wire())),
+                ));
+            }
+        }
+
+        let mut zone = Zone::empty(origin, groups.len(), hash);
+        for (owner, records) in &groups {
+            zone.add_name(owner, records, master, hash, &mut faults);
+        }
+        if !zone.apex().value.has_ns {
+            faults.push(Fault::whole(
+                source,
+                format!("the zone {} has no NS record at its apex", shown(zone.origin.wire())),
+                "the zone's name servers (RFC 1035 §5.2)",
+            ));
+        }
+        zone.names.shrink();
+        sort_by_place(&mut faults);
+        faults.or(zone)
+    }
+
+    /// The zone's name.
+    pub fn origin(&self) -> &Folded {
+        &self.origin
+    }
+
+    /// How many records the zone holds, equal ones counted once.
+    pub fn records(&self) -> usize {
+        self.records
+    }
+
+    /// The octets that the zone takes in memory.
+    pub fn bytes(&self) -> usize {
+        self.names.bytes()
+    }
+
+    /// The serial number in the SOA record.
+    pub fn serial(&self) -> u32 {
+        let soa = self.soa().data().next().expect("a zone has one SOA record");
+        let numbers = soa.len() - 20;
+        u32::from_be_bytes(soa[numbers..numbers + 4].try_into().expect("four octets"))
+    }
+
+    /// The SOA RRset.
+    pub fn soa(&self) -> Rrset<'_> {
+        self.apex_found().rrset(Rtype::SOA).expect("a zone without SOA is not built")
+    }
+
+    /// The NS RRset of the apex.
+    pub fn ns(&self) -> Rrset<'_> {
+        self.apex_found().rrset(Rtype::NS).expect("a zone without NS is not built")
+    }
+
+    /// Whether the zone is signed: it has a DNSKEY at its apex.
+    pub fn is_signed(&self) -> bool {
+        self.apex_found().rrset(Rtype::DNSKEY).is_some()
+    }
+
+    /// Walks down from the apex toward a name that is at or below it.
+    ///
+    /// Delegations and DNAMEs end the walk above what they hide (RFC 1034 §4.3.2 step 3, RFC 6672 §3.2).
+    pub fn walk(&self, name: &Folded, hash: &NameHash) -> Walk<'_> {
+        let mut at = self.apex_found();
+        let mut at_hash = self.origin_hash;
+        for depth in self.origin.labels() + 1..=name.labels() {
+            if at.is_delegation() {
+                return Walk::Delegation(at, depth - 1);
+            }
+            if at.node.value.has_dname {
+                return Walk::Dname(at, depth - 1);
+            }
+            at_hash = hash.child(at_hash, name.label(depth));
+            match self.names.find(at_hash, name.suffix(depth)) {
+                Some(node) => at = Found { node, is_apex: false },
+                None => return Walk::Missing(at, depth - 1),
+            }
+        }
+        if at.is_delegation() { Walk::Delegation(at, name.labels()) } else { Walk::Name(at) }
+    }
+
+    /// The wildcard right below a name's ancestor of `labels` labels, where there is one (RFC 4592 §2.2.1).
+    pub fn wildcard(
+        &self,
+        encloser: Found<'_>,
+        name: &Folded,
+        labels: usize,
+        hash: &NameHash,
+    ) -> Option<Found<'_>> {
+        if !encloser.node.value.has_wildcard {
+            return None;
+        }
+        let mut wire = [0; dns::name::NAME_MAX + 2];
+        let suffix = name.suffix(labels);
+        wire[..2].copy_from_slice(WILDCARD);
+        wire[2..2 + suffix.len()].copy_from_slice(suffix);
+        let parent = hash.of_suffix(name, labels);
+        let node = self.names.find(hash.child(parent, WILDCARD), &wire[..2 + suffix.len()])?;
+        Some(Found { node, is_apex: false })
+    }
+
+    /// The RRset of a type at a name at or below the apex, as glue: delegations hide nothing.
+    pub fn glue(&self, name: &Folded, rtype: Rtype, hash: &NameHash) -> Option<Rrset<'_>> {
+        let node = self.names.find(hash.of(name), name.wire())?;
+        Found { node, is_apex: false }.rrset(rtype)
+    }
+
+    /// Whether a policy may decide the addresses at a name; else why not.
+    ///
+    /// It needs our authority (no delegation or DNAME above, none at it), no CNAME beside it, and a zone that is
+    /// not signed: a drawn answer has no signature.
+    pub fn may_steer(&self, name: &Folded, hash: &NameHash) -> Result<(), String> {
+        let (shown, origin) = (shown(name.wire()), shown(self.origin.wire()));
+        if self.is_signed() {
+            return Err(format!("{shown} is in the signed zone {origin}"));
+        }
+        match self.walk(name, hash) {
+            Walk::Delegation(_, _) => Err(format!("{shown} is at or below a delegation in {origin}")),
+            Walk::Dname(_, _) => Err(format!("{shown} is below a DNAME record in {origin}")),
+            Walk::Name(found) if found.rrset(Rtype::CNAME).is_some() => Err(format!("{shown} has a CNAME record")),
+            Walk::Name(_) | Walk::Missing(_, _) => Ok(()),
+        }
+    }
+
+    /// The policy at exactly this name.
+    pub fn policy_at(&self, name: &Folded, hash: &NameHash) -> Option<PolicyId> {
+        self.names.find(hash.of(name), name.wire())?.value.policy
+    }
+
+    /// Sets or takes away the policy at a name at or below the apex; the name comes and goes with it where it
+    /// has nothing else.
+    pub fn set_policy(&mut self, name: &Folded, policy: Option<PolicyId>, hash: &NameHash) {
+        if policy.is_some() {
+            self.ensure(name, hash);
+        }
+        self.names.change(hash.of(name), name.wire(), |node, _| node.policy = policy);
+        if policy.is_none() {
+            self.prune(name, hash);
+        }
+    }
+
+    /// Removes a name that has become empty, and the empty non-terminals above that it held.
+    fn prune(&mut self, name: &Folded, hash: &NameHash) {
+        for depth in (self.origin.labels() + 1..=name.labels()).rev() {
+            let at = hash.of_suffix(name, depth);
+            let is_empty = self.names.find(at, name.suffix(depth)).is_some_and(|node| node.value.is_empty());
+            if !is_empty {
+                return;
+            }
+            self.names.remove(at, name.suffix(depth));
+            let was_wildcard = name.label(depth) == WILDCARD;
+            self.names.change(hash.of_suffix(name, depth - 1), name.suffix(depth - 1), |node, _| {
+                node.children -= 1;
+                node.has_wildcard &= !was_wildcard;
+            });
+        }
+    }
+
+    fn empty(origin: Folded, names: usize, hash: &NameHash) -> Zone {
+        let origin_hash = hash.of(&origin);
+        let mut zone = Zone { origin_hash, names: NameTable::new(names), records: 0, origin };
+        zone.names.insert(origin_hash, zone.origin.wire(), Node::empty());
+        zone
+    }
+
+    fn apex(&self) -> Entry<'_, Node> {
+        self.names.find(self.origin_hash, self.origin.wire()).expect("the apex is the first name")
+    }
+
+    fn apex_found(&self) -> Found<'_> {
+        Found { node: self.apex(), is_apex: true }
+    }
+
+    /// Adds a name with its records, and the empty non-terminals above it.
+    fn add_name(
+        &mut self,
+        owner: &[u8],
+        records: &[&Record],
+        master: &Master,
+        hash: &NameHash,
+        faults: &mut Faults,
+    ) {
+        let sets = group_by_type(records, master);
+        check_together(owner, &sets, master, faults);
+        let name = Folded::read(owner).expect("names of a master file are valid");
+        self.ensure(&name, hash);
+        let records: usize = sets.iter().map(|set| set.data.len()).sum();
+        self.records += records;
+        let has = |rtype| sets.iter().any(|set| set.rtype == rtype);
+        let (has_ns, has_dname) = (has(Rtype::NS), has(Rtype::DNAME));
+        self.names.change(hash.of(&name), name.wire(), |node, arena| {
+            node.sets = u32::try_from(arena.len()).expect("a page's arena stays under 4 GiB");
+            for set in &sets {
+                set.write(arena);
+            }
+            node.sets_length = arena.len() as u32 - node.sets;
+            (node.has_ns, node.has_dname) = (has_ns, has_dname);
+        });
+    }
+
+    /// Makes sure that a name and all above it, up to the apex, are in the table.
+    fn ensure(&mut self, name: &Folded, hash: &NameHash) {
+        let mut at = self.origin_hash;
+        for depth in self.origin.labels() + 1..=name.labels() {
+            let parent = at;
+            at = hash.child(parent, name.label(depth));
+            if self.names.find(at, name.suffix(depth)).is_none() {
+                self.names.insert(at, name.suffix(depth), Node::empty());
+                let is_wildcard = name.label(depth) == WILDCARD;
+                self.names.change(parent, name.suffix(depth - 1), |node, _| {
+                    node.children += 1;
+                    node.has_wildcard |= is_wildcard;
+                });
+            }
+        }
+    }
+}
+
+/// The label of a wildcard, with its length octet.
+const WILDCARD: &[u8; 2] = b"\x01*";
+
+impl Node {
+    fn empty() -> Node {
+        Node { sets: 0, sets_length: 0, children: 0, has_ns: false, has_dname: false, has_wildcard: false, policy: None }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sets_length == 0 && self.children == 0 && self.policy.is_none()
+    }
+}
+
+impl<'a> Found<'a> {
+    /// The policy that decides the addresses here.
+    pub fn policy(self) -> Option<PolicyId> {
+        self.node.value.policy
+    }
+
+    /// The RRsets, in order of their type.
+    pub fn rrsets(self) -> impl Iterator<Item = Rrset<'a>> {
+        let value = self.node.value;
+        let mut rest = &self.node.arena[value.sets as usize..][..value.sets_length as usize];
+        std::iter::from_fn(move || {
+            let (set, behind) = Rrset::read(rest)?;
+            rest = behind;
+            Some(set)
+        })
+    }
+
+    /// The RRset of a type.
+    pub fn rrset(self, rtype: Rtype) -> Option<Rrset<'a>> {
+        self.rrsets().find(|set| set.rtype == rtype)
+    }
+
+    /// Whether the zone's authority ends here: NS records below the apex (RFC 1034 §4.2).
+    pub fn is_delegation(self) -> bool {
+        self.node.value.has_ns && !self.is_apex
+    }
+}
+
+impl<'a> Rrset<'a> {
+    /// The data of each record in wire form, names uncompressed.
+    pub fn data(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.data;
+        std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk::<2>()?;
+            let (data, behind) = behind.split_at(usize::from(u16::from_be_bytes(*length)));
+            rest = behind;
+            Some(data)
+        })
+    }
+
+    /// An RRset in a page's arena: type, TTL and length, then the data of each record behind its length.
+    fn read(octets: &'a [u8]) -> Option<(Rrset<'a>, &'a [u8])> {
+        let (head, rest) = octets.split_first_chunk::<10>()?;
+        let rtype = Rtype::from_int(u16::from_be_bytes([head[0], head[1]]));
+        let ttl = u32::from_be_bytes([head[2], head[3], head[4], head[5]]);
+        let length = u32::from_be_bytes([head[6], head[7], head[8], head[9]]) as usize;
+        let (data, rest) = rest.split_at(length);
+        Some((Rrset { rtype, ttl, data }, rest))
+    }
+}
+
+/// The records of one type at one name, while a zone is built.
+struct Set<'a> {
+    rtype: Rtype,
+    ttl: u32,
+    first: &'a Record,
+    data: Vec<&'a [u8]>,
+}
+
+impl Set<'_> {
+    fn write(&self, arena: &mut Vec<u8>) {
+        let length: usize = self.data.iter().map(|data| 2 + data.len()).sum();
+        arena.extend_from_slice(&self.rtype.to_int().to_be_bytes());
+        arena.extend_from_slice(&self.ttl.to_be_bytes());
+        arena.extend_from_slice(&(length as u32).to_be_bytes());
+        for data in &self.data {
+            arena.extend_from_slice(&(data.len() as u16).to_be_bytes());
+            arena.extend_from_slice(data);
+        }
+    }
+}
+
+fn group_by_type<'a>(records: &[&'a Record], master: &'a Master) -> Vec<Set<'a>> {
+    let mut sets: Vec<Set<'a>> = Vec::new();
+    for &record in records {
+        let ttl = if record.ttl > TTL_MAX { 0 } else { record.ttl };
+        let data = master.rdata(record);
+        match sets.iter_mut().find(|set| set.rtype == record.rtype) {
+            Some(set) => {
+                set.ttl = set.ttl.min(ttl);
+                set.data.push(data);
+            }
+            None => sets.push(Set { rtype: record.rtype, ttl, first: record, data: vec![data] }),
+        }
+    }
+    for set in &mut sets {
+        remove_equal(&mut set.data);
+    }
+    sets.sort_by_key(|set| set.rtype.to_int());
+    sets
+}
+
+/// Keeps the first of equal data, in order.
+fn remove_equal(data: &mut Vec<&[u8]>) {
+    let mut seen = std::collections::HashSet::new();
+    data.retain(|octets| seen.insert(*octets));
+}
+
+/// What may not stand together at one name.
+fn check_together(owner: &[u8], sets: &[Set<'_>], master: &Master, faults: &mut Faults) {
+    for set in sets {
+        let alone = match set.rtype {
+            Rtype::CNAME => "a CNAME record",
+            Rtype::DNAME => "a DNAME record",
+            Rtype::SOA => "a SOA record",
+            _ => continue,
+        };
+        if set.data.len() > 1 {
+            faults.push(master.fault(
+                set.first,
+                format!("{} has more than one {alone}", shown(owner)),
+                "one",
+            ));
+        }
+    }
+    let signature = |rtype| matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::KEY);
+    if let Some(cname) = sets.iter().find(|set| set.rtype == Rtype::CNAME)
+        && let Some(other) = sets.iter().find(|set| set.rtype != Rtype::CNAME && !signature(set.rtype))
+    {
+        faults.push(master.fault(
+            cname.first,
+            format!("{} has a CNAME record and other data ({})", shown(owner), other.rtype),
+            "nothing beside CNAME (RFC 1034 §3.6.2)",
+        ));
+    }
+}
+
+/// The owner of the zone's one SOA record.
+fn find_origin(master: &Master, source: &str) -> Result<Folded, Faults> {
+    let mut soas = master.records.iter().filter(|record| record.rtype == Rtype::SOA);
+    let Some(first) = soas.next() else {
+        return Err(Fault::whole(source, "the zone has no SOA record", "one, at the zone's apex").into());
+    };
+    let owner = master.owner(first).to_ascii_lowercase();
+    let mut faults = Faults::default();
+    for other in soas {
+        if !master.owner(other).eq_ignore_ascii_case(&owner) {
+            let what = format!("a second SOA record, of {}", shown(master.owner(other)));
+            faults.push(master.fault(other, what, "one zone in a file"));
+        }
+    }
+    faults.or(Folded::read(&owner).expect("names of a master file are valid"))
+}
+
+/// Names are gone through in no order; people read a file from its top.
+fn sort_by_place(faults: &mut Faults) {
+    faults.faults.sort_by(|a, b| (&a.source, a.line, a.column).cmp(&(&b.source, b.line, b.column)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build(text: &str) -> Result<Zone, Vec<String>> {
+        let origin = b"\x07example\0";
+        let include = |_: &str| Err("nothing is included".to_string());
+        let source =
+            read::Source { name: "t", text: text.as_bytes(), origin: Some(origin), include: &include };
+        let listed = |faults: Faults| faults.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let master = read::read(&source).map_err(listed)?;
+        Zone::build(&master, "t", &NameHash::new(1)).map_err(listed)
+    }
+
+    const HEAD: &str = "$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n";
+
+    #[test]
+    fn a_zone_is_built() {
+        let zone = build(&format!("{HEAD}a.b A 192.0.2.1\nA.b 30 A 192.0.2.1\na.b A 192.0.2.2\n*.w TXT x\n"))
+            .unwrap();
+        assert_eq!((zone.serial(), zone.records()), (7, 5));
+        let hash = NameHash::new(1);
+        let name = |text: &str| Folded::read(&dns::name::from_text(text).unwrap()).unwrap();
+        let Walk::Name(found) = zone.walk(&name("a.B.example"), &hash) else { panic!("a.b exists") };
+        let set = found.rrset(Rtype::A).unwrap();
+        assert_eq!(
+            (set.ttl, set.data().collect::<Vec<_>>()),
+            (30, vec![&[192, 0, 2, 1][..], &[192, 0, 2, 2]])
+        );
+        assert!(
+            matches!(zone.walk(&name("b.example"), &hash), Walk::Name(found) if found.rrsets().count() == 0)
+        );
+        let missing = name("x.y.w.example");
+        let Walk::Missing(encloser, 2) = zone.walk(&missing, &hash) else { panic!("w is the encloser") };
+        assert!(zone.wildcard(encloser, &missing, 2, &hash).unwrap().rrset(Rtype::TXT).is_some());
+    }
+
+    #[test]
+    fn a_delegation_ends_the_walk() {
+        let zone = build(&format!("{HEAD}sub NS ns.sub\nns.sub A 192.0.2.1\n")).unwrap();
+        let hash = NameHash::new(1);
+        let name = |text: &str| Folded::read(&dns::name::from_text(text).unwrap()).unwrap();
+        for below in ["sub.example", "ns.sub.example", "a.b.sub.example"] {
+            assert!(matches!(zone.walk(&name(below), &hash), Walk::Delegation(_, 2)), "{below}");
+        }
+        assert!(zone.glue(&name("ns.sub.example"), Rtype::A, &hash).is_some());
+    }
+
+    #[test]
+    fn a_policys_name_comes_and_goes_with_it() {
+        let mut zone = build(&format!("{HEAD}c CNAME ns\nsub NS ns\nd DNAME x\n")).unwrap();
+        let hash = NameHash::new(1);
+        let name = |text: &str| Folded::read(&dns::name::from_text(text).unwrap()).unwrap();
+        for (bad, why) in [("c.example", "CNAME"), ("sub.example", "delegation"), ("a.sub.example", "delegation"),
+            ("a.d.example", "DNAME")]
+        {
+            assert!(zone.may_steer(&name(bad), &hash).unwrap_err().contains(why), "{bad}");
+        }
+        let before = zone.to_text();
+        let (deep, wild) = (name("a.b.ns.example"), name("*.w.example"));
+        for steered in [&deep, &wild] {
+            zone.may_steer(steered, &hash).unwrap();
+            zone.set_policy(steered, PolicyId::new(9), &hash);
+            assert_eq!(zone.policy_at(steered, &hash), PolicyId::new(9));
+        }
+        assert!(matches!(zone.walk(&name("b.ns.example"), &hash), Walk::Name(_)), "an empty non-terminal");
+        let under = name("x.w.example");
+        let Walk::Missing(encloser, labels) = zone.walk(&under, &hash) else { panic!("x.w is missing") };
+        assert!(zone.wildcard(encloser, &under, labels, &hash).unwrap().policy().is_some());
+        for steered in [&deep, &wild] {
+            zone.set_policy(steered, None, &hash);
+        }
+        assert_eq!(zone.names.len(), build(&format!("{HEAD}c CNAME ns\nsub NS ns\nd DNAME x\n")).unwrap().names.len());
+        assert_eq!(zone.to_text(), before);
+    }
+
+    #[test]
+    fn text_reads_back_to_the_same_zone() {
+        let zone = build(&format!(
+            "{HEAD}b.a A 192.0.2.1\n*.w TXT \"a b\" \"\\200;\\\"\"\nx\\.y MX 10 ns\n_s._tcp SRV 1 2 53 ns\n\
+             c CAA 0 issue \"ca.example\"\nh HTTPS 1 . alpn=h2 ipv4hint=192.0.2.1\nu TYPE65000 \\# 3 010203\n\
+             d DS 1 8 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\nn NAPTR 1 2 u E2U !x! .\n"
+        ))
+        .unwrap();
+        let text = zone.to_text();
+        assert!(text.starts_with("example. 60 IN SOA ns.example. hm.example. 7 2 3 4 5\n"), "{text}");
+        assert_eq!(build(&text).map(|zone| (zone.records(), zone.to_text())), Ok((zone.records(), text)));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_zone_is_listed() {
+        let listed = build(&format!(
+            "{HEAD}c CNAME d\nc A 192.0.2.1\nout.other. A 192.0.2.1\nd CNAME a\nd CNAME b\nx.example. SOA a b 1 1 1 1 1\n"
+        ))
+        .err()
+        .unwrap();
+        assert!(listed[0].starts_with("t:9:1: a second SOA record, of x.example."), "{listed:#?}");
+        let listed = build(&format!(
+            "{HEAD}c CNAME d\n\nc A 192.0.2.1\nout.other. A 192.0.2.1\nd CNAME a\nd CNAME b\n"
+        ))
+        .err()
+        .unwrap();
+        let starts = [
+            "t:4:1: c.example. has a CNAME",
+            "t:7:1: out.other. is outside",
+            "t:8:1: d.example. has more than one",
+        ];
+        assert_eq!(listed.len(), starts.len(), "{listed:#?}");
+        for (line, start) in listed.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+        assert!(build("@ 60 NS a\n").err().unwrap()[0].contains("no SOA"));
+        assert!(build("@ 60 SOA a b 1 1 1 1 1\n").err().unwrap()[0].contains("no NS"));
+    }
+}

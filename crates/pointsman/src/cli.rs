@@ -1,0 +1,84 @@
+//! The command line: what can be said, and where it goes.
+
+use clap::{Parser, Subcommand};
+
+use crate::command::explain::Explain;
+use crate::command::partition::Partition;
+use crate::command::policy::Policies;
+use crate::command::region::Regions;
+use crate::command::serve::Serve;
+use crate::command::server::Servers;
+use crate::command::status::Status;
+use crate::command::zone::Zone;
+use crate::failure::{EXIT_CODES, Failure};
+
+/// The most columns of help: longer lines are hard to read, and without a terminal there is no width.
+const COLUMNS_MAX: usize = 100;
+
+/// A name server that sends each client to the right site
+#[derive(Parser, Debug)]
+#[command(
+    name = "pointsman",
+    version,
+    max_term_width = COLUMNS_MAX,
+    after_help = ends("pointsman serve --zone example.com.zone")
+)]
+pub(crate) struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Serve zones over UDP and TCP, and the API over HTTP
+    #[command(after_help = ends("pointsman serve --zone example.com.zone --listen 127.0.0.1:5300"))]
+    Serve(Serve),
+    /// List, get, put and delete zones
+    #[command(after_help = ends("pointsman zone put example.com.zone"))]
+    Zone(Zone),
+    /// List, add and remove regions
+    #[command(after_help = ends("pointsman region add europe"))]
+    Region(Regions),
+    /// List, get, put and delete partitions, and look addresses up in them
+    #[command(after_help = ends("pointsman partition put partition.csv"))]
+    Partition(Partition),
+    /// List, get, put and delete policies
+    #[command(after_help = ends("pointsman policy put www.json"))]
+    Policy(Policies),
+    /// List servers, and take them up and down
+    #[command(after_help = ends("pointsman server down 192.0.2.1"))]
+    Server(Servers),
+    /// Tell why a client is sent where it is
+    #[command(after_help = ends("pointsman explain www.example.com A --client 192.0.2.77"))]
+    Explain(Explain),
+    /// Tell how the server is doing
+    #[command(after_help = ends("pointsman status"))]
+    Status(Status),
+}
+
+impl CommandLine {
+    /// Does what was said.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Serve(serve) => serve.run().await,
+            Command::Zone(zone) => zone.run().await,
+            Command::Region(region) => region.run().await,
+            Command::Partition(partition) => partition.run().await,
+            Command::Policy(policy) => policy.run().await,
+            Command::Server(server) => server.run().await,
+            Command::Explain(explain) => explain.run().await,
+            Command::Status(status) => status.run().await,
+        }
+    }
+}
+
+/// How the help of a command ends.
+fn ends(example: &str) -> String {
+    format!("{EXIT_CODES}\n\nExample:\n  {example}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+use std::fmt::Write as _;
+
+use clap::CommandFactory;
+
+use super::*;
+use crate::fresh;
+
+/// The commands with what they are called by, from the top, groups before their members.
+fn commands() -> Vec<(String, clap::Command)> {
+    fn visit(name: &str, command: &clap::Command, found: &mut Vec<(String, clap::Command)>) {
+        found.push((name.to_owned(), command.clone()));
+        for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            visit(&format!("{name} {}", inner.get_name()), inner, found);
+        }
+    }
+    let mut root = CommandLine::command().term_width(COLUMNS_MAX);
+    root.build();
+    let mut found = Vec::new();
+    visit("pointsman", &root, &mut found);
+    found
+}
+
+#[test]
+fn the_declarations_hold_together() {
+    CommandLine::command().debug_assert();
+}
+
+#[test]
+fn every_help_ends_with_an_example_that_works() {
+    for (name, mut command) in commands() {
+        let help = command.render_long_help().to_string();
+        let (_, example) = help.rsplit_once("Example:\n  ").unwrap_or_else(|| panic!("{name} has no example"));
+        assert_eq!(example.trim_end().lines().count(), 1, "{name} ends with more than its example");
+        // What stands behind > is the shell's.
+        let said = example.split('>').next().unwrap_or(example).split_whitespace();
+        CommandLine::try_parse_from(said).unwrap_or_else(|error| panic!("{example}: {error}"));
+        assert!(example.starts_with(&name) || name == "pointsman", "{name} shows another: {example}");
+    }
+}
+
+#[test]
+fn what_is_said_wrongly_is_refused() {
+    for wrong in [
+        "",
+        "serve --speed 3",
+        "zone",
+        "zone get",
+        "zone put",
+        "partition lookup nowhere",
+        "server down www.example.com",
+        "explain www.example.com",
+        "explain www.example.com MX --client 192.0.2.1",
+        "policy put p.json --if-match \"",
+    ] {
+        let said = ["pointsman"].into_iter().chain(wrong.split_whitespace());
+        assert!(CommandLine::try_parse_from(said).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_manual_is_fresh() {
+    let mut text = String::from(
+        "# Command line\n\n\
+         What each command's `--help` says. Commands other than `serve` are clients of a running server's API; where\n\
+         it is, they take from `--api`, else from the environment (`POINTSMAN_API`), else it is the default.\n\
+         `serve` reads nothing from the environment but `NOTIFY_SOCKET`, for systemd (`Type=notify`); it ends cleanly\n\
+         on SIGTERM and SIGINT, and imports its files again on SIGHUP.\n\n\
+         This page is written from the declarations of the commands.\n",
+    );
+    for (name, mut command) in commands() {
+        let help = command.render_long_help().to_string();
+        let lines: String = help.trim_end().lines().map(|line| line.trim_end().to_owned() + "\n").collect();
+        let _ = write!(text, "\n## {name}\n```\n{lines}```\n");
+    }
+    fresh::check("docs/reference/command-line.md", &text);
+}

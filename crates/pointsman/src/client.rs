@@ -1,0 +1,279 @@
+//! A client of the HTTP API: one request, one connection, everything bounded.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use api::{Fault, Faults, Problem};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use tokio::net::TcpStream;
+
+use crate::failure::Failure;
+
+/// How long a connection may take to be made: a server that is there accepts within a round trip.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an answer may take: the largest zones compile in less, and the server itself gives up waiting
+/// for its workers after 5 s.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The largest answer, in octets: a zone of some millions of records.
+const ANSWER_MAX: usize = 512 << 20;
+
+/// The most of an answer that is no problem of the API that an error quotes, in characters.
+const QUOTE_MAX: usize = 200;
+
+/// Where the API is, and what it is told there.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    /// The URL as it was given, for people.
+    url: String,
+    /// Host and port, as the system's resolver takes them and as the Host header has them.
+    authority: String,
+    /// What stands before the API's own paths; without a final slash.
+    prefix: String,
+    token: Option<String>,
+}
+
+/// What is asked of the API.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    /// The path from `/v1` on, encoded.
+    pub(crate) path: String,
+    pub(crate) body: Option<Body>,
+    /// The tag that what is changed must have, without quotes.
+    pub(crate) if_match: Option<String>,
+}
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) media_type: &'static str,
+    pub(crate) content: Vec<u8>,
+    /// What stands in faults for the `body`: the file that it is from.
+    pub(crate) source: String,
+}
+
+/// What the API answered, where it did what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// The tag of what was got, without quotes.
+    pub(crate) tag: Option<String>,
+    pub(crate) body: Bytes,
+}
+
+impl Call {
+    /// A call without a body.
+    pub(crate) fn new(method: Method, path: impl Into<String>) -> Call {
+        Call { method, path: path.into(), body: None, if_match: None }
+    }
+}
+
+impl Body {
+    /// A shape of the API as JSON.
+    pub(crate) fn json(shape: &impl Serialize) -> Body {
+        let content = serde_json::to_vec(shape).expect("the API's shapes have text keys only");
+        Body { media_type: "application/json", content, source: "the request".into() }
+    }
+}
+
+impl Client {
+    /// A client of the API at `url`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub(crate) fn new(url: &str, token: Option<String>) -> Result<Client, Fault> {
+        let fault =
+            |what: String| Fault::whole("--api", what, "a URL such as http://127.0.0.1:8053 (POINTSMAN_API)");
+        let uri: Uri = url.parse().map_err(|_| fault(format!("{url:?} is no URL")))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                let what = format!("{url:?}: the API speaks plain http, without TLS");
+                let expected = "http:// to a loopback address, through a tunnel (ssh -L) where it is another machine";
+                return Err(Fault::whole("--api", what, expected));
+            }
+            _ => return Err(fault(format!("{url:?} does not begin with http://"))),
+        }
+        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'));
+        let authority = authority.ok_or_else(|| fault(format!("{url:?} names no host")))?;
+        if uri.query().is_some() {
+            return Err(fault(format!("{url:?} has a query")));
+        }
+        let port = authority.port_u16().unwrap_or(80);
+        Ok(Client {
+            url: url.into(),
+            authority: format!("{}:{port}", authority.host()),
+            prefix: uri.path().trim_end_matches('/').into(),
+            token,
+        })
+    }
+
+    /// Makes a call.
+    ///
+    /// # Errors
+    /// [`Failure::Unreachable`] where nobody answers, [`Failure::Faults`] where what was sent is wrong, and
+    /// [`Failure::Failed`] for all else that the API does not do.
+    pub(crate) async fn send(&self, call: Call) -> Result<Answer, Failure> {
+        let source = call.body.as_ref().map(|body| body.source.clone());
+        let (status, tag, body) = tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(call))
+            .await
+            .map_err(|_| self.unreachable(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))??;
+        if status.is_success() {
+            Ok(Answer { status, tag, body })
+        } else {
+            Err(self.refused(status, &body, source.as_deref()))
+        }
+    }
+
+    async fn exchange(&self, call: Call) -> Result<(StatusCode, Option<String>, Bytes), Failure> {
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.authority))
+            .await
+            .map_err(|_| self.unreachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))?
+            .map_err(|cause| self.unreachable(cause.to_string()))?;
+        let lost = |cause: hyper::Error| self.unreachable(format!("the connection was lost: {cause}"));
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+        // It ends with the sender; what goes wrong on it is told to the sender too.
+        let connection = tokio::spawn(connection);
+        let response = sender.send_request(self.request(call)).await.map_err(lost)?;
+        let received = self.receive(response).await;
+        connection.abort();
+        received
+    }
+
+    fn request(&self, call: Call) -> Request<Full<Bytes>> {
+        let mut request = Request::builder()
+            .method(call.method)
+            .uri(format!("{}{}", self.prefix, call.path))
+            .header(HOST, &self.authority);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if let Some(tag) = call.if_match {
+            request = request.header(IF_MATCH, format!("\"{tag}\""));
+        }
+        let mut content = Vec::new();
+        if let Some(body) = call.body {
+            request = request.header(CONTENT_TYPE, body.media_type);
+            content = body.content;
+        }
+        request.body(Full::new(content.into())).expect("paths are encoded, tokens and tags visible ASCII")
+    }
+
+    async fn receive(
+        &self,
+        response: Response<hyper::body::Incoming>,
+    ) -> Result<(StatusCode, Option<String>, Bytes), Failure> {
+        let status = response.status();
+        let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
+        let tag = tag.map(|tag| tag.trim_matches('"').to_owned());
+        let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await.map_err(|cause| {
+            if cause.is::<LengthLimitError>() {
+                Failure::Failed(format!("the answer of {} is larger than {} MiB", self.url, ANSWER_MAX >> 20))
+            } else {
+                self.unreachable(format!("the connection was lost: {cause}"))
+            }
+        })?;
+        Ok((status, tag, body.to_bytes()))
+    }
+
+    fn unreachable(&self, why: String) -> Failure {
+        Failure::Unreachable(format!(
+            "the API at {} cannot be reached: {why}\nIs the server running (pointsman serve)? Another address is \
+             given by --api URL or POINTSMAN_API.",
+            self.url
+        ))
+    }
+
+    /// Sorts what the API says where it does not do what it was asked.
+    fn refused(&self, status: StatusCode, body: &[u8], source: Option<&str>) -> Failure {
+        let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
+            return Failure::Failed(self.not_ours(status, body));
+        };
+        if !problem.faults.is_empty() {
+            let mut faults = Faults { faults: problem.faults, omitted: problem.omitted };
+            if let Some(source) = source {
+                name_source(&mut faults, source);
+            }
+            return Failure::Faults(faults);
+        }
+        let mut what = problem.what;
+        if !problem.expected.is_empty() {
+            let _ = write!(what, "; expected {}", problem.expected);
+        }
+        match status {
+            StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
+                Failure::Faults(Fault::whole(source.unwrap_or("the request"), what, "").into())
+            }
+            _ => {
+                if let Some(hint) = self.way_on(status) {
+                    let _ = write!(what, "\n{hint}");
+                }
+                Failure::Failed(what)
+            }
+        }
+    }
+
+    fn way_on(&self, status: StatusCode) -> Option<&'static str> {
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.token.is_none() => {
+                Some("Give the server's token with --token-file FILE or POINTSMAN_TOKEN.")
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Some("The token given with --token-file or POINTSMAN_TOKEN is not the server's.")
+            }
+            StatusCode::PRECONDITION_FAILED => Some("Get it again, and repeat the change on what there is now."),
+            StatusCode::SERVICE_UNAVAILABLE => {
+                Some("The last generation goes on; `pointsman status` tells how the store is.")
+            }
+            _ => None,
+        }
+    }
+
+    fn not_ours(&self, status: StatusCode, body: &[u8]) -> String {
+        let mut what = format!("{} answered {status}, which is not in the words of Pointsman's API", self.url);
+        let text: String = String::from_utf8_lossy(body).chars().take(QUOTE_MAX).collect();
+        if !text.trim().is_empty() {
+            let _ = write!(what, ": {:?}", text.trim());
+        }
+        what
+    }
+}
+
+/// Encodes one segment of a path (RFC 3986 §3.3); the root's `.` would be taken away on the way, and is `=2E`.
+pub(crate) fn segment(name: &str) -> String {
+    if name == "." {
+        return "=2E".into();
+    }
+    encoded(name)
+}
+
+/// Encodes everything but unreserved characters (RFC 3986 §2.3), for a segment or a value in a query.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            _ => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    encoded
+}
+
+/// Puts the file's name where the API says `body`.
+fn name_source(faults: &mut Faults, source: &str) {
+    for fault in faults.faults.iter_mut().filter(|fault| fault.source == "body") {
+        fault.source = source.into();
+    }
+}
+
+#[cfg(test)]
+mod tests;

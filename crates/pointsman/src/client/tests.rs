@@ -1,0 +1,173 @@
+use std::convert::Infallible;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use tokio::net::TcpListener;
+
+use super::*;
+
+/// What a server answers: status, tag, body.
+type Canned = (u16, Option<&'static str>, &'static str);
+
+/// A request as the server saw it, in one line.
+type Seen = String;
+
+/// Answers one request, and tells what it was.
+async fn serve(answer: Canned) -> (Client, tokio::task::JoinHandle<Seen>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+    let url = format!("http://{}/behind/", listener.local_addr().expect("it is bound"));
+    let server = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.expect("the client connects");
+        let (tell, told) = std::sync::mpsc::channel();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let tell = tell.clone();
+            async move {
+                let header = |name| request.headers().get(name).map_or("-", |value| value.to_str().expect("ASCII"));
+                let head = format!(
+                    "{} {} {} {} {}",
+                    request.method(),
+                    request.uri(),
+                    header(AUTHORIZATION),
+                    header(IF_MATCH),
+                    header(CONTENT_TYPE),
+                );
+                let body = request.into_body().collect().await.expect("the body comes whole").to_bytes();
+                tell.send(format!("{head} {}", String::from_utf8_lossy(&body))).expect("the test waits");
+                let (status, tag, body) = answer;
+                let mut response = Response::builder().status(status);
+                if let Some(tag) = tag {
+                    response = response.header(ETAG, tag);
+                }
+                Ok::<_, Infallible>(response.body(Full::new(Bytes::from(body))).expect("a response"))
+            }
+        });
+        // The client closes as soon as it has its answer, which is no error of ours.
+        let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        told.recv().expect("a request came")
+    });
+    (Client::new(&url, Some("secret".into())).expect("a URL"), server)
+}
+
+fn put() -> Call {
+    let body = Body { media_type: "text/dns", content: b"zone".to_vec(), source: "a.zone".into() };
+    Call { method: Method::PUT, path: "/v1/zones/a".into(), body: Some(body), if_match: Some("t".into()) }
+}
+
+#[tokio::test]
+async fn what_is_asked_is_what_arrives() {
+    let (client, server) = serve((202, Some("\"5f\""), "{\"generation\":7}\n")).await;
+    let answer = client.send(put()).await.expect("the server answers");
+    assert_eq!(answer.status, StatusCode::ACCEPTED);
+    assert_eq!(answer.tag.as_deref(), Some("5f"));
+    assert_eq!(&answer.body[..], b"{\"generation\":7}\n");
+    let seen = server.await.expect("the server ends");
+    assert_eq!(seen, "PUT /behind/v1/zones/a Bearer secret \"t\" text/dns zone");
+}
+
+async fn check(answer: Canned, exit: &str, told: &str) {
+    let (client, server) = serve(answer).await;
+    let failure = client.send(put()).await.expect_err("the server refuses");
+    server.await.expect("the server ends");
+    let found = match &failure {
+        Failure::Failed(_) => "failed",
+        Failure::Faults(_) => "faults",
+        Failure::Unreachable(_) => "unreachable",
+        Failure::NotRead => "not read",
+    };
+    let failure = failure.to_string();
+    assert_eq!((found, failure.replace(&client.url, "URL").as_str()), (exit, told), "for {answer:?}");
+}
+
+#[tokio::test]
+async fn refusals_say_what_where_and_how_to_go_on() {
+    let faults = r#"{"what":"the body has 3 faults","omitted":1,"faults":[
+        {"source":"body","line":3,"column":7,"what":"unknown type AA","expected":"a type"},
+        {"source":"other.zone","what":"empty"}]}"#;
+    check((422, None, faults), "faults", "a.zone:3:7: unknown type AA; expected a type\nother.zone: empty\nand 1 more")
+        .await;
+    let long = r#"{"what":"the body is too long","expected":"at most 4 MiB"}"#;
+    check((413, None, long), "faults", "a.zone: the body is too long; expected at most 4 MiB").await;
+    check(
+        (412, None, r#"{"what":"it has changed"}"#),
+        "failed",
+        "pointsman: it has changed\nGet it again, and repeat the change on what there is now.",
+    )
+    .await;
+    check((404, None, r#"{"what":"there is no zone a."}"#), "failed", "pointsman: there is no zone a.").await;
+    check(
+        (401, None, r#"{"what":"the token is wrong"}"#),
+        "failed",
+        "pointsman: the token is wrong\nThe token given with --token-file or POINTSMAN_TOKEN is not the server's.",
+    )
+    .await;
+    check(
+        (503, None, r#"{"what":"the disk is full"}"#),
+        "failed",
+        "pointsman: the disk is full\nThe last generation goes on; `pointsman status` tells how the store is.",
+    )
+    .await;
+    check(
+        (502, None, "<html>Bad Gateway</html>"),
+        "failed",
+        "pointsman: URL answered 502 Bad Gateway, which is not in the words of Pointsman's API: \"<html>Bad \
+         Gateway</html>\"",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_told_apart() {
+    let free = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+    let address = free.local_addr().expect("it is bound");
+    let client = Client::new(&format!("http://{address}"), None).expect("a URL");
+    drop(free);
+    let refused = client.send(Call::new(Method::GET, "/v1/status")).await.expect_err("nobody is there");
+    let Failure::Unreachable(told) = refused else { panic!("{refused:?}") };
+    assert!(told.starts_with(&format!("the API at http://{address} cannot be reached: ")), "{told}");
+    assert!(told.contains("pointsman serve"), "{told}");
+
+    let rude = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+    let client = Client::new(&format!("http://{}", rude.local_addr().expect("it is bound")), None).expect("a URL");
+    let hang_up = tokio::spawn(async move { drop(rude.accept().await) });
+    let lost = client.send(Call::new(Method::GET, "/v1/status")).await.expect_err("it hangs up");
+    hang_up.await.expect("the server ends");
+    assert!(matches!(lost, Failure::Unreachable(_)), "{lost:?}");
+}
+
+#[test]
+fn urls_are_plain_http() {
+    for (url, authority, prefix) in [
+        ("http://127.0.0.1:8053", "127.0.0.1:8053", ""),
+        ("http://[::1]:8053/", "[::1]:8053", ""),
+        ("http://dns.example/pointsman/", "dns.example:80", "/pointsman"),
+    ] {
+        let client = Client::new(url, None).expect("a URL");
+        assert_eq!((client.authority.as_str(), client.prefix.as_str()), (authority, prefix));
+    }
+    for (url, what) in [
+        ("https://127.0.0.1:8053", "\"https://127.0.0.1:8053\": the API speaks plain http, without TLS"),
+        ("127.0.0.1:8053", "\"127.0.0.1:8053\" is no URL"),
+        ("localhost:8053", "\"localhost:8053\" does not begin with http://"),
+        ("ftp://localhost", "\"ftp://localhost\" does not begin with http://"),
+        ("http://me@localhost", "\"http://me@localhost\" names no host"),
+        ("http://localhost/?a=b", "\"http://localhost/?a=b\" has a query"),
+        ("", "\"\" is no URL"),
+    ] {
+        assert_eq!(Client::new(url, None).map(|client| client.url).map_err(|fault| fault.what), Err(what.into()));
+    }
+}
+
+#[test]
+fn names_become_segments() {
+    for (name, expected) in [
+        ("example.com.", "example.com."),
+        (".", "=2E"),
+        ("*.example.com", "%2A.example.com"),
+        ("a/b?c#d e", "a%2Fb%3Fc%23d%20e"),
+        ("2001:db8::1", "2001%3Adb8%3A%3A1"),
+        ("münchen", "m%C3%BCnchen"),
+    ] {
+        assert_eq!(segment(name), expected);
+    }
+}

@@ -1,0 +1,78 @@
+//! `pointsman explain`: why a client is sent where it is.
+
+use std::net::IpAddr;
+
+use api::{AddressType, Explain as Question, Explanation};
+use clap::Args;
+use hyper::Method;
+
+use crate::client::{Body, Call};
+use crate::failure::Failure;
+use crate::session::{self, Connection};
+
+/// The arguments of `explain`.
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// The name that the client asks for
+    name: String,
+    /// The type that it asks for: A or AAAA
+    #[arg(value_name = "TYPE", default_value = "A", value_parser = address_type)]
+    qtype: AddressType,
+    /// The client's address
+    #[arg(long, value_name = "ADDR")]
+    client: IpAddr,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Explain {
+    /// Does it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let question = Question { name: self.name, qtype: self.qtype, client: self.client };
+        let mut call = Call::new(Method::POST, "/v1/explain");
+        call.body = Some(Body::json(&question));
+        self.connection.begin()?.show(call, shown).await
+    }
+}
+
+fn address_type(text: &str) -> Result<AddressType, String> {
+    match text {
+        _ if text.eq_ignore_ascii_case("A") => Ok(AddressType::A),
+        _ if text.eq_ignore_ascii_case("AAAA") => Ok(AddressType::Aaaa),
+        _ => Err("policies answer A and AAAA".into()),
+    }
+}
+
+fn shown(explanation: Explanation) -> String {
+    let mut table = session::table(&["SERVER", "STATE", "PROBABILITY", "DRAWN FIRST", "TTL"]);
+    for server in &explanation.row {
+        let drawn = explanation.probabilities.get(&server.address);
+        table.add_row([
+            server.address.to_string(),
+            if server.up { "up" } else { "down" }.into(),
+            format!("{:.4}", server.probability),
+            drawn.map_or("never".into(), |probability| format!("{probability:.4}")),
+            format!("{} s", server.ttl),
+        ]);
+    }
+    let answer: Vec<String> = explanation.answer.iter().map(IpAddr::to_string).collect();
+    let answer = match answer.len() {
+        0 => "no address (NODATA)".into(),
+        _ => format!("{} for {} s", answer.join(" "), explanation.ttl),
+    };
+    format!(
+        "policy      {}\npartition   {}\nregion      {} ({})\nscope       /{}\nwhy         {}\nan answer   {answer}\n\
+         generation  {}\n\n{}",
+        explanation.policy,
+        explanation.partition,
+        explanation.region.as_deref().unwrap_or("unclassified"),
+        explanation.id,
+        explanation.scope,
+        explanation.why,
+        explanation.generation,
+        session::lines(table),
+    )
+}

@@ -1,0 +1,111 @@
+//! `pointsman serve`: the name server, from its first address to its last answer.
+
+use std::io::{self, Write as _};
+
+use clap::Args;
+use nameserver::import;
+use nameserver::server::{Server, StartError};
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::flags::Flags;
+use crate::config::{self, lower::Lowered};
+use crate::failure::Failure;
+use crate::session;
+
+/// The arguments of `serve`.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// The signals that concern a server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Stop,
+    Reload,
+}
+
+impl Serve {
+    /// Serves until it is told to stop.
+    ///
+    /// # Errors
+    /// [`Failure`]; all faults of configuration and imports together.
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let (Lowered { options, log, .. }, mut faults) = config::load(&self.flags);
+        // The start reads the imports itself; here, what is wrong with them joins the list.
+        if self.flags.check || !faults.is_empty() {
+            import::check(&options.imports).unwrap_or_else(|found| faults.append(found));
+            faults.or(())?;
+        }
+        if self.flags.check {
+            return session::print(b"ok");
+        }
+        log.begin();
+        // Before the start, so that a signal during it is not lost.
+        let mut signals = Signals::new().map_err(|cause| Failure::Failed(format!("no signals: {cause}")))?;
+        let server = Server::start(options).await.map_err(|error| match error {
+            StartError::Faults(faults) => Failure::Faults(faults),
+            other => Failure::Failed(other.to_string()),
+        })?;
+        for address in server.listening() {
+            tell(&format!("listening on {address} (UDP and TCP)"));
+        }
+        tell(&format!("listening on http://{} (API)", server.api_address()));
+        tell("ready");
+        notify(&[NotifyState::Ready]);
+        while let Wanted::Reload = signals.next().await {
+            reload(&server).await;
+        }
+        notify(&[NotifyState::Stopping]);
+        tracing::info!("stopping");
+        server.stop().await;
+        tell("stopped");
+        Ok(())
+    }
+}
+
+impl Signals {
+    fn new() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Wanted {
+        tokio::select! {
+            _ = self.terminate.recv() => Wanted::Stop,
+            _ = self.interrupt.recv() => Wanted::Stop,
+            _ = self.hang_up.recv() => Wanted::Reload,
+        }
+    }
+}
+
+async fn reload(server: &Server) {
+    match server.reload().await {
+        Ok(applied) => tracing::info!(generation = applied.generation, "reloaded"),
+        Err(refused) => tracing::error!(%refused, "not reloaded; the last generation goes on"),
+    }
+}
+
+/// Tells the one who started us, whatever the form and level of the log.
+fn tell(line: &str) {
+    // Nobody may be reading any more, which is no reason not to serve.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(cause) = sd_notify::notify(states) {
+        tracing::warn!(%cause, "the service manager was not told");
+    }
+}

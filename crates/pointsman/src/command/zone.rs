@@ -1,0 +1,99 @@
+//! `pointsman zone`: the zones of a running server.
+
+use std::path::PathBuf;
+
+use api::{Fault, ZoneSummary};
+use clap::{Args, Subcommand};
+use hyper::Method;
+
+use super::Precondition;
+use crate::client::{Call, segment};
+use crate::failure::Failure;
+use crate::origin;
+use crate::session::{self, Connection};
+
+/// The arguments of `zone`.
+#[derive(Args, Debug)]
+pub(crate) struct Zone {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// List the zones
+    #[command(after_help = "Example:\n  pointsman zone list")]
+    List,
+    /// Print a zone as a master file
+    #[command(after_help = "Example:\n  pointsman zone get example.com > example.com.zone")]
+    Get {
+        /// The zone's name; the final dot may be left out
+        origin: String,
+        /// Print the zone's tag instead, for --if-match
+        #[arg(long)]
+        tag: bool,
+    },
+    /// Add or replace a zone from a master file (RFC 1035)
+    #[command(after_help = "Example:\n  pointsman zone put example.com.zone")]
+    Put {
+        /// The master file; - for stdin
+        file: PathBuf,
+        /// The zone's name, where neither the file's SOA record nor its name tells it
+        #[arg(long, value_name = "NAME")]
+        origin: Option<String>,
+        #[command(flatten)]
+        precondition: Precondition,
+    },
+    /// Delete a zone that no policy uses
+    #[command(after_help = "Example:\n  pointsman zone delete example.com")]
+    Delete {
+        /// The zone's name; the final dot may be left out
+        origin: String,
+        #[command(flatten)]
+        precondition: Precondition,
+    },
+}
+
+impl Zone {
+    /// Does it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let session = self.connection.begin()?;
+        match self.action {
+            Action::List => session.show(Call::new(Method::GET, "/v1/zones"), list).await,
+            Action::Get { origin, tag } => session.text(Call::new(Method::GET, path(&origin)), tag).await,
+            Action::Put { file, origin, precondition } => {
+                let body = session::body(&file, "text/dns")?;
+                let origin = origin.or_else(|| origin::of(&file, &body.content)).ok_or_else(|| {
+                    let what = "neither the SOA record nor the file's name tells which zone this is";
+                    Failure::Faults(Fault::whole(&*body.source, what, "--origin NAME").into())
+                })?;
+                let done = format!("zone {origin}");
+                let mut call = Call::new(Method::PUT, path(&origin));
+                (call.body, call.if_match) = (Some(body), precondition.if_match);
+                session.change(call, &done).await
+            }
+            Action::Delete { origin, precondition } => {
+                let mut call = Call::new(Method::DELETE, path(&origin));
+                call.if_match = precondition.if_match;
+                session.change(call, &format!("zone {origin} deleted")).await
+            }
+        }
+    }
+}
+
+fn path(origin: &str) -> String {
+    format!("/v1/zones/{}", segment(origin))
+}
+
+fn list(zones: Vec<ZoneSummary>) -> String {
+    let mut table = session::table(&["ZONE", "SERIAL", "RECORDS"]);
+    for zone in zones {
+        table.add_row([zone.origin, zone.serial.to_string(), zone.records.to_string()]);
+    }
+    session::lines(table)
+}

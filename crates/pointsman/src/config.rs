@@ -1,0 +1,71 @@
+//! The configuration of `serve`: defaults < file < flags.
+//!
+//! - [`keys`]: every key, declared once; [`kind`]: what values may be.
+//! - [`file`] and [`flags`] read them into a [`spec`], with the place of each value.
+//! - [`lower`]: contradictions, and what the server is started with.
+//! - [`page`]: the template and the manual's page, from the declarations.
+
+pub(crate) mod file;
+pub(crate) mod flags;
+pub(crate) mod keys;
+pub(crate) mod kind;
+pub(crate) mod lower;
+#[cfg(test)]
+mod page;
+pub(crate) mod spec;
+
+use std::fs;
+
+use api::{Fault, Faults};
+
+use flags::Flags;
+use keys::{Default, Section};
+use lower::Lowered;
+use spec::Spec;
+
+/// Reads file and flags; lists everything that is wrong, whichever it is in.
+///
+/// What is wrong is left at its default, so that the rest can be looked at.
+pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
+    let mut faults = Faults::default();
+    let mut spec = defaults();
+    if let Some(path) = &flags.config {
+        match fs::read_to_string(path) {
+            Ok(text) => file::read(path, &text, &mut spec, &mut faults),
+            Err(cause) => faults.push(Fault::whole(
+                path.to_string_lossy(),
+                format!("the configuration cannot be read: {cause}"),
+                "a file such as etc/pointsman.template.toml",
+            )),
+        }
+    }
+    flags.read(&mut spec, &mut faults);
+    let mut lowered = lower::lower(spec, &mut faults);
+    if let Some(file) = &lowered.token_file {
+        match crate::token::read(&file.value) {
+            Ok(token) => lowered.options.token = Some(token),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    (lowered, faults)
+}
+
+/// The configuration of an empty file without flags.
+fn defaults() -> Spec {
+    let mut spec = Spec::default();
+    for section in [&keys::SERVER, &keys::TCP] {
+        read_defaults(section, &mut spec);
+    }
+    spec
+}
+
+fn read_defaults<S>(section: &Section<S>, spec: &mut S) {
+    for key in section.keys {
+        if let Default::Value(value) = key.default {
+            file::read_default(key, value, spec).expect("a declared default is one of its kind");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Reading the configuration file: every key by its declaration, every mistake with its place.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::Arc;
+
+use api::{Fault, Faults};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{self, Key, Section};
+use super::kind::{Given, Kind, described, one_of};
+use super::spec::{PartitionSpec, Place, Spec};
+
+/// Reads the text of the file at `path` into `spec`, over what is there, and adds what is wrong to `faults`
+/// in the order of the file.
+pub(crate) fn read(path: &Path, text: &str, spec: &mut Spec, faults: &mut Faults) {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    let mut reader = Reader { path: path.to_string_lossy().into(), text, faults: Vec::new() };
+    // After a broken line the rest is guesswork: faults of keys that are none would only distract.
+    if errors.is_empty() {
+        reader.document(document.get_ref(), spec);
+    }
+    for error in errors {
+        let place = reader.place(error.span().map_or(0, |span| span.start));
+        reader.faults.push(place.fault(error.message(), ""));
+    }
+    reader.faults.sort_by_key(|fault| (fault.line, fault.column));
+    for fault in reader.faults {
+        faults.push(fault);
+    }
+}
+
+/// Reads a default as it is declared.
+///
+/// # Errors
+/// The declaration's mistake, as it would be told of a file.
+pub(crate) fn read_default<S>(key: &Key<S>, value: &str, spec: &mut S) -> Result<(), String> {
+    let value = DeValue::parse(value).map_err(|error| error.to_string())?;
+    match value.get_ref() {
+        DeValue::Array(elements) if key.kind.is_list() => elements
+            .iter()
+            .try_for_each(|element| key.kind.read(&Given::File(element.get_ref()), Place::Default, spec)),
+        value => key.kind.read(&Given::File(value), Place::Default, spec),
+    }
+}
+
+struct Reader<'a> {
+    path: Arc<str>,
+    text: &'a str,
+    faults: Vec<Fault>,
+}
+
+impl Reader<'_> {
+    fn document(&mut self, document: &DeTable<'_>, spec: &mut Spec) {
+        if !document.contains_key(keys::SERVER.keys[0].name) {
+            let what = "the key version is missing";
+            self.faults.push(Fault::whole(&*self.path, what, "a line version = \"v1\""));
+        }
+        let sections = [keys::TCP.name, keys::PARTITION.name];
+        for (name, value) in document {
+            match &**name.get_ref() {
+                "tcp" => match value.get_ref() {
+                    DeValue::Table(table) => self.table(table, &keys::TCP, spec),
+                    other => self.wrong(value.span().start, "tcp", &described(other), "a heading [tcp]"),
+                },
+                "partition" => self.partitions(value, spec),
+                _ => self.key(name, value, &keys::SERVER, &sections, spec),
+            }
+        }
+    }
+
+    /// The keys under a heading.
+    fn table<S>(&mut self, table: &DeTable<'_>, section: &Section<S>, spec: &mut S) {
+        for (name, value) in table {
+            self.key(name, value, section, &[], spec);
+        }
+    }
+
+    fn partitions(&mut self, value: &Spanned<DeValue<'_>>, spec: &mut Spec) {
+        spec.partition.clear();
+        let expected = "headings [[partition]]";
+        let DeValue::Array(elements) = value.get_ref() else {
+            return self.wrong(value.span().start, "partition", &described(value.get_ref()), expected);
+        };
+        for element in elements {
+            let start = element.span().start;
+            match element.get_ref() {
+                DeValue::Table(table) => {
+                    let mut partition = PartitionSpec::at(self.place(start));
+                    self.table(table, &keys::PARTITION, &mut partition);
+                    spec.partition.push(partition);
+                }
+                other => self.wrong(start, "partition", &described(other), expected),
+            }
+        }
+    }
+
+    /// One key; `sections` are the headings that could stand in its stead.
+    fn key<S>(
+        &mut self,
+        name: &Spanned<Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+        section: &Section<S>,
+        sections: &[&str],
+        spec: &mut S,
+    ) {
+        let Some(key) = section.key(name.get_ref()) else {
+            let known: Vec<&str> =
+                section.keys.iter().map(|key| key.name).chain(sections.iter().copied()).collect();
+            let place = self.place(name.span().start);
+            let what = match section.name {
+                "" => format!("unknown key {}", name.get_ref()),
+                section => format!("unknown key {} in {section}", name.get_ref()),
+            };
+            self.faults.push(place.fault(what, one_of(&known)));
+            return;
+        };
+        match value.get_ref() {
+            DeValue::Array(elements) if key.kind.is_list() && !elements.is_empty() => {
+                key.kind.clear(spec);
+                for element in elements {
+                    self.value(key, element, spec);
+                }
+            }
+            DeValue::Array(_) if matches!(key.kind, Kind::Paths(_)) => key.kind.clear(spec),
+            other if key.kind.is_list() => {
+                let expected = format!("an array of {}", key.kind.expected());
+                self.wrong(value.span().start, key.name, &described(other), &expected);
+            }
+            _ => self.value(key, value, spec),
+        }
+    }
+
+    fn value<S>(&mut self, key: &Key<S>, value: &Spanned<DeValue<'_>>, spec: &mut S) {
+        let start = value.span().start;
+        if let Err(found) = key.kind.read(&Given::File(value.get_ref()), self.place(start), spec) {
+            self.wrong(start, key.name, &found, &key.kind.expected());
+        }
+    }
+
+    fn wrong(&mut self, offset: usize, name: &str, found: &str, expected: &str) {
+        let place = self.place(offset);
+        self.faults.push(place.fault(format!("{name} is {found}"), expected));
+    }
+
+    fn place(&self, offset: usize) -> Place {
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let count = |n: usize| u32::try_from(n + 1).unwrap_or(u32::MAX);
+        Place::File {
+            path: self.path.clone(),
+            line: count(before.iter().filter(|byte| **byte == b'\n').count()),
+            column: count(before.len() - line_start),
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Every key of the configuration, declared once.
+//!
+//! From these tables come the reader of the file, the flags of `serve`, the defaults, the template
+//! `etc/pointsman.template.toml` and the page `docs/reference/configuration.md`.
+
+use std::time::Duration;
+
+use nameserver::server::WORKERS_MAX;
+
+use super::kind::Kind;
+use super::spec::{PartitionSpec, Spec};
+
+/// A key: what it is called, what it may be, and what follows from it.
+pub(crate) struct Key<S: 'static> {
+    /// Its name in the file.
+    pub(crate) name: &'static str,
+    /// The flag over it, which is the name with hyphens.
+    pub(crate) flag: Option<&'static str>,
+    /// What its value may be.
+    pub(crate) kind: Kind<S>,
+    /// What holds where it is not given.
+    pub(crate) default: Default,
+    /// What it is, in one sentence.
+    pub(crate) about: &'static str,
+    /// What follows from choosing it.
+    pub(crate) consequence: &'static str,
+}
+
+/// What holds where a key is not given; values as the file has them.
+pub(crate) enum Default {
+    /// This value.
+    Value(&'static str),
+    /// No value, which means what is said; with a value to show how one is written.
+    Absent { means: &'static str, example: &'static str },
+    /// The key must be there, with such a value.
+    Required(&'static str),
+}
+
+/// A part of the file: the keys under one heading.
+pub(crate) struct Section<S: 'static> {
+    /// The heading; empty for the keys above all headings.
+    pub(crate) name: &'static str,
+    /// What the keys are about.
+    pub(crate) about: &'static str,
+    /// The keys, in reading order.
+    pub(crate) keys: &'static [Key<S>],
+}
+
+impl Default {
+    /// The value as the template shows it.
+    pub(crate) fn shown(&self) -> &'static str {
+        match self {
+            Default::Value(value) | Default::Required(value) => value,
+            Default::Absent { example, .. } => example,
+        }
+    }
+}
+
+impl<S> Section<S> {
+    /// The key of this name.
+    pub(crate) fn key(&self, name: &str) -> Option<&'static Key<S>> {
+        self.keys.iter().find(|key| key.name == name)
+    }
+}
+
+/// The largest UDP payload that can be chosen, in octets: larger ones are always fragmented, and RFC 6891
+/// §6.2.5 suggests no more.
+const UDP_PAYLOAD_CEILING: u64 = 4096;
+
+/// The most TCP connections that can be chosen: each takes a file descriptor and a task.
+const CONNECTIONS_CEILING: u64 = 1_000_000;
+
+/// The longest time that a TCP limit can be: longer ones protect nothing.
+const TIME_CEILING: Duration = Duration::from_secs(24 * 3600);
+
+/// The shortest time that a TCP limit can be: the way to a client and back takes as long.
+const TIME_FLOOR: Duration = Duration::from_millis(100);
+
+/// The keys above all headings; each has a flag, but for the version.
+pub(crate) const SERVER: Section<Spec> = Section {
+    name: "",
+    about: "",
+    keys: &[
+        Key {
+            name: "version",
+            flag: None,
+            kind: Kind::Version(|s| &mut s.version),
+            default: Default::Required("\"v1\""),
+            about: "The form of this file.",
+            consequence: "It is the only key that must be there: a later form will not be mistaken for this one.",
+        },
+        Key {
+            name: "listen",
+            flag: Some("listen"),
+            kind: Kind::Addresses(|s| &mut s.listen),
+            default: Default::Value("[\"127.0.0.1:5300\"]"),
+            about: "The addresses at which queries are answered, over UDP and TCP.",
+            consequence: "The default is seen by this machine only and needs no rights; DNS itself uses port 53. Each \
+                address has its own workers.",
+        },
+        Key {
+            name: "api",
+            flag: Some("api"),
+            kind: Kind::Address(|s| &mut s.api),
+            default: Default::Value("\"127.0.0.1:8053\""),
+            about: "The address of the HTTP API.",
+            consequence: "Whoever reaches it can change every answer: any address but a loopback one needs a \
+                token_file, and the token crosses the network unencrypted.",
+        },
+        Key {
+            name: "token_file",
+            flag: Some("token-file"),
+            kind: Kind::Path(|s| &mut s.token_file),
+            default: Default::Absent {
+                means: "the API asks for no token",
+                example: "\"/etc/pointsman/token\"",
+            },
+            about: "A file with the token that the API asks for, on one line.",
+            consequence: "Requests without `Authorization: Bearer TOKEN` are refused. It is read once, at start.",
+        },
+        Key {
+            name: "store",
+            flag: Some("store"),
+            kind: Kind::Store(|s| &mut s.store),
+            default: Default::Value("\"sqlite:./pointsman.db\""),
+            about: "Where zones, regions, partitions, policies and server states are kept.",
+            consequence: "It is created where there is none. One server has it open at a time. It is the truth: what \
+                it has and no import names stays.",
+        },
+        Key {
+            name: "user",
+            flag: Some("user"),
+            kind: Kind::Name(|s| &mut s.user, "the name of a user of this system"),
+            default: Default::Absent {
+                means: "the server stays the user that started it",
+                example: "\"pointsman\"",
+            },
+            about: "The user to become once all ports are bound.",
+            consequence: "For a start as root, which port 53 may need. Store and imported files are used as this user.",
+        },
+        Key {
+            name: "workers",
+            flag: Some("workers"),
+            kind: Kind::Integer(|s| &mut s.workers, 1..=WORKERS_MAX as u64),
+            default: Default::Absent { means: "one for each core", example: "2" },
+            about: "How many threads answer UDP queries at each address.",
+            consequence: "More than there are cores is slower.",
+        },
+        Key {
+            name: "zone",
+            flag: Some("zone"),
+            kind: Kind::Paths(|s| &mut s.zone),
+            default: Default::Absent { means: "none", example: "[\"example.com.zone\"]" },
+            about: "Master files (RFC 1035) to import.",
+            consequence: "They are read at start and on SIGHUP, and put into the store where their content has \
+                changed; all of them or none.",
+        },
+        Key {
+            name: "policy",
+            flag: Some("policy"),
+            kind: Kind::Paths(|s| &mut s.policy),
+            default: Default::Absent { means: "none", example: "[\"www.json\"]" },
+            about: "Policies (JSON) to import.",
+            consequence: "As for zone.",
+        },
+        Key {
+            name: "minimal_responses",
+            flag: Some("minimal-responses"),
+            kind: Kind::Boolean(|s| &mut s.minimal_responses),
+            default: Default::Value("true"),
+            about: "Whether positive answers leave out the zone's NS set.",
+            consequence: "With false it stands in AUTHORITY, which resolvers do not need and which makes answers \
+                larger.",
+        },
+        Key {
+            name: "udp_payload_max",
+            flag: Some("udp-payload-max"),
+            kind: Kind::Octets(|s| &mut s.udp_payload_max, 512..=UDP_PAYLOAD_CEILING),
+            default: Default::Value("\"1232 B\""),
+            about: "The largest UDP answer, also told to clients (EDNS).",
+            consequence: "What is larger is truncated and asked again over TCP. Above 1232 B answers may be \
+                fragmented, and fragments get lost.",
+        },
+        Key {
+            name: "seed",
+            flag: Some("seed"),
+            kind: Kind::Integer(|s| &mut s.seed, 0..=i64::MAX as u64),
+            default: Default::Absent { means: "drawn anew at each start", example: "1" },
+            about: "What all random draws begin with.",
+            consequence: "With a fixed seed whoever knows it can foresee the draws: for experiments only.",
+        },
+        Key {
+            name: "log",
+            flag: Some("log"),
+            kind: Kind::Choice(|s| &mut s.log, &["text", "json"]),
+            default: Default::Value("\"text\""),
+            about: "The form of log lines, which go to stderr.",
+            consequence: "With json each line is an object, for programs that collect logs.",
+        },
+        Key {
+            name: "log_level",
+            flag: Some("log-level"),
+            kind: Kind::Choice(|s| &mut s.log_level, &["error", "warn", "info", "debug", "trace"]),
+            default: Default::Value("\"info\""),
+            about: "The least important kind of event that is logged.",
+            consequence: "Queries are never logged, whatever the level; they are counted.",
+        },
+    ],
+};
+
+/// What TCP clients may hold.
+pub(crate) const TCP: Section<Spec> = Section {
+    name: "tcp",
+    about: "What TCP clients may hold, at each address of listen.",
+    keys: &[
+        Key {
+            name: "connections_max",
+            flag: None,
+            kind: Kind::Integer(|s| &mut s.connections_max, 1..=CONNECTIONS_CEILING),
+            default: Default::Value("800"),
+            about: "How many connections may be open at a time.",
+            consequence: "Further ones are closed at once. Each takes a file descriptor: `ulimit -n` must be larger.",
+        },
+        Key {
+            name: "per_client_max",
+            flag: None,
+            kind: Kind::Integer(|s| &mut s.per_client_max, 1..=CONNECTIONS_CEILING),
+            default: Default::Value("100"),
+            about: "How many of them one IPv4 address or one IPv6 /64 may have.",
+            consequence: "Too few shuts out resolvers that share an address; too many lets one client take all places.",
+        },
+        Key {
+            name: "idle",
+            flag: None,
+            kind: Kind::Duration(|s| &mut s.idle, TIME_FLOOR..=TIME_CEILING),
+            default: Default::Value("\"10 s\""),
+            about: "How long a connection may be open without a query under way.",
+            consequence: "Longer saves resolvers from connecting again, and keeps places taken (RFC 7766 §6.2.3).",
+        },
+        Key {
+            name: "idle_when_crowded",
+            flag: None,
+            kind: Kind::Duration(|s| &mut s.idle_when_crowded, TIME_FLOOR..=TIME_CEILING),
+            default: Default::Value("\"1 s\""),
+            about: "What idle becomes while more than half of connections_max are open.",
+            consequence: "Below the time to a client and back, connections end before their first query comes.",
+        },
+        Key {
+            name: "message",
+            flag: None,
+            kind: Kind::Duration(|s| &mut s.message, TIME_FLOOR..=TIME_CEILING),
+            default: Default::Value("\"5 s\""),
+            about: "How long one message may take from its first octet to its last.",
+            consequence: "It is what ends clients that send or take an octet now and then.",
+        },
+        Key {
+            name: "lifetime",
+            flag: None,
+            kind: Kind::Duration(|s| &mut s.lifetime, TIME_FLOOR..=TIME_CEILING),
+            default: Default::Value("\"10 min\""),
+            about: "How long a connection may be open at all.",
+            consequence: "A busy one ends between two messages, so that places change hands.",
+        },
+    ],
+};
+
+/// A partition to import; there may be several.
+pub(crate) const PARTITION: Section<PartitionSpec> = Section {
+    name: "partition",
+    about: "A partition to import, from either csv or mmdb; the heading may be repeated. Read as zone is.",
+    keys: &[
+        Key {
+            name: "name",
+            flag: None,
+            kind: Kind::Name(|s| &mut s.name, "the name of a partition"),
+            default: Default::Value("\"default\""),
+            about: "The partition's name.",
+            consequence: "Policies use the partition default unless they name another.",
+        },
+        Key {
+            name: "csv",
+            flag: None,
+            kind: Kind::Path(|s| &mut s.csv),
+            default: Default::Absent { means: "mmdb is given", example: "\"partition.csv\"" },
+            about: "A file of lines `prefix,region`.",
+            consequence: "Regions that do not exist yet are added. Addresses that no prefix has are in region 0.",
+        },
+        Key {
+            name: "mmdb",
+            flag: None,
+            kind: Kind::Path(|s| &mut s.mmdb),
+            default: Default::Absent { means: "csv is given", example: "\"GeoLite2-Country.mmdb\"" },
+            about: "A MaxMind database.",
+            consequence: "It is flattened when it is read: queries never look into it.",
+        },
+        Key {
+            name: "regions",
+            flag: None,
+            kind: Kind::Path(|s| &mut s.regions),
+            default: Default::Absent { means: "csv is given", example: "\"regions.csv\"" },
+            about: "A file of lines `code,region` that says which region a code of mmdb is in.",
+            consequence: "Codes that it does not have are in region 0.",
+        },
+        Key {
+            name: "field",
+            flag: None,
+            kind: Kind::Choice(|s| &mut s.field, &["country", "continent", "asn"]),
+            default: Default::Absent { means: "country, where mmdb is given", example: "\"country\"" },
+            about: "What of mmdb is the code.",
+            consequence: "country: ISO 3166-1 such as DE; continent: such as EU; asn: a number such as 64496.",
+        },
+    ],
+};

@@ -1,0 +1,339 @@
+//! What a key's value may be, and how it is read from the file or from a flag.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::spec::{Place, Placed, Version};
+
+/// Finds the field of a key that holds one value.
+type Slot<S, T> = fn(&mut S) -> &mut Option<Placed<T>>;
+
+/// Finds the field of a key that holds a list.
+type Slots<S, T> = fn(&mut S) -> &mut Vec<Placed<T>>;
+
+/// What a value may be, with the field of `S` that it goes to.
+pub(crate) enum Kind<S> {
+    /// The form of the file.
+    Version(Slot<S, Version>),
+    /// True or false.
+    Boolean(Slot<S, bool>),
+    /// A whole number within a range.
+    Integer(Slot<S, u64>, RangeInclusive<u64>),
+    /// A number of octets within a range, given with its unit.
+    Octets(Slot<S, u64>, RangeInclusive<u64>),
+    /// A time within a range, given with its unit.
+    Duration(Slot<S, Duration>, RangeInclusive<Duration>),
+    /// An IP address and a port.
+    Address(Slot<S, SocketAddr>),
+    /// Several of them.
+    Addresses(Slots<S, SocketAddr>),
+    /// A file.
+    Path(Slot<S, PathBuf>),
+    /// Several of them.
+    Paths(Slots<S, PathBuf>),
+    /// The store's URL.
+    Store(Slot<S, String>),
+    /// A name of something.
+    Name(Slot<S, String>, &'static str),
+    /// One of a few words.
+    Choice(Slot<S, &'static str>, &'static [&'static str]),
+}
+
+/// A value before it is read.
+pub(crate) enum Given<'a> {
+    /// From the file.
+    File(&'a DeValue<'a>),
+    /// What stands behind a flag, from which any kind is read.
+    Flag(&'a str),
+}
+
+/// Why a value is none of its kind: what was given instead, in words.
+type Wrong = String;
+
+impl<S> Kind<S> {
+    /// Says what is expected, in the words of faults and of the manual.
+    pub(crate) fn expected(&self) -> String {
+        match self {
+            Kind::Version(_) => "\"v1\"".into(),
+            Kind::Boolean(_) => "true or false".into(),
+            Kind::Integer(_, range) if *range.end() == i64::MAX as u64 => {
+                format!("a whole number of at least {}", range.start())
+            }
+            Kind::Integer(_, range) => format!("a whole number from {} to {}", range.start(), range.end()),
+            Kind::Octets(_, range) => {
+                format!("a size from {} B to {} B, in B or KiB", range.start(), range.end())
+            }
+            Kind::Duration(_, range) => format!(
+                "a time from {} to {}, in ms, s, min or h",
+                written(*range.start()),
+                written(*range.end())
+            ),
+            Kind::Address(_) => "an IP address and a port, such as 127.0.0.1:53 or [::1]:53".into(),
+            Kind::Addresses(_) => "IP addresses and ports, such as 127.0.0.1:53 or [::1]:53".into(),
+            Kind::Path(_) => "the path of a file".into(),
+            Kind::Paths(_) => "paths of files".into(),
+            Kind::Store(_) => "sqlite:PATH".into(),
+            Kind::Name(_, expected) => (*expected).into(),
+            Kind::Choice(_, words) => one_of(words),
+        }
+    }
+
+    /// What stands for the value in a flag's usage.
+    pub(crate) fn value_name(&self) -> &'static str {
+        match self {
+            Kind::Version(_) => "VERSION",
+            Kind::Boolean(_) => "BOOL",
+            Kind::Integer(..) => "N",
+            Kind::Octets(..) => "SIZE",
+            Kind::Duration(..) => "TIME",
+            Kind::Address(_) | Kind::Addresses(_) => "ADDR",
+            Kind::Path(_) | Kind::Paths(_) => "FILE",
+            Kind::Store(_) => "sqlite:PATH",
+            Kind::Name(..) => "NAME",
+            Kind::Choice(..) => "WORD",
+        }
+    }
+
+    /// Whether the value is a list: an array in the file, a flag that may be given several times.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self, Kind::Addresses(_) | Kind::Paths(_))
+    }
+
+    /// Reads a value into its field; for a list, an element behind those that are there.
+    ///
+    /// # Errors
+    /// What was given instead, as a fragment such as "an integer".
+    pub(crate) fn read(&self, given: &Given<'_>, place: Place, spec: &mut S) -> Result<(), Wrong> {
+        match self {
+            Kind::Version(slot) => set(slot(spec), version(given), place),
+            Kind::Boolean(slot) => set(slot(spec), boolean(given), place),
+            Kind::Integer(slot, range) => set(slot(spec), integer(given, range), place),
+            Kind::Octets(slot, range) => set(slot(spec), octets(given, range), place),
+            Kind::Duration(slot, range) => set(slot(spec), duration(given, range), place),
+            Kind::Address(slot) => set(slot(spec), address(given), place),
+            Kind::Addresses(slots) => push(slots(spec), address(given), place),
+            Kind::Path(slot) => set(slot(spec), path(given), place),
+            Kind::Paths(slots) => push(slots(spec), path(given), place),
+            Kind::Store(slot) => set(slot(spec), store(given), place),
+            Kind::Name(slot, _) => set(slot(spec), name(given), place),
+            Kind::Choice(slot, words) => set(slot(spec), choice(given, words), place),
+        }
+    }
+
+    /// Empties the field of a list, so that what is given next replaces what was there. Other fields keep
+    /// what they have until there is something better, so that one fault does not lead to others.
+    pub(crate) fn clear(&self, spec: &mut S) {
+        match self {
+            Kind::Addresses(slots) => slots(spec).clear(),
+            Kind::Paths(slots) => slots(spec).clear(),
+            _ => {}
+        }
+    }
+}
+
+/// Writes the words of a choice as a sentence has them.
+pub(crate) fn one_of(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [word] => (*word).into(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// Says in words what a value of the file is.
+pub(crate) fn described(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("{text:?}"),
+        DeValue::Integer(number) => format!("the number {number}"),
+        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Boolean(value) => format!("{value}"),
+        DeValue::Datetime(_) => "a date".into(),
+        DeValue::Array(elements) if elements.is_empty() => "an empty array".into(),
+        DeValue::Array(_) => "an array".into(),
+        DeValue::Table(_) => "a table".into(),
+    }
+}
+
+fn set<T>(slot: &mut Option<Placed<T>>, read: Result<T, Wrong>, place: Place) -> Result<(), Wrong> {
+    *slot = Some(Placed { value: read?, place });
+    Ok(())
+}
+
+fn push<T>(slots: &mut Vec<Placed<T>>, read: Result<T, Wrong>, place: Place) -> Result<(), Wrong> {
+    slots.push(Placed { value: read?, place });
+    Ok(())
+}
+
+fn text<'a>(given: &'a Given<'_>) -> Result<&'a str, Wrong> {
+    match given {
+        Given::Flag(text) => Ok(text),
+        Given::File(DeValue::String(text)) => Ok(text),
+        Given::File(other) => Err(described(other)),
+    }
+}
+
+fn version(given: &Given<'_>) -> Result<Version, Wrong> {
+    match text(given)? {
+        "v1" => Ok(Version),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn boolean(given: &Given<'_>) -> Result<bool, Wrong> {
+    match given {
+        Given::File(DeValue::Boolean(value)) => Ok(*value),
+        Given::File(other) => Err(described(other)),
+        Given::Flag(text) => text.parse().map_err(|_| format!("{text:?}")),
+    }
+}
+
+fn integer(given: &Given<'_>, range: &RangeInclusive<u64>) -> Result<u64, Wrong> {
+    let (read, wrong) = match given {
+        Given::File(value @ DeValue::Integer(number)) => {
+            (u64::from_str_radix(number.as_str(), number.radix()).ok(), described(value))
+        }
+        Given::File(other) => return Err(described(other)),
+        Given::Flag(text) => (text.parse().ok(), format!("{text:?}")),
+    };
+    read.filter(|number| range.contains(number)).ok_or(wrong)
+}
+
+fn octets(given: &Given<'_>, range: &RangeInclusive<u64>) -> Result<u64, Wrong> {
+    let (text, number, unit) = measure(given)?;
+    let scale = match unit {
+        "B" => Some(1),
+        "KiB" => Some(1 << 10),
+        _ => None,
+    };
+    let octets = scale.and_then(|scale: u64| number.checked_mul(scale));
+    octets.filter(|octets| range.contains(octets)).ok_or_else(|| format!("{text:?}"))
+}
+
+fn duration(given: &Given<'_>, range: &RangeInclusive<Duration>) -> Result<Duration, Wrong> {
+    let (text, number, unit) = measure(given)?;
+    let scale_ms = match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "min" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let time = scale_ms.and_then(|scale: u64| number.checked_mul(scale)).map(Duration::from_millis);
+    time.filter(|time| range.contains(time)).ok_or_else(|| format!("{text:?}"))
+}
+
+/// Splits a whole number from its unit; a space may stand between.
+fn measure<'a>(given: &'a Given<'_>) -> Result<(&'a str, u64, &'a str), Wrong> {
+    if let Given::File(value @ DeValue::Integer(_)) = given {
+        return Err(format!("{} without a unit", described(value)));
+    }
+    let text = text(given)?;
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number = text[..digits].parse().map_err(|_| format!("{text:?}"))?;
+    Ok((text, number, text[digits..].trim_start()))
+}
+
+fn address(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
+    let text = text(given)?;
+    text.parse().map_err(|_| format!("{text:?}"))
+}
+
+fn path(given: &Given<'_>) -> Result<PathBuf, Wrong> {
+    match text(given)? {
+        "" => Err("an empty text".into()),
+        text => Ok(text.into()),
+    }
+}
+
+fn store(given: &Given<'_>) -> Result<String, Wrong> {
+    let text = text(given)?;
+    match text.strip_prefix("sqlite:") {
+        Some(path) if !path.is_empty() => Ok(text.into()),
+        _ => Err(format!("{text:?}")),
+    }
+}
+
+fn name(given: &Given<'_>) -> Result<String, Wrong> {
+    match text(given)? {
+        "" => Err("an empty text".into()),
+        text => Ok(text.into()),
+    }
+}
+
+fn choice(given: &Given<'_>, words: &'static [&'static str]) -> Result<&'static str, Wrong> {
+    let text = text(given)?;
+    words.iter().find(|word| **word == text).copied().ok_or_else(|| format!("{text:?}"))
+}
+
+/// Writes a time in the largest unit that divides it.
+fn written(time: Duration) -> String {
+    let ms = time.as_millis();
+    match [(3_600_000, "h"), (60_000, "min"), (1_000, "s")].iter().find(|(unit, _)| ms % unit == 0) {
+        Some((unit, name)) => format!("{} {name}", ms / unit),
+        None => format!("{ms} ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::spec::Spec;
+
+    fn check(kind: &Kind<Spec>, given: &str, read: Result<&str, &str>) {
+        let value = DeValue::parse(given).expect("the test gives TOML");
+        let mut spec = Spec::default();
+        let found = kind.read(&Given::File(value.get_ref()), Place::Default, &mut spec);
+        let field = |spec: &Spec| match kind {
+            Kind::Duration(..) => format!("{:?}", spec.idle.as_ref().map(|idle| idle.value)),
+            _ => format!("{:?}", spec.workers.as_ref().map(|number| number.value)),
+        };
+        let found = found.map(|()| field(&spec));
+        let read = read.map(|value| format!("Some({value})")).map_err(str::to_owned);
+        assert_eq!(found, read, "for {given}");
+    }
+
+    #[test]
+    fn times_and_sizes_carry_units() {
+        let time = Kind::Duration(|s: &mut Spec| &mut s.idle, Duration::from_millis(1)..=Duration::from_secs(3600));
+        assert_eq!(time.expected(), "a time from 1 ms to 1 h, in ms, s, min or h");
+        check(&time, "\"10s\"", Ok("10s"));
+        check(&time, "\"500 ms\"", Ok("500ms"));
+        check(&time, "\"2min\"", Ok("120s"));
+        check(&time, "\"1h\"", Ok("3600s"));
+        check(&time, "\"2h\"", Err("\"2h\""));
+        check(&time, "\"0s\"", Err("\"0s\""));
+        check(&time, "\"10\"", Err("\"10\""));
+        check(&time, "\"s\"", Err("\"s\""));
+        check(&time, "\"10 S\"", Err("\"10 S\""));
+        check(&time, "\"99999999999999999999s\"", Err("\"99999999999999999999s\""));
+        check(&time, "\"18446744073709551615h\"", Err("\"18446744073709551615h\""));
+        check(&time, "10", Err("the number 10 without a unit"));
+        check(&time, "[]", Err("an empty array"));
+        check(&time, "[1]", Err("an array"));
+
+        let size = Kind::Octets(|s: &mut Spec| &mut s.workers, 512..=4096);
+        check(&size, "\"1232 B\"", Ok("1232"));
+        check(&size, "\"4KiB\"", Ok("4096"));
+        check(&size, "\"1 B\"", Err("\"1 B\""));
+        check(&size, "\"1 GB\"", Err("\"1 GB\""));
+        check(&size, "1232", Err("the number 1232 without a unit"));
+    }
+
+    #[test]
+    fn numbers_have_ranges() {
+        let number = Kind::Integer(|s: &mut Spec| &mut s.workers, 1..=0x100);
+        check(&number, "256", Ok("256"));
+        check(&number, "0x10", Ok("16"));
+        check(&number, "1_0", Ok("10"));
+        check(&number, "0", Err("the number 0"));
+        check(&number, "-1", Err("the number -1"));
+        check(&number, "257", Err("the number 257"));
+        check(&number, "1.5", Err("the number 1.5"));
+        check(&number, "\"4\"", Err("\"4\""));
+        check(&number, "true", Err("true"));
+    }
+}

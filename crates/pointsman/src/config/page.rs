@@ -1,0 +1,106 @@
+//! The template and the manual's page, written from the declarations; the tests hold the files to them.
+
+use std::fmt::Write as _;
+
+use super::keys::{Default, Key, PARTITION, SERVER, Section, TCP};
+
+/// The longest line of the template's comments, in characters.
+const COLUMNS_MAX: usize = 100;
+
+/// What `etc/pointsman.template.toml` holds.
+///
+/// Settings are commented out by `#` alone, prose by `# `, so that a program can tell them apart.
+pub(super) fn template() -> String {
+    let mut text = String::from(
+        "# The configuration of `pointsman serve`: every key, its default and what follows from it.\n\
+         # Only version must be there. Take the # from before a setting to change it.\n\
+         # Relative paths are relative to this file. Flags of `serve` replace what stands here.\n\
+         # `pointsman serve --config FILE --check` lists everything that is wrong.\n",
+    );
+    for key in SERVER.keys {
+        template_key(&mut text, key);
+    }
+    text += "\n";
+    comment(&mut text, TCP.about);
+    text += "#[tcp]\n";
+    for key in TCP.keys {
+        template_key(&mut text, key);
+    }
+    text += "\n";
+    comment(&mut text, PARTITION.about);
+    text += "#[[partition]]\n";
+    for key in PARTITION.keys {
+        if key.name == "mmdb" {
+            // Beside csv it would contradict: what is uncommented must be right.
+            text += "\n#[[partition]]\n#name = \"by-country\"\n";
+        }
+        template_key(&mut text, key);
+    }
+    text
+}
+
+/// What `docs/reference/configuration.md` holds.
+pub(super) fn manual() -> String {
+    let mut text = String::from(
+        "# Configuration\n\n\
+         `pointsman serve` reads a TOML file given with `--config`; flags replace what it says, key by key. Without a\n\
+         file everything has its default. [`etc/pointsman.template.toml`](../../etc/pointsman.template.toml) has every\n\
+         key to copy from, and `--check` lists everything that is wrong, with file, line and column. Relative paths in\n\
+         the file are relative to the file, those of flags to the current folder.\n\n\
+         The file is read once, at start. SIGHUP imports again what `zone`, `partition` and `policy` name: all of it,\n\
+         or nothing if anything is wrong. What was imported and is no longer named stays in the store.\n\n\
+         This page is written from the declarations of the keys.\n",
+    );
+    manual_section(&mut text, &SERVER, "## Above all headings");
+    manual_section(&mut text, &TCP, "## `[tcp]`");
+    manual_section(&mut text, &PARTITION, "## `[[partition]]`");
+    text += "\nThe flags `--partition [NAME=]CSV` and `--mmdb [NAME=]FILE` with `--regions CSV` and `--field WORD` stand \
+             for such\nheadings; where any of them is given, the file's partitions are not imported.\n";
+    text
+}
+
+fn template_key<S>(text: &mut String, key: &Key<S>) {
+    *text += "\n";
+    comment(text, &format!("{} {}", key.about, key.consequence));
+    let mut expected = key.kind.expected();
+    if let Default::Absent { means, .. } = key.default {
+        let _ = write!(expected, ". Without it: {means}");
+    }
+    comment(text, &format!("Expected: {expected}."));
+    let mark = if matches!(key.default, Default::Required(_)) { "" } else { "#" };
+    let _ = writeln!(text, "{mark}{} = {}", key.name, key.default.shown());
+}
+
+fn comment(text: &mut String, prose: &str) {
+    let mut line = String::from("#");
+    for word in prose.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > COLUMNS_MAX {
+            let _ = writeln!(text, "{line}");
+            line = String::from("#");
+        }
+        line += " ";
+        line += word;
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+fn manual_section<S>(text: &mut String, section: &Section<S>, heading: &str) {
+    let _ = writeln!(text, "\n{heading}");
+    if !section.about.is_empty() {
+        let _ = writeln!(text, "{}", section.about);
+    }
+    for key in section.keys {
+        let _ = writeln!(text, "\n### `{}`\n{} {}\n", key.name, key.about, key.consequence);
+        let array = if key.kind.is_list() { "an array of " } else { "" };
+        let _ = writeln!(text, "- value: {array}{}", key.kind.expected());
+        let default = match key.default {
+            Default::Value(value) => format!("default: `{value}`"),
+            Default::Absent { means, example } => format!("default: {means}; written as `{example}`"),
+            Default::Required(value) => format!("required: `{value}`"),
+        };
+        let _ = writeln!(text, "- {default}");
+        if let Some(flag) = key.flag {
+            let _ = writeln!(text, "- flag: `--{flag} {}`", key.kind.value_name());
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The configuration as it was given: every value with the place that it came from.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::Fault;
+
+/// Where a value was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the table of keys.
+    Default,
+    /// In the configuration file; line and column in bytes, counted from 1.
+    File {
+        /// The file's path.
+        path: Arc<str>,
+        /// The line.
+        line: u32,
+        /// The column.
+        column: u32,
+    },
+    /// On the command line, by this flag.
+    Flag(&'static str),
+}
+
+impl Place {
+    /// A fault here.
+    pub(crate) fn fault(&self, what: impl Into<String>, expected: impl Into<String>) -> Fault {
+        match self {
+            Place::Default => Fault::whole("the defaults", what, expected),
+            Place::File { path, line, column } => Fault::at(&**path, *line, *column, what, expected),
+            Place::Flag(flag) => Fault::whole(format!("--{flag}"), what, expected),
+        }
+    }
+}
+
+/// A value and where it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Placed<T> {
+    /// The value.
+    pub(crate) value: T,
+    /// Where it was given.
+    pub(crate) place: Place,
+}
+
+/// The form of the file that is understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version;
+
+/// Everything that can be configured, one field for each key.
+///
+/// What has a default is absent only where the given value was wrong, which is a fault of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spec {
+    pub(crate) version: Option<Placed<Version>>,
+    pub(crate) listen: Vec<Placed<SocketAddr>>,
+    pub(crate) api: Option<Placed<SocketAddr>>,
+    pub(crate) token_file: Option<Placed<PathBuf>>,
+    pub(crate) store: Option<Placed<String>>,
+    pub(crate) user: Option<Placed<String>>,
+    pub(crate) workers: Option<Placed<u64>>,
+    pub(crate) zone: Vec<Placed<PathBuf>>,
+    pub(crate) policy: Vec<Placed<PathBuf>>,
+    pub(crate) partition: Vec<PartitionSpec>,
+    pub(crate) minimal_responses: Option<Placed<bool>>,
+    pub(crate) udp_payload_max: Option<Placed<u64>>,
+    pub(crate) seed: Option<Placed<u64>>,
+    pub(crate) log: Option<Placed<&'static str>>,
+    pub(crate) log_level: Option<Placed<&'static str>>,
+    pub(crate) connections_max: Option<Placed<u64>>,
+    pub(crate) per_client_max: Option<Placed<u64>>,
+    pub(crate) idle: Option<Placed<Duration>>,
+    pub(crate) idle_when_crowded: Option<Placed<Duration>>,
+    pub(crate) message: Option<Placed<Duration>>,
+    pub(crate) lifetime: Option<Placed<Duration>>,
+}
+
+/// One partition to import.
+#[derive(Clone, Debug)]
+pub(crate) struct PartitionSpec {
+    /// Where the partition as a whole was given.
+    pub(crate) place: Place,
+    pub(crate) name: Option<Placed<String>>,
+    pub(crate) csv: Option<Placed<PathBuf>>,
+    pub(crate) mmdb: Option<Placed<PathBuf>>,
+    pub(crate) regions: Option<Placed<PathBuf>>,
+    pub(crate) field: Option<Placed<&'static str>>,
+}
+
+impl PartitionSpec {
+    /// A partition of which nothing is known yet.
+    pub(crate) fn at(place: Place) -> PartitionSpec {
+        PartitionSpec { place, name: None, csv: None, mmdb: None, regions: None, field: None }
+    }
+}

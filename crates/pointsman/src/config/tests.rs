@@ -1,0 +1,257 @@
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use nameserver::generation::Settings;
+use nameserver::import::Import;
+use nameserver::server::Options;
+
+use super::*;
+use crate::fresh;
+use keys::{PARTITION, SERVER, TCP};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// Reads a file's text and flags, as `load` does, without the token's file.
+fn lowered(text: &str, flags: &[&str]) -> Result<Lowered, String> {
+    let mut faults = Faults::default();
+    let mut spec = defaults();
+    file::read(Path::new("/etc/p.toml"), text, &mut spec, &mut faults);
+    let line = Line::try_parse_from(["serve"].iter().chain(flags)).expect("flags are only read later");
+    line.flags.read(&mut spec, &mut faults);
+    let lowered = lower::lower(spec, &mut faults);
+    faults.or(lowered).map_err(|faults| faults.to_string())
+}
+
+fn options(text: &str, flags: &[&str]) -> Options {
+    lowered(text, flags).expect("the test gives what is right").options
+}
+
+/// What is wrong with `version = "v1"`, then `text` from line 2 on, and with flags.
+fn check(text: &str, flags: &[&str], expected: &[&str]) {
+    let found = lowered(&format!("version = \"v1\"\n{text}"), flags).map(drop);
+    let expected = if expected.is_empty() { Ok(()) } else { Err(expected.join("\n")) };
+    assert_eq!(found, expected, "for\n{text}\n{flags:?}");
+}
+
+#[test]
+fn declared_defaults_are_those_of_the_rooms() {
+    let options = options("version = \"v1\"", &[]);
+    assert_eq!(options.tcp, net::tcp::Limits::default());
+    assert_eq!(options.settings, Settings::default());
+    assert_eq!(options.listen, ["127.0.0.1:5300".parse().expect("an address")]);
+    assert_eq!(options.api, "127.0.0.1:8053".parse().expect("an address"));
+    assert_eq!(options.store, "sqlite:./pointsman.db");
+    assert_eq!((options.workers, options.seed, options.user), (None, None, None));
+}
+
+#[test]
+fn everything_wrong_is_listed_at_once_with_its_place() {
+    let text = "\
+listen = [\"127.0.0.1\", 53, \"[::1]:53\"]
+  lisen = [\"127.0.0.1:53\"]
+api = \"localhost:8053\"
+store = \"postgres://localhost\"
+workers = 0
+minimal_responses = \"no\"
+udp_payload_max = 1232
+zone = \"example.com.zone\"
+log = \"xml\"
+
+[tcp]
+idle = 10
+message = \"1 week\"
+speed = 9
+";
+    check(
+        text,
+        &["--seed", "-1", "--listen", "::1:x"],
+        &[
+            "/etc/p.toml:2:11: listen is \"127.0.0.1\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
+            "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
+            "/etc/p.toml:3:3: unknown key lisen; expected version, listen, api, token_file, store, user, workers, zone, \
+             policy, minimal_responses, udp_payload_max, seed, log, log_level, tcp or partition",
+            "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
+            "/etc/p.toml:5:9: store is \"postgres://localhost\"; expected sqlite:PATH",
+            "/etc/p.toml:6:11: workers is the number 0; expected a whole number from 1 to 256",
+            "/etc/p.toml:7:21: minimal_responses is \"no\"; expected true or false",
+            "/etc/p.toml:8:19: udp_payload_max is the number 1232 without a unit; expected a size from 512 B to 4096 B, \
+             in B or KiB",
+            "/etc/p.toml:9:8: zone is \"example.com.zone\"; expected an array of paths of files",
+            "/etc/p.toml:10:7: log is \"xml\"; expected text or json",
+            "/etc/p.toml:13:8: idle is the number 10 without a unit; expected a time from 100 ms to 24 h, in ms, s, min or h",
+            "/etc/p.toml:14:11: message is \"1 week\"; expected a time from 100 ms to 24 h, in ms, s, min or h",
+            "/etc/p.toml:15:1: unknown key speed in tcp; expected connections_max, per_client_max, idle, \
+             idle_when_crowded, message or lifetime",
+            "--listen: listen is \"::1:x\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
+            "--seed: seed is \"-1\"; expected a whole number of at least 0",
+        ],
+    );
+}
+
+#[test]
+fn broken_toml_is_told_by_line() {
+    let found = lowered("version = \"v1\"\nlisten = [\napi = \"x\"\nstore = = 1\n", &[]).map(drop).expect_err("it is broken");
+    let places: Vec<&str> = found.lines().map(|line| line.split(": ").next().unwrap_or(line)).collect();
+    assert!(places.iter().all(|place| place.starts_with("/etc/p.toml:")), "{found}");
+    assert!(places.len() >= 2, "{found}");
+    let twice = lowered("version = \"v1\"\nworkers = 1\nworkers = 2\n", &[]).map(drop).expect_err("it is twice there");
+    assert!(twice.starts_with("/etc/p.toml:3:1: "), "{twice}");
+}
+
+#[test]
+fn the_version_must_be_there_and_ours() {
+    let missing = "/etc/p.toml: the key version is missing; expected a line version = \"v1\"";
+    assert_eq!(lowered("", &[]).map(drop), Err(missing.into()));
+    let other = "/etc/p.toml:1:11: version is \"v2\"; expected \"v1\"";
+    assert_eq!(lowered("version = \"v2\"", &[]).map(drop), Err(other.into()));
+}
+
+#[test]
+fn contradictions_are_faults_where_they_were_given() {
+    let public = "which other machines reach, and there is no token_file; expected a token_file (--token-file), or a \
+                  loopback address";
+    check("api = \"0.0.0.0:8053\"", &[], &[&format!("/etc/p.toml:2:7: api is 0.0.0.0:8053, {public}")]);
+    check("", &["--api", "[2001:db8::1]:8053"], &[&format!("--api: api is [2001:db8::1]:8053, {public}")]);
+    check("api = \"0.0.0.0:8053\"", &["--token-file", "t"], &[]);
+    check("api = \"0.0.0.0:8053\"", &["--api", "[::1]:8053"], &[]);
+    check("api = \"[::ffff:127.0.0.1]:8053\"", &[], &[]);
+    check(
+        "api = \"127.0.0.1:53\"\nlisten = [\"127.0.0.1:53\", \"127.0.0.1:53\"]",
+        &[],
+        &[
+            "/etc/p.toml:3:27: listen has 127.0.0.1:53 twice; expected each address once",
+            "/etc/p.toml:2:7: api and listen are both 127.0.0.1:53; expected another port for the API, such as 8053",
+        ],
+    );
+    check("listen = [\"127.0.0.1:0\", \"127.0.0.1:0\"]", &[], &[]);
+    check("listen = []", &[], &["/etc/p.toml:2:10: listen is an empty array; expected an array of IP addresses and ports, such as 127.0.0.1:53 or \
+           [::1]:53"]);
+    check(
+        "[tcp]\nconnections_max = 50\nidle = \"2 h\"",
+        &[],
+        &[
+            "/etc/p.toml:3:19: per_client_max is 100, connections_max only 50; expected per_client_max <= connections_max",
+            "/etc/p.toml:4:8: idle in ms is 7200000, lifetime in ms only 600000; expected idle in ms <= lifetime in ms",
+        ],
+    );
+}
+
+#[test]
+fn partitions_have_one_source_each() {
+    let two = "
+[[partition]]
+csv = \"a.csv\"
+[[partition]]
+name = \"geo\"
+mmdb = \"g.mmdb\"
+regions = \"/r.csv\"
+field = \"asn\"
+";
+    let imports = options(&format!("version = \"v1\"\n{two}"), &[]).imports;
+    let [Import::Partition { name, path }, Import::Mmdb { name: geo, path: mmdb, regions, field }] = &imports[..]
+    else {
+        panic!("{imports:?}");
+    };
+    assert_eq!((name.as_str(), path), ("default", &PathBuf::from("/etc/a.csv")));
+    assert_eq!((geo.as_str(), mmdb, regions), ("geo", &PathBuf::from("/etc/g.mmdb"), &PathBuf::from("/r.csv")));
+    assert_eq!(*field, routing::proximity::mmdb::Field::Asn);
+
+    check(
+        "[[partition]]\n[[partition]]\nname = \"a\"\ncsv = \"a\"\nmmdb = \"b\"\n[[partition]]\nname = \"a\"\nmmdb = \"c\"\n\
+         [[partition]]\nname = \"b\"\ncsv = \"a\"\nfield = \"asn\"\nsize = 3",
+        &[],
+        &[
+            "/etc/p.toml:14:1: unknown key size in partition; expected name, csv, mmdb, regions or field",
+            "/etc/p.toml:2:1: the partition has no source; expected csv, or mmdb and regions",
+            "/etc/p.toml:5:7: there are both csv and mmdb; expected one of them",
+            "/etc/p.toml:8:8: the partition a is given twice; expected each name once",
+            "/etc/p.toml:9:8: there is an mmdb and no regions; expected a file of lines code,region (key regions, flag \
+             --regions)",
+            "/etc/p.toml:13:9: field beside csv; expected field only beside mmdb",
+        ],
+    );
+    check("partition = 5", &[], &["/etc/p.toml:2:13: partition is the number 5; expected headings [[partition]]"]);
+    check("partition = [5]", &[], &["/etc/p.toml:2:14: partition is the number 5; expected headings [[partition]]"]);
+    check(
+        "",
+        &["--mmdb", "x.mmdb", "--field", "planet", "--field", "asn"],
+        &[
+            "--field: field is \"planet\"; expected country, continent or asn",
+            "--field: given 2 times, --mmdb 1 times; expected a --field for an --mmdb, in the same order",
+            "--mmdb: there is an mmdb and no regions; expected a file of lines code,region (key regions, flag --regions)",
+        ],
+    );
+}
+
+#[test]
+fn flags_replace_what_the_file_says_key_by_key() {
+    let text = "version = \"v1\"\nlisten = [\"127.0.0.1:1\"]\nzone = [\"a.zone\"]\nstore = \"sqlite:x.db\"\nworkers = 3\n\
+                [[partition]]\ncsv = \"a.csv\"\n";
+    let from_file = options(text, &[]);
+    assert_eq!(from_file.store, "sqlite:/etc/x.db");
+    assert_eq!(from_file.workers, Some(3));
+    assert!(matches!(&from_file.imports[0], Import::Zone(path) if path == Path::new("/etc/a.zone")));
+
+    let flags = [
+        "--listen", "127.0.0.1:2", "--listen", "[::1]:2", "--zone", "b.zone", "--store", "sqlite:y.db",
+        "--partition", "geo=b.csv", "--partition", "c.csv", "--policy", "p.json", "--minimal-responses", "false",
+    ];
+    let over = options(text, &flags);
+    assert_eq!(over.listen, ["127.0.0.1:2", "[::1]:2"].map(|address| address.parse().expect("an address")));
+    assert_eq!((over.store.as_str(), over.workers), ("sqlite:y.db", Some(3)));
+    assert!(!over.settings.minimal_responses);
+    let [Import::Zone(zone), Import::Partition { name: geo, path: b }, Import::Partition { name, path: c }, Import::Policy(policy)] =
+        &over.imports[..]
+    else {
+        panic!("{:?}", over.imports);
+    };
+    assert_eq!([zone, b, c, policy], [Path::new("b.zone"), Path::new("b.csv"), Path::new("c.csv"), Path::new("p.json")]);
+    assert_eq!((geo.as_str(), name.as_str()), ("geo", "default"));
+}
+
+#[test]
+fn a_token_file_that_is_not_there_joins_the_list() {
+    let line = Line::try_parse_from(["serve", "--token-file", "/nowhere/token", "--workers", "many"]);
+    let (_, faults) = load(&line.expect("flags are only read later").flags);
+    let faults: Vec<&str> = faults.faults.iter().map(|fault| fault.source.as_str()).collect();
+    assert_eq!(faults, ["--workers", "/nowhere/token"]);
+}
+
+#[test]
+fn flags_have_the_names_of_keys() {
+    for key in SERVER.keys {
+        let expected = (key.name != "version").then(|| key.name.replace('_', "-"));
+        assert_eq!(key.flag, expected.as_deref());
+    }
+    assert!(TCP.keys.iter().all(|key| key.flag.is_none()));
+    assert!(PARTITION.keys.iter().all(|key| key.flag.is_none()));
+}
+
+#[test]
+fn the_template_is_fresh_and_holds_when_uncommented() {
+    let template = page::template();
+    fresh::check("etc/pointsman.template.toml", &template);
+    assert_eq!(options(&template, &[]).imports.len(), 0, "as it is, it says nothing but its version");
+
+    let settings = |line: &str| {
+        let setting = line.strip_prefix('#').filter(|rest| !rest.starts_with(' ') && !rest.is_empty());
+        setting.unwrap_or(line).to_owned() + "\n"
+    };
+    let uncommented: String = template.lines().map(settings).collect();
+    let options = options(&uncommented, &[]);
+    assert_eq!(options.imports.len(), 4);
+    assert_eq!((options.workers, options.seed), (Some(2), Some(1)));
+    for name in SERVER.keys.iter().map(|key| key.name).chain(TCP.keys.iter().map(|key| key.name)) {
+        let line = format!("{name} = ");
+        assert_eq!(uncommented.lines().filter(|uncommented| uncommented.starts_with(&line)).count(), 1, "{name}");
+    }
+}
+
+#[test]
+fn the_manual_is_fresh() {
+    fresh::check("docs/reference/configuration.md", &page::manual());
+}

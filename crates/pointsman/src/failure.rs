@@ -1,0 +1,65 @@
+//! Why a command did not succeed, and the exit code that tells programs so.
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use api::Faults;
+
+/// The exit codes, as every `--help` of a group of commands has them.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  refused, or failed while running
+  2  faults in what was given (arguments, configuration, files), all listed
+  3  the API cannot be reached";
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It was refused or failed: what, why, and how to go on.
+    Failed(String),
+    /// What was given is wrong.
+    Faults(Faults),
+    /// Nobody answers where the API should be.
+    Unreachable(String),
+    /// Nobody reads what is printed, such as `head` that has seen enough: nothing is left to be done.
+    NotRead,
+}
+
+impl Failure {
+    /// The code that the process ends with.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Failure::NotRead => ExitCode::SUCCESS,
+            Failure::Failed(_) => ExitCode::from(1),
+            Failure::Faults(_) => ExitCode::from(2),
+            Failure::Unreachable(_) => ExitCode::from(3),
+        }
+    }
+
+    /// A failure to write to stdout.
+    pub(crate) fn output(cause: &io::Error) -> Failure {
+        match cause.kind() {
+            io::ErrorKind::BrokenPipe => Failure::NotRead,
+            _ => Failure::Failed(format!("failed to write to stdout: {cause}")),
+        }
+    }
+}
+
+impl From<Faults> for Failure {
+    fn from(faults: Faults) -> Self {
+        Failure::Faults(faults)
+    }
+}
+
+impl fmt::Display for Failure {
+    /// Faults stand at the beginning of their lines, where editors look for places.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Failed(what) | Failure::Unreachable(what) => write!(f, "pointsman: {what}"),
+            Failure::Faults(faults) => write!(f, "{faults}"),
+            Failure::NotRead => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The program: command line, configuration, start and stop of what the subcommand names.
+//!
+//! In reading order:
+//! - [`cli`]: what can be said; [`command`]: the subcommands, a module each.
+//! - [`config`]: every key of `serve`, declared once; [`log`]: what is logged.
+//! - [`session`] and [`client`]: what the commands of the API share; [`origin`]: which zone a file is of.
+//! - [`token`]: the API's token in a file.
+//! - [`failure`]: why a command did not succeed, and the exit code.
+
+mod cli;
+mod client;
+mod command;
+mod config;
+mod failure;
+#[cfg(test)]
+mod fresh;
+mod log;
+mod origin;
+mod session;
+mod token;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let said = cli::CommandLine::parse();
+    let done = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control").build() {
+        Ok(runtime) => runtime.block_on(said.run()),
+        Err(cause) => Err(failure::Failure::Failed(format!("the system gives no threads: {cause}"))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let said = failure.to_string();
+            if !said.is_empty() {
+                // Where stderr is closed there is nobody to tell; the code still says it.
+                let _ = writeln!(std::io::stderr(), "{said}");
+            }
+            failure.exit_code()
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What all commands of the API share: the connection's arguments, and what is printed.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use api::{Changed, Fault};
+use clap::Args;
+use comfy_table::{Table, presets};
+use hyper::StatusCode;
+use serde::de::DeserializeOwned;
+
+use crate::client::{Answer, Body, Call, Client};
+use crate::failure::Failure;
+use crate::token;
+
+/// The largest file that is sent, in octets, so that a wrong path (`/dev/zero`) ends.
+const FILE_MAX: u64 = 512 << 20;
+
+/// Where the API is, and how answers are printed.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Connection {
+    /// The URL of the API
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "POINTSMAN_API",
+        default_value = "http://127.0.0.1:8053",
+        hide_env_values = true,
+        global = true
+    )]
+    api: String,
+    /// A file with the API's token; without it, the token is in POINTSMAN_TOKEN
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+    /// Print what the API answers, as it is
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// Makes calls and prints what comes back.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    client: Client,
+    json: bool,
+}
+
+impl Connection {
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// What is wrong with the URL and with the token, both.
+    pub(crate) fn begin(self) -> Result<Session, Failure> {
+        let mut faults = api::Faults::default();
+        let token = self.token().unwrap_or_else(|fault| {
+            faults.push(fault);
+            None
+        });
+        match Client::new(&self.api, token) {
+            Ok(client) => Ok(faults.or(Session { client, json: self.json })?),
+            Err(fault) => {
+                faults.push(fault);
+                Err(faults.into())
+            }
+        }
+    }
+
+    fn token(&self) -> Result<Option<String>, Fault> {
+        if let Some(path) = &self.token_file {
+            return token::read(path).map(Some);
+        }
+        match std::env::var("POINTSMAN_TOKEN") {
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Ok(text) if text.is_empty() => Ok(None),
+            Ok(text) => token::parse(&text).map(Some),
+            Err(std::env::VarError::NotUnicode(_)) => Err("the token is not text".into()),
+        }
+        .map_err(|what| Fault::whole("POINTSMAN_TOKEN", what, "visible ASCII"))
+    }
+}
+
+impl Session {
+    /// Makes a call and prints what it answers: as it is, or as `shown` for people.
+    ///
+    /// # Errors
+    /// [`Failure`] of the call, or of printing.
+    pub(crate) async fn show<T: DeserializeOwned>(
+        &self,
+        call: Call,
+        shown: impl FnOnce(T) -> String,
+    ) -> Result<(), Failure> {
+        let answer = self.client.send(call).await?;
+        if self.json {
+            return print(&answer.body);
+        }
+        print(shown(parsed(&answer)?).as_bytes())
+    }
+
+    /// Makes a change and prints the generation that has it, after `done`.
+    ///
+    /// # Errors
+    /// [`Failure`] of the call, or of printing.
+    pub(crate) async fn change(&self, call: Call, done: &str) -> Result<(), Failure> {
+        let answer = self.client.send(call).await?;
+        if self.json {
+            return print(&answer.body);
+        }
+        let Changed { generation } = parsed(&answer)?;
+        print(served(done, generation, &answer).as_bytes())
+    }
+
+    /// Adds a region or the like, whose answer has more than a generation.
+    ///
+    /// # Errors
+    /// [`Failure`] of the call, or of printing.
+    pub(crate) async fn add<T: DeserializeOwned>(
+        &self,
+        call: Call,
+        done: impl FnOnce(&T) -> (String, u64),
+    ) -> Result<(), Failure> {
+        let answer = self.client.send(call).await?;
+        if self.json {
+            return print(&answer.body);
+        }
+        let (done, generation) = done(&parsed(&answer)?);
+        print(served(&done, generation, &answer).as_bytes())
+    }
+
+    /// Makes a call and prints the text that it answers, whether JSON was asked for or not; with `tag`, prints
+    /// the text's tag instead.
+    ///
+    /// # Errors
+    /// [`Failure`] of the call, or of printing.
+    pub(crate) async fn text(&self, call: Call, tag: bool) -> Result<(), Failure> {
+        let answer = self.client.send(call).await?;
+        if !tag {
+            return print(&answer.body);
+        }
+        print(answer.tag.ok_or_else(|| Failure::Failed("the API gave no tag".into()))?.as_bytes())
+    }
+
+    /// Gets what another call needs.
+    ///
+    /// # Errors
+    /// [`Failure`] of the call.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        parsed(&self.client.send(Call::new(hyper::Method::GET, path)).await?)
+    }
+}
+
+/// Reads a file to be sent; `-` is stdin.
+///
+/// # Errors
+/// [`Failure::Faults`] where it cannot be read.
+pub(crate) fn body(path: &Path, media_type: &'static str) -> Result<Body, Failure> {
+    let is_stdin = path == Path::new("-");
+    let source = if is_stdin { "stdin".into() } else { path.to_string_lossy().into_owned() };
+    let mut content = Vec::new();
+    let read = if is_stdin {
+        io::stdin().take(FILE_MAX + 1).read_to_end(&mut content)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut content))
+    };
+    let fault = |what| Failure::Faults(Fault::whole(source.clone(), what, "").into());
+    read.map_err(|cause| fault(format!("it cannot be read: {cause}")))?;
+    if content.len() as u64 > FILE_MAX {
+        return Err(fault(format!("it is larger than {} MiB", FILE_MAX >> 20)));
+    }
+    Ok(Body { media_type, content, source })
+}
+
+/// A table with these headings and without lines: columns apart by two spaces.
+pub(crate) fn table(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(headings.iter().copied());
+    table
+}
+
+/// A table's lines, without the blanks at their ends.
+pub(crate) fn lines(mut table: Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    let mut lines: String = table.lines().map(|line| line.trim_end().to_owned() + "\n").collect();
+    lines.truncate(lines.trim_end().len());
+    lines
+}
+
+fn served(done: &str, generation: u64, answer: &Answer) -> String {
+    match answer.status {
+        StatusCode::ACCEPTED => format!(
+            "{done}: stored as generation {generation}, which not every worker serves yet (pointsman status)"
+        ),
+        _ => format!("{done}: served as of generation {generation}"),
+    }
+}
+
+fn parsed<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
+    serde_json::from_slice(&answer.body).map_err(|cause| {
+        Failure::Failed(format!(
+            "the API's answer is not understood: {cause}\nIs the server of the same version? --json prints the answer as it is."
+        ))
+    })
+}
+
+/// Prints lines to stdout, with a line end where there is none.
+///
+/// # Errors
+/// [`Failure::output`].
+pub(crate) fn print(text: &[u8]) -> Result<(), Failure> {
+    let end: &[u8] = if text.last().is_none_or(|last| *last == b'\n') { b"" } else { b"\n" };
+    let mut stdout = io::stdout().lock();
+    stdout
+        .write_all(text)
+        .and_then(|()| stdout.write_all(end))
+        .and_then(|()| stdout.flush())
+        .map_err(|cause| Failure::output(&cause))
+}

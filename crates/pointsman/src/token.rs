@@ -1,0 +1,64 @@
+//! The token that the API asks for, as it stands in a file.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use api::Fault;
+
+/// The longest token, in octets: it must fit into a header line with room to spare.
+const TOKEN_MAX: usize = 1_024;
+
+/// Reads the token in the file at `path`.
+///
+/// # Errors
+/// What is wrong with the file; the token itself is never told.
+pub(crate) fn read(path: &Path) -> Result<String, Fault> {
+    let source = path.to_string_lossy();
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(TOKEN_MAX as u64 + 2).read_to_string(&mut text))
+        .map_err(|cause| {
+            Fault::whole(source.clone(), format!("the token cannot be read: {cause}"), "a file with a token")
+        })?;
+    parse(&text).map_err(|what| Fault::whole(source, what, "one line of visible ASCII"))
+}
+
+/// Takes a token from a file's text or the environment: a line end behind it is not part of it.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn parse(text: &str) -> Result<String, String> {
+    let token = text.trim_end_matches(['\n', '\r']);
+    if token.is_empty() {
+        return Err("the token is empty".into());
+    }
+    if token.len() > TOKEN_MAX {
+        return Err(format!("the token is longer than {TOKEN_MAX} octets"));
+    }
+    match token.bytes().find(|byte| !byte.is_ascii_graphic()) {
+        Some(byte) => Err(format!("the token has the character '{}'", byte.escape_ascii())),
+        None => Ok(token.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_one_visible_line() {
+        for (text, token) in [
+            ("secret\n", Ok("secret")),
+            ("secret\r\n", Ok("secret")),
+            ("a-b_c~1+/=", Ok("a-b_c~1+/=")),
+            ("\n", Err("the token is empty")),
+            ("two words", Err("the token has the character ' '")),
+            ("two\nlines", Err("the token has the character '\\n'")),
+        ] {
+            assert_eq!(parse(text), token.map(str::to_owned).map_err(str::to_owned), "for {text:?}");
+        }
+        assert!(parse(&"x".repeat(TOKEN_MAX)).is_ok());
+        assert!(parse(&"x".repeat(TOKEN_MAX + 1)).is_err());
+    }
+}

@@ -1,0 +1,26 @@
+//! The decision: which servers a client is sent to, and for how long.
+//!
+//! Pure: no socket, no clock, no file; time and randomness are arguments. All thought happens when a policy
+//! or a partition is compiled into flat arrays; a decision is one look-up, one row and a few random draws.
+//!
+//! - [`route`](mod@route): the decision itself.
+//! - [`partition`]: which region an address is in, and how far that holds; [`prefix`] and [`region`] are its
+//!   words, [`proximity`] where partitions come from.
+//! - [`policy`]: the matrix of probabilities and TTLs; [`servers`]: its columns, and which of them are up.
+//! - [`selection`]: how servers are drawn by their weights.
+
+pub mod partition;
+pub mod policy;
+pub mod prefix;
+pub mod proximity;
+pub mod region;
+pub mod route;
+pub mod selection;
+pub mod servers;
+
+pub use partition::{Leaf, Partition};
+pub use policy::{Family, Policy};
+pub use prefix::Prefix;
+pub use region::RegionId;
+pub use route::{Choice, Why, route};
+pub use servers::{ServerId, Servers, State};

@@ -1,0 +1,371 @@
+//! A policy as it is executed: MyXDNS's matrix (section 3.1 of the paper) in flat arrays.
+//!
+//! ```text
+//!              servers of one family
+//! row 0  │ default column: weights, TTLs          region -> row, sorted by region
+//! row 1  │ weights, TTLs of some regions          (a region that is not there: row 0)
+//! row 2  │ ...
+//! ```
+//! Equal rows are stored once. Weights are whole numbers, scaled to the row's largest.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::place::{Origin, Pointed, pointer};
+use api::policy::TTL_MAX;
+use api::{Entry, Faults, WhenAllDown};
+
+use crate::partition::Partition;
+use crate::region::RegionId;
+use crate::servers::ServerId;
+
+/// The most servers of one policy: an answer of all of them, and the pass over a row, stay small.
+pub const SERVERS_MAX: usize = 256;
+
+/// The most regions that one policy has rows for.
+pub const REGIONS_MAX: usize = 4_096;
+
+/// The most owner names of one policy.
+pub const NAMES_MAX: usize = 1_000_000;
+
+/// The TTL in seconds where none is given (section 4.1 of the paper).
+pub const TTL_DEFAULT: u32 = 360;
+
+/// The weight of a row's most probable server; the sum of a row stays under 2^32.
+const WEIGHT_MAX: f64 = (1u32 << 24) as f64;
+
+/// What a policy's text refers to.
+pub struct Context<'a> {
+    /// The id of a region's name.
+    pub region: &'a dyn Fn(&str) -> Option<RegionId>,
+    /// The partition of a name.
+    pub partition: &'a dyn Fn(&str) -> Option<Arc<Partition>>,
+    /// The number of a server, given to it now where it has none.
+    pub server: &'a mut dyn FnMut(IpAddr) -> ServerId,
+}
+
+/// The address families that a name resolves to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// A records.
+    V4,
+    /// AAAA records.
+    V6,
+}
+
+/// A compiled policy.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    pub(crate) v4: Matrix,
+    pub(crate) v6: Matrix,
+    pub(crate) answers: u16,
+    pub(crate) when_all_down: WhenAllDown,
+    pub(crate) partition: Arc<Partition>,
+}
+
+/// The servers of one family and their rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Matrix {
+    pub(crate) servers: Box<[Target]>,
+    /// `servers.len()` cells a row; row 0 is the default column.
+    pub(crate) weights: Box<[u32]>,
+    pub(crate) ttls: Box<[u32]>,
+    /// The regions that have rows, ascending, the same for both families.
+    pub(crate) regions: Box<[(RegionId, u32)]>,
+}
+
+/// A server that may be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its number.
+    pub id: ServerId,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+impl Policy {
+    /// Compiles a policy; `origin` says what it was read from, so that faults can name lines.
+    ///
+    /// # Errors
+    /// All that is wrong with its meaning: unknown regions or partition, too many or no servers, servers
+    /// listed twice or that no client could reach.
+    pub fn compile(
+        spec: &api::Policy,
+        origin: Origin<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<Policy, Faults> {
+        let mut found = Found::default();
+        found.check_size(spec);
+        let partition = (context.partition)(&spec.partition);
+        if partition.is_none() {
+            let what = format!("there is no partition '{}'", spec.partition);
+            found.add(pointer(&[&"partition"]), what, "one that was put before");
+        }
+        let mut regions: Vec<(RegionId, &str)> = Vec::new();
+        for (index, server) in spec.servers.iter().enumerate() {
+            found.check_address(spec, index);
+            found.check_entry(&server.default, &[&"servers", &index, &"default"]);
+            for (name, entry) in &server.regions {
+                let place: [&dyn Display; 4] = [&"servers", &index, &"regions", name];
+                match (context.region)(name) {
+                    Some(id) => regions.push((id, name)),
+                    None => {
+                        let what = format!("there is no region '{name}'");
+                        found.add(pointer(&place), what, "one that was added before");
+                    }
+                }
+                found.check_entry(entry, &place);
+            }
+        }
+        regions.sort_unstable();
+        regions.dedup();
+        if regions.len() > REGIONS_MAX {
+            let what = format!("{} regions have entries", regions.len());
+            found.add(pointer(&[&"servers"]), what, format!("at most {REGIONS_MAX}"));
+        }
+        let (true, Some(partition)) = (found.0.is_empty(), partition) else {
+            return Err(origin.place(found.0));
+        };
+        let mut matrix = |is_v4: bool| Matrix::compile(spec, is_v4, &regions, context.server);
+        Ok(Policy {
+            v4: matrix(true),
+            v6: matrix(false),
+            answers: spec.answers,
+            when_all_down: spec.when_all_down,
+            partition,
+        })
+    }
+
+    /// The servers of a family, in the order in which they were given.
+    pub fn targets(&self, family: Family) -> &[Target] {
+        &self.matrix(family).servers
+    }
+
+    /// The TTLs of a region's row, in seconds, a server each; the default column's where it has none.
+    pub fn ttls(&self, family: Family, region: RegionId) -> &[u32] {
+        self.matrix(family).row(region).1
+    }
+
+    /// The partition that tells a client's region.
+    pub fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// Whether any region has a row: without, all clients are alike and no scope is needed.
+    #[inline]
+    pub fn has_regions(&self) -> bool {
+        !self.v4.regions.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn matrix(&self, family: Family) -> &Matrix {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
+    }
+}
+
+impl Matrix {
+    fn compile(
+        spec: &api::Policy,
+        is_v4: bool,
+        regions: &[(RegionId, &str)],
+        id: &mut dyn FnMut(IpAddr) -> ServerId,
+    ) -> Matrix {
+        let given: Vec<&api::Server> =
+            spec.servers.iter().filter(|server| server.address.is_ipv4() == is_v4).collect();
+        let servers: Box<[Target]> =
+            given.iter().map(|server| Target { id: id(server.address), address: server.address }).collect();
+        let mut rows: Vec<(Vec<u32>, Vec<u32>)> =
+            vec![row(given.iter().map(|server| Some(server.default)), is_uniform(spec, |s| Some(s.default)))];
+        let mut index = Vec::with_capacity(regions.len());
+        for (region, name) in regions {
+            let entries = given.iter().map(|server| server.regions.get(*name).copied());
+            let row = row(entries, is_uniform(spec, |server| server.regions.get(*name).copied()));
+            let at = rows.iter().position(|known| *known == row).unwrap_or_else(|| {
+                rows.push(row);
+                rows.len() - 1
+            });
+            index.push((*region, at as u32));
+        }
+        let (weights, ttls): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        Matrix {
+            servers,
+            weights: weights.concat().into(),
+            ttls: ttls.concat().into(),
+            regions: index.into(),
+        }
+    }
+
+    /// The row of a region: its weights and TTLs, and whether it is the region's own.
+    #[inline]
+    pub(crate) fn row(&self, region: RegionId) -> (&[u32], &[u32], bool) {
+        let found = self.regions.binary_search_by_key(&region, |(region, _)| *region);
+        let row = found.map_or(0, |at| self.regions[at].1 as usize);
+        let cells = row * self.servers.len()..(row + 1) * self.servers.len();
+        (&self.weights[cells.clone()], &self.ttls[cells], found.is_ok())
+    }
+}
+
+/// Whether a column has no probability at all, over both families: then all servers are alike.
+fn is_uniform(spec: &api::Policy, entry: impl Fn(&api::Server) -> Option<Entry>) -> bool {
+    spec.servers.iter().filter_map(entry).all(|entry| entry.probability.is_none())
+}
+
+/// One row: weights scaled so that the largest is [`WEIGHT_MAX`], and TTLs.
+fn row(entries: impl Iterator<Item = Option<Entry>>, uniform: bool) -> (Vec<u32>, Vec<u32>) {
+    let entries: Vec<Option<Entry>> = entries.collect();
+    let probability = |entry: &Option<Entry>| match entry {
+        Some(entry) if uniform => entry.probability.unwrap_or(1.0),
+        Some(entry) => entry.probability.unwrap_or(0.0),
+        None => 0.0,
+    };
+    let largest = entries.iter().map(probability).fold(0.0, f64::max);
+    let weight = |p: f64| if p > 0.0 { (p / largest * WEIGHT_MAX).round().max(1.0) as u32 } else { 0 };
+    let weights = entries.iter().map(|entry| weight(probability(entry))).collect();
+    let ttls = entries.iter().map(|entry| entry.and_then(|entry| entry.ttl).unwrap_or(TTL_DEFAULT)).collect();
+    (weights, ttls)
+}
+
+/// What was found wrong so far.
+#[derive(Default)]
+struct Found(Vec<Pointed>);
+
+impl Found {
+    fn add(&mut self, pointer: String, what: impl Into<String>, expected: impl Into<String>) {
+        self.0.push(Pointed { pointer, what: what.into(), expected: expected.into() });
+    }
+
+    fn check_size(&mut self, spec: &api::Policy) {
+        if spec.servers.is_empty() {
+            self.add(pointer(&[&"servers"]), "the policy has no server", "at least one");
+        }
+        if spec.servers.len() > SERVERS_MAX {
+            let what = format!("there are {} servers", spec.servers.len());
+            self.add(pointer(&[&"servers"]), what, format!("at most {SERVERS_MAX}"));
+        }
+        if spec.names.len() > NAMES_MAX {
+            let what = format!("there are {} names", spec.names.len());
+            self.add(pointer(&[&"names"]), what, format!("at most {NAMES_MAX}"));
+        }
+    }
+
+    fn check_address(&mut self, spec: &api::Policy, index: usize) {
+        let address = spec.servers[index].address;
+        let place = pointer(&[&"servers", &index, &"address"]);
+        let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+        if address.is_unspecified() || address.is_multicast() || mapped {
+            self.add(place.clone(), format!("no client can reach {address}"), "the address of one host");
+        }
+        // Beyond the limit nothing is compiled, so that this search stays short.
+        if spec.servers[..index.min(SERVERS_MAX)].iter().any(|server| server.address == address) {
+            self.add(place, format!("the server {address} is listed twice"), "each server once");
+        }
+    }
+
+    fn check_entry(&mut self, entry: &Entry, place: &[&dyn Display]) {
+        if entry.probability.is_some_and(|p| !p.is_finite() || p < 0.0) {
+            let place = pointer(&[place, &[&"probability"]].concat());
+            self.add(place, "this is no probability", "a number from 0");
+        }
+        if entry.ttl.is_some_and(|ttl| ttl > TTL_MAX) {
+            let place = pointer(&[place, &[&"ttl"]].concat());
+            self.add(place, "the TTL is too large", format!("at most {TTL_MAX}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::servers::Servers;
+
+    fn compile(text: &str) -> Result<Policy, Vec<String>> {
+        let listed = |faults: Faults| faults.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let spec = api::Policy::read("p", text).map_err(listed)?;
+        let mut servers = Servers::default();
+        let mut context = Context {
+            region: &|name| match name {
+                "eu" => RegionId::new(1),
+                "us" => RegionId::new(2),
+                "asia" => RegionId::new(3),
+                _ => None,
+            },
+            partition: &|name| (name == "default").then(|| Arc::new(Partition::compile([]))),
+            server: &mut |address| servers.add(address),
+        };
+        Policy::compile(&spec, Origin { source: "p", text: Some(text) }, &mut context).map_err(listed)
+    }
+
+    fn rows(policy: &Policy, region: u32) -> (Vec<u32>, Vec<u32>) {
+        let (weights, ttls, _) = policy.v4.row(RegionId::new(region).unwrap());
+        (weights.to_vec(), ttls.to_vec())
+    }
+
+    const FULL: u32 = 1 << 24;
+
+    #[test]
+    fn rows_exist_where_any_server_has_an_entry() {
+        let policy = compile(
+            r#"{"servers":[
+                {"address":"192.0.2.1","default":{"probability":1,"ttl":30},"regions":{"eu":{"probability":0.9,"ttl":60}}},
+                {"address":"192.0.2.2","default":{"probability":3}},
+                {"address":"2001:db8::1","regions":{"us":{}}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(rows(&policy, 0), (vec![FULL / 3, FULL], vec![30, 360]));
+        assert_eq!(rows(&policy, 1), (vec![FULL, 0], vec![60, 360]));
+        // An entry of the other family makes the row; here all have probability 0.
+        assert_eq!(rows(&policy, 2), (vec![0, 0], vec![360, 360]));
+        assert_eq!(rows(&policy, 3), rows(&policy, 0));
+        assert!(policy.has_regions());
+    }
+
+    #[test]
+    fn without_any_probability_a_column_is_uniform() {
+        let policy = compile(
+            r#"{"servers":[{"address":"192.0.2.1","regions":{"eu":{"ttl":5}}},{"address":"192.0.2.2","regions":{"eu":{}}},
+                {"address":"192.0.2.3"}]}"#,
+        )
+        .unwrap();
+        assert_eq!(rows(&policy, 0), (vec![FULL; 3], vec![360; 3]));
+        assert_eq!(rows(&policy, 1), (vec![FULL, FULL, 0], vec![5, 360, 360]));
+        let zeros = compile(r#"{"servers":[{"address":"192.0.2.1","default":{"probability":0}}]}"#).unwrap();
+        assert_eq!(rows(&zeros, 0).0, [0]);
+    }
+
+    #[test]
+    fn the_least_probable_server_keeps_a_weight_and_equal_rows_are_one() {
+        let policy = compile(
+            r#"{"servers":[
+                {"address":"192.0.2.1","default":{"probability":1e-30},"regions":{"eu":{"probability":2},"us":{"probability":4}}},
+                {"address":"192.0.2.2","default":{"probability":1e30},"regions":{"eu":{"probability":1},"us":{"probability":2}}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(rows(&policy, 0).0, [1, FULL]);
+        assert_eq!(policy.v4.weights.len(), 4, "two rows of two servers");
+    }
+
+    #[test]
+    fn what_is_wrong_is_listed_with_its_place() {
+        let listed = compile(
+            "{\"partition\": \"geo\",\n\"servers\": [{\"address\": \"0.0.0.0\"},\n{\"address\": \"192.0.2.1\", \
+             \"regions\": {\"mars\": {}}},\n{\"address\": \"192.0.2.1\"}, {\"address\": \"::ffff:192.0.2.9\"}]}",
+        )
+        .unwrap_err();
+        let starts = [
+            "p:1:15: there is no partition 'geo'",
+            "p:2:25: no client can reach 0.0.0.0",
+            "p:3:46: there is no region 'mars'",
+            "p:4:13: the server 192.0.2.1 is listed twice",
+            "p:4:39: no client can reach ::ffff:192.0.2.9",
+        ];
+        assert_eq!(listed.len(), starts.len(), "{listed:#?}");
+        for (line, start) in listed.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}\nbut expected {start}");
+        }
+        assert!(compile(r#"{"servers":[]}"#).unwrap_err()[0].contains("no server"));
+    }
+}

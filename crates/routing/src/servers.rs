@@ -1,0 +1,108 @@
+//! The servers that policies resolve to, numbered, and which of them are up.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// A server's number in one generation's [`Servers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServerId(u32);
+
+/// All servers that any policy has named.
+///
+/// Numbers are given once and kept, so that a policy that was compiled earlier stays right.
+#[derive(Clone, Debug, Default)]
+pub struct Servers {
+    addresses: Vec<IpAddr>,
+    ids: HashMap<IpAddr, ServerId>,
+    down: Vec<u64>,
+    any_down: bool,
+}
+
+/// Which servers may be drawn: what `route` asks while it decides.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'a> {
+    down: &'a [u64],
+    any_down: bool,
+}
+
+impl Servers {
+    /// The number of an address that some policy has named.
+    pub fn id(&self, address: IpAddr) -> Option<ServerId> {
+        self.ids.get(&address).copied()
+    }
+
+    /// The number of an address, given to it now where it has none. A new server is up.
+    ///
+    /// # Panics
+    /// Beyond 2^32 servers.
+    pub fn add(&mut self, address: IpAddr) -> ServerId {
+        if let Some(id) = self.id(address) {
+            return id;
+        }
+        let id = ServerId(u32::try_from(self.addresses.len()).expect("servers are numbered in 32 bits"));
+        self.addresses.push(address);
+        self.ids.insert(address, id);
+        self.down.resize(self.addresses.len().div_ceil(64), 0);
+        id
+    }
+
+    /// How many servers were named.
+    pub fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// Whether none was.
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+
+    /// Sets exactly these servers down and all others up; addresses that no policy has named are passed over.
+    pub fn set_down(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
+        self.down.fill(0);
+        for id in addresses.into_iter().filter_map(|address| self.ids.get(&address)) {
+            self.down[id.0 as usize / 64] |= 1 << (id.0 % 64);
+        }
+        self.any_down = self.down.iter().any(|word| *word != 0);
+    }
+
+    /// What `route` reads.
+    #[inline]
+    pub fn state(&self) -> State<'_> {
+        State { down: &self.down, any_down: self.any_down }
+    }
+}
+
+impl State<'_> {
+    /// All servers up.
+    pub const ALL_UP: State<'static> = State { down: &[], any_down: false };
+
+    /// Whether a server may be drawn.
+    #[inline]
+    pub fn is_up(&self, server: ServerId) -> bool {
+        let word = self.down.get(server.0 as usize / 64).copied().unwrap_or(0);
+        word >> (server.0 % 64) & 1 == 0
+    }
+
+    /// Whether any server at all is down: where none is, nobody need look.
+    #[inline]
+    pub fn any_down(&self) -> bool {
+        self.any_down
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_kept_and_states_replaced() {
+        let address = |n: u8| IpAddr::from([192, 0, 2, n]);
+        let mut servers = Servers::default();
+        let ids: Vec<ServerId> = (0..100).map(|n| servers.add(address(n))).collect();
+        assert_eq!(servers.add(address(70)), ids[70]);
+        servers.set_down([address(70), address(200)]);
+        assert!(servers.state().any_down() && !servers.state().is_up(ids[70]) && servers.state().is_up(ids[6]));
+        servers.set_down([]);
+        assert!(!servers.state().any_down() && servers.state().is_up(ids[70]));
+    }
+}
