@@ -265,7 +265,7 @@ impl Node<'_> {
 /// Something wrong with the meaning of a value, which a JSON pointer (RFC 6901) names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointed {
-    /// The value, such as `/servers/1/address`; made with [`pointer`].
+    /// The value, such as `/servers/1/address`; made with [`pointer()`].
     pub pointer: String,
     /// What is wrong, in lower case, without a full stop.
     pub what: String,
@@ -394,7 +394,7 @@ impl<'a> Scanner<'a> {
     /// A number, `true`, `false` or `null`.
     fn word(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
-        let length = rest.find(|c: char| matches!(c, ',' | ']' | '}' | ' ' | '\t' | '\r' | '\n'));
+        let length = rest.find([',', ']', '}', ' ', '\t', '\r', '\n']);
         let word = &rest[..length.unwrap_or(rest.len())];
         self.at += word.len();
         word
@@ -431,7 +431,7 @@ mod tests {
             (&["a/b", "0"], 2, 11),
             (&["a/b", "1", "x~"], 2, 21),
             (&["a/b", "1", "none", "x"], 2, 14),
-            (&["a/b", "2"], 2, 33),
+            (&["a/b", "2"], 2, 34),
             (&["a/b", "3"], 2, 10),
             (&["c"], 3, 8),
             (&["d"], 1, 1),

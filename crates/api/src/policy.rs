@@ -75,12 +75,13 @@ pub enum WhenAllDown {
 }
 
 impl Policy {
-    /// Reads a policy from JSON; `source` names the text in faults. What the values mean (whether a region exists,
-    /// whether an address can be a server's) is checked when the policy is compiled.
+    /// Reads a policy from JSON; `source` names the text in faults. What the values mean (whether a region
+    /// exists, whether an address can be a server's) is checked when the policy is compiled.
     ///
     /// # Errors
     /// Everything that is wrong with the structure, with line and column: unknown, missing and repeated
-    /// keys, wrong types, numbers out of range, addresses that are none. Where the text is not JSON, that alone.
+    /// keys, wrong types, numbers out of range, addresses that are none. Where the text is not JSON, that
+    /// alone.
     pub fn read(source: &str, text: &str) -> Result<Policy, Faults> {
         let document = Document::read(source, text)?;
         let mut reader = Reader::new(&document);

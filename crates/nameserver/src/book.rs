@@ -244,3 +244,6 @@ fn check_name(name: &str) -> Result<(), Faults> {
     let what = format!("'{}' is no name for a region or partition", name.escape_debug());
     Err(Fault::whole("name", what, format!("1 to {NAME_MAX} letters, digits, '-', '_' or '.'")).into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// The largest answer, in octets: a zone of some millions of records.
 const ANSWER_MAX: usize = 512 << 20;
 
+/// Where the URL is given.
+const SOURCE: &str = "--api or POINTSMAN_API";
+
 /// The most of an answer that is no problem of the API that an error quotes, in characters.
 const QUOTE_MAX: usize = 200;
 
@@ -89,15 +92,15 @@ impl Client {
     /// # Errors
     /// What is wrong with the URL.
     pub(crate) fn new(url: &str, token: Option<String>) -> Result<Client, Fault> {
-        let fault =
-            |what: String| Fault::whole("--api", what, "a URL such as http://127.0.0.1:8053 (POINTSMAN_API)");
+        let fault = |what: String| Fault::whole(SOURCE, what, "a URL such as http://127.0.0.1:8053");
         let uri: Uri = url.parse().map_err(|_| fault(format!("{url:?} is no URL")))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
                 let what = format!("{url:?}: the API speaks plain http, without TLS");
-                let expected = "http:// to a loopback address, through a tunnel (ssh -L) where it is another machine";
-                return Err(Fault::whole("--api", what, expected));
+                let expected =
+                    "http:// to a loopback address, through a tunnel (ssh -L) where it is another machine";
+                return Err(Fault::whole(SOURCE, what, expected));
             }
             _ => return Err(fault(format!("{url:?} does not begin with http://"))),
         }
@@ -138,7 +141,8 @@ impl Client {
             .map_err(|_| self.unreachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))?
             .map_err(|cause| self.unreachable(cause.to_string()))?;
         let lost = |cause: hyper::Error| self.unreachable(format!("the connection was lost: {cause}"));
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
         // It ends with the sender; what goes wrong on it is told to the sender too.
         let connection = tokio::spawn(connection);
         let response = sender.send_request(self.request(call)).await.map_err(lost)?;
@@ -228,7 +232,6 @@ impl Client {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 Some("The token given with --token-file or POINTSMAN_TOKEN is not the server's.")
             }
-            StatusCode::PRECONDITION_FAILED => Some("Get it again, and repeat the change on what there is now."),
             StatusCode::SERVICE_UNAVAILABLE => {
                 Some("The last generation goes on; `pointsman status` tells how the store is.")
             }
@@ -237,7 +240,8 @@ impl Client {
     }
 
     fn not_ours(&self, status: StatusCode, body: &[u8]) -> String {
-        let mut what = format!("{} answered {status}, which is not in the words of Pointsman's API", self.url);
+        let mut what =
+            format!("{} answered {status}, which is not in the words of Pointsman's API", self.url);
         let text: String = String::from_utf8_lossy(body).chars().take(QUOTE_MAX).collect();
         if !text.trim().is_empty() {
             let _ = write!(what, ": {:?}", text.trim());
@@ -259,7 +263,9 @@ pub(crate) fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte))
+            }
             _ => {
                 let _ = write!(encoded, "%{byte:02X}");
             }

@@ -10,8 +10,7 @@ pub(crate) mod flags;
 pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod lower;
-#[cfg(test)]
-mod page;
+pub(crate) mod page;
 pub(crate) mod spec;
 
 use std::fs;

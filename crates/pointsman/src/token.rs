@@ -16,11 +16,11 @@ const TOKEN_MAX: usize = 1_024;
 pub(crate) fn read(path: &Path) -> Result<String, Fault> {
     let source = path.to_string_lossy();
     let mut text = String::new();
-    File::open(path)
-        .and_then(|file| file.take(TOKEN_MAX as u64 + 2).read_to_string(&mut text))
-        .map_err(|cause| {
+    File::open(path).and_then(|file| file.take(TOKEN_MAX as u64 + 2).read_to_string(&mut text)).map_err(
+        |cause| {
             Fault::whole(source.clone(), format!("the token cannot be read: {cause}"), "a file with a token")
-        })?;
+        },
+    )?;
     parse(&text).map_err(|what| Fault::whole(source, what, "one line of visible ASCII"))
 }
 

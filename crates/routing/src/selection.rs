@@ -62,8 +62,11 @@ mod tests {
         }
         let total: f64 = left.iter().map(|&i| f64::from(weights[usize::from(i)])).sum();
         for (at, &i) in left.iter().enumerate() {
-            let share =
-                if total == 0.0 { 1.0 / left.len() as f64 } else { f64::from(weights[usize::from(i)]) / total };
+            let share = if total == 0.0 {
+                1.0 / left.len() as f64
+            } else {
+                f64::from(weights[usize::from(i)]) / total
+            };
             if share > 0.0 {
                 let mut rest = left.to_vec();
                 rest.remove(at);
@@ -75,10 +78,17 @@ mod tests {
     #[test]
     fn orders_come_as_often_as_the_algorithm_says() {
         const DRAWS: u32 = 60_000;
-        for (seed, weights) in
-            [&[1u32, 1, 1][..], &[5, 3, 2], &[0, 0, 0], &[7, 0, 0, 1], &[0, 4, 0], &[1, 2, 3, 4], &[u32::MAX, 1]]
-                .iter()
-                .enumerate()
+        for (seed, weights) in [
+            &[1u32, 1, 1][..],
+            &[5, 3, 2],
+            &[0, 0, 0],
+            &[7, 0, 0, 1],
+            &[0, 4, 0],
+            &[1, 2, 3, 4],
+            &[u32::MAX, 1],
+        ]
+        .iter()
+        .enumerate()
         {
             let mut expected = HashMap::new();
             let all: Vec<u16> = (0..weights.len() as u16).collect();
@@ -88,7 +98,10 @@ mod tests {
             for _ in 0..DRAWS {
                 *seen.entry(order(weights, weights.len(), &mut rng)).or_default() += 1;
             }
-            assert!(seen.keys().all(|order| expected.contains_key(order)), "{weights:?}: an impossible order");
+            assert!(
+                seen.keys().all(|order| expected.contains_key(order)),
+                "{weights:?}: an impossible order"
+            );
             // Orders too rare for chi-square are judged together.
             let (common, rare): (Vec<_>, Vec<_>) =
                 expected.iter().partition(|(_, p)| **p * f64::from(DRAWS) >= 5.0);

@@ -101,7 +101,9 @@ mod tests {
         let ids: Vec<ServerId> = (0..100).map(|n| servers.add(address(n))).collect();
         assert_eq!(servers.add(address(70)), ids[70]);
         servers.set_down([address(70), address(200)]);
-        assert!(servers.state().any_down() && !servers.state().is_up(ids[70]) && servers.state().is_up(ids[6]));
+        assert!(
+            servers.state().any_down() && !servers.state().is_up(ids[70]) && servers.state().is_up(ids[6])
+        );
         servers.set_down([]);
         assert!(!servers.state().any_down() && servers.state().is_up(ids[70]));
     }

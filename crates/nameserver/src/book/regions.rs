@@ -37,9 +37,10 @@ impl Book {
         let Some(name) = Arc::make_mut(&mut self.regions).remove(&id) else {
             return Err(Refused::NotFound(format!("region {id}")));
         };
+        // Policies first: they are compiled again with each partition, and must not name the region by then.
+        self.take_region_out_of_policies(&name)?;
         let mut changes = self.take_region_out_of_partitions(id, &name)?;
         changes.push(Change::RemoveRegion { id });
-        self.take_region_out_of_policies(&name)?;
         Ok(changes)
     }
 }

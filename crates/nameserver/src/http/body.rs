@@ -50,7 +50,9 @@ pub(super) async fn read(request: Request, types: &[&str], max: usize) -> Result
             let expected = format!("at most {max} octets");
             Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long", expected))
         }
-        Ok(Err(cause)) => Err(Failure::new(StatusCode::BAD_REQUEST, format!("the body broke off: {cause}"), "")),
+        Ok(Err(cause)) => {
+            Err(Failure::new(StatusCode::BAD_REQUEST, format!("the body broke off: {cause}"), ""))
+        }
         Err(_) => {
             let expected = format!("all of it within {} seconds", BODY_WAIT.as_secs());
             Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body is too slow", expected))
@@ -90,7 +92,8 @@ mod tests {
 
     fn post(content_type: Option<&str>, body: Body) -> Request {
         let request = Request::post("/");
-        let request = content_type.into_iter().fold(request, |request, value| request.header(CONTENT_TYPE, value));
+        let request =
+            content_type.into_iter().fold(request, |request, value| request.header(CONTENT_TYPE, value));
         request.body(body).expect("a request")
     }
 
@@ -128,7 +131,10 @@ mod tests {
         impl axum::body::HttpBody for Never {
             type Data = bytes::Bytes;
             type Error = Infallible;
-            fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<bytes::Bytes>, Infallible>>> {
+            fn poll_frame(
+                self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<bytes::Bytes>, Infallible>>> {
                 Poll::Pending
             }
         }

@@ -141,7 +141,10 @@ fn complete_operation(path: &str, is_change: bool, operation: &mut Operation) {
         add(StatusCode::UNAUTHORIZED, response);
     }
     if !parameters.is_empty() || has_body {
-        add(StatusCode::BAD_REQUEST, problem("The path, the query or a header is wrong, or the body broke off."));
+        add(
+            StatusCode::BAD_REQUEST,
+            problem("The path, the query or a header is wrong, or the body broke off."),
+        );
     }
     if has_body {
         add(StatusCode::REQUEST_TIMEOUT, problem("The body came too slowly."));
@@ -272,10 +275,19 @@ mod tests {
     #[test]
     fn every_refusal_is_a_problem() {
         let document: Value = serde_json::from_str(&crate::http::openapi()).expect("it is JSON");
-        for statuses in document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap().values()) {
+        for statuses in document["paths"]
+            .as_object()
+            .unwrap()
+            .values()
+            .flat_map(|item| item.as_object().unwrap().values())
+        {
             for (status, response) in statuses["responses"].as_object().unwrap() {
                 let schema = &response["content"]["application/json"]["schema"]["$ref"];
-                assert_eq!(status.starts_with(['4', '5']), schema == "#/components/schemas/Problem", "{response}");
+                assert_eq!(
+                    status.starts_with(['4', '5']),
+                    schema == "#/components/schemas/Problem",
+                    "{response}"
+                );
             }
         }
     }

@@ -16,7 +16,10 @@ use super::{Http, body};
         (status = 404, description = "No policy decides the name.", body = Problem),
     ),
 )]
-pub(super) async fn explain(State(http): State<Http>, request: Request) -> Result<Json<Explanation>, Failure> {
+pub(super) async fn explain(
+    State(http): State<Http>,
+    request: Request,
+) -> Result<Json<Explanation>, Failure> {
     let asked: Explain = body::object(request).await?;
     Ok(Json(http.editor.explain(&asked)?))
 }

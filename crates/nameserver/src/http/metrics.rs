@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use dns::Rcode;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -63,6 +63,9 @@ struct Source<'a> {
 /// Values with those of their labels, in the order of [`Metric::labels`].
 #[derive(Debug, Default)]
 struct Samples(Vec<(Vec<String>, u64)>);
+
+/// The name of a cause, and the counter that counts it.
+type Cause<C, N> = (&'static str, fn(&C) -> &N);
 
 /// Everything that is exported.
 pub const METRICS: &[Metric] = &[
@@ -266,7 +269,7 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         labels: &["cause"],
         read: |source, samples| {
-            let causes: [(&str, fn(&net::tcp::Counters) -> &AtomicU64); 10] = [
+            let causes: [Cause<net::tcp::Counters, AtomicU64>; 10] = [
                 ("handler", |tcp| &tcp.ended_by_handler),
                 ("client", |tcp| &tcp.ended_by_client),
                 ("cut_short", |tcp| &tcp.ended_cut_short),
@@ -312,13 +315,14 @@ impl Metrics {
     fn answers(&self) -> impl Iterator<Item = (String, u64)> {
         (0..crate::counters::RCODES).map(|code| {
             // Sixteen codes fit the header's four bits.
-            let name = Rcode::checked_from_int(code as u8).map_or_else(|| code.to_string(), |rcode| rcode.to_string());
+            let name = Rcode::checked_from_int(code as u8)
+                .map_or_else(|| code.to_string(), |rcode| rcode.to_string());
             (name, self.sum(|worker| &worker.answers[code]))
         })
     }
 
     fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let causes: [(&str, fn(&Counters) -> &Count); 4] = [
+        let causes: [Cause<Counters, Count>; 4] = [
             ("no_query", |worker| &worker.no_query),
             ("no_room", |worker| &worker.no_room),
             ("send_failed", |worker| &worker.send_failed),
@@ -357,7 +361,8 @@ fn text(source: &Source<'_>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape(METRICS.iter().map(scrape).collect())));
     let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string takes all that is written");
+    prometheus_client::encoding::text::encode(&mut text, &registry)
+        .expect("a string takes all that is written");
     text
 }
 
@@ -380,15 +385,23 @@ impl Collector for Scrape {
             };
             let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
             for (values, value) in &samples.0 {
+                if values.is_empty() {
+                    // An empty set of labels would be written as `{}`; there is one sample without labels.
+                    sample(metric.kind, *value, family)?;
+                    break;
+                }
                 let labels: Vec<(&str, &str)> =
                     metric.labels.iter().copied().zip(values.iter().map(String::as_str)).collect();
-                let sample = family.encode_family(&labels)?;
-                match metric.kind {
-                    Kind::Counter => ConstCounter::new(*value).encode(sample)?,
-                    Kind::Gauge => ConstGauge::new(*value).encode(sample)?,
-                }
+                sample(metric.kind, *value, family.encode_family(&labels)?)?;
             }
         }
         Ok(())
+    }
+}
+
+fn sample(kind: Kind, value: u64, encoder: MetricEncoder<'_>) -> fmt::Result {
+    match kind {
+        Kind::Counter => ConstCounter::new(value).encode(encoder),
+        Kind::Gauge => ConstGauge::new(value).encode(encoder),
     }
 }

@@ -66,8 +66,12 @@ struct Http {
 /// With a `token`, every request but that for `/v1/health` must carry it.
 pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router {
     let (routes, document) = documented().split_for_parts();
-    let http =
-        Http { editor, metrics: Arc::new(metrics), admission: Admission::new(), document: text(document).into() };
+    let http = Http {
+        editor,
+        metrics: Arc::new(metrics),
+        admission: Admission::new(),
+        document: text(document).into(),
+    };
     let routes = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(http);
     match token {
         Some(token) => routes.layer(axum::middleware::from_fn_with_state(Token::new(token), token::require)),

@@ -115,7 +115,11 @@ pub(super) async fn lookup(
     whom: Result<Query<Whom>, QueryRejection>,
 ) -> Result<Json<Lookup>, Failure> {
     let Query(whom) = whom.map_err(|_| {
-        Failure::new(StatusCode::BAD_REQUEST, "the query asks for no address", "?address=ADDRESS and nothing else")
+        Failure::new(
+            StatusCode::BAD_REQUEST,
+            "the query asks for no address",
+            "?address=ADDRESS and nothing else",
+        )
     })?;
     let address = path::address(&whom.address)?;
     http.editor.lookup(&name, address).map(Json).ok_or_else(|| missing(&name))

@@ -16,13 +16,16 @@ enum Tags {
     OneOf(Vec<(String, bool)>),
 }
 
+/// What the editor takes for any tag; no tag of content is like it.
+const ANY: &str = "*";
+
 /// The tag that a change depends on, for the editor to compare when the change's turn comes.
 ///
-/// `current` looks up what there is; it is asked only where the header leaves a choice (`*` or several tags).
-/// What is changed by another between this look and the change's turn is then a precondition that failed.
+/// `current` looks up what there is; it is asked only where the header has several tags to choose from. What is
+/// changed by another between this look and the change's turn is then a precondition that failed.
 ///
 /// # Errors
-/// 412 where the tag cannot match, 400 where the header cannot be read, or asks for what changes do not offer.
+/// 412 where no tag can match, 400 where the header cannot be read, or asks for what changes do not offer.
 pub(super) fn if_match(
     headers: &HeaderMap,
     current: impl FnOnce() -> Option<Etag>,
@@ -31,17 +34,18 @@ pub(super) fn if_match(
         let what = "If-None-Match is not heeded by changes";
         return Err(Failure::new(StatusCode::BAD_REQUEST, what, "If-Match, or neither"));
     }
-    let Some(tags) = tags(headers, IF_MATCH)? else { return Ok(None) };
-    if let Tags::OneOf(tags) = &tags
-        && let [(tag, false)] = tags.as_slice()
+    let tags = match tags(headers, IF_MATCH)? {
+        None => return Ok(None),
+        Some(Tags::Any) => return Ok(Some(Etag(ANY.into()))),
+        Some(Tags::OneOf(tags)) => tags,
+    };
+    if let [(tag, false)] = tags.as_slice()
+        && tag != ANY
     {
         return Ok(Some(Etag(tag.clone())));
     }
-    let matches = |current: &Etag| match &tags {
-        Tags::Any => true,
-        // Strong comparison (RFC 9110 §8.8.3.2): a weak tag never matches.
-        Tags::OneOf(tags) => tags.iter().any(|(tag, weak)| !weak && *tag == current.0),
-    };
+    // Strong comparison (RFC 9110 §8.8.3.2): a weak tag never matches.
+    let matches = |current: &Etag| tags.iter().any(|(tag, weak)| !weak && *tag == current.0);
     match current() {
         Some(current) if matches(&current) => Ok(Some(current)),
         current => Err(Refused::Precondition { current }.into()),
@@ -141,8 +145,8 @@ mod tests {
             ("\"a\", \"b\"", Some("b"), Ok("b")),
             ("\"a\", \"b\"", Some("c"), Err(412)),
             ("\"a\", \"b\"", None, Err(412)),
-            ("*", Some("c"), Ok("c")),
-            ("*", None, Err(412)),
+            ("*", None, Ok("*")),
+            ("\"*\"", Some("a"), Err(412)),
             ("W/\"a\"", Some("a"), Err(412)),
             ("a", Some("a"), Err(400)),
         ] {

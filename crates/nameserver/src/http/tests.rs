@@ -1,0 +1,466 @@
+//! The API from outside: requests in, answers out, on a real editor and a store in a temporary folder.
+//!
+//! Every answer is held against the document: a status that it does not name for the route fails the test.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use http_body_util::BodyExt;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use net::shutdown::Shutdown;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{METRICS, Metrics, body, metrics, openapi, router, serve};
+use crate::book::Book;
+use crate::edit::Editor;
+use crate::generation::Settings;
+use crate::publish::Published;
+
+const ZONE: &str =
+    "$TTL 300\n@ SOA ns hostmaster 7 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n";
+
+/// The API on an empty store.
+struct Api {
+    service: TowerToHyperService<axum::Router>,
+    published: Arc<Published>,
+    editor: Editor,
+    folder: PathBuf,
+    document: Value,
+}
+
+/// An answer.
+struct Answer {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Api {
+    async fn new(token: Option<&str>) -> Api {
+        static FOLDERS: AtomicU32 = AtomicU32::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("pointsman-http-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let url = format!("sqlite:{}", folder.join("store.db").display());
+        let store = store::Store::open(&url).await.expect("a store");
+        let book = Book::empty(1, Settings::default());
+        let published = Arc::new(Published::new(book.generation.clone(), 2));
+        let editor = Editor::start(store, book, published.clone()).expect("an editor");
+        let metrics = Metrics { udp: vec![Arc::default(), Arc::default()], tcp: vec![Arc::default()] };
+        let router = router(editor.clone(), token.map(Into::into), metrics);
+        let document = serde_json::from_str(&openapi()).expect("a document");
+        Api { service: TowerToHyperService::new(router), published, editor, folder, document }
+    }
+
+    async fn ask(&self, request: Request) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let answer = self.service.call(request).await.expect("the router always answers");
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.expect("a body").to_bytes();
+        let body = String::from_utf8(body.into()).expect("UTF-8");
+        let answer = Answer { status: head.status.as_u16(), headers: head.headers, body };
+        if let Some(operation) = self.operation(method.as_str(), &path) {
+            let documented = &operation["responses"][answer.status.to_string()];
+            assert!(documented.is_object(), "{method} {path} answered {} {}", answer.status, answer.body);
+            let sent = answer.headers.get("content-type").map_or("", |value| value.to_str().expect("text"));
+            let known = documented["content"].as_object();
+            assert!(
+                known.map_or(answer.body.is_empty(), |known| known.contains_key(sent)),
+                "{method} {path} {sent}"
+            );
+        }
+        if answer.status >= 400 {
+            assert!(answer.json()["what"].is_string(), "{method} {path}: {}", answer.body);
+        }
+        answer
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.ask(Request::get(path).body(Body::empty()).expect("a request")).await
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
+        let request = Request::builder().method(method).uri(path);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        self.ask(request.body(body.into()).expect("a request")).await
+    }
+
+    async fn json(&self, method: &str, path: &str, body: Value) -> Answer {
+        self.send(method, path, &[("content-type", "application/json")], body.to_string()).await
+    }
+
+    async fn put_zone(&self, origin: &str, text: &str) -> Answer {
+        self.send("PUT", &format!("/v1/zones/{origin}"), &[("content-type", "text/dns")], text.to_owned())
+            .await
+    }
+
+    /// What the document says of a method and a path.
+    fn operation(&self, method: &str, path: &str) -> Option<&Value> {
+        let fits = |template: &str| {
+            let (template, path) = (template.split('/'), path.split('/'));
+            template.clone().count() == path.clone().count()
+                && template.zip(path).all(|(wanted, given)| wanted.starts_with('{') || wanted == given)
+        };
+        let (_, item) = self.document["paths"].as_object()?.iter().find(|(template, _)| fits(template))?;
+        item.get(method.to_lowercase())
+    }
+}
+
+impl Drop for Api {
+    fn drop(&mut self) {
+        // A test that failed to make the folder has failed already.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).expect("JSON")
+    }
+
+    fn etag(&self) -> String {
+        self.headers["etag"].to_str().expect("a tag").to_owned()
+    }
+
+    #[track_caller]
+    fn is(&self, status: u16, body: Value) {
+        assert_eq!((self.status, self.json()), (status, body));
+    }
+}
+
+#[tokio::test]
+async fn a_zone_comes_changes_and_goes() {
+    let api = Api::new(None).await;
+    api.put_zone("Example.COM", ZONE).await.is(200, json!({"generation": 1}));
+    api.get("/v1/zones").await.is(200, json!([{"origin": "example.com.", "serial": 7, "records": 4}]));
+    let zone = api.get("/v1/zones/example.com.").await;
+    assert_eq!((zone.status, &zone.headers["content-type"]), (200, &"text/dns".parse().expect("a header")));
+    let tag = zone.etag();
+    assert!(tag.starts_with('"') && tag.ends_with('"'), "{tag}");
+
+    for (known, status) in
+        [(tag.as_str(), 304), (&format!("W/{tag}"), 304), ("*", 304), ("\"x\"", 200), ("x", 400)]
+    {
+        let again = api.send("GET", "/v1/zones/example.com", &[("if-none-match", known)], "").await;
+        assert_eq!((again.status, again.body.is_empty()), (status, status == 304), "{known}");
+    }
+    let text = zone.body;
+    for (method, wanted, status) in [
+        ("PUT", "\"x\"", 412),
+        ("PUT", "\"*\"", 412),
+        ("PUT", "\"x\", \"y\"", 412),
+        ("PUT", "x", 400),
+        ("PUT", tag.as_str(), 200),
+        ("PUT", &format!("\"x\", {tag}"), 200),
+        ("PUT", "*", 200),
+        ("DELETE", "\"x\"", 412),
+        ("DELETE", &tag, 200),
+        ("DELETE", "*", 404),
+        ("PUT", "*", 412),
+        ("PUT", &tag, 412),
+    ] {
+        let headers = [("content-type", "text/plain; charset=utf-8"), ("if-match", wanted)];
+        let answer = api.send(method, "/v1/zones/example.com", &headers, text.clone()).await;
+        assert_eq!(answer.status, status, "{method} {wanted}: {}", answer.body);
+    }
+    assert_eq!(api.get("/v1/zones/example.com").await.status, 404);
+    assert_eq!(api.send("DELETE", "/v1/zones/example.com", &[], "").await.status, 404);
+    let never = [("content-type", "text/dns"), ("if-none-match", "*")];
+    assert_eq!(api.send("PUT", "/v1/zones/example.com", &never, text).await.status, 400);
+}
+
+#[tokio::test]
+async fn the_root_zone_has_a_name_of_its_own() {
+    let api = Api::new(None).await;
+    assert_eq!(api.put_zone("=2E", ZONE).await.status, 200);
+    assert_eq!(api.get("/v1/zones/=2e").await.status, 200);
+    assert_eq!(api.get("/v1/zones").await.json()[0]["origin"], ".");
+    assert_eq!(api.send("DELETE", "/v1/zones/=2E", &[], "").await.status, 200);
+}
+
+#[tokio::test]
+async fn all_faults_of_a_body_are_listed_with_their_places() {
+    let api = Api::new(None).await;
+    let broken = format!("{ZONE}a A 192.0.2.256\nb AAAA x\n");
+    let answer = api.put_zone("example.com", &broken).await;
+    assert_eq!(answer.status, 422);
+    let faults = answer.json()["faults"].clone();
+    let places: Vec<_> =
+        faults.as_array().expect("faults").iter().map(|fault| fault["line"].clone()).collect();
+    assert_eq!(places, [6, 7], "{faults}");
+    assert_eq!(api.get("/v1/zones").await.json(), json!([]));
+
+    assert_eq!(api.json("POST", "/v1/regions", json!({"name": ""})).await.status, 422);
+    let unknown = api.json("POST", "/v1/regions", json!({"name": "a", "colour": "red"})).await;
+    assert_eq!(
+        (unknown.status, &unknown.json()["faults"][0]["column"]),
+        (422, &json!(9)),
+        "{}",
+        unknown.body
+    );
+    let policy =
+        api.json("PUT", "/v1/policies/www.example.com", json!({"servers": [{"address": "x", "y": 1}]})).await;
+    assert_eq!(
+        (policy.status, policy.json()["faults"].as_array().expect("faults").len()),
+        (422, 2),
+        "{}",
+        policy.body
+    );
+}
+
+#[tokio::test]
+async fn regions_partitions_policies_and_servers_work_together() {
+    let api = Api::new(None).await;
+    assert_eq!(api.put_zone("example.com", ZONE).await.status, 200);
+    api.json("POST", "/v1/regions", json!({"name": "europe"}))
+        .await
+        .is(200, json!({"id": 1, "generation": 2}));
+    assert_eq!(api.json("POST", "/v1/regions", json!({"name": "europe"})).await.status, 422);
+    api.get("/v1/regions").await.is(200, json!([{"id": 1, "name": "europe"}]));
+
+    let csv = [("content-type", "text/csv")];
+    let text = "192.0.2.0/25,europe\n2001:db8::/32,europe\n";
+    api.send("PUT", "/v1/partitions/default", &csv, text).await.is(200, json!({"generation": 3}));
+    assert_eq!(api.send("PUT", "/v1/partitions/other", &csv, "192.0.2.0/33,mars\n").await.status, 422);
+    assert_eq!(api.get("/v1/partitions/default").await.body, text);
+    api.get("/v1/partitions").await.is(200, json!([{"name": "default", "prefixes": 2}]));
+    let found = json!({"region": "europe", "id": 1, "prefix": "192.0.2.0/25", "scope": 25});
+    api.get("/v1/partitions/default/lookup?address=192.0.2.1").await.is(200, found);
+    let outside = api.get("/v1/partitions/default/lookup?address=192.0.2.200").await.json();
+    assert_eq!((&outside["region"], &outside["id"]), (&Value::Null, &json!(0)));
+
+    let policy = json!({
+        "answers": 1, "when_all_down": "empty", "partition": "default", "names": ["www.example.com."],
+        "servers": [
+            {"address": "198.51.100.1", "default": {"probability": 1.0, "ttl": 30}, "regions": {}},
+            {"address": "198.51.100.2", "default": {}, "regions": {"europe": {"probability": 1.0, "ttl": 60}}},
+        ],
+    });
+    assert_eq!(api.json("PUT", "/v1/policies/WWW.example.com", policy.clone()).await.status, 200);
+    let kept = api.get("/v1/policies/www.example.com").await;
+    assert_eq!((kept.status, kept.json()), (200, policy.clone()));
+    let known = api.send("GET", "/v1/policies/www.example.com", &[("if-none-match", &kept.etag())], "").await;
+    assert_eq!(known.status, 304);
+    api.get("/v1/policies").await.is(200, json!([policy]));
+    assert_eq!(api.send("DELETE", "/v1/zones/example.com", &[], "").await.status, 409);
+    assert_eq!(api.send("DELETE", "/v1/partitions/default", &[], "").await.status, 409);
+
+    let question = json!({"name": "www.example.com", "type": "A", "client": "192.0.2.1"});
+    let why = api.json("POST", "/v1/explain", question.clone()).await.json();
+    assert_eq!((&why["region"], &why["scope"]), (&json!("europe"), &json!(25)), "{why}");
+    assert_eq!(why["probabilities"], json!({"198.51.100.2": 1.0}));
+    assert_eq!((&why["answer"], &why["ttl"]), (&json!(["198.51.100.2"]), &json!(60)));
+    let nobody = json!({"name": "ns.example.com", "type": "A", "client": "192.0.2.1"});
+    assert_eq!(api.json("POST", "/v1/explain", nobody).await.status, 404);
+    let nonsense = json!({"name": "a..b", "type": "A", "client": "192.0.2.1"});
+    assert_eq!(api.json("POST", "/v1/explain", nonsense).await.status, 422);
+
+    assert_eq!(api.json("PUT", "/v1/servers/198.51.100.2/state", json!({"up": false})).await.status, 200);
+    let servers = json!([{"address": "198.51.100.1", "up": true}, {"address": "198.51.100.2", "up": false}]);
+    api.get("/v1/servers").await.is(200, servers);
+    assert_eq!(api.json("PUT", "/v1/servers/203.0.113.9/state", json!({"up": false})).await.status, 404);
+    let why = api.json("POST", "/v1/explain", question).await.json();
+    assert_eq!(why["row"][1]["up"], json!(false), "{why}");
+
+    let status = api.get("/v1/status").await.json();
+    let counts = json!({
+        "zones": 1, "records": 4, "regions": 1, "partitions": 1, "policies": 1, "names": 1, "servers": 2,
+        "servers_down": 1,
+    });
+    assert_eq!(status["counts"], counts);
+    let generation = &status["generation"];
+    assert_eq!(status["workers"][1], json!({"worker": 1, "generation": generation}));
+    assert_eq!((&status["store"], status["version"].is_string()), (&json!({"ok": true}), true));
+    api.get("/v1/health").await.is(200, json!({"generation": generation}));
+
+    assert_eq!(api.send("DELETE", "/v1/policies/www.example.com", &[], "").await.status, 200);
+    assert_eq!(api.send("DELETE", "/v1/policies/www.example.com", &[], "").await.status, 404);
+    assert_eq!(api.send("DELETE", "/v1/regions/1", &[], "").await.status, 200);
+    assert_eq!(api.send("DELETE", "/v1/regions/1", &[], "").await.status, 404);
+    assert_eq!(api.send("DELETE", "/v1/partitions/default", &[], "").await.status, 200);
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_refused_as_a_problem() {
+    let api = Api::new(None).await;
+    let long = "x".repeat(body::JSON_MAX + 1);
+    let json = ("content-type", "application/json");
+    for (method, path, header, body, status) in [
+        ("GET", "/v1/nothing", json, "", 404),
+        ("GET", "/", json, "", 404),
+        ("GET", "/v1/zones/", json, "", 404),
+        ("GET", "/v1/zones/a..b", json, "", 400),
+        ("GET", "/v1/zones/%ff", json, "", 400),
+        ("PUT", "/v1/zones/a..b", ("content-type", "text/dns"), ZONE, 400),
+        ("PUT", "/v1/zones/example.com", json, ZONE, 415),
+        ("PUT", "/v1/zones/example.com", ("x-none", ""), ZONE, 415),
+        ("PUT", "/v1/policies/www.example.com", ("content-type", "text/plain"), "{}", 415),
+        ("PUT", "/v1/policies/www.example.com", json, "{", 422),
+        ("POST", "/v1/regions", json, "[\"a\"]", 422),
+        ("POST", "/v1/regions", json, &long, 413),
+        ("DELETE", "/v1/regions/x", json, "", 400),
+        ("DELETE", "/v1/regions/+1", json, "", 400),
+        ("DELETE", "/v1/regions/4294967296", json, "", 400),
+        ("DELETE", "/v1/regions/0", json, "", 404),
+        ("PUT", "/v1/servers/192.0.2/state", json, "{\"up\":true}", 400),
+        ("GET", "/v1/partitions/default/lookup", json, "", 400),
+        ("GET", "/v1/partitions/default/lookup?address=x", json, "", 400),
+        ("GET", "/v1/partitions/default/lookup?address=::1&x=1", json, "", 400),
+        ("GET", "/v1/partitions/none/lookup?address=::1", json, "", 404),
+        ("GET", "/v1/partitions/none", json, "", 404),
+    ] {
+        let answer = api.send(method, path, &[header], body.to_owned()).await;
+        assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_method_is_told_the_known_ones() {
+    let api = Api::new(None).await;
+    for (path, allowed) in [
+        ("/v1/zones/example.com", "DELETE,GET,HEAD,PUT"),
+        ("/v1/regions", "GET,HEAD,POST"),
+        ("/v1/explain", "POST"),
+        ("/metrics", "GET,HEAD"),
+    ] {
+        let answer = api.send("PATCH", path, &[], "").await;
+        let mut methods: Vec<&str> = answer.headers["allow"].to_str().expect("methods").split(',').collect();
+        methods.sort_unstable();
+        assert_eq!((answer.status, methods.join(",").as_str()), (405, allowed), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_token_is_asked_for_everywhere_but_for_health() {
+    let api = Api::new(Some("secret")).await;
+    for path in ["/v1/status", "/metrics", "/v1/openapi.json", "/v1/zones", "/v1/nothing"] {
+        for (sent, challenge) in [
+            (None, r#"Bearer realm="pointsman""#),
+            (Some("Basic c2VjcmV0"), r#"Bearer realm="pointsman""#),
+            (Some("Bearer secreT"), r#"Bearer realm="pointsman", error="invalid_token""#),
+        ] {
+            let headers: Vec<_> = sent.map(|sent| ("authorization", sent)).into_iter().collect();
+            let answer = api.send("GET", path, &headers, "").await;
+            assert_eq!(
+                (answer.status, &answer.headers["www-authenticate"]),
+                (401, &challenge.parse().unwrap())
+            );
+            assert!(!answer.body.contains("secret"), "{}", answer.body);
+        }
+        let answer = api.send("GET", path, &[("authorization", "Bearer secret")], "").await;
+        assert_ne!(answer.status, 401, "{path}");
+    }
+    assert_eq!(api.get("/v1/health").await.status, 200);
+    assert_eq!(api.send("POST", "/v1/health", &[], "").await.status, 405, "nothing is told by it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_a_worker_does_not_serve_yet_is_accepted() {
+    let api = Api::new(None).await;
+    let held = api.published.seat(1).wake();
+    let added = api.json("POST", "/v1/regions", json!({"name": "europe"})).await;
+    added.is(202, json!({"id": 1, "generation": 1}));
+    assert_eq!(api.get("/v1/status").await.json()["workers"][1], json!({"worker": 1, "generation": 0}));
+    drop(held);
+    api.published.seat(1).park();
+    assert_eq!(api.json("POST", "/v1/regions", json!({"name": "asia"})).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_store_that_is_gone_refuses_changes_and_is_told_of() {
+    let api = Api::new(None).await;
+    assert_eq!(api.put_zone("example.com", ZONE).await.status, 200);
+    std::fs::remove_file(api.folder.join("store.db")).expect("the database is there");
+    let refused = api.json("POST", "/v1/regions", json!({"name": "europe"})).await;
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    let store = api.get("/v1/status").await.json()["store"].clone();
+    assert_eq!((&store["ok"], store["message"].is_string()), (&json!(false), true), "{store}");
+    assert!(api.get("/metrics").await.body.contains("\npointsman_store_ok 0\n"));
+    assert_eq!(api.get("/v1/zones/example.com").await.status, 200, "the last generation goes on");
+}
+
+#[tokio::test]
+async fn every_metric_is_declared_once_and_exported() {
+    let api = Api::new(None).await;
+    assert_eq!(api.put_zone("example.com", ZONE).await.status, 200);
+    let text = api.get("/metrics").await.body;
+    assert!(text.ends_with("# EOF\n"));
+    for (index, metric) in METRICS.iter().enumerate() {
+        let family = metric.name.trim_end_matches("_total");
+        assert!(family.starts_with("pointsman_"), "{family}");
+        assert_eq!(metric.kind == metrics::Kind::Counter, metric.name.ends_with("_total"), "{family}");
+        assert!(METRICS[..index].iter().all(|other| other.name != metric.name), "{family} twice");
+        assert!(text.contains(&format!("# HELP {family} {}\n", metric.help)), "{family}");
+        let samples: Vec<&str> = text
+            .lines()
+            .filter(|line| line.strip_prefix(metric.name).is_some_and(|rest| rest.starts_with(['{', ' '])))
+            .collect();
+        assert!(!samples.is_empty(), "{family} has no sample");
+        for sample in samples {
+            assert!(metric.labels.iter().all(|label| sample.contains(&format!("{label}=\""))), "{sample}");
+            assert_eq!(sample.contains('{'), !metric.labels.is_empty(), "{sample}");
+        }
+    }
+    for line in ["pointsman_generation 1", "pointsman_zones 1", "pointsman_worker_generation{worker=\"1\"} 1"]
+    {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_workers_counts_are_summed() {
+    let metrics = Metrics { udp: vec![Arc::default(), Arc::default()], tcp: Vec::new() };
+    for worker in &metrics.udp {
+        worker.queries.add(3);
+        worker.answered(&[0, 0, 0x82, 3]);
+        worker.no_room.add(1);
+    }
+    let counters = metrics.counters();
+    assert_eq!((counters.queries, counters.truncated), (6, 2));
+    assert_eq!(counters.answers.into_iter().collect::<Vec<_>>(), [("NXDOMAIN".to_owned(), 2)]);
+    assert_eq!((counters.dropped["no_room"], counters.dropped["no_query"]), (2, 0));
+}
+
+#[tokio::test]
+async fn connections_are_served_until_the_shutdown() {
+    let api = Api::new(None).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let shutdown = Shutdown::new();
+    let serving =
+        tokio::spawn(serve(listener, router(api.editor.clone(), None, Metrics::default()), shutdown.clone()));
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+    stream.write_all(b"GET /v1/health HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("a request");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"{\"generation\":0}") {
+        assert_ne!(stream.read_buf(&mut answer).await.expect("an answer"), 0);
+    }
+    shutdown.begin();
+    serving.await.expect("no panic").expect("a clean end");
+    assert_eq!(stream.read_buf(&mut answer).await.expect("the end"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_does_not_end_ends_the_connection() {
+    let api = Api::new(None).await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(serve(listener, router(api.editor.clone(), None, Metrics::default()), Shutdown::new()));
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+    stream.write_all(b"GET /v1/health HTTP/1.1\r\nhost:").await.expect("the beginning of a request");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.expect("the end of the connection");
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+}

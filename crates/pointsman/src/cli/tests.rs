@@ -29,7 +29,8 @@ fn the_declarations_hold_together() {
 fn every_help_ends_with_an_example_that_works() {
     for (name, mut command) in commands() {
         let help = command.render_long_help().to_string();
-        let (_, example) = help.rsplit_once("Example:\n  ").unwrap_or_else(|| panic!("{name} has no example"));
+        let (_, example) =
+            help.rsplit_once("Example:\n  ").unwrap_or_else(|| panic!("{name} has no example"));
         assert_eq!(example.trim_end().lines().count(), 1, "{name} ends with more than its example");
         // What stands behind > is the shell's.
         let said = example.split('>').next().unwrap_or(example).split_whitespace();

@@ -23,7 +23,8 @@ async fn serve(answer: Canned) -> (Client, tokio::task::JoinHandle<Seen>) {
         let service = service_fn(move |request: Request<Incoming>| {
             let tell = tell.clone();
             async move {
-                let header = |name| request.headers().get(name).map_or("-", |value| value.to_str().expect("ASCII"));
+                let header =
+                    |name| request.headers().get(name).map_or("-", |value| value.to_str().expect("ASCII"));
                 let head = format!(
                     "{} {} {} {} {}",
                     request.method(),
@@ -84,16 +85,15 @@ async fn refusals_say_what_where_and_how_to_go_on() {
     let faults = r#"{"what":"the body has 3 faults","omitted":1,"faults":[
         {"source":"body","line":3,"column":7,"what":"unknown type AA","expected":"a type"},
         {"source":"other.zone","what":"empty"}]}"#;
-    check((422, None, faults), "faults", "a.zone:3:7: unknown type AA; expected a type\nother.zone: empty\nand 1 more")
-        .await;
-    let long = r#"{"what":"the body is too long","expected":"at most 4 MiB"}"#;
-    check((413, None, long), "faults", "a.zone: the body is too long; expected at most 4 MiB").await;
     check(
-        (412, None, r#"{"what":"it has changed"}"#),
-        "failed",
-        "pointsman: it has changed\nGet it again, and repeat the change on what there is now.",
+        (422, None, faults),
+        "faults",
+        "a.zone:3:7: unknown type AA; expected a type\nother.zone: empty\nand 1 more",
     )
     .await;
+    let long = r#"{"what":"the body is too long","expected":"at most 4 MiB"}"#;
+    check((413, None, long), "faults", "a.zone: the body is too long; expected at most 4 MiB").await;
+    check((412, None, r#"{"what":"it has changed"}"#), "failed", "pointsman: it has changed").await;
     check((404, None, r#"{"what":"there is no zone a."}"#), "failed", "pointsman: there is no zone a.").await;
     check(
         (401, None, r#"{"what":"the token is wrong"}"#),
@@ -128,7 +128,8 @@ async fn a_server_that_is_not_there_is_told_apart() {
     assert!(told.contains("pointsman serve"), "{told}");
 
     let rude = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
-    let client = Client::new(&format!("http://{}", rude.local_addr().expect("it is bound")), None).expect("a URL");
+    let client =
+        Client::new(&format!("http://{}", rude.local_addr().expect("it is bound")), None).expect("a URL");
     let hang_up = tokio::spawn(async move { drop(rude.accept().await) });
     let lost = client.send(Call::new(Method::GET, "/v1/status")).await.expect_err("it hangs up");
     hang_up.await.expect("the server ends");
@@ -147,14 +148,17 @@ fn urls_are_plain_http() {
     }
     for (url, what) in [
         ("https://127.0.0.1:8053", "\"https://127.0.0.1:8053\": the API speaks plain http, without TLS"),
-        ("127.0.0.1:8053", "\"127.0.0.1:8053\" is no URL"),
+        ("127.0.0.1:8053", "\"127.0.0.1:8053\" does not begin with http://"),
         ("localhost:8053", "\"localhost:8053\" does not begin with http://"),
         ("ftp://localhost", "\"ftp://localhost\" does not begin with http://"),
         ("http://me@localhost", "\"http://me@localhost\" names no host"),
         ("http://localhost/?a=b", "\"http://localhost/?a=b\" has a query"),
         ("", "\"\" is no URL"),
     ] {
-        assert_eq!(Client::new(url, None).map(|client| client.url).map_err(|fault| fault.what), Err(what.into()));
+        assert_eq!(
+            Client::new(url, None).map(|client| client.url).map_err(|fault| fault.what),
+            Err(what.into())
+        );
     }
 }
 

@@ -63,9 +63,9 @@ fn shown(explanation: Explanation) -> String {
         0 => "no address (NODATA)".into(),
         _ => format!("{} for {} s", answer.join(" "), explanation.ttl),
     };
-    format!(
+    let decision = format!(
         "policy      {}\npartition   {}\nregion      {} ({})\nscope       /{}\nwhy         {}\nan answer   {answer}\n\
-         generation  {}\n\n{}",
+         generation  {}",
         explanation.policy,
         explanation.partition,
         explanation.region.as_deref().unwrap_or("unclassified"),
@@ -73,6 +73,6 @@ fn shown(explanation: Explanation) -> String {
         explanation.scope,
         explanation.why,
         explanation.generation,
-        session::lines(table),
-    )
+    );
+    if explanation.row.is_empty() { decision } else { format!("{decision}\n\n{}", session::lines(table)) }
 }

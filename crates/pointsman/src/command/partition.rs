@@ -113,6 +113,10 @@ fn list(partitions: Vec<PartitionSummary>) -> String {
 
 fn lookup(found: Lookup) -> String {
     let mut table = session::table(&["REGION", "ID", "PREFIX"]);
-    table.add_row([found.region.unwrap_or_else(|| "unclassified".into()), found.id.to_string(), found.prefix]);
+    table.add_row([
+        found.region.unwrap_or_else(|| "unclassified".into()),
+        found.id.to_string(),
+        found.prefix,
+    ]);
     session::lines(table)
 }

@@ -68,8 +68,12 @@ impl Policies {
         let session = self.connection.begin()?;
         match self.action {
             Action::List => session.show(Call::new(Method::GET, PATH), list).await,
-            Action::Get { owner, tag: true } => session.text(Call::new(Method::GET, path(&owner)), true).await,
-            Action::Get { owner, tag: false } => session.show(Call::new(Method::GET, path(&owner)), matrix).await,
+            Action::Get { owner, tag: true } => {
+                session.text(Call::new(Method::GET, path(&owner)), true).await
+            }
+            Action::Get { owner, tag: false } => {
+                session.show(Call::new(Method::GET, path(&owner)), matrix).await
+            }
             Action::Put { file, owner, precondition } => {
                 let body = session::body(&file, "application/json")?;
                 let owner = owner.map_or_else(|| first_name(&body.content, &body.source), Ok)?;
@@ -191,6 +195,9 @@ SERVER       default     asia      europe
         let none = format!("www.json: the policy names no name; {expected}");
         check(r#"{"servers":[]}"#, Err(&none));
         check(r#"{"names":[]}"#, Err(&none));
-        check("{\n  names", Err("www.json:2:3: this is no JSON; expected a policy as `policy get --json` prints it"));
+        check(
+            "{\n  names",
+            Err("www.json:2:3: this is no JSON; expected a policy as `policy get --json` prints it"),
+        );
     }
 }

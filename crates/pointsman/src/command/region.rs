@@ -51,7 +51,9 @@ impl Regions {
             Action::Add { name } => {
                 let mut call = Call::new(Method::POST, PATH);
                 call.body = Some(Body::json(&NewRegion { name: name.clone() }));
-                let done = |added: &RegionAdded| (format!("region {name} has number {}", added.id), added.generation);
+                let done = |added: &RegionAdded| {
+                    (format!("region {name} has number {}", added.id), added.generation)
+                };
                 session.add(call, done).await
             }
             Action::Remove { region } => {
@@ -68,7 +70,9 @@ async fn id(session: &Session, region: &str) -> Result<u32, Failure> {
     let regions: Vec<Region> = session.get(PATH).await?;
     let named = regions.iter().find(|known| known.name == region).map(|known| known.id);
     named.or_else(|| region.parse().ok()).ok_or_else(|| {
-        Failure::Failed(format!("there is no region {region}\n`pointsman region list` lists those there are."))
+        Failure::Failed(format!(
+            "there is no region {region}\n`pointsman region list` lists those there are."
+        ))
     })
 }
 

@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::Args;
+use nameserver::edit::Refused;
 use nameserver::import;
 use nameserver::server::{Server, StartError};
 use sd_notify::NotifyState;
@@ -40,6 +41,9 @@ impl Serve {
     /// # Errors
     /// [`Failure`]; all faults of configuration and imports together.
     pub(crate) async fn run(self) -> Result<(), Failure> {
+        if self.flags.template {
+            return session::print(config::page::template().as_bytes());
+        }
         let (Lowered { options, log, .. }, mut faults) = config::load(&self.flags);
         // The start reads the imports itself; here, what is wrong with them joins the list.
         if self.flags.check || !faults.is_empty() {
@@ -94,6 +98,13 @@ impl Signals {
 async fn reload(server: &Server) {
     match server.reload().await {
         Ok(applied) => tracing::info!(generation = applied.generation, "reloaded"),
+        Err(Refused::Faults(faults)) => {
+            for fault in &faults.faults {
+                tracing::error!("{fault}");
+            }
+            let count = faults.faults.len() as u64 + faults.omitted;
+            tracing::error!(faults = count, "not reloaded; the last generation goes on");
+        }
         Err(refused) => tracing::error!(%refused, "not reloaded; the last generation goes on"),
     }
 }

@@ -67,8 +67,11 @@ fn shown(state: State) -> String {
 }
 
 fn listed(counted: &BTreeMap<String, u64>) -> String {
-    let words: Vec<String> =
-        counted.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}")).collect();
+    let words: Vec<String> = counted
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
     if words.is_empty() { "none".into() } else { words.join(", ") }
 }
 
@@ -89,9 +92,13 @@ mod tests {
 
     #[test]
     fn uptimes_have_two_units() {
-        for (seconds, text) in
-            [(59, "59 s"), (61, "1 min 1 s"), (3_600, "1 h 0 min"), (90_000, "1 d 1 h"), (86_399, "23 h 59 min")]
-        {
+        for (seconds, text) in [
+            (59, "59 s"),
+            (61, "1 min 1 s"),
+            (3_600, "1 h 0 min"),
+            (90_000, "1 d 1 h"),
+            (86_399, "23 h 59 min"),
+        ] {
             assert_eq!(uptime(seconds), text);
         }
     }

@@ -17,15 +17,21 @@ use super::spec::{PartitionSpec, Place, Spec};
 pub(crate) fn read(path: &Path, text: &str, spec: &mut Spec, faults: &mut Faults) {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { path: path.to_string_lossy().into(), text, faults: Vec::new() };
+    let is_broken = !errors.is_empty();
     // After a broken line the rest is guesswork: faults of keys that are none would only distract.
-    if errors.is_empty() {
+    if !is_broken {
         reader.document(document.get_ref(), spec);
     }
     for error in errors {
         let place = reader.place(error.span().map_or(0, |span| span.start));
-        reader.faults.push(place.fault(error.message(), ""));
+        let (what, expected) = error.message().split_once(", expected ").unwrap_or((error.message(), ""));
+        reader.faults.push(place.fault(what, expected));
     }
     reader.faults.sort_by_key(|fault| (fault.line, fault.column));
+    if is_broken {
+        // The first of a line is the mistake, the others are what it leads to.
+        reader.faults.dedup_by_key(|fault| fault.line);
+    }
     for fault in reader.faults {
         faults.push(fault);
     }

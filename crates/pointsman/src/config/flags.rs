@@ -6,7 +6,7 @@ use api::{Fault, Faults};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 
 use super::keys::{Default, Key, PARTITION, SERVER};
-use super::kind::Given;
+use super::kind::{Given, Kind};
 use super::spec::{PartitionSpec, Place, Placed, Spec};
 
 /// What `serve` was given on the command line; values are read when all of the configuration is.
@@ -16,6 +16,8 @@ pub(crate) struct Flags {
     pub(crate) config: Option<PathBuf>,
     /// Tell what is wrong, and end.
     pub(crate) check: bool,
+    /// Print the template, and end.
+    pub(crate) template: bool,
     /// The values of the flags over [`SERVER`]'s keys, by the key's name.
     values: Vec<(&'static str, Vec<String>)>,
     partitions: Vec<String>,
@@ -84,8 +86,13 @@ impl Args for Flags {
             .long("check")
             .action(ArgAction::SetTrue)
             .help("Read configuration and imports, list every fault, and end");
+        let template = Arg::new("template")
+            .long("template")
+            .action(ArgAction::SetTrue)
+            .exclusive(true)
+            .help("Print a configuration file with every key and its default, and end");
         let keys = SERVER.keys.iter().filter_map(|key| key.flag.map(|flag| over_key(key, flag)));
-        command.arg(config).arg(check).args(keys).args(over_partitions())
+        command.arg(config).arg(check).arg(template).args(keys).args(over_partitions())
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -100,6 +107,7 @@ impl FromArgMatches for Flags {
         Ok(Flags {
             config: matches.get_one("config").cloned(),
             check: matches.get_flag("check"),
+            template: matches.get_flag("template"),
             values: values.filter(|(_, values)| !values.is_empty()).collect(),
             partitions: all("partition"),
             mmdbs: all("mmdb"),
@@ -122,12 +130,19 @@ fn over_key(key: &'static Key<Spec>, flag: &'static str) -> Arg {
     };
     let action = if key.kind.is_list() { ArgAction::Append } else { ArgAction::Set };
     let several = if key.kind.is_list() { " May be given several times." } else { "" };
+    let expected = match key.kind {
+        Kind::Boolean(_) | Kind::Integer(..) | Kind::Octets(..) | Kind::Choice(..) => {
+            format!(" Expected: {}.", key.kind.expected())
+        }
+        _ => String::new(),
+    };
     Arg::new(key.name)
         .long(flag)
         .value_name(key.kind.value_name())
+        .allow_negative_numbers(true)
         .action(action)
         .help(format!("{}{default}", key.about.trim_end_matches('.')))
-        .long_help(format!("{} {}{several}{default}", key.about, key.consequence))
+        .long_help(format!("{} {}{several}{expected}{default}", key.about, key.consequence))
 }
 
 fn over_partitions() -> [Arg; 4] {

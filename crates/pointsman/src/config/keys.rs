@@ -281,7 +281,7 @@ pub(crate) const PARTITION: Section<PartitionSpec> = Section {
             name: "csv",
             flag: None,
             kind: Kind::Path(|s| &mut s.csv),
-            default: Default::Absent { means: "mmdb is given", example: "\"partition.csv\"" },
+            default: Default::Absent { means: "mmdb and regions are given", example: "\"partition.csv\"" },
             about: "A file of lines `prefix,region`.",
             consequence: "Regions that do not exist yet are added. Addresses that no prefix has are in region 0.",
         },

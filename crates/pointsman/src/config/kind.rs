@@ -272,7 +272,8 @@ fn choice(given: &Given<'_>, words: &'static [&'static str]) -> Result<&'static 
 /// Writes a time in the largest unit that divides it.
 fn written(time: Duration) -> String {
     let ms = time.as_millis();
-    match [(3_600_000, "h"), (60_000, "min"), (1_000, "s")].iter().find(|(unit, _)| ms % unit == 0) {
+    match [(3_600_000, "h"), (60_000, "min"), (1_000, "s")].iter().find(|(unit, _)| ms.is_multiple_of(*unit))
+    {
         Some((unit, name)) => format!("{} {name}", ms / unit),
         None => format!("{ms} ms"),
     }
@@ -298,7 +299,8 @@ mod tests {
 
     #[test]
     fn times_and_sizes_carry_units() {
-        let time = Kind::Duration(|s: &mut Spec| &mut s.idle, Duration::from_millis(1)..=Duration::from_secs(3600));
+        let time =
+            Kind::Duration(|s: &mut Spec| &mut s.idle, Duration::from_millis(1)..=Duration::from_secs(3600));
         assert_eq!(time.expected(), "a time from 1 ms to 1 h, in ms, s, min or h");
         check(&time, "\"10s\"", Ok("10s"));
         check(&time, "\"500 ms\"", Ok("500ms"));

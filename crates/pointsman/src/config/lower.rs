@@ -85,7 +85,8 @@ fn limits(spec: &Spec, faults: &mut Faults) {
         let place = if small.place == Place::Default { &large.place } else { &small.place };
         (small.value > large.value).then(|| place.fault(what, format!("{} <= {}", names[0], names[1])))
     };
-    let per_client = at_most(&spec.per_client_max, &spec.connections_max, ["per_client_max", "connections_max"]);
+    let per_client =
+        at_most(&spec.per_client_max, &spec.connections_max, ["per_client_max", "connections_max"]);
     per_client.into_iter().for_each(|fault| faults.push(fault));
     let ms = |time: &Option<Placed<Duration>>| {
         time.as_ref().map(|t| Placed { value: t.value.as_millis() as u64, place: t.place.clone() })

@@ -1,8 +1,11 @@
-//! The template and the manual's page, written from the declarations; the tests hold the files to them.
+//! The template, which `serve --template` prints, and the manual's page: written from the declarations; the tests
+//! hold the files to them.
 
 use std::fmt::Write as _;
 
-use super::keys::{Default, Key, PARTITION, SERVER, Section, TCP};
+#[cfg(test)]
+use super::keys::Section;
+use super::keys::{Default, Key, PARTITION, SERVER, TCP};
 
 /// The longest line of the template's comments, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -10,7 +13,7 @@ const COLUMNS_MAX: usize = 100;
 /// What `etc/pointsman.template.toml` holds.
 ///
 /// Settings are commented out by `#` alone, prose by `# `, so that a program can tell them apart.
-pub(super) fn template() -> String {
+pub(crate) fn template() -> String {
     let mut text = String::from(
         "# The configuration of `pointsman serve`: every key, its default and what follows from it.\n\
          # Only version must be there. Take the # from before a setting to change it.\n\
@@ -40,6 +43,7 @@ pub(super) fn template() -> String {
 }
 
 /// What `docs/reference/configuration.md` holds.
+#[cfg(test)]
 pub(super) fn manual() -> String {
     let mut text = String::from(
         "# Configuration\n\n\
@@ -84,6 +88,7 @@ fn comment(text: &mut String, prose: &str) {
     let _ = writeln!(text, "{line}");
 }
 
+#[cfg(test)]
 fn manual_section<S>(text: &mut String, section: &Section<S>, heading: &str) {
     let _ = writeln!(text, "\n{heading}");
     if !section.about.is_empty() {

@@ -1,7 +1,7 @@
 //! A partition from a MaxMind database: the code that a network has there says its region.
 //!
-//! The paper's code-to-region file (§5.1) is a text of `code,region` lines, with the comments and the optional
-//! header of [`csv`](super::csv):
+//! The paper's code-to-region file (§5.1) is a text of `code,region` lines, with the comments and the
+//! optional header of [`csv`](super::csv):
 //!
 //! ```text
 //! code,region
@@ -58,8 +58,8 @@ impl Codes {
     /// region's name.
     ///
     /// # Errors
-    /// Everything that is wrong, with line and column: what cannot be a code of this field, a code that stands
-    /// there twice, a region that does not exist, a column too few or too many.
+    /// Everything that is wrong, with line and column: what cannot be a code of this field, a code that
+    /// stands there twice, a region that does not exist, a column too few or too many.
     pub fn read(
         source: &str,
         text: &str,

@@ -1,0 +1,189 @@
+//! Edits against one another: what each leaves behind, and what it must not break.
+
+use routing::RegionId;
+use store::Contents;
+
+use super::*;
+use crate::names::NameHash;
+
+const ZONE: &str = "$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nalias CNAME ns\nsub NS ns\n";
+
+const POLICY: &str = r#"{"names":["WWW.example","*.cdn.example."],"servers":[
+    {"address":"192.0.2.1","regions":{"eu":{"probability":1}}},{"address":"192.0.2.2","regions":{"us":{}}}]}"#;
+
+/// A book with a zone, two regions, a partition and a policy, and what was stored for it.
+fn book() -> (Book, Vec<Change>) {
+    let mut book = Book::empty(1, Settings::default());
+    let mut changes = Vec::new();
+    for edit in [
+        zone("example", ZONE),
+        region("eu"),
+        region("us"),
+        partition("10.0.0.0/8,eu\n10.1.0.0/16,us\n"),
+        policy(POLICY),
+    ] {
+        changes.extend(book.apply(edit).unwrap());
+    }
+    (book, changes)
+}
+
+fn zone(origin: &str, text: &str) -> Edit {
+    Edit::zone(origin, text.as_bytes(), None, &NameHash::new(1)).unwrap()
+}
+
+fn region(name: &str) -> Edit {
+    Edit::AddRegion { name: name.into() }
+}
+
+fn partition(text: &str) -> Edit {
+    Edit::PutPartition { name: "default".into(), source: "p".into(), text: text.into(), if_match: None }
+}
+
+fn policy(text: &str) -> Edit {
+    Edit::PutPolicy { owner: None, source: "policy".into(), text: text.into(), if_match: None }
+}
+
+fn refused(book: &Book, edit: Edit) -> String {
+    book.clone().apply(edit).map(|_| ()).unwrap_err().to_string()
+}
+
+fn decides(book: &Book, name: &str) -> bool {
+    let (name, hash) = (folded(name, "").unwrap(), &book.generation.hash);
+    book.generation
+        .zones
+        .closest(&name, false, hash)
+        .is_some_and(|zone| zone.policy_at(&name, hash).is_some())
+}
+
+/// What a store would hold after these changes.
+fn stored(changes: &[Change]) -> Contents {
+    let mut contents = Contents::default();
+    for change in changes {
+        match change.clone() {
+            Change::PutZone { origin, text } => drop(contents.zones.insert(origin, text)),
+            Change::AddRegion { id, name } => {
+                contents.regions.insert(id, name);
+                contents.next_region_id = id + 1;
+            }
+            Change::RemoveRegion { id } => {
+                let name = contents.regions.remove(&id).unwrap();
+                for server in contents.policies.iter_mut().flat_map(|policy| &mut policy.servers) {
+                    server.regions.remove(&name);
+                }
+            }
+            Change::PutPartition { name, text } => drop(contents.partitions.insert(name, text)),
+            Change::PutPolicy(policy) => {
+                contents.policies.retain(|known| known.names[0] != policy.names[0]);
+                contents.policies.push(policy);
+            }
+            Change::SetServer { address, up } => drop(contents.servers.insert(address, up)),
+            other => panic!("{other} is not made here"),
+        }
+    }
+    contents
+}
+
+#[test]
+fn what_was_stored_loads_to_the_same_book() {
+    let (mut book, mut changes) = book();
+    changes.extend(book.apply(Edit::RemoveRegion { id: 2 }).unwrap());
+    changes.extend(book.apply(Edit::SetServer { address: "192.0.2.1".parse().unwrap(), up: false }).unwrap());
+    let loaded = Book::load(stored(&changes), 1, Settings::default()).unwrap();
+    assert_eq!(loaded.policy("www.example"), book.policy("www.example"));
+    assert_eq!(loaded.partition("default"), book.partition("default"));
+    assert_eq!(loaded.zone("example"), book.zone("example"));
+    assert_eq!(loaded.next_region_id, book.next_region_id);
+    let (leaf, name) = loaded.lookup("default", "10.1.2.3".parse().unwrap()).unwrap();
+    assert!(leaf.region.is_none() && name.is_empty(), "a removed region's prefixes hide what is around them");
+    let down = |book: &Book| {
+        let servers = &book.generation.servers;
+        servers.state().is_up(servers.id("192.0.2.1".parse().unwrap()).unwrap())
+    };
+    assert_eq!((down(&loaded), down(&book)), (false, false));
+}
+
+#[test]
+fn a_region_takes_its_columns_along_and_its_id_is_spent() {
+    let (mut book, _) = book();
+    book.apply(Edit::RemoveRegion { id: 1 }).unwrap();
+    let (spec, _) = book.policy("www.example").unwrap();
+    assert!(spec.servers[0].regions.is_empty() && spec.servers[1].regions.contains_key("us"));
+    book.apply(region("eu")).unwrap();
+    assert_eq!(book.region_id("eu").map(RegionId::get), Some(3));
+    assert!(refused(&book, region("eu")).contains("already"));
+    assert!(refused(&book, region("a,b")).contains("no name for a region"));
+}
+
+#[test]
+fn a_policys_names_follow_it() {
+    let (mut book, _) = book();
+    assert!(decides(&book, "www.example") && decides(&book, "*.cdn.example"));
+    book.apply(policy(&POLICY.replace("*.cdn", "new"))).unwrap();
+    assert!(!decides(&book, "*.cdn.example") && decides(&book, "new.example"));
+    let stranger = POLICY.replace("WWW", "other").replace("*.cdn", "www");
+    assert!(refused(&book, policy(&stranger)).contains("belongs to the policy www.example."));
+    assert_eq!(
+        refused(&book, Edit::DeletePolicy { owner: "new.example".into(), if_match: None }),
+        "there is no policy new.example."
+    );
+    book.apply(Edit::DeletePolicy { owner: "www.example.".into(), if_match: None }).unwrap();
+    assert!(!decides(&book, "www.example") && book.generation.policies.is_empty());
+}
+
+#[test]
+fn policies_stand_where_their_addresses_are_ours_to_decide() {
+    let (book, _) = book();
+    for (name, why) in [
+        ("alias.example", "CNAME"),
+        ("a.sub.example", "delegation"),
+        ("elsewhere.test", "none of our zones"),
+        ("bad..example", "not a domain name"),
+    ] {
+        let text = POLICY.replace("*.cdn.example.", name);
+        let told = refused(&book, policy(&text));
+        assert!(told.starts_with("policy:1:25: "), "{told}");
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[test]
+fn a_zone_that_would_break_a_policy_is_refused() {
+    let (book, _) = book();
+    let broken = format!("{ZONE}www CNAME ns\ncdn NS ns\n");
+    let told = refused(&book, zone("example", &broken));
+    assert!(told.contains("www.example. has a CNAME") && told.contains("delegation"), "{told}");
+    let told = refused(&book, Edit::DeleteZone { origin: "example".into(), if_match: None });
+    assert!(told.contains("a policy has the name"), "{told}");
+}
+
+#[test]
+fn a_new_zone_in_between_takes_the_names_over() {
+    let (mut book, _) = book();
+    book.apply(zone("example", &format!("{ZONE}cdn TXT x\n"))).unwrap();
+    assert!(decides(&book, "www.example"), "a zone that is put again keeps its policies");
+    let child = "$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\n";
+    book.apply(zone("cdn.example", child)).unwrap();
+    let deeper = folded("*.cdn.example", "").unwrap();
+    let hash = &book.generation.hash;
+    let holds = |origin: &str| {
+        let origin = folded(origin, "").unwrap();
+        book.generation.zones.get(&origin, hash).unwrap().policy_at(&deeper, hash).is_some()
+    };
+    assert_eq!((holds("example"), holds("cdn.example")), (false, true));
+}
+
+#[test]
+fn a_tag_that_does_not_match_stops_the_edit() {
+    let (book, _) = book();
+    let (_, tag) = book.policy("www.example").unwrap();
+    let put = |if_match| Edit::PutPolicy { owner: None, source: "p".into(), text: POLICY.into(), if_match };
+    assert!(book.clone().apply(put(Some(tag))).is_ok());
+    assert!(book.clone().apply(put(Some(Etag("*".into())))).is_ok());
+    assert!(matches!(
+        book.clone().apply(put(Some(Etag("0".into())))),
+        Err(Refused::Precondition { current: Some(_) })
+    ));
+    let absent =
+        Edit::zone("absent", b"@ 1 SOA a b 1 1 1 1 1\n@ 1 NS a\n", Some(Etag("*".into())), &NameHash::new(1));
+    assert!(matches!(book.clone().apply(absent.unwrap()), Err(Refused::Precondition { current: None })));
+}
