@@ -1,5 +1,8 @@
 //! The targets, one function each, with the well-formed inputs that the loop damages.
 
+mod partition;
+mod zone;
+
 use dns::writer::{End, header_only};
 use dns::{OptRcode, Query, Rcode, Rtype, Writer};
 use domain::base::iana::OptionCode;
@@ -21,6 +24,12 @@ pub const TARGETS: &[Target] = &[
     Target { name: "query", run: query, seeds: queries },
     Target { name: "name", run: name, seeds: names },
     Target { name: "policy", run: policy, seeds: policies },
+    Target { name: "zone", run: zone::zone, seeds: zone::zones },
+    Target { name: "answer", run: zone::answer, seeds: queries },
+    Target { name: "partition", run: partition::partition, seeds: partition::partitions },
+    Target { name: "codes", run: partition::codes, seeds: partition::code_files },
+    Target { name: "database", run: partition::database, seeds: partition::databases },
+    Target { name: "body", run: body, seeds: bodies },
 ];
 
 /// The largest response that the `query` target writes, in octets: as over TCP.
@@ -162,4 +171,29 @@ mod tests {
             serde_json::from_slice::<api::Policy>(&seed).expect("a policy");
         }
     }
+}
+
+/// A body of the API is read or refused as its shape says; what is read writes and reads back the same.
+fn body(octets: &[u8]) {
+    fn there_and_back<T: serde::de::DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(
+        octets: &[u8],
+    ) {
+        if let Ok(read) = serde_json::from_slice::<T>(octets) {
+            let written = serde_json::to_vec(&read).expect("what was read can be written");
+            assert_eq!(serde_json::from_slice::<T>(&written).expect("what was written can be read"), read);
+        }
+    }
+    there_and_back::<api::Explain>(octets);
+    there_and_back::<api::NewRegion>(octets);
+    there_and_back::<api::NewServerState>(octets);
+}
+
+fn bodies() -> Vec<Vec<u8>> {
+    [
+        r#"{"name":"www.example.","type":"AAAA","client":"2001:db8::1"}"#,
+        r#"{"name":"europe"}"#,
+        r#"{"up":false}"#,
+    ]
+    .map(|body| body.as_bytes().to_vec())
+    .to_vec()
 }

@@ -14,6 +14,8 @@ const BUILD_MAX: Duration = Duration::from_secs(900);
 const TESTS_MAX: Duration = Duration::from_secs(900);
 /// Third-party crates and ours, optimised: two to nine minutes on two cores.
 const RELEASE_MAX: Duration = Duration::from_secs(1_200);
+/// The demo ends by itself after ten seconds.
+const DEMO_MAX: Duration = Duration::from_secs(60);
 
 /// One step: a line of this table is all that a new step takes.
 struct Step {
@@ -39,6 +41,11 @@ const STEPS: &[Step] = &[
         needed: false,
     },
     Step { name: "release build", work: Work::Cargo(&["build", "--release"], RELEASE_MAX), needed: true },
+    Step {
+        name: "demo",
+        work: Work::Cargo(&["run", "--release", "--", "demo", "--for", "10s"], DEMO_MAX),
+        needed: false,
+    },
 ];
 
 /// A line of the summary.

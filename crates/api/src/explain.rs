@@ -58,7 +58,8 @@ pub struct Explanation {
     /// The values sum to 1; none are given where no server can be drawn.
     #[schema(value_type = BTreeMap<String, f64>)]
     pub probabilities: BTreeMap<IpAddr, f64>,
-    /// A sample answer: the servers in the order of one draw, cut to the policy's `answers`. Empty for NODATA.
+    /// A sample answer: the servers in the order of one draw, cut to the policy's `answers`. Empty for
+    /// NODATA.
     #[schema(value_type = Vec<String>)]
     pub answer: Vec<IpAddr>,
     /// The TTL of the sample answer in seconds: that of its first server; 0 where it has none.

@@ -12,7 +12,7 @@ pub struct Region {
     #[schema(minimum = 1, maximum = 16_777_215)]
     pub id: u32,
     /// Its name, 1 to 63 letters, digits, '-', '_' or '.', which no other region has at the same time.
-    #[schema(example = "europe", pattern = "^[A-Za-z0-9._-]{1,63}$")]
+    #[schema(example = "europe", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
 }
 
@@ -21,7 +21,7 @@ pub struct Region {
 #[serde(deny_unknown_fields)]
 pub struct NewRegion {
     /// Its name, 1 to 63 letters, digits, '-', '_' or '.'.
-    #[schema(example = "europe", pattern = "^[A-Za-z0-9._-]{1,63}$")]
+    #[schema(example = "europe", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     pub name: String,
 }
 

@@ -235,14 +235,17 @@ fn folded(name: &str, source: &str) -> Result<Folded, Faults> {
     Ok(Folded::read(&wire).expect("a name from text is valid"))
 }
 
-/// Checks the name of a region or partition.
+/// Checks the name of a region or partition. It begins with a letter or digit, so that it is a path segment of
+/// its own in a URL.
 fn check_name(name: &str) -> Result<(), Faults> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if (1..=NAME_MAX).contains(&name.len()) && name.chars().all(plain) {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && name.len() <= NAME_MAX && name.chars().all(plain) {
         return Ok(());
     }
     let what = format!("'{}' is no name for a region or partition", name.escape_debug());
-    Err(Fault::whole("name", what, format!("1 to {NAME_MAX} letters, digits, '-', '_' or '.'")).into())
+    let expected = format!("at most {NAME_MAX} letters, digits, '-', '_' or '.', a letter or digit first");
+    Err(Fault::whole("name", what, expected).into())
 }
 
 #[cfg(test)]

@@ -134,8 +134,9 @@ impl Editor {
         });
         let runtime = tokio::runtime::Handle::current();
         let editing = shared.clone();
-        let thread =
-            std::thread::Builder::new().name("editor".into()).spawn(move || edit(&editing, receiver, &runtime))?;
+        let thread = std::thread::Builder::new()
+            .name("editor".into())
+            .spawn(move || edit(&editing, receiver, &runtime))?;
         *lock(&shared.thread) = Some(thread);
         Ok(Editor { shared })
     }
@@ -171,7 +172,12 @@ impl Editor {
     ///
     /// # Errors
     /// [`Refused`]: faults of the master file or of policies in the zone, or another origin than `origin`.
-    pub async fn put_zone(&self, origin: &str, text: Vec<u8>, if_match: Option<Etag>) -> Result<Applied, Refused> {
+    pub async fn put_zone(
+        &self,
+        origin: &str,
+        text: Vec<u8>,
+        if_match: Option<Etag>,
+    ) -> Result<Applied, Refused> {
         let hash = self.book().generation.hash.clone();
         let origin = origin.to_string();
         // A zone of a million records takes a second to build: not on a thread that serves others.
@@ -209,8 +215,14 @@ impl Editor {
     ///
     /// # Errors
     /// [`Refused`]: faults of the text.
-    pub async fn put_partition(&self, name: &str, text: Vec<u8>, if_match: Option<Etag>) -> Result<Applied, Refused> {
-        self.apply(vec![Edit::PutPartition { name: name.into(), source: "body".into(), text, if_match }]).await
+    pub async fn put_partition(
+        &self,
+        name: &str,
+        text: Vec<u8>,
+        if_match: Option<Etag>,
+    ) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::PutPartition { name: name.into(), source: "body".into(), text, if_match }])
+            .await
     }
 
     /// Deletes a partition.
@@ -225,7 +237,12 @@ impl Editor {
     ///
     /// # Errors
     /// [`Refused`]: faults of the text or of its meaning.
-    pub async fn put_policy(&self, owner: &str, text: Vec<u8>, if_match: Option<Etag>) -> Result<Applied, Refused> {
+    pub async fn put_policy(
+        &self,
+        owner: &str,
+        text: Vec<u8>,
+        if_match: Option<Etag>,
+    ) -> Result<Applied, Refused> {
         let owner = Some(owner.to_string());
         self.apply(vec![Edit::PutPolicy { owner, source: "body".into(), text, if_match }]).await
     }

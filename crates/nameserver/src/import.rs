@@ -8,11 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use api::{Fault, Faults};
-use routing::proximity::mmdb::{self, Codes, Field};
 use routing::proximity::csv;
+use routing::proximity::mmdb::{self, Codes, Field};
 use routing::{Prefix, RegionId};
 
 use crate::book::{Book, Edit, Etag};
+use crate::edit::Refused;
 use crate::generation::Settings;
 use crate::names::NameHash;
 use crate::zone::{Zone, read};
@@ -49,24 +50,17 @@ pub enum Import {
 /// # Errors
 /// All faults of all files.
 pub fn check(imports: &[Import]) -> Result<(), Faults> {
-    let mut book = Book::empty(0, Settings::default());
-    let mut faults = Faults::default();
-    for edit in edits(imports, &book)? {
-        match book.apply(edit) {
-            Ok(_) => {}
-            Err(crate::edit::Refused::Faults(found)) => faults.append(found),
-            Err(other) => faults.push(Fault::whole("import", other.to_string(), "")),
-        }
-    }
-    faults.or(())
+    let book = Book::empty(0, Settings::default());
+    let edits = edits(imports, &book)?;
+    try_on(book, edits).or(())
 }
 
 /// The edits that the files ask for and that `book` has not had yet: zones first, then partitions, then
 /// policies, as each needs the ones before.
 ///
 /// # Errors
-/// Files that cannot be read, and the faults of zones and of partitions' prefixes; those of policies show
-/// when the edits are made.
+/// Files that cannot be read, and the faults of all others. Where there are none so far, what an edit means
+/// beside the others shows when they are made.
 pub fn edits(imports: &[Import], book: &Book) -> Result<Vec<Edit>, Faults> {
     let mut out = Edits { book, edits: Vec::new(), regions: BTreeSet::new(), faults: Faults::default() };
     let order = |import: &&Import| match import {
@@ -81,7 +75,25 @@ pub fn edits(imports: &[Import], book: &Book) -> Result<Vec<Edit>, Faults> {
             out.faults.append(found);
         }
     }
-    out.faults.or(out.edits)
+    if out.faults.is_empty() {
+        return Ok(out.edits);
+    }
+    // One bad file must not hide what is wrong with the next.
+    out.faults.append(try_on(book.clone(), out.edits));
+    Err(out.faults)
+}
+
+/// What is wrong with edits that are made one after the other.
+fn try_on(mut book: Book, edits: Vec<Edit>) -> Faults {
+    let mut faults = Faults::default();
+    for edit in edits {
+        match book.apply(edit) {
+            Ok(_) => {}
+            Err(Refused::Faults(found)) => faults.append(found),
+            Err(other) => faults.push(Fault::whole("import", other.to_string(), "")),
+        }
+    }
+    faults
 }
 
 struct Edits<'b> {
@@ -113,8 +125,9 @@ impl Edits<'_> {
         // What a file includes counts as its content too, so the zone itself is compared.
         let digest = Etag::of(zone.to_text().as_bytes());
         let origin = dns::name::to_text(zone.origin().wire());
-        self.add_as(format!("{source} as {origin}"), digest, || {
-            Edit::PutZone { zone: Box::new(zone), if_match: None }
+        self.add_as(format!("{source} as {origin}"), digest, || Edit::PutZone {
+            zone: Box::new(zone),
+            if_match: None,
         });
         Ok(())
     }
@@ -133,8 +146,9 @@ impl Edits<'_> {
         let digest = Etag::of(&[&database[..], &codes_text[..], format!("{field:?}").as_bytes()].concat());
         let regions = Provisional::default();
         let codes_source = shown(codes);
-        let codes =
-            Codes::read(&codes_source, &utf8(&codes_source, &codes_text)?, field, &|region| regions.id(region))?;
+        let codes = Codes::read(&codes_source, &utf8(&codes_source, &codes_text)?, field, &|region| {
+            regions.id(region)
+        })?;
         let entries: Vec<(Prefix, RegionId)> = mmdb::read(&shown(path), &database, &codes)?;
         let names = regions.0.borrow().clone();
         let text = csv::write(&entries, &|region| names.get(region.get() as usize - 1).map(String::as_str));
@@ -216,7 +230,8 @@ fn origin_of_file(path: &Path) -> Option<Vec<u8>> {
 }
 
 fn load(path: &Path) -> Result<Vec<u8>, Faults> {
-    fs::read(path).map_err(|cause| Fault::whole(shown(path), format!("the file cannot be read: {cause}"), "").into())
+    fs::read(path)
+        .map_err(|cause| Fault::whole(shown(path), format!("the file cannot be read: {cause}"), "").into())
 }
 
 fn utf8(source: &str, text: &[u8]) -> Result<String, Faults> {

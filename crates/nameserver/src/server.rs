@@ -72,7 +72,8 @@ impl fmt::Display for StartError {
         match self {
             StartError::Faults(faults) => write!(f, "{faults}"),
             StartError::Bind(cause) => write!(f, "failed to {cause}"),
-            StartError::Store(what) | StartError::User(what) => f.write_str(what),
+            StartError::User(what) => write!(f, "failed to {what}"),
+            StartError::Store(what) => f.write_str(what),
             StartError::System(cause) => write!(f, "the system refused a thread or a socket: {cause}"),
         }
     }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use api::{
-    AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, PartitionSummary, Region, RowServer, ServerState,
-    Status, StoreState, WorkerState, ZoneSummary,
+    AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, PartitionSummary, Region, RowServer,
+    ServerState, Status, StoreState, WorkerState, ZoneSummary,
 };
 use dns::{Folded, Rtype};
 use routing::route::probabilities;
@@ -67,7 +67,8 @@ impl Editor {
     /// All policies, by key.
     pub fn policies(&self) -> Vec<api::Policy> {
         let book = self.book();
-        let mut policies: Vec<api::Policy> = book.generation.policies.iter().map(|(_, s)| s.spec.clone()).collect();
+        let mut policies: Vec<api::Policy> =
+            book.generation.policies.iter().map(|(_, s)| s.spec.clone()).collect();
         policies.sort_by(|a, b| a.names.cmp(&b.names));
         policies
     }
@@ -88,8 +89,9 @@ impl Editor {
     /// [`Refused::Faults`] for a name that is none; [`Refused::NotFound`] where no policy decides.
     pub fn explain(&self, asked: &Explain) -> Result<Explanation, Refused> {
         let book = self.book();
-        let wire = dns::name::folded_from_text(&asked.name)
-            .map_err(|what| Faults::from(Fault::whole("body", what, "a domain name such as www.example.com")))?;
+        let wire = dns::name::folded_from_text(&asked.name).map_err(|what| {
+            Faults::from(Fault::whole("body", what, "a domain name such as www.example.com"))
+        })?;
         let name = Folded::read(&wire).expect("a name from text is valid");
         let steered = steered_at(&book, &name)
             .ok_or_else(|| Refused::NotFound(format!("policy that decides the addresses of {name:?}")))?;
@@ -192,8 +194,12 @@ fn why(why: Why, id: RegionId, region: Option<&str>, has_regions: bool, qtype: A
     };
     match (why, region) {
         (Why::Region, _) => format!("the row of region {}", region.unwrap_or_default()),
-        (Why::Default, Some(region)) => format!("the default column: no server has an entry for region {region}"),
-        (Why::Default, None) if has_regions && id.is_none() => "the default column: the client is unclassified".into(),
+        (Why::Default, Some(region)) => {
+            format!("the default column: no server has an entry for region {region}")
+        }
+        (Why::Default, None) if has_regions && id.is_none() => {
+            "the default column: the client is unclassified".into()
+        }
         (Why::Default, None) => "the default column: the policy has no regional entries".into(),
         (Why::AllDown, _) => "all servers are down, and the policy answers as if none were".into(),
         (Why::Empty, _) => "all servers are down, and the policy answers nothing".into(),

@@ -1,7 +1,7 @@
 //! The time as a plain value.
 //!
-//! Nothing above this crate reads a clock. A worker asks its [`Clock`] once per batch and passes [`Now`] on, so that
-//! every decision can be repeated with the time at which it was made.
+//! Nothing above this crate reads a clock. A worker asks its [`Clock`] once per batch and passes [`Now`] on,
+//! so that every decision can be repeated with the time at which it was made.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Now {
     /// Time since the anchor of the [`Clock`]; never goes back.
     pub monotonic: Duration,
-    /// Time since 1970-01-01 00:00 UTC without leap seconds; jumps when the system's clock is set, and is zero
-    /// while that clock is before 1970.
+    /// Time since 1970-01-01 00:00 UTC without leap seconds; jumps when the system's clock is set, and is
+    /// zero while that clock is before 1970.
     pub unix: Duration,
 }
 

@@ -18,9 +18,10 @@ pub const FRAME_MAX: usize = PREFIX_LEN + MESSAGE_MAX;
 
 /// Puts messages together that arrive in arbitrary pieces.
 ///
-/// A message that lies whole in one piece is handed out where it lies. Only the beginning of a message whose end has
-/// not come yet is copied. So an assembler that waits for a new message holds no memory, and one that waits for the
-/// rest of a message holds at most twice what has arrived of it, never what its prefix merely promises.
+/// A message that lies whole in one piece is handed out where it lies. Only the beginning of a message whose
+/// end has not come yet is copied. So an assembler that waits for a new message holds no memory, and one that
+/// waits for the rest of a message holds at most twice what has arrived of it, never what its prefix merely
+/// promises.
 #[derive(Debug, Default)]
 pub struct Assembler {
     /// What has arrived of a frame that was not whole in its piece.
@@ -32,7 +33,8 @@ pub struct Assembler {
 impl Assembler {
     /// Takes octets from the front of `piece` until a message is complete, and hands that message out.
     ///
-    /// `None` means that all of `piece` is taken and that no message is complete; call again with the next piece.
+    /// `None` means that all of `piece` is taken and that no message is complete; call again with the next
+    /// piece.
     pub fn next<'a, 'b: 'a>(&'a mut self, piece: &mut &'b [u8]) -> Option<&'a [u8]> {
         self.release();
         if self.frame.is_empty()

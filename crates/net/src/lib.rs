@@ -1,12 +1,13 @@
 //! Sockets, clock and threads: everything of the operating system that the rooms above need.
 //!
-//! This crate is the rim of the data plane. It knows nothing of what a DNS message says, only how long it may be
-//! and that TCP puts two octets of length in front of it (RFC 1035 §4.2.2). Both transports have the same shape:
-//! the crate receives, calls a plain function with the octets of the query and room for the answer, and sends what
-//! that function wrote.
+//! This crate is the rim of the data plane. It knows nothing of what a DNS message says, only how long it may
+//! be and that TCP puts two octets of length in front of it (RFC 1035 §4.2.2). Both transports have the same
+//! shape: the crate receives, calls a plain function with the octets of the query and room for the answer,
+//! and sends what that function wrote.
 //!
 //! - [`udp`]: one blocking socket per thread, a batch received and sent with one system call each.
-//! - [`tcp`]: connections on tokio, with limits on everything that a client can hold; [`framing`] is its pure part.
+//! - [`tcp`]: connections on tokio, with limits on everything that a client can hold; [`framing`] is its pure
+//!   part.
 //! - [`listen`]: why an address could not be bound, and how to go on.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.

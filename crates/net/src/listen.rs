@@ -16,8 +16,8 @@ pub enum Transport {
 
 /// Says that an address could not be bound.
 ///
-/// [`udp::bind`](crate::udp::bind) and [`tcp::bind`](crate::tcp::bind) put it into an [`io::Error`] of the same kind
-/// as the cause.
+/// [`udp::bind`](crate::udp::bind) and [`tcp::bind`](crate::tcp::bind) put it into an [`io::Error`] of the
+/// same kind as the cause.
 #[derive(Debug)]
 pub struct BindError {
     /// The transport that was to be served.
@@ -57,17 +57,17 @@ impl fmt::Display for BindError {
                 };
                 write!(
                     f,
-                    "another program has this port; `ss -ln{socket_type}p 'sport = :{port}'` shows which: stop it or \
-                     choose another port"
+                    "another program has this port; `ss -ln{socket_type}p 'sport = :{port}'` shows which: stop it \
+                     or choose another port"
                 )
             }
             io::ErrorKind::PermissionDenied if address.port() < 1024 => f.write_str(
-                "ports under 1024 need a privilege: choose a port from 1024 on, start as root (and set `user`), or \
-                 give the program CAP_NET_BIND_SERVICE",
+                "ports under 1024 need a privilege: choose a port from 1024 on, start as root (and set `user`), \
+                 or give the program CAP_NET_BIND_SERVICE",
             ),
             io::ErrorKind::AddrNotAvailable => f.write_str(
-                "this host has no such address; `ip address` lists those it has (with a scope, as in fe80::1%2, where \
-                 it is link-local)",
+                "this host has no such address; `ip address` lists those it has (with a scope, as in fe80::1%2, \
+                 where it is link-local)",
             ),
             _ => write!(f, "{cause}"),
         }

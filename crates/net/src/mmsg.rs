@@ -1,9 +1,9 @@
-//! The one module with `unsafe` code: datagrams received and sent in batches, and two socket options that no crate
-//! offers.
+//! The one module with `unsafe` code: datagrams received and sent in batches, and two socket options that no
+//! crate offers.
 //!
-//! All buffers and all headers are made once. A header points to its buffers for good; a round writes only the header
-//! fields that the round before has changed. The kernel fills in a client's address and the packet information, and
-//! the header of the reply points to the very same octets.
+//! All buffers and all headers are made once. A header points to its buffers for good; a round writes only
+//! the header fields that the round before has changed. The kernel fills in a client's address and the packet
+//! information, and the header of the reply points to the very same octets.
 
 use crate::sockaddr::{CONTROL_LEN, Control, NAME_LEN, Name};
 use crate::udp::UdpListener;
@@ -15,7 +15,8 @@ use std::ptr;
 
 /// Datagrams in one batch.
 ///
-/// At 32 the system call's own cost is a thirtieth per datagram; more would only let the first wait for the last.
+/// At 32 the system call's own cost is a thirtieth per datagram; more would only let the first wait for the
+/// last.
 pub const BATCH_MAX: usize = 32;
 
 /// Longest datagram that is received whole, in octets. No query is longer; what is cut off is marked.
@@ -24,8 +25,8 @@ pub const DATAGRAM_MAX: usize = 4096;
 /// Longest answer that room can be asked for, in octets: the largest EDNS size in use.
 pub const ANSWER_MAX: usize = 4096;
 
-/// Octets of a cache line. Buffers begin at odd multiples of it: at multiples of 4096 the beginnings of all would
-/// compete for the same few lines of the first cache.
+/// Octets of a cache line. Buffers begin at odd multiples of it: at multiples of 4096 the beginnings of all
+/// would compete for the same few lines of the first cache.
 const CACHE_LINE: usize = 64;
 
 /// Holds the buffers of one worker thread: up to [`BATCH_MAX`] datagrams and their answers.
@@ -121,10 +122,11 @@ impl Batch {
         }
     }
 
-    /// Waits until a datagram is there and receives what is waiting, up to [`BATCH_MAX`], with one system call.
+    /// Waits until a datagram is there and receives what is waiting, up to [`BATCH_MAX`], with one system
+    /// call.
     ///
-    /// Returns how many. What the round before left unanswered or unsent is forgotten. 0 means that the listener was
-    /// stopped.
+    /// Returns how many. What the round before left unanswered or unsent is forgotten. 0 means that the
+    /// listener was stopped.
     ///
     /// # Errors
     /// What the system says; an interruption by a signal is not one.
@@ -137,9 +139,10 @@ impl Batch {
                 offer_room(header);
             }
             self.used = 0;
-            // SAFETY: there are BATCH_MAX headers. Each points to one iovec, one Name and one Control, all in vectors
-            // that live as long as the headers and are never resized; the lengths in the header and the iovec are
-            // those of the rooms. No reference into them is alive during the call, as `self` is borrowed exclusively.
+            // SAFETY: there are BATCH_MAX headers. Each points to one iovec, one Name and one Control, all in
+            // vectors that live as long as the headers and are never resized; the lengths in the header and
+            // the iovec are those of the rooms. No reference into them is alive during the call, as `self` is
+            // borrowed exclusively.
             let count = unsafe {
                 libc::recvmmsg(
                     listener.as_fd().as_raw_fd(),
@@ -170,8 +173,8 @@ impl Batch {
 
     /// Has each received datagram answered, in the order of arrival.
     ///
-    /// `answer` writes into the room that it is given, whose old content means nothing, and returns the length, or
-    /// `None` to send nothing. An answer of length 0 is sent as an empty datagram.
+    /// `answer` writes into the room that it is given, whose old content means nothing, and returns the
+    /// length, or `None` to send nothing. An answer of length 0 is sent as an empty datagram.
     ///
     /// # Panics
     /// When `answer` returns more than its room.
@@ -213,10 +216,11 @@ impl Batch {
         let mut sent = Sent::default();
         let mut waiting = &mut self.send_headers[..mem::take(&mut self.answered)];
         while !waiting.is_empty() {
-            // SAFETY: the pointer and the count are those of a slice of headers. Each of them points to one iovec, and
-            // `answer_each` has made it point to a Name and a Control of this batch, with the lengths that the kernel
-            // gave; the iovec's length is within the answer's room. All of these live in vectors of `self` that are
-            // never resized. The kernel only reads them and writes each header's msg_len.
+            // SAFETY: the pointer and the count are those of a slice of headers. Each of them points to one
+            // iovec, and `answer_each` has made it point to a Name and a Control of this batch, with the
+            // lengths that the kernel gave; the iovec's length is within the answer's room. All of these live
+            // in vectors of `self` that are never resized. The kernel only reads them and writes each
+            // header's msg_len.
             let count = unsafe {
                 libc::sendmmsg(
                     listener.as_fd().as_raw_fd(),
@@ -247,8 +251,8 @@ impl Batch {
     }
 }
 
-// SAFETY: the raw pointers in the headers and vectors lead only to heap memory that the same batch owns and that does
-// not move with it. They are used only through an exclusive borrow.
+// SAFETY: the raw pointers in the headers and vectors lead only to heap memory that the same batch owns and
+// that does not move with it. They are used only through an exclusive borrow.
 unsafe impl Send for Batch {}
 
 impl std::fmt::Debug for Batch {
@@ -264,7 +268,8 @@ impl std::fmt::Debug for Batch {
 
 /// Sets a socket option whose value is one C `int`.
 pub(crate) fn set_option(socket: &impl AsFd, level: i32, option: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the pointer and the length are those of `value`, which outlives the call; the kernel only reads it.
+    // SAFETY: the pointer and the length are those of `value`, which outlives the call; the kernel only reads
+    // it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -283,8 +288,8 @@ pub(crate) fn kernel_drops(socket: &impl AsFd) -> io::Result<u32> {
     const DROPS: usize = 8;
     let mut memory_info = [0_u32; DROPS + 1];
     let mut len = size_of_val(&memory_info) as libc::socklen_t;
-    // SAFETY: the pointer and the length are those of `memory_info`, which outlives the call; the kernel writes at most
-    // `len` octets, and any octets are valid numbers.
+    // SAFETY: the pointer and the length are those of `memory_info`, which outlives the call; the kernel
+    // writes at most `len` octets, and any octets are valid numbers.
     let result = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -320,8 +325,8 @@ fn vectors(first: *mut u8, stride: usize, len: usize) -> Vec<libc::iovec> {
 fn headers(first: *mut libc::iovec) -> Vec<libc::mmsghdr> {
     (0..BATCH_MAX)
         .map(|i| {
-            // SAFETY: an mmsghdr consists of integers and raw pointers, for all of which zero is a valid value. It
-            // cannot be written as a literal: some C libraries have private padding in it.
+            // SAFETY: an mmsghdr consists of integers and raw pointers, for all of which zero is a valid
+            // value. It cannot be written as a literal: some C libraries have private padding in it.
             let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
             header.msg_hdr.msg_iov = first.wrapping_add(i);
             header.msg_hdr.msg_iovlen = 1;

@@ -27,8 +27,8 @@ pub enum PrivilegesError {
 
 /// Makes the whole process run as `user`, with that user's groups, for good.
 ///
-/// Real, effective and saved ids are all set, supplementary groups too, and then root is asked for again to see that
-/// it is refused. All threads are concerned. A process that already runs as `user` is left as it is.
+/// Real, effective and saved ids are all set, supplementary groups too, and then root is asked for again to
+/// see that it is refused. All threads are concerned. A process that already runs as `user` is left as it is.
 ///
 /// # Errors
 /// [`PrivilegesError`]; the process must not serve then.
@@ -85,7 +85,7 @@ impl fmt::Display for PrivilegesError {
             Self::NotRoot(user) => {
                 write!(
                     f,
-                    "become user {user:?}: only root can change the user; start as root, or leave `user` unset"
+                    "become user {user:?}: only root can change the user; start as root or leave `user` unset"
                 )
             }
             Self::Refused(step, errno) => write!(f, "{step}: {}", errno.desc()),

@@ -28,7 +28,8 @@ impl Shutdown {
         Self::default()
     }
 
-    /// Begins the shutdown: ends all waits and runs the wake-ups on the calling thread. Further calls do nothing.
+    /// Begins the shutdown: ends all waits and runs the wake-ups on the calling thread. Further calls do
+    /// nothing.
     pub fn begin(&self) {
         let wake_ups = {
             let mut wake_ups = self.wake_ups();
@@ -58,8 +59,9 @@ impl Shutdown {
 
     /// Runs `wake_up` when the shutdown begins; at once when it has.
     ///
-    /// For a thread that blocks in a system call, such as [`UdpListener::stop`](crate::udp::UdpListener::stop). There is
-    /// one registration per such thread, made at start: nothing from outside can add any, which bounds their list.
+    /// For a thread that blocks in a system call, such as
+    /// [`UdpListener::stop`](crate::udp::UdpListener::stop). There is one registration per such thread, made
+    /// at start: nothing from outside can add any, which bounds their list.
     pub fn on_begin(&self, wake_up: impl FnOnce() + Send + 'static) {
         let mut wake_ups = self.wake_ups();
         if self.is_begun() {

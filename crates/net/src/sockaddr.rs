@@ -1,13 +1,13 @@
 //! Socket addresses and packet information as the kernel writes them.
 //!
-//! The kernel fills these in with a received datagram and reads the same octets for the reply, so they are kept as
-//! octets and decoded by hand: cheaper than a conversion there and back, and without `unsafe`.
+//! The kernel fills these in with a received datagram and reads the same octets for the reply, so they are
+//! kept as octets and decoded by hand: cheaper than a conversion there and back, and without `unsafe`.
 //!
 //! ```text
 //! sockaddr_in   family 2 | port 2, big-endian | address 4
 //! sockaddr_in6  family 2 | port 2, big-endian | flow information 4 | address 16 | scope id 4
-//! cmsghdr       length | level 4 | type 4 | in_pktinfo:  interface 4 | source for a reply 4 | destination asked 4
-//!                                         | in6_pktinfo: destination asked 16 | interface 4
+//! cmsghdr       length | level 4 | type 4 | in_pktinfo:  interface 4 | source for a reply 4 | address asked 4
+//!                                         | in6_pktinfo: address asked 16 | interface 4
 //! ```
 
 use std::mem::offset_of;
@@ -89,8 +89,8 @@ impl Control {
 
     /// Turns what was received into what a reply needs: the same local address, but any interface.
     ///
-    /// The interface goes, for the way back may be another one than the way in. It stays for link-local addresses,
-    /// which mean nothing without it.
+    /// The interface goes, for the way back may be another one than the way in. It stays for link-local
+    /// addresses, which mean nothing without it.
     #[inline]
     pub(crate) fn unpin_interface(&mut self, len: usize) {
         let at = match self.kind(len) {

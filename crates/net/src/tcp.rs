@@ -4,14 +4,14 @@
 //! accept -> admission (how many in all, how many of this client) -> one task per connection:
 //!           read -> whole messages -> handler, one by one, in order -> all their answers with one write
 //! ```
-//! Queries may be pipelined and are answered in the order in which they came (RFC 7766 §6.2.1.1). The handler is a
-//! plain function that runs inline: it computes and never waits. While answers wait to be taken by the client, nothing
-//! more is read from it.
+//! Queries may be pipelined and are answered in the order in which they came (RFC 7766 §6.2.1.1). The handler
+//! is a plain function that runs inline: it computes and never waits. While answers wait to be taken by the
+//! client, nothing more is read from it.
 //!
-//! **Memory.** An idle connection holds no buffer: reading and answering use room that belongs to the thread (139 KiB).
-//! What is kept for a connection is [`IDLE_CONNECTION_MAX`] octets at most for its task, and only while they are
-//! there: the beginning of a query (twice its octets so far), unread queries (8 KiB), and unsent answers
-//! ([`UNSENT_MAX`]). The kernel's own buffers are bounded by [`SOCKET_BUFFER`].
+//! **Memory.** An idle connection holds no buffer: reading and answering use room that belongs to the thread
+//! (139 KiB). What is kept for a connection is [`IDLE_CONNECTION_MAX`] octets at most for its task, and only
+//! while they are there: the beginning of a query (twice its octets so far), unread queries (8 KiB), and
+//! unsent answers ([`UNSENT_MAX`]). The kernel's own buffers are bounded by [`SOCKET_BUFFER`].
 
 use crate::listen::{BindError, Transport};
 use crate::shutdown::Shutdown;
@@ -40,13 +40,14 @@ pub const LISTEN_BACKLOG: i32 = 1024;
 
 /// Octets of each of the kernel's two buffers of a connection; the kernel doubles it for its own bookkeeping.
 ///
-/// Without it they would grow to several megabytes each for a client that sends much and reads nothing. It holds the
-/// two longest messages.
+/// Without it they would grow to several megabytes each for a client that sends much and reads nothing. It
+/// holds the two longest messages.
 pub const SOCKET_BUFFER: usize = 128 * 1024;
 
 /// How long accepting rests after the system could not give a descriptor or memory.
 ///
-/// The connection stays in the backlog meanwhile. Without a rest the loop would spin, for the condition lasts.
+/// The connection stays in the backlog meanwhile. Without a rest the loop would spin, for the condition
+/// lasts.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Says what becomes of a query.
@@ -62,8 +63,8 @@ pub enum Verdict {
 
 /// Binds a listening socket, non-blocking, so that it can be served once privileges are given away.
 ///
-/// An IPv6 socket takes no IPv4 (`IPV6_V6ONLY`). Connections of an earlier run that have not timed out are no obstacle
-/// (`SO_REUSEADDR`), a program that listens now is one. Port 0 lets the system choose.
+/// An IPv6 socket takes no IPv4 (`IPV6_V6ONLY`). Connections of an earlier run that have not timed out are no
+/// obstacle (`SO_REUSEADDR`), a program that listens now is one. Port 0 lets the system choose.
 ///
 /// # Errors
 /// A [`BindError`] in an [`io::Error`] of the cause's kind.
@@ -89,17 +90,17 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves connections of `listener` until `shutdown` begins.
 ///
-/// `make_handler` is called once per connection with the client's address and the address that it asked, and makes
-/// the function that answers this connection's queries: the query without its prefix and room for
-/// [`MESSAGE_MAX`](crate::framing::MESSAGE_MAX) octets of answer in, a [`Verdict`] out. A handler that panics or claims more than its room ends its own connection only, and is
-/// counted.
+/// `make_handler` is called once per connection with the client's address and the address that it asked, and
+/// makes the function that answers this connection's queries: the query without its prefix and room for
+/// [`MESSAGE_MAX`](crate::framing::MESSAGE_MAX) octets of answer in, a [`Verdict`] out. A handler that panics
+/// or claims more than its room ends its own connection only, and is counted.
 ///
-/// At [`Limits::connections_max`] the new connection is accepted and closed at once, not an old one: who is being
-/// served keeps being served, and the client learns it without a time-out. Connections that hold a place without using
-/// it lose it early in a crowd ([`Limits::idle_when_crowded`]).
+/// At [`Limits::connections_max`] the new connection is accepted and closed at once, not an old one: who is
+/// being served keeps being served, and the client learns it without a time-out. Connections that hold a
+/// place without using it lose it early in a crowd ([`Limits::idle_when_crowded`]).
 ///
-/// After the shutdown began, nothing more is read, the answers that wait are sent, and the function returns when all
-/// connections are closed, at most [`Limits::message`] later.
+/// After the shutdown began, nothing more is read, the answers that wait are sent, and the function returns
+/// when all connections are closed, at most [`Limits::message`] later.
 ///
 /// The limits hold for this listener; [`Counters`] may be shared by several.
 ///
@@ -194,8 +195,8 @@ fn count_panic(counters: &Counters, ended: Result<(), JoinError>) {
     }
 }
 
-/// Whether an error of `accept` concerns the connection that was to be accepted and no other (accept(2): such errors
-/// are to be treated like "try again").
+/// Whether an error of `accept` concerns the connection that was to be accepted and no other (accept(2): such
+/// errors are to be treated like "try again").
 fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -21,8 +21,8 @@ pub fn cores() -> io::Result<Vec<usize>> {
 /// Binds the calling thread to one core, so that its caches stay warm.
 ///
 /// # Errors
-/// When there is no such core or the thread may not run there. The thread then runs as before, only not pinned, so a
-/// caller reports this and goes on.
+/// When there is no such core or the thread may not run there. The thread then runs as before, only not
+/// pinned, so a caller reports this and goes on.
 pub fn pin(core: usize) -> io::Result<()> {
     let mut only = CpuSet::new();
     only.set(core)?;

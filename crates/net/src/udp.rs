@@ -1,8 +1,9 @@
 //! Datagrams in batches.
 //!
-//! Nearly all that an answer costs is the kernel's, and each system call saved is seen. So a worker thread has a
-//! socket of its own ([`bind`] with the same address for each) and a [`Batch`], and goes round: one call receives
-//! what is there, each datagram is answered into a buffer beside it, one call sends the answers.
+//! Nearly all that an answer costs is the kernel's, and each system call saved is seen. So a worker thread
+//! has a socket of its own ([`bind`] with the same address for each) and a [`Batch`], and goes round: one
+//! call receives what is there, each datagram is answered into a buffer beside it, one call sends the
+//! answers.
 //!
 //! ```text
 //! loop { batch.receive(&listener)?;                 // blocks until a datagram is there; 0 after stop()
@@ -25,9 +26,9 @@ pub use crate::mmsg::{ANSWER_MAX, BATCH_MAX, Batch, DATAGRAM_MAX, Datagram, Sent
 
 /// Longest time that a send may wait for room in the socket's send buffer.
 ///
-/// The buffer is full when the link is slower than we are, or when datagrams wait in it for a neighbour that does not
-/// answer (three seconds by default). Fifty milliseconds let a burst through and keep one silent neighbour from
-/// stopping a worker.
+/// The buffer is full when the link is slower than we are, or when datagrams wait in it for a neighbour that
+/// does not answer (three seconds by default). Fifty milliseconds let a burst through and keep one silent
+/// neighbour from stopping a worker.
 pub const SEND_WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// Owns a bound, blocking datagram socket.
@@ -42,13 +43,14 @@ pub struct UdpListener {
 
 /// Binds a socket for one worker thread.
 ///
-/// Several sockets may be bound to one address (`SO_REUSEPORT`): the kernel gives all datagrams of one client port to
-/// the same one. A second program of the same user could join them unnoticed, so bind TCP first where both are served:
-/// there a second program is refused. An IPv6 socket takes no IPv4 (`IPV6_V6ONLY`). Port 0 lets the system choose.
+/// Several sockets may be bound to one address (`SO_REUSEPORT`): the kernel gives all datagrams of one client
+/// port to the same one. A second program of the same user could join them unnoticed, so bind TCP first where
+/// both are served: there a second program is refused. An IPv6 socket takes no IPv4 (`IPV6_V6ONLY`). Port 0
+/// lets the system choose.
 ///
-/// `receive_buffer` is the room for datagrams that wait to be received, in octets; the kernel counts about 800 of
-/// them for a small query. Beyond `net.core.rmem_max` it needs CAP_NET_ADMIN and is otherwise cut without an error:
-/// [`UdpListener::receive_buffer`] tells what was had. `None` leaves the system's default.
+/// `receive_buffer` is the room for datagrams that wait to be received, in octets; the kernel counts about
+/// 800 of them for a small query. Beyond `net.core.rmem_max` it needs CAP_NET_ADMIN and is otherwise cut
+/// without an error: [`UdpListener::receive_buffer`] tells what was had. `None` leaves the system's default.
 ///
 /// # Errors
 /// A [`BindError`] in an [`io::Error`] of the cause's kind.
@@ -60,8 +62,8 @@ fn bind_socket(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_reuse_port(true)?;
     socket.set_write_timeout(Some(SEND_WAIT_MAX))?;
-    // Path MTU discovery is off, as in NSD and Unbound: a forged "fragmentation needed" could otherwise shrink what we
-    // believe of a path, and small fragments are what cache poisoning by fragments needs (RFC 9715 appendix A.1).
+    // Path MTU discovery is off, as in NSD and Unbound: a forged "fragmentation needed" could otherwise make
+    // us believe in a small path MTU, and small fragments are what poisoning caches needs (RFC 9715).
     // "Omit" ignores such messages and still lets the local interface's MTU split what would not fit it.
     if address.is_ipv4() {
         mmsg::set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)?;
@@ -99,8 +101,8 @@ impl UdpListener {
     /// Wakes the thread that is blocked in [`Batch::receive`] and makes that, and all later ones, return 0.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
-        // Linux wakes the receiver and then says ENOTCONN, for the socket has no peer: that is not a failure. Only
-        // receiving ends, so that what was answered can still be sent.
+        // Linux wakes the receiver and then says ENOTCONN, for the socket has no peer: that is not a failure.
+        // Only receiving ends, so that what was answered can still be sent.
         let _ = self.socket.shutdown(Shutdown::Read);
     }
 
@@ -112,7 +114,8 @@ impl UdpListener {
         self.socket.recv_buffer_size()
     }
 
-    /// Counts the datagrams that the kernel dropped since the bind, mostly because the receive buffer was full.
+    /// Counts the datagrams that the kernel dropped since the bind, mostly because the receive buffer was
+    /// full.
     ///
     /// The count wraps at 2^32. One system call, made only when asked: for metrics, not for each batch.
     ///

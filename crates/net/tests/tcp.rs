@@ -1,5 +1,5 @@
-//! Connections through real sockets on loopback. What takes time is tested beside the code, on a clock that the test
-//! turns.
+//! Connections through real sockets on loopback. What takes time is tested beside the code, on a clock that
+//! the test turns.
 
 use net::framing::MESSAGE_MAX;
 use net::shutdown::Shutdown;

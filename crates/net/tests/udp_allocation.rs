@@ -20,8 +20,8 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every method passes its arguments on to the system's allocator unchanged and returns what that returns.
-// Counting allocates nothing: the thread-local is constant and needs no destructor.
+// SAFETY: every method passes its arguments on to the system's allocator unchanged and returns what that
+// returns. Counting allocates nothing: the thread-local is constant and needs no destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -1,7 +1,7 @@
 //! The configuration of `serve`: defaults < file < flags.
 //!
 //! - [`keys`]: every key, declared once; [`kind`]: what values may be.
-//! - [`file`] and [`flags`] read them into a [`spec`], with the place of each value.
+//! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value.
 //! - [`lower`]: contradictions, and what the server is started with.
 //! - [`page`]: the template and the manual's page, from the declarations.
 

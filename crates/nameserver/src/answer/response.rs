@@ -48,8 +48,8 @@ struct Target {
 enum Outcome {
     /// The answer is complete.
     Done,
-    /// An alias was written; its target is looked up next.
-    Alias(Target),
+    /// An alias was written; its target, [`Chain::next`], is looked up.
+    Alias,
 }
 
 impl<'a> Response<'a> {
@@ -97,9 +97,9 @@ impl<'a> Response<'a> {
             let Some(zone) = self.generation.zones.closest(current.folded, above, hash) else {
                 return if current.is_asked { self.refused() } else { Ok(()) };
             };
-            let next = match self.at(zone, current, &mut chain)? {
-                Outcome::Done => return Ok(()),
-                Outcome::Alias(next) => next,
+            let next = match (self.at(zone, current, &mut chain)?, chain.next.take()) {
+                (Outcome::Alias, Some(next)) => next,
+                _ => return Ok(()),
             };
             if !chain.add(hash.of(current.folded)) || chain.has(hash.of(&next.folded)) {
                 return Ok(());
@@ -157,7 +157,7 @@ impl<'a> Response<'a> {
             return self.positive(zone, set, current);
         }
         if let Some(cname) = found.rrset(Rtype::CNAME) {
-            return self.cname(cname, current);
+            return self.cname(cname, current, chain);
         }
         self.nodata(zone)
     }
@@ -216,10 +216,11 @@ impl<'a> Response<'a> {
     }
 
     /// An alias; what follows is answered for its target.
-    fn cname(&mut self, set: Rrset<'_>, current: Current<'_>) -> Result<Outcome, Full> {
+    fn cname(&mut self, set: Rrset<'_>, current: Current<'_>, chain: &mut Chain) -> Result<Outcome, Full> {
         self.answer(set, current)?;
         let target = set.data().next().expect("an RRset has a record");
-        Ok(Outcome::Alias(Target::of(target)))
+        chain.next = Some(Target::of(target));
+        Ok(Outcome::Alias)
     }
 
     /// The aliases that a DNAME makes of all names below it (RFC 6672 §3.2).
@@ -246,7 +247,8 @@ impl<'a> Response<'a> {
         wire[..kept].copy_from_slice(&current.wire[..kept]);
         wire[kept..kept + target.len()].copy_from_slice(target);
         self.answer_one(Rtype::CNAME, set.ttl, &wire[..kept + target.len()], current)?;
-        Ok(Outcome::Alias(Target::of(&wire)))
+        chain.next = Some(Target::of(&wire));
+        Ok(Outcome::Alias)
     }
 
     /// The name servers of a delegated zone, with their addresses (RFC 1034 §4.3.2 step 3b).
@@ -375,11 +377,13 @@ struct Chain {
     length: usize,
     dnames: [u64; CHAIN_MAX],
     dnames_length: usize,
+    /// The target of the last alias.
+    next: Option<Target>,
 }
 
 impl Chain {
     fn new() -> Chain {
-        Chain { names: [0; CHAIN_MAX], length: 0, dnames: [0; CHAIN_MAX], dnames_length: 0 }
+        Chain { names: [0; CHAIN_MAX], length: 0, dnames: [0; CHAIN_MAX], dnames_length: 0, next: None }
     }
 
     /// Adds a name; false where the chain is too long.

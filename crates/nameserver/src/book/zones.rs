@@ -79,8 +79,10 @@ impl Book {
         };
         let zone = zone.clone();
         check_tag(if_match.as_ref(), || Some(Etag::of(zone.to_text().as_bytes())))?;
-        let steered = self.steered_names().filter_map(|(_, wire)| Folded::read(wire));
-        let used = steered.filter(|steered| zone.policy_at(steered, &hash).is_some()).next();
+        let used = self
+            .steered_names()
+            .filter_map(|(_, wire)| Folded::read(wire))
+            .find(|steered| zone.policy_at(steered, &hash).is_some());
         if let Some(steered) = used {
             return Err(Refused::InUse(format!("a policy has the name {steered:?} in the zone {name:?}")));
         }

@@ -1,7 +1,7 @@
 //! What the OpenAPI document says of all routes alike.
 //!
-//! A handler declares its path, its parameters, its bodies and the statuses of its own; what follows from a rule
-//! (a route with a body can be sent too long a one) is added here, once, to all that the rule fits.
+//! A handler declares its path, its parameters, its bodies and the statuses of its own; what follows from a
+//! rule (a route with a body can be sent too long a one) is added here, once, to all that the rule fits.
 
 use axum::http::StatusCode;
 use utoipa::openapi::header::HeaderBuilder;
@@ -42,7 +42,7 @@ pub(super) struct Owner {
 #[expect(dead_code, reason = "declares the parameter; `path::Name` reads it")]
 pub(super) struct PartitionName {
     /// The partition's name.
-    #[param(pattern = "^[A-Za-z0-9._-]{1,63}$", example = "default")]
+    #[param(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", example = "default")]
     name: String,
 }
 
@@ -71,8 +71,14 @@ pub(super) struct ServerAddress {
 #[into_params(parameter_in = Header)]
 #[expect(dead_code, reason = "declares the header; `precondition` reads it")]
 pub(super) struct IfMatch {
-    /// Change it only where one of these tags is the one that it has; `*` stands for any, so that it must exist.
-    #[param(rename = "If-Match", required = false, value_type = String, pattern = r#"^(\*|"[!#-~]*"(, ?"[!#-~]*")*)$"#)]
+    /// Change it only where one of these tags is the one that it has; `*` stands for any, so that it must
+    /// exist.
+    #[param(
+        rename = "If-Match",
+        required = false,
+        value_type = String,
+        pattern = r#"^(\*|"[!#-~]*"(, ?"[!#-~]*")*)$"#
+    )]
     if_match: Option<String>,
 }
 
@@ -82,7 +88,12 @@ pub(super) struct IfMatch {
 #[expect(dead_code, reason = "declares the header; `precondition` reads it")]
 pub(super) struct IfNoneMatch {
     /// Tags of what the client has; it is not sent again where it still has one of them.
-    #[param(rename = "If-None-Match", required = false, value_type = String, pattern = r#"^(\*|(W/)?"[!#-~]*"(, ?(W/)?"[!#-~]*")*)$"#)]
+    #[param(
+        rename = "If-None-Match",
+        required = false,
+        value_type = String,
+        pattern = r#"^(\*|(W/)?"[!#-~]*"(, ?(W/)?"[!#-~]*")*)$"#
+    )]
     if_none_match: Option<String>,
 }
 
@@ -96,8 +107,8 @@ pub(super) fn opening() -> utoipa::openapi::OpenApi {
     info(
         title = "Pointsman name server",
         version = "1",
-        description = "Zones, regions, partitions, policies and server states of one name server. A change is \
-                       answered when it is durable and every worker serves it.",
+        description = "Zones, regions, partitions, policies and server states of one name server. A change \
+                       is answered when it is durable and every worker serves it.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
     servers((url = "/")),

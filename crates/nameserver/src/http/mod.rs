@@ -1,4 +1,4 @@
-//! The HTTP API: JSON for people and programs, over the [`Editor`](crate::edit::Editor).
+//! The HTTP API: JSON for people and programs, over the [`Editor`].
 //!
 //! ```text
 //! connection ─> token ─> route ─> precondition ─> body ─> Editor ─> reply
@@ -7,9 +7,10 @@
 //! Handlers decide nothing: what is right or wrong with a zone or a policy is the editor's to say, and every
 //! refusal leaves as one shape, [`api::Problem`].
 //!
-//! In reading order: `zones`, `regions`, `partitions`, `policies`, `servers`, `explain`, `status` and `metrics`
-//! are the routes; `path`, `precondition`, `body`, `admission` and `reply` are what they share; `document` is
-//! the OpenAPI document, which is made from the routes' own declarations; [`serve()`] is the rim.
+//! In reading order: `zones`, `regions`, `partitions`, `policies`, `servers`, `explain`, `status` and
+//! `metrics` are the routes; `path`, `precondition`, `body`, `admission` and `reply` are what they share;
+//! `document` is the OpenAPI document, which is made from the routes' own declarations; [`serve()`] is the
+//! rim.
 //!
 //! **Rules for every route.** A change is answered with 200 and its generation, whether it created something
 //! or replaced it; with 202 where the slowest worker does not serve it yet. 400 is a fault of the path, the

@@ -57,7 +57,8 @@ pub(super) async fn get(
 
 /// Puts a partition, new or in the place of the one there is.
 ///
-/// Each line is a prefix and the name of a region; of two prefixes that cover an address the longer one decides.
+/// Each line is a prefix and the name of a region; of two prefixes that cover an address the longer one
+/// decides.
 #[utoipa::path(
     put, path = "/v1/partitions/{name}", operation_id = "put_partition", tag = "partitions",
     params(PartitionName, IfMatch),
@@ -105,7 +106,7 @@ pub(super) async fn delete(
     get, path = "/v1/partitions/{name}/lookup", operation_id = "lookup", tag = "partitions",
     params(PartitionName, Whom),
     responses(
-        (status = 200, description = "The region, and the largest block around the address in it.", body = Lookup),
+        (status = 200, description = "The region, and the largest block in it.", body = Lookup),
         (status = 404, description = "There is no such partition.", body = Problem),
     ),
 )]

@@ -23,7 +23,8 @@ pub(super) async fn list(State(http): State<Http>) -> Json<Vec<Policy>> {
 
 /// Returns a policy.
 #[utoipa::path(
-    get, path = "/v1/policies/{owner}", operation_id = "get_policy", tag = "policies", params(Owner, IfNoneMatch),
+    get, path = "/v1/policies/{owner}", operation_id = "get_policy", tag = "policies",
+    params(Owner, IfNoneMatch),
     responses(
         (status = 200, description = "The policy.", body = Policy),
         (status = 404, description = "There is no policy with this first name.", body = Problem),
@@ -62,7 +63,8 @@ pub(super) async fn put(
 
 /// Deletes a policy; its names answer what their zones say.
 #[utoipa::path(
-    delete, path = "/v1/policies/{owner}", operation_id = "delete_policy", tag = "policies", params(Owner, IfMatch),
+    delete, path = "/v1/policies/{owner}", operation_id = "delete_policy", tag = "policies",
+    params(Owner, IfMatch),
     responses(
         (status = 200, description = "No worker follows it any more.", body = Changed),
         (status = 404, description = "There is no policy with this first name.", body = Problem),

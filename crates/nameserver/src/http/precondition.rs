@@ -21,8 +21,8 @@ const ANY: &str = "*";
 
 /// The tag that a change depends on, for the editor to compare when the change's turn comes.
 ///
-/// `current` looks up what there is; it is asked only where the header has several tags to choose from. What is
-/// changed by another between this look and the change's turn is then a precondition that failed.
+/// `current` looks up what there is; it is asked only where the header has several tags to choose from. What
+/// is changed by another between this look and the change's turn is then a precondition that failed.
 ///
 /// # Errors
 /// 412 where no tag can match, 400 where the header cannot be read, or asks for what changes do not offer.

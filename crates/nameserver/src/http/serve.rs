@@ -15,8 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Connections open at a time; further ones wait in the system's backlog. People, scrapers and control processes
-/// hold a few each.
+/// Connections open at a time; further ones wait in the system's backlog. People, scrapers and control
+/// processes hold a few each.
 pub const CONNECTIONS_MAX: usize = 256;
 
 /// The longest head of a request in octets: a name of 1,024 octets, percent-encoded, a token and some tags.
@@ -25,8 +25,8 @@ pub const HEAD_MAX: usize = 16 << 10;
 /// How long a connection may wait for a request and for the whole of its head.
 pub const HEAD_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a connection may be open: whoever does not take its answer must not hold a place for ever. A request
-/// under way is finished within [`LAST_REQUEST_WAIT`].
+/// How long a connection may be open: whoever does not take its answer must not hold a place for ever. A
+/// request that is under way then has ten more seconds.
 pub const CONNECTION_LIFETIME: Duration = Duration::from_secs(600);
 
 /// How long the last request of a connection may take once the lifetime is over or the shutdown has begun: a

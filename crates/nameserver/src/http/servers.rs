@@ -22,8 +22,8 @@ pub(super) async fn list(State(http): State<Http>) -> Json<Vec<ServerState>> {
 
 /// Takes a server out, or lets it be drawn again; this survives a restart.
 #[utoipa::path(
-    put, path = "/v1/servers/{address}/state", operation_id = "set_server", tag = "servers", params(ServerAddress),
-    request_body = NewServerState,
+    put, path = "/v1/servers/{address}/state", operation_id = "set_server", tag = "servers",
+    params(ServerAddress), request_body = NewServerState,
     responses(
         (status = 200, description = "Every worker heeds it.", body = Changed),
         (status = 404, description = "No policy has this server.", body = Problem),

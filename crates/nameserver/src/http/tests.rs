@@ -245,7 +245,10 @@ async fn regions_partitions_policies_and_servers_work_together() {
         "answers": 1, "when_all_down": "empty", "partition": "default", "names": ["www.example.com."],
         "servers": [
             {"address": "198.51.100.1", "default": {"probability": 1.0, "ttl": 30}, "regions": {}},
-            {"address": "198.51.100.2", "default": {}, "regions": {"europe": {"probability": 1.0, "ttl": 60}}},
+            {
+                "address": "198.51.100.2", "default": {},
+                "regions": {"europe": {"probability": 1.0, "ttl": 60}},
+            },
         ],
     });
     assert_eq!(api.json("PUT", "/v1/policies/WWW.example.com", policy.clone()).await.status, 200);

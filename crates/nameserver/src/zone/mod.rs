@@ -222,7 +222,9 @@ impl Zone {
         match self.walk(name, hash) {
             Walk::Delegation(_, _) => Err(format!("{shown} is at or below a delegation in {origin}")),
             Walk::Dname(_, _) => Err(format!("{shown} is below a DNAME record in {origin}")),
-            Walk::Name(found) if found.rrset(Rtype::CNAME).is_some() => Err(format!("{shown} has a CNAME record")),
+            Walk::Name(found) if found.rrset(Rtype::CNAME).is_some() => {
+                Err(format!("{shown} has a CNAME record"))
+            }
             Walk::Name(_) | Walk::Missing(_, _) => Ok(()),
         }
     }
@@ -326,7 +328,15 @@ const WILDCARD: &[u8; 2] = b"\x01*";
 
 impl Node {
     fn empty() -> Node {
-        Node { sets: 0, sets_length: 0, children: 0, has_ns: false, has_dname: false, has_wildcard: false, policy: None }
+        Node {
+            sets: 0,
+            sets_length: 0,
+            children: 0,
+            has_ns: false,
+            has_dname: false,
+            has_wildcard: false,
+            policy: None,
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -536,9 +546,12 @@ mod tests {
         let mut zone = build(&format!("{HEAD}c CNAME ns\nsub NS ns\nd DNAME x\n")).unwrap();
         let hash = NameHash::new(1);
         let name = |text: &str| Folded::read(&dns::name::from_text(text).unwrap()).unwrap();
-        for (bad, why) in [("c.example", "CNAME"), ("sub.example", "delegation"), ("a.sub.example", "delegation"),
-            ("a.d.example", "DNAME")]
-        {
+        for (bad, why) in [
+            ("c.example", "CNAME"),
+            ("sub.example", "delegation"),
+            ("a.sub.example", "delegation"),
+            ("a.d.example", "DNAME"),
+        ] {
             assert!(zone.may_steer(&name(bad), &hash).unwrap_err().contains(why), "{bad}");
         }
         let before = zone.to_text();
@@ -555,7 +568,10 @@ mod tests {
         for steered in [&deep, &wild] {
             zone.set_policy(steered, None, &hash);
         }
-        assert_eq!(zone.names.len(), build(&format!("{HEAD}c CNAME ns\nsub NS ns\nd DNAME x\n")).unwrap().names.len());
+        assert_eq!(
+            zone.names.len(),
+            build(&format!("{HEAD}c CNAME ns\nsub NS ns\nd DNAME x\n")).unwrap().names.len()
+        );
         assert_eq!(zone.to_text(), before);
     }
 

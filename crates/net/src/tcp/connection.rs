@@ -21,7 +21,8 @@ pub const IDLE_CONNECTION_MAX: usize = 1024;
 /// Two messages of the longest kind: one that is finished and room for the next.
 pub const UNSENT_MAX: usize = 2 * FRAME_MAX;
 
-/// Octets that are read at a time: about a hundred queries, so that one busy connection soon lets the others go on.
+/// Octets that are read at a time: about a hundred queries, so that one busy connection soon lets the others
+/// go on.
 const PIECE_MAX: usize = 8 * 1024;
 
 /// What a duration in [`Limits`] counts as at most, so that adding it to the time cannot overflow.
@@ -155,7 +156,8 @@ where
         }
     }
 
-    /// Sends the answers that wait; if there are none, answers the queries that wait, or else what can be read.
+    /// Sends the answers that wait; if there are none, answers the queries that wait, or else what can be
+    /// read.
     fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<Step> {
         SCRATCH.with_borrow_mut(|Scratch { piece, answers }| {
             if !self.unsent.is_empty() {
@@ -322,7 +324,8 @@ mod tests {
         lifetime: Duration::from_secs(60),
     };
 
-    /// A client, and the connection that serves it with [`answer`] on a clock that stands still unless turned.
+    /// A client, and the connection that serves it with [`answer`] on a clock that stands still unless
+    /// turned.
     struct Served {
         client: DuplexStream,
         task: JoinHandle<End>,
@@ -365,7 +368,8 @@ mod tests {
             settle().await;
         }
 
-        /// Whether the connection is still open at `seconds` from now and has ended one second later, and how.
+        /// Whether the connection is still open at `seconds` from now and has ended one second later, and
+        /// how.
         async fn ends_between(self, seconds: u64) -> End {
             self.pass(seconds).await;
             assert!(!self.task.is_finished(), "ended before its time");
@@ -518,7 +522,8 @@ mod tests {
     async fn the_time_of_a_query_begins_with_its_first_octet() {
         let mut served = Served::new(LIMITS);
         served.pass(9).await;
-        // Whole and begun in one piece: the second one's time begins now, although the first one's had begun before.
+        // Whole and begun in one piece: the second one's time begins now, although the first one's had begun
+        // before.
         served.client.write_all(&[0]).await.expect("the connection reads");
         served.pass(4).await;
         served.client.write_all(&[1, b'a', 0, 1]).await.expect("the connection reads");

@@ -5,24 +5,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts connections and queries since start.
 ///
-/// Every accepted connection ends in exactly one of the `ended_` counters or in `handler_panics`; those that are in
-/// none of them yet are open. The numbers are read one by one, so a sum may be off by what happens meanwhile.
+/// Every accepted connection ends in exactly one of the `ended_` counters or in `handler_panics`; those that
+/// are in none of them yet are open. The numbers are read one by one, so a sum may be off by what happens
+/// meanwhile.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Connections accepted and served.
     pub accepted: AtomicU64,
     /// Connections closed at once because [`connections_max`](super::Limits::connections_max) were open.
     pub refused_full: AtomicU64,
-    /// Connections closed at once because [`per_client_max`](super::Limits::per_client_max) of this client were open.
+    /// Connections closed at once because [`per_client_max`](super::Limits::per_client_max) of this client
+    /// were open.
     pub refused_per_client: AtomicU64,
     /// Connections that were gone before they could be served.
     pub accept_aborted: AtomicU64,
     /// Times that the system had no descriptor or memory for a connection, each followed by
     /// [`ACCEPT_PAUSE`](super::ACCEPT_PAUSE).
     pub accept_failed: AtomicU64,
-    /// Queries received whole; each is one of the next three.
+    /// Queries received whole; each is one of the next three, but for one that made its handler panic.
     pub queries: AtomicU64,
-    /// Answers produced. Some of them may not have reached the client when its connection ended otherwise than by it.
+    /// Answers produced. Some of them may not have reached the client when its connection ended otherwise
+    /// than by it.
     pub answers: AtomicU64,
     /// Queries that the handler dropped.
     pub drops: AtomicU64,
@@ -39,7 +42,8 @@ pub struct Counters {
     pub ended_idle: AtomicU64,
     /// Connections closed because a query took longer than [`message`](super::Limits::message) to arrive.
     pub ended_query_late: AtomicU64,
-    /// Connections closed because the client took longer than [`message`](super::Limits::message) to take its answers.
+    /// Connections closed because the client took longer than [`message`](super::Limits::message) to take its
+    /// answers.
     pub ended_answers_untaken: AtomicU64,
     /// Connections closed at the end of their [`lifetime`](super::Limits::lifetime).
     pub ended_lifetime: AtomicU64,

@@ -7,24 +7,24 @@ use std::time::Duration;
 /// Durations above a year count as a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at a time; further ones are closed at once. Each needs a file descriptor, so stay below
-    /// `RLIMIT_NOFILE`. Default 800, which leaves room under the usual 1024.
+    /// Connections open at a time; further ones are closed at once. Each needs a file descriptor, so stay
+    /// below `RLIMIT_NOFILE`. Default 800, which leaves room under the usual 1024.
     pub connections_max: usize,
-    /// Connections open at a time from one IPv4 address or one IPv6 /64, which is what one host can choose from. Default 100: RFC
-    /// 7766 §6.2.2 asks resolvers for few, but several may share an address.
+    /// Connections open at a time from one IPv4 address or one IPv6 /64, which is what one host can choose
+    /// from. Default 100: RFC 7766 §6.2.2 asks resolvers for few, but several may share an address.
     pub per_client_max: usize,
-    /// How long a connection may be open without any query under way. Default 10 s: RFC 7766 §6.2.3 recommends a few
-    /// seconds.
+    /// How long a connection may be open without any query under way. Default 10 s: RFC 7766 §6.2.3
+    /// recommends a few seconds.
     pub idle: Duration,
-    /// What `idle` becomes while more than half of `connections_max` are open, where it is shorter. Seen when a
-    /// connection next begins to wait. Default 1 s: enough for the first query to come round the world.
+    /// What `idle` becomes while more than half of `connections_max` are open, where it is shorter. Seen when
+    /// a connection next begins to wait. Default 1 s: enough for the first query to come round the world.
     pub idle_when_crowded: Duration,
-    /// How long a message may be under way: a query from its first octet to its last, and the answers that wait at one
-    /// time (up to [`UNSENT_MAX`](super::UNSENT_MAX) octets) until the client has taken the last of them. One octet a
-    /// second does not extend it. Default 5 s.
+    /// How long a message may be under way: a query from its first octet to its last, and the answers that
+    /// wait at one time (up to [`UNSENT_MAX`](super::UNSENT_MAX) octets) until the client has taken the last
+    /// of them. One octet a second does not extend it. Default 5 s.
     pub message: Duration,
-    /// How long a connection may be open at all, however busy; it ends between two messages. Default 10 min, so that
-    /// places change hands.
+    /// How long a connection may be open at all, however busy; it ends between two messages. Default 10 min,
+    /// so that places change hands.
     pub lifetime: Duration,
 }
 

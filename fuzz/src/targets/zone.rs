@@ -1,0 +1,92 @@
+//! Master files, and answers from a zone that has everything in it.
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use domain::base::Message;
+use nameserver::answer::{Asked, Reply, Transport};
+use nameserver::book::{Book, Edit};
+use nameserver::generation::Settings;
+use nameserver::names::NameHash;
+use nameserver::zone::{Zone, read};
+use net::clock::Now;
+
+const ORIGIN: &[u8] = b"\x07example\0";
+
+const ZONE: &str = "\
+$TTL 1h30m
+@ SOA ns hm ( 1 2h 10m ; serial, refresh, retry
+   1d 60 )
+@ NS ns
+ns A 192.0.2.53
+  AAAA 2001:db8::53
+www TXT \"a b\" \"\\200;\\\"\"
+alias CNAME www.other
+*.wild MX 10 ns
+sub NS ns.sub
+ns.sub A 192.0.2.54
+d DNAME www
+x TYPE65280 \\# 3 010203
+s SRV 1 2 53 ns
+$ORIGIN deep.example.
+a.b.c CAA 0 issue \"ca.example\"
+";
+
+const POLICY: &str = r#"{"names":["www.example","*.p.example"],"answers":0,
+    "servers":[{"address":"192.0.2.1"},{"address":"192.0.2.2"},{"address":"2001:db8::1"}]}"#;
+
+/// A zone is built or its faults are listed; what is built writes as text that builds the same.
+pub(super) fn zone(octets: &[u8]) {
+    let hash = NameHash::new(1);
+    let build = |text: &[u8]| {
+        let include = |_: &str| Err("nothing is included".to_string());
+        let source = read::Source { name: "fuzz", text, origin: Some(ORIGIN), include: &include };
+        read::read(&source).and_then(|master| Zone::build(&master, "fuzz", &hash))
+    };
+    match build(octets) {
+        Ok(zone) => {
+            let text = zone.to_text();
+            let again = build(text.as_bytes()).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+            assert_eq!((again.records(), again.to_text()), (zone.records(), text));
+        }
+        Err(faults) => {
+            assert!(!faults.is_empty() && faults.faults.iter().all(|fault| !fault.what.is_empty()))
+        }
+    }
+}
+
+pub(super) fn zones() -> Vec<Vec<u8>> {
+    let signed = "@ 60 SOA a b 1 1 1 1 1\n@ 60 NS a\n@ 60 DNSKEY 257 3 13 AAAA\nz 1 DS 1 8 2 00112233445566778899\
+                  aabbccddeeff00112233445566778899aabbccddeeff\nh 1 HTTPS 1 . alpn=h2 port=443\n$INCLUDE other\n";
+    vec![ZONE.into(), signed.into()]
+}
+
+static BOOK: LazyLock<Book> = LazyLock::new(|| {
+    let mut book = Book::empty(1, Settings::default());
+    let hash = book.generation.hash.clone();
+    let zone = Edit::zone("example", ZONE.as_bytes(), None, &hash).expect("the zone is right");
+    let policy = Edit::PutPolicy { owner: None, source: "p".into(), text: POLICY.into(), if_match: None };
+    for edit in [zone, policy] {
+        book.apply(edit).expect("the edit is right");
+    }
+    book
+});
+
+/// Whatever is asked, the answer is well-formed, fits, and goes to the question that was asked.
+pub(super) fn answer(octets: &[u8]) {
+    let local = IpAddr::from([127, 0, 0, 1]);
+    let now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
+    let mut out = vec![0; 65_535];
+    for (transport, most) in [(Transport::Udp, 1232), (Transport::Tcp, 65_535)] {
+        let asked = Asked { query: octets, client: local, local, transport };
+        let mut rng = fastrand::Rng::with_seed(octets.len() as u64);
+        let Reply::Send(length) = BOOK.generation.answer(&asked, now, &mut rng, &mut out) else { continue };
+        assert!(length <= most, "{length} octets");
+        let answer = Message::from_octets(&out[..length]).expect("a header");
+        assert!(answer.header().qr() && octets[..2] == out[..2]);
+        for record in answer.iter() {
+            record.expect("a record that reads");
+        }
+    }
+}

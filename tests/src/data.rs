@@ -1,0 +1,24 @@
+//! The folder of test data, which is not part of the project.
+
+#![expect(clippy::print_stdout, reason = "a test that skips says so")]
+
+use std::path::{Path, PathBuf};
+
+/// Finds a file of the test data: below `POINTSMAN_DATA`, by default `../shared/data` beside the checkout.
+///
+/// `None`, and a line that says so, where it is not there.
+pub fn file(path: &str) -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    let folder = std::env::var_os("POINTSMAN_DATA").map_or(beside, PathBuf::from);
+    let file = folder.join(path);
+    if !file.exists() {
+        skip(&format!("{} is not here; POINTSMAN_DATA names its folder", file.display()));
+        return None;
+    }
+    Some(file)
+}
+
+/// Says why a test, or a part of one, is skipped.
+pub fn skip(why: &str) {
+    println!("skipped: {why}");
+}

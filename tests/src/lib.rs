@@ -1,0 +1,16 @@
+//! What the end-to-end tests share: the real program, started and ended, and clients of it.
+//!
+//! The tests themselves stand in `tests/`, one file a subject. Nothing in them sleeps: they wait for a line, an
+//! answer or an end, and each wait has a bound by name.
+//!
+//! In reading order:
+//! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one.
+//! - [`http`]: a client of the API; [`query`]: a client of DNS.
+//! - [`folder`]: a temporary folder; [`data`]: the folder of test data, and how a test says that it skips.
+
+pub mod data;
+pub mod folder;
+pub mod http;
+pub mod program;
+pub mod query;
+pub mod serving;

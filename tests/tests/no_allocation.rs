@@ -1,0 +1,224 @@
+//! Nothing between a query's octets and its answer's allocates.
+//!
+//! In a test program of its own, for it brings its own allocator.
+#![allow(unsafe_code, reason = "an allocator can be written in no other way")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nameserver::answer::{Asked, Reply, Transport};
+use nameserver::book::{Book, Edit};
+use nameserver::generation::Settings;
+use net::clock::Now;
+use routing::policy::Context;
+use routing::{Family, Partition, Policy, RegionId, Servers, route};
+use tests::query::{Answer, Question};
+
+/// The system's allocator, which counts calls per thread.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // None while the thread ends; nothing is counted then.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: every method passes its arguments on to the system's allocator unchanged and returns what that returns.
+// Counting allocates nothing: the thread-local is constant and needs no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const ZONE: &str = "\
+$TTL 300
+@ SOA ns hm 1 7200 600 86400 60
+@ NS ns
+@ NS ns.other.test.
+ns A 192.0.2.53
+ns AAAA 2001:db8::53
+static A 192.0.2.1
+static A 192.0.2.2
+*.wild TXT wild
+c1 CNAME c2
+c2 CNAME c3
+c3 CNAME www
+out CNAME www.other.test.
+loop1 CNAME loop2
+loop2 CNAME loop1
+d DNAME wild
+sub NS ns.sub
+sub NS ns.peer
+ns.sub A 192.0.2.54
+peer NS ns.peer
+ns.peer A 192.0.2.55
+big TXT 0123456789012345678901234567890123456789012345678901234567890123456789
+";
+
+const POLICY: &str = r#"{"answers": 0, "names": ["www.example.com", "*.cdn.example.com"], "servers": [
+    {"address": "192.0.2.11", "default": {"probability": 0.5}, "regions": {"europe": {"probability": 0.1}}},
+    {"address": "192.0.2.12", "default": {"probability": 0.5}, "regions": {"europe": {"probability": 0.9}}},
+    {"address": "192.0.2.13"},
+    {"address": "2001:db8::11", "regions": {"europe": {"probability": 0.9}}}
+]}"#;
+
+const EMPTY: &str = r#"{"when_all_down": "empty", "servers": [{"address": "192.0.2.66"}]}"#;
+
+const NOW: Now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
+
+/// A generation like those that are served, by way of the same edits.
+fn book() -> Book {
+    let mut book = Book::empty(1, Settings { minimal_responses: false, ..Settings::default() });
+    let zone = Edit::zone("example.com", ZONE.as_bytes(), None, &book.generation.hash).expect("a zone");
+    let policy = |owner: &str, text: &str| Edit::PutPolicy {
+        owner: Some(owner.into()),
+        source: "policy".into(),
+        text: text.into(),
+        if_match: None,
+    };
+    for edit in [
+        zone,
+        Edit::AddRegion { name: "europe".into() },
+        Edit::PutPartition {
+            name: "default".into(),
+            source: "partition".into(),
+            text: "10.0.0.0/8,europe\n10.1.0.0/16,-\n2001:db8::/32,europe\n".into(),
+            if_match: None,
+        },
+        policy("www.example.com", POLICY),
+        policy("empty.example.com", EMPTY),
+        Edit::SetServer { address: "192.0.2.12".parse().expect("an address"), up: false },
+        Edit::SetServer { address: "192.0.2.66".parse().expect("an address"), up: false },
+    ] {
+        book.apply(edit).expect("the edit is good");
+    }
+    book
+}
+
+#[test]
+fn answering_allocates_nothing() {
+    let book = book();
+    let generation = &book.generation;
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut out = vec![0; 65_535];
+    let client: IpAddr = "127.0.0.1".parse().expect("an address");
+    for (name, rtype, rcode, answers) in [
+        ("static.example.com", "A", "NOERROR", 2),
+        ("static.example.com", "ANY", "NOERROR", 2),
+        ("example.com", "NS", "NOERROR", 2),
+        ("www.example.com", "A", "NOERROR", 2),
+        ("www.example.com", "AAAA", "NOERROR", 1),
+        ("www.example.com", "ANY", "NOERROR", 2),
+        ("a.b.cdn.example.com", "A", "NOERROR", 2),
+        ("empty.example.com", "A", "NOERROR", 0),
+        ("static.example.com", "AAAA", "NOERROR", 0),
+        ("nowhere.example.com", "A", "NXDOMAIN", 0),
+        ("x.wild.example.com", "TXT", "NOERROR", 1),
+        ("x.sub.example.com", "A", "NOERROR", 0),
+        ("c1.example.com", "A", "NOERROR", 5),
+        ("out.example.com", "A", "NOERROR", 1),
+        ("loop1.example.com", "A", "NOERROR", 2),
+        ("x.d.example.com", "TXT", "NOERROR", 3),
+        ("example.net", "A", "REFUSED", 0),
+        ("static.example.com", "AXFR", "REFUSED", 0),
+    ] {
+        let question = Question::new(name, rtype);
+        for question in [
+            question.clone(),
+            question.clone().edns(),
+            question.clone().subnet("10.2.0.0/16"),
+            question.subnet("2001:db8::/56"),
+        ] {
+            for transport in [Transport::Udp, Transport::Tcp] {
+                let query = question.message();
+                let asked = Asked { query: &query, client, local: client, transport };
+                let before = ALLOCATIONS.get();
+                let reply = generation.answer(&asked, NOW, &mut rng, &mut out);
+                assert_eq!(ALLOCATIONS.get(), before, "allocations for {question:?}");
+                let Reply::Send(length) = reply else { panic!("{question:?} is answered") };
+                // So that each case is the one it is meant to be.
+                let answer = Answer::read(&out[..length]);
+                assert_eq!((answer.rcode.as_str(), answer.answer.len()), (rcode, answers), "{question:?}");
+            }
+        }
+    }
+    assert!(ALLOCATIONS.get() > 0, "the allocator does not count");
+}
+
+#[test]
+fn what_is_malformed_or_does_not_fit_allocates_nothing() {
+    let book = book();
+    let mut rng = fastrand::Rng::with_seed(1);
+    let client: IpAddr = "127.0.0.1".parse().expect("an address");
+    let good = Question::new("big.example.com", "TXT").subnet("10.2.0.0/16").message();
+    let mut out = vec![0; 512];
+    for length in 0..=good.len() {
+        for room in [0, 11, 12, 40, 80, 512] {
+            let (query, out) = (&good[..length], &mut out[..room]);
+            let asked = Asked { query, client, local: client, transport: Transport::Udp };
+            let before = ALLOCATIONS.get();
+            book.generation.answer(&asked, NOW, &mut rng, out);
+            assert_eq!(ALLOCATIONS.get(), before, "{length} octets into {room}");
+        }
+    }
+}
+
+#[test]
+fn routing_allocates_nothing() {
+    let spec = api::Policy::read("policy", POLICY).expect("a policy");
+    let europe = RegionId::new(1).expect("not too large");
+    let prefix = "10.0.0.0/8".parse().expect("a prefix");
+    let partition = Arc::new(Partition::compile([(prefix, europe)]));
+    let mut servers = Servers::default();
+    let mut context = Context {
+        region: &|_| Some(europe),
+        partition: &|_| Some(partition.clone()),
+        server: &mut |address| servers.add(address),
+    };
+    let origin = api::place::Origin { source: "policy", text: None };
+    let policy = Policy::compile(&spec, origin, &mut context).expect("it compiles");
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut chosen = 0;
+    for down in ["192.0.2.11", "192.0.2.99"] {
+        servers.set_down([down.parse().expect("an address")]);
+        for client in ["10.1.2.3", "192.0.2.1", "2001:db8::1"] {
+            let client = client.parse().expect("an address");
+            for family in [Family::V4, Family::V6] {
+                let before = ALLOCATIONS.get();
+                let choice = route(&policy, family, client, servers.state(), &mut rng);
+                assert_eq!(ALLOCATIONS.get(), before, "allocations for {client}");
+                chosen += choice.order().len();
+            }
+        }
+    }
+    assert_eq!(chosen, 3 * (2 + 1) + 3 * (3 + 1), "every choice was made");
+}
