@@ -153,26 +153,6 @@ fn policies() -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Seeds that a reader refuses would have the loop look at its first line only.
-    #[test]
-    fn the_readers_take_their_seeds() {
-        for seed in queries() {
-            assert!(Query::read(&seed).is_ok(), "{seed:02x?}");
-            assert!(Query::read(&seed[..seed.len() - 1]).is_err(), "{seed:02x?} has octets after its end");
-        }
-        for seed in names() {
-            assert!(dns::name::from_text(std::str::from_utf8(&seed).expect("text")).is_ok(), "{seed:02x?}");
-        }
-        for seed in policies() {
-            serde_json::from_slice::<api::Policy>(&seed).expect("a policy");
-        }
-    }
-}
-
 /// A body of the API is read or refused as its shape says; what is read writes and reads back the same.
 fn body(octets: &[u8]) {
     fn there_and_back<T: serde::de::DeserializeOwned + serde::Serialize + PartialEq + std::fmt::Debug>(
@@ -196,4 +176,24 @@ fn bodies() -> Vec<Vec<u8>> {
     ]
     .map(|body| body.as_bytes().to_vec())
     .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seeds that a reader refuses would have the loop look at its first line only.
+    #[test]
+    fn the_readers_take_their_seeds() {
+        for seed in queries() {
+            assert!(Query::read(&seed).is_ok(), "{seed:02x?}");
+            assert!(Query::read(&seed[..seed.len() - 1]).is_err(), "{seed:02x?} has octets after its end");
+        }
+        for seed in names() {
+            assert!(dns::name::from_text(std::str::from_utf8(&seed).expect("text")).is_ok(), "{seed:02x?}");
+        }
+        for seed in policies() {
+            serde_json::from_slice::<api::Policy>(&seed).expect("a policy");
+        }
+    }
 }

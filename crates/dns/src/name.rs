@@ -35,6 +35,7 @@ impl Folded {
     ///
     /// Octets after the name are left alone; [`Folded::wire_length`] tells how many were read. `None`
     /// where `wire` holds no whole, valid, uncompressed name.
+    #[inline]
     pub fn read(wire: &[u8]) -> Option<Folded> {
         let mut name = Folded { bytes: [0; NAME_MAX + 1], length: 0, starts: [0; LABELS_MAX + 1], labels: 0 };
         let mut at = 0;
@@ -59,16 +60,19 @@ impl Folded {
     }
 
     /// The number of labels, the root's not counted: 0 to [`LABELS_MAX`].
+    #[inline]
     pub fn labels(&self) -> usize {
         usize::from(self.labels)
     }
 
     /// The octets of the whole name, the root's zero included: 1 to [`NAME_MAX`].
+    #[inline]
     pub fn wire_length(&self) -> usize {
         usize::from(self.length)
     }
 
     /// The folded wire form.
+    #[inline]
     pub fn wire(&self) -> &[u8] {
         &self.bytes[..self.wire_length()]
     }
@@ -77,6 +81,7 @@ impl Folded {
     ///
     /// # Panics
     /// Where `labels` is more than the name has.
+    #[inline]
     pub fn suffix(&self, labels: usize) -> &[u8] {
         &self.bytes[self.suffix_start(labels)..self.wire_length()]
     }
@@ -85,6 +90,7 @@ impl Folded {
     ///
     /// # Panics
     /// Where `labels` is more than the name has.
+    #[inline]
     pub fn suffix_start(&self, labels: usize) -> usize {
         if labels == 0 { self.wire_length() - 1 } else { usize::from(self.starts[self.labels() - labels]) }
     }
@@ -94,6 +100,7 @@ impl Folded {
     ///
     /// # Panics
     /// Where `depth` is 0 or more than [`Folded::labels`].
+    #[inline]
     pub fn label(&self, depth: usize) -> &[u8] {
         let start = usize::from(self.starts[self.labels() - depth]);
         &self.bytes[start..start + 1 + usize::from(self.bytes[start])]

@@ -48,6 +48,7 @@ impl<'a> Query<'a> {
     /// - FORMERR for QDCOUNT other than 1 (RFC 9619), a compressed or broken name in the question, records
     ///   that break off, more than one OPT or one that is not the root's (RFC 6891 §6.1.1), and broken
     ///   options ([`Edns::read`]).
+    #[inline]
     pub fn read(message: &'a [u8]) -> Result<Query<'a>, Refusal> {
         let formerr = Refusal::Rcode(Rcode::FORMERR);
         let header = message.first_chunk::<HEADER>().ok_or(Refusal::Silence)?;

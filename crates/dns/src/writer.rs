@@ -3,7 +3,7 @@
 use domain::base::iana::{Class, Rcode, Rtype};
 
 use crate::edns::{self, ClientSubnet};
-use crate::name::Folded;
+use crate::name::LABELS_MAX;
 use crate::query::{HEADER, Query};
 
 /// The most name suffixes that compression remembers in one message.
@@ -44,6 +44,7 @@ pub struct Writer<'a> {
     limit: usize,
     counts: [u16; 3],
     suffixes: [Suffix; SUFFIXES_MAX],
+    /// Those of the question come in with the first name that is to be compressed: most answers have none.
     known: usize,
 }
 
@@ -69,6 +70,7 @@ impl<'a> Writer<'a> {
     ///
     /// `limit` is the largest message in octets; no more than `out` holds is used. `None` where not even
     /// the question and OPT fit.
+    #[inline]
     pub fn new(out: &'a mut [u8], query: &Query<'_>, limit: usize) -> Option<Writer<'a>> {
         let subnet = query.edns.and_then(|edns| edns.client_subnet).map_or(0, |_| ClientSubnet::WRITTEN_MAX);
         let reserved = if query.edns.is_some() { OPT + subnet } else { 0 };
@@ -77,22 +79,21 @@ impl<'a> Writer<'a> {
             return None;
         }
         out[..query.head.len()].copy_from_slice(query.head);
-        let mut writer = Writer {
+        Some(Writer {
             out,
             length: query.head.len(),
             limit,
             counts: [0; 3],
             suffixes: [Suffix::default(); SUFFIXES_MAX],
             known: 0,
-        };
-        writer.remember_question(&query.name);
-        Some(writer)
+        })
     }
 
     /// Writes one record whose owner is the asked name.
     ///
     /// # Errors
     /// [`Full`] where it does not fit.
+    #[inline]
     pub fn answer_asked(&mut self, rtype: Rtype, ttl: u32, rdata: &[u8]) -> Result<(), Full> {
         let mark = self.mark();
         self.bytes(&[0xc0, HEADER as u8])
@@ -139,6 +140,7 @@ impl<'a> Writer<'a> {
     /// Ends the message: flags, counts and OPT. Returns its length in octets.
     ///
     /// `scope` is client subnet's SCOPE PREFIX-LENGTH, written only where the query had the option.
+    #[inline]
     pub fn finish(self, query: &Query<'_>, end: End) -> usize {
         let mut length = self.length;
         let out = self.out;
@@ -170,6 +172,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Type to data of a record whose owner has been written.
+    #[inline]
     fn record(&mut self, section: Section, rtype: Rtype, ttl: u32, rdata: &[u8]) -> Result<(), Full> {
         let start = self.length;
         self.bytes(&rtype.to_int().to_be_bytes())?;
@@ -197,6 +200,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    #[inline]
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), Full> {
         let end = self.length + bytes.len();
         if end > self.limit {
@@ -210,8 +214,11 @@ impl<'a> Writer<'a> {
     /// Writes a name, ending it with a pointer at the longest suffix that already stands in the message.
     fn name(&mut self, wire: &[u8]) -> Result<(), Full> {
         let wire = &wire[..wire_length(wire)];
-        let mut hashes = [0; crate::name::LABELS_MAX];
-        let mut starts = [0; crate::name::LABELS_MAX];
+        if self.known == 0 {
+            self.remember_question();
+        }
+        let mut hashes = [0; LABELS_MAX];
+        let mut starts = [0; LABELS_MAX];
         let labels = hash_suffixes(wire, &mut starts, &mut hashes);
         let known = self.known;
         for i in 0..labels {
@@ -262,12 +269,15 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn remember_question(&mut self, name: &Folded) {
-        let mut hash = HASH_START;
-        let labels = name.labels();
-        for depth in 1..=labels {
-            hash = hash_label(hash, name.label(depth));
-            self.remember(HEADER + name.suffix_start(depth), name.suffix(depth).len(), hash);
+    fn remember_question(&mut self) {
+        let mut hashes = [0; LABELS_MAX];
+        let mut starts = [0; LABELS_MAX];
+        let question = &self.out[HEADER..];
+        let length = wire_length(question);
+        let labels = hash_suffixes(question, &mut starts, &mut hashes);
+        for i in 0..labels {
+            let start = usize::from(starts[i]);
+            self.remember(HEADER + start, length - start, hashes[i]);
         }
     }
 }

@@ -98,8 +98,17 @@ struct Shared {
     book: ArcSwap<Book>,
     published: Arc<Published>,
     store: Arc<Store>,
-    store_state: Mutex<Option<String>>,
+    /// What the store said to the last commit, and to the last check.
+    complaints: Mutex<Complaints>,
     started: Instant,
+}
+
+/// What the store complained of. A full disk shows at commits only, so a check that finds nothing does not take
+/// back what the last commit failed with.
+#[derive(Default)]
+struct Complaints {
+    commit: Option<String>,
+    check: Option<String>,
 }
 
 struct Request {
@@ -129,7 +138,7 @@ impl Editor {
             book: ArcSwap::from_pointee(book),
             published,
             store: Arc::new(store),
-            store_state: Mutex::new(None),
+            complaints: Mutex::default(),
             started: Instant::now(),
         });
         let runtime = tokio::runtime::Handle::current();
@@ -158,13 +167,14 @@ impl Editor {
 
     /// What the store last complained of; `None` while it takes changes.
     pub fn store_complaint(&self) -> Option<String> {
-        lock(&self.shared.store_state).clone()
+        let complaints = lock(&self.shared.complaints);
+        complaints.check.clone().or_else(|| complaints.commit.clone())
     }
 
     /// Asks the store whether it could take a change now, and remembers the answer.
     pub async fn check_store(&self) -> Option<String> {
         let complaint = self.shared.store.check().await.err().map(|e| e.to_string());
-        lock(&self.shared.store_state).clone_from(&complaint);
+        lock(&self.shared.complaints).check.clone_from(&complaint);
         complaint
     }
 
@@ -393,7 +403,7 @@ fn store_changes(
         }
     }
     let committed = committed.map_err(|cause| cause.to_string());
-    lock(&shared.store_state).clone_from(&committed.as_ref().err().cloned());
+    *lock(&shared.complaints) = Complaints { commit: committed.as_ref().err().cloned(), check: None };
     committed
 }
 

@@ -20,7 +20,7 @@ use crate::partition::Partition;
 use crate::region::RegionId;
 use crate::servers::ServerId;
 
-/// The most servers of one policy: an answer of all of them, and the pass over a row, stay small.
+/// The most servers of one policy: a decision names them in one octet each, and the pass over a row stays short.
 pub const SERVERS_MAX: usize = 256;
 
 /// The most regions that one policy has rows for.

@@ -20,7 +20,6 @@ mod tests {
     use crate::region::RegionId;
 
     /// A file of the folder with test data; says so where it is absent.
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     pub(crate) fn data(file: &str) -> Option<Vec<u8>> {
         let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
         let folder = std::env::var_os("POINTSMAN_DATA").map_or(beside, PathBuf::from);

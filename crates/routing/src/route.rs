@@ -13,7 +13,7 @@ use crate::servers::State;
 /// What a client is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    order: [u16; SERVERS_MAX],
+    order: [u8; SERVERS_MAX],
     count: u16,
     /// The TTL in seconds: that of the first server drawn.
     pub ttl: u32,
@@ -44,7 +44,7 @@ pub enum Why {
 impl Choice {
     /// The servers in their order, as indices into [`Policy::targets`] of the family.
     #[inline]
-    pub fn order(&self) -> &[u16] {
+    pub fn order(&self) -> &[u8] {
         &self.order[..usize::from(self.count)]
     }
 }
@@ -118,11 +118,11 @@ pub fn probabilities(policy: &Policy, family: Family, region: RegionId, state: S
 
 /// Lists the servers that may be drawn; returns their number.
 #[inline]
-fn usable(servers: &[Target], state: State<'_>, candidates: &mut [u16; SERVERS_MAX]) -> usize {
+fn usable(servers: &[Target], state: State<'_>, candidates: &mut [u8; SERVERS_MAX]) -> usize {
     let mut count = 0;
     for (index, server) in servers.iter().enumerate() {
         if !state.any_down() || state.is_up(server.id) {
-            candidates[count] = index as u16;
+            candidates[count] = index as u8;
             count += 1;
         }
     }
@@ -160,7 +160,7 @@ mod tests {
         {"address":"192.0.2.2","default":{"probability":0,"ttl":11}},
         {"address":"2001:db8::1"}]}"#;
 
-    fn first(policy: &Policy, client: &str, servers: &Servers) -> (Option<u16>, u32, u8, Why) {
+    fn first(policy: &Policy, client: &str, servers: &Servers) -> (Option<u8>, u32, u8, Why) {
         let client = client.parse().unwrap();
         let choice = route(policy, Family::V4, client, servers.state(), &mut Rng::with_seed(1));
         (choice.order().first().copied(), choice.ttl, choice.scope, choice.why)

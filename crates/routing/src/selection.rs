@@ -9,7 +9,7 @@ use fastrand::Rng;
 /// 17 of the algorithm: a random permutation). `candidates` is used up.
 ///
 /// A draw takes one random number and one pass.
-pub fn draw(weights: &[u32], candidates: &mut [u16], order: &mut [u16], rng: &mut Rng) -> usize {
+pub fn draw(weights: &[u32], candidates: &mut [u8], order: &mut [u8], rng: &mut Rng) -> usize {
     let wanted = order.len().min(candidates.len());
     let mut total: u64 = candidates.iter().map(|&i| u64::from(weights[usize::from(i)])).sum();
     let mut left = candidates.len();
@@ -46,8 +46,8 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    fn order(weights: &[u32], wanted: usize, rng: &mut Rng) -> Vec<u16> {
-        let mut candidates: Vec<u16> = (0..weights.len() as u16).collect();
+    fn order(weights: &[u32], wanted: usize, rng: &mut Rng) -> Vec<u8> {
+        let mut candidates: Vec<u8> = (0..weights.len() as u8).collect();
         let mut order = vec![0; wanted];
         let drawn = draw(weights, &mut candidates, &mut order, rng);
         order.truncate(drawn);
@@ -55,7 +55,7 @@ mod tests {
     }
 
     /// The exact probability of every order of `left`, by the definition.
-    fn exact(weights: &[u32], left: &[u16], so_far: Vec<u16>, p: f64, into: &mut HashMap<Vec<u16>, f64>) {
+    fn exact(weights: &[u32], left: &[u8], so_far: Vec<u8>, p: f64, into: &mut HashMap<Vec<u8>, f64>) {
         if left.is_empty() {
             into.insert(so_far, p);
             return;
@@ -91,10 +91,10 @@ mod tests {
         .enumerate()
         {
             let mut expected = HashMap::new();
-            let all: Vec<u16> = (0..weights.len() as u16).collect();
+            let all: Vec<u8> = (0..weights.len() as u8).collect();
             exact(weights, &all, vec![], 1.0, &mut expected);
             let mut rng = Rng::with_seed(seed as u64);
-            let mut seen: HashMap<Vec<u16>, u32> = HashMap::new();
+            let mut seen: HashMap<Vec<u8>, u32> = HashMap::new();
             for _ in 0..DRAWS {
                 *seen.entry(order(weights, weights.len(), &mut rng)).or_default() += 1;
             }
@@ -105,7 +105,7 @@ mod tests {
             // Orders too rare for chi-square are judged together.
             let (common, rare): (Vec<_>, Vec<_>) =
                 expected.iter().partition(|(_, p)| **p * f64::from(DRAWS) >= 5.0);
-            let count = |order: &Vec<u16>| f64::from(seen.get(order).copied().unwrap_or(0));
+            let count = |order: &Vec<u8>| f64::from(seen.get(order).copied().unwrap_or(0));
             let chi: f64 = common
                 .iter()
                 .map(|(order, p)| {
@@ -141,6 +141,6 @@ mod tests {
         let weights = [3, 1, 4, 1, 5, 9, 2, 6];
         let run = |seed| (0..50).map(|_| order(&weights, 3, &mut Rng::with_seed(seed))).collect::<Vec<_>>();
         assert_eq!(run(1), run(1));
-        assert_eq!(order(&[], 3, &mut Rng::with_seed(1)), Vec::<u16>::new());
+        assert_eq!(order(&[], 3, &mut Rng::with_seed(1)), Vec::<u8>::new());
     }
 }

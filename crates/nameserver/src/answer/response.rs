@@ -53,6 +53,7 @@ enum Outcome {
 }
 
 impl<'a> Response<'a> {
+    #[inline]
     pub(super) fn new(
         generation: &'a Generation,
         query: &'a Query<'a>,
