@@ -2,6 +2,8 @@
 
 #![expect(clippy::print_stdout, reason = "a test that skips says so")]
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Finds a file of the test data: below `POINTSMAN_DATA`, by default `../shared/data` beside the checkout.
@@ -16,6 +18,17 @@ pub fn file(path: &str) -> Option<PathBuf> {
         return None;
     }
     Some(file)
+}
+
+/// Reads a text of the test data that is compressed with xz; `None` as [`file`] has it.
+///
+/// # Panics
+/// Where it is damaged, or no text.
+pub fn xz_text(path: &str) -> Option<String> {
+    let file = File::open(file(path)?).expect("the file is there");
+    let mut text = String::new();
+    lzma_rust2::XzReader::new(file, true).read_to_string(&mut text).expect("the file is whole");
+    Some(text)
 }
 
 /// Says why a test, or a part of one, is skipped.

@@ -26,7 +26,10 @@ pub fn path() -> &'static Path {
         // target/PROFILE/deps/TEST
         let profile = test.ancestors().nth(2).expect("cargo puts tests two folders deep");
         let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        build.args(["build", "--quiet", "--package", "pointsman"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        // With this package, for its features: see Cargo.toml.
+        build
+            .args(["build", "--quiet", "--package", "pointsman", "--package", "tests"])
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
         build
             .args(["--target-dir".as_ref(), profile.parent().expect("a profile is in a folder").as_os_str()]);
         if profile.ends_with("release") {

@@ -147,8 +147,8 @@ impl Answer {
     pub fn read(reply: &[u8]) -> Answer {
         let message = Message::from_slice(reply).expect("a message has a header");
         assert!(message.header().qr(), "a response");
-        let (_, answer, authority, additional) = message.sections().expect("sections can be read");
-        assert!(additional.map(|record| record.is_ok()).all(|is_read| is_read), "records can be read");
+        let (_, answer, authority, mut additional) = message.sections().expect("sections can be read");
+        assert!(additional.all(|record| record.is_ok()), "records can be read");
         let list = |section: domain::base::message::RecordSection<'_, [u8]>| {
             let mut lines: Vec<String> = section
                 .limit_to::<AllRecordData<_, _>>()

@@ -75,7 +75,7 @@ fn run(command: &str, serving: &Serving, folder: &Folder) -> Option<String> {
             Some(String::from_utf8(output.stdout).expect("it prints text"))
         }
         Err(cause) => {
-            println!("skipped: {command}: {cause}");
+            tests::data::skip(&format!("{command}: {cause}"));
             None
         }
     }

@@ -1,8 +1,6 @@
 //! 2,500 small zones with one query each, and the answer on which four name servers agreed.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
 
 use serde_json::Value;
 use tests::folder::Folder;
@@ -22,11 +20,7 @@ const OTHERWISE_MAX: usize = 10;
 #[test]
 fn zone_answers() {
     const { assert!(OTHERWISE.len() <= OTHERWISE_MAX) };
-    let Some(path) = tests::data::file("conformance/zone-answers.jsonl.xz") else { return };
-    let mut text = String::new();
-    let file = File::open(path).expect("the file is there");
-    lzma_rust2::XzReader::new(file, true).read_to_string(&mut text).expect("the file is whole");
-
+    let Some(text) = tests::data::xz_text("conformance/zone-answers.jsonl.xz") else { return };
     let folder = Folder::new();
     let server = Serving::start(&folder, &["--minimal-responses", "false"]);
     let mut client = server.client();

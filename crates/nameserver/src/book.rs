@@ -5,6 +5,7 @@
 
 mod partitions;
 mod policies;
+mod refused;
 mod regions;
 mod zones;
 
@@ -17,11 +18,11 @@ use api::{Fault, Faults};
 use dns::Folded;
 use store::{Change, Contents};
 
-use crate::edit::Refused;
 use crate::generation::{Generation, Settings};
 use crate::names::NameHash;
 use crate::zone::{Zone, read};
 pub use partitions::Partitioned;
+pub use refused::Refused;
 
 /// The partition that policies use where they name none. It is always there, empty at first.
 pub const DEFAULT_PARTITION: &str = "default";

@@ -12,8 +12,7 @@ use routing::proximity::csv;
 use routing::proximity::mmdb::{self, Codes, Field};
 use routing::{Prefix, RegionId};
 
-use crate::book::{Book, Edit, Etag};
-use crate::edit::Refused;
+use crate::book::{Book, Edit, Etag, Refused};
 use crate::generation::Settings;
 use crate::names::NameHash;
 use crate::zone::{Zone, read};

@@ -1,9 +1,10 @@
 //! Start and stop: sockets bound, workers at their cores, the API beside them.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use net::clock::Clock;
@@ -121,7 +122,8 @@ impl Server {
             net::privileges::drop_to(user).map_err(|e| StartError::User(e.to_string()))?;
         }
 
-        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+        // The standard library's hasher is keyed by the system's randomness.
+        let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
         let book = Book::load(contents, seed, options.settings).map_err(StartError::Faults)?;
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
@@ -159,7 +161,9 @@ impl Server {
                 let thread = std::thread::Builder::new().name(name).spawn(|| worker.run());
                 server.workers.push(thread.map_err(StartError::System)?);
             }
-            server.serve_tcp(bound.tcp, options.tcp, &published, clock, &mut counters);
+            // Workers and connections draw differently: each begins with a number of its own.
+            let rng = fastrand::Rng::with_seed(seed ^ u64::from(bound.address.port()));
+            server.serve_tcp(bound.tcp, options.tcp, &published, clock, rng, &mut counters);
         }
         let router = http::router(server.editor.clone(), options.token, counters);
         let stop = server.shutdown.clone();
@@ -211,16 +215,18 @@ impl Server {
         limits: Limits,
         published: &Arc<Published>,
         clock: Clock,
+        rng: fastrand::Rng,
         counters: &mut http::Metrics,
     ) {
         let shutdown = self.shutdown.clone();
         let published = published.clone();
         let tcp = Arc::new(net::tcp::Counters::default());
         counters.tcp.push(tcp.clone());
+        let rng = Mutex::new(rng);
         self.tasks.spawn(async move {
             let handler = |client: SocketAddr, local: SocketAddr| {
                 let published = published.clone();
-                let mut rng = fastrand::Rng::new();
+                let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
                 move |query: &[u8], out: &mut [u8]| {
                     let (client, local) = (client.ip().to_canonical(), local.ip());
                     let asked = Asked { query, client, local, transport: Transport::Tcp };

@@ -10,6 +10,7 @@ use crate::command::serve::Serve;
 use crate::command::server::Servers;
 use crate::command::status::Status;
 use crate::command::zone::Zone;
+use crate::demo::Demo;
 use crate::failure::{EXIT_CODES, Failure};
 
 /// The most columns of help: longer lines are hard to read, and without a terminal there is no width.
@@ -30,6 +31,9 @@ pub(crate) struct CommandLine {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Show a name server at work: sample zone, simulated clients, changes and how soon they are answered
+    #[command(after_help = ends("pointsman demo --for 10s"))]
+    Demo(Demo),
     /// Serve zones over UDP and TCP, and the API over HTTP
     #[command(after_help = ends("pointsman serve --zone example.com.zone --listen 127.0.0.1:5300"))]
     Serve(Serve),
@@ -63,6 +67,7 @@ impl CommandLine {
     /// [`Failure`].
     pub(crate) async fn run(self) -> Result<(), Failure> {
         match self.command {
+            Command::Demo(demo) => demo.run().await,
             Command::Serve(serve) => serve.run().await,
             Command::Zone(zone) => zone.run().await,
             Command::Region(region) => region.run().await,

@@ -2,6 +2,7 @@
 //!
 //! In reading order:
 //! - [`cli`]: what can be said; [`command`]: the subcommands, a module each.
+//! - [`demo`]: a name server with clients from everywhere, to look at.
 //! - [`config`]: every key of `serve`, declared once; [`log`]: what is logged.
 //! - [`session`] and [`client`]: what the commands of the API share; [`origin`]: which zone a file is of.
 //! - [`token`]: the API's token in a file.
@@ -11,6 +12,7 @@ mod cli;
 mod client;
 mod command;
 mod config;
+mod demo;
 mod failure;
 #[cfg(test)]
 mod fresh;

@@ -9,8 +9,7 @@ use routing::proximity::csv;
 use routing::{Leaf, Partition, RegionId};
 use store::Change;
 
-use super::{Book, DEFAULT_PARTITION, Etag, check_name, check_tag};
-use crate::edit::Refused;
+use super::{Book, DEFAULT_PARTITION, Etag, Refused, check_name, check_tag};
 
 /// A partition and the text that it was made from.
 pub struct Partitioned {

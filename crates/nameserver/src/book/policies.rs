@@ -11,8 +11,7 @@ use routing::Policy;
 use routing::policy::Context;
 use store::Change;
 
-use super::{Book, Etag, check_tag, folded};
-use crate::edit::Refused;
+use super::{Book, Etag, Refused, check_tag, folded};
 use crate::policies::Steered;
 use crate::zone::PolicyId;
 

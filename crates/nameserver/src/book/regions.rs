@@ -6,8 +6,7 @@ use api::{Fault, Faults};
 use routing::RegionId;
 use store::Change;
 
-use super::{Book, check_name};
-use crate::edit::Refused;
+use super::{Book, Refused, check_name};
 
 impl Book {
     /// The id of a region's name.

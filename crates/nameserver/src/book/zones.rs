@@ -6,8 +6,7 @@ use api::{Fault, Faults};
 use dns::Folded;
 use store::Change;
 
-use super::{Book, Etag, check_tag, folded};
-use crate::edit::Refused;
+use super::{Book, Etag, Refused, check_tag, folded};
 use crate::zone::{Zone, read};
 
 impl Book {

@@ -61,14 +61,10 @@ mod tests {
     const EUROPE: usize = 0;
     const ASIA: usize = 2;
 
-    static HOME: Matrix = Matrix {
-        name: "home",
-        rows: [[3.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 2.0]],
-    };
-    static AWAY: Matrix = Matrix {
-        name: "away",
-        rows: [[1.0, 1.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 2.0]],
-    };
+    static HOME: Matrix =
+        Matrix { name: "home", rows: [[3.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 2.0]] };
+    static AWAY: Matrix =
+        Matrix { name: "away", rows: [[1.0, 1.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 2.0]] };
 
     fn home(down: BySite<bool>) -> InForce {
         InForce { matrix: &HOME, down }

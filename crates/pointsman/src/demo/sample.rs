@@ -28,6 +28,9 @@ pub(super) const REGIONS: [&str; 4] = ["europe", "americas", "asia", "unclassifi
 /// The place of region 0 among [`REGIONS`].
 pub(super) const UNCLASSIFIED: usize = REGIONS.len() - 1;
 
+/// A client's network to try by hand, as `dig` takes it: one in Europe.
+pub(super) const EXAMPLE: &str = "10.1.2.0/24";
+
 /// How long the answers hold, in seconds: short, as the servers change often here.
 const TTL: u32 = 30;
 
@@ -149,7 +152,8 @@ fn set_server(address: IpAddr, up: bool) -> Call {
 }
 
 fn policy(matrix: &Matrix) -> Policy {
-    let entry = |region: usize, site: usize| Entry { probability: Some(matrix.rows[region][site]), ttl: Some(TTL) };
+    let entry =
+        |region: usize, site: usize| Entry { probability: Some(matrix.rows[region][site]), ttl: Some(TTL) };
     let server = |site: usize, address| Server {
         address,
         default: entry(UNCLASSIFIED, site),
@@ -239,7 +243,7 @@ mod tests {
     fn the_longest_prefix_decides() {
         let partition = partition();
         for (address, region) in [
-            ("10.1.2.3", "europe"),
+            (EXAMPLE.split('/').next().expect("a prefix has an address"), "europe"),
             ("10.12.64.9", "americas"),
             ("10.31.128.9", "unclassified"),
             ("10.150.1.1", "europe"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::in_force::{BySite, Cells};
+use super::in_force::BySite;
 use super::sample::{REGIONS, SITES};
 use super::watch::{Changed, Watch};
 
@@ -15,8 +15,8 @@ const BESIDE_BAR: usize = 8;
 /// The lengths of a bar, in characters: shorter ones tell nothing, longer ones nothing more.
 const BAR: std::ops::RangeInclusive<usize> = 4..=30;
 
-/// How many changes are shown.
-const CHANGES_SHOWN: usize = 6;
+/// How many changes are shown: all of the script. With more, the first line would leave a terminal of 24.
+const CHANGES_SHOWN: usize = 4;
 
 /// The eighths of a block, of which a bar's end is one.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
@@ -66,7 +66,8 @@ pub(super) fn second(view: &View<'_>) -> String {
     let answers = watch.tally.last_second(view.now);
     let total: u32 = answers.iter().flatten().sum();
     let seconds = view.now.as_secs();
-    let mut line = format!("{seconds:>4} s  generation {:<4} {} answers/s", watch.generation, grouped(total.into()));
+    let mut line =
+        format!("{seconds:>4} s  generation {:<4} {} answers/s", watch.generation, grouped(total.into()));
     for (region, row) in answers.iter().enumerate() {
         let shares = percent(row).map(|share| format!("{share:>3}")).join(" ");
         line.push_str(&format!("  {} {shares}", REGIONS[region]));
@@ -76,7 +77,10 @@ pub(super) fn second(view: &View<'_>) -> String {
 
 /// What the numbers of [`second`] are.
 pub(super) fn legend() -> String {
-    format!("each second: the share of {} in each region's answers, in %", SITES.map(|site| site.name).join(", "))
+    format!(
+        "each second: the share of {} in each region's answers, in %",
+        SITES.map(|site| site.name).join(", ")
+    )
 }
 
 /// How long a change took, in one line.
@@ -157,8 +161,7 @@ fn shares(region: &str, answers: &BySite<u32>, bar: usize) -> Line {
 }
 
 fn foretold(chances: BySite<f64>, bar: usize) -> Line {
-    let mut line = format!("{:<LABEL$}", "  by the policy");
-    line.truncate(LABEL);
+    let mut line = format!("{:<LABEL$}", "  policy");
     for chance in chances {
         line.push_str(&format!("  {:bar$} {:>3.0} %", "", chance * 100.0));
     }
@@ -220,7 +223,7 @@ impl Look {
 
 #[cfg(test)]
 mod tests {
-    use super::super::in_force::InForce;
+    use super::super::in_force::{Cells, InForce};
     use super::super::sample::{NEAREST, SCRIPT};
     use super::*;
 
@@ -233,11 +236,11 @@ mod tests {
         let mut watch = Watch::new(in_force, 5, Default::default(), fastrand::Rng::with_seed(0));
         watch.begin(ms(2_000), &SCRIPT[2]);
         watch.returned(ms(2_004), 6);
-        watch.changes[0].first_answer = Some(Duration::from_micros(3_450));
+        watch.changes[0].first_answer = Some(Duration::from_micros(3_460));
         watch.begin(ms(61_000), &SCRIPT[0]);
         for (region, row) in answers.iter().enumerate() {
             for (site, count) in row.iter().enumerate() {
-                (0..*count).for_each(|_| watch.tally.answered(ms(61_000), region, site));
+                (0..*count).for_each(|_| watch.tally.answered(ms(60_900), region, site));
             }
         }
         watch
@@ -256,7 +259,20 @@ API             http://127.0.0.1:8053
 
                 frankfurt             new-york              singapore DOWN
                 192.0.2.10            198.51.100.10         203.0.113.10
-europe          ███████████▎   80 %  ██▋           20 %                  0 %";
+europe          ███████████▎    80 %  ██▊             20 %                   0 %
+  policy                         0 %                 100 %                   0 %
+americas                         0 %  ██████████████ 100 %                   0 %
+  policy                         0 %                 100 %                   0 %
+asia            ███████         50 %  ███████         50 %                   0 %
+  policy                        50 %                  50 %                   0 %
+unclassified                     0 %                   0 %                   0 %
+  policy                         0 %                 100 %                   0 %
+
+          change                           first answer   call returned
+   2.0 s  singapore down                         3.5 ms          4.0 ms
+  61.0 s  policy: frankfurt drained                   -               -
+
+";
         let lines = picture(&view, 80, false);
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:#?}");
         let shown: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
@@ -295,7 +311,8 @@ europe          ███████████▎   80 %  ██▋          
 
     #[test]
     fn bars_and_numbers() {
-        for (share, expected) in [(0.0, ""), (1.0, "████"), (0.5, "██"), (0.53, "██▏"), (0.97, "███▉")] {
+        for (share, expected) in [(0.0, ""), (1.0, "████"), (0.5, "██"), (0.53, "██▏"), (0.97, "███▉")]
+        {
             assert_eq!(blocks(share, 4), expected, "{share}");
         }
         for (number, expected) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {

@@ -1,5 +1,6 @@
 //! What is said when the demo ends, for people and as JSON.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -22,6 +23,9 @@ pub(super) struct Summary {
     regions: Vec<Region>,
     changes: Vec<Row>,
     pub(super) faults: Vec<String>,
+    /// How long the changes took, for people.
+    #[serde(skip)]
+    times: Option<String>,
 }
 
 /// A region's answers for which one policy alone was in force.
@@ -49,8 +53,6 @@ struct Row {
     generation: u64,
     first_answer_ms: Option<f64>,
     returned_ms: Option<f64>,
-    #[serde(skip)]
-    shown: Changed,
 }
 
 impl Summary {
@@ -75,7 +77,6 @@ impl Summary {
             generation: change.generation,
             first_answer_ms: ms(change.first_answer),
             returned_ms: ms(change.returned),
-            shown: change.clone(),
         });
         Summary {
             ok: faults.is_empty(),
@@ -87,6 +88,7 @@ impl Summary {
             regions: regions.collect(),
             changes: changes.collect(),
             faults,
+            times: times(&watch.changes),
         }
     }
 
@@ -115,27 +117,33 @@ impl Summary {
             text.truncate(text.trim_end().len());
             text.push('\n');
         }
-        if !self.changes.is_empty() {
-            let _ = writeln!(text, "\n{}", self.times());
+        if let Some(times) = &self.times {
+            let _ = writeln!(text, "\n{times}");
         }
         text
     }
+}
 
-    /// How long the changes took, the slowest by name.
-    fn times(&self) -> String {
-        let seen = |row: &&Row| row.shown.first_answer;
-        let slowest = self.changes.iter().max_by_key(seen);
-        let mut times: Vec<Duration> = self.changes.iter().filter_map(|row| row.shown.first_answer).collect();
-        times.sort_unstable();
-        let median = times.get(times.len() / 2).copied();
+/// How long the changes took; `None` where there was none.
+fn times(changes: &VecDeque<Changed>) -> Option<String> {
+    let told: Vec<Duration> = changes.iter().filter_map(|change| change.first_answer).collect();
+    let returned: Vec<Duration> = changes.iter().filter_map(|change| change.returned).collect();
+    (!changes.is_empty()).then(|| {
         format!(
-            "{} changes: first answer after {} (median), {} at most ({}), since the call began",
-            self.changes.len(),
-            taken(median),
-            taken(slowest.and_then(|row| row.shown.first_answer)),
-            slowest.map_or("-", |row| &row.change),
+            "changes in an answer  {} of {}, {} after the call began\ncalls returned        {} after they began",
+            told.len(),
+            changes.len(),
+            spread(told),
+            spread(returned),
         )
-    }
+    })
+}
+
+/// The median and the longest of some times.
+fn spread(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied();
+    format!("{} (at most {})", taken(median), taken(times.last().copied()))
 }
 
 #[cfg(test)]
@@ -156,7 +164,7 @@ mod tests {
         }
         for (change, ms) in SCRIPT.iter().zip([4, 9, 3]) {
             watch.begin(Duration::from_secs(1), change);
-            watch.returned(Duration::from_millis(1_010), 6);
+            watch.returned(Duration::from_millis(1_010), watch.generation + 1);
             watch.changes.back_mut().expect("it was begun").first_answer = Some(Duration::from_millis(ms));
         }
         watch
@@ -175,7 +183,8 @@ americas        20.0 (policy 20.0)    80.0 (policy 80.0)    0.0 (policy 0.0)
 asia            0.0 (policy 0.0)      0.0 (policy 0.0)      100.0 (policy 100.0)
 unclassified    41.0 (policy 40.0)    39.0 (policy 40.0)    20.0 (policy 20.0)
 
-3 changes: first answer after 4.0 ms (median), 9.0 ms at most (policy: nearest site), since the call began
+changes in an answer  3 of 3, 4.0 ms (at most 9.0 ms) after the call began
+calls returned        10.0 ms (at most 10.0 ms) after they began
 ";
         assert_eq!(summary.text(), expected);
     }

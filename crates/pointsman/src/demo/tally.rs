@@ -5,8 +5,11 @@ use std::time::Duration;
 use super::in_force::{Cells, InForce};
 use super::sample::{REGIONS, SITES};
 
-/// The slots of the last second: the picture follows a change within a tenth of it.
-const SLOTS: usize = 10;
+/// The slots of a second: the picture follows a change within a tenth of it.
+const SLOTS_SHOWN: u64 = 10;
+
+/// The slots that are kept: those of the last second, and the one that is being filled.
+const SLOTS: usize = SLOTS_SHOWN as usize + 1;
 
 /// How long a slot is, in milliseconds.
 const SLOT_MS: u64 = 100;
@@ -65,11 +68,12 @@ impl Tally {
         }
     }
 
-    /// The answers of the last second.
+    /// The answers of the last second, to the tenth of one.
     pub(super) fn last_second(&self, now: Duration) -> Cells<u32> {
         let mut sum = Cells::default();
-        let oldest = (slot(now) + 1).saturating_sub(SLOTS as u64);
-        for slot in self.slots.iter().filter(|slot| slot.number >= oldest) {
+        let filling = slot(now);
+        let shown = filling.saturating_sub(SLOTS_SHOWN)..filling;
+        for slot in self.slots.iter().filter(|slot| shown.contains(&slot.number)) {
             for (sum, cell) in sum.iter_mut().flatten().zip(slot.cells.iter().flatten()) {
                 *sum += cell;
             }
@@ -114,7 +118,9 @@ mod tests {
             tally.answered(Duration::from_millis(ms), 1, 2);
         }
         assert_eq!(tally.answers, 5);
-        for (now, expected) in [(1_050, 3), (1_090, 3), (1_100, 2), (1_899, 2), (1_900, 1), (2_100, 0)] {
+        for (now, expected) in
+            [(1_050, 4), (1_099, 4), (1_100, 3), (1_200, 2), (1_999, 2), (2_000, 1), (2_100, 0)]
+        {
             let cells = tally.last_second(Duration::from_millis(now));
             assert_eq!(cells[1][2], expected, "at {now} ms");
             assert_eq!(cells.iter().flatten().sum::<u32>(), expected);

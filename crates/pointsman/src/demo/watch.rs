@@ -36,6 +36,8 @@ pub(super) struct Watch {
     pub(super) timeline: Timeline,
     /// The changes, the newest last.
     pub(super) changes: VecDeque<Changed>,
+    /// How many changes were begun.
+    pub(super) begun: u64,
     /// The generation that has the last change that returned.
     pub(super) generation: u64,
     clients: [Vec<Prefix>; REGIONS.len()],
@@ -59,6 +61,8 @@ pub(super) struct Changed {
     pub(super) returned: Option<Duration>,
     /// The region that is asked for until it is seen.
     telling: Option<usize>,
+    /// How many generations it can have taken at most.
+    calls: u64,
 }
 
 struct Waiting {
@@ -81,6 +85,7 @@ impl Watch {
             tally: Tally::default(),
             timeline: Timeline::new(in_force),
             changes: VecDeque::new(),
+            begun: 0,
             generation,
             clients,
             rng,
@@ -167,6 +172,7 @@ impl Watch {
         if self.changes.len() == CHANGES_KEPT {
             self.changes.pop_front();
         }
+        self.begun += 1;
         self.changes.push_back(Changed {
             at: now,
             what: change.what(),
@@ -174,16 +180,28 @@ impl Watch {
             first_answer: None,
             returned: None,
             telling: after.telling(&before),
+            calls: change.calls().len() as u64,
         });
     }
 
     /// Notes that the change is made, in `generation`, since `at`.
     pub(super) fn returned(&mut self, at: Duration, generation: u64) {
         self.timeline.returned(at);
+        let Some(change) = self.changes.back_mut() else { return };
+        change.generation = generation;
+        change.returned = Some(at.saturating_sub(change.at));
+        let expected = self.generation + change.calls;
+        self.check_generation(generation, expected);
         self.generation = generation;
-        if let Some(change) = self.changes.back_mut() {
-            change.generation = generation;
-            change.returned = Some(at.saturating_sub(change.at));
+    }
+
+    /// Notes where there were more generations than ours.
+    pub(super) fn check_generation(&mut self, generation: u64, expected: u64) {
+        if generation > expected {
+            self.fault(format!(
+                "generation {generation} is beyond {expected}: somebody else changed something, so that it is \
+                 not known what is in force"
+            ));
         }
     }
 
@@ -296,8 +314,9 @@ mod tests {
 
     /// Asks for each region once; those of asia are sent to `asia`, the others to new-york.
     fn round(watch: &mut Watch, now: Duration, asia: usize) {
-        for region in 0..REGIONS.len() {
+        for _ in REGIONS {
             let query = watch.ask(now).expect("few wait");
+            let region = watch.waiting.back().expect("it was asked just now").region;
             let site = if region == ASIA { asia } else { NEW_YORK };
             watch.hear(now, &answer(&query, site));
         }
@@ -331,6 +350,20 @@ mod tests {
         assert!(faults[0].contains("(asia) was answered wrongly: "), "{faults:?}");
         assert!(faults[0].ends_with("(singapore), which the policy in force forbids"), "{faults:?}");
         assert_eq!(faults.len(), 1);
+    }
+
+    #[test]
+    fn changes_of_others_are_noticed() {
+        let mut watch = watch();
+        round(&mut watch, ms(0), SINGAPORE);
+        for (change, generation, faults) in
+            [(SCRIPT[0], 8, 0), (SCRIPT[2], 10, 0), (SCRIPT[3], 12, 0), (SCRIPT[1], 14, 1)]
+        {
+            watch.begin(ms(10), &change);
+            watch.returned(ms(20), generation);
+            assert_eq!(watch.faults().len(), faults, "{generation}");
+        }
+        assert!(watch.faults()[0].starts_with("generation 14 is beyond 13: somebody else"));
     }
 
     #[test]

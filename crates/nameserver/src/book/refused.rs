@@ -1,0 +1,51 @@
+//! Why an edit was not made.
+
+use std::fmt;
+
+use api::Faults;
+
+use super::Etag;
+
+/// Why a change was not made. What served before goes on serving.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refused {
+    /// What was given is wrong.
+    Faults(Faults),
+    /// There is nothing of that name.
+    NotFound(String),
+    /// Something else needs it.
+    InUse(String),
+    /// It is not what the caller believes it is; this is its tag, where it exists.
+    Precondition {
+        /// The tag of what there is.
+        current: Option<Etag>,
+    },
+    /// The store did not take it.
+    Store(String),
+    /// Too many changes wait already, or the server is stopping.
+    Busy,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Faults(faults) => write!(f, "{faults}"),
+            Refused::NotFound(what) => write!(f, "there is no {what}"),
+            Refused::InUse(what) => f.write_str(what),
+            Refused::Precondition { current: Some(Etag(tag)) } => {
+                write!(f, "it has changed meanwhile: its tag is \"{tag}\"; get it again")
+            }
+            Refused::Precondition { current: None } => f.write_str("it does not exist"),
+            Refused::Store(what) => write!(f, "{what}; the last generation goes on"),
+            Refused::Busy => f.write_str("too many changes wait; try again shortly"),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<Faults> for Refused {
+    fn from(faults: Faults) -> Self {
+        Refused::Faults(faults)
+    }
+}

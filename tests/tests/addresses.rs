@@ -1,0 +1,47 @@
+//! Several addresses, both families, and from where replies come.
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+use tests::folder::Folder;
+use tests::query::Question;
+use tests::serving::Serving;
+
+const ZONE: &str = "\
+$TTL 300
+@ SOA ns hm 1 7200 600 86400 60
+@ NS ns
+ns A 192.0.2.53
+";
+
+#[test]
+fn every_address_answers_over_udp_and_tcp_from_itself() {
+    let folder = Folder::new();
+    let zone = folder.write("example.com.zone", ZONE);
+    let mut arguments = vec!["--zone", &zone, "--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"];
+    let has_v6 = TcpListener::bind("[::1]:0").is_ok();
+    if has_v6 {
+        arguments.extend(["--listen", "[::1]:0", "--listen", "[::]:0"]);
+    } else {
+        tests::data::skip("this machine has no IPv6");
+    }
+    let server = Serving::start(&folder, &arguments);
+    let at = |index: usize, ip: &str| {
+        SocketAddr::new(ip.parse().expect("an address"), server.listening[index].port())
+    };
+    let mut asked = vec![at(0, "127.0.0.1"), at(1, "127.0.0.1"), at(1, "127.0.0.2"), at(1, "127.1.2.3")];
+    if has_v6 {
+        asked.extend([at(2, "::1"), at(3, "::1")]);
+    }
+    let question = Question::new("ns.example.com", "A");
+    for address in asked {
+        // A connected socket takes replies from the asked address only.
+        assert_eq!(question.udp(address).data(), ["192.0.2.53"], "{address} over UDP");
+        assert_eq!(question.tcp(address).data(), ["192.0.2.53"], "{address} over TCP");
+    }
+    let ended_at = server.listening.clone();
+    server.stop();
+    for address in ended_at {
+        TcpListener::bind(address).unwrap_or_else(|cause| panic!("{address} is free again: {cause}"));
+        UdpSocket::bind(address).unwrap_or_else(|cause| panic!("{address} is free again: {cause}"));
+    }
+}
