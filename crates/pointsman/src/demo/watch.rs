@@ -104,7 +104,7 @@ impl Watch {
         }
         let turn = self.tally.queries as usize;
         let region = self.awaited().and_then(|change| change.telling).unwrap_or(turn % REGIONS.len());
-        let family = if turn / REGIONS.len() % 2 == 0 { Family::V4 } else { Family::V6 };
+        let family = if (turn / REGIONS.len()).is_multiple_of(2) { Family::V4 } else { Family::V6 };
         let clients = &self.clients[region];
         let client = clients[self.rng.usize(..clients.len())];
         // There are fewer than 2^16 that wait.
