@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -212,6 +213,22 @@ fn check(server: &Serving, known: &mut [Known; WRITERS], round: u32) {
         }
         *known = Known { acknowledged: found, sent: found, generation };
     }
+}
+
+#[test]
+fn a_clean_end_leaves_the_whole_store_in_one_file() {
+    let folder = Folder::new();
+    let zone = folder.write("example.com.zone", ZONE);
+    let server = Serving::start(&folder, &["--zone", &zone]);
+    server.call("PUT", "/v1/policies/www.example.com", &policy(7));
+    server.stop();
+    // Whoever now copies the one file has everything.
+    assert!(!Path::new(&folder.at("pointsman.db-wal")).exists(), "the log is merged into the database");
+    let copied = Folder::new();
+    std::fs::copy(folder.at("pointsman.db"), copied.at("pointsman.db")).expect("the store can be copied");
+    let none: &[&str] = &[];
+    let server = Serving::start(&copied, none);
+    assert_eq!(version(&Question::new("www.example.com", "A").udp(server.dns()).data()), 7);
 }
 
 /// A system call in the trace, as far as it matters here.

@@ -52,7 +52,7 @@ struct Shared {
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     book: ArcSwap<Book>,
     published: Arc<Published>,
-    store: Arc<Store>,
+    store: Store,
     /// What the store said to the last commit, and to the last check.
     complaints: Mutex<Complaints>,
     started: Instant,
@@ -92,7 +92,7 @@ impl Editor {
             thread: Mutex::new(None),
             book: ArcSwap::from_pointee(book),
             published,
-            store: Arc::new(store),
+            store,
             complaints: Mutex::default(),
             started: Instant::now(),
         });
@@ -243,12 +243,18 @@ impl Editor {
         self.apply(edits).await
     }
 
-    /// Finishes the changes that were taken and ends the thread.
-    pub async fn stop(&self) {
+    /// Finishes the changes that were taken, ends the thread and closes the store.
+    pub async fn stop(self) {
         drop(lock(&self.shared.queue).take());
         let thread = lock(&self.shared.thread).take();
         if let Some(thread) = thread {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+        // While someone else has a copy, the store stays open for it.
+        if let Some(shared) = Arc::into_inner(self.shared)
+            && let Err(cause) = shared.store.close().await
+        {
+            tracing::warn!(%cause, "the store was not closed; nothing is lost by that");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The play itself: sockets, clock, calls and terminal around [`Watch`](super::watch::Watch), in one loop.
+//! The play itself: sockets, clock, calls and terminal around [`Watch`], in one loop.
 
 use std::future;
 use std::io;
