@@ -20,7 +20,7 @@ pub fn file(path: &str) -> Option<PathBuf> {
     Some(file)
 }
 
-/// Reads a text of the test data that is compressed with xz; `None` as [`file`] has it.
+/// Reads a text of the test data that is compressed with xz; `None` as [`file()`] has it.
 ///
 /// # Panics
 /// Where it is damaged, or no text.

@@ -151,7 +151,8 @@ fn check_lists_the_faults_of_all_files_at_once() {
         folder.write("bad.json", "{\n \"answers\": -1,\n \"servers\": [{\"address\": \"here\"}]\n}\n");
     let config = folder.write(
         "bad.toml",
-        "version = \"v1\"\nzone = [\"bad.zone\"]\npolicy = [\"bad.json\"]\nlog = \"loud\"\n[[partition]]\ncsv = \"bad.csv\"\n",
+        "version = \"v1\"\nzone = [\"bad.zone\"]\npolicy = [\"bad.json\"]\nlog = \"loud\"\n\
+         [[partition]]\ncsv = \"bad.csv\"\n",
     );
     for check in [&["--check"][..], &[]] {
         let mut arguments = vec!["serve", "--store", &store, "--config", &config];
