@@ -108,7 +108,6 @@ impl Server {
     pub async fn start(options: Options) -> Result<Server, StartError> {
         let cores = net::thread::cores().map_err(StartError::System)?;
         let workers = options.workers.unwrap_or(cores.len()).clamp(1, WORKERS_MAX);
-        let store = store::Store::open(&options.store).await.map_err(|e| StartError::Store(e.to_string()))?;
         let bound = bind(&options.listen, workers)?;
         let api = tokio::net::TcpListener::bind(options.api).await.map_err(|cause| {
             StartError::Bind(io::Error::other(net::listen::BindError {
@@ -121,6 +120,8 @@ impl Server {
         if let Some(user) = &options.user {
             net::privileges::drop_to(user).map_err(|e| StartError::User(e.to_string()))?;
         }
+        // Opened by the user that will write it: files made by root would be out of reach later.
+        let store = store::Store::open(&options.store).await.map_err(|e| StartError::Store(e.to_string()))?;
 
         // The standard library's hasher is keyed by the system's randomness.
         let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
