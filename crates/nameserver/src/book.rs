@@ -106,7 +106,7 @@ pub enum Edit {
     },
     /// Puts a policy.
     PutPolicy {
-        /// The name that must be its first; a policy without names gets it. `None` takes any.
+        /// Its key, which the names in the text add to; without one, the first of those is it.
         owner: Option<String>,
         /// What faults call the text.
         source: String,

@@ -1,6 +1,6 @@
 //! Policies: the matrix under its names, and which of its servers are down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -30,8 +30,10 @@ impl Book {
     }
 
     pub(super) fn load_policy(&mut self, spec: api::Policy) -> Result<(), Faults> {
-        let source = format!("stored policy {}", spec.names.first().map_or("", String::as_str));
-        self.install_policy(spec, Origin { source: &source, text: None })
+        let key = spec.names.first().map_or("", String::as_str);
+        let source = format!("stored policy {key}");
+        let key = folded(key, &source)?;
+        self.install_policy(spec, &key, Origin { source: &source, text: None })
     }
 
     pub(super) fn put_policy(
@@ -44,30 +46,21 @@ impl Book {
         let text = std::str::from_utf8(text).map_err(|cause| {
             Faults::from(Fault::whole(source, format!("the text is not UTF-8: {cause}"), "JSON"))
         })?;
-        let mut spec = api::Policy::read(source, text)?;
-        if let Some(owner) = owner {
-            let wanted = folded(owner, "owner name")?;
-            match spec.names.first() {
-                None => spec.names.push(owner.into()),
-                Some(first) if folded(first, source).is_ok_and(|first| first.wire() == wanted.wire()) => {}
-                Some(first) => {
-                    let what = format!("the first of the names is {first}");
-                    return Err(Faults::from(Fault::whole(
-                        source,
-                        what,
-                        format!("{wanted:?}, the policy's key"),
-                    ))
-                    .into());
-                }
-            }
-        }
-        if let Some(key) = spec.names.first() {
-            check_tag(if_match.as_ref(), || self.policy(key).map(|(_, tag)| tag))?;
-        }
-        let key = spec.names.first().cloned();
-        self.install_policy(spec, Origin { source, text: Some(text) })?;
-        let stored = key.and_then(|key| self.policy(&key)).map(|(spec, _)| spec);
-        Ok(vec![Change::PutPolicy(stored.expect("the policy was put"))])
+        let spec = api::Policy::read(source, text)?;
+        let first = owner.or(spec.names.first().map(String::as_str));
+        let Some(key) = first.map(|name| folded(name, source)).transpose()? else {
+            return Err(Faults::from(Fault::whole(
+                source,
+                "the policy has no name",
+                "at least one in names",
+            ))
+            .into());
+        };
+        let shown = dns::name::to_text(key.wire());
+        check_tag(if_match.as_ref(), || self.policy(&shown).map(|(_, tag)| tag))?;
+        self.install_policy(spec, &key, Origin { source, text: Some(text) })?;
+        let (stored, _) = self.policy(&shown).expect("the policy was put");
+        Ok(vec![Change::PutPolicy(stored)])
     }
 
     pub(super) fn delete_policy(
@@ -144,17 +137,25 @@ impl Book {
         Ok(())
     }
 
-    /// Compiles a policy and puts it under its names, in the place of the one with the same key.
-    fn install_policy(&mut self, mut spec: api::Policy, origin: Origin<'_>) -> Result<(), Faults> {
+    /// Compiles a policy and puts it under its key and its other names, in the place of the one with that key.
+    fn install_policy(
+        &mut self,
+        mut spec: api::Policy,
+        key: &Folded,
+        origin: Origin<'_>,
+    ) -> Result<(), Faults> {
         let mut faults = Faults::default();
         let policy = self.compile_policy(&spec, origin).map_err(|found| faults.append(found));
-        let names = self.check_names(&spec, origin, &mut faults);
-        let (Ok(policy), Some(key)) = (policy, names.first()) else { return faults.or(()) };
-        // Put under a key that belongs to another policy is a fault already.
-        let old = self.policy_of(key);
+        let names = self.check_names(&spec, key, origin).unwrap_or_else(|found| {
+            faults.append(found);
+            Vec::new()
+        });
+        let Ok(policy) = policy else { return Err(faults) };
         faults.or(())?;
-        spec.names = names.iter().map(|name| dns::name::to_text(name.wire())).collect();
-        let names: Arc<[Box<[u8]>]> = names.iter().map(|name| name.wire().into()).collect();
+        // A key that is another policy's further name is a fault already.
+        let old = self.policy_of(key);
+        spec.names = names.iter().map(|name| dns::name::to_text(name)).collect();
+        let names: Arc<[Box<[u8]>]> = names.into();
         let steered = Arc::new(Steered { spec, names: names.clone(), policy });
         let (id, before) = match old {
             Some(id) => {
@@ -172,19 +173,24 @@ impl Book {
         Ok(())
     }
 
-    /// Checks where the names are: each in a zone of ours, each of this policy alone.
-    fn check_names(&self, spec: &api::Policy, origin: Origin<'_>, faults: &mut Faults) -> Vec<Folded> {
-        let hash = &self.generation.hash;
-        let mut names: Vec<Folded> = Vec::with_capacity(spec.names.len());
-        let mut seen = std::collections::HashSet::new();
+    /// Checks where the names are: each in a zone of ours, each of this policy alone. Returns them folded, the key
+    /// first, wherever in the list it stands.
+    fn check_names(
+        &self,
+        spec: &api::Policy,
+        key: &Folded,
+        origin: Origin<'_>,
+    ) -> Result<Vec<Box<[u8]>>, Faults> {
+        let key_shown = dns::name::to_text(key.wire());
+        let listed = spec.names.iter().enumerate();
+        let listed = listed.map(|(index, shown)| (shown.as_str(), pointer(&[&"names", &index])));
+        let mut names: Vec<Box<[u8]>> = Vec::with_capacity(spec.names.len() + 1);
+        let mut seen = HashSet::new();
         let mut found = Vec::new();
-        for (index, shown) in spec.names.iter().enumerate() {
+        let mut key_listed = false;
+        for (shown, pointer) in std::iter::once((key_shown.as_str(), pointer(&[&"names"]))).chain(listed) {
             let mut fault = |what: String, expected: &str| {
-                found.push(Pointed {
-                    pointer: pointer(&[&"names", &index]),
-                    what,
-                    expected: expected.into(),
-                });
+                found.push(Pointed { pointer: pointer.clone(), what, expected: expected.into() });
             };
             let name = match folded(shown, origin.source) {
                 Ok(name) => name,
@@ -194,29 +200,35 @@ impl Book {
                     continue;
                 }
             };
-            let Some(zone) = self.generation.zones.closest(&name, false, hash) else {
-                fault(format!("{shown} is in none of our zones"), "a name in a zone that is served");
-                continue;
-            };
-            if let Err(why) = zone.may_steer(&name, hash) {
-                fault(why, "a name whose addresses are ours to decide");
-            }
-            if !seen.insert(name.wire().to_vec()) {
+            let is_key = !names.is_empty() && name.wire() == key.wire();
+            if !seen.insert(name.wire().to_vec()) && (!is_key || std::mem::replace(&mut key_listed, true)) {
                 fault(format!("{shown} is listed twice"), "each name once");
             }
-            let key = names.first().unwrap_or(&name);
-            let other = zone.policy_at(&name, hash).and_then(|id| self.generation.policies.get(id));
-            if let Some(other) = other.filter(|other| other.key() != key.wire()) {
-                let what = format!("{shown} belongs to the policy {}", dns::name::to_text(other.key()));
-                fault(what, "a name of no other policy, or that policy deleted first");
+            if !is_key {
+                if let Err((what, expected)) = self.check_place(&name, shown, key) {
+                    fault(what, expected);
+                }
+                names.push(name.wire().into());
             }
-            names.push(name);
         }
-        faults.append(origin.place(found));
-        if spec.names.is_empty() {
-            faults.push(Fault::whole(origin.source, "the policy has no name", "at least one in names"));
+        if found.is_empty() { Ok(names) } else { Err(origin.place(found)) }
+    }
+
+    /// Whether the policy of `key` may have a name; else what is wrong, and what was expected.
+    fn check_place(&self, name: &Folded, shown: &str, key: &Folded) -> Result<(), (String, &'static str)> {
+        let hash = &self.generation.hash;
+        let Some(zone) = self.generation.zones.closest(name, false, hash) else {
+            return Err((format!("{shown} is in none of our zones"), "a name in a zone that is served"));
+        };
+        zone.may_steer(name, hash).map_err(|why| (why, "a name whose addresses are ours to decide"))?;
+        let other = zone.policy_at(name, hash).and_then(|id| self.generation.policies.get(id));
+        match other.filter(|other| other.key() != key.wire()) {
+            Some(other) => {
+                let what = format!("{shown} belongs to the policy {}", dns::name::to_text(other.key()));
+                Err((what, "a name of no other policy, or that policy deleted first"))
+            }
+            None => Ok(()),
         }
-        names
     }
 
     fn compile_policy(&mut self, spec: &api::Policy, origin: Origin<'_>) -> Result<Policy, Faults> {

@@ -131,6 +131,28 @@ fn a_policys_names_follow_it() {
 }
 
 #[test]
+fn the_key_is_a_name_wherever_it_is_listed() {
+    let put = |owner: &str, names: &str| {
+        let mut book = book().0;
+        let text = POLICY.replace(r#"["WWW.example","*.cdn.example."]"#, names);
+        let edit = Edit::PutPolicy {
+            owner: Some(owner.into()),
+            source: "p".into(),
+            text: text.into(),
+            if_match: None,
+        };
+        book.apply(edit).map(|_| book.policy(owner).unwrap().0.names).map_err(|refused| refused.to_string())
+    };
+    assert_eq!(put("k.example", "[]").unwrap(), ["k.example."]);
+    assert_eq!(put("k.example", r#"["a.example"]"#).unwrap(), ["k.example.", "a.example."]);
+    assert_eq!(put("k.example", r#"["a.example","K.example."]"#).unwrap(), ["k.example.", "a.example."]);
+    assert!(
+        put("k.example", r#"["k.example","a.example","K.example"]"#).unwrap_err().contains("listed twice")
+    );
+    assert!(put("alias.example", "[]").unwrap_err().contains("CNAME"));
+}
+
+#[test]
 fn policies_stand_where_their_addresses_are_ours_to_decide() {
     let (book, _) = book();
     for (name, why) in [

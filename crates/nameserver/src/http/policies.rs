@@ -43,7 +43,7 @@ pub(super) async fn get(
 
 /// Puts a policy, new or in the place of the one there is.
 ///
-/// Where `names` is not empty, its first name must be the one in the path.
+/// The name in the path is the key; the names in the body add to it, and it may be listed among them.
 #[utoipa::path(
     put, path = "/v1/policies/{owner}", operation_id = "put_policy", tag = "policies", params(Owner, IfMatch),
     request_body(description = "The policy, at most 4 MiB.", content = Policy),
