@@ -4,7 +4,7 @@ mod partition;
 mod zone;
 
 use dns::writer::{End, header_only};
-use dns::{OptRcode, Query, Rcode, Rtype, Writer};
+use dns::{Folded, OptRcode, Query, Rcode, Rtype, Suffixes, Writer};
 use domain::base::iana::OptionCode;
 use domain::base::opt::{OptRecord, UnknownOptData};
 use domain::base::{Message, MessageBuilder, Name, ToName};
@@ -43,7 +43,8 @@ fn query(octets: &[u8]) {
         assert!(response.header().qr() && response.header().rcode() == Rcode::FORMERR);
         assert_eq!(response.header().id().to_be_bytes(), octets[..2]);
     }
-    let Ok(query) = Query::read(octets) else { return };
+    let mut name = Folded::root();
+    let Ok(query) = Query::read(octets, &mut name) else { return };
     let theirs = Message::from_octets(octets).expect("a header");
     let question = theirs.sole_question().expect("one question");
     let name = question.qname().to_vec();
@@ -58,7 +59,9 @@ fn query(octets: &[u8]) {
         (ours, theirs) => panic!("OPT: {ours:?} here, {:?} there", theirs.map(|opt| opt.version())),
     }
 
-    let mut writer = Writer::new(&mut out, &query, RESPONSE_MAX).expect("room for the question");
+    let mut suffixes = Suffixes::new();
+    let mut writer =
+        Writer::new(&mut out, &query, RESPONSE_MAX, &mut suffixes).expect("room for the question");
     writer.answer_asked(Rtype::A, 60, &[192, 0, 2, 1]).expect("room for an address");
     let end = End {
         rcode: OptRcode::NOERROR,
@@ -186,8 +189,11 @@ mod tests {
     #[test]
     fn the_readers_take_their_seeds() {
         for seed in queries() {
-            assert!(Query::read(&seed).is_ok(), "{seed:02x?}");
-            assert!(Query::read(&seed[..seed.len() - 1]).is_err(), "{seed:02x?} has octets after its end");
+            assert!(Query::read(&seed, &mut Folded::root()).is_ok(), "{seed:02x?}");
+            assert!(
+                Query::read(&seed[..seed.len() - 1], &mut Folded::root()).is_err(),
+                "{seed:02x?} has octets after its end"
+            );
         }
         for seed in names() {
             assert!(dns::name::from_text(std::str::from_utf8(&seed).expect("text")).is_ok(), "{seed:02x?}");

@@ -8,15 +8,18 @@
 //! - [`query`]: [`Query`], the view of an asked message, or what is wrong with it.
 //! - [`name`]: [`Folded`], a name as it is compared, and the way between wire and text.
 //! - [`edns`]: client subnet (RFC 7871) and the options around it (RFC 6891).
-//! - [`writer`]: [`Writer`], which composes a response with name compression into a given buffer.
+//! - [`writer`]: [`Writer`], which composes a response with name compression into a given buffer;
+//!   [`fragment`]: records that are composed once for many responses.
 
 pub mod edns;
+pub mod fragment;
 pub mod name;
 pub mod query;
 pub mod writer;
 
 pub use domain::base::iana::{Class, Opcode, OptRcode, Rcode, Rtype};
 pub use edns::ClientSubnet;
+pub use fragment::Fragment;
 pub use name::Folded;
 pub use query::Query;
-pub use writer::{Section, Writer};
+pub use writer::{Section, Suffixes, Writer};

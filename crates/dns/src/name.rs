@@ -31,32 +31,49 @@ pub struct Folded {
 }
 
 impl Folded {
+    /// The root.
+    #[inline]
+    pub fn root() -> Folded {
+        Folded { bytes: [0; NAME_MAX + 1], length: 1, starts: [0; LABELS_MAX + 1], labels: 0 }
+    }
+
     /// Reads an uncompressed name at the front of `wire`, folding it.
     ///
     /// Octets after the name are left alone; [`Folded::wire_length`] tells how many were read. `None`
     /// where `wire` holds no whole, valid, uncompressed name.
-    #[inline]
     pub fn read(wire: &[u8]) -> Option<Folded> {
-        let mut name = Folded { bytes: [0; NAME_MAX + 1], length: 0, starts: [0; LABELS_MAX + 1], labels: 0 };
-        let mut at = 0;
+        let mut name = Folded::root();
+        name.set(wire).then_some(name)
+    }
+
+    /// Reads a name as [`Folded::read`] does, in the place of this one; where there is none, false is returned
+    /// and this name stays as it was.
+    ///
+    /// A name takes some 400 octets: who answers queries makes one and reads each name into it.
+    #[inline]
+    #[must_use]
+    pub fn set(&mut self, wire: &[u8]) -> bool {
+        let mut starts = self.starts;
+        let (mut at, mut labels) = (0, 0);
         loop {
-            let length = usize::from(*wire.get(at)?);
+            let Some(&length) = wire.get(at) else { return false };
+            let length = usize::from(length);
             if length == 0 {
                 break;
             }
             // One octet is kept free for the root that must still follow.
             if length > LABEL_MAX || at + 1 + length >= NAME_MAX {
-                return None;
+                return false;
             }
-            name.starts[usize::from(name.labels)] = at as u8;
-            name.labels += 1;
+            starts[labels] = at as u8;
+            labels += 1;
             at += 1 + length;
         }
         let length = at + 1;
-        name.bytes[..length].copy_from_slice(wire.get(..length)?);
-        name.bytes[..length].make_ascii_lowercase();
-        name.length = length as u8;
-        Some(name)
+        self.bytes[..length].copy_from_slice(&wire[..length]);
+        self.bytes[..length].make_ascii_lowercase();
+        (self.starts, self.labels, self.length) = (starts, labels as u8, length as u8);
+        true
     }
 
     /// The number of labels, the root's not counted: 0 to [`LABELS_MAX`].

@@ -17,7 +17,7 @@ pub struct Query<'a> {
     /// in the case in which it was asked.
     pub head: &'a [u8],
     /// The asked name, folded.
-    pub name: Folded,
+    pub name: &'a Folded,
     /// QTYPE.
     pub rtype: Rtype,
     /// QCLASS.
@@ -36,7 +36,7 @@ pub enum Refusal {
 }
 
 impl<'a> Query<'a> {
-    /// Reads a message.
+    /// Reads a message; `name` is room for the asked name.
     ///
     /// Beyond header and question every record is walked over, so that a message that breaks off in its
     /// middle is told from a whole one; names there may be compressed. Octets after the last record are
@@ -49,7 +49,7 @@ impl<'a> Query<'a> {
     ///   that break off, more than one OPT or one that is not the root's (RFC 6891 §6.1.1), and broken
     ///   options ([`Edns::read`]).
     #[inline]
-    pub fn read(message: &'a [u8]) -> Result<Query<'a>, Refusal> {
+    pub fn read(message: &'a [u8], name: &'a mut Folded) -> Result<Query<'a>, Refusal> {
         let formerr = Refusal::Rcode(Rcode::FORMERR);
         let header = message.first_chunk::<HEADER>().ok_or(Refusal::Silence)?;
         if header[2] & 0x80 != 0 {
@@ -63,7 +63,10 @@ impl<'a> Query<'a> {
             return Err(formerr);
         }
 
-        let name = Folded::read(&message[HEADER..]).ok_or(formerr)?;
+        if !name.set(&message[HEADER..]) {
+            return Err(formerr);
+        }
+        let name = &*name;
         let mut at = HEADER + name.wire_length();
         let kind = message.get(at..at + 4).ok_or(formerr)?;
         at += 4;
@@ -164,13 +167,14 @@ mod tests {
     #[test]
     fn a_query_is_read() {
         let message = built(true);
-        let query = Query::read(&message).unwrap();
+        let mut name = Folded::root();
+        let query = Query::read(&message, &mut name).unwrap();
         assert_eq!((query.id(), query.rtype, query.class), (0x1234, Rtype::AAAA, Class::IN));
         assert_eq!(query.name.wire(), b"\x03www\x07example\x03com\0");
         assert_eq!(&query.head[HEADER..HEADER + 4], b"\x03WWW");
         let edns = query.edns.unwrap();
         assert_eq!((edns.udp_payload_size, edns.dnssec_ok, edns.version), (4096, true, 0));
-        assert!(Query::read(&built(false)).unwrap().edns.is_none());
+        assert!(Query::read(&built(false), &mut name).unwrap().edns.is_none());
     }
 
     #[test]
@@ -179,7 +183,7 @@ mod tests {
         let with = |change: &dyn Fn(&mut Vec<u8>)| {
             let mut message = good.clone();
             change(&mut message);
-            Query::read(&message).map(|_| ()).unwrap_err()
+            Query::read(&message, &mut Folded::root()).map(|_| ()).unwrap_err()
         };
         let formerr = Refusal::Rcode(Rcode::FORMERR);
         let opt = good.len() - 11;
@@ -208,12 +212,13 @@ mod tests {
     fn octets_after_the_message_are_ignored() {
         let mut message = built(true);
         message.extend_from_slice(b"junk");
-        assert!(Query::read(&message).is_ok());
+        assert!(Query::read(&message, &mut Folded::root()).is_ok());
     }
 
     /// Holds the view against `domain`'s reading of the same bytes.
     fn agree(bytes: &[u8]) {
-        let Ok(ours) = Query::read(bytes) else { return };
+        let mut name = Folded::root();
+        let Ok(ours) = Query::read(bytes, &mut name) else { return };
         let theirs = Message::from_slice(bytes).expect("a header is there");
         let question = theirs.first_question().expect("one question");
         assert!(

@@ -3,6 +3,7 @@
 use domain::base::iana::{Class, Rcode, Rtype};
 
 use crate::edns::{self, ClientSubnet};
+use crate::fragment::Fragment;
 use crate::name::LABELS_MAX;
 use crate::query::{HEADER, Query};
 
@@ -43,9 +44,26 @@ pub struct Writer<'a> {
     length: usize,
     limit: usize,
     counts: [u16; 3],
-    suffixes: [Suffix; SUFFIXES_MAX],
+    suffixes: &'a mut Suffixes,
     /// Those of the question come in with the first name that is to be compressed: most answers have none.
     known: usize,
+}
+
+/// Room for the name suffixes that compression remembers in one message.
+pub struct Suffixes([Suffix; SUFFIXES_MAX]);
+
+impl Suffixes {
+    /// Room that nothing is in.
+    #[inline]
+    pub fn new() -> Suffixes {
+        Suffixes([Suffix { label: 0, behind: 0, at: 0 }; SUFFIXES_MAX])
+    }
+}
+
+impl Default for Suffixes {
+    fn default() -> Self {
+        Suffixes::new()
+    }
 }
 
 /// A state of the message to which it can be taken back.
@@ -56,14 +74,20 @@ pub struct Mark {
     known: usize,
 }
 
-/// A name, or the end of one, that stands in the message: where, how many octets it has uncompressed, and
-/// a hash of it.
-#[derive(Clone, Copy, Default)]
+/// A name, or the end of one, that stands in the message. No two that are equal are remembered, so a suffix is
+/// known by its first label and by where the rest of it stands.
+#[derive(Clone, Copy)]
 struct Suffix {
+    /// A hash of the first label.
+    label: u32,
+    /// Where the suffix behind the first label stands; [`ROOT`] for the root.
+    behind: u16,
+    /// Where it stands.
     at: u16,
-    length: u8,
-    hash: u32,
 }
+
+/// Where the root "stands": no name begins in the header.
+const ROOT: u16 = 0;
 
 impl<'a> Writer<'a> {
     /// Begins a response: the query's header and question, with room kept for OPT where it had one.
@@ -71,7 +95,12 @@ impl<'a> Writer<'a> {
     /// `limit` is the largest message in octets; no more than `out` holds is used. `None` where not even
     /// the question and OPT fit.
     #[inline]
-    pub fn new(out: &'a mut [u8], query: &Query<'_>, limit: usize) -> Option<Writer<'a>> {
+    pub fn new(
+        out: &'a mut [u8],
+        query: &Query<'_>,
+        limit: usize,
+        suffixes: &'a mut Suffixes,
+    ) -> Option<Writer<'a>> {
         let subnet = query.edns.and_then(|edns| edns.client_subnet).map_or(0, |_| ClientSubnet::WRITTEN_MAX);
         let reserved = if query.edns.is_some() { OPT + subnet } else { 0 };
         let limit = limit.min(out.len()).checked_sub(reserved)?;
@@ -79,14 +108,7 @@ impl<'a> Writer<'a> {
             return None;
         }
         out[..query.head.len()].copy_from_slice(query.head);
-        Some(Writer {
-            out,
-            length: query.head.len(),
-            limit,
-            counts: [0; 3],
-            suffixes: [Suffix::default(); SUFFIXES_MAX],
-            known: 0,
-        })
+        Some(Writer { out, length: query.head.len(), limit, counts: [0; 3], suffixes, known: 0 })
     }
 
     /// Writes one record whose owner is the asked name.
@@ -118,6 +140,27 @@ impl<'a> Writer<'a> {
         self.name(owner)
             .and_then(|()| self.record(section, rtype, ttl, rdata))
             .inspect_err(|_| self.rewind(mark))
+    }
+
+    /// Writes a record that was composed beforehand for the name that begins `offset` octets into the asked one.
+    ///
+    /// # Errors
+    /// [`Full`] where it does not fit.
+    #[inline]
+    pub fn push_fragment(
+        &mut self,
+        section: Section,
+        fragment: &Fragment,
+        offset: usize,
+    ) -> Result<(), Full> {
+        let end = self.length + fragment.len();
+        if end > self.limit {
+            return Err(Full);
+        }
+        fragment.write(HEADER + offset, &mut self.out[self.length..end]);
+        self.length = end;
+        self.counts[section as usize] += 1;
+        Ok(())
     }
 
     /// The message as it stands, to come back to.
@@ -212,72 +255,66 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes a name, ending it with a pointer at the longest suffix that already stands in the message.
+    ///
+    /// With a name all its suffixes are remembered, so that the search can go from the root's side and end with
+    /// the first suffix that does not stand there.
     fn name(&mut self, wire: &[u8]) -> Result<(), Full> {
-        let wire = &wire[..wire_length(wire)];
         if self.known == 0 {
             self.remember_question();
         }
-        let mut hashes = [0; LABELS_MAX];
         let mut starts = [0; LABELS_MAX];
-        let labels = hash_suffixes(wire, &mut starts, &mut hashes);
-        let known = self.known;
-        for i in 0..labels {
-            let start = usize::from(starts[i]);
-            if let Some(at) = self.find(&wire[start..], hashes[i], known) {
-                self.bytes(&wire[..start])?;
-                return self.bytes(&(0xc000 | at).to_be_bytes());
-            }
-            self.remember(self.length + start, wire.len() - start, hashes[i]);
+        let (mut new, length) = find_labels(wire, &mut starts);
+        let (mut kept, mut behind) = (length, ROOT);
+        while new > 0 {
+            let start = usize::from(starts[new - 1]);
+            let Some(at) = self.find(&wire[start..], behind) else { break };
+            (kept, behind, new) = (start, at, new - 1);
         }
-        self.bytes(wire)
+        let pointer = behind;
+        for &start in starts[..new].iter().rev() {
+            let start = usize::from(start);
+            let Some(at) = self.remember(hash_label(&wire[start..]), behind, self.length + start) else {
+                break;
+            };
+            behind = at;
+        }
+        self.bytes(&wire[..kept])?;
+        if kept < length { self.bytes(&(0xc000 | pointer).to_be_bytes()) } else { Ok(()) }
     }
 
-    /// Where `suffix` stands among the first `known` remembered ones.
-    fn find(&self, suffix: &[u8], hash: u32, known: usize) -> Option<u16> {
-        self.suffixes[..known]
-            .iter()
-            .find(|s| s.hash == hash && usize::from(s.length) == suffix.len() && self.stands_at(s.at, suffix))
-            .map(|s| s.at)
+    /// Where the name at the front of `suffix` stands in the message, given where all behind its first label does.
+    #[inline]
+    fn find(&self, suffix: &[u8], behind: u16) -> Option<u16> {
+        let label = hash_label(suffix);
+        let octets = &suffix[..1 + usize::from(suffix[0])];
+        let known = self.suffixes.0[..self.known].iter();
+        known.filter(|s| s.label == label && s.behind == behind).map(|s| s.at).find(|at| {
+            let at = usize::from(*at);
+            self.out[at..].get(..octets.len()).is_some_and(|there| there.eq_ignore_ascii_case(octets))
+        })
     }
 
-    /// Whether the name at `at` in the message is `name`, without regard to case.
-    fn stands_at(&self, at: u16, mut name: &[u8]) -> bool {
-        let mut at = usize::from(at);
-        loop {
-            let length = self.out[at];
-            if length >= 0xc0 {
-                // Pointers that we wrote lead backward to a name that ends, so this ends too.
-                at = usize::from(u16::from_be_bytes([length & 0x3f, self.out[at + 1]]));
-                continue;
-            }
-            let label = 1 + usize::from(length);
-            if !self.out[at..at + label].eq_ignore_ascii_case(&name[..label]) {
-                return false;
-            }
-            if length == 0 {
-                return true;
-            }
-            (at, name) = (at + label, &name[label..]);
+    /// Remembers a suffix that is about to stand at `at`; `None` where there is no room, or a pointer's 14 bits
+    /// (RFC 1035 §4.1.4) do not reach it.
+    #[inline]
+    fn remember(&mut self, label: u32, behind: u16, at: usize) -> Option<u16> {
+        if at >= 0x4000 || self.known == SUFFIXES_MAX {
+            return None;
         }
-    }
-
-    fn remember(&mut self, at: usize, length: usize, hash: u32) {
-        // A pointer has 14 bits (RFC 1035 §4.1.4).
-        if at < 0x4000 && self.known < SUFFIXES_MAX {
-            self.suffixes[self.known] = Suffix { at: at as u16, length: length as u8, hash };
-            self.known += 1;
-        }
+        let at = at as u16;
+        self.suffixes.0[self.known] = Suffix { label, behind, at };
+        self.known += 1;
+        Some(at)
     }
 
     fn remember_question(&mut self) {
-        let mut hashes = [0; LABELS_MAX];
         let mut starts = [0; LABELS_MAX];
-        let question = &self.out[HEADER..];
-        let length = wire_length(question);
-        let labels = hash_suffixes(question, &mut starts, &mut hashes);
-        for i in 0..labels {
-            let start = usize::from(starts[i]);
-            self.remember(HEADER + start, length - start, hashes[i]);
+        let (labels, _) = find_labels(&self.out[HEADER..], &mut starts);
+        let mut behind = ROOT;
+        for &start in starts[..labels].iter().rev() {
+            let at = HEADER + usize::from(start);
+            let Some(known) = self.remember(hash_label(&self.out[at..]), behind, at) else { break };
+            behind = known;
         }
     }
 }
@@ -309,30 +346,34 @@ pub fn header_only(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize
     Some(HEADER)
 }
 
-const HASH_START: u32 = 0x811c_9dc5;
-
-/// Adds a label, its length octet first, to the hash of the suffix behind it, without regard to case.
-fn hash_label(hash: u32, label: &[u8]) -> u32 {
-    label
-        .iter()
-        .fold(hash, |hash, octet| (hash ^ u32::from(octet.to_ascii_lowercase())).wrapping_mul(0x0100_0193))
+/// A hash of the label at the front of `suffix`, its length octet included.
+///
+/// Setting the bit by which small letters differ from large ones folds letters, and some other octets together
+/// that are not the same; what has one hash is compared all the same.
+#[inline]
+fn hash_label(suffix: &[u8]) -> u32 {
+    let label = &suffix[..1 + usize::from(suffix[0])];
+    let mut hash = 0u64;
+    for chunk in label.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        let word = u64::from_le_bytes(word) | 0x2020_2020_2020_2020;
+        hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 32;
+    }
+    hash as u32
 }
 
-/// Finds the labels of a name and the hash of the suffix that each begins; returns their number.
-fn hash_suffixes(wire: &[u8], starts: &mut [u8], hashes: &mut [u32]) -> usize {
+/// Finds where the labels of the name at the front of `wire` begin; returns their number and the name's length.
+#[inline]
+fn find_labels(wire: &[u8], starts: &mut [u8; LABELS_MAX]) -> (usize, usize) {
     let (mut at, mut labels) = (0, 0);
     while wire[at] != 0 {
         starts[labels] = at as u8;
         labels += 1;
         at += 1 + usize::from(wire[at]);
     }
-    let mut hash = HASH_START;
-    for i in (0..labels).rev() {
-        let start = usize::from(starts[i]);
-        hash = hash_label(hash, &wire[start..start + 1 + usize::from(wire[start])]);
-        hashes[i] = hash;
-    }
-    labels
+    (labels, at + 1)
 }
 
 /// The octets of the uncompressed name at the front of `wire`.
@@ -347,7 +388,7 @@ pub fn wire_length(wire: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::name::from_text;
+    use crate::name::{Folded, from_text};
     use domain::base::{Message, MessageBuilder, Name};
     use domain::rdata::AllRecordData;
     use proptest::prelude::*;
@@ -390,9 +431,11 @@ mod tests {
     #[test]
     fn names_are_compressed_and_read_back() {
         let message = asked("WWW.example.com", true);
-        let query = Query::read(&message).unwrap();
+        let mut name = Folded::root();
+        let query = Query::read(&message, &mut name).unwrap();
         let mut out = [0; 512];
-        let mut writer = Writer::new(&mut out, &query, 512).unwrap();
+        let mut suffixes = Suffixes::new();
+        let mut writer = Writer::new(&mut out, &query, 512, &mut suffixes).unwrap();
         let wire = |name| from_text(name).unwrap();
         writer.answer_asked(Rtype::A, 60, &[192, 0, 2, 1]).unwrap();
         writer
@@ -421,17 +464,52 @@ mod tests {
     }
 
     #[test]
+    fn a_fragment_is_the_record_that_it_was_made_of() {
+        let wire = |name| from_text(name).unwrap();
+        let numbers: Vec<u8> = [7u32, 2, 3, 4, 5].iter().flat_map(|n| n.to_be_bytes()).collect();
+        for (origin, primary, mailbox) in [
+            ("example.com", "ns.Example.com", "hm.other.net"),
+            ("example.com", "example.com", "a.b.example.com"),
+            ("com", "ns.net", "hm.net"),
+            (".", "ns.net", "hm.com"),
+        ] {
+            let soa = [wire(primary), wire(mailbox), numbers.clone()].concat();
+            let fragment = Fragment::soa(&wire(origin), 60, &soa);
+            let message = asked("www.Example.com", false);
+            let mut name = Folded::root();
+            let query = Query::read(&message, &mut name).unwrap();
+            let labels = crate::name::count_labels(&wire(origin));
+            let composed = |whole: bool| {
+                let mut out = [0; 512];
+                let mut suffixes = Suffixes::new();
+                let mut writer = Writer::new(&mut out, &query, 512, &mut suffixes).unwrap();
+                if whole {
+                    writer.push(Section::Authority, &wire(origin), Rtype::SOA, 60, &soa).unwrap();
+                } else {
+                    let offset = query.name.suffix_start(labels);
+                    writer.push_fragment(Section::Authority, &fragment, offset).unwrap();
+                }
+                let length = writer.finish(&query, END);
+                text(&out[..length])[0].to_lowercase()
+            };
+            assert_eq!(composed(false), composed(true), "{origin}");
+        }
+    }
+
+    #[test]
     fn a_full_message_keeps_nothing_of_what_did_not_fit() {
         let message = asked("a.example", false);
-        let query = Query::read(&message).unwrap();
+        let mut name = Folded::root();
+        let query = Query::read(&message, &mut name).unwrap();
         let mut out = [0; 512];
-        let mut writer = Writer::new(&mut out, &query, message.len() + 20).unwrap();
+        let mut suffixes = Suffixes::new();
+        let mut writer = Writer::new(&mut out, &query, message.len() + 20, &mut suffixes).unwrap();
         writer.answer_asked(Rtype::A, 1, &[1; 4]).unwrap();
         assert_eq!(writer.answer_asked(Rtype::A, 1, &[2; 4]), Err(Full));
         assert_eq!(writer.push(Section::Authority, b"\x03new\0", Rtype::NS, 1, b"\x03new\0"), Err(Full));
         let length = writer.finish(&query, END);
         assert_eq!(text(&out[..length]), ["a.example A 1.1.1.1"]);
-        assert!(Writer::new(&mut [0; 20], &query, 512).is_none());
+        assert!(Writer::new(&mut [0; 20], &query, 512, &mut Suffixes::new()).is_none());
     }
 
     #[test]
@@ -453,9 +531,11 @@ mod tests {
         #[test]
         fn whatever_is_written_reads_back(names in names(), limit in 60usize..1500) {
             let message = asked(&names[0], true);
-            let query = Query::read(&message).unwrap();
+            let mut name = Folded::root();
+        let query = Query::read(&message, &mut name).unwrap();
             let mut out = [0; 1500];
-            let mut writer = Writer::new(&mut out, &query, limit).unwrap();
+            let mut suffixes = Suffixes::new();
+        let mut writer = Writer::new(&mut out, &query, limit, &mut suffixes).unwrap();
             let mut expected = vec![];
             for pair in names.windows(2) {
                 let (owner, target) = (from_text(&pair[0]).unwrap(), from_text(&pair[1]).unwrap());

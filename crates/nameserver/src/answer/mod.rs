@@ -16,7 +16,7 @@ use std::net::IpAddr;
 
 use dns::query::{Query, Refusal};
 use dns::writer::{End, Full, Writer, header_only};
-use dns::{OptRcode, Rcode};
+use dns::{Folded, OptRcode, Rcode, Suffixes};
 use fastrand::Rng;
 use net::clock::Now;
 
@@ -78,7 +78,8 @@ impl Generation {
     ///
     /// [`Settings::udp_payload_max`]: crate::generation::Settings::udp_payload_max
     pub fn answer(&self, asked: &Asked<'_>, _now: Now, rng: &mut Rng, out: &mut [u8]) -> Reply {
-        let query = match Query::read(asked.query) {
+        let (mut name, mut suffixes) = (Folded::root(), Suffixes::new());
+        let query = match Query::read(asked.query, &mut name) {
             Ok(query) => query,
             Err(Refusal::Silence) => return Reply::Drop(Why::NoQuery),
             Err(Refusal::Rcode(rcode)) => return reply(header_only(asked.query, rcode, out)),
@@ -90,7 +91,9 @@ impl Generation {
                 usize::from(edns.udp_payload_size.min(self.settings.udp_payload_max)).max(UDP_PLAIN_MAX)
             }
         };
-        let Some(writer) = Writer::new(out, &query, limit) else { return Reply::Drop(Why::NoRoom) };
+        let Some(writer) = Writer::new(out, &query, limit, &mut suffixes) else {
+            return Reply::Drop(Why::NoRoom);
+        };
         let mut response = Response::new(self, &query, asked.client, rng, writer);
         if query.edns.is_some_and(|edns| edns.version > dns::edns::VERSION) {
             response.end.rcode = OptRcode::BADVERS;

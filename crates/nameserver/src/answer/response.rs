@@ -11,7 +11,7 @@ use routing::{Family, Policy, route};
 
 use super::begin;
 use crate::generation::Generation;
-use crate::zone::{Found, Rrset, Walk, Zone};
+use crate::zone::{Found, Rrset, Walk, Zone, negative_ttl};
 
 /// The most aliases that one answer follows: a chain of that length is a mistake, and each costs a walk.
 const CHAIN_MAX: usize = 16;
@@ -89,7 +89,7 @@ impl<'a> Response<'a> {
             _ => {}
         }
         let query = self.query;
-        let mut current = Current { folded: &query.name, wire: &query.head[HEADER..], is_asked: true };
+        let mut current = Current { folded: query.name, wire: &query.head[HEADER..], is_asked: true };
         let mut target;
         let mut chain = Chain::new();
         loop {
@@ -160,7 +160,7 @@ impl<'a> Response<'a> {
         if let Some(cname) = found.rrset(Rtype::CNAME) {
             return self.cname(cname, current, chain);
         }
-        self.nodata(zone)
+        self.nodata(zone, current)
     }
 
     /// The RRset that was asked for.
@@ -196,7 +196,7 @@ impl<'a> Response<'a> {
             self.end.scope = choice.scope;
         }
         if choice.order().is_empty() {
-            return self.nodata(zone);
+            return self.nodata(zone, current);
         }
         for &index in choice.order() {
             match policy.targets(family)[usize::from(index)].address {
@@ -212,7 +212,7 @@ impl<'a> Response<'a> {
     fn any(&mut self, zone: &Zone, found: Found<'_>, current: Current<'_>) -> Result<Outcome, Full> {
         match found.rrsets().find(|set| set.rtype != Rtype::RRSIG) {
             Some(set) => self.positive(zone, set, current),
-            None => self.nodata(zone),
+            None => self.nodata(zone, current),
         }
     }
 
@@ -282,8 +282,8 @@ impl<'a> Response<'a> {
     }
 
     /// The name exists, the type does not (RFC 2308 §2.2).
-    fn nodata(&mut self, zone: &Zone) -> Result<Outcome, Full> {
-        self.negative_soa(zone)?;
+    fn nodata(&mut self, zone: &Zone, current: Current<'_>) -> Result<Outcome, Full> {
+        self.negative_soa(zone, current)?;
         Ok(Outcome::Done)
     }
 
@@ -291,7 +291,7 @@ impl<'a> Response<'a> {
     fn nxdomain(&mut self, zone: &Zone, current: Current<'_>) -> Result<Outcome, Full> {
         self.end.authoritative |= current.is_asked;
         self.end.rcode = Rcode::NXDOMAIN.into();
-        self.negative_soa(zone)?;
+        self.negative_soa(zone, current)?;
         Ok(Outcome::Done)
     }
 
@@ -306,12 +306,15 @@ impl<'a> Response<'a> {
         Ok(())
     }
 
-    /// The zone's SOA, its TTL lowered to how long the absence may be remembered (RFC 2308 §3).
-    fn negative_soa(&mut self, zone: &Zone) -> Result<(), Full> {
+    /// The zone's SOA, which says how long the absence may be remembered (RFC 2308 §3).
+    fn negative_soa(&mut self, zone: &Zone, current: Current<'_>) -> Result<(), Full> {
+        if current.is_asked {
+            let offset = current.folded.suffix_start(zone.origin().labels());
+            return self.writer.push_fragment(Section::Authority, zone.negative(), offset);
+        }
         let set = zone.soa();
         let soa = set.data().next().expect("an RRset has a record");
-        let minimum = soa.last_chunk::<4>().map_or(0, |octets| u32::from_be_bytes(*octets));
-        self.writer.push(Section::Authority, zone.origin().wire(), Rtype::SOA, set.ttl.min(minimum), soa)
+        self.writer.push(Section::Authority, zone.origin().wire(), Rtype::SOA, negative_ttl(set), soa)
     }
 
     /// Addresses of the zone's own name servers, where there is room: resolvers start with them (RFC 8109).

@@ -10,7 +10,7 @@ mod zones;
 use std::collections::HashMap;
 
 use api::{Fault, Faults};
-use dns::{Folded, Rtype};
+use dns::{Folded, Fragment, Rtype};
 
 use crate::names::{Entry, NameHash, NameTable, Value};
 use read::{Master, Record, shown};
@@ -26,6 +26,8 @@ pub struct Zone {
     origin_hash: u64,
     names: NameTable<Node>,
     records: usize,
+    /// The SOA record as negative answers have it.
+    negative: Fragment,
 }
 
 /// A name of a zone.
@@ -120,6 +122,9 @@ impl Zone {
                 "the zone's name servers (RFC 1035 §5.2)",
             ));
         }
+        let soa = zone.soa();
+        let data = soa.data().next().expect("an RRset has a record");
+        zone.negative = Fragment::soa(zone.origin.wire(), negative_ttl(soa), data);
         zone.names.shrink();
         sort_by_place(&mut faults);
         faults.or(zone)
@@ -150,6 +155,12 @@ impl Zone {
     /// The SOA RRset.
     pub fn soa(&self) -> Rrset<'_> {
         self.apex_found().rrset(Rtype::SOA).expect("a zone without SOA is not built")
+    }
+
+    /// The SOA record for negative answers, its TTL lowered to how long the absence may be remembered (RFC 2308
+    /// §3).
+    pub fn negative(&self) -> &Fragment {
+        &self.negative
     }
 
     /// The NS RRset of the apex.
@@ -265,7 +276,13 @@ impl Zone {
 
     fn empty(origin: Folded, names: usize, hash: &NameHash) -> Zone {
         let origin_hash = hash.of(&origin);
-        let mut zone = Zone { origin_hash, names: NameTable::new(names), records: 0, origin };
+        let mut zone = Zone {
+            origin_hash,
+            names: NameTable::new(names),
+            records: 0,
+            negative: Fragment::default(),
+            origin,
+        };
         zone.names.insert(origin_hash, zone.origin.wire(), Node::empty());
         zone
     }
@@ -393,6 +410,12 @@ impl<'a> Rrset<'a> {
         let (data, rest) = rest.split_at(length);
         Some((Rrset { rtype, ttl, data }, rest))
     }
+}
+
+/// The lower of the SOA record's TTL and its MINIMUM.
+pub fn negative_ttl(soa: Rrset<'_>) -> u32 {
+    let minimum = soa.data().next().and_then(|data| data.last_chunk::<4>());
+    soa.ttl.min(minimum.map_or(0, |octets| u32::from_be_bytes(*octets)))
 }
 
 /// The records of one type at one name, while a zone is built.
