@@ -1,6 +1,7 @@
 //! The targets, one function each, with the well-formed inputs that the loop damages.
 
 mod partition;
+mod trace;
 mod zone;
 
 use dns::writer::{End, header_only};
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "partition", run: partition::partition, seeds: partition::partitions },
     Target { name: "codes", run: partition::codes, seeds: partition::code_files },
     Target { name: "database", run: partition::database, seeds: partition::databases },
+    Target { name: "trace", run: trace::trace, seeds: trace::traces },
     Target { name: "body", run: body, seeds: bodies },
 ];
 

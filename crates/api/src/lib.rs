@@ -9,6 +9,7 @@
 //! - [`policy`]: MyXDNS's matrix as people write it.
 //! - [`zone`], [`region`], [`partition`], [`server`]: what else a name server holds.
 //! - [`explain`]: why a client is sent where it is; [`status`]: how the server is doing.
+//! - [`trace`]: what recorded traffic is like.
 
 pub mod explain;
 pub mod fault;
@@ -19,6 +20,7 @@ pub mod problem;
 pub mod region;
 pub mod server;
 pub mod status;
+pub mod trace;
 pub mod zone;
 
 pub use explain::{AddressType, Explain, Explanation, RowServer};
@@ -30,4 +32,5 @@ pub use problem::Problem;
 pub use region::{NewRegion, Region, RegionAdded};
 pub use server::{NewServerState, ServerState};
 pub use status::{Changed, Counters, Counts, Health, Status, StoreState, WorkerState};
+pub use trace::{TraceDamage, TraceInfo};
 pub use zone::ZoneSummary;

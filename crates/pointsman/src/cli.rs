@@ -9,6 +9,7 @@ use crate::command::region::Regions;
 use crate::command::serve::Serve;
 use crate::command::server::Servers;
 use crate::command::status::Status;
+use crate::command::trace::Trace;
 use crate::command::zone::Zone;
 use crate::demo::Demo;
 use crate::failure::{EXIT_CODES, Failure};
@@ -58,6 +59,9 @@ enum Command {
     /// Tell how the server is doing
     #[command(after_help = ends("pointsman status"))]
     Status(Status),
+    /// Tell what recorded traffic is like, and convert it
+    #[command(after_help = ends("pointsman trace info yesterday.pcap.xz"))]
+    Trace(Trace),
 }
 
 impl CommandLine {
@@ -76,6 +80,7 @@ impl CommandLine {
             Command::Server(server) => server.run().await,
             Command::Explain(explain) => explain.run().await,
             Command::Status(status) => status.run().await,
+            Command::Trace(trace) => trace.run(),
         }
     }
 }

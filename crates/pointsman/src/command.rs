@@ -7,6 +7,7 @@ pub(crate) mod region;
 pub(crate) mod serve;
 pub(crate) mod server;
 pub(crate) mod status;
+pub(crate) mod trace;
 pub(crate) mod zone;
 
 use clap::Args;

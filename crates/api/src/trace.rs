@@ -1,0 +1,64 @@
+//! What a trace is like: the numbers of `trace info`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What a trace is like.
+///
+/// Start, length, gaps, clients and queries are the columns of the table of traces in LDplayer's evaluation
+/// (IMC 2018).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TraceInfo {
+    /// The file's format: `pcap`, `pcapng` or `text`.
+    pub format: String,
+    /// Packets, or lines of a text, that were read.
+    pub packets: u64,
+    /// The earliest query's time in nanoseconds since 1970-01-01 00:00 UTC; 0 without queries.
+    pub start_ns: u64,
+    /// From the earliest query to the latest.
+    pub seconds: f64,
+    /// The mean time from a query to the next one.
+    pub gap_mean_seconds: f64,
+    /// The standard deviation of that time.
+    pub gap_deviation_seconds: f64,
+    /// Queries whose time was before that of the query that they follow; these gaps are left out above.
+    pub steps_back: u64,
+    /// Different client addresses, exact up to 4,194,304; beyond, at least so many.
+    pub clients: u64,
+    /// The busiest 1 % of clients' share of queries, from 0 to 1; at least one client.
+    pub busiest_share: f64,
+    /// Queries.
+    pub queries: u64,
+    /// Responses.
+    pub responses: u64,
+    /// Queries by transport: `udp`, `tcp`.
+    pub transports: BTreeMap<String, u64>,
+    /// Queries with DO set.
+    pub dnssec_ok: u64,
+    /// Queries by the UDP payload size of their EDNS; those without EDNS under `none`.
+    pub edns_sizes: BTreeMap<String, u64>,
+    /// Queries by type.
+    pub types: BTreeMap<String, u64>,
+    /// Queries whose question or EDNS cannot be read, or with another opcode; they are in no type, and not
+    /// among those with DO or a size.
+    pub unreadable: u64,
+    /// Responses by the code of their header.
+    pub rcodes: BTreeMap<String, u64>,
+    /// What gave no message, by cause.
+    pub skipped: BTreeMap<String, u64>,
+    /// Where the trace breaks off; absent when it was read to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<TraceDamage>,
+}
+
+/// Where a trace breaks off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceDamage {
+    /// The packet or line that cannot be read; 1 for the first.
+    pub packet: u64,
+    /// Octets of the uncompressed file before it.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}

@@ -1,0 +1,311 @@
+//! A trace: DNS messages with their times, read from a capture or a text as a stream.
+//!
+//! Memory does not grow with the trace: each table below has a limit with a name, and what it turns away is
+//! counted as [`Skip`] has it.
+//!
+//! In reading order:
+//! - [`Trace`]: opens a file of any known format and gives its messages, oldest packet first.
+//! - [`mod@message`]: [`Message`], one query or response.
+//! - [`skipped`]: why a packet gave no message, and how many did not.
+//! - [`summary`]: what a trace is like, in a few numbers.
+//! - [`text`] and [`pcap`]: traces written, as lines and as packets.
+//! - below: `format` and `source` (what the file is, unpacked), `capture` (blocks), `packet` (headers),
+//!   `fragments` and `streams` (what came in pieces), `recent` (their bounded table).
+
+mod capture;
+mod format;
+mod fragments;
+pub mod message;
+mod packet;
+pub mod pcap;
+mod recent;
+pub mod skipped;
+mod source;
+mod streams;
+pub mod summary;
+pub mod text;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+pub use message::{Message, Transport};
+pub use skipped::{Skip, Skipped};
+pub use summary::Summary;
+
+use capture::{Capture, Packet};
+use format::Format;
+use fragments::Fragments;
+use packet::Segment;
+use streams::Streams;
+
+/// Where DNS is spoken, where nothing else is said.
+pub const PORT: u16 = 53;
+
+/// A trace that is being read; an iterator of its messages.
+///
+/// Messages come in the order in which their last packets were captured. After damage, which is the one
+/// error, there are no more.
+pub struct Trace {
+    input: Input,
+    format: Format,
+    dissector: Dissector,
+    is_over: bool,
+}
+
+enum Input {
+    Capture(Capture),
+    Text(text::Lines),
+}
+
+/// Why a trace cannot be read at all.
+#[derive(Debug)]
+pub enum Error {
+    /// The system does not give the file, or its compression is broken from the start.
+    Io(io::Error),
+    /// There is nothing in the file.
+    Empty,
+    /// The format is known by this name, but not read.
+    Unsupported(&'static str),
+    /// The format is not known.
+    Unknown,
+    /// The file's first header is broken.
+    Header(Damage),
+}
+
+/// Where a trace breaks off, and why. What stands before it has been read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The packet, or the line of a text; 1 for the first.
+    pub packet: u64,
+    /// Octets of the file, uncompressed, before the block or line that cannot be read.
+    pub offset: u64,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Trace {
+    /// Opens a file; `port` is where the servers in it listen.
+    ///
+    /// # Errors
+    /// [`Error`]
+    pub fn open(path: &Path, port: u16) -> Result<Trace, Error> {
+        Trace::read(File::open(path).map_err(Error::Io)?, port)
+    }
+
+    /// Reads a file as it comes; `port` is where the servers in it listen.
+    ///
+    /// The format and the compression (gzip, xz) are found from the content.
+    ///
+    /// # Errors
+    /// [`Error`]
+    pub fn read(file: impl Read + Send + 'static, port: u16) -> Result<Trace, Error> {
+        let mut source = source::Source::unpacked(file).map_err(Error::Io)?;
+        let head = source.peek().map_err(Error::Io)?;
+        let format = Format::of(head)?;
+        let input = match format {
+            Format::Pcap | Format::Pcapng => Input::Capture(Capture::new(source).map_err(Error::Header)?),
+            Format::Text => Input::Text(text::Lines::new(source)),
+        };
+        Ok(Trace { input, format, dissector: Dissector::new(port), is_over: false })
+    }
+
+    /// The name of the file's format: `pcap`, `pcapng` or `text`.
+    pub fn format(&self) -> &'static str {
+        self.format.name()
+    }
+
+    /// What gave no message so far, by cause.
+    pub fn skipped(&self) -> &Skipped {
+        &self.dissector.skipped
+    }
+
+    /// How many packets, or lines of a text, were read so far.
+    pub fn packets(&self) -> u64 {
+        match &self.input {
+            Input::Capture(capture) => capture.packets(),
+            Input::Text(lines) => lines.lines(),
+        }
+    }
+}
+
+impl Iterator for Trace {
+    type Item = Result<Message, Damage>;
+
+    fn next(&mut self) -> Option<Result<Message, Damage>> {
+        loop {
+            if let Some(message) = self.dissector.ready.pop_front() {
+                return Some(Ok(message));
+            }
+            if self.is_over {
+                return None;
+            }
+            let more = match &mut self.input {
+                Input::Text(lines) => match lines.next() {
+                    Ok(Some(message)) => return Some(Ok(message)),
+                    Ok(None) => Ok(false),
+                    Err(damage) => Err(damage),
+                },
+                Input::Capture(capture) => capture.next(|packet| self.dissector.packet(packet)),
+            };
+            match more {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.is_over = true;
+                    self.dissector.finish();
+                }
+                Err(damage) => {
+                    self.is_over = true;
+                    self.dissector.finish();
+                    return Some(Err(damage));
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace").field("format", &self.format).field("packets", &self.packets()).finish()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io(cause) => write!(f, "it cannot be read: {cause}"),
+            Error::Empty => f.write_str("the file is empty"),
+            Error::Unsupported(name) => {
+                write!(f, "{name} is not supported; supported are {}", format::SUPPORTED)
+            }
+            Error::Unknown => write!(f, "the format is not known; supported are {}", format::SUPPORTED),
+            Error::Header(damage) => write!(f, "{damage}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "packet or line {} at octet {}: {}", self.packet, self.offset, self.what)
+    }
+}
+
+/// Packets in, messages out.
+struct Dissector {
+    port: u16,
+    fragments: Fragments,
+    streams: Streams,
+    skipped: Skipped,
+    /// The messages of the last packet that nobody has taken yet: at most as many as fit in what one stream
+    /// may hold.
+    ready: VecDeque<Message>,
+}
+
+impl Dissector {
+    fn new(port: u16) -> Dissector {
+        Dissector {
+            port,
+            fragments: Fragments::default(),
+            streams: Streams::default(),
+            skipped: Skipped::default(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    fn packet(&mut self, packet: Packet<'_>) {
+        if let Err(skip) = self.dissect(&packet) {
+            self.skipped.count(skip);
+        }
+    }
+
+    fn dissect(&mut self, packet: &Packet<'_>) -> Result<(), Skip> {
+        let datagram = packet::network(packet.link, packet.octets)?;
+        let whole;
+        let payload = match datagram.fragment {
+            None => datagram.payload,
+            // A piece that was cut in the capture would leave its octets out of the whole.
+            Some(_) if datagram.is_cut => return Err(Skip::Cut),
+            Some(_) => match self.fragments.add(&datagram, packet.time, &mut self.skipped)? {
+                None => return Ok(()),
+                Some(octets) => {
+                    whole = octets;
+                    &whole
+                }
+            },
+        };
+        match packet::transport(datagram.protocol, payload)? {
+            Segment::Udp { source, destination, payload } => {
+                let (source, destination) =
+                    ((datagram.source, source).into(), (datagram.destination, destination).into());
+                self.at_port(source, destination)?;
+                let payload = payload.ok_or(Skip::Cut)?;
+                let message = sorted(self.port, Transport::Udp, packet.time, source, destination, payload)?;
+                self.ready.push_back(message);
+            }
+            Segment::Tcp { source, destination, piece } => {
+                let (source, destination) =
+                    ((datagram.source, source).into(), (datagram.destination, destination).into());
+                self.at_port(source, destination)?;
+                let Dissector { port, streams, skipped, ready, .. } = self;
+                let mut refused = Skipped::default();
+                streams.add((source, destination), &piece, skipped, &mut |octets| match sorted(
+                    *port,
+                    Transport::Tcp,
+                    packet.time,
+                    source,
+                    destination,
+                    octets,
+                ) {
+                    Ok(message) => ready.push_back(message),
+                    Err(skip) => refused.count(skip),
+                });
+                skipped.merge(&refused);
+                // What was cut off comes never, or is sent again: the stream waits for it as for any other.
+                if datagram.is_cut {
+                    return Err(Skip::Cut);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn at_port(&self, source: SocketAddr, destination: SocketAddr) -> Result<(), Skip> {
+        if source.port() == self.port || destination.port() == self.port {
+            Ok(())
+        } else {
+            Err(Skip::OtherPort)
+        }
+    }
+
+    fn finish(&mut self) {
+        self.fragments.finish(&mut self.skipped);
+        self.streams.finish(&mut self.skipped);
+    }
+}
+
+/// Tells queries from responses and clients from servers.
+fn sorted(
+    port: u16,
+    transport: Transport,
+    time: Duration,
+    source: SocketAddr,
+    destination: SocketAddr,
+    octets: &[u8],
+) -> Result<Message, Skip> {
+    let header = octets.first_chunk::<{ dns::query::HEADER }>().ok_or(Skip::NotDns)?;
+    let is_response = header[2] & 0x80 != 0;
+    let (client, server) = if is_response { (destination, source) } else { (source, destination) };
+    if server.port() != port {
+        return Err(Skip::WrongWay);
+    }
+    Ok(Message { time, client, server, transport, octets: octets.to_vec() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! Blocks of pcap and pcapng, and the packets in them.
+
+use std::time::Duration;
+
+use pcap_parser::traits::PcapReaderIterator;
+use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
+
+use super::Damage;
+use super::source::{Failed, Source};
+
+/// The longest block in octets: four times what capturing programs write (their longest packet has 256 KiB).
+const BLOCK_MAX: usize = 1 << 20;
+
+/// The size of the one buffer in octets, until a block does not fit: then it doubles, up to [`BLOCK_MAX`].
+const BUFFER: usize = 32 << 10;
+
+/// The most interfaces in a section of pcapng; a capture of every interface of a large host has hundreds.
+const INTERFACES_MAX: usize = 4_096;
+
+/// A packet as it was captured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet<'a> {
+    /// Since 1970-01-01 00:00 UTC.
+    pub(super) time: Duration,
+    /// The link type (LINKTYPE_ values of the pcap registry).
+    pub(super) link: u16,
+    /// From the link header on, as far as it was captured.
+    pub(super) octets: &'a [u8],
+}
+
+/// A stream of packets.
+pub(super) struct Capture {
+    reader: Box<dyn PcapReaderIterator + Send>,
+    failed: Failed,
+    packets: u64,
+    /// The buffer's size in octets.
+    buffer: usize,
+    /// Octets before the block that is read next.
+    offset: u64,
+    interfaces: Interfaces,
+}
+
+/// How packets are to be understood.
+#[derive(Default)]
+struct Interfaces {
+    known: Vec<Interface>,
+    /// The time of the last packet, which pcapng's simple packets have none of.
+    last: Duration,
+}
+
+#[derive(Clone, Copy)]
+struct Interface {
+    link: u16,
+    /// `if_tsresol`: units of 10^-n seconds, or with the high bit of 2^-n.
+    resolution: u8,
+    /// `if_tsoffset`, in seconds.
+    offset: i64,
+}
+
+impl Capture {
+    /// Begins to read a file whose first octets are those of pcap or pcapng.
+    pub(super) fn new(source: Source) -> Result<Capture, Damage> {
+        let failed = source.failed();
+        let reader = create_reader(BUFFER, source).map_err(|error| Damage {
+            packet: 0,
+            offset: 0,
+            what: failed.take().map_or_else(
+                || match error {
+                    PcapError::Incomplete(_) | PcapError::Eof | PcapError::UnexpectedEof => {
+                        "the file ends within its header".into()
+                    }
+                    _ => "the file's header is broken".into(),
+                },
+                |error| error.to_string(),
+            ),
+        })?;
+        Ok(Capture {
+            reader,
+            failed,
+            packets: 0,
+            buffer: BUFFER,
+            offset: 0,
+            interfaces: Interfaces::default(),
+        })
+    }
+
+    /// How many packets were read.
+    pub(super) fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Reads a block, and gives the packet in it, if it has one. `false` after the last block.
+    ///
+    /// # Errors
+    /// What is wrong with the block; there are no more.
+    pub(super) fn next(&mut self, take: impl FnOnce(Packet<'_>)) -> Result<bool, Damage> {
+        loop {
+            let held = self.reader.data().len();
+            let what: String = match self.reader.next() {
+                Ok((length, block)) => {
+                    let packet = self.interfaces.packet(&block);
+                    let (length, packet) = match packet {
+                        Ok(packet) => (length, packet),
+                        Err(what) => return Err(self.damage(what.into())),
+                    };
+                    if let Some(packet) = packet {
+                        self.packets += 1;
+                        self.interfaces.last = packet.time;
+                        take(packet);
+                    }
+                    self.reader.consume(length);
+                    self.offset += length as u64;
+                    return Ok(true);
+                }
+                Err(PcapError::Eof) => match self.failed.take() {
+                    None => return Ok(false),
+                    Some(error) => error.to_string(),
+                },
+                Err(PcapError::Incomplete(_)) => match self.reader.refill() {
+                    Ok(()) => {
+                        // Nothing new and not at the end: the block fills the buffer and wants more.
+                        if self.reader.data().len() > held || self.reader.reader_exhausted() {
+                            continue;
+                        }
+                        too_long()
+                    }
+                    Err(_) => "the file cannot be read on".into(),
+                },
+                Err(PcapError::BufferTooSmall) if self.buffer < BLOCK_MAX => {
+                    self.buffer *= 2;
+                    self.reader.grow(self.buffer);
+                    continue;
+                }
+                Err(PcapError::BufferTooSmall) => too_long(),
+                Err(PcapError::UnexpectedEof) => "the file ends within this block".into(),
+                Err(_) => "this is no block: the file is damaged here".into(),
+            };
+            return Err(self.damage(what));
+        }
+    }
+
+    fn damage(&self, what: String) -> Damage {
+        let what = match self.failed.take() {
+            Some(error) => format!("{what}: {error}"),
+            None => what,
+        };
+        Damage { packet: self.packets + 1, offset: self.offset, what }
+    }
+}
+
+fn too_long() -> String {
+    format!("a block of more than {BLOCK_MAX} octets: the file is damaged here")
+}
+
+impl Interfaces {
+    fn packet<'a>(&mut self, block: &'a PcapBlockOwned<'a>) -> Result<Option<Packet<'a>>, &'static str> {
+        let packet = match block {
+            PcapBlockOwned::LegacyHeader(header) => {
+                let resolution = if header.is_nanosecond_precision() { 9 } else { 6 };
+                self.known = vec![Interface { link: header.network.0 as u16, resolution, offset: 0 }];
+                return Ok(None);
+            }
+            PcapBlockOwned::Legacy(packet) => {
+                let interface = self.known.first().ok_or("a packet before the file's header")?;
+                let unit = if interface.resolution == 9 { 1 } else { 1_000 };
+                let fraction = Duration::from_nanos(u64::from(packet.ts_usec) * unit);
+                Packet {
+                    time: Duration::from_secs(packet.ts_sec.into()) + fraction,
+                    link: interface.link,
+                    octets: packet.data,
+                }
+            }
+            PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+                self.known.clear();
+                return Ok(None);
+            }
+            PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
+                if self.known.len() == INTERFACES_MAX {
+                    return Err("too many interfaces");
+                }
+                self.known.push(Interface {
+                    link: interface.linktype.0 as u16,
+                    resolution: interface.if_tsresol,
+                    offset: interface.if_tsoffset,
+                });
+                return Ok(None);
+            }
+            PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+                let interface = self.known.get(packet.if_id as usize).ok_or("a packet of no interface")?;
+                let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
+                Packet {
+                    time: interface.time(ticks),
+                    link: interface.link,
+                    octets: packet.data.get(..packet.caplen as usize).unwrap_or(packet.data),
+                }
+            }
+            PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
+                let interface = self.known.first().ok_or("a packet of no interface")?;
+                let octets = packet.data.get(..packet.origlen as usize).unwrap_or(packet.data);
+                Packet { time: self.last, link: interface.link, octets }
+            }
+            PcapBlockOwned::NG(_) => return Ok(None),
+        };
+        Ok(Some(packet))
+    }
+}
+
+impl Interface {
+    /// What the ticks of a packet mean; absurd ones become the nearest time that can be told.
+    fn time(self, ticks: u64) -> Duration {
+        const NANOS: u128 = 1_000_000_000;
+        let exponent = u32::from(self.resolution & 0x7f);
+        let nanos = match self.resolution & 0x80 {
+            0 => 10_u128.checked_pow(exponent).map_or(0, |unit| u128::from(ticks) * NANOS / unit),
+            _ => (u128::from(ticks) * NANOS) >> exponent,
+        };
+        let seconds = i128::try_from(nanos / NANOS).unwrap_or(i128::MAX).saturating_add(self.offset.into());
+        // A remainder by a thousand million fits.
+        Duration::new(u64::try_from(seconds.max(0)).unwrap_or(u64::MAX), (nanos % NANOS) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_times_in_any_unit() {
+        let cases = [
+            (6, 0, 1_500_000, Duration::from_millis(1_500)),
+            (9, 10, 1, Duration::new(10, 1)),
+            (0, 0, 7, Duration::from_secs(7)),
+            (0, -8, 7, Duration::ZERO),
+            (127, 0, u64::MAX, Duration::ZERO),
+            (0x80 | 10, 0, 1_536, Duration::from_millis(1_500)),
+            (0xff, 0, u64::MAX, Duration::ZERO),
+            (0x80, i64::MAX, u64::MAX, Duration::from_secs(u64::MAX)),
+        ];
+        for (resolution, offset, ticks, expected) in cases {
+            let interface = Interface { link: 1, resolution, offset };
+            assert_eq!(interface.time(ticks), expected, "{ticks} at {resolution:#x} + {offset}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! One DNS message of a trace.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use dns::{Folded, Query};
+
+/// A query or a response, and between whom it went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Time since 1970-01-01 00:00 UTC, as precise as the trace has it: that of the packet that made the
+    /// message whole.
+    pub time: Duration,
+    /// Who asks.
+    pub client: SocketAddr,
+    /// Who is asked.
+    pub server: SocketAddr,
+    /// How the message went.
+    pub transport: Transport,
+    /// The message in wire form, a header or more, without the length prefix of TCP.
+    pub octets: Vec<u8>,
+}
+
+/// How a message went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Transport {
+    /// In a datagram.
+    Udp,
+    /// In a TCP stream (RFC 7766).
+    Tcp,
+}
+
+impl Message {
+    /// Whether it is a response (the QR bit).
+    pub fn is_response(&self) -> bool {
+        self.octets.get(2).is_some_and(|flags| flags & 0x80 != 0)
+    }
+
+    /// The response code of the header, without the high bits of EDNS; 0 in queries.
+    pub fn rcode(&self) -> u8 {
+        self.octets.get(3).map_or(0, |flags| flags & 0x0f)
+    }
+
+    /// Name, type and EDNS of a standard query with one question; `None` for responses and for what else
+    /// [`Query::read`] refuses.
+    ///
+    /// The name is read into `name`, as [`Query::read`] has it.
+    pub fn query<'a>(&'a self, name: &'a mut Folded) -> Option<Query<'a>> {
+        Query::read(&self.octets, name).ok()
+    }
+}
+
+impl Transport {
+    /// The name in texts: `udp` or `tcp`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Why a packet gave no message.
+
+/// Why a packet gave no message; in pieces, why a piece did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Skip {
+    /// A link type that is not read.
+    Link,
+    /// Neither IPv4 nor IPv6, such as ARP.
+    Network,
+    /// A link, IP, UDP or TCP header that is broken.
+    Broken,
+    /// Neither UDP nor TCP, such as ICMP.
+    Protocol,
+    /// Neither end is at the DNS port.
+    OtherPort,
+    /// The capture kept only a part of the packet (its snap length).
+    Cut,
+    /// Shorter than a DNS header.
+    NotDns,
+    /// A query from the DNS port elsewhere, or a response to it.
+    WrongWay,
+    /// A fragment whose datagram never became whole.
+    Fragment,
+    /// A TCP segment without data, which opens, acknowledges or closes.
+    NoData,
+    /// A TCP segment with nothing new.
+    Repeated,
+    /// A TCP segment in the middle of a stream whose start, or a part of it, is not in the capture.
+    Stream,
+    /// A message in a TCP stream whose end is not in the capture.
+    Unfinished,
+}
+
+/// How often each cause came up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    counts: [u64; Skip::ALL.len()],
+}
+
+impl Skip {
+    /// Every cause, in the order of its variants.
+    pub const ALL: [Skip; 13] = [
+        Skip::Link,
+        Skip::Network,
+        Skip::Broken,
+        Skip::Protocol,
+        Skip::OtherPort,
+        Skip::Cut,
+        Skip::NotDns,
+        Skip::WrongWay,
+        Skip::Fragment,
+        Skip::NoData,
+        Skip::Repeated,
+        Skip::Stream,
+        Skip::Unfinished,
+    ];
+
+    /// The cause's key in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Skip::Link => "link",
+            Skip::Network => "network",
+            Skip::Broken => "broken",
+            Skip::Protocol => "protocol",
+            Skip::OtherPort => "other_port",
+            Skip::Cut => "cut",
+            Skip::NotDns => "not_dns",
+            Skip::WrongWay => "wrong_way",
+            Skip::Fragment => "fragment",
+            Skip::NoData => "no_data",
+            Skip::Repeated => "repeated",
+            Skip::Stream => "stream",
+            Skip::Unfinished => "unfinished",
+        }
+    }
+
+    /// The cause for people.
+    pub fn description(self) -> &'static str {
+        match self {
+            Skip::Link => "of a link type that is not read",
+            Skip::Network => "neither IPv4 nor IPv6",
+            Skip::Broken => "with a broken header",
+            Skip::Protocol => "neither UDP nor TCP",
+            Skip::OtherPort => "at other ports",
+            Skip::Cut => "cut by the capture's snap length",
+            Skip::NotDns => "shorter than a DNS header",
+            Skip::WrongWay => "queries from the DNS port, or responses to it",
+            Skip::Fragment => "fragments without the rest",
+            Skip::NoData => "TCP segments without data",
+            Skip::Repeated => "TCP segments sent again",
+            Skip::Stream => "TCP segments of streams without their start, or with a gap",
+            Skip::Unfinished => "TCP messages without their end",
+        }
+    }
+}
+
+impl Skipped {
+    /// Every cause that came up, with how often.
+    pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> {
+        Skip::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0)
+    }
+
+    /// How often this cause came up.
+    pub fn of(&self, skip: Skip) -> u64 {
+        self.counts[skip as usize]
+    }
+
+    pub(super) fn count(&mut self, skip: Skip) {
+        self.add(skip, 1);
+    }
+
+    pub(super) fn add(&mut self, skip: Skip, count: u64) {
+        self.counts[skip as usize] += count;
+    }
+
+    pub(super) fn merge(&mut self, other: &Skipped) {
+        for (skip, count) in other.iter() {
+            self.add(skip, count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_its_own_count_and_name() {
+        let mut skipped = Skipped::default();
+        for (index, skip) in Skip::ALL.into_iter().enumerate() {
+            assert_eq!(skip as usize, index, "{skip:?}");
+            skipped.add(skip, index as u64 + 1);
+        }
+        assert!(skipped.iter().enumerate().all(|(index, (_, count))| count == index as u64 + 1));
+        let mut names: Vec<&str> = Skip::ALL.map(Skip::name).into();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Skip::ALL.len());
+    }
+}

@@ -1,0 +1,391 @@
+//! Captures made here and real ones, read whole.
+
+use std::io::{Cursor, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use etherparse::PacketBuilder;
+use proptest::prelude::*;
+
+use super::*;
+
+const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 5_000);
+const SERVER: ([u8; 4], u16) = ([192, 0, 2, 53], 53);
+
+/// A file of the folder with test data; says so where it is absent.
+fn data(file: &str) -> Option<Trace> {
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let path = std::env::var_os("POINTSMAN_DATA").map_or(beside, PathBuf::from).join(file);
+    if !path.exists() {
+        eprintln!("skipped: {} is not here (POINTSMAN_DATA names the folder)", path.display());
+        return None;
+    }
+    Some(Trace::open(&path, PORT).expect("it can be read"))
+}
+
+fn read(file: Vec<u8>) -> Trace {
+    Trace::read(Cursor::new(file), PORT).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The messages up to where the trace breaks off, if it does.
+fn messages(trace: &mut Trace) -> (Vec<Message>, Option<Damage>) {
+    let mut messages = Vec::new();
+    for message in trace {
+        match message {
+            Ok(message) => messages.push(message),
+            Err(damage) => return (messages, Some(damage)),
+        }
+    }
+    (messages, None)
+}
+
+/// A pcap file of packets that were captured whole, a second apart.
+fn pcap(link: u32, packets: &[Vec<u8>]) -> Vec<u8> {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let mut file = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, link]);
+    for (second, packet) in (0..).zip(packets) {
+        file.extend(words(&[1_000 + second, 5, packet.len() as u32, packet.len() as u32]));
+        file.extend(packet);
+    }
+    file
+}
+
+/// The same as pcapng, one interface with nanoseconds.
+fn pcapng(link: u16, packets: &[Vec<u8>]) -> Vec<u8> {
+    let block = |kind: u32, body: Vec<u8>| {
+        let length = (body.len() as u32 + 12).to_le_bytes();
+        [&kind.to_le_bytes()[..], &length, &body, &length].concat()
+    };
+    let mut section = 0x1a2b_3c4d_u32.to_le_bytes().to_vec();
+    section.extend([1, 0, 0, 0]);
+    section.extend([0xff; 8]);
+    let mut interface = link.to_le_bytes().to_vec();
+    interface.extend([0, 0, 0, 0, 4, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
+    let mut file = [block(0x0a0d_0d0a, section), block(1, interface)].concat();
+    for (second, packet) in (0..).zip(packets) {
+        let ticks = (1_000 + second) * 1_000_000_000_u64 + 5_000;
+        let mut body = 0_u32.to_le_bytes().to_vec();
+        let length = packet.len() as u32;
+        for word in [(ticks >> 32) as u32, ticks as u32, length, length] {
+            body.extend(word.to_le_bytes());
+        }
+        body.extend(packet);
+        body.resize(body.len().next_multiple_of(4), 0);
+        file.extend(block(6, body));
+    }
+    file
+}
+
+/// A query in wire form whose id tells it from others.
+fn query(id: u16) -> Vec<u8> {
+    let mut octets = id.to_be_bytes().to_vec();
+    octets.extend([1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, b'w', b'w', b'w', 0, 0, 1, 0, 1]);
+    octets
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes(), message].concat()
+}
+
+fn udp(payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let builder = PacketBuilder::ipv4(CLIENT.0, SERVER.0, 64).udp(CLIENT.1, SERVER.1);
+    builder.write(&mut packet, payload).expect("it fits");
+    packet
+}
+
+fn tcp(sequence: u32, is_first: bool, payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let builder = PacketBuilder::ipv4(CLIENT.0, SERVER.0, 64).tcp(CLIENT.1, SERVER.1, sequence, 1_000);
+    let builder = if is_first { builder.syn() } else { builder };
+    builder.write(&mut packet, payload).expect("it fits");
+    packet
+}
+
+/// The ids of the messages in raw IP packets, and what was skipped.
+fn ids(packets: &[Vec<u8>]) -> (Vec<u16>, Skipped) {
+    let mut trace = read(pcap(101, packets));
+    let (messages, damage) = messages(&mut trace);
+    assert_eq!(damage, None);
+    let ids = messages.iter().map(|message| u16::from_be_bytes([message.octets[0], message.octets[1]]));
+    (ids.collect(), trace.skipped().clone())
+}
+
+#[test]
+fn a_root_servers_minute_is_as_others_count_it() {
+    let Some(mut trace) = data("replay/nsd-live.raw.pcap.xz") else { return };
+    let info = Summary::of(&mut trace);
+    assert_eq!(info.damage, None);
+    assert_eq!((info.transports["udp"], info.transports["tcp"], info.clients), (10_326, 106, 2_491));
+    // Every query over TCP has DO; of those over UDP 70.6 % have.
+    let dnssec_ok = (info.dnssec_ok - 106) as f64 / 10_326.0;
+    assert!((0.7055..0.7065).contains(&dnssec_ok), "{dnssec_ok}");
+}
+
+#[test]
+fn a_capture_of_one_client_is_read_whole() {
+    let Some(mut trace) = data("replay/gold.pcap.xz") else { return };
+    let info = Summary::of(&mut trace);
+    assert_eq!((info.queries, info.clients, info.damage), (999, 1, None));
+}
+
+#[test]
+fn every_wrapping_gives_the_same_message() {
+    let packet = udp(&query(7));
+    let before = |header: &[u8]| [header, &packet].concat();
+    let ethernet = |types: &[u8]| before(&[&[0; 12], types].concat());
+    let sll = |length: usize, at: usize, types: [u8; 2]| {
+        let mut header = vec![0; length];
+        header[at..at + 2].copy_from_slice(&types);
+        before(&header)
+    };
+    let expected = Message {
+        time: Duration::new(1_000, 5_000),
+        client: CLIENT.into(),
+        server: SERVER.into(),
+        transport: Transport::Udp,
+        octets: query(7),
+    };
+    for (link, packet) in [
+        (1, ethernet(&[8, 0])),
+        (1, ethernet(&[0x81, 0, 0, 1, 8, 0])),
+        (1, ethernet(&[0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 8, 0])),
+        (101, packet.clone()),
+        (12, packet.clone()),
+        (228, packet.clone()),
+        (113, sll(16, 14, [8, 0])),
+        (276, sll(20, 0, [8, 0])),
+        (0, before(&[2, 0, 0, 0])),
+        (108, before(&[0, 0, 0, 2])),
+    ] {
+        let packets = [packet];
+        for file in [pcap(link, &packets), pcapng(link as u16, &packets)] {
+            let (found, damage) = messages(&mut read(file));
+            assert_eq!((found, damage), (vec![expected.clone()], None), "link type {link}");
+        }
+    }
+}
+
+#[test]
+fn compression_is_taken_off() {
+    let plain = pcap(101, &[udp(&query(1)), udp(&query(2))]);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&plain).unwrap();
+    let gzip = gzip.finish().unwrap();
+    assert_eq!(messages(&mut read(gzip.clone())), messages(&mut read(plain)));
+    // A checksum that does not come: all is read, and that it may be wrong is told.
+    let cut = gzip[..gzip.len() - 4].to_vec();
+    let (found, damage) = messages(&mut read(cut));
+    assert_eq!((found.len(), damage.map(|damage| damage.packet)), (2, Some(3)));
+}
+
+#[test]
+fn what_gives_no_message_is_counted_by_cause() {
+    let mut other_port = udp(&query(1));
+    other_port[22..24].copy_from_slice(&54_u16.to_be_bytes());
+    let mut response = query(1);
+    response[2] |= 0x80;
+    let cut = udp(&query(1))[..30].to_vec();
+    let mut icmp = udp(&query(1));
+    icmp[9] = 1;
+    let packets =
+        [other_port, udp(&response), cut, icmp, udp(b"short"), vec![0x50], vec![0x45, 0], tcp(1, false, b"")];
+    let (found, skipped) = ids(&packets);
+    assert_eq!(found, Vec::<u16>::new());
+    let expected = [
+        (Skip::Network, 1),
+        (Skip::Broken, 1),
+        (Skip::Protocol, 1),
+        (Skip::OtherPort, 1),
+        (Skip::Cut, 1),
+        (Skip::NotDns, 1),
+        (Skip::WrongWay, 1),
+        (Skip::NoData, 1),
+    ];
+    assert_eq!(skipped.iter().collect::<Vec<_>>(), expected);
+    let mut unknown = read(pcap(147, &[udp(&query(1))]));
+    assert_eq!(messages(&mut unknown), (vec![], None));
+    assert_eq!(unknown.skipped().of(Skip::Link), 1);
+}
+
+#[test]
+fn fragments_become_whole_in_any_order() {
+    let whole = udp(&[query(9), vec![0; 100]].concat());
+    let piece = |from: usize, to: usize, more: bool| {
+        let mut packet = [&whole[..20], &whole[20 + from..20 + to]].concat();
+        packet[2..4].copy_from_slice(&((20 + to - from) as u16).to_be_bytes());
+        let offset = (from / 8) as u16 | u16::from(more) << 13;
+        packet[6..8].copy_from_slice(&offset.to_be_bytes());
+        packet
+    };
+    let pieces = [piece(0, 48, true), piece(48, 96, true), piece(96, whole.len() - 20, false)];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let (found, skipped) = ids(&order.map(|index| pieces[index].clone()));
+        assert_eq!((found, skipped.iter().next()), (vec![9], None), "{order:?}");
+    }
+    let (found, skipped) = ids(&pieces[..2]);
+    assert_eq!((found, skipped.of(Skip::Fragment)), (vec![], 2));
+}
+
+#[test]
+fn a_stream_is_put_in_order() {
+    let octets: Vec<u8> = (1..=3).flat_map(|id| framed(&query(id))).collect();
+    // Near the end of sequence numbers, so that they begin anew within the stream.
+    let first = u32::MAX - 10;
+    let at = |from: usize, to: usize| tcp(first.wrapping_add(1 + from as u32), false, &octets[from..to]);
+    let syn = tcp(first, true, b"");
+    let end = octets.len();
+    let cases: [&[(usize, usize)]; 6] = [
+        &[(0, end)],
+        &[(0, 1), (1, 30), (30, end)],
+        &[(30, end), (0, 30)],
+        &[(40, end), (20, 40), (0, 20)],
+        &[(0, 30), (10, 40), (0, end)],
+        &[(0, 30), (0, 30), (30, end), (40, end)],
+    ];
+    for pieces in cases {
+        let mut packets = vec![syn.clone()];
+        packets.extend(pieces.iter().map(|(from, to)| at(*from, *to)));
+        packets.push(syn.clone());
+        let (found, skipped) = ids(&packets);
+        assert_eq!(found, [1, 2, 3], "{pieces:?}");
+        assert_eq!((skipped.of(Skip::Stream), skipped.of(Skip::Unfinished)), (0, 0), "{pieces:?}");
+    }
+    // Without its start, a stream is read from where a message begins.
+    let (found, skipped) = ids(&[at(5, 23), at(23, 46), at(46, end)]);
+    assert_eq!((found, skipped.of(Skip::Stream)), (vec![2, 3], 1));
+    // What breaks off is counted, and so is what waits for what never comes.
+    let (found, skipped) = ids(&[syn.clone(), at(0, 30), at(46, end)]);
+    assert_eq!((found, skipped.of(Skip::Stream), skipped.of(Skip::Unfinished)), (vec![1], 1, 1));
+    // Another SYN is another connection on the same ports.
+    let again = tcp(77, true, b"");
+    let (found, _) = ids(&[syn, at(0, 23), again, tcp(78, false, &octets[23..46])]);
+    assert_eq!(found, [1, 2]);
+}
+
+#[test]
+fn a_trace_that_breaks_off_gives_what_stands_before() {
+    let file = pcap(101, &[udp(&query(1)), udp(&query(2)), udp(&query(3))]);
+    let record = 16 + udp(&query(1)).len();
+    let (found, damage) = messages(&mut read(file[..file.len() - 3].to_vec()));
+    assert_eq!(found.len(), 2);
+    let damage = damage.expect("the last packet is not whole");
+    assert_eq!((damage.packet, damage.offset), (3, 24 + 2 * record as u64));
+    assert_eq!(damage.what, "the file ends within this block");
+
+    // A block may be larger than the buffer is at first.
+    let (found, damage) = messages(&mut read(pcap(101, &[vec![0x50; 200_000], udp(&query(1))])));
+    assert_eq!((found.len(), damage), (1, None));
+
+    let mut huge = file;
+    huge[24 + record + 8..24 + record + 12].copy_from_slice(&u32::MAX.to_le_bytes());
+    let (found, damage) = messages(&mut read(huge));
+    assert_eq!((found.len(), damage.map(|damage| damage.packet)), (1, Some(2)));
+}
+
+#[test]
+fn a_written_capture_reads_back_the_same() {
+    let from: [(SocketAddr, SocketAddr); 2] = [
+        (CLIENT.into(), SERVER.into()),
+        ("[2001:db8::1]:99".parse().unwrap(), "[2001:db8::53]:53".parse().unwrap()),
+    ];
+    let mut sent = Vec::new();
+    for (second, (client, server)) in (0..).zip(from) {
+        for transport in [Transport::Udp, Transport::Tcp, Transport::Tcp] {
+            let time = Duration::new(1_000 + second, 123_456_789);
+            sent.push(Message { time, client, server, transport, octets: query(second as u16) });
+            let mut octets = [query(5), vec![0; 40_000]].concat();
+            octets[2] |= 0x80;
+            sent.push(Message { time, client, server, transport, octets });
+        }
+    }
+    let mut longest = sent[2].clone();
+    longest.octets.resize(65_535, 0);
+    sent.push(longest);
+    let mut writer = pcap::Writer::new(Vec::new()).unwrap();
+    for message in &sent {
+        writer.write(message).unwrap();
+    }
+    let file = writer.finish().unwrap();
+    let mut trace = read(file);
+    assert_eq!(messages(&mut trace), (sent, None));
+    assert_eq!(trace.skipped().iter().map(|(skip, _)| skip).collect::<Vec<_>>(), [Skip::NoData]);
+}
+
+/// A capture without an end: streams that never finish a message, datagrams that never become whole.
+struct Endless {
+    rng: fastrand::Rng,
+    left: usize,
+    packet: Cursor<Vec<u8>>,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.packet.position() == self.packet.get_ref().len() as u64 {
+            let Some(left) = self.left.checked_sub(1) else { return Ok(0) };
+            self.left = left;
+            let client = self.rng.u32(..).to_be_bytes();
+            let mut packet = Vec::new();
+            let payload = [u8::MAX; 1_400];
+            if self.rng.bool() {
+                let sequence = self.rng.u32(..);
+                let builder = PacketBuilder::ipv4(client, SERVER.0, 64).tcp(CLIENT.1, 53, sequence, 1).syn();
+                builder.write(&mut packet, &payload).expect("it fits");
+            } else {
+                let builder = PacketBuilder::ipv4(client, SERVER.0, 64).udp(CLIENT.1, 53);
+                builder.write(&mut packet, &payload).expect("it fits");
+                // A fragment near the end of the longest datagram.
+                packet[6..8].copy_from_slice(&0x3f00_u16.to_be_bytes());
+                packet.truncate(20 + 1_400);
+                packet[2..4].copy_from_slice(&1_420_u16.to_be_bytes());
+            }
+            let record = pcap(101, &[packet]).split_off(24);
+            self.packet = Cursor::new(record);
+        }
+        self.packet.read(buffer)
+    }
+}
+
+#[test]
+fn memory_does_not_grow_with_the_trace() {
+    let held = |packets: usize| {
+        let header = Cursor::new(pcap(101, &[]));
+        let endless = Endless { rng: fastrand::Rng::with_seed(1), left: packets, packet: Cursor::default() };
+        let mut trace = Trace::read(header.chain(endless), PORT).expect("the header is right");
+        let Input::Capture(capture) = &mut trace.input else { panic!("it is a capture") };
+        let mut most = 0;
+        while capture.next(|packet| trace.dissector.packet(packet)) == Ok(true) {
+            if capture.packets().is_multiple_of(1_000) {
+                most = most.max(trace.dissector.fragments.held() + trace.dissector.streams.held());
+            }
+        }
+        assert_eq!(capture.packets(), packets as u64);
+        assert!(trace.dissector.ready.is_empty());
+        most
+    };
+    let limit = (64 << 20) + 2 * 256 * (64 << 10) * 2;
+    assert!(held(150_000) <= limit);
+}
+
+proptest! {
+    #[test]
+    fn no_damage_makes_a_reader_panic(
+        is_pcapng in any::<bool>(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
+        length in any::<prop::sample::Index>(),
+    ) {
+        let packets = [udp(&query(1)), tcp(1, true, b""), tcp(2, false, &framed(&query(2)))];
+        let mut file = if is_pcapng { pcapng(101, &packets) } else { pcap(101, &packets) };
+        for (at, value) in changes {
+            let at = at.index(file.len());
+            file[at] = value;
+        }
+        file.truncate(length.index(file.len() + 1));
+        let size = file.len();
+        if let Ok(mut trace) = Trace::read(Cursor::new(file), PORT) {
+            let info = Summary::of(&mut trace);
+            prop_assert!(info.damage.is_none_or(|damage| damage.offset <= size as u64));
+        }
+    }
+}
