@@ -7,8 +7,8 @@
 //!
 //! Time is in seconds since 1970-01-01 00:00 UTC with at most nine decimals; flags are `rd`, `ad`, `cd`, `do`
 //! (beside `edns` only), `edns=SIZE` and `class=CLASS`, with commas between, or `-`. A line of two words,
-//! `NAME TYPE`, is one of a query file of dnsperf: a query with RD from 0.0.0.0 at the time 0. Empty lines and
-//! those that begin with `#` or `;` are passed over.
+//! `NAME TYPE`, is one of a query file of dnsperf: a query with RD from 0.0.0.0 at the time 0. Empty lines
+//! and those that begin with `#` or `;` are passed over.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
