@@ -9,6 +9,7 @@
 //!
 //! In reading order: `zones`, `regions`, `partitions`, `policies`, `servers`, `explain`, `status` and
 //! `metrics` are the routes; `path`, `precondition`, `body`, `admission` and `reply` are what they share;
+//! `token` and `host` say who may ask at all;
 //! `document` is the OpenAPI document, which is made from the routes' own declarations; [`serve()`] is the
 //! rim.
 //!
@@ -20,6 +21,7 @@ mod admission;
 mod body;
 mod document;
 mod explain;
+mod host;
 mod metrics;
 mod partitions;
 mod path;
@@ -64,7 +66,8 @@ struct Http {
 
 /// The whole API.
 ///
-/// With a `token`, every request but that for `/v1/health` must carry it.
+/// With a `token`, every request but that for `/v1/health` must carry it. Without one, a request that names a
+/// host other than an address or localhost is refused.
 pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router {
     let (routes, document) = documented().split_for_parts();
     let http = Http {
@@ -76,7 +79,7 @@ pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router
     let routes = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(http);
     match token {
         Some(token) => routes.layer(axum::middleware::from_fn_with_state(Token::new(token), token::require)),
-        None => routes,
+        None => routes.layer(axum::middleware::from_fn(host::require)),
     }
 }
 

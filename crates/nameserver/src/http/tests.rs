@@ -369,6 +369,18 @@ async fn the_token_is_asked_for_everywhere_but_for_health() {
     assert_eq!(api.send("POST", "/v1/health", &[], "").await.status, 405, "nothing is told by it");
 }
 
+#[tokio::test]
+async fn without_a_token_a_host_name_is_refused() {
+    let api = Api::new(None).await;
+    for (host, status) in [("127.0.0.1:8053", 200), ("localhost:8053", 200), ("rebound.example:8053", 401)] {
+        assert_eq!(api.send("GET", "/v1/zones", &[("host", host)], "").await.status, status, "{host}");
+    }
+    assert_eq!(api.send("GET", "/v1/health", &[("host", "dns.example")], "").await.status, 200);
+    let api = Api::new(Some("secret")).await;
+    let headers = [("host", "dns.example"), ("authorization", "Bearer secret")];
+    assert_eq!(api.send("GET", "/v1/zones", &headers, "").await.status, 200, "the token is enough");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_change_that_a_worker_does_not_serve_yet_is_accepted() {
     let api = Api::new(None).await;

@@ -1,0 +1,63 @@
+//! The Host header where no token is asked for: a page in the operator's browser may reach the loopback
+//! address under a name of its own (DNS rebinding), but it cannot change the Host that the browser sends.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::{HOST, HeaderValue};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::reply::Failure;
+use super::status::HEALTH;
+
+/// Lets a request pass that was sent to an address or to localhost, that names no host, or that asks for
+/// health.
+pub(super) async fn require(request: Request, next: Next) -> Response {
+    match request.headers().get(HOST) {
+        Some(host) if !is_local(host) && request.uri().path() != HEALTH => Failure::new(
+            StatusCode::UNAUTHORIZED,
+            "without a token, the API is not served under a host's name",
+            "an address or localhost as the host, or a server that was started with a token",
+        )
+        .into_response(),
+        _ => next.run(request).await,
+    }
+}
+
+fn is_local(host: &HeaderValue) -> bool {
+    let Ok(host) = host.to_str() else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|octet| octet.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let literal = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    literal.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_and_localhost_are_local() {
+        for (host, local) in [
+            ("127.0.0.1", true),
+            ("127.0.0.1:8053", true),
+            ("[::1]:8053", true),
+            ("[::1]", true),
+            ("localhost", true),
+            ("LocalHost:8053", true),
+            ("evil.example", false),
+            ("evil.example:8053", false),
+            ("localhost.evil.example", false),
+            ("127.0.0.1.evil.example:80", false),
+            ("127.0.0.1:80:80", false),
+            (":8053", false),
+            ("", false),
+        ] {
+            assert_eq!(is_local(&host.parse().expect("a header")), local, "{host:?}");
+        }
+    }
+}
