@@ -136,7 +136,21 @@ impl fmt::Debug for Folded {
 /// Where `wire` is not exactly one valid uncompressed name: it must have been checked before.
 pub fn to_text(wire: &[u8]) -> String {
     let name = Name::from_slice(wire).expect("the name was checked when it was read");
-    if name.is_root() { ".".into() } else { format!("{name}.") }
+    if name.is_root() { ".".into() } else { escape(&format!("{name}.")) }
+}
+
+/// Puts a backslash before what means something in a master file (RFC 1035 §5.1): `domain` writes names without.
+///
+/// `shown` is a name as `domain` shows it: no such character has a backslash of its own yet.
+pub fn escape(shown: &str) -> String {
+    let mut text = String::with_capacity(shown.len());
+    for c in shown.chars() {
+        if matches!(c, '"' | '(' | ')' | ';' | '@' | '$') {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
 }
 
 /// Reads a name from text, in any case, with or without the final dot, into its wire form as written.
