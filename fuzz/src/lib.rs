@@ -5,13 +5,19 @@
 //! runs the target on the result ([`run()`]). Nothing is kept from one execution to the next, so each one can
 //! be repeated alone from the seed and its index.
 //!
+//! A guided run finds what blind damage does not: [`Guided`] runs the targets under libFuzzer and keeps inputs
+//! that reach code of their own ([`corpus`]); they join the seeds from then on.
+//!
 //! `cargo test` runs every target of [`TARGETS`] for a fixed number of executions; `cargo run -p fuzz -- TARGET`
 //! runs one for as many as wanted. Both say how to repeat a failure. What ends the process (an endless
 //! loop, an exhausted stack) is found by halving the range of executions.
 
+pub mod corpus;
+mod guide;
 pub mod mutate;
 mod run;
 mod targets;
 
+pub use guide::Guided;
 pub use run::{Failure, from_hex, input, run, to_hex};
 pub use targets::{TARGETS, Target};

@@ -1,27 +1,32 @@
-//! Runs one fuzz target for as long as wanted, or on one input.
+//! Runs fuzz targets for as long as wanted, blindly or guided, or on one input.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
 
 use std::process::ExitCode;
 
-use fuzz::{TARGETS, Target};
+use fuzz::{Guided, TARGETS, Target};
 
 const USAGE: &str = "\
 usage: cargo run -p fuzz -- TARGET [--executions N] [--first N] [--seed S]
        cargo run -p fuzz -- TARGET --input HEX
+       cargo run -p fuzz -- TARGET --guided [--executions N]
 
+
+TARGET may be: all.
 --executions N  how many inputs are tried; 1000000 by default
 --first N       the index of the first one; 0 by default
 --seed S        the seed of the damage; 0 by default
---input HEX     runs the target once, on this input";
+--input HEX     runs the target once, on this input
+--guided        under libFuzzer (needs g++); inputs that reach new code are kept in fuzz/corpus";
 
 /// What is asked for on the command line.
 struct Asked {
-    target: &'static Target,
+    targets: &'static [Target],
     executions: u64,
     first: u64,
     seed: u64,
     input: Option<Vec<u8>>,
+    guided: bool,
 }
 
 fn main() -> ExitCode {
@@ -31,30 +36,49 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}\n\ntargets: {}", names.join(" "));
         return ExitCode::from(2);
     };
-    let name = asked.target.name;
-    if let Some(input) = asked.input {
-        (asked.target.run)(&input);
-        println!("{name}: the input passes");
-        return ExitCode::SUCCESS;
-    }
-    match fuzz::run(asked.target, asked.seed, asked.first..asked.first.saturating_add(asked.executions)) {
-        Ok(()) => {
-            println!("{name}: {} executions pass", asked.executions);
-            ExitCode::SUCCESS
-        }
-        Err(failure) => {
-            eprintln!("{}", failure.report(name));
+    match perform(&asked) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
 }
 
+fn perform(asked: &Asked) -> Result<(), String> {
+    let guided = if asked.guided { Some(Guided::build()?) } else { None };
+    for target in asked.targets {
+        let name = target.name;
+        if let Some(input) = &asked.input {
+            (target.run)(input);
+            println!("{name}: the input passes");
+        } else if let Some(guided) = &guided {
+            let kept = guided.run(target, asked.executions)?;
+            println!("{name}: {} guided executions pass; {kept} inputs are kept", asked.executions);
+        } else {
+            let indices = asked.first..asked.first.saturating_add(asked.executions);
+            fuzz::run(target, asked.seed, indices).map_err(|failure| failure.report(name))?;
+            println!("{name}: {} executions pass", asked.executions);
+        }
+    }
+    Ok(())
+}
+
 fn asked(words: &[String]) -> Option<Asked> {
-    let (name, options) = words.split_first()?;
-    let target = TARGETS.iter().find(|target| target.name == name)?;
-    let mut asked = Asked { target, executions: 1_000_000, first: 0, seed: 0, input: None };
-    let (pairs, rest) = options.as_chunks::<2>();
-    for [option, value] in pairs {
+    let (name, mut options) = words.split_first()?;
+    let targets = match name.as_str() {
+        "all" => TARGETS,
+        name => std::slice::from_ref(TARGETS.iter().find(|target| target.name == name)?),
+    };
+    let mut asked = Asked { targets, executions: 1_000_000, first: 0, seed: 0, input: None, guided: false };
+    while let Some((option, rest)) = options.split_first() {
+        options = rest;
+        if option == "--guided" {
+            asked.guided = true;
+            continue;
+        }
+        let (value, rest) = options.split_first()?;
+        options = rest;
         match option.as_str() {
             "--executions" => asked.executions = value.parse().ok()?,
             "--first" => asked.first = value.parse().ok()?,
@@ -63,5 +87,5 @@ fn asked(words: &[String]) -> Option<Asked> {
             _ => return None,
         }
     }
-    rest.is_empty().then_some(asked)
+    Some(asked)
 }

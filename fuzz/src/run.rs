@@ -1,12 +1,12 @@
-//! The loop: each execution's input follows from the target's seeds, a seed and an index alone.
+//! The loop: each execution's input follows from the target's seeds and kept inputs, a seed and an index alone.
 
 use std::ops::Range;
 use std::panic;
 
 use fastrand::Rng;
 
-use crate::mutate;
 use crate::targets::Target;
+use crate::{corpus, mutate};
 
 /// An input on which a target panicked.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Failure {
 /// # Errors
 /// The execution that panicked.
 pub fn run(target: &Target, seed: u64, executions: Range<u64>) -> Result<(), Failure> {
-    let seeds = (target.seeds)();
+    let seeds = [(target.seeds)(), corpus::kept(target.name)].concat();
     for index in executions {
         let input = input(&seeds, seed, index);
         if let Err(panic) = panic::catch_unwind(|| (target.run)(&input)) {

@@ -58,6 +58,8 @@ fn query(octets: &[u8]) {
             let told = (theirs.udp_payload_size(), theirs.version(), theirs.dnssec_ok());
             assert_eq!((ours.udp_payload_size, ours.version, ours.dnssec_ok), told);
         }
+        // A record's owner may be a pointer to nowhere: it is not followed here, since no such record is used.
+        (Some(_), None) if theirs.iter().any(|record| record.is_err()) => {}
         (ours, theirs) => panic!("OPT: {ours:?} here, {:?} there", theirs.map(|opt| opt.version())),
     }
 
@@ -79,11 +81,10 @@ fn query(octets: &[u8]) {
     let answers = response.answer().expect("an answer section");
     let owners = answers.map(|record| record.expect("a whole record").owner().to_vec().into_octets());
     assert_eq!(owners.collect::<Vec<_>>(), [name.into_octets()]);
-    assert_eq!(
-        response.opt().map(|opt| subnet(&opt)),
-        theirs.opt().map(|opt| subnet(&opt)),
-        "echoed with scope 0"
-    );
+    assert_eq!(response.opt().is_some(), query.edns.is_some());
+    if let (Some(sent), Some(asked)) = (response.opt(), theirs.opt()) {
+        assert_eq!(subnet(&sent), subnet(&asked), "echoed with scope 0");
+    }
 }
 
 /// The data of the first client subnet option.
