@@ -1,15 +1,17 @@
-//! The workspace's automation: `cargo xtask check` and `cargo xtask test`.
+//! The workspace's automation: `cargo xtask check`, `cargo xtask test` and `cargo xtask bench`.
 //!
 //! Everything that a machine or a person runs on this repository starts here, so that a laptop and
 //! the continuous integration do the same. It reads top-down: [`suite`] is the list of steps behind
-//! `test`, [`check`] is the list of rules behind `check`, [`packages`] and [`python`] are what the
-//! tests need beyond Rust, and [`process`] starts other programs and bounds how long they take.
+//! `test`, [`check`] is the list of rules behind `check`, [`bench`] builds and starts
+//! the measurements, [`packages`] and [`python`] are what they and the tests need beyond Rust,
+//! and [`process`] starts other programs and bounds how long they take.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("Pointsman builds and runs on Linux only: it stands on Linux's batched socket calls.");
 
+mod bench;
 mod check;
 mod checkout;
 mod packages;
@@ -25,6 +27,7 @@ use process::Runner;
 const USAGE: &str = "\
 usage: cargo xtask check              format, lints, docs and the house rules
        cargo xtask test [--install]   everything that .ci/run runs
+       cargo xtask bench WHAT         measurements: lookups, answer, serve (see benches/README.md)
 
 --install  installs what the tests need beyond Rust: Debian packages (as root, or through sudo; their
            services are kept from starting) and a Python environment under target/";
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         ["check"] => open().and_then(|checkout| check::run(&checkout)),
         ["test"] => open().and_then(|checkout| suite::run(checkout, false)),
         ["test", "--install"] => open().and_then(|checkout| suite::run(checkout, true)),
+        ["bench", ref words @ ..] => open().and_then(|checkout| bench::run(&checkout, words)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

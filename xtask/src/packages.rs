@@ -1,4 +1,4 @@
-//! What the tests need beyond Rust, as Debian packages, and their installation.
+//! What the tests and the measurements need beyond Rust, as Debian packages, and their installation.
 //!
 //! A C compiler with its headers (`gcc`, `libc6-dev`) is needed, too, but not listed: without it Rust
 //! cannot link this very program.
@@ -13,8 +13,8 @@ use anyhow::{Result, bail};
 use crate::checkout::Checkout;
 use crate::process::Failure;
 
-/// A package that some test needs.
-struct Package {
+/// A package that some test or measurement needs.
+pub(crate) struct Package {
     name: &'static str,
     /// Who needs it.
     why: &'static str,
@@ -27,9 +27,24 @@ enum Probe {
     Program(&'static str),
     /// Python finds these modules.
     Modules(&'static str),
+    /// A file of this path is in a folder for libraries.
+    Library(&'static str),
 }
 
-const PACKAGES: &[Package] = &[
+impl Package {
+    /// A package that is there when a program is.
+    pub(crate) const fn program(name: &'static str, program: &'static str, why: &'static str) -> Package {
+        Package { name, why, probe: Probe::Program(program) }
+    }
+
+    /// A package that is there when a file is, by its path in a folder for libraries.
+    pub(crate) const fn library(name: &'static str, path: &'static str, why: &'static str) -> Package {
+        Package { name, why, probe: Probe::Library(path) }
+    }
+}
+
+/// What the tests need.
+pub(crate) const TESTS: &[Package] = &[
     Package {
         name: "bind9-dnsutils",
         why: "dig: a second client for answers and TCP",
@@ -55,6 +70,9 @@ const PACKAGES: &[Package] = &[
 
 /// Where Debian keeps programs for the system, which PATH leaves out for most users.
 const SYSTEM_PROGRAMS: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Where Debian keeps libraries, by architecture.
+const LIBRARIES: &str = "/usr/lib";
 
 /// A look for a program; it may start Python once.
 const PROBE_MAX: Duration = Duration::from_secs(30);
@@ -85,12 +103,12 @@ done
 #[derive(Debug)]
 pub(crate) struct Missing(Vec<&'static str>);
 
-/// Sees that every package is there, and with `install` installs those that are not.
+/// Sees that every one of `packages` is there, and with `install` installs those that are not.
 ///
 /// # Errors
 /// [`Missing`] when some are missing and were not to be installed; another error when that failed.
-pub(crate) fn provide(checkout: &Checkout, install: bool) -> Result<()> {
-    let missing = missing(checkout)?;
+pub(crate) fn provide(checkout: &Checkout, packages: &'static [Package], install: bool) -> Result<()> {
+    let missing = missing(checkout, packages)?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -113,7 +131,7 @@ pub(crate) fn provide(checkout: &Checkout, install: bool) -> Result<()> {
         command.args(["-n", "sh"]);
     }
     checkout.runner.run(command.args(["-c", INSTALL, "install"]).args(&names), INSTALL_MAX)?;
-    let still = self::missing(checkout)?;
+    let still = self::missing(checkout, packages)?;
     if !still.is_empty() {
         let names: Vec<&str> = still.iter().map(|package| package.name).collect();
         bail!("installed, but still not found: {}", names.join(", "));
@@ -121,11 +139,12 @@ pub(crate) fn provide(checkout: &Checkout, install: bool) -> Result<()> {
     Ok(())
 }
 
-fn missing(checkout: &Checkout) -> Result<Vec<&'static Package>, Failure> {
+fn missing(checkout: &Checkout, packages: &'static [Package]) -> Result<Vec<&'static Package>, Failure> {
     let mut missing = Vec::new();
-    for package in PACKAGES {
+    for package in packages {
         let is_there = match package.probe {
             Probe::Program(name) => is_program(name),
+            Probe::Library(path) => is_library(path),
             Probe::Modules(names) => {
                 let mut python = checkout.command("python3");
                 succeeds(
@@ -147,6 +166,11 @@ fn is_program(name: &str) -> bool {
     std::env::split_paths(&path).chain(system).any(|folder| folder.join(name).is_file())
 }
 
+fn is_library(path: &str) -> bool {
+    let folders = std::fs::read_dir(LIBRARIES).into_iter().flatten().flatten();
+    folders.map(|folder| folder.path()).any(|folder| folder.join(path).is_file())
+}
+
 /// Whether a program succeeds; one that cannot be started does not.
 fn succeeds(checkout: &Checkout, command: &mut Command) -> Result<bool, Failure> {
     match checkout.runner.run(command, PROBE_MAX) {
@@ -162,9 +186,9 @@ fn by_hand(names: &[&str]) -> String {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "the tests need Debian packages that are not here; this line installs them:")?;
+        writeln!(f, "Debian packages are needed that are not here; this line installs them:")?;
         writeln!(f, "{}", by_hand(&self.0))?;
-        write!(f, "or let `cargo xtask test --install` do it, which also keeps their services from starting")
+        write!(f, "or let --install behind this command do it, which also keeps their services from starting")
     }
 }
 
@@ -176,8 +200,10 @@ mod tests {
 
     #[test]
     fn packages_are_sorted_and_say_why() {
-        assert!(PACKAGES.is_sorted_by_key(|package| package.name));
-        assert!(PACKAGES.iter().all(|package| !package.why.is_empty()));
+        for packages in [TESTS, crate::bench::PACKAGES] {
+            assert!(packages.is_sorted_by_key(|package| package.name));
+            assert!(packages.iter().all(|package| !package.why.is_empty()));
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 
 /// Members beside the house: no crate may depend on them.
-const BESIDE: &[&str] = &["xtask", "fuzz", "tests"];
+const BESIDE: &[&str] = &["benches", "xtask", "fuzz", "tests"];
 
 /// `cargo tree` on a resolved workspace takes a second; the first one may fetch the crates.
 const TREE_MAX: Duration = Duration::from_secs(300);

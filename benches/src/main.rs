@@ -1,0 +1,49 @@
+//! The measurements behind `cargo xtask bench`: each prints its table, and keeps it where that is asked for.
+//!
+//! - [`lookups`]: partitions: how long a look-up takes, how large they are, how long they take to build.
+//! - [`answer`]: `answer` alone, without sockets.
+//! - [`serve`]: the program beside other name servers, over the wire.
+//!
+//! [`data`] is what they measure with, [`report`] what they tell, [`machine`] what they were measured on.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
+
+mod answer;
+mod data;
+mod lookups;
+mod machine;
+mod options;
+mod report;
+mod serve;
+
+use std::process::ExitCode;
+
+use options::{Options, What};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let options = match Options::read(&words) {
+        Ok(options) => options,
+        Err(what) => {
+            eprintln!("{what}\n\n{}", options::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let mut report = report::Report::new(&words, options.seed);
+    let outcome = match options.what {
+        What::Lookups => lookups::run(&options, &mut report),
+        What::Answer => answer::run(&options, &mut report),
+        What::Serve => serve::run(&options, &mut report),
+    };
+    let outcome = outcome.and_then(|()| {
+        print!("{}", report.table());
+        if options.keep { report.keep() } else { Ok(()) }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Where servers and source stand: two network namespaces, joined by one veth pair and by nothing else.
+//!
+//! No route leads out, so that spoofed sources cannot leave. The program runs in a PID namespace and a mount
+//! namespace of its own (`cargo xtask bench` starts it so), and is the first process there: when it ends, in
+//! whatever way, the kernel kills every process that it started, and the network namespaces, which only those
+//! and its mounts hold, go with them.
+
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::machine;
+
+/// The server's address.
+pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+
+/// The source's own address; it spoofs others.
+const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
+
+/// The core of the servers.
+pub(crate) const SERVER_CORE: usize = 0;
+
+/// The core of the source.
+pub(crate) const SOURCE_CORE: usize = 1;
+
+/// One of the two namespaces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Side {
+    Server,
+    Source,
+}
+
+impl Side {
+    /// The namespace's name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Side::Server => "server",
+            Side::Source => "source",
+        }
+    }
+
+    /// The core of its programs.
+    pub(crate) fn core(self) -> usize {
+        match self {
+            Side::Server => SERVER_CORE,
+            Side::Source => SOURCE_CORE,
+        }
+    }
+
+    /// A program inside the namespace, on its core.
+    pub(crate) fn command(self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", self.name(), "taskset", "-c", &self.core().to_string(), program]);
+        command
+    }
+
+    /// Does something in a thread inside the namespace, on its core.
+    ///
+    /// # Errors
+    /// What it fails with; that the namespace cannot be entered.
+    pub(crate) fn within<T: Send>(self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        inside(self, self.core(), work)
+    }
+}
+
+/// Does something in a thread inside the server's namespace, but on the source's core: for clients of the API,
+/// which is not to be reached from elsewhere.
+///
+/// # Errors
+/// As [`Side::within`].
+pub(crate) fn beside_server<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    inside(Side::Server, SOURCE_CORE, work)
+}
+
+fn inside<T: Send>(side: Side, core: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            let path = format!("/run/netns/{}", side.name());
+            let file = File::open(&path).with_context(|| path.clone())?;
+            setns(file, CloneFlags::CLONE_NEWNET).with_context(|| path.clone())?;
+            net::thread::pin(core).context("pinning a thread")?;
+            work()
+        });
+        inside.join().unwrap_or_else(|_| bail!("a thread of the measurement panicked"))
+    })
+}
+
+/// The two namespaces, and a folder on a disk for what servers keep.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Emptied at the start and removed at the end.
+    pub(crate) folder: PathBuf,
+}
+
+impl Place {
+    /// Makes both namespaces. From here on, SIGINT, SIGTERM and SIGHUP end this program after the folder is
+    /// removed.
+    ///
+    /// # Errors
+    /// Where this program was not started as it should be, or a step fails.
+    pub(crate) fn make() -> Result<Place> {
+        if std::process::id() != 1 {
+            bail!(
+                "this must be the first process of its PID namespace: run `cargo xtask bench serve`, as root"
+            );
+        }
+        if std::thread::available_parallelism().map_or(0, usize::from) < 2 {
+            bail!("two cores are needed: one for the server, one for the source");
+        }
+        let folder = machine::root().join("target/bench");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
+        clean_up_when_told(folder.clone())?;
+        let place = Place { folder };
+        fs::create_dir_all("/run/netns").context("/run/netns")?;
+        let steps = format!(
+            "mount -t tmpfs tmpfs /run/netns
+             ip netns add server
+             ip netns add source
+             ip link add vs netns server type veth peer name vc netns source
+             ip -n server addr add {SERVER}/24 dev vs
+             ip -n source addr add {SOURCE}/24 dev vc
+             for side in 'server vs' 'source vc'; do
+                 set -- $side
+                 ip -n $1 link set lo up
+                 ip -n $1 link set $2 up
+             done
+             hardware=$(ip -n source -brief link show vc | awk '{{ print $3 }}')
+             ip -n server neigh replace {SOURCE} lladdr $hardware dev vs nud permanent
+             ip -n server route add default via {SOURCE}
+             ip netns exec server ethtool -K vs tx off >/dev/null
+             ip netns exec server sh -c 'echo {mask:x} > /sys/class/net/vs/queues/rx-0/rps_cpus'",
+            mask = 1 << SERVER_CORE,
+        );
+        let status = Command::new("sh").args(["-euc", &steps]).status().context("sh")?;
+        if !status.success() {
+            bail!("the network namespaces could not be made ({status}); see above");
+        }
+        Ok(place)
+    }
+
+    /// A new, empty folder for one server.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub(crate) fn room(&self, name: &str) -> Result<PathBuf> {
+        let room = self.folder.join(name);
+        let _ = fs::remove_dir_all(&room);
+        fs::create_dir_all(&room).with_context(|| format!("{}", room.display()))?;
+        Ok(room)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits for a signal in a thread of its own. The first process of a PID namespace is ended by no signal that it
+/// does not ask for, so this is its only way to hear of one.
+fn clean_up_when_told(folder: PathBuf) -> Result<()> {
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    signals.thread_block().context("blocking signals")?;
+    thread::spawn(move || {
+        if signals.wait().is_ok() {
+            let _ = fs::remove_dir_all(&folder);
+            std::process::exit(130);
+        }
+    });
+    Ok(())
+}

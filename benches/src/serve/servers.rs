@@ -1,0 +1,247 @@
+//! The servers, each configured for one core and to serve the same zone.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::place::{Place, SERVER, Side};
+use super::process::Group;
+use super::zone;
+use crate::data;
+use crate::machine;
+
+/// How long a server may take to its first answer.
+const START_MAX: Duration = Duration::from_secs(180);
+
+/// The time between two looks for a first answer.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// The address of our API, inside the server's namespace.
+pub(crate) const API: &str = "127.0.0.1:8053";
+
+/// One of the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Server {
+    Pointsman,
+    Knot,
+    KnotGeoip,
+    Nsd,
+    Gdnsd,
+    Pdns,
+}
+
+/// A server that answers.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) group: Group,
+    /// From the start of its process to its first answer.
+    pub(crate) started: Duration,
+}
+
+impl Server {
+    /// Its name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Server::Pointsman => "pointsman",
+            Server::Knot => "knot",
+            Server::KnotGeoip => "knot-geoip",
+            Server::Nsd => "nsd",
+            Server::Gdnsd => "gdnsd",
+            Server::Pdns => "pdns-geoip",
+        }
+    }
+
+    /// What it says of its version.
+    pub(crate) fn version(self) -> String {
+        match self {
+            Server::Pointsman => machine::said(&program(), &["--version"]),
+            Server::Knot | Server::KnotGeoip => machine::said("knotd", &["--version"]),
+            Server::Nsd => machine::said("nsd", &["-v"]),
+            Server::Gdnsd => machine::said("gdnsd", &["version"]),
+            Server::Pdns => machine::said("pdns_server", &["--version"]),
+        }
+    }
+
+    /// Starts it in a new folder, and returns when it answers.
+    ///
+    /// # Errors
+    /// Where it does not; with the end of what it said.
+    pub(crate) fn start(self, place: &Place) -> Result<Running> {
+        let room = place.room(self.name())?;
+        let command = match self {
+            Server::Pointsman => pointsman(&room)?,
+            Server::Knot => knot(&room, zone::MASTER, "")?,
+            Server::KnotGeoip => knot_geoip(&room)?,
+            Server::Nsd => nsd(&room)?,
+            Server::Gdnsd => gdnsd(&room)?,
+            Server::Pdns => pdns(&room)?,
+        };
+        run(self.name(), command, &room)
+    }
+}
+
+/// Starts a program and returns when it answers.
+///
+/// # Errors
+/// Where it does not; with the end of what it said.
+pub(crate) fn run(name: &str, mut command: Command, room: &Path) -> Result<Running> {
+    let log = room.join("log");
+    let begin = Instant::now();
+    let mut group = Group::start(&mut command, &log)?;
+    let answers = Side::Source.within(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").context("a socket")?;
+        socket.connect((SERVER, 53)).context("a socket")?;
+        socket.set_read_timeout(Some(LOOK)).context("a socket")?;
+        let query = zone::query(zone::STATIC);
+        let mut answer = [0; 512];
+        while begin.elapsed() < START_MAX && !group.has_ended() {
+            // A refused port is an error of the next call; either means "not yet".
+            let length = socket.send(&query).and_then(|_| socket.recv(&mut answer)).unwrap_or(0);
+            if length > 12 && answer[..2] == query[..2] && answer[3] & 15 == 0 && answer[7] > 0 {
+                return Ok(true);
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(false)
+    })?;
+    let started = begin.elapsed();
+    if !answers {
+        let said = fs::read_to_string(&log).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        bail!("{name} does not answer; it said:\n{}", lines[lines.len().saturating_sub(20)..].join("\n"));
+    }
+    Ok(Running { group, started })
+}
+
+/// The release build of ours.
+pub(crate) fn program() -> String {
+    machine::root().join("target/release/pointsman").display().to_string()
+}
+
+/// Ours, with the countries' prefixes as partition and the steered name's policy.
+fn pointsman(room: &Path) -> Result<Command> {
+    write(room, "example.com.zone", zone::MASTER)?;
+    write(room, "countries.csv", &zone::partition(&data::countries()?))?;
+    write(room, "cdn.json", &zone::policy(zone::STEERED, 0))?;
+    let imports = "zone = [\"example.com.zone\"]\npolicy = [\"cdn.json\"]\n";
+    pointsman_with(room, imports, "[[partition]]\ncsv = \"countries.csv\"\n")
+}
+
+/// Ours, with these lines of configuration; its store is in `room`, and stays there.
+///
+/// # Errors
+/// Where the configuration cannot be written.
+pub(crate) fn pointsman_with(room: &Path, keys: &str, tables: &str) -> Result<Command> {
+    let config = format!(
+        "version = \"v1\"\nlisten = [\"{SERVER}:53\"]\napi = \"{API}\"\nworkers = 1\nstore = \"sqlite:{}\"\n{keys}\n\
+         [tcp]\nconnections_max = 20000\nper_client_max = 20000\n\n{tables}",
+        room.join("store.db").display(),
+    );
+    write(room, "pointsman.toml", &config)?;
+    let mut command = Side::Server.command(&program());
+    command.args(["serve", "--config"]).arg(room.join("pointsman.toml"));
+    Ok(command)
+}
+
+/// Knot with this zone, and further lines of configuration: of the server above, of the zone below.
+///
+/// # Errors
+/// Where the configuration cannot be written.
+pub(crate) fn knot(room: &Path, master: &str, modules: &str) -> Result<Command> {
+    write(room, "example.com.zone", master)?;
+    let folder = room.display();
+    let module = if modules.is_empty() { "" } else { "    module: mod-geoip/weights\n" };
+    let config = format!(
+        "server:\n    listen: {SERVER}@53\n    udp-workers: 1\n    tcp-workers: 1\n    background-workers: 1\n    \
+         rundir: {folder}\n    tcp-max-clients: 20000\ndatabase:\n    storage: {folder}\nlog:\n  - target: stderr\n    any: warning\n\
+         {modules}zone:\n  - domain: {}\n    file: {folder}/example.com.zone\n    zonefile-sync: -1\n    \
+         journal-content: none\n{module}",
+        zone::ORIGIN,
+    );
+    write(room, "knot.conf", &config)?;
+    let mut command = Side::Server.command("knotd");
+    command.arg("-c").arg(room.join("knot.conf"));
+    Ok(command)
+}
+
+fn knot_geoip(room: &Path) -> Result<Command> {
+    let mut weights = format!("{}:\n", zone::STEERED);
+    for (index, weight) in zone::WEIGHTS.iter().enumerate() {
+        weights += &format!("  - weight: {weight}\n    A: {}\n", zone::address(index));
+    }
+    write(room, "weights.conf", &weights)?;
+    let modules = format!(
+        "mod-geoip:\n  - id: weights\n    config-file: {}/weights.conf\n    ttl: 300\n    mode: weighted\n",
+        room.display(),
+    );
+    knot(room, zone::MASTER, &modules)
+}
+
+fn nsd(room: &Path) -> Result<Command> {
+    write(room, "example.com.zone", zone::MASTER)?;
+    let folder = room.display();
+    let config = format!(
+        "server:\n  ip-address: {SERVER}\n  port: 53\n  server-count: 1\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \
+         database: \"\"\n  pidfile: \"{folder}/pid\"\n  xfrdfile: \"{folder}/xfrd\"\n  zonelistfile: \"{folder}/list\"\n  \
+         xfrdir: \"{folder}\"\n  rrl-ratelimit: 0\n  rrl-whitelist-ratelimit: 0\n  tcp-count: 1000\n  verbosity: 0\n\
+         remote-control:\n  control-enable: no\nzone:\n  name: {}\n  zonefile: example.com.zone\n",
+        zone::ORIGIN,
+    );
+    write(room, "nsd.conf", &config)?;
+    let mut command = Side::Server.command("nsd");
+    command.arg("-d").arg("-c").arg(room.join("nsd.conf"));
+    Ok(command)
+}
+
+fn gdnsd(room: &Path) -> Result<Command> {
+    fs::create_dir_all(room.join("zones")).context("zones")?;
+    let dynamic = zone::MASTER.replace("cdn IN A 192.0.2.1", "cdn 300 IN DYNA weighted!cdn");
+    // It has no $ORIGIN at the top that differs from the file's name, and wants none.
+    write(room, "zones/example.com", &dynamic.replace("$ORIGIN example.com.\n", ""))?;
+    let weights: Vec<String> = (0..zone::WEIGHTS.len())
+        .map(|index| format!("a{index} = [ {}, {} ]", zone::address(index), zone::WEIGHTS[index]))
+        .collect();
+    let folder = room.display();
+    let config = format!(
+        "options => {{\n  listen => [ {SERVER} ]\n  udp_threads = 1\n  tcp_threads = 1\n  run_dir = \"{folder}/run\"\n  \
+         state_dir = \"{folder}/state\"\n}}\nplugins => {{ weighted => {{\n  service_types = up\n  cdn => {{\n    {}\n  }}\n}} }}\n",
+        weights.join("\n    "),
+    );
+    fs::create_dir_all(room.join("run")).context("run")?;
+    fs::create_dir_all(room.join("state")).context("state")?;
+    write(room, "config", &config)?;
+    let mut command = Side::Server.command("gdnsd");
+    command.arg("-c").arg(room).arg("start");
+    Ok(command)
+}
+
+fn pdns(room: &Path) -> Result<Command> {
+    let mut zones = String::from(
+        "domains:\n- domain: example.com\n  ttl: 300\n  records:\n    example.com:\n    - soa: ns.example.com \
+         hostmaster.example.com 1 7200 600 1209600 300\n    - ns: ns.example.com\n    ns.example.com:\n    - a: \
+         192.0.2.53\n    www.example.com:\n    - a: 192.0.2.80\n    cdn.example.com:\n",
+    );
+    for (index, weight) in zone::WEIGHTS.iter().enumerate() {
+        zones += &format!("    - a: {{content: {}, weight: {weight}}}\n", zone::address(index));
+    }
+    write(room, "zones.yaml", &zones)?;
+    let folder = room.display();
+    let config = format!(
+        "launch=geoip\ngeoip-zones-file={folder}/zones.yaml\ngeoip-database-files=\nlocal-address={SERVER}\nlocal-port=53\n\
+         receiver-threads=1\ndistributor-threads=1\nsocket-dir={folder}\nloglevel=3\nsecurity-poll-suffix=\nguardian=no\ndaemon=no\n",
+    );
+    write(room, "pdns.conf", &config)?;
+    let mut command = Side::Server.command("pdns_server");
+    command.arg(format!("--config-dir={folder}"));
+    Ok(command)
+}
+
+fn write(room: &Path, name: &str, text: &str) -> Result<()> {
+    let path = room.join(name);
+    fs::write(&path, text).with_context(|| format!("{}", path.display()))
+}
