@@ -13,7 +13,7 @@ use super::zone;
 const KEPT: usize = 100;
 
 /// The rates of connections that are tried, in connections a second.
-const RATES: &[u64] = &[5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 40_000, 50_000, 60_000];
+const RATES: &[u64] = &[1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 40_000, 50_000, 60_000];
 
 /// The least share of connections that must have their answer.
 const ANSWERED_MIN: f64 = 0.98;
