@@ -2,7 +2,7 @@
 //!
 //! Everything that a machine or a person runs on this repository starts here, so that a laptop and
 //! the continuous integration do the same. It reads top-down: [`suite`] is the list of steps behind
-//! `test`, [`check`] is the list of rules behind `check`, [`bench`] builds and starts
+//! `test`, [`check`] is the list of rules behind `check`, [`mod@bench`] builds and starts
 //! the measurements, [`packages`] and [`python`] are what they and the tests need beyond Rust,
 //! and [`process`] starts other programs and bounds how long they take.
 
