@@ -10,11 +10,14 @@
 //! - [`summary`]: what a trace is like, in a few numbers.
 //! - [`text`] and [`pcap`]: traces written, as lines and as packets.
 //! - below: `format` and `source` (what the file is, unpacked), `capture` (blocks), `packet` (headers),
-//!   `fragments` and `streams` (what came in pieces), `recent` (their bounded table).
+//!   `fragments` and `streams` (what came in pieces), `recent` (their bounded table), `cdns` (pairs),
+//!   `frames` (zstd, lz4).
 
 mod capture;
+mod cdns;
 mod format;
 mod fragments;
+mod frames;
 pub mod message;
 mod packet;
 pub mod pcap;
@@ -48,8 +51,8 @@ pub const PORT: u16 = 53;
 
 /// A trace that is being read; an iterator of its messages.
 ///
-/// Messages come in the order in which their last packets were captured. After damage, which is the one
-/// error, there are no more.
+/// Messages come in the order in which their last packets were captured; of C-DNS, in the order of time within
+/// each block. After damage, which is the one error, there are no more.
 pub struct Trace {
     input: Input,
     format: Format,
@@ -60,6 +63,7 @@ pub struct Trace {
 enum Input {
     Capture(Capture),
     Text(text::Lines),
+    Cdns(Box<cdns::Pairs>),
 }
 
 /// Why a trace cannot be read at all.
@@ -80,7 +84,7 @@ pub enum Error {
 /// Where a trace breaks off, and why. What stands before it has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The packet, or the line of a text; 1 for the first.
+    /// The packet, the line of a text or the pair of C-DNS; 1 for the first.
     pub packet: u64,
     /// Octets of the file, uncompressed, before the block or line that cannot be read.
     pub offset: u64,
@@ -99,7 +103,7 @@ impl Trace {
 
     /// Reads a file as it comes; `port` is where the servers in it listen.
     ///
-    /// The format and the compression (gzip, xz) are found from the content.
+    /// The format and the compression (gzip, xz, zstd, lz4) are found from the content.
     ///
     /// # Errors
     /// [`Error`]
@@ -110,11 +114,12 @@ impl Trace {
         let input = match format {
             Format::Pcap | Format::Pcapng => Input::Capture(Capture::new(source).map_err(Error::Header)?),
             Format::Text => Input::Text(text::Lines::new(source)),
+            Format::Cdns => Input::Cdns(Box::new(cdns::Pairs::new(source).map_err(Error::Header)?)),
         };
         Ok(Trace { input, format, dissector: Dissector::new(port), is_over: false })
     }
 
-    /// The name of the file's format: `pcap`, `pcapng` or `text`.
+    /// The name of the file's format: `pcap`, `pcapng`, `C-DNS` or `text`.
     pub fn format(&self) -> &'static str {
         self.format.name()
     }
@@ -124,11 +129,12 @@ impl Trace {
         &self.dissector.skipped
     }
 
-    /// How many packets, or lines of a text, were read so far.
+    /// How many packets, lines of a text or pairs of C-DNS were read so far.
     pub fn packets(&self) -> u64 {
         match &self.input {
             Input::Capture(capture) => capture.packets(),
             Input::Text(lines) => lines.lines(),
+            Input::Cdns(pairs) => pairs.pairs(),
         }
     }
 }
@@ -151,6 +157,10 @@ impl Iterator for Trace {
                     Err(damage) => Err(damage),
                 },
                 Input::Capture(capture) => capture.next(|packet| self.dissector.packet(packet)),
+                Input::Cdns(pairs) => {
+                    let Dissector { port, skipped, ready, .. } = &mut self.dissector;
+                    pairs.next(*port, skipped, |message| ready.push_back(message))
+                }
             };
             match more {
                 Ok(true) => {}
@@ -192,7 +202,7 @@ impl std::error::Error for Error {}
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "packet or line {} at octet {}: {}", self.packet, self.offset, self.what)
+        write!(f, "packet, line or pair {} at octet {}: {}", self.packet, self.offset, self.what)
     }
 }
 

@@ -3,8 +3,8 @@
 use super::Error;
 
 /// What [`super::Trace`] reads, for messages to people.
-pub(super) const SUPPORTED: &str =
-    "pcap, pcapng, the text lines of `trace convert` and query files (NAME TYPE), each plain, gzip or xz";
+pub(super) const SUPPORTED: &str = "pcap, pcapng, C-DNS, the text lines of `trace convert` and query files (NAME TYPE), each plain or compressed \
+     with gzip, xz, zstd or lz4";
 
 /// A format that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,7 @@ pub(super) enum Format {
     Pcap,
     Pcapng,
     Text,
+    Cdns,
 }
 
 impl Format {
@@ -27,13 +28,11 @@ impl Format {
             [0x34, 0xcd, 0xb2, 0xa1, ..] | [0xa1, 0xb2, 0xcd, 0x34, ..] => {
                 Err(Error::Unsupported("Kuznetzov's modified pcap"))
             }
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Err(Error::Unsupported("zstd")),
-            [0x04, 0x22, 0x4d, 0x18, ..] => Err(Error::Unsupported("lz4")),
             [b'B', b'Z', b'h', ..] => Err(Error::Unsupported("bzip2")),
             // Frame Streams begin with the escape and the length of a control frame of at most 512 octets.
             [0, 0, 0, 0, 0, 0, 0 | 1, _, ..] => Err(Error::Unsupported("dnstap")),
             // RFC 8618 §7.2: an array of three that begins with the text "C-DNS".
-            [0x83 | 0x9f, 0x65, b'C', b'-', b'D', b'N', b'S', ..] => Err(Error::Unsupported("C-DNS")),
+            [0x83 | 0x9f, 0x65, b'C', b'-', b'D', b'N', b'S', ..] => Ok(Format::Cdns),
             [b's', b'n', b'o', b'o', b'p', 0, ..] => Err(Error::Unsupported("snoop")),
             [b'P', b'A', b'R', b'1', ..] => Err(Error::Unsupported("Parquet")),
             _ if head.iter().all(|octet| matches!(octet, b'\t' | b'\n' | b'\r' | b' '..=b'~' | 0x80..)) => {
@@ -48,6 +47,7 @@ impl Format {
             Format::Pcap => "pcap",
             Format::Pcapng => "pcapng",
             Format::Text => "text",
+            Format::Cdns => "C-DNS",
         }
     }
 }
@@ -68,8 +68,8 @@ mod tests {
             (b"\x4d\x3c\xb2\xa1", "pcap"),
             (b"\x0a\x0d\x0d\x0a", "pcapng"),
             (b"www.example A\n", "text"),
-            (b"\x28\xb5\x2f\xfd", "zstd is not supported"),
-            (b"\x83\x65C-DNS", "C-DNS is not supported"),
+            (b"\x83\x65C-DNS", "C-DNS"),
+            (b"BZh9", "bzip2 is not supported"),
             (b"\0\0\0\0\0\0\0\x22\0\0\0\x02", "dnstap is not supported"),
             (b"\x7fELF\x02", "the format is not known"),
             (b"\x01", "the format is not known"),

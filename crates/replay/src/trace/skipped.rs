@@ -29,6 +29,16 @@ pub enum Skip {
     Stream,
     /// A message in a TCP stream whose end is not in the capture.
     Unfinished,
+    /// C-DNS without the time of a pair.
+    NoTime,
+    /// C-DNS without the client's address.
+    NoClient,
+    /// C-DNS without name, type or class of the question.
+    NoQuestion,
+    /// C-DNS whose tables lack what a pair points at, or have something else there.
+    Damaged,
+    /// A message that the writer of C-DNS could not read.
+    Malformed,
 }
 
 /// How often each cause came up.
@@ -39,7 +49,7 @@ pub struct Skipped {
 
 impl Skip {
     /// Every cause, in the order of its variants.
-    pub const ALL: [Skip; 13] = [
+    pub const ALL: [Skip; 18] = [
         Skip::Link,
         Skip::Network,
         Skip::Broken,
@@ -53,6 +63,11 @@ impl Skip {
         Skip::Repeated,
         Skip::Stream,
         Skip::Unfinished,
+        Skip::NoTime,
+        Skip::NoClient,
+        Skip::NoQuestion,
+        Skip::Damaged,
+        Skip::Malformed,
     ];
 
     /// The cause's key in JSON.
@@ -71,6 +86,11 @@ impl Skip {
             Skip::Repeated => "repeated",
             Skip::Stream => "stream",
             Skip::Unfinished => "unfinished",
+            Skip::NoTime => "no_time",
+            Skip::NoClient => "no_client",
+            Skip::NoQuestion => "no_question",
+            Skip::Damaged => "damaged",
+            Skip::Malformed => "malformed",
         }
     }
 
@@ -90,6 +110,11 @@ impl Skip {
             Skip::Repeated => "TCP segments sent again",
             Skip::Stream => "TCP segments of streams without their start, or with a gap",
             Skip::Unfinished => "TCP messages without their end",
+            Skip::NoTime => "stored without time",
+            Skip::NoClient => "stored without client address",
+            Skip::NoQuestion => "stored without question",
+            Skip::Damaged => "stored in damaged tables",
+            Skip::Malformed => "stored as malformed messages",
         }
     }
 }

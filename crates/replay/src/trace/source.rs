@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 
+use super::frames::{Lz4, Zstd};
+
 /// How many octets are looked at to tell what they are: enough for each magic number, and for the first
 /// words of a text.
 const HEAD: usize = 32;
@@ -37,6 +39,10 @@ impl Source {
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
                 Box::new(XzReader::new_mem_limit(BufReader::new(packed), true, XZ_KIB_MAX))
             }
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+                Box::new(Zstd::new(BufReader::new(packed)))
+            }
+            [0x04, 0x22, 0x4d, 0x18, ..] => Box::new(Lz4::new(BufReader::new(packed))),
             _ => return Ok(packed),
         };
         Ok(Source::new(unpacked, failed))

@@ -14,7 +14,7 @@ const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 5_000);
 const SERVER: ([u8; 4], u16) = ([192, 0, 2, 53], 53);
 
 /// A file of the folder with test data; says so where it is absent.
-fn data(file: &str) -> Option<Trace> {
+pub(super) fn data(file: &str) -> Option<Trace> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let path = std::env::var_os("POINTSMAN_DATA").map_or(beside, PathBuf::from).join(file);
     if !path.exists() {
@@ -29,7 +29,7 @@ fn read(file: Vec<u8>) -> Trace {
 }
 
 /// The messages up to where the trace breaks off, if it does.
-fn messages(trace: &mut Trace) -> (Vec<Message>, Option<Damage>) {
+pub(super) fn messages(trace: &mut Trace) -> (Vec<Message>, Option<Damage>) {
     let mut messages = Vec::new();
     for message in trace {
         match message {
@@ -173,11 +173,19 @@ fn compression_is_taken_off() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&plain).unwrap();
     let gzip = gzip.finish().unwrap();
-    assert_eq!(messages(&mut read(gzip.clone())), messages(&mut read(plain)));
-    // A checksum that does not come: all is read, and that it may be wrong is told.
-    let cut = gzip[..gzip.len() - 4].to_vec();
-    let (found, damage) = messages(&mut read(cut));
-    assert_eq!((found.len(), damage.map(|damage| damage.packet)), (2, Some(3)));
+    let zstd = ruzstd::encoding::compress_to_vec(&plain[..], ruzstd::encoding::CompressionLevel::Fastest);
+    let frame = lz4_flex::frame::FrameInfo::new().content_checksum(true);
+    let mut lz4 = lz4_flex::frame::FrameEncoder::with_frame_info(frame, Vec::new());
+    lz4.write_all(&plain).unwrap();
+    let lz4 = lz4.finish().unwrap();
+    let (expected, _) = messages(&mut read(plain));
+    for (name, packed) in [("gzip", gzip), ("zstd", zstd), ("lz4", lz4)] {
+        assert_eq!(messages(&mut read(packed.clone())), (expected.clone(), None), "{name}");
+        // A checksum that does not come: all is read, and that it may be wrong is told.
+        let cut = packed[..packed.len() - 4].to_vec();
+        let (found, damage) = messages(&mut read(cut));
+        assert_eq!((found.len(), damage.map(|damage| damage.packet)), (2, Some(3)), "{name}");
+    }
 }
 
 #[test]

@@ -1,0 +1,170 @@
+//! C-DNS (RFC 8618): queries and responses in pairs, in blocks with tables of what they share.
+//!
+//! - [`Pairs`]: the file, a block at a time.
+//! - `cbor`: the items of its notation, from a stream.
+//! - `block`: one block, its tables and its pairs in order of time.
+//! - `rebuilt`: a pair as DNS messages.
+
+mod block;
+mod cbor;
+mod rebuilt;
+
+use minicbor::decode::{Decoder, Error};
+
+use super::Damage;
+use super::message::Message;
+use super::skipped::Skipped;
+use super::source::Source;
+use block::Block;
+use cbor::{Items, each_entry, each_item};
+
+/// The longest block in octets. Blocks of 5,000 to 10,000 pairs, as capturing programs write them, have some
+/// 100 octets a pair; the whole block must be read before its first pair can be.
+const BLOCK_MAX: usize = 32 << 20;
+
+/// The longest file preamble in octets: it has a few hundred for each set of parameters.
+const PREAMBLE_MAX: usize = 1 << 20;
+
+/// The most sets of block parameters; a file has one for each change of how it was captured.
+const PARAMETERS_MAX: usize = 1_024;
+
+/// The version of the format that is read (RFC 8618 §7.3.1); minor versions add only.
+const MAJOR: u64 = 1;
+
+/// A stream of queries and responses.
+pub(super) struct Pairs {
+    items: Items,
+    parameters: Vec<Parameters>,
+    /// How many blocks are left, where the file says so.
+    left: Option<u64>,
+    block: Block,
+    /// Octets before the block that was read last.
+    offset: u64,
+    pairs: u64,
+}
+
+/// How times were stored in a block.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parameters {
+    /// Never 0.
+    ticks_per_second: u64,
+}
+
+impl Pairs {
+    /// Begins to read a file whose first octets are those of C-DNS.
+    pub(super) fn new(source: Source) -> Result<Pairs, Damage> {
+        let mut items = Items::new(source);
+        let read = |items: &mut Items| {
+            items.begin_array()?;
+            items.item(PREAMBLE_MAX)?;
+            let preamble = items.item(PREAMBLE_MAX)?;
+            let parameters = parameters(&preamble)?;
+            Ok((parameters, items.begin_array()?))
+        };
+        let (parameters, left) = read(&mut items).map_err(|what: String| Damage {
+            packet: 0,
+            offset: items.offset(),
+            what: format!("the C-DNS file's preamble: {what}"),
+        })?;
+        let offset = items.offset();
+        Ok(Pairs { items, parameters, left, block: Block::default(), offset, pairs: 0 })
+    }
+
+    /// How many pairs were read, whole or half ones.
+    pub(super) fn pairs(&self) -> u64 {
+        self.pairs
+    }
+
+    /// Reads on to the next message, and gives it. `false` after the last block.
+    ///
+    /// # Errors
+    /// What is wrong with the next block; there are no more.
+    pub(super) fn next(
+        &mut self,
+        port: u16,
+        skipped: &mut Skipped,
+        take: impl FnOnce(Message),
+    ) -> Result<bool, Damage> {
+        if let Some(next) = self.block.next(port) {
+            match next {
+                Ok(message) => take(message),
+                Err(skip) => skipped.count(skip),
+            }
+            return Ok(true);
+        }
+        self.offset = self.items.offset();
+        self.next_block(skipped).map_err(|what| Damage { packet: self.pairs + 1, offset: self.offset, what })
+    }
+
+    fn next_block(&mut self, skipped: &mut Skipped) -> Result<bool, String> {
+        let is_last = match &mut self.left {
+            Some(left) => match left.checked_sub(1) {
+                Some(less) => {
+                    *left = less;
+                    false
+                }
+                None => true,
+            },
+            None => self.items.is_break()?,
+        };
+        if is_last {
+            self.left = Some(0);
+            // What the compression finds wrong at its end would not be seen otherwise.
+            return self.items.finish().map(|()| false);
+        }
+        let octets = self.items.item(BLOCK_MAX)?;
+        self.block = Block::read(octets, &self.parameters, skipped)?;
+        self.pairs += self.block.pairs();
+        Ok(true)
+    }
+}
+
+/// Reads the file preamble (RFC 8618 §7.3.1).
+fn parameters(preamble: &[u8]) -> Result<Vec<Parameters>, String> {
+    let (mut major, mut parameters) = (None, Vec::new());
+    each_entry(&mut Decoder::new(preamble), |key, value| {
+        match key {
+            0 => major = Some(value.u64()?),
+            3 => each_item(value, |set| {
+                if parameters.len() == PARAMETERS_MAX {
+                    return Err(Error::message("too many sets of parameters"));
+                }
+                parameters.push(one_set(set)?);
+                Ok(())
+            })?,
+            _ => value.skip()?,
+        }
+        Ok(())
+    })
+    .map_err(|error| error.to_string())?;
+    match major {
+        Some(MAJOR) => {}
+        Some(major) => return Err(format!("version {major} of C-DNS is not read, expected {MAJOR}")),
+        None => return Err("it has no version".into()),
+    }
+    if parameters.is_empty() {
+        return Err("it has no block parameters".into());
+    }
+    Ok(parameters)
+}
+
+fn one_set(set: &mut Decoder<'_>) -> Result<Parameters, Error> {
+    let mut ticks_per_second = 0;
+    each_entry(set, |key, value| match key {
+        0 => each_entry(value, |key, value| match key {
+            0 => {
+                ticks_per_second = value.u64()?;
+                Ok(())
+            }
+            _ => value.skip(),
+        }),
+        _ => value.skip(),
+    })?;
+    match ticks_per_second {
+        0 => Err(Error::message("no ticks per second")),
+        ticks_per_second => Ok(Parameters { ticks_per_second }),
+    }
+}
+
+#[cfg(test)]
+mod tests;
