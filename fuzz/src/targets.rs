@@ -1,5 +1,6 @@
 //! The targets, one function each, with the well-formed inputs that the loop damages.
 
+mod dnstap;
 mod partition;
 mod trace;
 mod zone;
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "codes", run: partition::codes, seeds: partition::code_files },
     Target { name: "database", run: partition::database, seeds: partition::databases },
     Target { name: "trace", run: trace::trace, seeds: trace::traces },
+    Target { name: "dnstap", run: dnstap::dnstap, seeds: dnstap::streams },
     Target { name: "body", run: body, seeds: bodies },
 ];
 

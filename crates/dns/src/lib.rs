@@ -10,9 +10,14 @@
 //! - [`edns`]: client subnet (RFC 7871) and the options around it (RFC 6891).
 //! - [`writer`]: [`Writer`], which composes a response with name compression into a given buffer;
 //!   [`fragment`]: records that are composed once for many responses.
+//!
+//! Beside the hot path, for what was seen on it:
+//! - [`dnstap`]: what is said of a query or response; [`frame_streams`]: how a file or socket carries that.
 
+pub mod dnstap;
 pub mod edns;
 pub mod fragment;
+pub mod frame_streams;
 pub mod name;
 pub mod query;
 pub mod writer;
