@@ -32,6 +32,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "codes", run: partition::codes, seeds: partition::code_files },
     Target { name: "database", run: partition::database, seeds: partition::databases },
     Target { name: "trace", run: trace::trace, seeds: trace::traces },
+    Target { name: "trace_cdns", run: trace::trace, seeds: trace::cdns },
+    Target { name: "trace_dnstap", run: trace::trace, seeds: trace::dnstap },
+    Target { name: "trace_packed", run: trace::trace, seeds: trace::packed },
+    Target { name: "mutate", run: trace::mutate, seeds: trace::mutations },
     Target { name: "dnstap", run: dnstap::dnstap, seeds: dnstap::streams },
     Target { name: "body", run: body, seeds: bodies },
 ];

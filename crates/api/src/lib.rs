@@ -9,7 +9,7 @@
 //! - [`policy`]: MyXDNS's matrix as people write it.
 //! - [`zone`], [`region`], [`partition`], [`server`]: what else a name server holds.
 //! - [`explain`]: why a client is sent where it is; [`status`]: how the server is doing.
-//! - [`trace`]: what recorded traffic is like.
+//! - [`trace`]: what recorded traffic is like, and what was changed in it.
 
 pub mod explain;
 pub mod fault;
@@ -32,5 +32,5 @@ pub use problem::Problem;
 pub use region::{NewRegion, Region, RegionAdded};
 pub use server::{NewServerState, ServerState};
 pub use status::{Changed, Counters, Counts, Health, Status, StoreState, WorkerState};
-pub use trace::{TraceDamage, TraceInfo};
+pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten};
 pub use zone::ZoneSummary;

@@ -1,4 +1,4 @@
-//! What a trace is like: the numbers of `trace info`.
+//! What a trace is like, and what came of writing another: the numbers of `trace`.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// (IMC 2018).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceInfo {
-    /// The file's format: `pcap`, `pcapng` or `text`.
+    /// The file's format: `pcap`, `pcapng`, `C-DNS`, `dnstap` or `text`.
     pub format: String,
-    /// Packets, or lines of a text, that were read.
+    /// Packets, lines of a text, pairs of C-DNS or frames of dnstap that were read.
     pub packets: u64,
     /// The earliest query's time in nanoseconds since 1970-01-01 00:00 UTC; 0 without queries.
     pub start_ns: u64,
@@ -24,6 +24,12 @@ pub struct TraceInfo {
     pub gap_deviation_seconds: f64,
     /// Queries whose time was before that of the query that they follow; these gaps are left out above.
     pub steps_back: u64,
+    /// The packet (as in `packets`) that was the first such query's; 0 without one.
+    pub step_back_packet: u64,
+    /// The longest time from a query to the next one.
+    pub longest_gap_seconds: f64,
+    /// The packet (as in `packets`) after that time; 0 without one.
+    pub longest_gap_packet: u64,
     /// Different client addresses, exact up to 4,194,304; beyond, at least so many.
     pub clients: u64,
     /// The busiest 1 % of clients' share of queries, from 0 to 1; at least one client.
@@ -61,4 +67,56 @@ pub struct TraceDamage {
     pub offset: u64,
     /// What is wrong.
     pub what: String,
+}
+
+/// What came of writing a trace: of `trace convert`, `cut` and `mutate`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceWritten {
+    /// The file that was written.
+    pub file: String,
+    /// Messages that are in it.
+    pub messages: u64,
+    /// Messages that were to be written, but the form has no room for them: responses and what is no plain query
+    /// in lines, times after 2106 and the like in pcap.
+    pub left_out: u64,
+    /// What gave no message, by cause.
+    pub skipped: BTreeMap<String, u64>,
+    /// What was changed; absent where nothing was to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutation: Option<TraceMutation>,
+    /// Where the trace breaks off; absent when it was read to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<TraceDamage>,
+}
+
+/// What was changed in a trace's queries.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceMutation {
+    /// What all draws begin with.
+    pub seed: u64,
+    /// Queries.
+    pub queries: u64,
+    /// Queries in which anything changed.
+    pub changed: u64,
+    /// Queries that were left alone as they cannot be read.
+    pub unreadable: u64,
+    /// Queries that were left alone as they have records beside OPT, such as a signature.
+    pub with_records: u64,
+    /// The changes, in the order in which they are made.
+    pub changes: Vec<TraceChange>,
+}
+
+/// What came of one change.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceChange {
+    /// The change, as it is asked for.
+    pub change: String,
+    /// Who is drawn: `client`, with all of its queries, or `query`.
+    pub by: String,
+    /// Queries in the share.
+    pub drawn: u64,
+    /// Queries that are now different.
+    pub changed: u64,
+    /// Queries whose name would be longer than 255 octets.
+    pub too_long: u64,
 }

@@ -59,7 +59,7 @@ enum Command {
     /// Tell how the server is doing
     #[command(after_help = ends("pointsman status"))]
     Status(Status),
-    /// Tell what recorded traffic is like, and convert it
+    /// Tell what recorded traffic is like, convert it, cut it and change it
     #[command(after_help = ends("pointsman trace info yesterday.pcap.xz"))]
     Trace(Trace),
 }

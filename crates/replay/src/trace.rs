@@ -9,12 +9,15 @@
 //! - [`skipped`]: why a packet gave no message, and how many did not.
 //! - [`summary`]: what a trace is like, in a few numbers.
 //! - [`text`] and [`pcap`]: traces written, as lines and as packets.
+//! - [`cut`]: a part of a trace.
 //! - below: `format` and `source` (what the file is, unpacked), `capture` (blocks), `packet` (headers),
 //!   `fragments` and `streams` (what came in pieces), `recent` (their bounded table), `cdns` (pairs),
-//!   `frames` (zstd, lz4).
+//!   `dnstap` (frames of a server), `frames` (zstd, lz4).
 
 mod capture;
 mod cdns;
+pub mod cut;
+mod dnstap;
 mod format;
 mod fragments;
 mod frames;
@@ -36,6 +39,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+pub use cut::Cut;
 pub use message::{Message, Transport};
 pub use skipped::{Skip, Skipped};
 pub use summary::Summary;
@@ -64,6 +68,7 @@ enum Input {
     Capture(Capture),
     Text(text::Lines),
     Cdns(Box<cdns::Pairs>),
+    Dnstap(dnstap::Frames),
 }
 
 /// Why a trace cannot be read at all.
@@ -84,9 +89,9 @@ pub enum Error {
 /// Where a trace breaks off, and why. What stands before it has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The packet, the line of a text or the pair of C-DNS; 1 for the first.
+    /// The packet, the line of a text, the pair of C-DNS or the frame of dnstap; 1 for the first.
     pub packet: u64,
-    /// Octets of the file, uncompressed, before the block or line that cannot be read.
+    /// Octets of the file, uncompressed, before the block, line or frame that cannot be read.
     pub offset: u64,
     /// What is wrong.
     pub what: String,
@@ -114,12 +119,13 @@ impl Trace {
         let input = match format {
             Format::Pcap | Format::Pcapng => Input::Capture(Capture::new(source).map_err(Error::Header)?),
             Format::Text => Input::Text(text::Lines::new(source)),
+            Format::Dnstap => Input::Dnstap(dnstap::Frames::new(source)),
             Format::Cdns => Input::Cdns(Box::new(cdns::Pairs::new(source).map_err(Error::Header)?)),
         };
         Ok(Trace { input, format, dissector: Dissector::new(port), is_over: false })
     }
 
-    /// The name of the file's format: `pcap`, `pcapng`, `C-DNS` or `text`.
+    /// The name of the file's format: `pcap`, `pcapng`, `C-DNS`, `dnstap` or `text`.
     pub fn format(&self) -> &'static str {
         self.format.name()
     }
@@ -129,12 +135,13 @@ impl Trace {
         &self.dissector.skipped
     }
 
-    /// How many packets, lines of a text or pairs of C-DNS were read so far.
+    /// How many packets, lines of a text, pairs of C-DNS or frames of dnstap were read so far.
     pub fn packets(&self) -> u64 {
         match &self.input {
             Input::Capture(capture) => capture.packets(),
             Input::Text(lines) => lines.lines(),
             Input::Cdns(pairs) => pairs.pairs(),
+            Input::Dnstap(frames) => frames.frames(),
         }
     }
 }
@@ -160,6 +167,10 @@ impl Iterator for Trace {
                 Input::Cdns(pairs) => {
                     let Dissector { port, skipped, ready, .. } = &mut self.dissector;
                     pairs.next(*port, skipped, |message| ready.push_back(message))
+                }
+                Input::Dnstap(frames) => {
+                    let Dissector { port, skipped, ready, .. } = &mut self.dissector;
+                    frames.next(*port, skipped, |message| ready.push_back(message))
                 }
             };
             match more {
@@ -202,7 +213,7 @@ impl std::error::Error for Error {}
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "packet, line or pair {} at octet {}: {}", self.packet, self.offset, self.what)
+        write!(f, "packet {} at octet {}: {}", self.packet, self.offset, self.what)
     }
 }
 

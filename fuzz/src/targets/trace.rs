@@ -1,7 +1,10 @@
-//! Recorded traffic: captures and texts of queries.
+//! Recorded traffic: captures, C-DNS, dnstap, texts of queries; packed ones; and queries that are changed.
 
-use std::io::Cursor;
+use std::io::{Cursor, Write as _};
 
+use dns::dnstap::{Dnstap, Kind, Message as Seen, Protocol, Time};
+use dns::frame_streams::{Control, DNSTAP, push_control, push_payload};
+use replay::mutate::{Mutation, Outcome};
 use replay::trace::pcap::Writer;
 use replay::trace::{Message, PORT, Summary, Trace, Transport, text};
 
@@ -18,7 +21,10 @@ pub(super) fn trace(octets: &[u8]) {
                 if let Some(line) = text::line(&message) {
                     read_again(line.into_bytes(), 1);
                 }
-                written += u64::from(packets.write(&message).is_ok());
+                // What has its own word for a server's port may have another than the capture is read for.
+                if message.server.port() == PORT {
+                    written += u64::from(packets.write(&message).is_ok());
+                }
             }
             Err(found) => damage = Some(found),
         }
@@ -73,4 +79,102 @@ fn pcapng() -> Vec<u8> {
     body.extend(&packet);
     body.resize(body.len().next_multiple_of(4), 0);
     [block(0x0a0d_0d0a, &section), block(1, &interface), block(6, &body)].concat()
+}
+
+/// A file of C-DNS: a query with EDNS and two questions, its response with two records, a response alone, and a
+/// malformed message. The blocks stand in an array of told length.
+pub(super) fn cdns() -> Vec<Vec<u8>> {
+    const FILE: &str = "\
+    8365432d444e53a3000101000381a100a2001903e80119138881a400a100821903e81901f402a8008244c00002014420\
+    010db80182a200010101a20018290119100002854503577777004301610045000a0001ff44c000020941000382aa0000\
+    0118350202040f0619509008000d000e1904d00f021003a40201040208001005048181000581a2000101000682810081\
+    010782a40000010002183c0303a300040101021980000382a90018fa0100021914e903070400060207000ba100000ca2\
+    01000301a6001864010104010701020903080581a10003";
+    vec![crate::from_hex(FILE).expect("hexadecimal digits")]
+}
+
+/// A file of dnstap: a query, and a response with another query.
+pub(super) fn dnstap() -> Vec<Vec<u8>> {
+    let mut response = QUERY.to_vec();
+    response[2] |= 0x80;
+    let time = Some(Time { seconds: 10, nanoseconds: 5 });
+    let query = Seen {
+        kind: Kind::AUTH_QUERY,
+        protocol: Some(Protocol::Udp),
+        query_address: Some([192, 0, 2, 1].into()),
+        response_address: Some([192, 0, 2, 53].into()),
+        query_port: Some(5_353),
+        response_port: Some(PORT),
+        query_time: time,
+        query: Some(QUERY),
+        ..Seen::default()
+    };
+    let answered =
+        Seen { kind: Kind::CLIENT_RESPONSE, response_time: time, response: Some(&response), ..query };
+    let files = [[query, answered], [answered, answered]].map(|seen| {
+        let mut file = Vec::new();
+        push_control(&mut file, Control::Start, Some(DNSTAP));
+        for message in seen {
+            let dnstap = Dnstap { message, ..Dnstap::default() };
+            push_payload(&mut file, |out| dnstap.write(out));
+        }
+        push_control(&mut file, Control::Stop, None);
+        file
+    });
+    files.into()
+}
+
+/// The first text in zstd and lz4, several frames each.
+pub(super) fn packed() -> Vec<Vec<u8>> {
+    let text = traces().swap_remove(0);
+    let zstd = ruzstd::encoding::compress_to_vec(&text[..], ruzstd::encoding::CompressionLevel::Fastest);
+    let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    lz4.write_all(&text).expect("memory takes it");
+    let lz4 = lz4.finish().expect("memory takes it");
+    vec![[&zstd[..], &zstd].concat(), [&lz4[..], &lz4].concat()]
+}
+
+/// A query for A of a name of one label.
+const QUERY: &[u8] = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+
+/// A list of changes, a zero octet and a message: what is read as changes is written and read as the same, and
+/// a query stays one.
+pub(super) fn mutate(octets: &[u8]) {
+    let Some(end) = octets.iter().position(|octet| *octet == 0) else { return };
+    let Ok(text) = str::from_utf8(&octets[..end]) else { return };
+    let Ok(mutation) = Mutation::parse(text, 7) else { return };
+    let words: Vec<String> = mutation.changes().iter().map(ToString::to_string).collect();
+    let again = Mutation::parse(&words.join(","), 7).expect("it was written by us");
+    let again: Vec<String> = again.changes().iter().map(ToString::to_string).collect();
+    assert_eq!(words, again);
+
+    let client = ([192, 0, 2, 1], 5_353).into();
+    let server = ([192, 0, 2, 53], PORT).into();
+    let message = Message {
+        time: std::time::Duration::ZERO,
+        client,
+        server,
+        transport: Transport::Udp,
+        octets: octets[end + 1..].to_vec(),
+    };
+    let (after, outcome) = mutation.apply(1, message.clone());
+    match outcome {
+        Outcome::Query(_) => assert!(after.query(&mut dns::Folded::root()).is_some(), "it was a query"),
+        _ => assert_eq!(after, message),
+    }
+}
+
+pub(super) fn mutations() -> Vec<Vec<u8>> {
+    let lists = [
+        "do=100%,edns=1232@50%,ecs=client,unique",
+        "edns=none,rd=0%,prefix=a.b,type=MX@10%",
+        "suffix=a:example.net,ecs=2001:db8::/32,ad=100%,cd=50%,ecs=none@50%",
+    ];
+    let opt = b"\0\0\x29\x10\0\0\0\x80\0\0\x08\0\x0a\0\x04abcd";
+    let mut with_opt = [QUERY, opt].concat();
+    with_opt[11] = 1;
+    lists
+        .iter()
+        .flat_map(|list| [QUERY, &with_opt].map(|query| [list.as_bytes(), b"\0", query].concat()))
+        .collect()
 }

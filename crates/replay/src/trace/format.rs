@@ -3,7 +3,7 @@
 use super::Error;
 
 /// What [`super::Trace`] reads, for messages to people.
-pub(super) const SUPPORTED: &str = "pcap, pcapng, C-DNS, the text lines of `trace convert` and query files (NAME TYPE), each plain or compressed \
+pub(super) const SUPPORTED: &str = "pcap, pcapng, C-DNS, dnstap, the text lines of `trace convert` and query files (NAME TYPE), each plain or compressed \
      with gzip, xz, zstd or lz4";
 
 /// A format that is read.
@@ -13,6 +13,7 @@ pub(super) enum Format {
     Pcapng,
     Text,
     Cdns,
+    Dnstap,
 }
 
 impl Format {
@@ -30,7 +31,7 @@ impl Format {
             }
             [b'B', b'Z', b'h', ..] => Err(Error::Unsupported("bzip2")),
             // Frame Streams begin with the escape and the length of a control frame of at most 512 octets.
-            [0, 0, 0, 0, 0, 0, 0 | 1, _, ..] => Err(Error::Unsupported("dnstap")),
+            [0, 0, 0, 0, 0, 0, 0 | 1, _, ..] => Ok(Format::Dnstap),
             // RFC 8618 §7.2: an array of three that begins with the text "C-DNS".
             [0x83 | 0x9f, 0x65, b'C', b'-', b'D', b'N', b'S', ..] => Ok(Format::Cdns),
             [b's', b'n', b'o', b'o', b'p', 0, ..] => Err(Error::Unsupported("snoop")),
@@ -48,6 +49,7 @@ impl Format {
             Format::Pcapng => "pcapng",
             Format::Text => "text",
             Format::Cdns => "C-DNS",
+            Format::Dnstap => "dnstap",
         }
     }
 }
@@ -70,7 +72,7 @@ mod tests {
             (b"www.example A\n", "text"),
             (b"\x83\x65C-DNS", "C-DNS"),
             (b"BZh9", "bzip2 is not supported"),
-            (b"\0\0\0\0\0\0\0\x22\0\0\0\x02", "dnstap is not supported"),
+            (b"\0\0\0\0\0\0\0\x22\0\0\0\x02", "dnstap"),
             (b"\x7fELF\x02", "the format is not known"),
             (b"\x01", "the format is not known"),
         ];

@@ -18,6 +18,9 @@ const WINDOW: u16 = 65_535;
 /// The octets of one TCP segment: a message of 65,535 octets with its prefix does not fit in one IP packet.
 const SEGMENT_MAX: usize = 60_000;
 
+/// The octets of a UDP datagram over IPv4: what the longest packet has behind its headers.
+const DATAGRAM_MAX: usize = 65_535 - 20 - 8;
+
 /// From one stream's first sequence number to that of the next: more than a stream has octets.
 const SEQUENCES: u32 = 1 << 17;
 
@@ -33,6 +36,18 @@ pub struct Writer<W> {
     to: W,
     sequence: u32,
     packet: Vec<u8>,
+}
+
+/// Whether a message has a place in a pcap file: a time before 2106, addresses of one family, and at most
+/// 65,535 octets, less the headers of a datagram.
+pub fn has_room(message: &Message) -> bool {
+    let most = match message.transport {
+        Transport::Udp => DATAGRAM_MAX,
+        Transport::Tcp => framing::MESSAGE_MAX,
+    };
+    u32::try_from(message.time.as_secs()).is_ok()
+        && message.client.is_ipv4() == message.server.is_ipv4()
+        && message.octets.len() <= most
 }
 
 impl<W: Write> Writer<W> {
@@ -53,7 +68,7 @@ impl<W: Write> Writer<W> {
     /// Writes a message.
     ///
     /// # Errors
-    /// Those of `to`; a time after 2106, a message too long for a packet, and addresses of two families.
+    /// Those of `to`, and what [`has_room`] denies.
     pub fn write(&mut self, message: &Message) -> io::Result<()> {
         let (from, to) = match message.is_response() {
             true => (message.server, message.client),
@@ -81,6 +96,19 @@ impl<W: Write> Writer<W> {
                 Ok(())
             }
         }
+    }
+
+    /// Hands on what is held back.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+
+    /// What is written to.
+    pub fn get_ref(&self) -> &W {
+        &self.to
     }
 
     /// Gives back what was written to, flushed.

@@ -29,13 +29,13 @@ pub enum Skip {
     Stream,
     /// A message in a TCP stream whose end is not in the capture.
     Unfinished,
-    /// C-DNS without the time of a pair.
+    /// C-DNS or dnstap without the time of a message.
     NoTime,
-    /// C-DNS without the client's address.
+    /// C-DNS or dnstap without the client's address.
     NoClient,
     /// C-DNS without name, type or class of the question.
     NoQuestion,
-    /// C-DNS whose tables lack what a pair points at, or have something else there.
+    /// C-DNS whose tables lack what a pair points at, or have something else there; dnstap that is no message.
     Damaged,
     /// A message that the writer of C-DNS could not read.
     Malformed,
@@ -113,7 +113,7 @@ impl Skip {
             Skip::NoTime => "stored without time",
             Skip::NoClient => "stored without client address",
             Skip::NoQuestion => "stored without question",
-            Skip::Damaged => "stored in damaged tables",
+            Skip::Damaged => "stored damaged",
             Skip::Malformed => "stored as malformed messages",
         }
     }

@@ -19,6 +19,12 @@ pub struct Summary {
     times: Option<Times>,
     gaps: Gaps,
     steps_back: u64,
+    longest_gap: Duration,
+    /// The packet, line or pair after the longest gap, and that of the first step back.
+    longest_gap_packet: u64,
+    step_back_packet: u64,
+    /// The packet, line or pair that is added.
+    packet: u64,
     clients: HashMap<IpAddr, u64>,
     queries: u64,
     responses: u64,
@@ -52,7 +58,8 @@ impl Summary {
     pub fn of(trace: &mut Trace) -> TraceInfo {
         let mut summary = Summary::default();
         let mut damage = None;
-        for message in trace.by_ref() {
+        while let Some(message) = trace.next() {
+            summary.packet = trace.packets();
             match message {
                 Ok(message) => summary.add(&message),
                 Err(found) => damage = Some(found),
@@ -105,6 +112,9 @@ impl Summary {
             gap_mean_seconds: self.gaps.mean,
             gap_deviation_seconds: self.gaps.deviation(),
             steps_back: self.steps_back,
+            step_back_packet: self.step_back_packet,
+            longest_gap_seconds: self.longest_gap.as_secs_f64(),
+            longest_gap_packet: self.longest_gap_packet,
             clients: self.clients.len() as u64,
             busiest_share: self.busiest_share(),
             queries: self.queries,
@@ -126,8 +136,18 @@ impl Summary {
             return;
         };
         match time.checked_sub(times.previous) {
-            Some(gap) => self.gaps.add(gap.as_secs_f64()),
-            None => self.steps_back += 1,
+            Some(gap) => {
+                self.gaps.add(gap.as_secs_f64());
+                if gap > self.longest_gap {
+                    (self.longest_gap, self.longest_gap_packet) = (gap, self.packet);
+                }
+            }
+            None => {
+                if self.steps_back == 0 {
+                    self.step_back_packet = self.packet;
+                }
+                self.steps_back += 1;
+            }
         }
         times.previous = time;
         times.earliest = times.earliest.min(time);
@@ -196,6 +216,8 @@ mod tests {
         assert_eq!(info.damage, None);
         assert_eq!((info.start_ns, info.seconds, info.steps_back), (10_000_000_000, 4.0, 1));
         assert_eq!((info.gap_mean_seconds, info.gap_deviation_seconds), (2.0, 1.0));
+        // The heading is the first line.
+        assert_eq!((info.longest_gap_seconds, info.longest_gap_packet, info.step_back_packet), (3.0, 4, 5));
         assert_eq!((info.queries, info.responses, info.clients, info.dnssec_ok), (4, 0, 2, 1));
         assert_eq!(info.busiest_share, 0.75);
         let counts = |map: &BTreeMap<String, u64>| {

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use dns::query::HEADER;
-use dns::{Class, Folded, Rtype, name};
+use dns::{Class, Folded, Query, Rtype, name};
 
 use super::message::{Message, Transport};
 use super::source::{Failed, Source};
@@ -33,6 +33,15 @@ const RD: u16 = 0x0100;
 const AD: u16 = 0x0020;
 const CD: u16 = 0x0010;
 
+/// Writes name and type of a query as a line of a query file, as dnsperf reads it, without the line's end.
+///
+/// All else is lost. `None` as [`line`] has it.
+pub fn question(message: &Message) -> Option<String> {
+    let mut name = Folded::root();
+    let query = message.query(&mut name)?;
+    Some(format!("{} {}", word(&query), query.rtype))
+}
+
 /// Writes a query as a line without its end.
 ///
 /// What the line has no words for is lost: id, server, other flags, EDNS options and version, records behind
@@ -46,8 +55,7 @@ pub fn line(message: &Message) -> Option<String> {
         message.time.subsec_nanos(),
         message.client,
         message.transport.name(),
-        // As it was asked, in upper and lower case; a word has no space in it.
-        name::to_text(&query.head[HEADER..HEADER + query.name.wire_length()]).replace("\\ ", "\\032"),
+        word(&query),
         query.rtype,
     );
     let flags = u16::from_be_bytes([message.octets[2], message.octets[3]]);
@@ -70,6 +78,11 @@ pub fn line(message: &Message) -> Option<String> {
         false => line.write_str(&words.join(",")),
     };
     Some(line)
+}
+
+/// The name as it was asked, in upper and lower case; a word has no space in it.
+fn word(query: &Query<'_>) -> String {
+    name::to_text(&query.head[HEADER..HEADER + query.name.wire_length()]).replace("\\ ", "\\032")
 }
 
 /// The lines of a text, one query each.
@@ -168,7 +181,8 @@ fn query(line: &str) -> Result<Message, String> {
     Ok(Message { time, client, server, transport, octets: flags.message(&wire, rtype) })
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// Reads seconds with at most nine decimals.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text} is no time in seconds, such as 1475766000.000000001");
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     let are_digits = |digits: &str| !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -238,6 +252,9 @@ mod tests {
         }
         let from_query_file = line(&query("www.example MX").unwrap()).unwrap();
         assert_eq!(from_query_file, "0.000000000 0.0.0.0:0 udp www.example. MX rd");
+        let to_query_file =
+            question(&query("1 192.0.2.1:1 udp A\\032b.Example TYPE65280 -").unwrap()).unwrap();
+        assert_eq!(to_query_file, "A\\032b.Example. TYPE65280");
     }
 
     #[test]

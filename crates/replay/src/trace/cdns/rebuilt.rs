@@ -97,7 +97,8 @@ impl Signature {
     }
 }
 
-/// Rebuilds the query or the response of a pair; `port` is where servers listen.
+/// Rebuilds the query or the response of a pair; `port` is the server's where none was
+/// stored.
 ///
 /// What was not stored and a message can do without becomes 0: id, client's port, flags; the server's address
 /// becomes the unspecified one, its port `port`.
@@ -109,10 +110,6 @@ pub(super) fn message(
     port: u16,
 ) -> Result<Message, Skip> {
     let signature = Signature::read(block, pair.signature.ok_or(Skip::NoQuestion)?)?;
-    let server_port = signature.server_port.unwrap_or(port);
-    if server_port != port {
-        return Err(Skip::OtherPort);
-    }
     let client = address(block, pair.client.ok_or(Skip::NoClient)?, &signature)?;
     let server = match (signature.server, client) {
         (Some(server), _) => address(block, server, &signature)?,
@@ -126,7 +123,7 @@ pub(super) fn message(
     Ok(Message {
         time,
         client: SocketAddr::new(client, pair.client_port),
-        server: SocketAddr::new(server, server_port),
+        server: SocketAddr::new(server, signature.server_port.unwrap_or(port)),
         transport: transport(signature.transport)?,
         octets,
     })

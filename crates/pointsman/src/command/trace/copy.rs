@@ -1,0 +1,173 @@
+//! `pointsman trace convert`, `cut` and `mutate`: another trace is written.
+
+use std::collections::BTreeMap;
+
+use api::{TraceChange, TraceDamage, TraceMutation, TraceWritten};
+use replay::mutate::{Mutation, Tally};
+use replay::trace::{Cut, Trace};
+
+use super::output::Output;
+use super::{Files, damaged, nothing, print_json};
+use crate::failure::Failure;
+use crate::session;
+
+/// What becomes of the messages.
+#[derive(Default)]
+pub(super) struct Work {
+    /// Which ones are taken.
+    pub(super) cut: Cut,
+    /// How many at most.
+    pub(super) count: Option<u64>,
+    /// What is changed in them.
+    pub(super) mutation: Option<Mutation>,
+}
+
+/// Reads a trace and writes another.
+///
+/// # Errors
+/// [`Failure`]; what could be read of a damaged trace is written before.
+pub(super) fn run(files: &Files, work: Work) -> Result<(), Failure> {
+    let mut trace = files.input.open()?;
+    let mut output = Output::create(&files.out)?;
+    let (mut written, read) = copied(&mut trace, work, &mut output)?;
+    written.file = files.out.display().to_string();
+    if written.messages + written.left_out == 0 && written.damage.is_none() {
+        drop(output);
+        return Err(match read {
+            0 => nothing(&files.input, trace.skipped()),
+            read => Failure::Failed(format!(
+                "{}: none of its {read} messages is as asked for; {} is not written",
+                files.input.file.display(),
+                files.out.display()
+            )),
+        });
+    }
+    output.finish()?;
+    match files.json {
+        true => print_json(&written)?,
+        false => session::print(shown(&written).as_bytes())?,
+    }
+    written.damage.as_ref().map_or(Ok(()), |damage| Err(damaged(&files.input, damage)))
+}
+
+/// Writes what is asked for, and tells how many messages were read.
+fn copied(trace: &mut Trace, work: Work, output: &mut Output) -> Result<(TraceWritten, u64), Failure> {
+    let (mut read, mut first) = (0, None);
+    let mut written = TraceWritten::default();
+    let mut tally = work.mutation.as_ref().map(Tally::new);
+    let (mut left, mut index) = (work.count.unwrap_or(u64::MAX), 0);
+    while left > 0
+        && let Some(message) = trace.next()
+    {
+        let mut message = match message {
+            Ok(message) => message,
+            Err(damage) => {
+                let (packet, offset, what) = (damage.packet, damage.offset, damage.what);
+                written.damage = Some(TraceDamage { packet, offset, what });
+                continue;
+            }
+        };
+        read += 1;
+        let first = *first.get_or_insert(message.time);
+        if !work.cut.keeps(&message, first) {
+            continue;
+        }
+        left -= 1;
+        if let (Some(mutation), Some(tally)) = (&work.mutation, &mut tally) {
+            let (changed, outcome) = mutation.apply(index, message);
+            tally.add(&outcome);
+            message = changed;
+        }
+        index += 1;
+        match output.write(&message)? {
+            true => written.messages += 1,
+            false => written.left_out += 1,
+        }
+    }
+    written.skipped = trace.skipped().iter().map(|(skip, count)| (skip.name().into(), count)).collect();
+    written.mutation = work.mutation.zip(tally).map(|(mutation, tally)| told(&mutation, &tally));
+    Ok((written, read))
+}
+
+fn told(mutation: &Mutation, tally: &Tally) -> TraceMutation {
+    let changes = mutation.changes().iter().zip(&tally.changes).map(|(change, tally)| TraceChange {
+        change: change.to_string(),
+        by: if change.is_by_client() { "client" } else { "query" }.into(),
+        drawn: tally.drawn,
+        changed: tally.changed,
+        too_long: tally.too_long,
+    });
+    TraceMutation {
+        seed: mutation.seed(),
+        queries: tally.queries,
+        changed: tally.changed,
+        unreadable: tally.unreadable,
+        with_records: tally.records,
+        changes: changes.collect(),
+    }
+}
+
+fn shown(written: &TraceWritten) -> String {
+    let TraceWritten { file, messages, left_out, skipped, mutation, .. } = written;
+    let left_out = match left_out {
+        0 => String::new(),
+        count => format!(", {count} left out that this form has no room for"),
+    };
+    let skipped = match skipped.values().sum::<u64>() {
+        0 => String::new(),
+        count => format!("; {count} packets gave none (pointsman trace info tells why)"),
+    };
+    let changes = mutation.as_ref().map_or_else(String::new, |mutation| format!("\n\n{}", changed(mutation)));
+    format!("{file}: {messages} messages{left_out}{skipped}{changes}")
+}
+
+fn changed(mutation: &TraceMutation) -> String {
+    let mut table = session::table(&["CHANGE", "BY", "DRAWN", "CHANGED", "TOO LONG"]);
+    for change in &mutation.changes {
+        let TraceChange { change, by, drawn, changed, too_long } = change;
+        let count = |count: &u64| count.to_string();
+        table.add_row([change.clone(), by.clone(), count(drawn), count(changed), count(too_long)]);
+    }
+    let alone = BTreeMap::from([
+        ("that cannot be read", mutation.unreadable),
+        ("with records beside OPT", mutation.with_records),
+    ]);
+    let alone = alone.into_iter().filter(|(_, count)| *count > 0);
+    let alone: String =
+        alone.map(|(what, count)| format!("\n{count} queries {what} are left as they are.")).collect();
+    let (lines, changed, queries, seed) =
+        (session::lines(table), mutation.changed, mutation.queries, mutation.seed);
+    format!("{lines}\n\n{changed} of {queries} queries changed, seed {seed}.{alone}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_told() {
+        let mutation = Mutation::parse("do=100%,unique@50%", 7).expect("changes");
+        let mut tally = Tally::new(&mutation);
+        (tally.queries, tally.changed, tally.unreadable) = (10, 9, 1);
+        (tally.changes[0].drawn, tally.changes[0].changed) = (9, 3);
+        (tally.changes[1].drawn, tally.changes[1].changed, tally.changes[1].too_long) = (5, 4, 1);
+        let written = TraceWritten {
+            file: "a.txt".into(),
+            messages: 9,
+            left_out: 1,
+            skipped: BTreeMap::from([("cut".into(), 2)]),
+            mutation: Some(told(&mutation, &tally)),
+            damage: None,
+        };
+        let expected = "\
+a.txt: 9 messages, 1 left out that this form has no room for; 2 packets gave none (pointsman trace info tells why)
+
+CHANGE      BY      DRAWN  CHANGED  TOO LONG
+do=100%     client  9      3        0
+unique@50%  query   5      4        1
+
+9 of 10 queries changed, seed 7.
+1 queries that cannot be read are left as they are.";
+        assert_eq!(shown(&written), expected);
+    }
+}

@@ -1,0 +1,167 @@
+//! `pointsman trace info`: LDplayer's row of a trace and the shares that matter.
+
+use std::collections::BTreeMap;
+
+use api::TraceInfo;
+use replay::trace::{Skip, Summary};
+
+use super::{Input, damaged, nothing, print_json};
+use crate::failure::Failure;
+use crate::session;
+
+/// The most lines of a share in the table for people: the rest is one more line. `--json` has all.
+const SHARES_SHOWN: usize = 8;
+
+/// A gap after which a packet's time is more likely wrong than right, in seconds: a day.
+const GAP_MAX: f64 = 86_400.0;
+
+/// Reads a trace and tells what it is like.
+///
+/// # Errors
+/// [`Failure`]; what could be read of a damaged trace is printed before.
+pub(super) fn run(input: &Input, json: bool) -> Result<(), Failure> {
+    let mut trace = input.open()?;
+    let info = Summary::of(&mut trace);
+    if json {
+        print_json(&info)?;
+    } else if info.queries + info.responses > 0 {
+        session::print(shown(&info).as_bytes())?;
+    }
+    if let Some(damage) = &info.damage {
+        return Err(damaged(input, damage));
+    }
+    if info.queries + info.responses == 0 {
+        return Err(nothing(input, trace.skipped()));
+    }
+    Ok(())
+}
+
+/// LDplayer's row of a trace, then the shares.
+fn shown(info: &TraceInfo) -> String {
+    let mut row = session::table(&["START", "LENGTH", "INTER-ARRIVAL", "CLIENTS", "QUERIES"]);
+    row.add_row([
+        utc(info.start_ns),
+        format!("{:.3} s", info.seconds),
+        format!("{:.6} ± {:.6} s", info.gap_mean_seconds, info.gap_deviation_seconds),
+        info.clients.to_string(),
+        info.queries.to_string(),
+    ]);
+    let mut shares = session::table(&["OF", "WHAT", "COUNT", "SHARE"]);
+    let mut add = |of: &str, counts: &BTreeMap<String, u64>, total: u64| {
+        let mut counts: Vec<(&str, u64)> =
+            counts.iter().map(|(what, count)| (what.as_str(), *count)).collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let rest = counts.split_off(counts.len().min(SHARES_SHOWN));
+        if !rest.is_empty() {
+            counts.push(("others", rest.iter().map(|(_, count)| count).sum()));
+        }
+        for (what, count) in counts {
+            shares.add_row([of.to_owned(), what.to_owned(), count.to_string(), percent(count, total)]);
+        }
+    };
+    add("transport", &info.transports, info.queries);
+    add("DNSSEC", &BTreeMap::from([("DO".into(), info.dnssec_ok)]), info.queries);
+    add("EDNS size", &info.edns_sizes, info.queries);
+    add("type", &info.types, info.queries);
+    if info.unreadable > 0 {
+        add("type", &BTreeMap::from([("unreadable".into(), info.unreadable)]), info.queries);
+    }
+    add("responses", &info.rcodes, info.responses);
+    let skipped = Skip::ALL.into_iter().filter_map(|skip| Some((skip, *info.skipped.get(skip.name())?)));
+    let skipped: String =
+        skipped.map(|(skip, count)| format!("\n  {count:>9} {}", skip.description())).collect();
+    let skipped = if skipped.is_empty() { "\n  nothing".into() } else { skipped };
+    let steps_back = match info.steps_back {
+        0 => String::new(),
+        count => {
+            let first = info.step_back_packet;
+            format!(
+                "\n{count} queries are earlier than the query before them, the first in packet {first}; \
+                 their gaps are left out."
+            )
+        }
+    };
+    let longest_gap = match info.longest_gap_seconds {
+        gap if gap > GAP_MAX => {
+            let packet = info.longest_gap_packet;
+            format!(
+                "\nBefore packet {packet} there is a gap of {gap:.0} s: the times around it may be wrong."
+            )
+        }
+        _ => String::new(),
+    };
+    format!(
+        "{}\n\nThe busiest 1 % of clients send {:.1} % of the queries.{steps_back}{longest_gap}\n\n{}\n\n\
+         Skipped of {} packets ({}):{skipped}",
+        session::lines(row),
+        info.busiest_share * 100.0,
+        session::lines(shares),
+        info.packets,
+        info.format,
+    )
+}
+
+fn percent(count: u64, total: u64) -> String {
+    if total == 0 { "-".into() } else { format!("{:.1} %", count as f64 * 100.0 / total as f64) }
+}
+
+/// A time in UTC, to the second (days to civil: Hinnant's algorithm, in years that begin in March).
+fn utc(nanos: u64) -> String {
+    let seconds = nanos / 1_000_000_000;
+    let (days, time) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use replay::trace::{PORT, Trace};
+
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_utc() {
+        for (seconds, expected) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_399, "2000-02-28 23:59:59"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_475_745_600, "2016-10-06 09:20:00"),
+            (4_102_444_800, "2100-01-01 00:00:00"),
+        ] {
+            assert_eq!(utc(seconds * 1_000_000_000), expected);
+        }
+    }
+
+    #[test]
+    fn the_table_has_the_row_and_the_shares() {
+        let lines = "10.5 192.0.2.1:1 udp a. A rd,edns=1232,do\n12.5 192.0.2.1:1 udp a. MX rd\n";
+        let mut trace = Trace::read(io::Cursor::new(lines.as_bytes()), PORT).expect("lines");
+        let expected = "\
+START                LENGTH   INTER-ARRIVAL          CLIENTS  QUERIES
+1970-01-01 00:00:10  2.000 s  2.000000 ± 0.000000 s  1        2
+
+The busiest 1 % of clients send 100.0 % of the queries.
+
+OF         WHAT  COUNT  SHARE
+transport  udp   2      100.0 %
+transport  tcp   0      0.0 %
+DNSSEC     DO    1      50.0 %
+EDNS size  1232  1      50.0 %
+EDNS size  none  1      50.0 %
+type       A     1      50.0 %
+type       MX    1      50.0 %
+
+Skipped of 2 packets (text):
+  nothing";
+        assert_eq!(shown(&Summary::of(&mut trace)), expected);
+    }
+}
