@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use dns::dnstap::{Dnstap, Message as Seen, Protocol, Time};
-use dns::frame_streams::{DNSTAP, Decoder, FRAME_MAX, Next};
+use dns::frame_streams::{DNSTAP, Decoder, Next};
 use dns::query::HEADER;
 
 use super::Damage;
@@ -13,8 +13,8 @@ use super::message::{Message, Transport};
 use super::skipped::{Skip, Skipped};
 use super::source::{Failed, Source};
 
-/// The octets that are held: the longest frame and what was read with it.
-const HELD_MAX: usize = 2 * FRAME_MAX;
+/// The octets that are read at a time. At most the longest frame (`FRAME_MAX`) is held beside them.
+const READ: usize = 64 << 10;
 
 /// A stream of frames.
 pub(super) struct Frames {
@@ -102,7 +102,7 @@ impl Frames {
         self.before += self.at as u64;
         self.buffer.drain(..std::mem::take(&mut self.at));
         let held = self.buffer.len();
-        self.buffer.resize(HELD_MAX.max(held), 0);
+        self.buffer.resize(held + READ, 0);
         let read = self.source.read(&mut self.buffer[held..]);
         self.buffer.truncate(held + *read.as_ref().unwrap_or(&0));
         if read.is_ok_and(|read| read > 0) {
