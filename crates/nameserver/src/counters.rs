@@ -1,11 +1,52 @@
 //! What a worker counts: plain cells that only one thread writes, read by whoever asks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dns::Rtype;
 
 use crate::answer::Why;
 
 /// How many response codes fit a header (RFC 1035 §4.1.1).
 pub const RCODES: usize = 16;
+
+/// The octets of a message's header (RFC 1035 §4.1.1).
+const HEADER: usize = 12;
+
+/// The types of questions that are counted by name; all others are together in the class behind them, and
+/// answers without a question in the last.
+pub const TYPES: [Rtype; 15] = [
+    Rtype::A,
+    Rtype::NS,
+    Rtype::CNAME,
+    Rtype::SOA,
+    Rtype::PTR,
+    Rtype::MX,
+    Rtype::TXT,
+    Rtype::AAAA,
+    Rtype::SRV,
+    Rtype::NAPTR,
+    Rtype::DS,
+    Rtype::DNSKEY,
+    Rtype::SVCB,
+    Rtype::HTTPS,
+    Rtype::ANY,
+];
+
+/// How many classes of types there are: each of [`TYPES`], others, and none.
+pub const TYPE_CLASSES: usize = TYPES.len() + 2;
+
+/// The upper bounds of [`Latency`]'s buckets in microseconds: from what a commit takes on a fast disk to the
+/// time after which a change is answered unfinished. One more bucket is for all above.
+pub const LATENCY_BOUNDS_US: [u64; 12] =
+    [500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000];
+
+/// How long something took, in buckets; several threads may write.
+#[derive(Debug, Default)]
+pub struct Latency {
+    buckets: [AtomicU64; LATENCY_BOUNDS_US.len() + 1],
+    sum_us: AtomicU64,
+}
 
 /// One worker's counts since start.
 #[derive(Debug, Default)]
@@ -15,6 +56,8 @@ pub struct Counters {
     pub queries: Count,
     /// Answers by the header's response code.
     pub answers: [Count; RCODES],
+    /// Answers by the class of their question's type, in the order of [`TYPES`].
+    pub types: [Count; TYPE_CLASSES],
     /// Answers with TC set.
     pub truncated: Count,
     /// Messages that were no query: shorter than a header, or responses.
@@ -47,12 +90,13 @@ impl Count {
 }
 
 impl Counters {
-    /// Counts an answer by its own header.
+    /// Counts an answer by its own header and question.
     #[inline]
     pub fn answered(&self, message: &[u8]) {
         if let Some(header) = message.first_chunk::<4>() {
             self.answers[usize::from(header[3] & 0x0f)].add(1);
             self.truncated.add(u64::from(header[2] >> 1 & 1));
+            self.types[type_class(message)].add(1);
         }
     }
 
@@ -62,6 +106,93 @@ impl Counters {
         match why {
             Why::NoQuery => self.no_query.add(1),
             Why::NoRoom => self.no_room.add(1),
+        }
+    }
+}
+
+impl Latency {
+    /// Counts one duration.
+    pub fn add(&self, took: Duration) {
+        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = LATENCY_BOUNDS_US.partition_point(|bound| *bound < took);
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.sum_us.fetch_add(took, Ordering::Relaxed);
+    }
+
+    /// How many were counted in each bucket, that of all above the bounds last.
+    pub fn buckets(&self) -> [u64; LATENCY_BOUNDS_US.len() + 1] {
+        std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed))
+    }
+
+    /// The sum of all durations in microseconds.
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us.load(Ordering::Relaxed)
+    }
+}
+
+/// The name of a class of types: the type's, `other` or `none`.
+pub fn type_name(class: usize) -> String {
+    match TYPES.get(class) {
+        // `domain` shows it as * in some places.
+        Some(&Rtype::ANY) => "ANY".into(),
+        Some(rtype) => rtype.to_string(),
+        None if class == TYPES.len() => "other".into(),
+        None => "none".into(),
+    }
+}
+
+/// The class of the type that a response's question asks for. We wrote it: its name is whole and not compressed.
+#[inline]
+fn type_class(message: &[u8]) -> usize {
+    let mut at = HEADER;
+    while let Some(&length @ 1..) = message.get(at) {
+        at += 1 + usize::from(length);
+    }
+    match message.get(at + 1..at + 3) {
+        Some(&[high, low]) => {
+            let asked = Rtype::from_int(u16::from_be_bytes([high, low]));
+            TYPES.iter().position(|rtype| *rtype == asked).unwrap_or(TYPES.len())
+        }
+        _ => TYPES.len() + 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_by_rcode_type_and_truncation() {
+        let answer = |flags: [u8; 2], question: &[u8]| {
+            [&[0, 0, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, 0], question].concat()
+        };
+        let cases: [(Vec<u8>, usize, &str, u64); 6] = [
+            (answer([0x84, 0], b"\x03www\0\0\x01\0\x01rest"), 0, "A", 0),
+            (answer([0x86, 3], b"\0\0\x1c\0\x01"), 3, "AAAA", 1),
+            (answer([0x80, 5], b"\0\0\xff\0\x01"), 5, "ANY", 0),
+            (answer([0x80, 0], b"\0\x80\x01\0\x01"), 0, "other", 0),
+            (answer([0x80, 1], b""), 1, "none", 0),
+            (vec![0, 0, 0x80, 4], 4, "none", 0),
+        ];
+        for (message, rcode, name, truncated) in cases {
+            let counters = Counters::default();
+            counters.answered(&message);
+            assert_eq!(counters.answers[rcode].get(), 1, "{message:02x?}");
+            assert_eq!(counters.truncated.get(), truncated, "{message:02x?}");
+            let counted: Vec<String> =
+                (0..TYPE_CLASSES).filter(|class| counters.types[*class].get() == 1).map(type_name).collect();
+            assert_eq!(counted, [name], "{message:02x?}");
+        }
+    }
+
+    #[test]
+    fn a_duration_is_in_the_bucket_whose_bound_it_does_not_exceed() {
+        let last = LATENCY_BOUNDS_US.len();
+        for (took, bucket) in [(0, 0), (500, 0), (501, 1), (5_000_000, last - 1), (5_000_001, last)] {
+            let latency = Latency::default();
+            latency.add(Duration::from_micros(took));
+            assert_eq!(latency.buckets()[bucket], 1, "{took} us");
+            assert_eq!(latency.sum_us(), took);
         }
     }
 }

@@ -20,6 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::book::{Book, Edit};
 pub use crate::book::{Etag, Refused};
+use crate::counters::Latency;
+use crate::generation::Generation;
 use crate::import::{self, Import};
 use crate::publish::Published;
 
@@ -56,6 +58,7 @@ struct Shared {
     /// What the store said to the last commit, and to the last check.
     complaints: Mutex<Complaints>,
     started: Instant,
+    latency: Arc<Latency>,
 }
 
 /// What the store complained of. A full disk shows at commits only, so a check that finds nothing does not take
@@ -95,6 +98,7 @@ impl Editor {
             store,
             complaints: Mutex::default(),
             started: Instant::now(),
+            latency: Arc::default(),
         });
         let runtime = tokio::runtime::Handle::current();
         let editing = shared.clone();
@@ -113,6 +117,11 @@ impl Editor {
     /// Where generations go.
     pub fn published(&self) -> &Arc<Published> {
         &self.shared.published
+    }
+
+    /// How long commits took, from the taking of their changes to the slowest worker's serving them.
+    pub fn latency(&self) -> Arc<Latency> {
+        self.shared.latency.clone()
     }
 
     /// How long the editor has been at work.
@@ -287,6 +296,7 @@ fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::ru
 
 /// Makes what was asked: one draft, one commit, one pointer for all of it.
 fn commit(shared: &Shared, requests: impl Iterator<Item = Request>, runtime: &tokio::runtime::Handle) {
+    let begun = Instant::now();
     let before = shared.book.load_full();
     let mut draft = Book::clone(&before);
     let mut changes = Vec::new();
@@ -314,7 +324,9 @@ fn commit(shared: &Shared, requests: impl Iterator<Item = Request>, runtime: &to
             let generation = Arc::new(draft.generation.clone());
             shared.book.store(Arc::new(draft));
             let old = shared.published.publish(generation);
-            release(shared.published.clone(), number, old, before, runtime);
+            let latency = shared.latency.clone();
+            let served = move || latency.add(begun.elapsed());
+            release(shared.published.clone(), number, (old, before), served, runtime);
             for (reply, region) in taken {
                 let _ = reply.send(Ok(Done { generation: number, region }));
             }
@@ -372,13 +384,14 @@ fn store_changes(
 fn release(
     published: Arc<Published>,
     number: u64,
-    old: Arc<crate::generation::Generation>,
-    before: Arc<Book>,
+    before: (Arc<Generation>, Arc<Book>),
+    served: impl FnOnce() + Send + 'static,
     runtime: &tokio::runtime::Handle,
 ) {
     runtime.spawn(async move {
         published.reached(number, PATIENCE).await;
-        drop((old, before));
+        served();
+        drop(before);
     });
 }
 

@@ -9,7 +9,7 @@
 //! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
 //! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
 //! - [`import`]: files as edits; [`view`]: what the API shows; [`http`]: the API.
-//! - [`counters`]: what a worker counts.
+//! - [`counters`]: what a worker counts; [`panics`]: what follows when it panics.
 
 pub mod answer;
 pub mod book;
@@ -19,6 +19,7 @@ pub mod generation;
 pub mod http;
 pub mod import;
 pub mod names;
+pub mod panics;
 pub mod policies;
 pub mod publish;
 pub mod server;

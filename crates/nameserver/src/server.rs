@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -17,8 +18,9 @@ use crate::book::Book;
 use crate::counters::Counters;
 use crate::edit::{Applied, Editor, Refused};
 use crate::generation::Settings;
-use crate::http;
+use crate::http::{self, Tcp};
 use crate::import::Import;
+use crate::panics::{Panics, Scene};
 use crate::publish::Published;
 use crate::worker::Worker;
 
@@ -100,6 +102,14 @@ struct Bound {
     tcp: std::net::TcpListener,
 }
 
+/// What the connections of all addresses answer with.
+#[derive(Clone)]
+struct Answering {
+    published: Arc<Published>,
+    panics: Arc<Panics>,
+    clock: Clock,
+}
+
 impl Server {
     /// Starts everything; returns when all workers serve the stored generation with all imports.
     ///
@@ -142,7 +152,8 @@ impl Server {
             workers: Vec::new(),
             tasks: tokio::task::JoinSet::new(),
         };
-        let mut counters = http::Metrics::default();
+        let mut counters = http::Metrics { updates: server.editor.latency(), ..http::Metrics::default() };
+        let panics = Arc::new(Panics::default());
         for bound in bound {
             for listener in bound.udp {
                 let index = server.workers.len();
@@ -152,6 +163,7 @@ impl Server {
                     listener: listener.clone(),
                     published: published.clone(),
                     counters: Arc::new(Counters::default()),
+                    panics: panics.clone(),
                     clock,
                     seed: seed.wrapping_add(index as u64 + 1),
                     answer_max: usize::from(options.settings.udp_payload_max).max(512),
@@ -164,7 +176,8 @@ impl Server {
             }
             // Workers and connections draw differently: each begins with a number of its own.
             let rng = fastrand::Rng::with_seed(seed ^ u64::from(bound.address.port()));
-            server.serve_tcp(bound.tcp, options.tcp, &published, clock, rng, &mut counters);
+            let answering = Answering { published: published.clone(), panics: panics.clone(), clock };
+            server.serve_tcp(bound.tcp, options.tcp, answering, rng, &mut counters);
         }
         let router = http::router(server.editor.clone(), options.token, counters);
         let stop = server.shutdown.clone();
@@ -214,26 +227,43 @@ impl Server {
         &mut self,
         listener: std::net::TcpListener,
         limits: Limits,
-        published: &Arc<Published>,
-        clock: Clock,
+        answering: Answering,
         rng: fastrand::Rng,
         counters: &mut http::Metrics,
     ) {
         let shutdown = self.shutdown.clone();
-        let published = published.clone();
-        let tcp = Arc::new(net::tcp::Counters::default());
-        counters.tcp.push(tcp.clone());
+        let (tcp, counted) = (Arc::new(net::tcp::Counters::default()), Arc::new(Counters::default()));
+        counters.tcp.push(Tcp { connections: tcp.clone(), queries: counted.clone() });
         let rng = Mutex::new(rng);
+        // Counters have one writer: the one who holds the lock.
+        let counted = Arc::new(Mutex::new(counted));
         self.tasks.spawn(async move {
             let handler = |client: SocketAddr, local: SocketAddr| {
-                let published = published.clone();
+                let (Answering { published, panics, clock }, counted) = (answering.clone(), counted.clone());
                 let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
                 move |query: &[u8], out: &mut [u8]| {
                     let (client, local) = (client.ip().to_canonical(), local.ip());
                     let asked = Asked { query, client, local, transport: Transport::Tcp };
-                    match published.load().answer(&asked, clock.now(), &mut rng, out) {
-                        Reply::Send(length) => Verdict::Reply(length),
-                        Reply::Drop(_) => Verdict::Drop,
+                    let (generation, now) = (published.load(), clock.now());
+                    let answered =
+                        catch_unwind(AssertUnwindSafe(|| generation.answer(&asked, now, &mut rng, out)));
+                    let counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                    counted.queries.add(1);
+                    match answered {
+                        Ok(Reply::Send(length)) => {
+                            counted.answered(&out[..length]);
+                            Verdict::Reply(length)
+                        }
+                        Ok(Reply::Drop(why)) => {
+                            counted.dropped(why);
+                            Verdict::Drop
+                        }
+                        Err(panic) => {
+                            counted.panicked.add(1);
+                            let scene = Scene { worker: None, generation: generation.number, query };
+                            panics.suffered(scene, &*panic, now.monotonic);
+                            Verdict::Drop
+                        }
                     }
                 }
             };

@@ -4,11 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use net::clock::Clock;
+use net::clock::{Clock, Now};
 use net::udp::{Batch, Datagram, UdpListener};
 
 use crate::answer::{Asked, Reply, Transport};
 use crate::counters::Counters;
+use crate::generation::Generation;
+use crate::panics::{Panics, Scene};
 use crate::publish::Published;
 
 /// Everything that one worker needs.
@@ -23,6 +25,8 @@ pub struct Worker {
     pub published: Arc<Published>,
     /// Where it counts.
     pub counters: Arc<Counters>,
+    /// What follows a panic.
+    pub panics: Arc<Panics>,
     /// The time.
     pub clock: Clock,
     /// What its draws begin with.
@@ -35,8 +39,16 @@ impl Worker {
     /// Serves until the listener is stopped.
     ///
     /// Nothing is allocated after the first line. A query on which the code panics is dropped and counted;
-    /// the next one is served.
+    /// what then follows is [`Panics::suffered`]'s.
     pub fn run(self) {
+        self.run_with(Generation::answer);
+    }
+
+    /// Serves with this function, so that tests can have one that panics.
+    fn run_with<A>(self, answer: A)
+    where
+        A: Fn(&Generation, &Asked<'_>, Now, &mut Rng, &mut [u8]) -> Reply,
+    {
         let mut batch = Batch::new(self.answer_max);
         let mut rng = Rng::with_seed(self.seed);
         let seat = self.published.seat(self.index);
@@ -63,7 +75,7 @@ impl Worker {
             batch.answer_each(|Datagram { bytes, client, local, .. }, out| {
                 let asked = Asked { query: bytes, client: client.ip(), local, transport: Transport::Udp };
                 let answered =
-                    catch_unwind(AssertUnwindSafe(|| generation.answer(&asked, now, &mut rng, out)));
+                    catch_unwind(AssertUnwindSafe(|| answer(&generation, &asked, now, &mut rng, out)));
                 match answered {
                     Ok(Reply::Send(length)) => {
                         self.counters.answered(&out[..length]);
@@ -73,8 +85,11 @@ impl Worker {
                         self.counters.dropped(why);
                         None
                     }
-                    Err(_) => {
+                    Err(panic) => {
                         self.counters.panicked.add(1);
+                        let (worker, generation) = (Some(self.index), generation.number);
+                        let scene = Scene { worker, generation, query: bytes };
+                        self.panics.suffered(scene, &*panic, now.monotonic);
                         None
                     }
                 }
@@ -83,5 +98,109 @@ impl Worker {
             let sent = batch.send(&self.listener);
             self.counters.send_failed.add(sent.failed as u64);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::{SocketAddr, UdpSocket};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::generation::Settings;
+
+    /// What a test that hangs is ended by.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Tells the test, started again, that it is to be aborted.
+    const ABORTS: &str = "POINTSMAN_TEST_ABORTS";
+
+    fn worker() -> (Worker, SocketAddr) {
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = Arc::new(net::udp::bind(loopback, None).expect("loopback binds"));
+        let address = listener.local_address();
+        let worker = Worker {
+            index: 0,
+            core: None,
+            listener,
+            published: Arc::new(Published::new(Generation::empty(1, Settings::default()), 1)),
+            counters: Arc::default(),
+            panics: Arc::default(),
+            clock: Clock::new(),
+            seed: 1,
+            answer_max: 512,
+        };
+        (worker, address)
+    }
+
+    fn client(server: SocketAddr) -> UdpSocket {
+        let client = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        client.connect(server).expect("an address of the same family");
+        client.set_read_timeout(Some(PATIENCE)).expect("the option can be set");
+        client
+    }
+
+    #[test]
+    fn a_query_that_panics_is_dropped_and_counted_and_the_next_one_is_answered() {
+        let (worker, address) = worker();
+        let (counters, listener) = (worker.counters.clone(), worker.listener.clone());
+        let client = client(address);
+        let serving = std::thread::spawn(move || {
+            worker.run_with(|_, asked, _, _, out| match asked.query {
+                b"bad" => panic!("this query is bad"),
+                good => {
+                    out[..good.len()].copy_from_slice(good);
+                    Reply::Send(good.len())
+                }
+            });
+        });
+        for query in [b"bad", b"fit"] {
+            client.send(query).expect("loopback takes it");
+        }
+        let mut answer = [0; 512];
+        let length = client.recv(&mut answer).expect("an answer");
+        assert_eq!(&answer[..length], b"fit");
+        listener.stop();
+        serving.join().expect("the worker survives");
+        assert_eq!((counters.queries.get(), counters.panicked.get()), (2, 1));
+    }
+
+    #[test]
+    fn two_panics_in_a_second_abort_with_what_was_done_in_the_log() {
+        if std::env::var_os(ABORTS).is_some() {
+            return abort();
+        }
+        let this = std::env::current_exe().expect("a test knows where it is");
+        let name = "worker::tests::two_panics_in_a_second_abort_with_what_was_done_in_the_log";
+        let ended = Command::new(this).args([name, "--exact", "--nocapture"]).env(ABORTS, "1").output();
+        let ended = ended.expect("the test starts again");
+        let log = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.signal(), Some(6), "{log}");
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("ERROR")).collect();
+        let [first, second] = lines[..] else { panic!("{log}") };
+        assert!(first.contains("it is dropped") && first.contains("query=\"6f6e65\""), "{first}");
+        for part in ["aborting", "worker=0", "generation=0", "query=\"74776f\"", "panic=\"always\""] {
+            assert!(second.contains(part), "no {part} in {second}");
+        }
+    }
+
+    /// Panics twice within one batch, which has one time.
+    fn abort() {
+        tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
+        let (worker, address) = worker();
+        let client = client(address);
+        for query in [b"one", b"two", b"end"] {
+            client.send(query).expect("loopback takes it");
+        }
+        worker.run_with(|_, asked, _, _, _| {
+            if asked.query == b"end" {
+                let _ = writeln!(std::io::stderr(), "the second panic did not abort");
+                std::process::exit(1);
+            }
+            panic!("always")
+        });
     }
 }

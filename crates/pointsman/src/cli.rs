@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::command::completions::Completions;
 use crate::command::explain::Explain;
+use crate::command::man::Man;
 use crate::command::partition::Partition;
 use crate::command::policy::Policies;
 use crate::command::region::Regions;
@@ -62,6 +64,12 @@ enum Command {
     /// Tell what recorded traffic is like, convert it, cut it and change it
     #[command(after_help = ends("pointsman trace info yesterday.pcap.xz"))]
     Trace(Trace),
+    /// Print what a shell reads to complete these commands
+    #[command(after_help = ends("pointsman completions bash > pointsman.bash"))]
+    Completions(Completions),
+    /// Write manual pages, one for each command
+    #[command(after_help = ends("pointsman man /usr/local/share/man/man1"))]
+    Man(Man),
 }
 
 impl CommandLine {
@@ -81,6 +89,8 @@ impl CommandLine {
             Command::Explain(explain) => explain.run().await,
             Command::Status(status) => status.run().await,
             Command::Trace(trace) => trace.run(),
+            Command::Completions(completions) => completions.run(),
+            Command::Man(man) => man.run(),
         }
     }
 }

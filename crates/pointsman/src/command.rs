@@ -1,6 +1,8 @@
 //! The subcommands, a module each.
 
+pub(crate) mod completions;
 pub(crate) mod explain;
+pub(crate) mod man;
 pub(crate) mod partition;
 pub(crate) mod policy;
 pub(crate) mod region;

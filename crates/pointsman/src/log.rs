@@ -1,6 +1,9 @@
 //! What is logged, and in which form: events of the control plane, to stderr.
 
-use std::io;
+use std::io::{self, Write as _};
+
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +24,15 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Begins to log. Once in a process: a second call changes nothing.
+    /// Begins to log, panics too. Once in a process: a second call changes nothing.
     pub(crate) fn begin(self) {
+        // The standard library writes a panic as lines of text, which would break the form.
+        std::panic::set_hook(Box::new(|panic| {
+            let message = panic.payload_as_str().unwrap_or("without a message");
+            let place = panic.location().map(ToString::to_string).unwrap_or_default();
+            let thread = std::thread::current().name().unwrap_or_default().to_owned();
+            tracing::error!(thread, place, "panicked: {message}");
+        }));
         let lines = tracing_subscriber::fmt().with_max_level(self.level).with_writer(io::stderr);
         let colours = io::IsTerminal::is_terminal(&io::stderr());
         // Only a subscriber that is already there can be in the way, and then it is the one that was asked for.
@@ -30,5 +40,26 @@ impl Log {
             Form::Text => lines.with_ansi(colours).try_init(),
             Form::Json => lines.json().try_init(),
         };
+    }
+
+    /// Tells the one who started us, in the form of the log but whatever its level.
+    pub(crate) fn tell(self, message: &str) {
+        let line = match self.form {
+            Form::Text => message.to_owned(),
+            Form::Json => {
+                let mut timestamp = String::new();
+                // A string takes all that is written.
+                let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+                let event = serde_json::json!({
+                    "timestamp": timestamp,
+                    "level": "INFO",
+                    "fields": { "message": message },
+                    "target": "pointsman",
+                });
+                event.to_string()
+            }
+        };
+        // Nobody may be reading any more, which is no reason not to serve.
+        let _ = writeln!(io::stderr(), "{line}");
     }
 }

@@ -9,7 +9,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use dns::Rcode;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -18,7 +18,7 @@ use prometheus_client::registry::Registry;
 use api::Status;
 
 use super::Http;
-use crate::counters::{Count, Counters};
+use crate::counters::{Count, Counters, LATENCY_BOUNDS_US, Latency, TYPE_CLASSES, type_name};
 
 /// The type of what [`metrics`] answers (OpenMetrics 1.0).
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -28,8 +28,19 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 pub struct Metrics {
     /// The counters of the UDP workers, in the order of their numbers.
     pub udp: Vec<Arc<Counters>>,
-    /// The counters of the TCP listeners.
-    pub tcp: Vec<Arc<net::tcp::Counters>>,
+    /// What the TCP listeners counted.
+    pub tcp: Vec<Tcp>,
+    /// How long changes took.
+    pub updates: Arc<Latency>,
+}
+
+/// What a TCP listener counted.
+#[derive(Debug, Default)]
+pub struct Tcp {
+    /// Its connections.
+    pub connections: Arc<net::tcp::Counters>,
+    /// Their queries.
+    pub queries: Arc<Counters>,
 }
 
 /// A number that is exported: its declaration, and where it comes from.
@@ -38,8 +49,10 @@ pub struct Metric {
     pub name: &'static str,
     /// What it says, in one sentence.
     pub help: &'static str,
-    /// Whether it only grows.
+    /// How it behaves.
     pub kind: Kind,
+    /// What its values are numbers of.
+    pub unit: &'static str,
     /// Its labels, where it has some.
     pub labels: &'static [&'static str],
     read: fn(&Source<'_>, &mut Samples),
@@ -52,6 +65,8 @@ pub enum Kind {
     Counter,
     /// It goes up and down.
     Gauge,
+    /// Counts by upper bounds, each growing from 0 at start, with their sum.
+    Histogram,
 }
 
 /// What a scrape reads.
@@ -60,9 +75,17 @@ struct Source<'a> {
     metrics: &'a Metrics,
 }
 
-/// Values with those of their labels, in the order of [`Metric::labels`].
+/// What is read of one metric.
 #[derive(Debug, Default)]
-struct Samples(Vec<(Vec<String>, u64)>);
+struct Samples {
+    /// Values with those of their labels, in the order of [`Metric::labels`].
+    values: Vec<(Vec<String>, u64)>,
+    /// Of a histogram: the sum, and the upper bounds with their counts.
+    histogram: (f64, Vec<(f64, u64)>),
+}
+
+/// What queries come over, as labels.
+const TRANSPORTS: [&str; 2] = ["udp", "tcp"];
 
 /// The name of a cause, and the counter that counts it.
 type Cause<C, N> = (&'static str, fn(&C) -> &N);
@@ -73,6 +96,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_build_info",
         help: "Always 1; the label is the version of the program.",
         kind: Kind::Gauge,
+        unit: "none",
         labels: &["version"],
         read: |source, samples| samples.push([source.status.version.clone()], 1),
     },
@@ -80,6 +104,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_uptime_seconds",
         help: "Seconds since start.",
         kind: Kind::Gauge,
+        unit: "seconds",
         labels: &[],
         read: |source, samples| samples.push([], source.status.uptime_seconds),
     },
@@ -87,6 +112,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_generation",
         help: "The current generation.",
         kind: Kind::Gauge,
+        unit: "number",
         labels: &[],
         read: |source, samples| samples.push([], source.status.generation),
     },
@@ -94,6 +120,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_worker_generation",
         help: "The generation that each worker serves; 0 for the moment in which it takes the next one.",
         kind: Kind::Gauge,
+        unit: "number",
         labels: &["worker"],
         read: |source, samples| {
             for state in &source.status.workers {
@@ -105,6 +132,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_slowest_worker_generation",
         help: "The oldest generation that any worker serves.",
         kind: Kind::Gauge,
+        unit: "number",
         labels: &[],
         read: |source, samples| {
             let served = source.status.workers.iter().map(|state| state.generation);
@@ -115,6 +143,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_store_ok",
         help: "1 while the store takes changes, 0 while it does not.",
         kind: Kind::Gauge,
+        unit: "0 or 1",
         labels: &[],
         read: |source, samples| samples.push([], u64::from(source.status.store.ok)),
     },
@@ -122,6 +151,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_zones",
         help: "Zones.",
         kind: Kind::Gauge,
+        unit: "zones",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.zones),
     },
@@ -129,6 +159,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_records",
         help: "Records of all zones.",
         kind: Kind::Gauge,
+        unit: "records",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.records),
     },
@@ -136,6 +167,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_regions",
         help: "Regions, without region 0.",
         kind: Kind::Gauge,
+        unit: "regions",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.regions),
     },
@@ -143,6 +175,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_partitions",
         help: "Partitions.",
         kind: Kind::Gauge,
+        unit: "partitions",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.partitions),
     },
@@ -150,6 +183,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_policies",
         help: "Policies.",
         kind: Kind::Gauge,
+        unit: "policies",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.policies),
     },
@@ -157,6 +191,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_names",
         help: "Names that policies serve.",
         kind: Kind::Gauge,
+        unit: "names",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.names),
     },
@@ -164,6 +199,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_servers",
         help: "Distinct servers of all policies.",
         kind: Kind::Gauge,
+        unit: "servers",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.servers),
     },
@@ -171,56 +207,100 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_servers_down",
         help: "Servers that are down.",
         kind: Kind::Gauge,
+        unit: "servers",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.servers_down),
     },
     Metric {
-        name: "pointsman_queries_total",
-        help: "Messages that came in over UDP, by worker.",
-        kind: Kind::Counter,
-        labels: &["worker"],
-        read: |source, samples| samples.workers(source, |worker| &worker.queries),
+        name: "pointsman_update_seconds",
+        help: "How long changes took from being taken to being served by the slowest worker; those that share a \
+               commit count once.",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &[],
+        read: |source, samples| samples.latency(&source.metrics.updates),
     },
     Metric {
-        name: "pointsman_batches_total",
-        help: "Batches in which messages came in over UDP, by worker.",
+        name: "pointsman_queries_total",
+        help: "Messages that came in, by transport.",
         kind: Kind::Counter,
-        labels: &["worker"],
-        read: |source, samples| samples.workers(source, |worker| &worker.batches),
+        unit: "messages",
+        labels: &["transport"],
+        read: |source, samples| samples.transports(source, |counters| &counters.queries),
     },
     Metric {
         name: "pointsman_answers_total",
-        help: "Answers over UDP, by the header's response code.",
+        help: "Answers, by transport and the header's response code.",
         kind: Kind::Counter,
-        labels: &["rcode"],
+        unit: "messages",
+        labels: &["transport", "rcode"],
         read: |source, samples| {
-            for (rcode, count) in source.metrics.answers() {
-                samples.push([rcode], count);
+            for transport in TRANSPORTS {
+                for (rcode, count) in source.metrics.answers(transport) {
+                    samples.push([transport.into(), rcode], count);
+                }
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_answers_by_type_total",
+        help: "Answers, by transport and the type that was asked for; rare types are together in other, answers \
+               without a question in none.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &["transport", "type"],
+        read: |source, samples| {
+            for transport in TRANSPORTS {
+                for class in 0..TYPE_CLASSES {
+                    let count = source.metrics.sum(transport, |counters| &counters.types[class]);
+                    samples.push([transport.into(), type_name(class)], count);
+                }
             }
         },
     },
     Metric {
         name: "pointsman_truncated_total",
-        help: "Answers over UDP with TC set.",
+        help: "Answers with TC set, by transport.",
         kind: Kind::Counter,
-        labels: &[],
-        read: |source, samples| samples.push([], source.metrics.sum(|worker| &worker.truncated)),
+        unit: "messages",
+        labels: &["transport"],
+        read: |source, samples| samples.transports(source, |counters| &counters.truncated),
     },
     Metric {
         name: "pointsman_dropped_total",
-        help: "Messages over UDP that got no answer, by cause.",
+        help: "Messages that got no answer, by transport and cause.",
         kind: Kind::Counter,
-        labels: &["cause"],
+        unit: "messages",
+        labels: &["transport", "cause"],
         read: |source, samples| {
-            for (cause, count) in source.metrics.dropped() {
-                samples.push([cause.into()], count);
+            for transport in TRANSPORTS {
+                for (cause, count) in source.metrics.dropped(transport) {
+                    samples.push([transport.into(), cause.into()], count);
+                }
             }
         },
+    },
+    Metric {
+        name: "pointsman_worker_queries_total",
+        help: "Messages that came in over UDP, by worker.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &["worker"],
+        read: |source, samples| samples.workers(source, |worker| &worker.queries),
+    },
+    Metric {
+        name: "pointsman_worker_batches_total",
+        help: "Batches in which messages came in over UDP, by worker.",
+        kind: Kind::Counter,
+        unit: "batches",
+        labels: &["worker"],
+        read: |source, samples| samples.workers(source, |worker| &worker.batches),
     },
     Metric {
         name: "pointsman_tcp_connections_total",
         help: "TCP connections that were accepted and served.",
         kind: Kind::Counter,
+        unit: "connections",
         labels: &[],
         read: |source, samples| samples.push([], source.metrics.tcp_sum(|tcp| &tcp.accepted)),
     },
@@ -228,6 +308,7 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_tcp_refused_total",
         help: "TCP connections that were not served, by cause.",
         kind: Kind::Counter,
+        unit: "connections",
         labels: &["cause"],
         read: |source, samples| {
             samples.push(["full".into()], source.metrics.tcp_sum(|tcp| &tcp.refused_full));
@@ -239,34 +320,15 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_tcp_accept_failed_total",
         help: "Times that the system had no descriptor or memory for a TCP connection.",
         kind: Kind::Counter,
+        unit: "attempts",
         labels: &[],
         read: |source, samples| samples.push([], source.metrics.tcp_sum(|tcp| &tcp.accept_failed)),
-    },
-    Metric {
-        name: "pointsman_tcp_queries_total",
-        help: "Queries that came in over TCP.",
-        kind: Kind::Counter,
-        labels: &[],
-        read: |source, samples| samples.push([], source.metrics.tcp_sum(|tcp| &tcp.queries)),
-    },
-    Metric {
-        name: "pointsman_tcp_answers_total",
-        help: "Answers over TCP.",
-        kind: Kind::Counter,
-        labels: &[],
-        read: |source, samples| samples.push([], source.metrics.tcp_sum(|tcp| &tcp.answers)),
-    },
-    Metric {
-        name: "pointsman_tcp_dropped_total",
-        help: "Queries over TCP that got no answer.",
-        kind: Kind::Counter,
-        labels: &[],
-        read: |source, samples| samples.push([], source.metrics.tcp_sum(|tcp| &tcp.drops)),
     },
     Metric {
         name: "pointsman_tcp_ended_total",
         help: "TCP connections that ended, by what ended them.",
         kind: Kind::Counter,
+        unit: "connections",
         labels: &["cause"],
         read: |source, samples| {
             let causes: [Cause<net::tcp::Counters, AtomicU64>; 10] = [
@@ -305,50 +367,66 @@ impl Metrics {
     /// What the UDP workers counted, in sum.
     pub fn counters(&self) -> api::Counters {
         api::Counters {
-            queries: self.sum(|worker| &worker.queries),
-            answers: self.answers().filter(|(_, count)| *count > 0).collect(),
-            dropped: self.dropped().map(|(cause, count)| (cause.into(), count)).collect(),
-            truncated: self.sum(|worker| &worker.truncated),
+            queries: self.sum("udp", |worker| &worker.queries),
+            answers: self.answers("udp").filter(|(_, count)| *count > 0).collect(),
+            dropped: self.dropped("udp").map(|(cause, count)| (cause.into(), count)).collect(),
+            truncated: self.sum("udp", |worker| &worker.truncated),
         }
     }
 
-    fn answers(&self) -> impl Iterator<Item = (String, u64)> {
-        (0..crate::counters::RCODES).map(|code| {
+    fn answers(&self, transport: &str) -> impl Iterator<Item = (String, u64)> {
+        (0..crate::counters::RCODES).map(move |code| {
             // Sixteen codes fit the header's four bits.
             let name = Rcode::checked_from_int(code as u8)
                 .map_or_else(|| code.to_string(), |rcode| rcode.to_string());
-            (name, self.sum(|worker| &worker.answers[code]))
+            (name, self.sum(transport, |counters| &counters.answers[code]))
         })
     }
 
-    fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    fn dropped(&self, transport: &str) -> impl Iterator<Item = (&'static str, u64)> {
         let causes: [Cause<Counters, Count>; 4] = [
-            ("no_query", |worker| &worker.no_query),
-            ("no_room", |worker| &worker.no_room),
-            ("send_failed", |worker| &worker.send_failed),
-            ("panicked", |worker| &worker.panicked),
+            ("no_query", |counters| &counters.no_query),
+            ("no_room", |counters| &counters.no_room),
+            ("send_failed", |counters| &counters.send_failed),
+            ("panicked", |counters| &counters.panicked),
         ];
-        causes.into_iter().map(|(cause, count)| (cause, self.sum(count)))
+        causes.into_iter().map(move |(cause, count)| (cause, self.sum(transport, count)))
     }
 
-    fn sum(&self, count: impl Fn(&Counters) -> &Count) -> u64 {
-        self.udp.iter().map(|worker| count(worker).get()).sum()
+    /// One of [`TRANSPORTS`]'s counts, in sum.
+    fn sum(&self, transport: &str, count: impl Fn(&Counters) -> &Count) -> u64 {
+        match transport {
+            "udp" => self.udp.iter().map(|worker| count(worker).get()).sum(),
+            _ => self.tcp.iter().map(|tcp| count(&tcp.queries).get()).sum(),
+        }
     }
 
     fn tcp_sum(&self, counter: fn(&net::tcp::Counters) -> &AtomicU64) -> u64 {
-        self.tcp.iter().map(|tcp| counter(tcp).load(Ordering::Relaxed)).sum()
+        self.tcp.iter().map(|tcp| counter(&tcp.connections).load(Ordering::Relaxed)).sum()
     }
 }
 
 impl Samples {
     fn push<const N: usize>(&mut self, labels: [String; N], value: u64) {
-        self.0.push((labels.into(), value));
+        self.values.push((labels.into(), value));
     }
 
     fn workers(&mut self, source: &Source<'_>, count: fn(&Counters) -> &Count) {
         for (number, worker) in source.metrics.udp.iter().enumerate() {
             self.push([number.to_string()], count(worker).get());
         }
+    }
+
+    fn transports(&mut self, source: &Source<'_>, count: fn(&Counters) -> &Count) {
+        for transport in TRANSPORTS {
+            self.push([transport.into()], source.metrics.sum(transport, count));
+        }
+    }
+
+    fn latency(&mut self, latency: &Latency) {
+        let seconds = |microseconds: u64| microseconds as f64 / 1e6;
+        let bounds = LATENCY_BOUNDS_US.map(seconds).into_iter().chain([f64::INFINITY]);
+        self.histogram = (seconds(latency.sum_us()), bounds.zip(latency.buckets()).collect());
     }
 }
 
@@ -382,9 +460,16 @@ impl Collector for Scrape {
                 // The encoder adds the suffix itself.
                 Kind::Counter => (metric.name.trim_end_matches("_total"), MetricType::Counter),
                 Kind::Gauge => (metric.name, MetricType::Gauge),
+                Kind::Histogram => (metric.name, MetricType::Histogram),
             };
             let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
-            for (values, value) in &samples.0 {
+            if metric.kind == Kind::Histogram {
+                let (sum, buckets) = &samples.histogram;
+                let count = buckets.iter().map(|(_, count)| count).sum();
+                family.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)?;
+                continue;
+            }
+            for (values, value) in &samples.values {
                 if values.is_empty() {
                     // An empty set of labels would be written as `{}`; there is one sample without labels.
                     sample(metric.kind, *value, family)?;
@@ -402,6 +487,31 @@ impl Collector for Scrape {
 fn sample(kind: Kind, value: u64, encoder: MetricEncoder<'_>) -> fmt::Result {
     match kind {
         Kind::Counter => ConstCounter::new(value).encode(encoder),
-        Kind::Gauge => ConstGauge::new(value).encode(encoder),
+        Kind::Gauge | Kind::Histogram => ConstGauge::new(value).encode(encoder),
     }
+}
+
+/// What `docs/reference/metrics.md` holds.
+#[cfg(test)]
+pub(super) fn page() -> String {
+    let mut text = String::from(
+        "# Metrics\n\n\
+         `GET /metrics` answers these numbers in the OpenMetrics text format, which Prometheus reads. Counters and\n\
+         histograms begin at 0 with the process. A message that comes in is one of `pointsman_queries_total`; it is\n\
+         one of `pointsman_answers_total` or one of `pointsman_dropped_total`, where `send_failed` is an answer, too,\n\
+         that the system did not take.\n\n\
+         This page is written from the declarations of the metrics.\n\n\
+         | metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n",
+    );
+    for metric in METRICS {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        let (name, unit, labels, help) = (metric.name, metric.unit, labels.join(", "), metric.help);
+        text += &format!("| `{name}` | {kind} | {unit} | {labels} | {help} |\n");
+    }
+    text
 }

@@ -52,7 +52,7 @@ use token::Token;
 
 pub use admission::{CHANGES_MAX, TEXTS_MAX};
 pub use body::{BODY_WAIT, JSON_MAX, POLICY_MAX, TEXT_MAX};
-pub use metrics::{METRICS, Metric, Metrics};
+pub use metrics::{METRICS, Metric, Metrics, Tcp};
 pub use serve::{CONNECTION_LIFETIME, CONNECTIONS_MAX, HEAD_MAX, HEAD_WAIT, serve};
 
 /// What every handler can reach.

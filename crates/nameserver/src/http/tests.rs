@@ -16,7 +16,7 @@ use net::shutdown::Shutdown;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{METRICS, Metrics, body, metrics, openapi, router, serve};
+use super::{METRICS, Metrics, Tcp, body, metrics, openapi, router, serve};
 use crate::book::Book;
 use crate::edit::Editor;
 use crate::generation::Settings;
@@ -43,6 +43,11 @@ struct Answer {
 
 impl Api {
     async fn new(token: Option<&str>) -> Api {
+        let udp = vec![Arc::default(), Arc::default()];
+        Api::counting(token, Metrics { udp, tcp: vec![Tcp::default()], ..Metrics::default() }).await
+    }
+
+    async fn counting(token: Option<&str>, metrics: Metrics) -> Api {
         static FOLDERS: AtomicU32 = AtomicU32::new(0);
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("pointsman-http-{}-{number}", std::process::id()));
@@ -52,7 +57,6 @@ impl Api {
         let book = Book::empty(1, Settings::default());
         let published = Arc::new(Published::new(book.generation.clone(), 2));
         let editor = Editor::start(store, book, published.clone()).expect("an editor");
-        let metrics = Metrics { udp: vec![Arc::default(), Arc::default()], tcp: vec![Arc::default()] };
         let router = router(editor.clone(), token.map(Into::into), metrics);
         let document = serde_json::from_str(&openapi()).expect("a document");
         Api { service: TowerToHyperService::new(router), published, editor, folder, document }
@@ -422,6 +426,10 @@ async fn every_metric_is_declared_once_and_exported() {
             .lines()
             .filter(|line| line.strip_prefix(metric.name).is_some_and(|rest| rest.starts_with(['{', ' '])))
             .collect();
+        if metric.kind == metrics::Kind::Histogram {
+            assert!(text.contains(&format!("\n{family}_bucket{{le=\"+Inf\"}} ")), "{family}");
+            continue;
+        }
         assert!(!samples.is_empty(), "{family} has no sample");
         for sample in samples {
             assert!(metric.labels.iter().all(|label| sample.contains(&format!("{label}=\""))), "{sample}");
@@ -435,8 +443,34 @@ async fn every_metric_is_declared_once_and_exported() {
 }
 
 #[tokio::test]
+async fn a_change_is_in_the_histogram_once_it_is_served() {
+    let updates = Arc::new(crate::counters::Latency::default());
+    updates.add(std::time::Duration::from_millis(3));
+    updates.add(std::time::Duration::from_secs(60));
+    let api = Api::counting(None, Metrics { updates, ..Metrics::default() }).await;
+    let text = api.get("/metrics").await.body;
+    for line in ["bucket{le=\"0.002\"} 0", "bucket{le=\"0.005\"} 1", "bucket{le=\"+Inf\"} 2", "sum 60.003"] {
+        let line = format!("pointsman_update_seconds_{line}");
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn the_page_of_metrics_is_fresh() {
+    let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
+    if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
+        std::fs::write(&kept, metrics::page()).expect("the page can be written");
+    }
+    assert!(
+        std::fs::read_to_string(&kept).unwrap_or_default() == metrics::page(),
+        "docs/reference/metrics.md is not what is declared; to mend: \
+         POINTSMAN_REGENERATE=1 cargo test -p nameserver metrics"
+    );
+}
+
+#[tokio::test]
 async fn the_workers_counts_are_summed() {
-    let metrics = Metrics { udp: vec![Arc::default(), Arc::default()], tcp: Vec::new() };
+    let metrics = Metrics { udp: vec![Arc::default(), Arc::default()], ..Metrics::default() };
     for worker in &metrics.udp {
         worker.queries.add(3);
         worker.answered(&[0, 0, 0x82, 3]);

@@ -76,3 +76,14 @@ fn the_manual_is_fresh() {
     }
     fresh::check("docs/reference/command-line.md", &text);
 }
+
+#[test]
+fn the_unit_says_what_the_command_line_takes() {
+    let unit = include_str!("../../../../pkg/pointsman.service");
+    for line in unit.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '['])) {
+        let key = line.split_once('=').map(|(key, _)| key).unwrap_or_else(|| panic!("no setting: {line}"));
+        assert!(key.chars().all(|c| c.is_ascii_alphabetic()), "{line}");
+    }
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/")).expect("a command");
+    CommandLine::try_parse_from(start.split_whitespace()).unwrap_or_else(|error| panic!("{start}: {error}"));
+}

@@ -1,6 +1,6 @@
 //! `pointsman serve`: the name server, from its first address to its last answer.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use clap::Args;
 use nameserver::edit::Refused;
@@ -61,10 +61,10 @@ impl Serve {
             other => Failure::Failed(other.to_string()),
         })?;
         for address in server.listening() {
-            tell(&format!("listening on {address} (UDP and TCP)"));
+            log.tell(&format!("listening on {address} (UDP and TCP)"));
         }
-        tell(&format!("listening on http://{} (API)", server.api_address()));
-        tell("ready");
+        log.tell(&format!("listening on http://{} (API)", server.api_address()));
+        log.tell("ready");
         notify(&[NotifyState::Ready]);
         while let Wanted::Reload = signals.next().await {
             reload(&server).await;
@@ -72,7 +72,7 @@ impl Serve {
         notify(&[NotifyState::Stopping]);
         tracing::info!("stopping");
         server.stop().await;
-        tell("stopped");
+        log.tell("stopped");
         Ok(())
     }
 }
@@ -107,12 +107,6 @@ async fn reload(server: &Server) {
         }
         Err(refused) => tracing::error!(%refused, "not reloaded; the last generation goes on"),
     }
-}
-
-/// Tells the one who started us, whatever the form and level of the log.
-fn tell(line: &str) {
-    // Nobody may be reading any more, which is no reason not to serve.
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn notify(states: &[NotifyState<'_>]) {

@@ -1,0 +1,90 @@
+//! What the program shows of itself: logs, completions, manual pages.
+
+use std::fs;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+use tests::folder::Folder;
+use tests::program::{Ended, Program};
+use tests::serving::Serving;
+
+#[test]
+fn each_line_of_a_json_log_is_an_event() {
+    let folder = Folder::new();
+    let zone =
+        folder.write("example.com.zone", "$ORIGIN example.com.\n@ 60 SOA ns a 1 2 3 4 5\n@ 60 NS ns\n");
+    let mut serving = Serving::start(&folder, &["--log", "json", "--log-level", "debug", "--zone", &zone]);
+    serving.program.signal(Signal::SIGHUP);
+    serving.program.line("reloaded");
+    folder.write("example.com.zone", "broken");
+    serving.program.signal(Signal::SIGHUP);
+    serving.program.line("not reloaded");
+    let ended = serving.stop();
+    let messages: Vec<String> = ended.stderr.lines().map(message).collect();
+    for expected in ["ready", "reloaded", "stopping", "stopped"] {
+        assert!(messages.iter().any(|message| message == expected), "no '{expected}' in {messages:?}");
+    }
+}
+
+/// The message of an event; it has a time, a level and a target too.
+fn message(line: &str) -> String {
+    let event: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+    for key in ["timestamp", "level", "target"] {
+        assert!(event[key].is_string(), "no {key} in {line}");
+    }
+    event["fields"]["message"].as_str().unwrap_or_else(|| panic!("no message in {line}")).to_owned()
+}
+
+#[test]
+fn completions_are_scripts_of_their_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ended = run(&["completions", shell]);
+        assert!(ended.stdout.contains("pointsman"), "{shell}: {}", ended.stdout);
+    }
+    let script = run(&["completions", "bash"]).stdout;
+    // The script is read, and then completes the beginning of a word.
+    let asked = "\nCOMP_WORDS=(pointsman comp); COMP_CWORD=1; _pointsman pointsman comp pointsman; echo ${COMPREPLY[@]}";
+    let mut bash = Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash");
+    let text = [script.as_str(), asked].concat();
+    bash.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("bash reads");
+    let ended = bash.wait_with_output().expect("bash ends");
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "completions");
+}
+
+#[test]
+fn every_command_has_a_manual_page_that_groff_takes() {
+    let folder = Folder::new();
+    run(&["man", &folder.at("")]);
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(folder.at("")).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let man = Command::new("man").args(["--warnings", "-E", "UTF-8", "-l"]).arg(&path).output();
+        match man {
+            Ok(man) => {
+                let told = String::from_utf8_lossy(&man.stderr);
+                assert!(man.status.success() && told.is_empty(), "{name}: {told}");
+                assert!(String::from_utf8_lossy(&man.stdout).contains("SYNOPSIS"), "{name}");
+            }
+            Err(cause) => tests::data::skip(&format!("the look of {name}: man does not start: {cause}")),
+        }
+        pages.push(name);
+    }
+    for page in ["pointsman.1", "pointsman-serve.1", "pointsman-zone-put.1", "pointsman-completions.1"] {
+        assert!(pages.iter().any(|found| found == page), "no {page} in {pages:?}");
+    }
+    let ended = Program::start(&["man", &folder.at("nowhere")]).end();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(
+        ended.stderr.contains("nowhere") && ended.stderr.contains("Expected: a folder"),
+        "{}",
+        ended.stderr
+    );
+}
+
+fn run(arguments: &[&str]) -> Ended {
+    let ended = Program::start(arguments).end();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    ended
+}
