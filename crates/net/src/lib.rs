@@ -8,6 +8,8 @@
 //! - [`udp`]: one blocking socket per thread, a batch received and sent with one system call each.
 //! - [`tcp`]: connections on tokio, with limits on everything that a client can hold; [`framing`] is its pure
 //!   part.
+//! - [`client`]: the sockets of who asks: datagrams in batches from many source addresses, connections, and one
+//!   place to wait for all of them.
 //! - [`listen`]: why an address could not be bound, and how to go on.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
@@ -21,6 +23,7 @@ compile_error!(
     "Pointsman runs on Linux only: it needs recvmmsg, SO_REUSEPORT and thread affinity as Linux has them"
 );
 
+pub mod client;
 pub mod clock;
 pub mod framing;
 pub mod listen;

@@ -5,6 +5,8 @@
 //! the header fields that the round before has changed. The kernel fills in a client's address and the packet
 //! information, and the header of the reply points to the very same octets.
 
+pub(crate) mod client;
+
 use crate::sockaddr::{CONTROL_LEN, Control, NAME_LEN, Name};
 use crate::udp::UdpListener;
 use std::io;

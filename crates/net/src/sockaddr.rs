@@ -34,6 +34,7 @@ pub(crate) const CONTROL_LEN: usize =
 const PKTINFO: usize = size_of::<libc::cmsghdr>().next_multiple_of(align_of::<usize>());
 
 const V4_INTERFACE: usize = PKTINFO + offset_of!(libc::in_pktinfo, ipi_ifindex);
+const V4_SOURCE: usize = PKTINFO + offset_of!(libc::in_pktinfo, ipi_spec_dst);
 const V4_ASKED: usize = PKTINFO + offset_of!(libc::in_pktinfo, ipi_addr);
 const V4_LEN: usize = PKTINFO + size_of::<libc::in_pktinfo>();
 const V6_ASKED: usize = PKTINFO + offset_of!(libc::in6_pktinfo, ipi6_addr);
@@ -77,6 +78,26 @@ impl Name {
 
 impl Control {
     pub(crate) const ZERO: Self = Self([0; CONTROL_LEN]);
+
+    /// Encodes the address from which a datagram is to leave; returns the octets in use too.
+    pub(crate) fn leaving_from(source: IpAddr) -> (Self, usize) {
+        let mut control = Self::ZERO;
+        let mut put = |at: usize, octets: &[u8]| control.0[at..at + octets.len()].copy_from_slice(octets);
+        let (level, kind, len) = match source {
+            IpAddr::V4(address) => {
+                put(V4_SOURCE, &address.octets());
+                (libc::IPPROTO_IP, libc::IP_PKTINFO, V4_LEN)
+            }
+            IpAddr::V6(address) => {
+                put(V6_ASKED, &address.octets());
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, V6_LEN)
+            }
+        };
+        put(offset_of!(libc::cmsghdr, cmsg_len), &len.to_ne_bytes());
+        put(offset_of!(libc::cmsghdr, cmsg_level), &level.to_ne_bytes());
+        put(offset_of!(libc::cmsghdr, cmsg_type), &kind.to_ne_bytes());
+        (control, len.next_multiple_of(align_of::<usize>()))
+    }
 
     /// Decodes the address that was asked from packet information of `len` octets; `None` when there is none.
     #[inline]

@@ -1,0 +1,252 @@
+//! The sockets of who asks, none of which ever blocks, and one place to wait for all of them.
+//!
+//! - [`Outgoing`] and [`Incoming`]: datagrams in batches. One [`shared`] socket sends for many source addresses;
+//!   a socket of [`ask`] is one client's and connected.
+//! - [`connect`]: a TCP connection that is being made.
+//! - [`Readiness`]: which sockets have something, with waits in nanoseconds.
+//! - [`raise_descriptor_limit`]: as many sockets as the system allows.
+
+use crate::mmsg;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::time::TimeSpec;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+pub use crate::mmsg::client::{Incoming, Outgoing, Reply};
+
+/// Room for answers that wait at a shared socket, in octets: some 5,000 small ones. The kernel cuts it to
+/// `net.core.rmem_max`.
+const SHARED_RECEIVE_BUFFER: usize = 4 << 20;
+
+/// Events that one [`Readiness::ready`] tells: what is beyond is told by the next one.
+const EVENTS_MAX: usize = 64;
+
+/// Opens a socket that sends from any source address of a family and tells at which one an answer arrived.
+///
+/// # Errors
+/// What the system says.
+pub fn shared(is_ipv4: bool) -> io::Result<UdpSocket> {
+    let any: IpAddr = if is_ipv4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let address = SocketAddr::new(any, 0);
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    if is_ipv4 {
+        mmsg::set_option(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+    } else {
+        socket.set_only_v6(true)?;
+        mmsg::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+    }
+    socket.set_recv_buffer_size(SHARED_RECEIVE_BUFFER)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// Opens a socket of one client, connected to a server; `source` is `None` where the system chooses.
+///
+/// # Errors
+/// What the system says; `EADDRNOTAVAIL` or `EAGAIN` where the source has no port left.
+pub fn ask(server: SocketAddr, source: Option<IpAddr>) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(server), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    socket.connect(&server.into())?;
+    Ok(socket.into())
+}
+
+/// Begins a connection without Nagle's delays; it can be written when [`Ready::writable`] says so.
+///
+/// # Errors
+/// What the system says; `EADDRNOTAVAIL` where the source has no port left.
+pub fn connect(server: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(server), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(source) = source {
+        // The port is chosen by the connect, so that one port serves several servers.
+        mmsg::set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    match socket.connect(&server.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket.into()),
+    }
+}
+
+/// Whether an error says that no descriptor is left, for the process or for the system.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Whether an error says that a source address has no port left.
+pub fn is_out_of_ports(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EAGAIN | libc::EADDRINUSE))
+}
+
+/// Raises the process's limit of open descriptors as far as it may; returns the limit.
+///
+/// # Errors
+/// What the system says when the limit cannot be read.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => Ok(hard),
+        Err(_) => Ok(soft),
+    }
+}
+
+/// Waits for many sockets at once.
+#[derive(Debug)]
+pub struct Readiness {
+    epoll: Epoll,
+    events: Vec<EpollEvent>,
+}
+
+/// What a socket has.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready {
+    /// The number under which it was added.
+    pub token: u64,
+    /// Octets, an end or an error can be read.
+    pub readable: bool,
+    /// It can be written.
+    pub writable: bool,
+}
+
+impl Readiness {
+    /// Makes one without sockets.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new() -> io::Result<Readiness> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Readiness { epoll, events: vec![EpollEvent::empty(); EVENTS_MAX] })
+    }
+
+    /// Adds a socket; closing it takes it out again. `writes` asks for writability too.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn add(&self, socket: &impl AsFd, token: u64, writes: bool) -> io::Result<()> {
+        Ok(self.epoll.add(socket, EpollEvent::new(flags(writes), token))?)
+    }
+
+    /// Changes whether a socket's writability is asked for.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn change(&self, socket: &impl AsFd, token: u64, writes: bool) -> io::Result<()> {
+        Ok(self.epoll.modify(socket, &mut EpollEvent::new(flags(writes), token))?)
+    }
+
+    /// Waits until a socket has something, at most for `time`; a signal ends it too.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wait(&self, time: Duration) -> io::Result<()> {
+        let mut descriptors = [PollFd::new(self.epoll.0.as_fd(), PollFlags::POLLIN)];
+        match ppoll(&mut descriptors, Some(TimeSpec::from_duration(time)), None) {
+            Ok(_) | Err(nix::Error::EINTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells which sockets have something now, without waiting; at most some, the next call tells more.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn ready(&mut self) -> io::Result<impl Iterator<Item = Ready> + '_> {
+        let count = match self.epoll.wait(&mut self.events, EpollTimeout::ZERO) {
+            Err(nix::Error::EINTR) => 0,
+            counted => counted?,
+        };
+        Ok(self.events[..count].iter().map(|event| Ready {
+            token: event.data(),
+            readable: event
+                .events()
+                .intersects(EpollFlags::EPOLLIN | EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP),
+            writable: event.events().contains(EpollFlags::EPOLLOUT),
+        }))
+    }
+}
+
+fn flags(writes: bool) -> EpollFlags {
+    if writes { EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT } else { EpollFlags::EPOLLIN }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a test waits for loopback to deliver.
+    const WAIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn one_socket_asks_from_many_addresses_and_hears_where() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        let to = server.local_addr().expect("it is bound");
+        let socket = shared(true).expect("a socket");
+        let mut outgoing = Outgoing::new();
+        for last in 1..=5_u8 {
+            outgoing.push(&[last; 3], Some(to), Some(Ipv4Addr::new(127, 1, 0, last).into()));
+        }
+        let mut taken = 0;
+        assert!(outgoing.send(&socket, |told| taken += u32::from(told.is_ok())));
+        assert_eq!((taken, outgoing.len()), (5, 0));
+        for _ in 0..5 {
+            let mut octets = [0; 8];
+            let (length, from) = server.recv_from(&mut octets).expect("it arrives");
+            assert_eq!(from.ip(), Ipv4Addr::new(127, 1, 0, octets[0]));
+            server.send_to(&octets[..length], from).expect("loopback sends");
+        }
+        let mut readiness = Readiness::new().expect("an epoll");
+        readiness.add(&socket, 7, false).expect("it is added");
+        let mut incoming = Incoming::new();
+        let mut seen = Vec::new();
+        while seen.len() < 5 {
+            readiness.wait(WAIT).expect("it waits");
+            assert!(readiness.ready().expect("it tells").all(|ready| ready.token == 7 && ready.readable));
+            assert!(incoming.receive(&socket).expect("it receives") > 0);
+            for reply in incoming.replies() {
+                assert_eq!(reply.peer, Some(to));
+                assert_eq!(reply.local, Some(Ipv4Addr::new(127, 1, 0, reply.octets[0]).into()));
+                assert_eq!(reply.octets.len(), 3);
+                seen.push(reply.octets[0]);
+            }
+        }
+        assert_eq!(seen, [1, 2, 3, 4, 5]);
+        assert_eq!(incoming.receive(&socket).expect("nothing is there"), 0);
+    }
+
+    #[test]
+    fn what_is_refused_is_told_and_the_rest_is_sent() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        let to = server.local_addr().expect("it is bound");
+        let socket = shared(true).expect("a socket");
+        let mut outgoing = Outgoing::new();
+        for octet in 0..3 {
+            // Linux refuses to send to port 0.
+            let to = if octet == 1 { SocketAddr::new(to.ip(), 0) } else { to };
+            outgoing.push(&[octet], Some(to), None);
+        }
+        let mut told = Vec::new();
+        assert!(outgoing.send(&socket, |done| told.push(done.is_ok())));
+        assert_eq!(told, [true, false, true]);
+    }
+
+    #[test]
+    fn a_connection_is_made_without_waiting() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback binds");
+        let to = listener.local_addr().expect("it is bound");
+        let stream = connect(to, Some(Ipv4Addr::new(127, 0, 0, 9).into())).expect("it begins");
+        let mut readiness = Readiness::new().expect("an epoll");
+        readiness.add(&stream, 1, true).expect("it is added");
+        readiness.wait(WAIT).expect("it waits");
+        assert!(readiness.ready().expect("it tells").any(|ready| ready.writable));
+        let (_, from) = listener.accept().expect("it is there");
+        assert_eq!(from.ip(), Ipv4Addr::new(127, 0, 0, 9));
+    }
+}
