@@ -1,0 +1,355 @@
+//! The schedule: which client asks what, and when, fixed before anything is sent.
+//!
+//! ```text
+//! trace -> Timeline (never back) -> copies of each client, shifted -> in order of time -> due times
+//! ```
+//! Pure: a trace, a [`Plan`] and a seed give the same schedule, bit for bit. All draws are hashes of the seed and of
+//! what they decide ([`mod@draw`]), so that threads which read the trace each for themselves and keep the clients of
+//! their share agree on all times. Memory does not grow with the trace: copies wait in a look-ahead of
+//! [`LOOK_AHEAD_MAX`] queries.
+//!
+//! In reading order: [`Plan`], [`Schedule`], [`Planned`]; [`census`]: what must be known of the whole trace before;
+//! [`timeline`] and [`mod@draw`].
+
+pub mod census;
+pub mod draw;
+pub mod timeline;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::trace::{Damage, Message};
+use census::{Census, Wanted};
+use draw::For;
+use timeline::Timeline;
+
+/// The most shifted copies that wait for their time: about 100 MiB beside their messages. What is beyond keeps its
+/// due time but is handed out before its turn, which is counted.
+pub const LOOK_AHEAD_MAX: usize = 1 << 21;
+
+/// The smallest and the largest factor.
+pub const FACTORS: std::ops::RangeInclusive<f64> = 0.1..=10_000.0;
+
+/// The longest default of [`Clients::Factor`]'s spread.
+pub const SPREAD_DEFAULT_MAX: Duration = Duration::from_secs(1);
+
+/// How a trace becomes a schedule.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// When queries are due.
+    pub pacing: Pacing,
+    /// How often each client is there.
+    pub clients: Clients,
+    /// The most queries.
+    pub limit: Option<u64>,
+    /// How often the trace is gone through; each time begins a mean gap after the end of the time before.
+    pub loops: u64,
+    /// The seed of every draw.
+    pub seed: u64,
+}
+
+/// When queries are due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pacing {
+    /// As recorded, so many times as fast.
+    Recorded {
+        /// 1 for the recorded speed.
+        speed: f64,
+    },
+    /// At a rate of our own, in the recorded order.
+    Rate {
+        /// Queries a second.
+        per_second: f64,
+        /// Gaps are drawn (a Poisson process) instead of even.
+        poisson: bool,
+    },
+    /// As soon as they can be sent.
+    Fast,
+}
+
+/// How often each client of the trace is there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Clients {
+    /// So many times on average: each client as often as the factor's whole part says, and once more with the
+    /// probability of its fraction.
+    Factor {
+        /// Within [`FACTORS`].
+        factor: f64,
+        /// Each copy but the first is shifted by less than this; `None` for the trace's mean gap, at most
+        /// [`SPREAD_DEFAULT_MAX`].
+        spread: Option<Duration>,
+    },
+    /// Servload's `multiply`: every client so many times, at the same instants.
+    Multiply(u32),
+    /// Servload's `peak`: so, but only the queries in seconds whose rate is the median or more.
+    Peak(u32),
+    /// Servload's `score`: so, but only clients whose sessions are close to the median one.
+    Score(u32),
+}
+
+/// One query of a schedule.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// When it is to be sent, in nanoseconds from the beginning; 0 for all with [`Pacing::Fast`].
+    pub due: u64,
+    /// Its place in the whole schedule, from 0.
+    pub index: u64,
+    /// Who asks: a client's copy ([`draw::client`]).
+    pub client: u64,
+    /// Which copy of the client; 0 is the client itself.
+    pub copy: u32,
+    /// The recorded query.
+    pub message: Arc<Message>,
+}
+
+/// What was met on the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Responses, which are not sent.
+    pub responses: u64,
+    /// How often the trace's clock was set ([`Timeline`]).
+    pub jumps: u64,
+    /// Queries handed out before their turn, because [`LOOK_AHEAD_MAX`] waited.
+    pub crowded: u64,
+    /// Where the trace breaks off; what stands before is used.
+    pub damage: Option<Damage>,
+}
+
+impl Plan {
+    /// What must be counted in a first pass over the trace; `None` where one pass is enough.
+    pub fn wanted(&self) -> Option<Wanted> {
+        match self.clients {
+            Clients::Factor { factor, spread: None } if factor > 1.0 => Some(Wanted::Gap),
+            Clients::Factor { .. } | Clients::Multiply(_) => None,
+            Clients::Peak(_) => Some(Wanted::Peaks),
+            Clients::Score(_) => Some(Wanted::Scores),
+        }
+    }
+
+    /// The span in nanoseconds within which copies are shifted.
+    fn spread(&self, census: &Census) -> u64 {
+        let spread = match self.clients {
+            Clients::Factor { spread: Some(spread), .. } => spread,
+            Clients::Factor { spread: None, .. } => {
+                Duration::from_nanos(census.gap_mean).min(SPREAD_DEFAULT_MAX)
+            }
+            _ => Duration::ZERO,
+        };
+        u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A trace as a schedule; an iterator of its queries in order of time.
+///
+/// `open` begins the trace anew, once for each loop.
+pub struct Schedule<I, F> {
+    plan: Plan,
+    census: Arc<Census>,
+    open: F,
+    messages: Option<I>,
+    timeline: Timeline,
+    /// Where on the timeline this loop began.
+    began: u64,
+    queries_in_loop: u64,
+    loops_left: u64,
+    waiting: BinaryHeap<Reverse<Waiting>>,
+    spread: u64,
+    read: u64,
+    handed_out: u64,
+    /// The due time of the last query in nanoseconds, where gaps are drawn.
+    drawn: f64,
+    met: Met,
+}
+
+/// A copy of a query in the look-ahead, in the order in which they are handed out.
+#[derive(Debug)]
+struct Waiting {
+    at: u64,
+    /// Which query of the trace.
+    read: u64,
+    copy: u32,
+    message: Arc<Message>,
+}
+
+impl<I, F, E> Schedule<I, F>
+where
+    I: Iterator<Item = Result<Message, Damage>>,
+    F: FnMut() -> Result<I, E>,
+{
+    /// Makes the schedule of a trace; `census` is what [`Plan::wanted`] asks for, or the default.
+    pub fn new(plan: Plan, census: Arc<Census>, open: F) -> Self {
+        let (spread, loops_left) = (plan.spread(&census), plan.loops);
+        Schedule {
+            plan,
+            census,
+            open,
+            messages: None,
+            timeline: Timeline::default(),
+            began: 0,
+            queries_in_loop: 0,
+            loops_left,
+            waiting: BinaryHeap::new(),
+            spread,
+            read: 0,
+            handed_out: 0,
+            drawn: 0.0,
+            met: Met::default(),
+        }
+    }
+
+    /// What was met so far.
+    pub fn met(&self) -> Met {
+        Met { jumps: self.timeline.jumps, ..self.met.clone() }
+    }
+
+    /// The next query.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn next(&mut self) -> Result<Option<Planned>, E> {
+        if self.plan.limit.is_some_and(|limit| self.handed_out >= limit) {
+            return Ok(None);
+        }
+        loop {
+            let is_full = self.waiting.len() >= LOOK_AHEAD_MAX;
+            // What is read later is at the last place read or behind it.
+            if let Some(Reverse(first)) = self.waiting.peek()
+                && (first.at <= self.timeline.last() || is_full || self.is_read_out())
+            {
+                self.met.crowded += u64::from(first.at > self.timeline.last() && is_full);
+                let Some(Reverse(waiting)) = self.waiting.pop() else { continue };
+                return Ok(Some(self.planned(waiting)));
+            }
+            if self.is_read_out() {
+                return Ok(None);
+            }
+            self.read()?;
+        }
+    }
+
+    fn is_read_out(&self) -> bool {
+        self.messages.is_none() && self.loops_left == 0
+    }
+
+    /// Reads one message of the trace.
+    fn read(&mut self) -> Result<(), E> {
+        let messages = match &mut self.messages {
+            Some(messages) => messages,
+            None => {
+                self.loops_left -= 1;
+                self.began = self.timeline.last();
+                self.queries_in_loop = 0;
+                self.messages.insert((self.open)()?)
+            }
+        };
+        match messages.next() {
+            Some(Ok(message)) if message.is_response() => self.met.responses += 1,
+            Some(Ok(message)) => self.copy(message),
+            Some(Err(damage)) => self.met.damage = Some(damage),
+            None => {
+                self.messages = None;
+                let length = self.timeline.last() - self.began;
+                self.timeline.restart(length.checked_div(self.queries_in_loop.saturating_sub(1)).unwrap_or(0));
+                // A trace without queries would be gone through for nothing.
+                if self.queries_in_loop == 0 {
+                    self.loops_left = 0;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts every copy of a query into the look-ahead.
+    fn copy(&mut self, message: Message) {
+        let at = self.timeline.place(message.time);
+        self.read += 1;
+        self.queries_in_loop += 1;
+        if self.queries_in_loop == 1 {
+            self.began = at;
+        }
+        let client = message.client.ip();
+        let copies = match self.plan.clients {
+            Clients::Factor { factor, .. } => {
+                let one_more = draw::unit(self.plan.seed, For::Copies, draw::client(client, 0));
+                factor as u32 + u32::from(one_more < factor.fract())
+            }
+            Clients::Multiply(factor) => factor,
+            Clients::Peak(factor) if self.census.is_peak(at - self.began) => factor,
+            Clients::Score(factor) if self.census.is_typical(client) => factor,
+            Clients::Peak(_) | Clients::Score(_) => 1,
+        };
+        let message = Arc::new(message);
+        for copy in 0..copies {
+            let phase = match copy {
+                0 => 0,
+                _ => scaled(
+                    draw::draw(self.plan.seed, For::Phase, draw::client(client, copy)),
+                    self.spread,
+                ),
+            };
+            let message = Arc::clone(&message);
+            self.waiting.push(Reverse(Waiting { at: at.saturating_add(phase), read: self.read, copy, message }));
+        }
+    }
+
+    fn planned(&mut self, waiting: Waiting) -> Planned {
+        let index = self.handed_out;
+        self.handed_out += 1;
+        let due = match self.plan.pacing {
+            Pacing::Fast => 0,
+            Pacing::Recorded { speed: 1.0 } => waiting.at,
+            Pacing::Recorded { speed } => (waiting.at as f64 / speed) as u64,
+            Pacing::Rate { per_second, poisson: false } => (index as f64 * 1e9 / per_second) as u64,
+            Pacing::Rate { per_second, poisson: true } => {
+                // 1 - u is never 0.
+                let gap = -(1.0 - draw::unit(self.plan.seed, For::Gap, index)).ln() * 1e9 / per_second;
+                self.drawn += gap;
+                self.drawn as u64
+            }
+        };
+        let client = draw::client(waiting.message.client.ip(), waiting.copy);
+        Planned { due, index, client, copy: waiting.copy, message: waiting.message }
+    }
+}
+
+/// A draw as a number below `most`.
+fn scaled(draw: u64, most: u64) -> u64 {
+    ((u128::from(draw) * u128::from(most)) >> 64) as u64
+}
+
+impl<I, F> std::fmt::Debug for Schedule<I, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Schedule").field("plan", &self.plan).field("met", &self.met).finish_non_exhaustive()
+    }
+}
+
+impl Waiting {
+    fn order(&self) -> (u64, u64, u32) {
+        (self.at, self.read, self.copy)
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::trace::Transport;
+
+const MS: u64 = 1_000_000;
+
+/// A query of client 192.0.2.`client` at so many milliseconds.
+fn query(at_ms: u64, client: u8) -> Message {
+    let time = Duration::from_millis(1_475_745_600_000 + at_ms);
+    let octets = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01".to_vec();
+    Message {
+        time,
+        client: ([192, 0, 2, client], 5353).into(),
+        server: ([192, 0, 2, 53], 53).into(),
+        transport: Transport::Udp,
+        octets,
+    }
+}
+
+fn plan(pacing: Pacing, factor: f64, spread_ms: u64) -> Plan {
+    let clients = Clients::Factor { factor, spread: Some(Duration::from_millis(spread_ms)) };
+    Plan { pacing, clients, limit: None, loops: 1, seed: 1 }
+}
+
+const RECORDED: Pacing = Pacing::Recorded { speed: 1.0 };
+
+/// The whole schedule of a trace.
+fn schedule(queries: &[Message], plan: &Plan) -> Vec<Planned> {
+    let read = || queries.iter().cloned().map(Ok).collect::<Vec<_>>().into_iter();
+    let census = plan.wanted().map_or_else(Default::default, |wanted| {
+        Census::of(read(), wanted).expect("the trace is small")
+    });
+    let mut schedule =
+        Schedule::new(plan.clone(), Arc::new(census), || Ok::<_, Infallible>(read()));
+    let mut planned = Vec::new();
+    while let Ok(Some(query)) = schedule.next() {
+        planned.push(query);
+    }
+    planned
+}
+
+fn dues(planned: &[Planned]) -> Vec<u64> {
+    planned.iter().map(|query| query.due).collect()
+}
+
+#[test]
+fn times_are_those_recorded_scaled_or_made() {
+    let trace = [query(0, 1), query(10, 2), query(30, 1)];
+    for (pacing, expected) in [
+        (RECORDED, [0, 10 * MS, 30 * MS]),
+        (Pacing::Recorded { speed: 2.0 }, [0, 5 * MS, 15 * MS]),
+        (Pacing::Recorded { speed: 0.5 }, [0, 20 * MS, 60 * MS]),
+        (Pacing::Rate { per_second: 1_000.0, poisson: false }, [0, MS, 2 * MS]),
+        (Pacing::Fast, [0, 0, 0]),
+    ] {
+        assert_eq!(dues(&schedule(&trace, &plan(pacing, 1.0, 0))), expected, "{pacing:?}");
+    }
+}
+
+#[test]
+fn drawn_gaps_have_their_rate() {
+    let trace: Vec<Message> = (0..5_000).map(|at| query(at, 1)).collect();
+    let planned = schedule(&trace, &plan(Pacing::Rate { per_second: 1_000.0, poisson: true }, 1.0, 0));
+    let last = planned.last().expect("queries").due as f64 / 1e9;
+    assert!((4.8..5.2).contains(&last), "{last}");
+    let even = dues(&planned).windows(2).filter(|pair| pair[1] - pair[0] == MS).count();
+    assert!(even < 10, "{even} gaps are even");
+}
+
+#[test]
+fn loops_follow_one_another_and_the_limit_ends_them() {
+    let trace = [query(0, 1), query(10, 2), query(30, 1)];
+    let mut plan = plan(RECORDED, 1.0, 0);
+    (plan.loops, plan.limit) = (100, Some(7));
+    let expected: Vec<u64> = [0, 10, 30, 45, 55, 75, 90].iter().map(|at| at * MS).collect();
+    assert_eq!(dues(&schedule(&trace, &plan)), expected);
+    assert!(schedule(&[], &plan).is_empty());
+}
+
+#[test]
+fn servloads_modes_clone_at_the_same_instants() {
+    // Rounded seconds 0, 1, 2 with 1, 2, 0, 1 queries: the median is 1.
+    let trace = [query(0, 1), query(1_000, 2), query(1_100, 1), query(3_000, 3)];
+    let count = |clients| {
+        let planned = schedule(&trace, &Plan { clients, ..plan(RECORDED, 1.0, 0) });
+        let mut times: BTreeMap<u64, usize> = BTreeMap::new();
+        planned.iter().for_each(|query| *times.entry(query.due / MS).or_default() += 1);
+        times.into_values().collect::<Vec<_>>()
+    };
+    assert_eq!(count(Clients::Multiply(3)), [3, 3, 3, 3]);
+    assert_eq!(count(Clients::Peak(4)), [4, 4, 4, 4]);
+    assert_eq!(count(Clients::Factor { factor: 3.0, spread: Some(Duration::ZERO) }), [3, 3, 3, 3]);
+    // Client 1 has two queries over 1.1 s, 2 and 3 have one: they are the median.
+    assert_eq!(count(Clients::Score(2)), [1, 2, 1, 2]);
+}
+
+#[test]
+fn servloads_table_has_its_counts() {
+    // The slides' trace in small: 33 sessions.
+    let trace: Vec<Message> = (0..660).map(|at| query(at * 13, (at % 33) as u8)).collect();
+    for factor in [1, 4, 8, 16] {
+        let planned = schedule(&trace, &Plan { clients: Clients::Multiply(factor), ..plan(RECORDED, 1.0, 0) });
+        let sessions: std::collections::HashSet<u64> = planned.iter().map(|query| query.client).collect();
+        assert_eq!((planned.len(), sessions.len()), (660 * factor as usize, 33 * factor as usize));
+    }
+}
+
+#[test]
+fn a_fraction_takes_its_share_of_clients() {
+    let trace: Vec<Message> = (0..250_u8).map(|client| query(u64::from(client), client)).collect();
+    for factor in [0.1_f64, 0.5, 1.5, 2.25] {
+        let count = schedule(&trace, &plan(RECORDED, factor, 0)).len() as f64;
+        let expected = 250.0 * factor;
+        // Four standard deviations of the clients that are drawn.
+        let off = 4.0 * (250.0 * factor.fract() * (1.0 - factor.fract())).sqrt();
+        assert!((count - expected).abs() <= off, "{count} for {expected}");
+    }
+}
+
+#[test]
+fn the_spread_is_the_mean_gap_unless_told() {
+    let trace: Vec<Message> = (0..100).map(|at| query(at * 20, at as u8)).collect();
+    let plan = Plan { clients: Clients::Factor { factor: 3.0, spread: None }, ..plan(RECORDED, 1.0, 0) };
+    let shifts: Vec<u64> = schedule(&trace, &plan)
+        .iter()
+        .map(|query| query.due - u64::from(match query.message.client.ip() {
+            std::net::IpAddr::V4(address) => address.octets()[3],
+            std::net::IpAddr::V6(_) => unreachable!("clients are IPv4"),
+        }) * 20 * MS)
+        .collect();
+    assert!(shifts.iter().all(|shift| *shift < 20 * MS));
+    assert!(shifts.iter().any(|shift| *shift > 15 * MS), "they fill the span");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn any_number_of_threads_shares_one_schedule(
+        times in prop::collection::vec((0..5_000_u64, 0..40_u8), 1..200),
+        factor in 0.1..6.0_f64, spread in 0..300_u64, poisson in any::<bool>(), threads in 1..=8_u64,
+    ) {
+        let mut times = times;
+        times.sort_unstable();
+        let trace: Vec<Message> = times.iter().map(|(at, client)| query(*at, *client)).collect();
+        let pacing = if poisson { Pacing::Rate { per_second: 999.0, poisson } } else { RECORDED };
+        let whole = schedule(&trace, &plan(pacing, factor, spread));
+        prop_assert!(dues(&whole).is_sorted());
+        // Each thread makes the schedule for itself and keeps its share.
+        let mut merged: Vec<Planned> = (0..threads)
+            .flat_map(|thread| {
+                let mut own = schedule(&trace, &plan(pacing, factor, spread));
+                own.retain(|query| query.client % threads == thread);
+                own
+            })
+            .collect();
+        merged.sort_by_key(|query| query.index);
+        let seen = |planned: &[Planned]| -> Vec<(u64, u64, u64, u32)> {
+            planned.iter().map(|query| (query.index, query.due, query.client, query.copy)).collect()
+        };
+        prop_assert_eq!(seen(&merged), seen(&whole));
+    }
+
+    #[test]
+    fn every_copy_keeps_the_think_times(
+        times in prop::collection::vec((0..5_000_u64, 0..10_u8), 1..100),
+        factor in 1..5_u32, spread in 0..3_000_u64,
+    ) {
+        let mut times = times;
+        times.sort_unstable();
+        let trace: Vec<Message> = times.iter().map(|(at, client)| query(*at, *client)).collect();
+        let planned = schedule(&trace, &plan(RECORDED, f64::from(factor), spread));
+        prop_assert_eq!(planned.len(), trace.len() * factor as usize);
+        let mut sessions: HashMap<u64, Vec<&Planned>> = HashMap::new();
+        for query in &planned {
+            sessions.entry(query.client).or_default().push(query);
+        }
+        for session in sessions.values() {
+            let recorded = |query: &Planned| query.message.time.as_nanos() as u64;
+            let shift = session[0].due as i128 - recorded(session[0]) as i128;
+            for query in session {
+                prop_assert_eq!(query.due as i128 - recorded(query) as i128, shift);
+            }
+        }
+    }
+}
