@@ -15,6 +15,11 @@ fn steer_a_name() {
     follow("steer-a-name.md");
 }
 
+#[test]
+fn replay_a_capture() {
+    follow("replay-a-capture.md");
+}
+
 /// Goes through a guide from top to bottom.
 fn follow(guide: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides").join(guide);
@@ -64,7 +69,7 @@ fn prompts(block: &str) -> Vec<(&str, Vec<&str>)> {
 /// Runs a command against the server; `None` where the machine does not have it.
 fn run(command: &str, serving: &Serving, folder: &Folder) -> Option<String> {
     let port = format!("-p {}", serving.dns().port());
-    let command = command.replace("-p 5300", &port);
+    let command = command.replace("-p 5300", &port).replace("127.0.0.1:5300", &serving.dns().to_string());
     let mut words = command.split_whitespace();
     let name = words.next().expect("a command has a name");
     let mut process = if name == "pointsman" { Command::new(program::path()) } else { Command::new(name) };

@@ -9,7 +9,7 @@
 //! - [`policy`]: MyXDNS's matrix as people write it.
 //! - [`zone`], [`region`], [`partition`], [`server`]: what else a name server holds.
 //! - [`explain`]: why a client is sent where it is; [`status`]: how the server is doing.
-//! - [`trace`]: what recorded traffic is like, and what was changed in it.
+//! - [`trace`]: what recorded traffic is like, and what was changed in it; [`replay`]: what came of sending it again.
 
 pub mod explain;
 pub mod fault;
@@ -18,6 +18,7 @@ pub mod place;
 pub mod policy;
 pub mod problem;
 pub mod region;
+pub mod replay;
 pub mod server;
 pub mod status;
 pub mod trace;
@@ -30,6 +31,7 @@ pub use place::Origin;
 pub use policy::{Entry, Policy, Server, WhenAllDown};
 pub use problem::Problem;
 pub use region::{NewRegion, Region, RegionAdded};
+pub use replay::ReplayReport;
 pub use server::{NewServerState, ServerState};
 pub use status::{Changed, Counters, Counts, Health, Status, StoreState, WorkerState};
 pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten};

@@ -8,6 +8,7 @@ use crate::command::man::Man;
 use crate::command::partition::Partition;
 use crate::command::policy::Policies;
 use crate::command::region::Regions;
+use crate::command::replay::{self, Replay};
 use crate::command::serve::Serve;
 use crate::command::server::Servers;
 use crate::command::status::Status;
@@ -64,6 +65,9 @@ enum Command {
     /// Tell what recorded traffic is like, convert it, cut it and change it
     #[command(after_help = ends("pointsman trace info yesterday.pcap.xz"))]
     Trace(Trace),
+    /// Send the queries of recorded traffic again, on time
+    #[command(after_help = replay::ENDS)]
+    Replay(Box<Replay>),
     /// Print what a shell reads to complete these commands
     #[command(after_help = ends("pointsman completions bash > pointsman.bash"))]
     Completions(Completions),
@@ -89,6 +93,7 @@ impl CommandLine {
             Command::Explain(explain) => explain.run().await,
             Command::Status(status) => status.run().await,
             Command::Trace(trace) => trace.run(),
+            Command::Replay(replay) => replay.run().await,
             Command::Completions(completions) => completions.run(),
             Command::Man(man) => man.run(),
         }

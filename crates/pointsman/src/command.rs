@@ -6,6 +6,7 @@ pub(crate) mod man;
 pub(crate) mod partition;
 pub(crate) mod policy;
 pub(crate) mod region;
+pub(crate) mod replay;
 pub(crate) mod serve;
 pub(crate) mod server;
 pub(crate) mod status;

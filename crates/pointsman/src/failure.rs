@@ -23,6 +23,8 @@ pub(crate) enum Failure {
     Faults(Faults),
     /// Nobody answers where the API should be.
     Unreachable(String),
+    /// It was done, but not when it was due.
+    Late(String),
     /// Nobody reads what is printed, such as `head` that has seen enough: nothing is left to be done.
     NotRead,
 }
@@ -34,7 +36,7 @@ impl Failure {
             Failure::NotRead => ExitCode::SUCCESS,
             Failure::Failed(_) => ExitCode::from(1),
             Failure::Faults(_) => ExitCode::from(2),
-            Failure::Unreachable(_) => ExitCode::from(3),
+            Failure::Unreachable(_) | Failure::Late(_) => ExitCode::from(3),
         }
     }
 
@@ -57,7 +59,9 @@ impl fmt::Display for Failure {
     /// Faults stand at the beginning of their lines, where editors look for places.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Failed(what) | Failure::Unreachable(what) => write!(f, "pointsman: {what}"),
+            Failure::Failed(what) | Failure::Unreachable(what) | Failure::Late(what) => {
+                write!(f, "pointsman: {what}")
+            }
             Failure::Faults(faults) => write!(f, "{faults}"),
             Failure::NotRead => Ok(()),
         }

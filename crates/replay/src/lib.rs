@@ -3,7 +3,12 @@
 //! - [`trace`]: any capture in, queries and responses out, in constant memory; what was skipped is counted.
 //! - [`mutate`]: what if: the same queries with DO, other sizes, other names.
 //! - [`schedule`]: which client asks what, and when. Pure.
+//! - [`send`]: the schedule sent on time, answers matched and counted.
+//! - [`mod@report`]: what came of it; [`mod@page`]: the same as plots.
 
 pub mod mutate;
+pub mod page;
+pub mod report;
 pub mod schedule;
+pub mod send;
 pub mod trace;

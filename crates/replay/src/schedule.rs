@@ -208,7 +208,7 @@ where
     ///
     /// # Errors
     /// Those of `open`.
-    pub fn next(&mut self) -> Result<Option<Planned>, E> {
+    pub fn next_query(&mut self) -> Result<Option<Planned>, E> {
         if self.plan.limit.is_some_and(|limit| self.handed_out >= limit) {
             return Ok(None);
         }
@@ -251,7 +251,8 @@ where
             None => {
                 self.messages = None;
                 let length = self.timeline.last() - self.began;
-                self.timeline.restart(length.checked_div(self.queries_in_loop.saturating_sub(1)).unwrap_or(0));
+                self.timeline
+                    .restart(length.checked_div(self.queries_in_loop.saturating_sub(1)).unwrap_or(0));
                 // A trace without queries would be gone through for nothing.
                 if self.queries_in_loop == 0 {
                     self.loops_left = 0;
@@ -284,13 +285,15 @@ where
         for copy in 0..copies {
             let phase = match copy {
                 0 => 0,
-                _ => scaled(
-                    draw::draw(self.plan.seed, For::Phase, draw::client(client, copy)),
-                    self.spread,
-                ),
+                _ => scaled(draw::draw(self.plan.seed, For::Phase, draw::client(client, copy)), self.spread),
             };
             let message = Arc::clone(&message);
-            self.waiting.push(Reverse(Waiting { at: at.saturating_add(phase), read: self.read, copy, message }));
+            self.waiting.push(Reverse(Waiting {
+                at: at.saturating_add(phase),
+                read: self.read,
+                copy,
+                message,
+            }));
         }
     }
 

@@ -74,6 +74,7 @@ async fn check(answer: Canned, exit: &str, told: &str) {
         Failure::Failed(_) => "failed",
         Failure::Faults(_) => "faults",
         Failure::Unreachable(_) => "unreachable",
+        Failure::Late(_) => "late",
         Failure::NotRead => "not read",
     };
     let failure = failure.to_string();

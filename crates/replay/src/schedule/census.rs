@@ -205,10 +205,8 @@ mod tests {
         let mut lines: Vec<(u32, u8)> = vec![(0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)];
         lines.extend([0, 15, 30, 45, 60].map(|time| (time, 9)));
         lines.sort_unstable();
-        let lines: String = lines
-            .iter()
-            .map(|(time, client)| format!("{time}.0 192.0.2.{client}:1 udp a. A -\n"))
-            .collect();
+        let lines: String =
+            lines.iter().map(|(time, client)| format!("{time}.0 192.0.2.{client}:1 udp a. A -\n")).collect();
         let census = census(&lines, Wanted::Scores);
         for (last, expected) in [(1, true), (2, true), (3, true), (9, false), (4, false)] {
             assert_eq!(census.is_typical([192, 0, 2, last].into()), expected, "{last}");

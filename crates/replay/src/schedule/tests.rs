@@ -31,13 +31,12 @@ const RECORDED: Pacing = Pacing::Recorded { speed: 1.0 };
 /// The whole schedule of a trace.
 fn schedule(queries: &[Message], plan: &Plan) -> Vec<Planned> {
     let read = || queries.iter().cloned().map(Ok).collect::<Vec<_>>().into_iter();
-    let census = plan.wanted().map_or_else(Default::default, |wanted| {
-        Census::of(read(), wanted).expect("the trace is small")
-    });
-    let mut schedule =
-        Schedule::new(plan.clone(), Arc::new(census), || Ok::<_, Infallible>(read()));
+    let census = plan
+        .wanted()
+        .map_or_else(Default::default, |wanted| Census::of(read(), wanted).expect("the trace is small"));
+    let mut schedule = Schedule::new(plan.clone(), Arc::new(census), || Ok::<_, Infallible>(read()));
     let mut planned = Vec::new();
-    while let Ok(Some(query)) = schedule.next() {
+    while let Ok(Some(query)) = schedule.next_query() {
         planned.push(query);
     }
     planned
@@ -103,7 +102,8 @@ fn servloads_table_has_its_counts() {
     // The slides' trace in small: 33 sessions.
     let trace: Vec<Message> = (0..660).map(|at| query(at * 13, (at % 33) as u8)).collect();
     for factor in [1, 4, 8, 16] {
-        let planned = schedule(&trace, &Plan { clients: Clients::Multiply(factor), ..plan(RECORDED, 1.0, 0) });
+        let planned =
+            schedule(&trace, &Plan { clients: Clients::Multiply(factor), ..plan(RECORDED, 1.0, 0) });
         let sessions: std::collections::HashSet<u64> = planned.iter().map(|query| query.client).collect();
         assert_eq!((planned.len(), sessions.len()), (660 * factor as usize, 33 * factor as usize));
     }
@@ -127,10 +127,14 @@ fn the_spread_is_the_mean_gap_unless_told() {
     let plan = Plan { clients: Clients::Factor { factor: 3.0, spread: None }, ..plan(RECORDED, 1.0, 0) };
     let shifts: Vec<u64> = schedule(&trace, &plan)
         .iter()
-        .map(|query| query.due - u64::from(match query.message.client.ip() {
-            std::net::IpAddr::V4(address) => address.octets()[3],
-            std::net::IpAddr::V6(_) => unreachable!("clients are IPv4"),
-        }) * 20 * MS)
+        .map(|query| {
+            query.due
+                - u64::from(match query.message.client.ip() {
+                    std::net::IpAddr::V4(address) => address.octets()[3],
+                    std::net::IpAddr::V6(_) => unreachable!("clients are IPv4"),
+                }) * 20
+                    * MS
+        })
         .collect();
     assert!(shifts.iter().all(|shift| *shift < 20 * MS));
     assert!(shifts.iter().any(|shift| *shift > 15 * MS), "they fill the span");

@@ -1,0 +1,157 @@
+//! What came of a replay: `report.json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::trace::TraceDamage;
+
+/// A distribution as points: percent, microseconds.
+pub type Series = Vec<(f64, f64)>;
+
+/// What came of a replay.
+///
+/// A query is *due* when the schedule says, *sent* when the call that sent it returned (over a new connection: when the
+/// connection was begun), and its latency from sent counts from that call's beginning. Queries that are lost are in no
+/// latency.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplayReport {
+    /// The trace's file.
+    pub trace: String,
+    /// The servers.
+    pub servers: Vec<String>,
+    /// When queries were due: `recorded`, `rate`, `poisson` or `fast`.
+    pub pacing: String,
+    /// The seed of all draws.
+    pub seed: u64,
+    /// Threads that sent.
+    pub threads: u64,
+    /// From the beginning to the last answer or loss.
+    pub seconds: f64,
+    /// Whether the run was interrupted.
+    pub interrupted: bool,
+    /// Queries that were due.
+    pub queries: u64,
+    /// Queries that were answered.
+    pub answers: u64,
+    /// Queries that were not.
+    pub lost: u64,
+    /// Those by cause: `timeout`, `refused`, `reset`, `closed`, `unreachable`, `no-socket`, `evicted`, `no-room`,
+    /// `given-up`, `interrupted`.
+    pub lost_by: BTreeMap<String, u64>,
+    /// Answers by the code of their header.
+    pub rcodes: BTreeMap<String, u64>,
+    /// Queries by the transport that was first used: `udp`, `tcp`.
+    pub transports: BTreeMap<String, u64>,
+    /// Truncated answers, whose queries were asked again over TCP.
+    pub tc_retries: u64,
+    /// Messages beside the answers.
+    pub unexpected: Unexpected,
+    /// Sent minus due; all zero with `fast`, which has no due times.
+    pub lateness_us: Percentiles,
+    /// The most that the 99.9th percentile of lateness may be, in microseconds.
+    pub tolerance_us: f64,
+    /// Whether it is; absent with `fast`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_time: Option<bool>,
+    /// From due to answer.
+    pub latency_us: Percentiles,
+    /// From sent to answer.
+    pub latency_sent_us: Percentiles,
+    /// Clients, copies counted.
+    pub clients: u64,
+    /// Answers to clients that had sent fewer than ten queries in the minute; latency from sent.
+    pub quiet: Latency,
+    /// Answers to all others; latency from sent.
+    pub busy: Latency,
+    /// Sockets.
+    pub sockets: Sockets,
+    /// Queries due in each second.
+    pub due_per_second: Vec<u64>,
+    /// Queries sent in each second.
+    pub sent_per_second: Vec<u64>,
+    /// Queries answered in each second.
+    pub answered_per_second: Vec<u64>,
+    /// Distributions, for plots: `lateness`, `latency`, `latency_sent`, `quiet`, `busy`.
+    pub curves: BTreeMap<String, Series>,
+    /// What was met in the trace.
+    pub schedule: ScheduleMet,
+}
+
+/// A distribution in microseconds; all zero where nothing was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// The least.
+    pub min: f64,
+    /// The lower quartile.
+    pub p25: f64,
+    /// The median.
+    pub p50: f64,
+    /// The upper quartile.
+    pub p75: f64,
+    /// The 90th percentile.
+    pub p90: f64,
+    /// The 99th percentile.
+    pub p99: f64,
+    /// The 99.9th percentile.
+    pub p999: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// Clients of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Answers.
+    pub answers: u64,
+    /// How long they took, from sent.
+    pub latency_us: Percentiles,
+}
+
+/// Messages that are no first answer to a query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unexpected {
+    /// Answers to queries that had been lost.
+    pub late: u64,
+    /// Further answers to answered queries.
+    pub duplicates: u64,
+    /// What belongs to no query, and what is no response.
+    pub aliens: u64,
+}
+
+/// The sockets of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sockets {
+    /// Datagram sockets opened.
+    pub udp: u64,
+    /// Connections begun.
+    pub tcp: u64,
+    /// Connections that came about.
+    pub tcp_established: u64,
+    /// Connections that the server ended.
+    pub tcp_closed_by_server: u64,
+    /// Closed because they were idle.
+    pub closed_idle: u64,
+    /// Closed because too many were open.
+    pub evicted: u64,
+    /// The most open at once, summed over threads.
+    pub most_open: u64,
+    /// Opened at a further loopback address, as ports had run out.
+    pub further_sources: u64,
+}
+
+/// What was met while the trace became a schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleMet {
+    /// Responses in the trace, which are not sent.
+    pub responses: u64,
+    /// How often the trace's clock was set, back or by more than a day.
+    pub jumps: u64,
+    /// Queries handed out before their turn, as too many copies waited.
+    pub crowded: u64,
+    /// Queries that could not be given a client subnet or a name of their own.
+    pub unchanged: u64,
+    /// Where the trace breaks off; absent when it was read as far as needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<TraceDamage>,
+}

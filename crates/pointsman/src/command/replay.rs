@@ -1,0 +1,515 @@
+//! `pointsman replay`: the queries of a trace, sent again on time.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use api::replay::{Percentiles, ReplayReport};
+use api::{Fault, Faults};
+use clap::{Args, ValueEnum};
+use replay::page::page;
+use replay::report::{About, report};
+use replay::schedule::census::Census;
+use replay::schedule::{Clients, FACTORS, Pacing, Plan, Schedule};
+use replay::send::{self, Carriers, Live, Options, THREADS_MAX};
+use replay::trace::{PORT, Trace};
+use routing::Prefix;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::kind::{Given, Kind};
+use crate::config::spec::{Place, Placed};
+use crate::failure::Failure;
+use crate::session;
+
+/// How often the live line is written.
+const LIVE_PERIOD: Duration = Duration::from_millis(200);
+
+/// The shortest and the longest of a time that can be given.
+const TIMES: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
+
+/// How the help ends.
+pub(crate) const ENDS: &str = "\
+Exit codes:
+  0  done
+  1  failed while running, or nobody answered
+  2  faults in what was given, all listed
+  3  lateness was out of tolerance: the queries were not sent when they were due
+
+Example:
+  pointsman replay yesterday.pcap.xz --server 127.0.0.1:5300 --report replayed";
+
+/// The arguments of `replay`.
+#[derive(Args, Debug)]
+pub(crate) struct Replay {
+    /// A capture or a text of queries, as `trace info` reads them
+    trace: PathBuf,
+    /// Where queries go, port 53 unless told; of several, each client stays with one
+    #[arg(long, value_name = "ADDR", required = true, value_delimiter = ',', value_parser = server)]
+    server: Vec<SocketAddr>,
+    /// Where the servers in the capture listen
+    #[arg(long, default_value_t = PORT)]
+    port: u16,
+
+    /// So many times as fast as recorded
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = positive, conflicts_with_all = ["rate", "fast"])]
+    speed: f64,
+    /// So many queries a second instead of the recorded times
+    #[arg(long, value_name = "Q", value_parser = positive, conflicts_with = "fast")]
+    rate: Option<f64>,
+    /// With --rate: draw the gaps (a Poisson process)
+    #[arg(long, requires = "rate")]
+    poisson: bool,
+    /// As fast as answers come back
+    #[arg(long)]
+    fast: bool,
+    /// With --fast: the most unanswered queries of a thread
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    window: u32,
+    /// The most queries
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Go through the trace so many times
+    #[arg(long = "loop", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    loops: u64,
+    /// The seed of every draw: the same seed gives the same schedule
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Multiply the clients, 0.1 to 10000 times: each copy is a new client with the same think times
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    factor: f64,
+    /// Shift copies by less than this; the trace's mean gap, at most 1s, where not given
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    spread: Option<Duration>,
+    /// What is multiplied, by servload's rules at the same instants; --factor is a whole number then
+    #[arg(long, value_name = "MODE", conflicts_with = "spread")]
+    servload: Option<Servload>,
+    /// Whether copies of a client ask for the same names, or each for its own (a label in front)
+    #[arg(long, value_enum, default_value = "shared")]
+    names: Names,
+
+    /// As recorded, or by shares of clients: udp=70%,tcp=30%
+    #[arg(long, value_name = "SHARES", default_value = "recorded", value_parser = carriers)]
+    transport: Carriers,
+    /// Give each client a source address of a prefix of this host, such as 127.1.0.0/16
+    #[arg(long, value_name = "PREFIX")]
+    source_prefix: Option<Prefix>,
+    /// Tell each client's recorded address in client subnet, cut to 24 or 56 bits
+    #[arg(long)]
+    ecs: bool,
+    /// How long an answer is waited for
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    timeout: Duration,
+    /// How long a client's socket stays open without a query
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    idle: Duration,
+    /// Threads that send; each reads the trace for itself
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX as i64))]
+    threads: u16,
+
+    /// The most that the 99.9th percentile of lateness may be
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = time)]
+    tolerance: Duration,
+    /// A folder for report.json and index.html, the same as plots
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Write one row a query to this file, which must not be there yet
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Send to addresses that are neither loopback nor private
+    #[arg(long)]
+    i_may_load_this_server: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Servload {
+    /// Every client
+    Multiply,
+    /// Queries in seconds whose rate is the median or more
+    Peak,
+    /// Clients whose sessions are close to the median one
+    Score,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Names {
+    /// The recorded names
+    Shared,
+    /// Names of their own
+    Unique,
+}
+
+impl Replay {
+    /// Does it.
+    ///
+    /// # Errors
+    /// [`Failure`]; the report is printed and written before.
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let plan = self.plan()?;
+        let live = Arc::new(Live::default());
+        let stop = Arc::clone(&live);
+        let mut interrupts = signal(SignalKind::interrupt())
+            .map_err(|cause| Failure::Failed(format!("no signals: {cause}")))?;
+        let waits = tokio::spawn(async move {
+            interrupts.recv().await;
+            stop.stop.store(true, Ordering::Relaxed);
+        });
+        let ended = tokio::task::spawn_blocking(move || self.replay(plan, &live)).await;
+        waits.abort();
+        ended.unwrap_or_else(|cause| Err(Failure::Failed(format!("the replay has panicked: {cause}"))))
+    }
+
+    /// What is to be done, with all faults of what was said.
+    fn plan(&self) -> Result<Plan, Failure> {
+        let mut faults = Faults::default();
+        let mut fault =
+            |flag: &str, what: String, expected: &str| faults.push(Fault::whole(flag, what, expected));
+        for server in &self.server {
+            if server.ip().is_unspecified() || server.ip().is_multicast() || server.port() == 0 {
+                fault("--server", format!("{server} is no server's address"), "an address and a port");
+            } else if !self.i_may_load_this_server && !is_near(server.ip()) {
+                let what = format!("{server} is neither a loopback nor a private address");
+                fault("--server", what, "--i-may-load-this-server where its operator agrees to the load");
+            }
+            if self.source_prefix.is_some_and(|prefix| prefix.address().is_ipv4() != server.is_ipv4()) {
+                fault("--source-prefix", format!("it is of another family than {server}"), "");
+            }
+        }
+        if !FACTORS.contains(&self.factor) {
+            fault("--factor", self.factor.to_string(), "a number from 0.1 to 10000");
+        }
+        if self.servload.is_some() && (self.factor.fract() != 0.0 || self.factor < 1.0) {
+            fault("--factor", self.factor.to_string(), "a whole number with --servload");
+        }
+        if self.timeout.is_zero() {
+            fault("--timeout", "0".into(), "more than no time");
+        }
+        let clients = match self.servload {
+            None => Clients::Factor { factor: self.factor, spread: self.spread },
+            Some(Servload::Multiply) => Clients::Multiply(self.factor as u32),
+            Some(Servload::Peak) => Clients::Peak(self.factor as u32),
+            Some(Servload::Score) => Clients::Score(self.factor as u32),
+        };
+        let pacing = match self.rate {
+            _ if self.fast => Pacing::Fast,
+            Some(per_second) => Pacing::Rate { per_second, poisson: self.poisson },
+            None => Pacing::Recorded { speed: self.speed },
+        };
+        let plan = Plan { pacing, clients, limit: self.limit, loops: self.loops, seed: self.seed };
+        Ok(faults.or(plan)?)
+    }
+
+    fn replay(self, plan: Plan, live: &Live) -> Result<(), Failure> {
+        let unreadable = |cause: &dyn std::fmt::Display| {
+            Failure::Faults(Fault::whole(self.trace.to_string_lossy(), cause.to_string(), "").into())
+        };
+        let open = || Trace::open(&self.trace, self.port);
+        // Whatever is wrong with the file is told before anything is sent.
+        let first = open().map_err(|error| unreadable(&error))?;
+        let census = match plan.wanted() {
+            None => Census::default(),
+            Some(wanted) => Census::of(first, wanted).map_err(|error| unreadable(&error))?,
+        };
+        let census = Arc::new(census);
+        let threads = usize::from(self.threads);
+        let schedules = (0..threads)
+            .map(|_| Schedule::new(plan.clone(), Arc::clone(&census), || open().map_err(io::Error::other)))
+            .collect();
+        if let Some(folder) = &self.report {
+            std::fs::create_dir_all(folder).map_err(|cause| written(folder, &cause))?;
+        }
+        let log = match &self.log {
+            Some(path) => Some(File::create_new(path).map_err(|cause| written(path, &cause))?),
+            None => None,
+        };
+        let options = Options {
+            servers: self.server.clone(),
+            carriers: self.transport,
+            source: self.source_prefix,
+            unique_names: self.names == Names::Unique,
+            ecs: self.ecs,
+            timeout: self.timeout,
+            idle: self.idle,
+            window: self.fast.then_some(self.window as usize),
+            threads,
+            seed: self.seed,
+            log,
+        };
+        let done = std::thread::scope(|scope| {
+            let line = Line::begin();
+            let run = scope.spawn(|| send::run(schedules, options, live));
+            while let Some(line) = &line
+                && !run.is_finished()
+            {
+                line.show(live);
+                std::thread::park_timeout(LIVE_PERIOD);
+            }
+            run.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
+        });
+        let done = done.map_err(|cause| Failure::Failed(format!("failed to replay: {cause}")))?;
+        let about = About {
+            trace: self.trace.to_string_lossy().into_owned(),
+            servers: self.server.iter().map(ToString::to_string).collect(),
+            pacing: plan.pacing,
+            seed: self.seed,
+            threads,
+            tolerance_us: self.tolerance.as_secs_f64() * 1e6,
+        };
+        let report = report(about, &done);
+        if report.queries == 0 && report.schedule.damage.is_none() && !report.interrupted {
+            let hint = "`pointsman trace info` tells what is in it, and --port where its servers listen";
+            return Err(Failure::Failed(format!(
+                "{}: no query was found in it; {hint}",
+                self.trace.display()
+            )));
+        }
+        self.tell(&report)?;
+        if let Some(error) = &done.log_error {
+            return Err(Failure::Failed(format!("the log is not whole: {error}")));
+        }
+        verdict(&report)
+    }
+
+    fn tell(&self, report: &ReplayReport) -> Result<(), Failure> {
+        let json = serde_json::to_vec_pretty(report)
+            .map_err(|cause| Failure::Failed(format!("the report is no JSON: {cause}")))?;
+        if let Some(folder) = &self.report {
+            for (name, content) in [("report.json", json.as_slice()), ("index.html", page(report).as_bytes())]
+            {
+                let path = folder.join(name);
+                std::fs::write(&path, content).map_err(|cause| written(&path, &cause))?;
+            }
+        }
+        if self.json { session::print(&json) } else { session::print(shown(report).as_bytes()) }
+    }
+}
+
+/// What the exit code says of a report.
+fn verdict(report: &ReplayReport) -> Result<(), Failure> {
+    if let Some(damage) = &report.schedule.damage {
+        return Err(Failure::Failed(format!(
+            "{}: packet or line {}, octet {} of the uncompressed file: {}; what stands before was replayed",
+            report.trace, damage.packet, damage.offset, damage.what
+        )));
+    }
+    if report.answers == 0 && !report.interrupted {
+        let causes: Vec<String> =
+            report.lost_by.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        return Err(Failure::Failed(format!(
+            "nobody answered at {}: {}",
+            report.servers.join(", "),
+            causes.join(", ")
+        )));
+    }
+    if report.on_time == Some(false) {
+        return Err(Failure::Late(format!(
+            "OUT OF TOLERANCE: 99.9 % of the queries were sent within {:.0} us of their time, more than the {:.0} us \
+             allowed (--tolerance).\nThis run is no faithful replay: use more --threads, a slower --speed or a \
+             quieter machine.",
+            report.lateness_us.p999, report.tolerance_us
+        )));
+    }
+    Ok(())
+}
+
+/// The report for people.
+fn shown(report: &ReplayReport) -> String {
+    let share = |count: u64| match report.queries {
+        0 => "-".into(),
+        queries => format!("{:.2} %", count as f64 * 100.0 / queries as f64),
+    };
+    let mut counts = session::table(&["QUERIES", "COUNT", "SHARE"]);
+    let mut row = |what: &str, count: u64| {
+        counts.add_row([what.to_owned(), count.to_string(), share(count)]);
+    };
+    row("due", report.queries);
+    row("answered", report.answers);
+    report.rcodes.iter().for_each(|(rcode, count)| row(&format!("  {rcode}"), *count));
+    row("lost", report.lost);
+    report.lost_by.iter().for_each(|(cause, count)| row(&format!("  {cause}"), *count));
+    report.transports.iter().for_each(|(transport, count)| row(&format!("over {transport}"), *count));
+    row("truncated, asked again over tcp", report.tc_retries);
+
+    let mut times = session::table(&["MICROSECONDS", "P50", "P90", "P99", "P99.9", "MAX"]);
+    let mut row = |what: &str, times_us: &Percentiles| {
+        let Percentiles { p50, p90, p99, p999, max, .. } = *times_us;
+        times.add_row(
+            std::iter::once(what.to_owned())
+                .chain([p50, p90, p99, p999, max].map(|time| format!("{time:.1}"))),
+        );
+    };
+    row("lateness (sent - due)", &report.lateness_us);
+    row("latency from due", &report.latency_us);
+    row("latency from sent", &report.latency_sent_us);
+    row("  quiet clients", &report.quiet.latency_us);
+    row("  busy clients", &report.busy.latency_us);
+
+    let sockets = &report.sockets;
+    let unexpected = &report.unexpected;
+    format!(
+        "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
+         sockets: {} UDP, {} TCP ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
+         unexpected: {} late, {} duplicates, {} aliens",
+        session::lines(counts),
+        session::lines(times),
+        report.clients,
+        report.seconds,
+        report.queries as f64 / report.seconds.max(f64::MIN_POSITIVE),
+        sockets.udp,
+        sockets.tcp,
+        sockets.tcp_established,
+        sockets.most_open,
+        sockets.closed_idle,
+        sockets.evicted,
+        sockets.tcp_closed_by_server,
+        unexpected.late,
+        unexpected.duplicates,
+        unexpected.aliens,
+    )
+}
+
+/// The live line on a terminal.
+struct Line {
+    began: Instant,
+}
+
+impl Line {
+    fn begin() -> Option<Line> {
+        io::stderr().is_terminal().then(|| Line { began: Instant::now() })
+    }
+
+    fn show(&self, live: &Live) {
+        let read = |cell: &std::sync::atomic::AtomicU64| cell.load(Ordering::Relaxed);
+        let (sent, seconds) = (read(&live.sent), self.began.elapsed().as_secs_f64());
+        // A terminal that takes nothing is no reason to stop.
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[K{seconds:6.1} s  {sent} sent ({:.0}/s)  {} answered  {} lost  {} late  p99 of lateness {:.0} us",
+            sent as f64 / seconds.max(f64::MIN_POSITIVE),
+            read(&live.answered),
+            read(&live.lost),
+            read(&live.late),
+            read(&live.lateness_p99) as f64 / 1e3,
+        );
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+}
+
+fn written(path: &Path, cause: &io::Error) -> Failure {
+    Failure::Faults(Fault::whole(path.to_string_lossy(), format!("it cannot be made: {cause}"), "").into())
+}
+
+/// Whether an address is of this host or of a private network.
+fn is_near(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => is_near(v4.into()),
+            None => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+        },
+    }
+}
+
+fn server(text: &str) -> Result<SocketAddr, String> {
+    let with_port = text.parse().or_else(|_| text.parse().map(|address: IpAddr| (address, PORT).into()));
+    with_port.map_err(|_| "expected an IP address, with a port or without, such as 127.0.0.1:5300".into())
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0".into())
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let kind: Kind<Option<Placed<Duration>>> = Kind::Duration(|slot| slot, TIMES);
+    let mut slot = None;
+    let read = kind.read(&Given::Flag(text), Place::Flag("time"), &mut slot);
+    read.ok().and(slot).map(|placed| placed.value).ok_or_else(|| format!("expected {}", kind.expected()))
+}
+
+/// Reads shares of transports, which must be all.
+fn carriers(text: &str) -> Result<Carriers, String> {
+    let expected = "expected `recorded`, or shares of udp and tcp that make 100 %, such as udp=70%,tcp=30%";
+    if text == "recorded" {
+        return Ok(Carriers::Recorded);
+    }
+    let mut shares = [None; 2];
+    for part in text.split(',') {
+        let (name, share) = part.split_once('=').ok_or(expected)?;
+        let at = ["udp", "tcp"].iter().position(|known| *known == name).ok_or(expected)?;
+        let share: f64 = share.strip_suffix('%').and_then(|share| share.parse().ok()).ok_or(expected)?;
+        if !(0.0..=100.0).contains(&share) || shares[at].replace(share).is_some() {
+            return Err(expected.into());
+        }
+    }
+    let [udp, tcp] = shares.map(|share| share.unwrap_or(0.0));
+    if (udp + tcp - 100.0).abs() > 1e-6 { Err(expected.into()) } else { Ok(Carriers::TcpShare(tcp / 100.0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_make_all() {
+        for (text, expected) in [
+            ("recorded", Some(Carriers::Recorded)),
+            ("udp=70%,tcp=30%", Some(Carriers::TcpShare(0.3))),
+            ("tcp=100%", Some(Carriers::TcpShare(1.0))),
+            ("udp=70%", None),
+            ("udp=70%,udp=30%", None),
+            ("udp=170%,tcp=-70%", None),
+            ("tls=100%", None),
+            ("tcp", None),
+        ] {
+            assert_eq!(carriers(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_near_is_loaded() {
+        for (address, expected) in [
+            ("127.0.0.1", true),
+            ("10.1.2.3", true),
+            ("172.16.0.1", true),
+            ("192.168.1.1", true),
+            ("169.254.1.1", true),
+            ("::1", true),
+            ("fd00::1", true),
+            ("fe80::1", true),
+            ("::ffff:10.0.0.1", true),
+            ("::ffff:198.41.0.4", false),
+            ("198.41.0.4", false),
+            ("172.32.0.1", false),
+            ("100.64.0.1", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_near(address.parse().unwrap()), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn servers_have_port_53_unless_told() {
+        for (text, expected) in [
+            ("127.0.0.1", "127.0.0.1:53"),
+            ("::1", "[::1]:53"),
+            ("[::1]:99", "[::1]:99"),
+            ("10.0.0.1:5", "10.0.0.1:5"),
+        ] {
+            assert_eq!(server(text).unwrap().to_string(), expected);
+        }
+        assert!(server("localhost").is_err());
+    }
+}

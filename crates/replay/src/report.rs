@@ -1,0 +1,104 @@
+//! What came of a run, in the shape that other programs read.
+
+use std::collections::BTreeMap;
+
+use api::replay::{ReplayReport, ScheduleMet, Sockets, Unexpected};
+use api::trace::TraceDamage;
+
+use crate::schedule::Pacing;
+use crate::send::Done;
+use crate::send::tally::{Cause, curve, latency, percentiles};
+
+/// What a report says of the run beside its counts.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The trace's file.
+    pub trace: String,
+    /// The servers.
+    pub servers: Vec<String>,
+    /// When queries were due.
+    pub pacing: Pacing,
+    /// The seed.
+    pub seed: u64,
+    /// Threads that sent.
+    pub threads: usize,
+    /// The most that the 99.9th percentile of lateness may be, in microseconds.
+    pub tolerance_us: f64,
+}
+
+/// The report of a run.
+pub fn report(about: About, done: &Done) -> ReplayReport {
+    let tally = &done.tally;
+    let lateness = percentiles(&tally.lateness);
+    let (pacing, is_timed) = match about.pacing {
+        Pacing::Recorded { .. } => ("recorded", true),
+        Pacing::Rate { poisson: false, .. } => ("rate", true),
+        Pacing::Rate { poisson: true, .. } => ("poisson", true),
+        Pacing::Fast => ("fast", false),
+    };
+    let lost_by = Cause::ALL.into_iter().zip(tally.lost).filter(|(_, count)| *count > 0);
+    let curves = [
+        ("lateness", &tally.lateness),
+        ("latency", &tally.latency),
+        ("latency_sent", &tally.latency_sent),
+        ("quiet", &tally.quiet),
+        ("busy", &tally.busy),
+    ];
+    ReplayReport {
+        trace: about.trace,
+        servers: about.servers,
+        pacing: pacing.into(),
+        seed: about.seed,
+        threads: about.threads as u64,
+        seconds: done.time.as_secs_f64(),
+        interrupted: done.interrupted,
+        queries: tally.queries,
+        answers: tally.answers,
+        lost: tally.lost_total(),
+        lost_by: lost_by.map(|(cause, count)| (cause.name().into(), count)).collect(),
+        rcodes: tally.named_rcodes(),
+        transports: BTreeMap::from([
+            ("udp".into(), tally.transports[0]),
+            ("tcp".into(), tally.transports[1]),
+        ]),
+        tc_retries: tally.truncated,
+        unexpected: Unexpected {
+            late: tally.late_answers,
+            duplicates: tally.duplicates,
+            aliens: tally.aliens,
+        },
+        lateness_us: lateness,
+        tolerance_us: about.tolerance_us,
+        on_time: is_timed.then_some(lateness.p999 <= about.tolerance_us),
+        latency_us: percentiles(&tally.latency),
+        latency_sent_us: percentiles(&tally.latency_sent),
+        clients: tally.clients,
+        quiet: latency(&tally.quiet),
+        busy: latency(&tally.busy),
+        sockets: Sockets {
+            udp: tally.udp_sockets,
+            tcp: tally.connections,
+            tcp_established: tally.established,
+            tcp_closed_by_server: tally.closed_by_server,
+            closed_idle: tally.closed_idle,
+            evicted: tally.evicted,
+            most_open: tally.most_open,
+            further_sources: tally.further_sources,
+        },
+        due_per_second: tally.due_per_second.clone(),
+        sent_per_second: tally.sent_per_second.clone(),
+        answered_per_second: tally.answered_per_second.clone(),
+        curves: curves.into_iter().map(|(name, times)| (name.into(), curve(times))).collect(),
+        schedule: ScheduleMet {
+            responses: done.met.responses,
+            jumps: done.met.jumps,
+            crowded: done.met.crowded,
+            unchanged: tally.unchanged,
+            damage: done.met.damage.clone().map(|damage| TraceDamage {
+                packet: damage.packet,
+                offset: damage.offset,
+                what: damage.what,
+            }),
+        },
+    }
+}

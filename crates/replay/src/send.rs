@@ -1,0 +1,224 @@
+//! A schedule sent: threads that own shards of clients, each sending what is due and matching what comes back.
+//!
+//! ```text
+//! Schedule ──┐ each thread makes the whole schedule for itself and keeps its clients' queries: no queue between
+//!            │ threads, at the price of reading the trace once a thread
+//!   worker: send what is due │ receive │ lose what is too late │ read ahead │ sleep, then spin
+//!            └ Tally, one a thread, added up at the end
+//! ```
+//! One monotonic anchor for all threads; deadlines are absolute, so that lateness never adds up.
+//!
+//! In reading order: [`Options`] and [`run`]; [`mod@tally`]: what is counted; below: `worker` (the loop), `pace` (sleep
+//! or spin), `sockets`, `pending` (which answer is whose), `octets` (what is changed in messages).
+
+mod octets;
+mod pace;
+mod pending;
+mod sockets;
+pub mod tally;
+mod worker;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use routing::Prefix;
+
+use crate::schedule::{Met, Planned, Schedule};
+use crate::trace::{Damage, Message};
+use tally::Tally;
+use worker::Worker;
+
+/// The share of the descriptor limit that sockets may take; the rest is for files and the libraries.
+const DESCRIPTORS_SHARE: (u64, u64) = (8, 10);
+
+/// The most threads: more than any machine's cores would only wait for one another.
+pub const THREADS_MAX: usize = 256;
+
+/// What is sent where, and how.
+#[derive(Debug)]
+pub struct Options {
+    /// The servers; each client stays with one.
+    pub servers: Vec<SocketAddr>,
+    /// How clients ask.
+    pub carriers: Carriers,
+    /// Source addresses of clients from a prefix, all families of `servers` being its own; `None` for the host's own.
+    pub source: Option<Prefix>,
+    /// Copies of a client ask for names of their own.
+    pub unique_names: bool,
+    /// The recorded address is told in client subnet.
+    pub ecs: bool,
+    /// How long an answer is waited for.
+    pub timeout: Duration,
+    /// How long a socket stays open without a query.
+    pub idle: Duration,
+    /// The most unanswered queries of a thread when all is sent as soon as it can be; `None` where queries have due
+    /// times.
+    pub window: Option<usize>,
+    /// Threads that send, at most [`THREADS_MAX`].
+    pub threads: usize,
+    /// The seed of ids and choices.
+    pub seed: u64,
+    /// One row a query is written here.
+    pub log: Option<File>,
+}
+
+/// How clients ask. The place where further transports join.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Carriers {
+    /// As recorded, query by query.
+    Recorded,
+    /// So large a share of clients over TCP, from 0 to 1, all others over UDP.
+    TcpShare(f64),
+}
+
+/// What is seen while it runs.
+#[derive(Debug, Default)]
+pub struct Live {
+    /// Queries sent.
+    pub sent: AtomicU64,
+    /// Queries answered.
+    pub answered: AtomicU64,
+    /// Queries lost.
+    pub lost: AtomicU64,
+    /// Queries sent more than a millisecond late.
+    pub late: AtomicU64,
+    /// The highest 99th percentile of lateness of any thread, in nanoseconds.
+    pub lateness_p99: AtomicU64,
+    /// Set to end the run: what is not sent is left out, what was sent is waited for no longer.
+    pub stop: AtomicBool,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Done {
+    /// All counts.
+    pub tally: Tally,
+    /// What was met in the trace.
+    pub met: Met,
+    /// From the beginning to the last answer or loss.
+    pub time: Duration,
+    /// Whether it was stopped.
+    pub interrupted: bool,
+    /// Why the log is not whole.
+    pub log_error: Option<io::Error>,
+}
+
+/// Where rows of the log go.
+#[derive(Debug)]
+struct Log {
+    is_wanted: bool,
+    file: Mutex<Option<File>>,
+    error: Mutex<Option<io::Error>>,
+}
+
+/// The heading of the log.
+const LOG_HEADING: &str = "index\tdue_us\tsent_us\tlatency_us\tclient\tcopy\ttransport\tresult\tname\ttype\n";
+
+/// What all threads share.
+#[derive(Debug)]
+struct Shared<'a> {
+    options: &'a Options,
+    live: &'a Live,
+    log: Log,
+    /// Descriptors that each thread's sockets may take.
+    sockets_max: usize,
+    anchor: OnceLock<Instant>,
+    start: Barrier,
+}
+
+/// Sends one schedule, made once for each thread; returns when every query is answered or lost.
+///
+/// # Errors
+/// What the system says where a thread cannot begin or a trace cannot be opened again.
+///
+/// # Panics
+/// When `schedules` are not as many as threads.
+pub fn run<I, F>(schedules: Vec<Schedule<I, F>>, mut options: Options, live: &Live) -> io::Result<Done>
+where
+    I: Iterator<Item = Result<Message, Damage>> + Send,
+    F: FnMut() -> io::Result<I> + Send,
+{
+    assert_eq!(schedules.len(), options.threads, "each thread has its schedule");
+    let limit = net::client::raise_descriptor_limit()? * DESCRIPTORS_SHARE.0 / DESCRIPTORS_SHARE.1;
+    let sockets_max = usize::try_from(limit).unwrap_or(usize::MAX) / options.threads;
+    let mut file = options.log.take();
+    if let Some(file) = &mut file {
+        file.write_all(LOG_HEADING.as_bytes())?;
+    }
+    let shared = Shared {
+        options: &options,
+        live,
+        log: Log { is_wanted: file.is_some(), file: Mutex::new(file), error: Mutex::new(None) },
+        sockets_max,
+        anchor: OnceLock::new(),
+        start: Barrier::new(options.threads),
+    };
+    // All that can fail at the beginning does so before a thread waits for the others.
+    let workers: Vec<Worker<'_, Schedule<I, F>>> = (0_u64..)
+        .zip(schedules)
+        .map(|(share, schedule)| Worker::new(&shared, share, schedule))
+        .collect::<io::Result<_>>()?;
+    let ended: Vec<io::Result<(Tally, Met, u64)>> = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for worker in workers {
+            let thread = thread::Builder::new().name("replay".into());
+            threads.push(thread.spawn_scoped(scope, || worker.run()));
+        }
+        let mut ended = Vec::new();
+        for thread in threads {
+            let joined = thread.and_then(|thread| {
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
+            });
+            ended.push(joined);
+        }
+        ended
+    });
+    let mut tally = Tally::new();
+    let (mut met, mut end) = (Met::default(), 0);
+    for ended in ended {
+        let (counted, seen, until) = ended?;
+        tally.merge(&counted);
+        (met, end) = (seen, end.max(until));
+    }
+    let log_error = shared.log.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let interrupted = live.stop.load(Ordering::Relaxed);
+    Ok(Done { tally, met, time: Duration::from_nanos(end), interrupted, log_error })
+}
+
+/// A source of queries in order of time.
+trait Source {
+    fn next_query(&mut self) -> io::Result<Option<Planned>>;
+    fn met(&self) -> Met;
+}
+
+impl<I, F> Source for Schedule<I, F>
+where
+    I: Iterator<Item = Result<Message, Damage>>,
+    F: FnMut() -> io::Result<I>,
+{
+    fn next_query(&mut self) -> io::Result<Option<Planned>> {
+        Schedule::next_query(self)
+    }
+
+    fn met(&self) -> Met {
+        Schedule::met(self)
+    }
+}
+
+impl Log {
+    fn write(&self, rows: &[u8]) {
+        let lock = |error: PoisonError<_>| error.into_inner();
+        let mut file = self.file.lock().unwrap_or_else(lock);
+        if let Some(to) = &mut *file
+            && let Err(error) = to.write_all(rows)
+        {
+            *file = None;
+            *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    }
+}

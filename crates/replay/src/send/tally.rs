@@ -1,0 +1,344 @@
+//! What came of the queries, counted by each thread for itself and added up at the end.
+
+use std::collections::BTreeMap;
+
+use api::replay::{Latency, Percentiles, Series};
+use dns::Rcode;
+use hdrhistogram::Histogram;
+
+/// The longest time in nanoseconds that a histogram tells apart: an hour. Longer ones count as so long.
+const TIME_MAX: u64 = 3_600_000_000_000;
+
+/// Significant digits of a histogram: its percentiles are right to a thousandth.
+const DIGITS: u8 = 3;
+
+/// The most seconds whose rates are kept: a week. What is later counts in the last one.
+const SECONDS_MAX: usize = 7 * 86_400;
+
+/// Where a distribution is drawn.
+const CURVE: [f64; 19] = [
+    0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999,
+    99.9995, 99.9999, 100.0,
+];
+
+/// Why a query has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// None came in time.
+    Timeout,
+    /// The server's host or the server refused it (ICMP, RST to a new connection).
+    Refused,
+    /// The connection was reset.
+    Reset,
+    /// The server closed the connection.
+    Closed,
+    /// No way leads to the server.
+    Unreachable,
+    /// No descriptor or no port was left.
+    NoSocket,
+    /// Its socket was closed for another client's, as too many were open.
+    Evicted,
+    /// All ids of its socket were waiting, or its send buffer stayed full.
+    NoRoom,
+    /// Too many queries were remembered: it was given up before its time.
+    GivenUp,
+    /// The run was interrupted.
+    Interrupted,
+}
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Cause; 10] = [
+        Cause::Timeout,
+        Cause::Refused,
+        Cause::Reset,
+        Cause::Closed,
+        Cause::Unreachable,
+        Cause::NoSocket,
+        Cause::Evicted,
+        Cause::NoRoom,
+        Cause::GivenUp,
+        Cause::Interrupted,
+    ];
+
+    /// Its name in reports and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Timeout => "timeout",
+            Cause::Refused => "refused",
+            Cause::Reset => "reset",
+            Cause::Closed => "closed",
+            Cause::Unreachable => "unreachable",
+            Cause::NoSocket => "no-socket",
+            Cause::Evicted => "evicted",
+            Cause::NoRoom => "no-room",
+            Cause::GivenUp => "given-up",
+            Cause::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// The counts of one thread, or of all.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// Queries of the schedule that were due: answered, lost, or (while it runs) waiting.
+    pub queries: u64,
+    /// Queries by transport: UDP, TCP; those asked again over TCP only as UDP.
+    pub transports: [u64; 2],
+    /// Queries with an answer.
+    pub answers: u64,
+    /// Queries without one, by [`Cause::ALL`].
+    pub lost: [u64; Cause::ALL.len()],
+    /// Answers by the code of their header.
+    pub rcodes: [u64; 16],
+    /// Answers over UDP that were truncated; each was asked again over TCP.
+    pub truncated: u64,
+    /// Answers to queries that were lost before.
+    pub late_answers: u64,
+    /// Further answers to an answered query.
+    pub duplicates: u64,
+    /// Messages that belong to no query that is remembered, and what is no DNS response.
+    pub aliens: u64,
+    /// Datagram sockets opened.
+    pub udp_sockets: u64,
+    /// Connections begun, and those that came about.
+    pub connections: u64,
+    /// Those that came about.
+    pub established: u64,
+    /// Sockets closed because they were idle.
+    pub closed_idle: u64,
+    /// Sockets closed because too many were open.
+    pub evicted: u64,
+    /// Connections that the server ended.
+    pub closed_by_server: u64,
+    /// The most sockets open at once, summed over threads.
+    pub most_open: u64,
+    /// Sockets at a further loopback address, as ports ran out.
+    pub further_sources: u64,
+    /// Queries that could not be given a client subnet or a name of their own.
+    pub unchanged: u64,
+    /// Clients, copies counted, exact up to the limit of the table.
+    pub clients: u64,
+    /// Sent minus due.
+    pub lateness: Histogram<u64>,
+    /// Answered minus due.
+    pub latency: Histogram<u64>,
+    /// Answered minus sent.
+    pub latency_sent: Histogram<u64>,
+    /// Answered minus sent, of clients that asked little before.
+    pub quiet: Histogram<u64>,
+    /// Answered minus sent, of the others.
+    pub busy: Histogram<u64>,
+    /// Queries by the second in which they were due, were sent and were answered.
+    pub due_per_second: Vec<u64>,
+    /// Sent.
+    pub sent_per_second: Vec<u64>,
+    /// Answered.
+    pub answered_per_second: Vec<u64>,
+}
+
+impl Tally {
+    /// A tally of nothing.
+    pub(super) fn new() -> Tally {
+        let histogram = || Histogram::new_with_max(TIME_MAX, DIGITS).expect("the bounds are constants");
+        Tally {
+            queries: 0,
+            transports: [0; 2],
+            answers: 0,
+            lost: [0; Cause::ALL.len()],
+            rcodes: [0; 16],
+            truncated: 0,
+            late_answers: 0,
+            duplicates: 0,
+            aliens: 0,
+            udp_sockets: 0,
+            connections: 0,
+            established: 0,
+            closed_idle: 0,
+            evicted: 0,
+            closed_by_server: 0,
+            most_open: 0,
+            further_sources: 0,
+            unchanged: 0,
+            clients: 0,
+            lateness: histogram(),
+            latency: histogram(),
+            latency_sent: histogram(),
+            quiet: histogram(),
+            busy: histogram(),
+            due_per_second: Vec::new(),
+            sent_per_second: Vec::new(),
+            answered_per_second: Vec::new(),
+        }
+    }
+
+    /// A query is due, at so many nanoseconds.
+    pub(super) fn due(&mut self, due: u64, is_tcp: bool) {
+        self.queries += 1;
+        self.transports[usize::from(is_tcp)] += 1;
+        count(&mut self.due_per_second, due);
+    }
+
+    /// It was sent.
+    pub(super) fn sent(&mut self, due: u64, sent: u64) {
+        self.lateness.saturating_record(sent.saturating_sub(due));
+        count(&mut self.sent_per_second, sent);
+    }
+
+    /// It was answered.
+    pub(super) fn answered(&mut self, due: u64, sent: u64, now: u64, rcode: u8, is_quiet: bool) {
+        self.answers += 1;
+        self.rcodes[usize::from(rcode & 0x0f)] += 1;
+        self.latency.saturating_record(now.saturating_sub(due));
+        let time = now.saturating_sub(sent);
+        self.latency_sent.saturating_record(time);
+        if is_quiet { &mut self.quiet } else { &mut self.busy }.saturating_record(time);
+        count(&mut self.answered_per_second, now);
+    }
+
+    /// It has no answer.
+    pub(super) fn lost(&mut self, cause: Cause) {
+        self.lost[cause as usize] += 1;
+    }
+
+    /// All queries without an answer.
+    pub fn lost_total(&self) -> u64 {
+        self.lost.iter().sum()
+    }
+
+    /// Adds another thread's.
+    pub(super) fn merge(&mut self, other: &Tally) {
+        for (ours, theirs) in [
+            (&mut self.queries, other.queries),
+            (&mut self.answers, other.answers),
+            (&mut self.truncated, other.truncated),
+            (&mut self.late_answers, other.late_answers),
+            (&mut self.duplicates, other.duplicates),
+            (&mut self.aliens, other.aliens),
+            (&mut self.udp_sockets, other.udp_sockets),
+            (&mut self.connections, other.connections),
+            (&mut self.established, other.established),
+            (&mut self.closed_idle, other.closed_idle),
+            (&mut self.evicted, other.evicted),
+            (&mut self.closed_by_server, other.closed_by_server),
+            (&mut self.most_open, other.most_open),
+            (&mut self.further_sources, other.further_sources),
+            (&mut self.unchanged, other.unchanged),
+            (&mut self.clients, other.clients),
+        ] {
+            *ours += theirs;
+        }
+        add(&mut self.transports, &other.transports);
+        add(&mut self.lost, &other.lost);
+        add(&mut self.rcodes, &other.rcodes);
+        for (ours, theirs) in [
+            (&mut self.lateness, &other.lateness),
+            (&mut self.latency, &other.latency),
+            (&mut self.latency_sent, &other.latency_sent),
+            (&mut self.quiet, &other.quiet),
+            (&mut self.busy, &other.busy),
+        ] {
+            ours.add(theirs).expect("all have the same bounds");
+        }
+        for (ours, theirs) in [
+            (&mut self.due_per_second, &other.due_per_second),
+            (&mut self.sent_per_second, &other.sent_per_second),
+            (&mut self.answered_per_second, &other.answered_per_second),
+        ] {
+            ours.resize(ours.len().max(theirs.len()), 0);
+            add(ours, theirs);
+        }
+    }
+
+    /// Answers by the names of their codes.
+    pub(crate) fn named_rcodes(&self) -> BTreeMap<String, u64> {
+        let counted = (0_u8..).zip(self.rcodes).filter(|(_, count)| *count > 0);
+        counted.map(|(code, count)| (Rcode::masked_from_int(code).to_string(), count)).collect()
+    }
+}
+
+/// What a histogram of nanoseconds says, in microseconds.
+pub(crate) fn percentiles(times: &Histogram<u64>) -> Percentiles {
+    let at = |percent| micros(times.value_at_percentile(percent));
+    Percentiles {
+        min: micros(times.min()),
+        p25: at(25.0),
+        p50: at(50.0),
+        p75: at(75.0),
+        p90: at(90.0),
+        p99: at(99.0),
+        p999: at(99.9),
+        max: micros(times.max()),
+    }
+}
+
+/// Clients of a kind: their answers and how long these took.
+pub(crate) fn latency(times: &Histogram<u64>) -> Latency {
+    Latency { answers: times.len(), latency_us: percentiles(times) }
+}
+
+/// A distribution as points of percent and microseconds.
+pub(crate) fn curve(times: &Histogram<u64>) -> Series {
+    if times.is_empty() {
+        return Vec::new();
+    }
+    // Beyond one query of all, there is nothing between the last point and the maximum.
+    let finest = 100.0 - 100.0 / times.len() as f64;
+    let points = CURVE.into_iter().filter(|percent| *percent <= finest || *percent == 100.0);
+    points.map(|percent| (percent, micros(times.value_at_percentile(percent)))).collect()
+}
+
+fn micros(nanos: u64) -> f64 {
+    nanos as f64 / 1_000.0
+}
+
+fn count(seconds: &mut Vec<u64>, at: u64) {
+    let second = usize::try_from(at / 1_000_000_000).unwrap_or(usize::MAX).min(SECONDS_MAX - 1);
+    if second >= seconds.len() {
+        seconds.resize(second + 1, 0);
+    }
+    seconds[second] += 1;
+}
+
+fn add(ours: &mut [u64], theirs: &[u64]) {
+    for (ours, theirs) in ours.iter_mut().zip(theirs) {
+        *ours += theirs;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tallies_add_up() {
+        const S: u64 = 1_000_000_000;
+        let (mut one, mut other) = (Tally::new(), Tally::new());
+        one.due(0, false);
+        one.sent(0, 5_000);
+        one.answered(0, 5_000, 105_000, 3, true);
+        other.due(2 * S, true);
+        other.sent(2 * S, 2 * S);
+        other.lost(Cause::Reset);
+        one.merge(&other);
+        assert_eq!((one.queries, one.answers, one.lost_total(), one.transports), (2, 1, 1, [1, 1]));
+        assert_eq!(one.due_per_second, [1, 0, 1]);
+        assert_eq!(one.named_rcodes(), BTreeMap::from([("NXDOMAIN".into(), 1)]));
+        let close = |value: f64, expected: f64| (value - expected).abs() <= expected / 500.0;
+        assert!(close(percentiles(&one.lateness).max, 5.0));
+        assert!(close(percentiles(&one.latency).p50, 105.0));
+        assert!(close(latency(&one.quiet).latency_us.p50, 100.0) && one.busy.is_empty());
+        assert_eq!(curve(&one.busy), []);
+        assert_eq!(
+            curve(&one.lateness).iter().map(|(at, _)| *at).collect::<Vec<_>>(),
+            [0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0]
+        );
+    }
+
+    #[test]
+    fn causes_are_in_their_order() {
+        for (at, cause) in Cause::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, at);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Recorded traffic sent again: what arrives, what is told, and how it ends.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, UdpSocket};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tests::data;
+use tests::folder::Folder;
+use tests::program::{Ended, Program};
+use tests::serving::Serving;
+
+/// A tolerance that no machine misses: time is not what these tests are about.
+const ANY: [&str; 2] = ["--tolerance", "24h"];
+
+const ZONE: &str = "\
+$ORIGIN example.com.
+$TTL 300
+@ SOA ns hm 1 7200 600 86400 60
+@ NS ns
+ns A 192.0.2.53
+* A 192.0.2.80
+";
+
+fn replay(arguments: &[&str]) -> Ended {
+    let mut all = vec!["replay"];
+    all.extend(arguments);
+    Program::start(&all).end()
+}
+
+/// Replays a trace that must end with a code; returns its report.
+fn reported(code: i32, arguments: &[&str]) -> Value {
+    let mut all = arguments.to_vec();
+    all.push("--json");
+    let ended = replay(&all);
+    assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|cause| panic!("{cause}: {}", ended.stdout))
+}
+
+/// `count` queries of `clients` clients, a millisecond apart.
+fn trace(folder: &Folder, count: usize, clients: usize, transport: &str) -> String {
+    let lines: String = (0..count)
+        .map(|at| {
+            let (client, seconds, millis) = (at % clients, 10 + at / 1_000, at % 1_000);
+            format!(
+                "{seconds}.{millis:03} 192.0.2.{client}:5353 {transport} n{at}.example.com. A rd,edns=1232\n",
+            )
+        })
+        .collect();
+    folder.write("queries.txt", lines)
+}
+
+fn serving(folder: &Folder) -> Serving {
+    let zone = folder.write("example.com.zone", ZONE);
+    Serving::start(folder, &["--zone", &zone])
+}
+
+#[test]
+fn every_query_is_answered_over_both_transports_from_any_source() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let server = serving.dns().to_string();
+    let trace = trace(&folder, 300, 7, "udp");
+    for (more, udp, tcp) in [
+        (&[][..], 300, 0),
+        (&["--source-prefix", "127.1.0.0/16", "--threads", "3"], 300, 0),
+        (&["--transport", "tcp=100%", "--source-prefix", "127.1.0.0/16"], 0, 300),
+        (&["--transport", "tcp=100%", "--fast"], 0, 300),
+        (&["--fast", "--ecs"], 300, 0),
+        (&["--rate", "5000", "--poisson", "--threads", "2"], 300, 0),
+        (&["--factor", "3", "--names", "unique", "--speed", "4", "--limit", "500"], 500, 0),
+        (&["--servload", "multiply", "--factor", "2"], 600, 0),
+    ] {
+        let report = reported(0, &[&[&trace, "--server", &server][..], &ANY, more].concat());
+        let count = |key: &str| report[key].as_u64().unwrap_or_else(|| panic!("{key}: {report}"));
+        assert_eq!(
+            (count("queries"), count("answers"), count("lost")),
+            (udp + tcp, udp + tcp, 0),
+            "{report}"
+        );
+        assert_eq!(report["rcodes"]["NOERROR"], udp + tcp, "{more:?}");
+        assert_eq!((&report["transports"]["udp"], &report["transports"]["tcp"]), (&udp.into(), &tcp.into()));
+        assert_eq!(report["unexpected"]["aliens"], 0, "{report}");
+    }
+    serving.stop();
+}
+
+#[test]
+fn the_report_has_its_keys_and_the_log_a_row_a_query() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let (trace, log, to) = (trace(&folder, 120, 3, "udp"), folder.at("log"), folder.at("report"));
+    let server = serving.dns().to_string();
+    let ended = replay(
+        &[&[&trace, "--server", &server, "--log", &log, "--report", &to, "--seed", "7"][..], &ANY].concat(),
+    );
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stdout.contains("lateness (sent - due)"), "{}", ended.stdout);
+    let report = std::fs::read(Path::new(&to).join("report.json")).expect("it was written");
+    let report: Value = serde_json::from_slice(&report).expect("it is JSON");
+    for times in ["lateness_us", "latency_us", "latency_sent_us"] {
+        for key in ["p50", "p90", "p99", "p999", "max"] {
+            assert!(report[times][key].is_f64(), "{times} {key}: {report}");
+        }
+    }
+    assert_eq!(
+        (&report["seed"], &report["threads"], &report["queries"]),
+        (&7.into(), &1.into(), &120.into())
+    );
+    for key in ["due_per_second", "sent_per_second"] {
+        let seconds = report[key].as_array().expect("a list");
+        assert_eq!(seconds.iter().filter_map(Value::as_u64).sum::<u64>(), 120, "{key}");
+    }
+    let page = std::fs::read_to_string(Path::new(&to).join("index.html")).expect("it was written");
+    assert_eq!((page.matches("<svg").count(), page.matches("<polyline").count()), (3, 8));
+    let rows = std::fs::read_to_string(&log).expect("it was written");
+    let (heading, rows) = rows.split_once('\n').expect("a heading");
+    assert!(heading.starts_with("index\tdue_us\tsent_us"));
+    assert_eq!(rows.lines().filter(|row| row.contains("\tNOERROR\tn")).count(), 120);
+    serving.stop();
+}
+
+#[test]
+fn truncated_answers_are_asked_again_over_tcp() {
+    let folder = Folder::new();
+    let trace = trace(&folder, 20, 4, "udp");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("loopback binds");
+    let server = tcp.local_addr().expect("it is bound");
+    let udp = UdpSocket::bind(server).expect("the same port is free");
+    // Answers stop when the test ends, as the process does.
+    thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, from)) = udp.recv_from(&mut query) {
+            query[2] |= 0x82;
+            let _ = udp.send_to(&query[..length], from);
+        }
+    });
+    thread::spawn(move || {
+        for mut stream in tcp.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let mut frame = [0; 514];
+                while stream.read_exact(&mut frame[..2]).is_ok() {
+                    let length = usize::from(u16::from_be_bytes([frame[0], frame[1]]));
+                    if stream.read_exact(&mut frame[2..2 + length]).is_err() {
+                        break;
+                    }
+                    frame[4] |= 0x80;
+                    let _ = stream.write_all(&frame[..2 + length]);
+                }
+            });
+        }
+    });
+    let report = reported(0, &[&[&trace, "--server", &server.to_string()][..], &ANY].concat());
+    assert_eq!((&report["answers"], &report["tc_retries"]), (&20.into(), &20.into()), "{report}");
+    assert_eq!(report["sockets"]["tcp"], 4, "a connection a client: {report}");
+}
+
+#[test]
+fn a_server_that_refuses_or_is_silent_is_told() {
+    let folder = Folder::new();
+    let trace = trace(&folder, 10, 2, "udp");
+    let nobody =
+        UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("loopback binds");
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+    let silent = silent.local_addr().map(|address| (address.to_string(), silent)).expect("it is bound");
+    for (server, more, cause) in [
+        (nobody.to_string(), &[][..], "refused"),
+        (nobody.to_string(), &["--transport", "tcp=100%"], "refused"),
+        (silent.0.clone(), &["--timeout", "50ms"], "timeout"),
+    ] {
+        let arguments = [&[&trace, "--server", &server][..], &ANY, more].concat();
+        let report = reported(1, &arguments);
+        assert_eq!((&report["lost"], &report["answers"]), (&10.into(), &0.into()), "{report}");
+        assert!(report["lost_by"][cause].as_u64() > Some(0), "{cause}: {report}");
+        assert!(replay(&arguments).stderr.contains("nobody answered at"));
+    }
+}
+
+#[test]
+fn a_run_that_is_late_ends_with_3() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let trace = trace(&folder, 50, 2, "udp");
+    let ended = replay(&[&trace, "--server", &serving.dns().to_string(), "--tolerance", "0ms"]);
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    assert!(ended.stderr.contains("OUT OF TOLERANCE"), "{}", ended.stderr);
+    serving.stop();
+}
+
+#[test]
+fn what_is_said_wrongly_is_refused_before_anything_is_sent() {
+    let folder = Folder::new();
+    let trace = trace(&folder, 1, 1, "udp");
+    let missing = folder.at("missing");
+    for (arguments, part) in [
+        (&[trace.as_str(), "--server", "198.41.0.4"][..], "--i-may-load-this-server"),
+        (&[&trace, "--server", "0.0.0.0:53"], "no server's address"),
+        (&[&trace, "--server", "127.0.0.1", "--factor", "0.01"], "0.1 to 10000"),
+        (&[&trace, "--server", "127.0.0.1", "--servload", "peak", "--factor", "1.5"], "a whole number"),
+        (&[&trace, "--server", "127.0.0.1", "--source-prefix", "fd00::/64"], "another family"),
+        (&[&missing, "--server", "127.0.0.1"], "cannot be read"),
+    ] {
+        let ended = replay(arguments);
+        assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
+    }
+    let nothing = folder.write("nothing.txt", "# no query\n\n");
+    let ended = replay(&[&nothing, "--server", "127.0.0.1"]);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no query was found"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_root_servers_minute_is_answered_by_its_zone() {
+    let Some(trace) = data::file("replay/nsd-live.raw.pcap.xz") else { return };
+    let Some(zone) = data::xz_text("replay/root.zone.xz") else { return };
+    let folder = Folder::new();
+    let zone = folder.write("root.zone", zone);
+    let serving = Serving::start(&folder, &["--zone", &zone]);
+    let (trace, server) = (trace.display().to_string(), serving.dns().to_string());
+    // Sources of their own: the server bounds the connections of one address.
+    let pace = ["--speed", "60", "--timeout", "10s", "--source-prefix", "127.1.0.0/16"];
+    let report = reported(0, &[&[&trace, "--server", &server][..], &pace, &ANY].concat());
+    assert_eq!((&report["queries"], &report["clients"]), (&10_432.into(), &2_491.into()), "{report}");
+    assert_eq!(
+        (&report["transports"]["tcp"], &report["schedule"]["responses"].is_u64()),
+        (&106.into(), &true)
+    );
+    // Queries that a name server leaves without an answer are few, if any.
+    assert!(report["answers"].as_u64() > Some(10_400), "{report}");
+    serving.stop();
+}
+
+#[test]
+fn an_interrupted_run_still_reports() {
+    let folder = Folder::new();
+    let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+    server.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a time");
+    let lines = "10.0 192.0.2.1:1 udp a.example. A -\n9000.0 192.0.2.1:1 udp b.example. A -\n";
+    let trace = folder.write("queries.txt", lines);
+    let address = server.local_addr().expect("it is bound").to_string();
+    let program = Program::start(&["replay", &trace, "--server", &address, "--timeout", "1h", "--json"]);
+    server.recv_from(&mut [0; 512]).expect("the first query comes");
+    program.signal(nix::sys::signal::Signal::SIGINT);
+    let ended = program.end();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let report: Value = serde_json::from_str(&ended.stdout).expect("a report");
+    assert_eq!(
+        (&report["interrupted"], &report["lost_by"]["interrupted"]),
+        (&true.into(), &1.into()),
+        "{report}"
+    );
+}
