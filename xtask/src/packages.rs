@@ -66,6 +66,11 @@ pub(crate) const TESTS: &[Package] = &[
         why: "proof that a sync comes before its answer",
         probe: Probe::Program("strace"),
     },
+    Package {
+        name: "unbound",
+        why: "a resolver with a reverse zone of ours, to learn names from",
+        probe: Probe::Program("unbound"),
+    },
 ];
 
 /// Where Debian keeps programs for the system, which PATH leaves out for most users.

@@ -9,6 +9,7 @@ use crate::command::partition::Partition;
 use crate::command::policy::Policies;
 use crate::command::region::Regions;
 use crate::command::replay::{self, Replay};
+use crate::command::reverse::Reverse;
 use crate::command::serve::Serve;
 use crate::command::server::Servers;
 use crate::command::status::Status;
@@ -62,6 +63,9 @@ enum Command {
     /// Tell how the server is doing
     #[command(after_help = ends("pointsman status"))]
     Status(Status),
+    /// Answer with names of addresses, at once or not at all, and learn them in the background
+    #[command(after_help = ends("pointsman reverse --upstream 192.0.2.53 --dns 127.0.0.1:5353"))]
+    Reverse(Box<Reverse>),
     /// Tell what recorded traffic is like, convert it, cut it and change it
     #[command(after_help = ends("pointsman trace info yesterday.pcap.xz"))]
     Trace(Trace),
@@ -92,6 +96,7 @@ impl CommandLine {
             Command::Server(server) => server.run().await,
             Command::Explain(explain) => explain.run().await,
             Command::Status(status) => status.run().await,
+            Command::Reverse(reverse) => reverse.run().await,
             Command::Trace(trace) => trace.run(),
             Command::Replay(replay) => replay.run().await,
             Command::Completions(completions) => completions.run(),

@@ -7,6 +7,7 @@ pub(crate) mod partition;
 pub(crate) mod policy;
 pub(crate) mod region;
 pub(crate) mod replay;
+pub(crate) mod reverse;
 pub(crate) mod serve;
 pub(crate) mod server;
 pub(crate) mod status;

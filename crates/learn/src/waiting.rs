@@ -1,0 +1,390 @@
+//! Bounded last-in-first-out stacks in lanes that are served in turn.
+//!
+//! What was asked for last is asked first: whoever asked is the likeliest to ask again soon. When all is full, the
+//! bottom of the deepest lane *leaks*, so that who floods loses its own. Lanes take turns by rounds: a lane that was
+//! served waits until every other lane that has something was served too, the one asked for last first. With a
+//! single lane this is Rapid DNS's "leaky bucket" (section 6).
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+
+/// Bounds what may wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Keys that wait, in all lanes together; at least 1. Rapid DNS had 4,096.
+    pub capacity: usize,
+    /// Keys that wait for one client; beyond it the client's own oldest leaks.
+    pub per_client: usize,
+    /// What a key does that waits already.
+    pub repeats: Repeats,
+}
+
+/// What becomes of a key that is asked for while it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats {
+    /// It moves to the top of its lane and now waits for who asked last.
+    MoveToTop,
+    /// It is kept twice, as Rapid DNS did; the second is found known when it is popped.
+    Keep,
+}
+
+/// How many lanes are remembered as served in one round. A round in which new lanes keep coming ends there, so that
+/// the memory is bounded and busy lanes get their next turn.
+const ROUND_MAX: usize = 4096;
+
+/// Keys that wait to be asked for.
+#[derive(Debug)]
+pub struct Waiting<K, L, C> {
+    limits: Limits,
+    nodes: Vec<Node<K, L, C>>,
+    free: Vec<u32>,
+    /// Where a key waits; empty with [`Repeats::Keep`].
+    places: HashMap<K, u32>,
+    lanes: HashMap<L, Lane>,
+    clients: HashMap<C, Ends>,
+    /// Lanes with something in them, by when they were last pushed to: those of this round, those of the next.
+    rounds: [BTreeSet<(u64, L)>; 2],
+    /// Lanes by their depth.
+    depths: BTreeSet<(usize, L)>,
+    served: usize,
+    round: u64,
+    pushes: u64,
+    moved: u64,
+    leaks: u64,
+}
+
+/// One waiting key, in two lists at once.
+#[derive(Debug)]
+struct Node<K, L, C> {
+    key: K,
+    lane: L,
+    client: C,
+    links: [Links; 2],
+}
+
+/// Neighbours in one list; [`NONE`] at its ends.
+#[derive(Clone, Copy, Debug)]
+struct Links {
+    above: u32,
+    below: u32,
+}
+
+/// The ends of one list.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    top: u32,
+    bottom: u32,
+    length: usize,
+}
+
+#[derive(Debug)]
+struct Lane {
+    ends: Ends,
+    pushed: u64,
+    /// The round in which it was last served; 0 for none.
+    served: u64,
+}
+
+const NONE: u32 = u32::MAX;
+const BY_LANE: usize = 0;
+const BY_CLIENT: usize = 1;
+const EMPTY: Ends = Ends { top: NONE, bottom: NONE, length: 0 };
+
+impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, L, C> {
+    /// Stacks that nothing waits in.
+    pub fn new(limits: Limits) -> Self {
+        Waiting {
+            limits,
+            nodes: Vec::new(),
+            free: Vec::new(),
+            places: HashMap::new(),
+            lanes: HashMap::new(),
+            clients: HashMap::new(),
+            rounds: [BTreeSet::new(), BTreeSet::new()],
+            depths: BTreeSet::new(),
+            served: 0,
+            round: 1,
+            pushes: 0,
+            moved: 0,
+            leaks: 0,
+        }
+    }
+
+    /// Puts `key` on top of its lane's stack.
+    ///
+    /// A key is of the same lane each time.
+    pub fn push(&mut self, key: K, lane: L, client: C) {
+        self.pushes += 1;
+        if let Some(place) = self.places.get(&key).copied() {
+            self.moved += 1;
+            self.remove(place);
+        }
+        if self.len() >= self.limits.capacity.max(1)
+            && let Some((_, deepest)) = self.depths.last()
+        {
+            self.leak(self.lanes[deepest].ends.bottom);
+        }
+        if let Some(ends) = self.clients.get(&client)
+            && ends.length >= self.limits.per_client.max(1)
+        {
+            self.leak(ends.bottom);
+        }
+        self.insert(key, lane, client);
+    }
+
+    /// Takes the top of the lane whose turn it is.
+    pub fn pop(&mut self) -> Option<K> {
+        if self.rounds[0].is_empty() || self.served >= ROUND_MAX {
+            self.next_round();
+        }
+        let (_, name) = *self.rounds[0].last()?;
+        let lane = self.lanes.get_mut(&name)?;
+        let (top, round) = (lane.ends.top, self.round);
+        if lane.served != round {
+            // The key by which it is in this round's set must be taken out before it changes.
+            self.rounds[0].remove(&(lane.pushed, name));
+            self.rounds[1].insert((lane.pushed, name));
+            lane.served = round;
+            self.served += 1;
+        }
+        let key = self.nodes[top as usize].key;
+        self.remove(top);
+        Some(key)
+    }
+
+    /// Keys that wait.
+    pub fn len(&self) -> usize {
+        self.nodes.len() - self.free.len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Lanes with something in them.
+    pub fn lanes(&self) -> usize {
+        self.depths.len()
+    }
+
+    /// Keys that were pushed.
+    pub fn pushed(&self) -> u64 {
+        self.pushes
+    }
+
+    /// Keys that were pushed while they waited, and moved to the top.
+    pub fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Keys that were dropped at the bottom.
+    pub fn leaks(&self) -> u64 {
+        self.leaks
+    }
+
+    fn leak(&mut self, place: u32) {
+        self.leaks += 1;
+        self.remove(place);
+    }
+
+    fn insert(&mut self, key: K, name: L, client: C) {
+        let unlinked = Links { above: NONE, below: NONE };
+        let node = Node { key, lane: name, client, links: [unlinked; 2] };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.nodes[place as usize] = node;
+                place
+            }
+            None => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
+            }
+        };
+        if self.limits.repeats == Repeats::MoveToTop {
+            self.places.insert(key, place);
+        }
+        let lane = self.lanes.entry(name).or_insert(Lane { ends: EMPTY, pushed: 0, served: 0 });
+        let turn = usize::from(lane.served == self.round);
+        self.rounds[turn].remove(&(lane.pushed, name));
+        self.depths.remove(&(lane.ends.length, name));
+        lane.pushed = self.pushes;
+        link(&mut self.nodes, &mut lane.ends, place, BY_LANE);
+        self.rounds[turn].insert((lane.pushed, name));
+        self.depths.insert((lane.ends.length, name));
+        link(&mut self.nodes, self.clients.entry(client).or_insert(EMPTY), place, BY_CLIENT);
+    }
+
+    fn remove(&mut self, place: u32) {
+        let Node { key, lane: name, client, .. } = self.nodes[place as usize];
+        self.places.remove(&key);
+        if let Some(ends) = self.clients.get_mut(&client) {
+            unlink(&mut self.nodes, ends, place, BY_CLIENT);
+            if ends.length == 0 {
+                self.clients.remove(&client);
+            }
+        }
+        if let Some(lane) = self.lanes.get_mut(&name) {
+            self.depths.remove(&(lane.ends.length, name));
+            unlink(&mut self.nodes, &mut lane.ends, place, BY_LANE);
+            if lane.ends.length > 0 {
+                self.depths.insert((lane.ends.length, name));
+            } else {
+                let served = lane.served == self.round;
+                self.rounds[usize::from(served)].remove(&(lane.pushed, name));
+                // One that had its turn is remembered for the round, or it could come back for another.
+                if !served {
+                    self.lanes.remove(&name);
+                }
+            }
+        }
+        self.free.push(place);
+    }
+
+    fn next_round(&mut self) {
+        self.round += 1;
+        self.served = 0;
+        let next = std::mem::take(&mut self.rounds[1]);
+        self.rounds[0].extend(next);
+        self.lanes.retain(|_, lane| lane.ends.length > 0);
+    }
+}
+
+fn link<K, L, C>(nodes: &mut [Node<K, L, C>], ends: &mut Ends, place: u32, list: usize) {
+    nodes[place as usize].links[list] = Links { above: NONE, below: ends.top };
+    match ends.top {
+        NONE => ends.bottom = place,
+        top => nodes[top as usize].links[list].above = place,
+    }
+    ends.top = place;
+    ends.length += 1;
+}
+
+fn unlink<K, L, C>(nodes: &mut [Node<K, L, C>], ends: &mut Ends, place: u32, list: usize) {
+    let Links { above, below } = nodes[place as usize].links[list];
+    match above {
+        NONE => ends.top = below,
+        above => nodes[above as usize].links[list].below = below,
+    }
+    match below {
+        NONE => ends.bottom = above,
+        below => nodes[below as usize].links[list].above = above,
+    }
+    ends.length -= 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn waiting(capacity: usize, per_client: usize, repeats: Repeats) -> Waiting<u32, u32, u8> {
+        Waiting::new(Limits { capacity, per_client, repeats })
+    }
+
+    fn popped(waiting: &mut Waiting<u32, u32, u8>) -> Vec<u32> {
+        std::iter::from_fn(|| waiting.pop()).collect()
+    }
+
+    #[test]
+    fn last_in_first_out_and_the_bottom_leaks() {
+        let mut one = waiting(3, 9, Repeats::Keep);
+        for key in [1, 2, 3, 3, 4] {
+            one.push(key, 0, 0);
+        }
+        assert_eq!((one.leaks(), popped(&mut one)), (2, vec![4, 3, 3]));
+    }
+
+    #[test]
+    fn a_repeated_key_moves_to_the_top() {
+        let mut one = waiting(3, 9, Repeats::MoveToTop);
+        for key in [1, 2, 3, 1, 4] {
+            one.push(key, 0, 0);
+        }
+        assert_eq!((one.leaks(), one.moved(), popped(&mut one)), (1, 1, vec![4, 1, 3]));
+    }
+
+    #[test]
+    fn lanes_take_turns() {
+        let mut lanes = waiting(9, 9, Repeats::MoveToTop);
+        for (key, lane) in [(10, 1), (11, 1), (12, 1), (20, 2), (30, 3), (13, 1)] {
+            lanes.push(key, lane, 0);
+        }
+        assert_eq!(popped(&mut lanes), [13, 30, 20, 12, 11, 10]);
+    }
+
+    #[test]
+    fn a_lane_that_comes_back_waits_for_the_next_round() {
+        let mut lanes = waiting(9, 9, Repeats::MoveToTop);
+        lanes.push(20, 2, 0);
+        lanes.push(10, 1, 0);
+        assert_eq!(lanes.pop(), Some(10));
+        lanes.push(11, 1, 0);
+        assert_eq!(popped(&mut lanes), [20, 11]);
+    }
+
+    #[test]
+    fn the_deepest_lane_leaks() {
+        let mut lanes = waiting(4, 9, Repeats::MoveToTop);
+        for (key, lane) in [(20, 2), (10, 1), (11, 1), (12, 1), (13, 1), (30, 3)] {
+            lanes.push(key, lane, 0);
+        }
+        assert_eq!((lanes.leaks(), popped(&mut lanes)), (2, vec![30, 13, 20, 12]));
+    }
+
+    #[test]
+    fn a_client_over_its_cap_loses_its_own_oldest() {
+        let mut lanes = waiting(9, 2, Repeats::MoveToTop);
+        for (key, client) in [(1, 1), (2, 2), (3, 2), (4, 2)] {
+            lanes.push(key, 0, client);
+        }
+        assert_eq!((lanes.leaks(), popped(&mut lanes)), (1, vec![4, 3, 1]));
+    }
+
+    proptest! {
+        /// With one lane and one client, this is a plain vector.
+        #[test]
+        fn one_lane_is_a_stack(keys in proptest::collection::vec(0..20u32, 0..200), keep in any::<bool>()) {
+            let repeats = if keep { Repeats::Keep } else { Repeats::MoveToTop };
+            let mut ours = waiting(8, 99, repeats);
+            let mut model: Vec<u32> = Vec::new();
+            for key in keys {
+                if key == 0 {
+                    prop_assert_eq!(ours.pop(), model.pop());
+                    continue;
+                }
+                ours.push(key, 0, 0);
+                if !keep {
+                    model.retain(|k| *k != key);
+                }
+                model.push(key);
+                if model.len() > 8 {
+                    model.remove(0);
+                }
+            }
+            model.reverse();
+            prop_assert_eq!(popped(&mut ours), model);
+        }
+
+        #[test]
+        fn nothing_is_lost_uncounted_and_all_bounds_hold(
+            pushes in proptest::collection::vec((0..50u32, 0..5u8, any::<bool>()), 0..300),
+            keep in any::<bool>(),
+        ) {
+            let repeats = if keep { Repeats::Keep } else { Repeats::MoveToTop };
+            let mut ours = waiting(12, 5, repeats);
+            let mut taken = 0;
+            for (key, client, pop) in pushes {
+                ours.push(key, key % 7, client);
+                prop_assert!(ours.len() <= 12 && ours.lanes() <= ours.len());
+                prop_assert!(ours.clients.values().all(|ends| ends.length <= 5));
+                if pop {
+                    taken += u64::from(ours.pop().is_some());
+                }
+            }
+            prop_assert_eq!(ours.pushed(), ours.moved() + ours.leaks() + taken + ours.len() as u64);
+            popped(&mut ours);
+            prop_assert!(ours.clients.is_empty() && ours.places.is_empty() && ours.depths.is_empty());
+            prop_assert!(ours.rounds.iter().all(BTreeSet::is_empty));
+        }
+    }
+}

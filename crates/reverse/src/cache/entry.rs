@@ -1,0 +1,198 @@
+//! What is known of an address.
+
+use std::time::Duration;
+
+/// What is known of an address, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What is known.
+    pub state: State,
+    /// Until when, in seconds since 1970.
+    pub expiry: u32,
+    /// For how long it was to be known when it was learned, in seconds; kept to about 1/8192.
+    pub life: u32,
+    /// Failures in a row, 0 to 15; 15 stands for all beyond.
+    pub failures: u8,
+}
+
+/// What is known of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has a name.
+    Name,
+    /// It has none, says who should know.
+    NoName,
+    /// It was asked for; there is no answer yet. Rapid DNS's "empty entry".
+    Asked,
+    /// It could not be learned.
+    Failed(Why),
+}
+
+/// Why a name could not be learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// No answer came.
+    Timeout,
+    /// The upstream said SERVFAIL.
+    Servfail,
+    /// The upstream said REFUSED, or another code that is no answer.
+    Refused,
+    /// What came back was no answer to the question.
+    Malformed,
+    /// There is a name, but none that is kept ([`crate::name`]).
+    Unusable,
+}
+
+impl Why {
+    /// All of them.
+    pub const ALL: [Why; 5] = [Why::Timeout, Why::Servfail, Why::Refused, Why::Malformed, Why::Unusable];
+
+    /// As the faces and the metrics say it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Why::Timeout => "timeout",
+            Why::Servfail => "servfail",
+            Why::Refused => "refused",
+            Why::Malformed => "malformed",
+            Why::Unusable => "unusable",
+        }
+    }
+}
+
+impl Entry {
+    /// An entry that is learned at `now`, in seconds since 1970, for so long.
+    pub fn new(state: State, now: u32, life: Duration) -> Entry {
+        let life = u32::try_from(life.as_secs()).unwrap_or(u32::MAX).min(LIFE_MAX);
+        Entry { state, expiry: now.saturating_add(life), life, failures: 0 }
+    }
+
+    /// Seconds since it was learned.
+    pub fn age(&self, now: u32) -> u32 {
+        now.saturating_sub(self.expiry.saturating_sub(self.life))
+    }
+
+    /// Seconds until it expires; zero once it has.
+    pub fn left(&self, now: u32) -> u32 {
+        self.expiry.saturating_sub(now)
+    }
+
+    /// Whether it has expired.
+    pub fn is_stale(&self, now: u32) -> bool {
+        now >= self.expiry
+    }
+}
+
+/// The longest life that an entry can have, in seconds: more than four years.
+pub const LIFE_MAX: u32 = 8191 << 14;
+
+/// What a slot may hold, in four bits of its word; 0 stands for nothing, and nothing was there.
+pub(super) const GONE: u64 = 1;
+pub(super) const BUSY: u64 = 2;
+const NAME: u64 = 3;
+const NO_NAME: u64 = 4;
+const ASKED: u64 = 5;
+const FAILED: u64 = 6;
+
+/// ```text
+/// bits 63..56  version: one more with each change of the slot
+///      55..52  failures
+///      51..48  what it holds
+///      47..32  life: exponent 4 bits, fraction 12 bits
+///      31..0   expiry
+/// ```
+pub(super) fn pack(entry: &Entry, version: u64) -> u64 {
+    let kind = match entry.state {
+        State::Name => NAME,
+        State::NoName => NO_NAME,
+        State::Asked => ASKED,
+        State::Failed(why) => FAILED + why as u64,
+    };
+    let life = u64::from(pack_life(entry.life));
+    version << 56
+        | u64::from(entry.failures.min(15)) << 52
+        | kind << 48
+        | life << 32
+        | u64::from(entry.expiry)
+}
+
+/// `None` for a slot that holds no entry.
+#[inline]
+pub(super) fn unpack(word: u64) -> Option<Entry> {
+    let state = match kind(word) {
+        NAME => State::Name,
+        NO_NAME => State::NoName,
+        ASKED => State::Asked,
+        failed => State::Failed(*Why::ALL.get(failed.checked_sub(FAILED)? as usize)?),
+    };
+    Some(Entry {
+        state,
+        expiry: word as u32,
+        life: unpack_life((word >> 32) as u16),
+        failures: (word >> 52) as u8 & 15,
+    })
+}
+
+#[inline]
+pub(super) fn kind(word: u64) -> u64 {
+    word >> 48 & 15
+}
+
+pub(super) fn version(word: u64) -> u64 {
+    word >> 56
+}
+
+fn pack_life(life: u32) -> u16 {
+    let life = life.min(LIFE_MAX);
+    let exponent = (32 - life.leading_zeros()).saturating_sub(12);
+    match exponent {
+        0 => life as u16,
+        _ => (exponent << 12) as u16 | (life >> (exponent - 1)) as u16 & 0xfff,
+    }
+}
+
+#[inline]
+fn unpack_life(packed: u16) -> u32 {
+    let (exponent, fraction) = (u32::from(packed >> 12), u32::from(packed & 0xfff));
+    if exponent == 0 { fraction } else { (0x1000 | fraction) << (exponent - 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn usual_lives_are_kept_to_the_second() {
+        for life in [0, 1, 60, 4095, 4096, 8191, 8192, 86_400, 7 * 86_400, 300, 120] {
+            assert_eq!(unpack_life(pack_life(life)), life, "{life}");
+        }
+        assert_eq!(unpack_life(pack_life(u32::MAX)), LIFE_MAX);
+    }
+
+    #[test]
+    fn ages_and_what_is_left() {
+        let entry = Entry::new(State::Name, 1000, Duration::from_secs(100));
+        assert_eq!((entry.age(1030), entry.left(1030), entry.is_stale(1099)), (30, 70, false));
+        assert_eq!((entry.age(1150), entry.left(1150), entry.is_stale(1100)), (150, 0, true));
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_is_packed_and_unpacked(
+            expiry: u32, life in 0..=LIFE_MAX, failures in 0..16u8, state in 0..8usize, version: u8,
+        ) {
+            let state = match state {
+                0 => State::Name, 1 => State::NoName, 2 => State::Asked, n => State::Failed(Why::ALL[n - 3]),
+            };
+            let word = pack(&Entry { state, expiry, life, failures }, u64::from(version));
+            let read = unpack(word).unwrap();
+            prop_assert_eq!((read.state, read.expiry, read.failures), (state, expiry, failures));
+            prop_assert!(read.life <= life && life - read.life <= life / 4096);
+        }
+
+        #[test]
+        fn any_word_is_read(word: u64) {
+            unpack(word);
+        }
+    }
+}

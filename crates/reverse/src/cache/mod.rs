@@ -1,0 +1,507 @@
+//! The cache: what is known of addresses, for any number of readers and one writer.
+//!
+//! Readers write nothing and never wait. A [`Reader`] gives a [`View`], which is one pointer; look-ups in it are plain
+//! loads. The [`Writer`] puts entries in place ([`table`]), keeps names once ([`names`], [`template`]), and replaces the
+//! root, a list of shared parts, only when a part grows. Whoever keeps a view for long sees what was there when it
+//! was taken, or nothing; so a view is taken for a batch of questions and dropped before waiting for the next.
+//!
+//! - [`entry`]: [`Entry`], what is known, in one word.
+//! - [`snapshot`]: all of it in a file, and back; [`text`]: the same as lines, as Rapid DNS had it.
+
+pub mod entry;
+mod names;
+pub mod snapshot;
+mod table;
+mod template;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use crate::name::NameText;
+pub use entry::{Entry, State, Why};
+use names::{Names, SEGMENT, Segments};
+use table::{Key, Place, Shard};
+
+/// Shards of each table: one grows while the others stay, so that growing stops the writer for a moment only.
+pub const SHARDS: usize = 256;
+
+/// The fewest octets that a cache may be limited to: some slots, and enough segments of names that one more
+/// or less does not matter.
+pub const LIMIT_MIN: usize = 4 << 20;
+
+/// How many seconds a failure is remembered beyond its time, so that the next one in a row waits longer: the
+/// longest back-off of RFC 9520.
+const FAILURES_KEPT: u32 = 300;
+
+/// The fewest names that are worth a collection.
+const DROPPED_MIN: usize = 1000;
+
+/// Everything, as shared parts.
+#[derive(Debug)]
+struct Root {
+    seed: u64,
+    v4: Vec<Arc<Shard>>,
+    v6: Vec<Arc<Shard>>,
+    segments: Segments,
+}
+
+/// Gives views.
+#[derive(Clone, Debug)]
+pub struct Reader(Arc<ArcSwap<Root>>);
+
+/// The cache as it is read: entries change under it, its parts do not.
+#[derive(Clone, Debug)]
+pub struct View(Arc<Root>);
+
+/// Changes the cache. There is one.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<ArcSwap<Root>>,
+    root: Root,
+    v4: Used,
+    v6: Used,
+    names: Names,
+    limit: usize,
+    slot_octets: usize,
+    stale: u32,
+    /// The shard that is swept next, those of IPv4 first.
+    cursor: usize,
+    collecting: bool,
+    /// Named entries that were taken out or renamed since the last collection.
+    dropped: usize,
+    counts: Counts,
+}
+
+/// How full the shards of one table are: slots with entries, and slots that are not free.
+#[derive(Debug)]
+struct Used {
+    live: Vec<u32>,
+    taken: Vec<u32>,
+}
+
+/// What became of entries, since start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Entries that were put.
+    pub puts: u64,
+    /// Entries that expired and were taken out.
+    pub expired: u64,
+    /// Entries that had to make room for another.
+    pub evicted: u64,
+    /// Entries that were not put because there was no room for their name.
+    pub no_room: u64,
+    /// Collections of names.
+    pub collections: u64,
+}
+
+/// An empty cache, limited to so many octets; expired names and absences are kept for another `stale` seconds.
+///
+/// The limit is for all that grows with the entries: slots, names, and what finds names that are there already.
+/// While names are collected, those in use are held twice, which the limit does not count.
+pub fn new(limit: usize, stale: u32, seed: u64) -> (Writer, Reader) {
+    let shards = |new: fn(usize) -> Shard| (0..SHARDS).map(|_| Arc::new(new(0))).collect();
+    let root =
+        Root { seed, v4: shards(Shard::new::<u32>), v6: shards(Shard::new::<u128>), segments: Vec::new() };
+    Writer::over(root, limit, stale)
+}
+
+impl Reader {
+    /// The cache as it is now.
+    pub fn view(&self) -> View {
+        View(self.0.load_full())
+    }
+}
+
+impl View {
+    /// What is known of an address; its name, where it has one, goes into `name`.
+    #[inline]
+    pub fn get(&self, address: IpAddr, name: &mut NameText) -> Option<Entry> {
+        name.clear();
+        let (entry, reference) = match address {
+            IpAddr::V4(v4) => find(&self.0.v4, u32::from(v4), self.0.seed),
+            IpAddr::V6(v6) => find(&self.0.v6, u128::from(v6), self.0.seed),
+        }?;
+        self.named(address, entry, reference, name)
+    }
+
+    /// Reads the entry's name; `None` where this view does not have it.
+    #[inline]
+    fn named(&self, address: IpAddr, entry: Entry, reference: u32, name: &mut NameText) -> Option<Entry> {
+        if entry.state == State::Name {
+            names::read(&self.0.segments, reference, octets(address), name).ok()?;
+        }
+        Some(entry)
+    }
+
+    /// Calls `each` with all entries, in no order.
+    pub fn for_each(&self, mut each: impl FnMut(IpAddr, Entry, &NameText)) {
+        let mut name = NameText::EMPTY;
+        let mut one = |address: IpAddr, entry, reference| {
+            name.clear();
+            if let Some(entry) = self.named(address, entry, reference, &mut name) {
+                each(address, entry, &name);
+            }
+        };
+        for shard in &self.0.v4 {
+            for at in 0..shard.slots::<u32>() {
+                if let Some((entry, key, reference)) = shard.read::<u32>(at) {
+                    one(IpAddr::V4(key.into()), entry, reference);
+                }
+            }
+        }
+        for shard in &self.0.v6 {
+            for at in 0..shard.slots::<u128>() {
+                if let Some((entry, key, reference)) = shard.read::<u128>(at) {
+                    one(IpAddr::V6(key.into()), entry, reference);
+                }
+            }
+        }
+    }
+}
+
+#[inline]
+fn find<K: Key>(shards: &[Arc<Shard>], key: K, seed: u64) -> Option<(Entry, u32)> {
+    let hash = key.hash(seed);
+    shards[(hash >> 56) as usize].get(key, hash)
+}
+
+/// The octets that names may have in them.
+#[inline]
+fn octets(address: IpAddr) -> Option<[u8; 4]> {
+    match address {
+        IpAddr::V4(v4) => Some(v4.octets()),
+        IpAddr::V6(_) => None,
+    }
+}
+
+/// A table of the root, by its key.
+trait Table: Key {
+    fn shards(root: &Root) -> &[Arc<Shard>];
+    fn shards_mut(root: &mut Root) -> &mut [Arc<Shard>];
+    fn used(writer: &mut Writer) -> &mut Used;
+    fn address(self) -> IpAddr;
+}
+
+impl Table for u32 {
+    fn shards(root: &Root) -> &[Arc<Shard>] {
+        &root.v4
+    }
+
+    fn shards_mut(root: &mut Root) -> &mut [Arc<Shard>] {
+        &mut root.v4
+    }
+
+    fn used(writer: &mut Writer) -> &mut Used {
+        &mut writer.v4
+    }
+
+    fn address(self) -> IpAddr {
+        IpAddr::V4(self.into())
+    }
+}
+
+impl Table for u128 {
+    fn shards(root: &Root) -> &[Arc<Shard>] {
+        &root.v6
+    }
+
+    fn shards_mut(root: &mut Root) -> &mut [Arc<Shard>] {
+        &mut root.v6
+    }
+
+    fn used(writer: &mut Writer) -> &mut Used {
+        &mut writer.v6
+    }
+
+    fn address(self) -> IpAddr {
+        IpAddr::V6(self.into())
+    }
+}
+
+impl Root {
+    fn copy(&self) -> Root {
+        let Root { seed, v4, v6, segments } = self;
+        Root { seed: *seed, v4: v4.clone(), v6: v6.clone(), segments: segments.clone() }
+    }
+
+    /// Octets of all slots.
+    fn slot_octets(&self) -> usize {
+        self.v4.iter().chain(&self.v6).map(|shard| 8 * shard.words.len()).sum()
+    }
+}
+
+impl Used {
+    fn of<K: Key>(shards: &[Arc<Shard>]) -> Used {
+        let count = |shard: &Arc<Shard>, is: fn(u64) -> bool| {
+            let words = shard.words.iter().step_by(K::WORDS);
+            words.filter(|word| is(word.load(std::sync::atomic::Ordering::Relaxed))).count() as u32
+        };
+        let counts = |is| shards.iter().map(|shard| count(shard, is)).collect();
+        Used { live: counts(|word| entry::unpack(word).is_some()), taken: counts(|word| word != 0) }
+    }
+}
+
+impl Writer {
+    fn over(root: Root, limit: usize, stale: u32) -> (Writer, Reader) {
+        let shared = Arc::new(ArcSwap::from_pointee(root.copy()));
+        let (v4, v6) = (Used::of::<u32>(&root.v4), Used::of::<u128>(&root.v6));
+        let reader = Reader(shared.clone());
+        let slot_octets = root.slot_octets();
+        let mut names = Names::default();
+        names.release(&root.segments);
+        let writer = Writer {
+            shared,
+            root,
+            v4,
+            v6,
+            names,
+            limit: limit.max(LIMIT_MIN),
+            slot_octets,
+            stale,
+            cursor: 0,
+            collecting: false,
+            dropped: 0,
+            counts: Counts::default(),
+        };
+        (writer, reader)
+    }
+
+    /// Puts what is known of an address; `name` is looked at where the state is [`State::Name`].
+    ///
+    /// What does not fit the limit takes the place of what expires first nearby.
+    pub fn put(&mut self, address: IpAddr, entry: Entry, name: &NameText) {
+        match address {
+            IpAddr::V4(v4) => self.put_key::<u32>(v4.into(), entry, name),
+            IpAddr::V6(v6) => self.put_key::<u128>(v6.into(), entry, name),
+        }
+    }
+
+    /// What is known of an address.
+    pub fn get(&self, address: IpAddr) -> Option<Entry> {
+        match address {
+            IpAddr::V4(v4) => find(&self.root.v4, u32::from(v4), self.root.seed),
+            IpAddr::V6(v6) => find(&self.root.v6, u128::from(v6), self.root.seed),
+        }
+        .map(|(entry, _)| entry)
+    }
+
+    /// Reads the name of an address, where it has one.
+    pub fn name(&self, address: IpAddr, name: &mut NameText) {
+        let found = match address {
+            IpAddr::V4(v4) => find(&self.root.v4, u32::from(v4), self.root.seed),
+            IpAddr::V6(v6) => find(&self.root.v6, u128::from(v6), self.root.seed),
+        };
+        if let Some((Entry { state: State::Name, .. }, reference)) = found
+            && names::read(&self.root.segments, reference, octets(address), name).is_err()
+        {
+            name.clear();
+        }
+    }
+
+    /// Goes over the next shard: takes out what has expired, and moves names while they are collected. With
+    /// [`Writer::SWEEPS`] of them, all was gone over.
+    pub fn sweep(&mut self, now: u32) {
+        if self.cursor == 0 {
+            self.turn();
+        }
+        match self.cursor {
+            shard @ 0..SHARDS => self.sweep_shard::<u32>(shard, now),
+            shard => self.sweep_shard::<u128>(shard - SHARDS, now),
+        }
+        self.cursor = (self.cursor + 1) % Writer::SWEEPS;
+    }
+
+    /// How many sweeps go over all.
+    pub const SWEEPS: usize = 2 * SHARDS;
+
+    /// Entries, of all kinds.
+    pub fn len(&self) -> usize {
+        self.v4.live.iter().chain(&self.v6.live).map(|live| *live as usize).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Octets that are held for entries and names: what the limit is for.
+    pub fn octets(&self) -> usize {
+        self.slot_octets + self.names.octets()
+    }
+
+    /// What became of entries.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn publish(&mut self) {
+        self.shared.store(Arc::new(self.root.copy()));
+    }
+
+    fn put_key<K: Table>(&mut self, key: K, entry: Entry, name: &NameText) {
+        let reference = match entry.state {
+            State::Name => self.intern(key.address(), name),
+            _ => Some(0),
+        };
+        let Some(reference) = reference else {
+            self.counts.no_room += 1;
+            return self.make_room(key);
+        };
+        self.counts.puts += 1;
+        let hash = key.hash(self.root.seed);
+        let index = (hash >> 56) as usize;
+        self.grow::<K>(index);
+        let place = K::shards(&self.root)[index].place(key, hash);
+        let (at, fresh) = match place {
+            Place::None => return,
+            Place::Found(at, old, was) => {
+                self.dropped =
+                    self.dropped.saturating_add(usize::from(old.state == State::Name && was != reference));
+                (at, None)
+            }
+            Place::Free(_, _, Some(soonest)) if self.is_crowded::<K>(index) => {
+                self.evict::<K>(index, soonest);
+                (soonest, Some(false))
+            }
+            Place::Free(at, fresh, _) => (at, Some(fresh)),
+            Place::Full(at) => {
+                self.evict::<K>(index, at);
+                (at, Some(false))
+            }
+        };
+        K::shards(&self.root)[index].write(at, key, &entry, reference);
+        if let Some(fresh) = fresh {
+            let used = K::used(self);
+            used.live[index] += 1;
+            used.taken[index] += u32::from(fresh);
+        }
+    }
+
+    fn intern(&mut self, address: IpAddr, name: &NameText) -> Option<u32> {
+        let may_grow = match self.collecting {
+            true => self.slot_octets + self.names.young_octets() + SEGMENT <= self.limit,
+            false => self.octets() + SEGMENT <= self.limit,
+        };
+        let kept = self.names.intern(&mut self.root.segments, name.octets(), octets(address), may_grow);
+        if std::mem::take(&mut self.names.has_grown) {
+            self.publish();
+        }
+        kept.ok()
+    }
+
+    /// Takes out what expires first near a key whose name has no room.
+    fn make_room<K: Table>(&mut self, key: K) {
+        let hash = key.hash(self.root.seed);
+        let index = (hash >> 56) as usize;
+        match K::shards(&self.root)[index].place(key, hash) {
+            Place::Found(at, ..) | Place::Full(at) => self.evict::<K>(index, at),
+            Place::Free(_, _, Some(soonest)) => self.evict::<K>(index, soonest),
+            Place::Free(..) | Place::None => {}
+        }
+    }
+
+    fn evict<K: Table>(&mut self, index: usize, at: usize) {
+        self.counts.evicted += 1;
+        self.take_out::<K>(index, at);
+    }
+
+    fn take_out<K: Table>(&mut self, index: usize, at: usize) {
+        let shard = &K::shards(&self.root)[index];
+        let named = shard.read::<K>(at).is_some_and(|(entry, ..)| entry.state == State::Name);
+        shard.remove::<K>(at);
+        self.dropped = self.dropped.saturating_add(usize::from(named));
+        K::used(self).live[index] -= 1;
+    }
+
+    /// Sees that a shard has a slot to spare: beyond four fifths it is made anew, a quarter larger than what is in
+    /// it needs, where the limit allows.
+    fn grow<K: Table>(&mut self, index: usize) {
+        let old = K::shards(&self.root)[index].clone();
+        let slots = old.slots::<K>();
+        let (live, taken) = (K::used(self).live[index] as usize, K::used(self).taken[index] as usize);
+        if (taken + 1) * 5 <= slots * 4 {
+            return;
+        }
+        let slot = 8 * K::WORDS;
+        let wanted = ((live + 1) * 25 / 16).max(8);
+        let room = self.limit.saturating_sub(self.octets() - slots * slot) / slot;
+        let size = if wanted.min(room) > slots {
+            wanted.min(room)
+        } else if (taken - live) * 16 >= slots && slots > 0 {
+            // Without room for more, it is made anew for the sake of the slots that were taken out alone.
+            wanted.min(slots)
+        } else {
+            return;
+        };
+        let shard = Shard::new::<K>(size);
+        let mut lost = 0;
+        for at in 0..slots {
+            let Some((entry, key, name)) = old.read::<K>(at) else { continue };
+            match shard.place(key, key.hash(self.root.seed)) {
+                Place::Free(at, ..) => shard.write(at, key, &entry, name),
+                _ => lost += 1,
+            }
+        }
+        self.counts.evicted += lost as u64;
+        self.slot_octets = self.slot_octets + 8 * shard.words.len() - 8 * old.words.len();
+        let used = K::used(self);
+        used.live[index] -= lost;
+        used.taken[index] = used.live[index];
+        K::shards_mut(&mut self.root)[index] = Arc::new(shard);
+        self.publish();
+    }
+
+    /// Whether a shard is so full, because it may not grow, that look-ups would take long: then entries make room
+    /// before slots run out.
+    fn is_crowded<K: Table>(&mut self, index: usize) -> bool {
+        let slots = K::shards(&self.root)[index].slots::<K>();
+        K::used(self).live[index] as usize * 20 >= slots * 17
+    }
+
+    fn sweep_shard<K: Table>(&mut self, index: usize, now: u32) {
+        let shard = K::shards(&self.root)[index].clone();
+        let mut name = NameText::EMPTY;
+        for at in 0..shard.slots::<K>() {
+            let Some((entry, key, reference)) = shard.read::<K>(at) else { continue };
+            let kept = match entry.state {
+                State::Name | State::NoName => self.stale,
+                State::Failed(_) => FAILURES_KEPT,
+                State::Asked => 0,
+            };
+            if now >= entry.expiry.saturating_add(kept) {
+                self.counts.expired += 1;
+                self.take_out::<K>(index, at);
+            } else if self.collecting && entry.state == State::Name && self.names.is_old(reference) {
+                let read = names::read(&self.root.segments, reference, octets(key.address()), &mut name);
+                // A snapshot is somebody's file: what is in it is looked at here once.
+                let moved =
+                    read.ok().filter(|()| name.is_kept()).and_then(|()| self.intern(key.address(), &name));
+                match moved {
+                    Some(reference) => shard.write(at, key, &entry, reference),
+                    None => self.evict::<K>(index, at),
+                }
+            }
+        }
+    }
+
+    /// Ends the collection that went over all, and begins one where much of the names is not in use any more.
+    fn turn(&mut self) {
+        self.names.release(&self.root.segments);
+        if self.collecting {
+            self.names.end_collection(&mut self.root.segments);
+            self.collecting = false;
+            self.counts.collections += 1;
+            self.publish();
+        }
+        let part = if self.octets() + SEGMENT > self.limit { 16 } else { 2 };
+        if self.dropped > (self.len() / part).max(DROPPED_MIN) {
+            self.names.begin_collection();
+            (self.collecting, self.dropped) = (true, 0);
+        }
+    }
+}

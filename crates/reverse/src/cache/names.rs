@@ -1,0 +1,295 @@
+//! The names of the cache: each kept once, in segments that only grow.
+//!
+//! A name is a *head*, its template up to the part that others share, and a *tail*, that part; both are interned.
+//! ```text
+//! head   length 1 | octets | reference of the tail 4, 0 for none      tail   length 1 | octets
+//! reference   segment 16 bits | offset 16 bits; 0 is none
+//! ```
+//! What was written never changes, so readers need no lock: whoever sees a reference, sees what it refers to. Nothing
+//! is freed alone either. From time to time the writer *collects*: it moves every name that is still in use to
+//! new segments and lets the old ones go, whose number is used again only once no reader can have them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::template;
+use crate::name::NameText;
+
+/// The octets of a segment.
+pub(super) const SEGMENT: usize = 1 << 16;
+
+/// The most segments: as a reference can name.
+pub(super) const SEGMENTS_MAX: usize = 1 << 16;
+
+/// Octets that only grow.
+pub(super) type Segment = Box<[AtomicU8]>;
+
+/// All segments by their number.
+pub(super) type Segments = Vec<Option<Arc<Segment>>>;
+
+/// Reads a name into `name`; an error where the reference is none of these segments.
+#[inline]
+pub(super) fn read(
+    segments: &[Option<Arc<Segment>>],
+    reference: u32,
+    octets: Option<[u8; 4]>,
+    name: &mut NameText,
+) -> Result<(), ()> {
+    name.clear();
+    let (head, behind) = record(segments, reference)?;
+    for octet in head {
+        template::decode(octet.load(Ordering::Relaxed), octets, name)?;
+    }
+    let tail = tail_of(behind)?;
+    if tail != 0 {
+        name.push(b'.')?;
+        for octet in record(segments, tail)?.0 {
+            name.push(octet.load(Ordering::Relaxed))?;
+        }
+    }
+    Ok(())
+}
+
+/// A record's octets, and what stands behind it.
+#[inline]
+fn record(segments: &[Option<Arc<Segment>>], reference: u32) -> Result<(&[AtomicU8], &[AtomicU8]), ()> {
+    let segment = segments.get((reference >> 16) as usize).and_then(Option::as_ref).ok_or(())?;
+    let (length, rest) = segment[(reference & 0xffff) as usize..].split_first().ok_or(())?;
+    rest.split_at_checked(usize::from(length.load(Ordering::Relaxed))).ok_or(())
+}
+
+#[inline]
+fn tail_of(behind: &[AtomicU8]) -> Result<u32, ()> {
+    let octets: &[AtomicU8; 4] = behind.first_chunk().ok_or(())?;
+    Ok(u32::from_le_bytes(octets.each_ref().map(|octet| octet.load(Ordering::Relaxed))))
+}
+
+/// The writer's side: where the next name goes, and which are there already.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    heads: Index,
+    tails: Index,
+    /// The segment that is being filled, and how far it is.
+    filling: Option<(u16, usize)>,
+    /// Segments that are filled by the current collection or since; the others go when it ends.
+    young: Vec<bool>,
+    retired: Vec<(u16, Arc<Segment>)>,
+    /// Segments that are held, retired ones too.
+    held: usize,
+    /// Whether there are segments that readers were not given yet.
+    pub(super) has_grown: bool,
+    template: Vec<u8>,
+    record: Vec<u8>,
+}
+
+/// What [`Names::intern`] needs more of.
+#[derive(Debug)]
+pub(super) struct NoRoom;
+
+impl Names {
+    /// Finds a name, or keeps it, for which it makes another segment where it may.
+    pub(super) fn intern(
+        &mut self,
+        segments: &mut Segments,
+        name: &[u8],
+        octets: Option<[u8; 4]>,
+        may_grow: bool,
+    ) -> Result<u32, NoRoom> {
+        let mut whole = std::mem::take(&mut self.template);
+        template::encode(name, octets, &mut whole);
+        let shared = template::shared_from(&whole);
+        let head = shared.map_or(&whole[..], |at| &whole[..at - 1]);
+        let interned = (|| {
+            let tail = match shared {
+                Some(at) => self.keep(segments, &whole[at..], None, may_grow)?,
+                None => 0,
+            };
+            self.keep(segments, head, Some(tail), may_grow)
+        })();
+        self.template = whole;
+        interned
+    }
+
+    fn keep(
+        &mut self,
+        segments: &mut Segments,
+        octets: &[u8],
+        tail: Option<u32>,
+        may_grow: bool,
+    ) -> Result<u32, NoRoom> {
+        let mut bytes = std::mem::take(&mut self.record);
+        bytes.clear();
+        bytes.push(octets.len() as u8);
+        bytes.extend_from_slice(octets);
+        bytes.extend(tail.into_iter().flat_map(u32::to_le_bytes));
+        let hash = hash(bytes.iter().copied());
+        let index = if tail.is_some() { &mut self.heads } else { &mut self.tails };
+        let found = index.find(hash, |reference| is(segments, reference, &bytes));
+        let kept = match found {
+            Some(reference) => Ok(reference),
+            None => {
+                index.make_room(|reference| hash_at(segments, reference, tail.is_some()));
+                self.append(segments, &bytes, may_grow).inspect(|reference| {
+                    let index = if tail.is_some() { &mut self.heads } else { &mut self.tails };
+                    index.insert(hash, *reference);
+                })
+            }
+        };
+        self.record = bytes;
+        kept
+    }
+
+    /// Begins a collection: what is kept from now on goes to new segments.
+    pub(super) fn begin_collection(&mut self) {
+        self.heads = Index::default();
+        self.tails = Index::default();
+        self.filling = None;
+        self.young.fill(false);
+    }
+
+    /// Whether a reference is of a segment that goes when the collection ends.
+    pub(super) fn is_old(&self, reference: u32) -> bool {
+        !self.young.get((reference >> 16) as usize).copied().unwrap_or(false)
+    }
+
+    /// Ends it: old segments go.
+    pub(super) fn end_collection(&mut self, segments: &mut Segments) {
+        for (id, segment) in segments.iter_mut().enumerate() {
+            if !self.young.get(id).copied().unwrap_or(false)
+                && let Some(segment) = segment.take()
+            {
+                self.retired.push((id as u16, segment));
+            }
+        }
+    }
+
+    /// Octets that all of it takes.
+    pub(super) fn octets(&self) -> usize {
+        4 * (self.heads.slots.len() + self.tails.slots.len()) + self.held * SEGMENT
+    }
+
+    /// Octets that the names in use take while they are collected: the others go.
+    pub(super) fn young_octets(&self) -> usize {
+        self.young.iter().filter(|young| **young).count() * SEGMENT
+    }
+
+    /// Lets those retired segments go that no reader has.
+    pub(super) fn release(&mut self, segments: &Segments) {
+        // What readers hold, they hold through a root, which holds the segment.
+        self.retired.retain(|(_, segment)| Arc::strong_count(segment) > 1);
+        self.held = segments.iter().flatten().count() + self.retired.len();
+    }
+
+    fn append(&mut self, segments: &mut Segments, bytes: &[u8], may_grow: bool) -> Result<u32, NoRoom> {
+        let (id, at) = match self.filling {
+            Some((id, at)) if at + bytes.len() <= SEGMENT => (id, at),
+            _ if !may_grow => return Err(NoRoom),
+            _ => {
+                self.release(segments);
+                let id = new_segment(segments, &self.retired).ok_or(NoRoom)?;
+                self.has_grown = true;
+                self.held += 1;
+                if self.young.len() <= usize::from(id) {
+                    self.young.resize(usize::from(id) + 1, false);
+                }
+                self.young[usize::from(id)] = true;
+                // Offset 0 of segment 0 would be the reference 0, which is none.
+                (id, 1)
+            }
+        };
+        let segment = segments[usize::from(id)].as_ref().ok_or(NoRoom)?;
+        for (octet, byte) in segment[at..].iter().zip(bytes) {
+            octet.store(*byte, Ordering::Relaxed);
+        }
+        self.filling = Some((id, at + bytes.len()));
+        Ok(u32::from(id) << 16 | at as u32)
+    }
+}
+
+fn new_segment(segments: &mut Segments, retired: &[(u16, Arc<Segment>)]) -> Option<u16> {
+    let taken = |id: usize| segments[id].is_some() || retired.iter().any(|(old, _)| usize::from(*old) == id);
+    let id = (0..segments.len()).find(|id| !taken(*id)).unwrap_or(segments.len());
+    if id >= SEGMENTS_MAX {
+        return None;
+    }
+    let segment = empty_segment();
+    if id == segments.len() {
+        segments.push(None);
+    }
+    segments[id] = Some(Arc::new(segment));
+    Some(id as u16)
+}
+
+/// A segment without names.
+pub(super) fn empty_segment() -> Segment {
+    (0..SEGMENT).map(|_| AtomicU8::new(0)).collect()
+}
+
+fn is(segments: &[Option<Arc<Segment>>], reference: u32, bytes: &[u8]) -> bool {
+    let there = segments.get((reference >> 16) as usize).and_then(Option::as_ref);
+    let there = there.and_then(|segment| segment.get((reference & 0xffff) as usize..)?.get(..bytes.len()));
+    there.is_some_and(|there| {
+        there.iter().zip(bytes).all(|(octet, byte)| octet.load(Ordering::Relaxed) == *byte)
+    })
+}
+
+fn hash_at(segments: &[Option<Arc<Segment>>], reference: u32, is_head: bool) -> u64 {
+    let Ok((octets, behind)) = record(segments, reference) else { return 0 };
+    let (length, behind) = (octets.len(), &behind[..if is_head { 4.min(behind.len()) } else { 0 }]);
+    let octets = octets.iter().chain(behind).map(|octet| octet.load(Ordering::Relaxed));
+    hash(std::iter::once(length as u8).chain(octets))
+}
+
+fn hash(octets: impl Iterator<Item = u8>) -> u64 {
+    octets.fold(0xcbf2_9ce4_8422_2325u64, |hash, octet| {
+        (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// References by the hash of what they refer to: open addressing, nothing is ever taken out.
+#[derive(Debug, Default)]
+struct Index {
+    slots: Vec<u32>,
+    taken: usize,
+}
+
+impl Index {
+    fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = self.start(hash)?;
+        loop {
+            match self.slots[at] {
+                0 => return None,
+                reference if is(reference) => return Some(reference),
+                _ => at = (at + 1) % self.slots.len(),
+            }
+        }
+    }
+
+    /// Sees that another one fits: a quarter more slots where four fifths are taken.
+    fn make_room(&mut self, hash_of: impl Fn(u32) -> u64) {
+        if (self.taken + 1) * 5 <= self.slots.len() * 4 {
+            return;
+        }
+        let slots = (self.slots.len() * 5 / 4).max(16);
+        let old = std::mem::replace(&mut self.slots, vec![0; slots]);
+        self.taken = 0;
+        for reference in old.into_iter().filter(|reference| *reference != 0) {
+            self.insert(hash_of(reference), reference);
+        }
+    }
+
+    fn insert(&mut self, hash: u64, reference: u32) {
+        let Some(mut at) = self.start(hash) else { return };
+        while self.slots[at] != 0 {
+            at = (at + 1) % self.slots.len();
+        }
+        self.slots[at] = reference;
+        self.taken += 1;
+    }
+
+    fn start(&self, hash: u64) -> Option<usize> {
+        // The low bits of this hash are its poor ones.
+        let mixed = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        (!self.slots.is_empty()).then(|| ((mixed * self.slots.len() as u64) >> 32) as usize)
+    }
+}

@@ -1,0 +1,215 @@
+//! Slots in shards: open addressing, read without a lock.
+//!
+//! A slot is a few atomic words: what [`entry::pack`](super::entry) makes, and the key with the reference of its
+//! name. There is one writer. It marks a slot busy, changes the other words, and sets the first word with a new
+//! version; a reader takes the other words only if the first one was the same before and after. It never waits: what
+//! it cannot read in a few tries is not known.
+//! ```text
+//! IPv4, 16 octets   entry | key 32, name 32
+//! IPv6, 32 octets   entry | name 32 | key, first half | key, second half
+//! ```
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use super::entry::{self, Entry};
+
+/// How many slots one look-up goes over at most. With four fifths of the slots taken a look-up goes over three; what
+/// would be farther away than this is put in the place of what expires first.
+pub(super) const PROBES_MAX: usize = 128;
+
+/// How often a reader tries to read a slot that is being written.
+const TRIES_MAX: usize = 4;
+
+/// The most words of a slot.
+const WORDS_MAX: usize = 4;
+
+/// What slots are found by.
+pub(super) trait Key: Copy + Eq {
+    /// Words of a slot.
+    const WORDS: usize;
+    /// The words behind the first.
+    fn write(self, name: u32) -> [u64; WORDS_MAX - 1];
+    /// Key and name reference of those words.
+    fn read(words: &[u64; WORDS_MAX - 1]) -> (Self, u32);
+    /// A hash; `seed` is nobody's to know.
+    fn hash(self, seed: u64) -> u64;
+}
+
+impl Key for u32 {
+    const WORDS: usize = 2;
+
+    #[inline]
+    fn write(self, name: u32) -> [u64; 3] {
+        [u64::from(self) << 32 | u64::from(name), 0, 0]
+    }
+
+    #[inline]
+    fn read(words: &[u64; 3]) -> (u32, u32) {
+        ((words[0] >> 32) as u32, words[0] as u32)
+    }
+
+    #[inline]
+    fn hash(self, seed: u64) -> u64 {
+        fold(u64::from(self) ^ seed, 0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl Key for u128 {
+    const WORDS: usize = 4;
+
+    #[inline]
+    fn write(self, name: u32) -> [u64; 3] {
+        [u64::from(name), (self >> 64) as u64, self as u64]
+    }
+
+    #[inline]
+    fn read(words: &[u64; 3]) -> (u128, u32) {
+        (u128::from(words[1]) << 64 | u128::from(words[2]), words[0] as u32)
+    }
+
+    #[inline]
+    fn hash(self, seed: u64) -> u64 {
+        fold((self >> 64) as u64 ^ fold(self as u64 ^ seed, 0x9e37_79b9_7f4a_7c15), 0xd1b5_4a32_d192_ed03)
+    }
+}
+
+/// Multiplies to 128 bits and folds the halves.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a | 1 << 63) * u128::from(b);
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// Some slots, read by all and written by one.
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub(super) words: Box<[AtomicU64]>,
+}
+
+/// Where a key is, or could be.
+pub(super) enum Place {
+    /// It is there.
+    Found(usize, Entry, u32),
+    /// It is not; this slot is free, whether nothing was ever in it, and which entry before it expires first.
+    Free(usize, bool, Option<usize>),
+    /// It is not, and no slot is free within reach; this one expires first.
+    Full(usize),
+    /// There are no slots.
+    None,
+}
+
+impl Shard {
+    /// A shard of free slots.
+    pub(super) fn new<K: Key>(slots: usize) -> Shard {
+        Shard { words: (0..slots * K::WORDS).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// How many slots it has.
+    #[inline]
+    pub(super) fn slots<K: Key>(&self) -> usize {
+        self.words.len() / K::WORDS
+    }
+
+    /// Finds a key.
+    #[inline]
+    pub(super) fn get<K: Key>(&self, key: K, hash: u64) -> Option<(Entry, u32)> {
+        let slots = self.slots::<K>();
+        let mut at = start(hash, slots);
+        for _ in 0..PROBES_MAX.min(slots) {
+            let first = self.words[at * K::WORDS].load(Ordering::Acquire);
+            if first == 0 {
+                return None;
+            }
+            if let Some((entry, found, name)) = self.read_from::<K>(at, first)
+                && found == key
+            {
+                return Some((entry, name));
+            }
+            at = if at + 1 == slots { 0 } else { at + 1 };
+        }
+        None
+    }
+
+    /// Reads a slot; `None` where it holds nothing, or is being written.
+    pub(super) fn read<K: Key>(&self, at: usize) -> Option<(Entry, K, u32)> {
+        self.read_from(at, self.words[at * K::WORDS].load(Ordering::Acquire))
+    }
+
+    /// Reads a slot whose first word was just read.
+    #[inline]
+    fn read_from<K: Key>(&self, at: usize, mut first: u64) -> Option<(Entry, K, u32)> {
+        let slot = &self.words[at * K::WORDS..(at + 1) * K::WORDS];
+        for _ in 0..TRIES_MAX {
+            let entry = entry::unpack(first)?;
+            let mut words = [0; WORDS_MAX - 1];
+            for (word, atomic) in words.iter_mut().zip(&slot[1..]) {
+                *word = atomic.load(Ordering::Relaxed);
+            }
+            fence(Ordering::Acquire);
+            let again = slot[0].load(Ordering::Relaxed);
+            if again == first {
+                let (key, name) = K::read(&words);
+                return Some((entry, key, name));
+            }
+            first = slot[0].load(Ordering::Acquire);
+        }
+        None
+    }
+
+    /// Finds where a key is or may go. For the writer alone.
+    pub(super) fn place<K: Key>(&self, key: K, hash: u64) -> Place {
+        let slots = self.slots::<K>();
+        if slots == 0 {
+            return Place::None;
+        }
+        let mut at = start(hash, slots);
+        let (mut free, mut soonest): (_, Option<(u32, usize)>) = (None, None);
+        for _ in 0..PROBES_MAX.min(slots) {
+            let first = self.words[at * K::WORDS].load(Ordering::Relaxed);
+            match self.read_from::<K>(at, first) {
+                Some((entry, found, name)) if found == key => return Place::Found(at, entry, name),
+                Some((entry, ..)) => {
+                    let this = (entry.expiry, at);
+                    soonest = Some(soonest.map_or(this, |other| other.min(this)));
+                }
+                None => free = free.or(Some((at, first == 0))),
+            }
+            if first == 0 {
+                break;
+            }
+            at = if at + 1 == slots { 0 } else { at + 1 };
+        }
+        let soonest = soonest.map(|(_, at)| at);
+        match (free, soonest) {
+            (Some((at, fresh)), soonest) => Place::Free(at, fresh, soonest),
+            (None, Some(at)) => Place::Full(at),
+            (None, None) => Place::None,
+        }
+    }
+
+    /// Writes a slot. For the writer alone.
+    pub(super) fn write<K: Key>(&self, at: usize, key: K, entry: &Entry, name: u32) {
+        let slot = &self.words[at * K::WORDS..(at + 1) * K::WORDS];
+        let before = slot[0].load(Ordering::Relaxed);
+        let version = entry::version(before);
+        slot[0].store(entry::BUSY << 48 | version << 56, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (atomic, word) in slot[1..].iter().zip(key.write(name)) {
+            atomic.store(word, Ordering::Relaxed);
+        }
+        slot[0].store(entry::pack(entry, (version + 1) & 0xff), Ordering::Release);
+    }
+
+    /// Takes what is in a slot out of it. For the writer alone.
+    pub(super) fn remove<K: Key>(&self, at: usize) {
+        let first = &self.words[at * K::WORDS];
+        let version = (entry::version(first.load(Ordering::Relaxed)) + 1) & 0xff;
+        first.store(entry::GONE << 48 | version << 56, Ordering::Release);
+    }
+}
+
+/// The first slot of a hash: its lower half, stretched over the slots, for the upper bits chose the shard.
+#[inline]
+fn start(hash: u64, slots: usize) -> usize {
+    (((hash & 0xffff_ffff) * slots as u64) >> 32) as usize
+}

@@ -1,0 +1,295 @@
+use super::*;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn kept(text: &str) -> NameText {
+    NameText::from_text(text.as_bytes()).expect("a name")
+}
+
+fn v4(number: u32) -> IpAddr {
+    IpAddr::V4(number.into())
+}
+
+fn put(cache: &mut Writer, address: IpAddr, name: &str) {
+    match name {
+        "-" => cache.put(address, Entry::new(State::NoName, 1000, DAY), &NameText::EMPTY),
+        name => cache.put(address, Entry::new(State::Name, 1000, DAY), &kept(name)),
+    }
+}
+
+fn got(reader: &Reader, address: IpAddr) -> Option<String> {
+    let mut name = NameText::EMPTY;
+    let entry = reader.view().get(address, &mut name)?;
+    Some(if entry.state == State::Name { name.as_str().into() } else { "-".into() })
+}
+
+#[test]
+fn what_was_put_is_there() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    let six: IpAddr = "2001:db8::1".parse().unwrap();
+    for (address, name) in
+        [(v4(0), "zero.example"), (v4(9), "-"), (v4(u32::MAX), "localhost"), (six, "six.example")]
+    {
+        assert_eq!(got(&reader, address), None);
+        put(&mut cache, address, name);
+        assert_eq!(got(&reader, address).as_deref(), Some(name));
+    }
+    put(&mut cache, v4(9), "now.example");
+    assert_eq!((got(&reader, v4(9)).as_deref(), cache.len()), (Some("now.example"), 4));
+}
+
+#[test]
+fn what_expired_is_swept_after_its_grace() {
+    let (mut cache, _) = new(LIMIT_MIN, 3600, 7);
+    put(&mut cache, v4(1), "one.example");
+    cache.put(v4(2), Entry::new(State::Failed(Why::Timeout), 1000, Duration::from_secs(1)), &NameText::EMPTY);
+    cache.put(v4(3), Entry::new(State::Asked, 1000, Duration::from_secs(1)), &NameText::EMPTY);
+    for (now, left) in [(1000, 3), (1001, 2), (1301, 1), (1000 + 86_400 + 3599, 1), (1000 + 86_400 + 3600, 0)]
+    {
+        (0..Writer::SWEEPS).for_each(|_| cache.sweep(now));
+        assert_eq!(cache.len(), left, "at {now}");
+    }
+    assert_eq!(cache.counts().expired, 3);
+}
+
+#[test]
+fn the_limit_holds_and_later_entries_win() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    for number in 0..200_000u32 {
+        let entry = Entry::new(State::Name, 1000 + number / 100, DAY);
+        cache.put(v4(number.wrapping_mul(0x9e37_79b9)), entry, &kept(&format!("h{number}.example.net")));
+        if number % 10_000 == 0 {
+            (0..2 * Writer::SWEEPS).for_each(|_| cache.sweep(1000));
+        }
+        assert!(cache.octets() <= 2 * LIMIT_MIN, "{} octets", cache.octets());
+    }
+    assert!(cache.counts().evicted > 30_000 && cache.counts().collections > 0);
+    let late =
+        (190_000..200_000u32).filter(|n| got(&reader, v4(n.wrapping_mul(0x9e37_79b9))).is_some()).count();
+    let early = (0..10_000u32).filter(|n| got(&reader, v4(n.wrapping_mul(0x9e37_79b9))).is_some()).count();
+    assert!(late > 20 * early && late > 5000, "{late} of the last, {early} of the first");
+}
+
+#[test]
+fn names_are_collected() {
+    let (mut cache, reader) = new(64 << 20, 0, 7);
+    for round in 0..20u32 {
+        for number in 0..5000u32 {
+            put(&mut cache, v4(number), &format!("r{round}.n{number}.some-longer-name.example"));
+        }
+        (0..2 * Writer::SWEEPS).for_each(|_| cache.sweep(1000));
+    }
+    assert!(cache.counts().collections >= 5, "{:?}", cache.counts());
+    assert!(cache.octets() < 3 << 20, "{} octets", cache.octets());
+    for number in 0..5000 {
+        assert_eq!(got(&reader, v4(number)), Some(format!("r19.n{number}.some-longer-name.example")));
+    }
+}
+
+#[test]
+fn readers_see_whole_entries_while_they_are_written() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let names = ["a.example", "bb.other.example", "ccc.third.example"];
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let (mut name, mut seen) = (NameText::EMPTY, 0u32);
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let view = reader.view();
+                for number in 0..64 {
+                    let Some(entry) = view.get(v4(number), &mut name) else { continue };
+                    // Name and expiry are changed together.
+                    let which =
+                        names.iter().position(|text| *text == name.as_str()).expect("a name that was put");
+                    assert_eq!(entry.expiry as usize % 3, which);
+                    seen += 1;
+                }
+            }
+            seen
+        });
+        for round in 0..20_000u32 {
+            let (number, which) = (round * 7 % 64, round as usize % 3);
+            let expiry = 3000 + 3 * round + which as u32 - (3000 + 3 * round) % 3;
+            cache.put(v4(number), Entry { expiry, ..Entry::new(State::Name, 0, DAY) }, &kept(names[which]));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        reading.join().expect("no torn entry was seen");
+    });
+}
+
+#[test]
+fn a_snapshot_is_read_back() {
+    let (mut cache, reader) = filled();
+    let mut file = Vec::new();
+    snapshot::write(&reader.view(), 1001, &mut file).unwrap();
+    let (mut read, again) = snapshot::read(&file[..], 64 << 20, 0).unwrap();
+    assert_eq!(read.len(), cache.len());
+    let all = |reader: &Reader| {
+        let mut all = Vec::new();
+        reader
+            .view()
+            .for_each(|address, entry, name| all.push((address, entry.expiry, name.as_str().to_owned())));
+        all.sort();
+        all
+    };
+    assert!(all(&again) == all(&reader));
+    // The names are collected at once, and new ones join those that are there.
+    (0..2 * Writer::SWEEPS).for_each(|_| read.sweep(1001));
+    put(&mut read, v4(77), "ip-0-0-0-77.pool.example");
+    put(&mut cache, v4(77), "ip-0-0-0-77.pool.example");
+    assert!(all(&again) == all(&reader));
+    assert_eq!(read.counts().collections, 1);
+}
+
+fn filled() -> (Writer, Reader) {
+    let (mut cache, reader) = new(64 << 20, 0, 7);
+    for number in 0..3000u32 {
+        let octets = number.to_be_bytes();
+        let [a, b, c, d] = octets;
+        put(&mut cache, v4(number), &format!("ip-{a}-{b}-{c}-{d}.pool.example"));
+        put(&mut cache, v4(number + 100_000), "-");
+        put(&mut cache, IpAddr::V6((u128::from(number) << 64).into()), &format!("six{number}.example"));
+    }
+    cache.put(v4(5), Entry::new(State::Name, 0, Duration::from_secs(1000)), &kept("expired.example"));
+    cache.put(
+        v4(5),
+        Entry::new(State::Failed(Why::Servfail), 1000, Duration::from_secs(60)),
+        &NameText::EMPTY,
+    );
+    (cache, reader)
+}
+
+#[test]
+fn a_snapshot_that_is_none_is_refused() {
+    let mut file = Vec::new();
+    snapshot::write(&filled().1.view(), 1001, &mut file).unwrap();
+    let refused = |file: &[u8], limit| snapshot::read(file, limit, 0).expect_err("refused").to_string();
+    for cut in [0, 7, 20, 40, 5000, file.len() - 1] {
+        assert_eq!(refused(&file[..cut], 64 << 20), "it is cut short");
+    }
+    for (at, expected) in
+        [(0, "no snapshot"), (8, "version"), (5000, "checksum"), (file.len() - 3, "checksum")]
+    {
+        let mut file = file.clone();
+        file[at] ^= 0x40;
+        let said = refused(&file, 64 << 20);
+        assert!(said.contains(expected), "{at}: {said}");
+    }
+    assert!(refused(&file, 1000).contains("more than the cache may"));
+}
+
+#[test]
+fn a_file_is_replaced_whole() {
+    let folder = std::env::temp_dir().join(format!("pointsman-names-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("names.cache");
+    let (_, reader) = filled();
+    for _ in 0..2 {
+        snapshot::save(&reader.view(), 1001, &path).unwrap();
+    }
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(snapshot::load(&path, 64 << 20, 0).unwrap().0.len(), 9000);
+    assert!(matches!(snapshot::load(&folder.join("none"), 64 << 20, 0), Err(snapshot::Unread::Absent)));
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn text_in_and_out() {
+    let lines = "192.0.2.1\t2000\twww.example\n2001:db8::1\t3000\t-\n192.0.2.2\t900\texpired.example\n";
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    assert_eq!(text::read(lines.as_bytes(), 1000, &mut cache).unwrap(), 2);
+    let mut out = Vec::new();
+    assert_eq!(text::write(&reader.view(), 1000, &mut out).unwrap(), 2);
+    let out = String::from_utf8(out).unwrap();
+    let mut out: Vec<&str> = out.lines().collect();
+    out.sort_unstable();
+    assert_eq!(out, ["192.0.2.1\t2000\twww.example", "2001:db8::1\t3000\t-"]);
+    for (line, expected) in [
+        ("192.0.2.1", "no expiry"),
+        ("x\t1\ta.example", "no address"),
+        ("192.0.2.1\tx\ta", "no time"),
+        ("192.0.2.1\t2000", "no name"),
+        ("192.0.2.1\t2000\ta b", "no name that is kept"),
+    ] {
+        let (number, what) =
+            text::read(format!("192.0.2.9\t2000\t-\n{line}\n").as_bytes(), 0, &mut cache).unwrap_err();
+        assert!(number == 2 && what.contains(expected), "{number}: {what}");
+    }
+}
+
+/// 34,938 addresses of name servers with what their PTR was in 2017 (a sparse sample: few share anything).
+#[test]
+fn real_names_take_forty_octets_at_most() {
+    use std::io::Read;
+    let folder =
+        std::env::var_os("POINTSMAN_DATA").map_or("../../../shared/data".into(), std::path::PathBuf::from);
+    let Ok(file) = std::fs::File::open(folder.join("reverse/ptr-2017-08.csv.xz")) else {
+        println!("skipped: reverse/ptr-2017-08.csv.xz is not in {}", folder.display());
+        return;
+    };
+    let mut lines = String::new();
+    lzma_rust2::XzReader::new(file, true).read_to_string(&mut lines).expect("the file is whole");
+    let (mut cache, reader) = new(64 << 20, 0, 7);
+    let (mut names, mut refused) = (0, 0);
+    for line in lines.lines().skip(1) {
+        let (address, name) = line.split_once(',').expect("two fields");
+        let Ok(address @ IpAddr::V4(_)) = address.parse() else { continue };
+        match NameText::from_text(name.as_bytes()) {
+            Some(kept) => {
+                names += 1;
+                cache.put(address, Entry::new(State::Name, 1000, DAY), &kept);
+                assert_eq!(got(&reader, address).as_deref(), Some(kept.as_str()));
+            }
+            None => {
+                refused += usize::from(!name.is_empty());
+                put(&mut cache, address, "-");
+            }
+        }
+    }
+    let mean = cache.octets() as f64 / cache.len() as f64;
+    assert!(cache.len() > 30_000 && names > 20_000 && refused < 100, "{} {names} {refused}", cache.len());
+    assert!(mean <= 40.0, "{mean:.1} octets an entry, {} entries, {names} names", cache.len());
+}
+
+proptest! {
+    /// Whatever is put, in whatever order, a look-up gives what was put last.
+    #[test]
+    fn it_is_a_map(puts in proptest::collection::vec((0..300u32, any::<bool>(), 0..50u8), 0..2000)) {
+        let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+        let mut model = std::collections::HashMap::new();
+        for (number, six, name) in puts {
+            let address = if six { IpAddr::V6(u128::from(number).into()) } else { v4(number) };
+            let name = if name == 0 { "-".to_owned() } else { format!("n{name}.{number}.example") };
+            put(&mut cache, address, &name);
+            model.insert(address, name);
+            if number == 0 {
+                cache.sweep(1000);
+            }
+        }
+        prop_assert_eq!(cache.len(), model.len());
+        for (address, name) in model {
+            prop_assert_eq!(got(&reader, address), Some(name));
+        }
+    }
+
+    #[test]
+    fn a_damaged_snapshot_panics_nowhere(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), cut: prop::sample::Index,
+    ) {
+        let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+        (0..50).for_each(|number| put(&mut cache, v4(number), &format!("h{number}.example")));
+        let mut file = Vec::new();
+        snapshot::write(&reader.view(), 1001, &mut file).unwrap();
+        for (at, value) in changes {
+            let at = at.index(file.len());
+            file[at] = value;
+        }
+        let _ = snapshot::read(&file[..cut.index(file.len())], LIMIT_MIN, 0);
+        let _ = snapshot::read(&file[..], LIMIT_MIN, 0);
+    }
+}

@@ -1,0 +1,75 @@
+//! The cache as lines of text: `address<TAB>expiry<TAB>name`, as Rapid DNS kept it.
+//!
+//! Expiry is in seconds since 1970; `-` stands for "no name". What failed or was only asked for is not written.
+
+use std::io::{self, BufRead, Write};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::{Entry, State, View, Writer};
+use crate::name::NameText;
+
+/// The longest line that is read, in octets: the longest address, time and name, with room for a line end.
+pub const LINE_MAX: usize = 39 + 1 + 10 + 1 + 254 + 2;
+
+/// Writes all that is known at `now`; returns how many lines.
+///
+/// # Errors
+/// What `out` says.
+pub fn write(view: &View, now: u32, out: &mut impl Write) -> io::Result<u64> {
+    let (mut lines, mut done) = (0, Ok(()));
+    view.for_each(|address, entry, name| {
+        let name = match entry.state {
+            State::Name => name.as_str(),
+            State::NoName => "-",
+            State::Asked | State::Failed(_) => return,
+        };
+        if done.is_ok() && !entry.is_stale(now) {
+            done = writeln!(out, "{address}\t{}\t{name}", entry.expiry);
+            lines += 1;
+        }
+    });
+    done.map(|()| lines)
+}
+
+/// Puts all lines that have not expired; returns how many, or the first line that is none and what is wrong.
+///
+/// # Errors
+/// The line's number, counted from 1, and what is wrong with it.
+pub fn read(mut from: impl BufRead, now: u32, cache: &mut Writer) -> Result<u64, (u64, String)> {
+    let (mut line, mut number, mut put) = (Vec::new(), 0, 0);
+    loop {
+        line.clear();
+        number += 1;
+        let mut limited = io::Read::take(&mut from, LINE_MAX as u64);
+        let length = limited.read_until(b'\n', &mut line).map_err(|cause| (number, cause.to_string()))?;
+        if length == 0 {
+            return Ok(put);
+        }
+        let (address, entry, name) = parse(line.trim_ascii_end(), now).map_err(|what| (number, what))?;
+        if !entry.is_stale(now) {
+            cache.put(address, entry, &name);
+            put += 1;
+        }
+    }
+}
+
+fn parse(line: &[u8], now: u32) -> Result<(IpAddr, Entry, NameText), String> {
+    let mut fields = line.split(|octet| *octet == b'\t');
+    let mut field = |what: &str| fields.next().ok_or(format!("there is no {what}"));
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let address = text(field("address")?);
+    let address: IpAddr = address.parse().map_err(|_| format!("{address:?} is no address"))?;
+    let expiry = text(field("expiry")?);
+    let expiry: u32 = expiry.parse().map_err(|_| format!("{expiry:?} is no time in seconds since 1970"))?;
+    let name = field("name")?;
+    let life = Duration::from_secs(expiry.saturating_sub(now).into());
+    let state = if name == b"-" { State::NoName } else { State::Name };
+    let kept = match state {
+        State::Name => {
+            NameText::from_text(name).ok_or(format!("{:?} is no name that is kept", text(name)))?
+        }
+        _ => NameText::EMPTY,
+    };
+    Ok((address, Entry { expiry, ..Entry::new(state, now, life) }, kept))
+}

@@ -1,0 +1,158 @@
+//! DNS over UDP and TCP: any program that asks for names of addresses works unchanged.
+//!
+//! | known | answer |
+//! |---|---|
+//! | a name | PTR, for as long as it is known |
+//! | no name | NXDOMAIN |
+//! | not yet | no data, in a way that must not be cached: SOA with TTL 0 and MINIMUM 0; error 14 (RFC 8914) |
+//! | failed | no data until it is tried again; error 22 for no answer, 13 for all else |
+//!
+//! Stale answers have error 3. Never SERVFAIL: resolver libraries would ask again and wait for seconds. All that is
+//! no question for one address's name is refused.
+
+use std::net::IpAddr;
+
+use dns::query::{HEADER, Query, Refusal};
+use dns::writer::{End, Writer, header_only};
+use dns::{Class, Folded, OptRcode, Rtype, Section, Suffixes};
+
+use crate::cache::{View, Why};
+use crate::front::{Front, Known, Since};
+use crate::name::NameText;
+use crate::question::address_of;
+
+/// The largest answer over UDP, in octets (DNS flag day 2020).
+pub const PAYLOAD: u16 = 1232;
+
+/// The largest message over UDP to an asker without EDNS, in octets (RFC 1035 §4.2.1).
+const PLAIN_MAX: usize = 512;
+
+/// Extended errors (RFC 8914 §4).
+const STALE_ANSWER: u16 = 3;
+const CACHED_ERROR: u16 = 13;
+const NOT_READY: u16 = 14;
+const NO_REACHABLE_AUTHORITY: u16 = 22;
+
+/// The octets of an extended error without text: code 15, length 2, the error.
+const ERROR: usize = 6;
+
+/// How long an absence or a failure may be cached by who asked, in seconds (RFC 2308 §5 speaks of three hours).
+const NEGATIVE_MAX: u32 = 10_800;
+
+/// SOA data of negative answers but for its last number: nobody is to transfer or mail anything.
+const SOA: &[u8] =
+    b"\x09pointsman\x07invalid\0\x06nobody\x07invalid\0\0\0\0\x01\0\0\x0e\x10\0\0\x0e\x10\0\x01\x51\x80";
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// So many octets of the buffer go back.
+    Send(usize),
+    /// So many octets say that it is not known yet: they may be sent now, or it is asked again later.
+    NotYet(usize),
+    /// Nothing goes back.
+    Drop,
+}
+
+/// Answers one message into `out`; `limit` is the largest answer without EDNS's say: 65,535 over TCP.
+pub fn answer(
+    front: &Front,
+    view: &View,
+    message: &[u8],
+    client: IpAddr,
+    now: u32,
+    limit: Option<usize>,
+    out: &mut [u8],
+) -> Reply {
+    let (mut asked, mut suffixes) = (Folded::root(), Suffixes::new());
+    let mut query = match Query::read(message, &mut asked) {
+        Ok(query) => query,
+        Err(Refusal::Silence) => return Reply::Drop,
+        Err(Refusal::Rcode(rcode)) => {
+            return header_only(message, rcode, out).map_or(Reply::Drop, Reply::Send);
+        }
+    };
+    // Client subnet is nothing to us, and is not echoed (RFC 7871 §7.2.1).
+    if let Some(edns) = &mut query.edns {
+        edns.client_subnet = None;
+    }
+    let limit = limit.unwrap_or_else(|| match query.edns {
+        None => PLAIN_MAX,
+        Some(edns) => usize::from(edns.udp_payload_size.clamp(PLAIN_MAX as u16, PAYLOAD)),
+    });
+    let kept = if query.edns.is_some() { ERROR } else { 0 };
+    let limit = limit.min(out.len()).saturating_sub(kept);
+    let mut end = End {
+        rcode: OptRcode::NOERROR,
+        authoritative: false,
+        truncated: false,
+        scope: 0,
+        udp_payload_size: PAYLOAD,
+    };
+    let Some(mut writer) = Writer::new(out, &query, limit, &mut suffixes) else { return Reply::Drop };
+
+    let wanted =
+        if query.class == Class::IN && query.rtype == Rtype::PTR { address_of(query.name) } else { None };
+    let is_known_version = query.edns.is_none_or(|edns| edns.version == dns::edns::VERSION);
+    let Some(address) = wanted.filter(|_| is_known_version) else {
+        end.rcode = if is_known_version { OptRcode::REFUSED } else { OptRcode::BADVERS };
+        front.counts().refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        return Reply::Send(writer.finish(&query, end));
+    };
+    let mut name = NameText::EMPTY;
+    let known = front.look_up(view, address, client, now, &mut name);
+    let (error, written) = match known {
+        Known::Name(since) => {
+            let mut wire = [0; 255];
+            let length = name.to_wire(&mut wire);
+            (stale(since), writer.answer_asked(Rtype::PTR, since.left, &wire[..length]))
+        }
+        Known::NoName(since) => {
+            end.rcode = OptRcode::NXDOMAIN;
+            (stale(since), absent(&mut writer, query.name, since.left))
+        }
+        Known::Failed(why, since) => {
+            let error = if why == Why::Timeout { NO_REACHABLE_AUTHORITY } else { CACHED_ERROR };
+            (Some(error), absent(&mut writer, query.name, since.left))
+        }
+        Known::NotYet => (Some(NOT_READY), absent(&mut writer, query.name, 0)),
+    };
+    end.truncated = written.is_err();
+    let mut length = writer.finish(&query, end);
+    // It is a cache, and it does recursion, if later: some clients take no answer without that flag.
+    out[3] |= 0x80;
+    if let (Some(error), Some(_)) = (error, query.edns) {
+        length = add_error(out, length, error);
+    }
+    if known == Known::NotYet { Reply::NotYet(length) } else { Reply::Send(length) }
+}
+
+fn stale(since: Since) -> Option<u16> {
+    since.stale.then_some(STALE_ANSWER)
+}
+
+fn absent(writer: &mut Writer<'_>, name: &Folded, seconds: u32) -> Result<(), dns::writer::Full> {
+    let seconds = seconds.min(NEGATIVE_MAX);
+    let mut soa = [0; SOA.len() + 4];
+    soa[..SOA.len()].copy_from_slice(SOA);
+    soa[SOA.len()..].copy_from_slice(&seconds.to_be_bytes());
+    writer.push(Section::Authority, name.suffix(2), Rtype::SOA, seconds, &soa)
+}
+
+/// Adds an extended error to the OPT record, which is the last one and has no option yet; room was kept.
+fn add_error(out: &mut [u8], length: usize, error: u16) -> usize {
+    let end = length + ERROR;
+    if length < HEADER || end > out.len() {
+        return length;
+    }
+    out[length - 2..length].copy_from_slice(&(ERROR as u16).to_be_bytes());
+    out[length..length + 4].copy_from_slice(&[0, 15, 0, 2]);
+    out[length + 4..end].copy_from_slice(&error.to_be_bytes());
+    end
+}
+
+pub use serve::{Dns, Options, WAITING_MAX};
+
+mod serve;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+//! The sockets of the DNS face: threads for datagrams, tasks for connections.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use net::clock::Clock;
+use net::shutdown::Shutdown;
+use net::tcp::{Limits, Verdict};
+use net::udp::{Batch, Datagram, UdpListener};
+use tokio::sync::Semaphore;
+
+use super::super::acl::Acl;
+use super::{PAYLOAD, Reply, answer};
+use crate::backend::seconds;
+use crate::front::Front;
+use crate::service::Numbers;
+
+/// Questions that wait at one listener for what is not known yet; further ones are answered at once.
+pub const WAITING_MAX: usize = 4096;
+
+/// Room for queries that wait for a worker, in octets.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// One address that is listened at.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The address.
+    pub address: SocketAddr,
+    /// How long a datagram's question waits for what is not known yet.
+    pub wait: Duration,
+    /// Threads for datagrams.
+    pub workers: usize,
+}
+
+/// The DNS face at one address, bound and not served yet.
+#[derive(Debug)]
+pub struct Dns {
+    /// The address, with the port that the system chose.
+    pub address: SocketAddr,
+    wait: Duration,
+    udp: Vec<Arc<UdpListener>>,
+    tcp: std::net::TcpListener,
+}
+
+/// What waiting questions need.
+#[derive(Debug)]
+struct Waits {
+    wait: Duration,
+    socket: UdpSocket,
+    places: Arc<Semaphore>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Dns {
+    /// Binds TCP first: there a second program is refused, while UDP sockets would share the port in silence.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bind(options: &Options) -> io::Result<Dns> {
+        let tcp = net::tcp::bind(options.address)?;
+        let address = tcp.local_addr()?;
+        let udp = (0..options.workers.max(1))
+            .map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new))
+            .collect::<io::Result<_>>()?;
+        Ok(Dns { address, wait: options.wait, udp, tcp })
+    }
+
+    /// Serves until `shutdown` begins; returns the threads, which end then.
+    ///
+    /// # Errors
+    /// Where the system gives no thread.
+    pub fn serve(
+        self,
+        front: &Front,
+        acl: &Acl,
+        numbers: &Numbers,
+        tasks: &mut tokio::task::JoinSet<()>,
+        shutdown: &Shutdown,
+    ) -> io::Result<Vec<JoinHandle<()>>> {
+        let clock = numbers.clock;
+        let mut threads = Vec::new();
+        let places = Arc::new(Semaphore::new(WAITING_MAX));
+        for (index, listener) in self.udp.into_iter().enumerate() {
+            let (front, acl, panics) = (front.for_thread(), acl.clone(), numbers.panics.clone());
+            numbers.add("dns", &front);
+            let waits = if self.wait.is_zero() {
+                None
+            } else {
+                // Answers that come later are sent past the batch, through the same socket.
+                let socket = UdpSocket::from(listener.as_fd().try_clone_to_owned()?);
+                let runtime = tokio::runtime::Handle::current();
+                Some(Arc::new(Waits { wait: self.wait, socket, places: places.clone(), runtime }))
+            };
+            let stop = listener.clone();
+            shutdown.on_begin(move || stop.stop());
+            let name = format!("dns-{}-{index}", self.address.port());
+            let work = move || work(&listener, &front, &acl, clock, waits.as_ref(), &panics);
+            threads.push(std::thread::Builder::new().name(name).spawn(work)?);
+        }
+        let (front, acl, shutdown, tcp) = (front.for_thread(), acl.clone(), shutdown.clone(), self.tcp);
+        numbers.add("dns", &front);
+        tasks.spawn(async move {
+            let handler = |client: SocketAddr, _: SocketAddr| {
+                let (front, allowed) = (front.clone(), acl.allows(client.ip()));
+                move |message: &[u8], out: &mut [u8]| {
+                    if !allowed {
+                        return Verdict::Close;
+                    }
+                    let now = seconds(clock.now());
+                    match answer(&front, &front.view(), message, client.ip(), now, Some(out.len()), out) {
+                        Reply::Send(length) | Reply::NotYet(length) => Verdict::Reply(length),
+                        Reply::Drop => Verdict::Drop,
+                    }
+                }
+            };
+            let counters = Arc::new(net::tcp::Counters::default());
+            if let Err(cause) = net::tcp::serve(tcp, Limits::default(), counters, shutdown, handler).await {
+                tracing::error!(%cause, "TCP is not served");
+            }
+        });
+        Ok(threads)
+    }
+}
+
+fn work(
+    listener: &UdpListener,
+    front: &Front,
+    acl: &Acl,
+    clock: Clock,
+    waits: Option<&Arc<Waits>>,
+    panics: &AtomicU64,
+) {
+    let mut batch = Batch::new(usize::from(PAYLOAD));
+    loop {
+        match batch.receive(listener) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(cause) => return tracing::error!(%cause, "receiving failed; the worker ends"),
+        }
+        let (view, now) = (front.view(), seconds(clock.now()));
+        batch.answer_each(|Datagram { bytes, client, .. }, out| {
+            // Nothing at all to strangers: an answer would be sent to whomever they name.
+            if !acl.allows(client.ip()) {
+                front.counts().refused.fetch_add(1, Ordering::Relaxed);
+                return None;
+            }
+            let answered =
+                catch_unwind(AssertUnwindSafe(|| answer(front, &view, bytes, client.ip(), now, None, out)));
+            match answered {
+                Ok(Reply::Send(length)) => Some(length),
+                Ok(Reply::NotYet(length)) => match waits {
+                    Some(waits) if waits.answer_later(front, bytes, client, clock) => None,
+                    _ => Some(length),
+                },
+                Ok(Reply::Drop) => None,
+                Err(_) => {
+                    panics.fetch_add(1, Ordering::Relaxed);
+                    None
+                }
+            }
+        });
+        drop(view);
+        batch.send(listener);
+    }
+}
+
+impl Waits {
+    /// Answers when it is known, or when it has waited long enough; false where too many wait.
+    fn answer_later(
+        self: &Arc<Self>,
+        front: &Front,
+        message: &[u8],
+        client: SocketAddr,
+        clock: Clock,
+    ) -> bool {
+        let Ok(place) = self.places.clone().try_acquire_owned() else { return false };
+        let (waits, front, message) = (self.clone(), front.clone(), message.to_vec());
+        self.runtime.spawn(async move {
+            let until = tokio::time::Instant::now() + waits.wait;
+            let mut out = [0; PAYLOAD as usize];
+            loop {
+                let mut learned = std::pin::pin!(front.learned().notified());
+                // Before the look: what is learned between the two is not missed.
+                learned.as_mut().enable();
+                let now = seconds(clock.now());
+                let is_last = tokio::time::Instant::now() >= until;
+                let reply = answer(&front, &front.view(), &message, client.ip(), now, None, &mut out);
+                match reply {
+                    Reply::NotYet(_) if !is_last => {}
+                    Reply::Send(length) | Reply::NotYet(length) => {
+                        let _ = waits.socket.send_to(&out[..length], client);
+                        break;
+                    }
+                    Reply::Drop => break,
+                }
+                let _ = tokio::time::timeout_at(until, learned).await;
+            }
+            drop(place);
+        });
+        true
+    }
+}

@@ -1,0 +1,4 @@
+//! The faces of the service, all on one cache.
+
+pub mod acl;
+pub mod dns;

@@ -1,0 +1,169 @@
+//! What all faces ask: the cache, and where to leave what it does not know.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{Notify, mpsc};
+
+use crate::cache::{Entry, Reader, State, View, Why};
+use crate::name::NameText;
+
+/// Addresses that wait to be noted by the back end. It notes millions a second; more than this at once is a flood
+/// and is turned away at the door, before it costs anything.
+pub const DOOR_MAX: usize = 16_384;
+
+/// How long a stale name may be kept by who gets it, in seconds (RFC 8767 §4).
+pub const STALE_TTL: u32 = 30;
+
+/// What is known of an address now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It has a name.
+    Name(Since),
+    /// It has none.
+    NoName(Since),
+    /// It could not be learned; `left` is when it is tried again.
+    Failed(Why, Since),
+    /// Nothing yet: it is being learned, if there is room.
+    NotYet,
+}
+
+/// Since when something is known, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since {
+    /// Seconds since it was learned.
+    pub age: u32,
+    /// Seconds for which it may be kept.
+    pub left: u32,
+    /// Whether it has expired, and is being learned anew.
+    pub stale: bool,
+}
+
+impl Known {
+    /// The state as all faces and metrics name it.
+    pub fn word(&self) -> &'static str {
+        WORDS[self.index()]
+    }
+
+    fn index(&self) -> usize {
+        match self {
+            Known::Name(_) => 0,
+            Known::NoName(_) => 1,
+            Known::Failed(..) => 2,
+            Known::NotYet => 3,
+        }
+    }
+}
+
+/// The words of [`Known::word`], in the order of [`Counts::known`].
+pub const WORDS: [&str; 4] = ["name", "no_name", "failed", "not_yet"];
+
+/// An address to be learned.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The address.
+    pub address: IpAddr,
+    /// Who asked for it.
+    pub client: IpAddr,
+}
+
+/// What a face counts, since start.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Counts {
+    /// Look-ups by what was known, as [`WORDS`].
+    pub known: [AtomicU64; 4],
+    /// Look-ups that found an entry, empty ones too: what Rapid DNS called a cache hit.
+    pub hits: AtomicU64,
+    /// Answers that were stale.
+    pub stale: AtomicU64,
+    /// Addresses that found the door full.
+    pub door_full: AtomicU64,
+    /// What was no question of this face: refused, broken, or too long.
+    pub refused: AtomicU64,
+}
+
+/// What all faces ask. A clone for each thread counts on its own.
+#[derive(Clone, Debug)]
+pub struct Front {
+    reader: Reader,
+    door: mpsc::Sender<Wanted>,
+    serve_stale: bool,
+    /// Told each time something was learned.
+    learned: Arc<Notify>,
+    counts: Arc<Counts>,
+}
+
+impl Front {
+    /// A front before `reader`, with `door` to the back end.
+    pub fn new(reader: Reader, door: mpsc::Sender<Wanted>, serve_stale: bool, learned: Arc<Notify>) -> Front {
+        Front { reader, door, serve_stale, learned, counts: Arc::default() }
+    }
+
+    /// The same front, with counts of its own.
+    pub fn for_thread(&self) -> Front {
+        Front { counts: Arc::default(), ..self.clone() }
+    }
+
+    /// What it counts.
+    pub fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
+    /// The cache as it is now: to be taken for a batch of look-ups, and dropped.
+    pub fn view(&self) -> View {
+        self.reader.view()
+    }
+
+    /// Told each time something was learned.
+    pub fn learned(&self) -> &Notify {
+        &self.learned
+    }
+
+    /// Says what is known at `now`, in seconds since 1970; a name goes into `name`. What is not known, or not any
+    /// more, is left for the back end.
+    pub fn look_up(
+        &self,
+        view: &View,
+        address: IpAddr,
+        client: IpAddr,
+        now: u32,
+        name: &mut NameText,
+    ) -> Known {
+        let address = address.to_canonical();
+        let entry = view.get(address, name);
+        let (known, wanted) = match entry {
+            None => (Known::NotYet, true),
+            Some(entry) => self.known(&entry, now),
+        };
+        self.counts.known[known.index()].fetch_add(1, Ordering::Relaxed);
+        if entry.is_some_and(|entry| !entry.is_stale(now)) {
+            self.counts.hits.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Known::Name(Since { stale: true, .. }) | Known::NoName(Since { stale: true, .. }) = known {
+            self.counts.stale.fetch_add(1, Ordering::Relaxed);
+        }
+        if wanted && self.door.try_send(Wanted { address, client }).is_err() {
+            self.counts.door_full.fetch_add(1, Ordering::Relaxed);
+        }
+        known
+    }
+
+    /// What an entry means now, and whether it is to be learned anew.
+    fn known(&self, entry: &Entry, now: u32) -> (Known, bool) {
+        let expired = entry.is_stale(now);
+        // A name whose renewal failed is stale, and left alone until it is tried again.
+        let stale = expired || entry.failures > 0;
+        let left = if stale { STALE_TTL } else { entry.left(now) };
+        let since = Since { age: entry.age(now), left, stale };
+        match entry.state {
+            State::Name if !stale || self.serve_stale => (Known::Name(since), expired),
+            State::NoName if !stale || self.serve_stale => (Known::NoName(since), expired),
+            State::Failed(why) if !expired => {
+                (Known::Failed(why, Since { left: entry.left(now), ..since }), false)
+            }
+            _ => (Known::NotYet, expired),
+        }
+    }
+}

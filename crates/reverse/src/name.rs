@@ -1,0 +1,176 @@
+//! Names as they are kept: text that breaks no header, no log line and no terminal.
+//!
+//! What a PTR record says is written by whoever runs the address's reverse zone. Kept are letters, digits, `-`,
+//! `_` and `/` (RFC 2317 zones have the last), letters small, labels joined by dots, no final dot. Everything else
+//! is refused rather than escaped, so that a name means the same on every face. A name whose last label is all
+//! digits is refused too: it reads as an address, and programs would take it for one.
+
+use std::fmt;
+
+/// The longest name in this form, in octets.
+pub const TEXT_MAX: usize = 253;
+
+/// A name in this form, on the stack.
+#[derive(Clone, Copy)]
+pub struct NameText {
+    octets: [u8; TEXT_MAX],
+    length: u8,
+}
+
+impl NameText {
+    /// The empty name, which no answer has: room to be filled.
+    pub const EMPTY: NameText = NameText { octets: [0; TEXT_MAX], length: 0 };
+
+    /// Reads the uncompressed wire form; `None` where the name is not kept.
+    pub fn from_wire(wire: &[u8]) -> Option<NameText> {
+        let mut name = NameText::EMPTY;
+        let mut rest = wire;
+        loop {
+            let (&length, behind) = rest.split_first()?;
+            if length == 0 {
+                break;
+            }
+            let (label, behind) = behind.split_at_checked(usize::from(length))?;
+            if name.length > 0 {
+                name.push(b'.').ok()?;
+            }
+            for octet in label {
+                if *octet == b'.' {
+                    return None;
+                }
+                name.push(octet.to_ascii_lowercase()).ok()?;
+            }
+            rest = behind;
+        }
+        name.is_kept().then_some(name)
+    }
+
+    /// Reads text, with or without the final dot; `None` where the name is not kept.
+    pub fn from_text(text: &[u8]) -> Option<NameText> {
+        let mut name = NameText::EMPTY;
+        for octet in text.strip_suffix(b".").unwrap_or(text) {
+            name.push(octet.to_ascii_lowercase()).ok()?;
+        }
+        name.is_kept().then_some(name)
+    }
+
+    /// Writes the wire form; returns its length, at most 255.
+    pub fn to_wire(&self, out: &mut [u8; 255]) -> usize {
+        let mut at = 0;
+        for label in self.octets().split(|octet| *octet == b'.') {
+            out[at] = label.len() as u8;
+            out[at + 1..at + 1 + label.len()].copy_from_slice(label);
+            at += 1 + label.len();
+        }
+        out[at] = 0;
+        at + 1
+    }
+
+    /// The octets of the text.
+    #[inline]
+    pub fn octets(&self) -> &[u8] {
+        &self.octets[..usize::from(self.length)]
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(self.octets()).unwrap_or_default()
+    }
+
+    /// Makes it empty again.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.length = 0;
+    }
+
+    /// Adds an octet; an error where there is no room.
+    #[inline]
+    pub(crate) fn push(&mut self, octet: u8) -> Result<(), ()> {
+        *self.octets.get_mut(usize::from(self.length)).ok_or(())? = octet;
+        self.length += 1;
+        Ok(())
+    }
+
+    /// Whether the text is of this form.
+    pub(crate) fn is_kept(&self) -> bool {
+        let mut last: &[u8] = b"";
+        for label in self.octets().split(|octet| *octet == b'.') {
+            let kept =
+                |o: &u8| o.is_ascii_lowercase() || o.is_ascii_digit() || matches!(o, b'-' | b'_' | b'/');
+            if label.is_empty() || label.len() > dns::name::LABEL_MAX || !label.iter().all(kept) {
+                return false;
+            }
+            last = label;
+        }
+        !last.iter().all(u8::is_ascii_digit)
+    }
+}
+
+impl fmt::Debug for NameText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_kept() {
+        for (text, kept) in [
+            ("www.Example.COM", Some("www.example.com")),
+            ("a_b.1-2.example.", Some("a_b.1-2.example")),
+            ("7.0/25.2.0.192.in-addr.arpa", Some("7.0/25.2.0.192.in-addr.arpa")),
+            ("localhost", Some("localhost")),
+            ("", None),
+            (".", None),
+            ("a..b", None),
+            ("a.b..", None),
+            ("192.0.2.1", None),
+            ("host.7", None),
+            ("a b.example", None),
+            ("a\r\nb.example", None),
+            ("\u{1b}[31m.example", None),
+            ("*.example", None),
+            ("a\"b.example", None),
+            ("2001:db8::1", None),
+            ("é.example", None),
+        ] {
+            let read = NameText::from_text(text.as_bytes());
+            assert_eq!(read.as_ref().map(NameText::as_str), kept, "{text:?}");
+        }
+        assert!(NameText::from_text(&[b'a'; 64]).is_none());
+        let longest =
+            [[b'a'; 63], [b'b'; 63], [b'c'; 63], [b'd'; 63]].map(|label| label.to_vec()).join(&b'.');
+        assert!(NameText::from_text(&longest[..253]).is_some());
+        assert!(NameText::from_text(&longest).is_none());
+    }
+
+    #[test]
+    fn a_dot_in_a_label_is_not_kept() {
+        assert!(NameText::from_wire(b"\x03a.b\x07example\0").is_none());
+        assert!(NameText::from_wire(b"\0").is_none());
+        assert!(NameText::from_wire(b"\x03ab").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn wire_and_back(labels in proptest::collection::vec("[a-z0-9_-]{0,12}[a-z]", 1..12)) {
+            let text = labels.join(".");
+            let name = NameText::from_text(text.as_bytes()).unwrap();
+            let mut wire = [0; 255];
+            let length = name.to_wire(&mut wire);
+            let read = NameText::from_wire(&wire[..length]).unwrap();
+            prop_assert_eq!(read.as_str(), text);
+        }
+
+        #[test]
+        fn any_octets(octets in proptest::collection::vec(any::<u8>(), 0..300)) {
+            if let Some(name) = NameText::from_wire(&octets) {
+                prop_assert!(name.as_str().bytes().all(|o| o.is_ascii_graphic()));
+            }
+        }
+    }
+}

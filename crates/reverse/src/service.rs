@@ -1,0 +1,210 @@
+//! All of the service, started and stopped.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use net::clock::Clock;
+use net::shutdown::Shutdown;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+
+use crate::backend::{self, BackEnd, Behaviour, Kept, Task, Upstreams};
+use crate::cache::snapshot::Unread;
+use crate::cache::{self, Reader, Writer};
+use crate::face::acl::Acl;
+use crate::face::dns::{self, Dns};
+use crate::front::{self, DOOR_MAX, Front};
+
+/// The most upstreams that are asked in turn: more than a site has resolvers.
+pub const UPSTREAMS_MAX: usize = 16;
+
+/// What a service is started with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The resolvers that are asked, in turn.
+    pub upstreams: Vec<SocketAddr>,
+    /// How the back end learns.
+    pub behaviour: Behaviour,
+    /// Octets that the cache may take.
+    pub memory: usize,
+    /// How long what has expired is served while it is learned anew; zero for not at all.
+    pub stale: Duration,
+    /// Where the cache is kept between runs.
+    pub kept: Option<Kept>,
+    /// Who may ask, beside loopback.
+    pub acl: Acl,
+    /// Addresses of the DNS face.
+    pub dns: Vec<dns::Options>,
+}
+
+/// Why a service did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be had.
+    Bind(io::Error),
+    /// The snapshot cannot be used.
+    Snapshot(std::path::PathBuf, Unread),
+    /// The system refused a thread or a socket.
+    System(io::Error),
+}
+
+impl std::fmt::Display for StartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StartError::Bind(cause) => write!(f, "failed to {cause}"),
+            StartError::Snapshot(path, why) => {
+                write!(f, "{}: {why}; move it away to begin with an empty cache", path.display())
+            }
+            StartError::System(cause) => write!(f, "the system refused a thread or a socket: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// What everybody may read of a running service.
+#[derive(Debug)]
+pub struct Numbers {
+    /// When it was started.
+    pub clock: Clock,
+    /// The back end's.
+    pub back_end: Arc<backend::Counts>,
+    /// Each upstream's.
+    pub upstreams: Vec<(SocketAddr, Arc<backend::UpstreamCounts>)>,
+    /// Queries that made the code panic; each was dropped.
+    pub panics: Arc<AtomicU64>,
+    faces: Mutex<Vec<(&'static str, Arc<front::Counts>)>>,
+}
+
+impl Numbers {
+    /// The counts of the faces by name, one for each thread.
+    pub fn faces(&self) -> Vec<(&'static str, Arc<front::Counts>)> {
+        self.faces.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn add(&self, face: &'static str, front: &Front) {
+        self.faces.lock().unwrap_or_else(PoisonError::into_inner).push((face, front.counts().clone()));
+    }
+}
+
+/// A service that serves.
+#[derive(Debug)]
+pub struct Service {
+    listening: Vec<(&'static str, SocketAddr)>,
+    numbers: Arc<Numbers>,
+    shutdown: Shutdown,
+    threads: Vec<JoinHandle<()>>,
+    tasks: JoinSet<()>,
+    back_end: tokio::task::JoinHandle<()>,
+}
+
+impl Service {
+    /// Starts everything; returns when all faces answer.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing of the service is left then.
+    pub async fn start(options: Options) -> Result<Service, StartError> {
+        let faces: Vec<Dns> =
+            options.dns.iter().map(Dns::bind).collect::<io::Result<_>>().map_err(StartError::Bind)?;
+        let (cache, reader) = warm(&options)?;
+
+        let (door, wanted) = mpsc::channel(DOOR_MAX);
+        let learned = Arc::new(Notify::new());
+        let front = Front::new(reader.clone(), door, !options.stale.is_zero(), learned.clone());
+        let clock = Clock::new();
+        let upstreams: Vec<_> = options
+            .upstreams
+            .iter()
+            .map(|address| (*address, Arc::<backend::UpstreamCounts>::default()))
+            .collect();
+        let numbers = Arc::new(Numbers {
+            clock,
+            back_end: Arc::default(),
+            upstreams,
+            panics: Arc::default(),
+            faces: Mutex::default(),
+        });
+        let task = Task {
+            timeout: options.behaviour.timeout,
+            back_end: BackEnd::new(cache, options.behaviour),
+            reader,
+            wanted,
+            upstreams: Upstreams::new(&numbers.upstreams),
+            kept: options.kept,
+            learned,
+            counts: numbers.back_end.clone(),
+            clock,
+        };
+        let shutdown = Shutdown::new();
+        let back_end = tokio::spawn(backend::run(task, shutdown.clone()));
+        let mut service = Service {
+            listening: Vec::new(),
+            numbers: numbers.clone(),
+            shutdown: shutdown.clone(),
+            threads: Vec::new(),
+            tasks: JoinSet::new(),
+            back_end,
+        };
+        for face in faces {
+            service.listening.push(("DNS", face.address));
+            let served = face.serve(&front, &options.acl, &numbers, &mut service.tasks, &shutdown);
+            match served {
+                Ok(threads) => service.threads.extend(threads),
+                Err(cause) => {
+                    service.stop().await;
+                    return Err(StartError::System(cause));
+                }
+            }
+        }
+        Ok(service)
+    }
+
+    /// The addresses that are listened at, with the face's name, ports as they were given by the system.
+    pub fn listening(&self) -> &[(&'static str, SocketAddr)] {
+        &self.listening
+    }
+
+    /// What it counts.
+    pub fn numbers(&self) -> &Arc<Numbers> {
+        &self.numbers
+    }
+
+    /// Ends all of it; the cache is written where it is kept.
+    pub async fn stop(mut self) {
+        self.shutdown.begin();
+        while self.tasks.join_next().await.is_some() {}
+        for thread in self.threads {
+            // A thread only ends by itself; what it panicked with has been logged.
+            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+        }
+        let _ = self.back_end.await;
+        let panics = self.numbers.panics.load(Ordering::Relaxed);
+        if panics > 0 {
+            tracing::error!(panics, "questions made the code panic; each was dropped");
+        }
+    }
+}
+
+/// The cache as it was kept, or an empty one.
+fn warm(options: &Options) -> Result<(Writer, Reader), StartError> {
+    let stale = u32::try_from(options.stale.as_secs()).unwrap_or(u32::MAX);
+    let empty = || {
+        // The standard library's hasher is keyed by the system's randomness.
+        cache::new(options.memory, stale, RandomState::new().build_hasher().finish())
+    };
+    let Some(path) = options.kept.as_ref().map(|kept| Path::new(&kept.path)) else { return Ok(empty()) };
+    match cache::snapshot::load(path, options.memory, stale) {
+        Ok(cache) => {
+            tracing::info!(path = %path.display(), entries = cache.0.len(), "the snapshot is read");
+            Ok(cache)
+        }
+        Err(Unread::Absent) => Ok(empty()),
+        Err(why) => Err(StartError::Snapshot(path.to_owned(), why)),
+    }
+}

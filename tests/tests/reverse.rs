@@ -1,0 +1,229 @@
+//! Names for addresses: the program between a client and Debian's Unbound, or an upstream that is worse.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
+
+use domain::base::iana::Rcode;
+use domain::base::{Message, MessageBuilder, Name};
+use domain::rdata::Ptr;
+use nix::sys::signal::Signal;
+use tests::folder::Folder;
+use tests::program::Program;
+use tests::query::{Answer, Question};
+
+/// The program, and where it answers DNS.
+struct Reverse {
+    program: Program,
+    dns: SocketAddr,
+}
+
+impl Reverse {
+    fn start(upstream: &str, more: &[&str]) -> Reverse {
+        let mut program =
+            Program::start(&[&["reverse", "--upstream", upstream, "--dns", "127.0.0.1:0"], more].concat());
+        let line = program.line("listening on ");
+        let dns = line.split(' ').nth(2).expect("a line of that form").parse().expect("an address");
+        program.line("ready");
+        Reverse { program, dns }
+    }
+
+    fn ask(&self, name: &str) -> Answer {
+        Question::new(name, "PTR").edns().udp(self.dns)
+    }
+
+    fn stop(self) {
+        self.program.signal(Signal::SIGTERM);
+        let ended = self.program.end();
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    }
+}
+
+/// Unbound with reverse zones of ours: TEST-NET-1 and a network of 2001:db8::/32.
+struct Unbound {
+    _program: Program,
+    address: String,
+    _folder: Folder,
+}
+
+impl Unbound {
+    fn start() -> Unbound {
+        let folder = Folder::new();
+        // Unbound cannot tell which port the system chose for it.
+        let address =
+            UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
+        let many: String = (0..200)
+            .map(|i| format!("local-data: \"9.2.0.192.in-addr.arpa. 600 PTR n{i}.example.\"\n"))
+            .collect();
+        let config = format!(
+            "server:\ninterface: 127.0.0.1@{port}\ndo-daemonize: no\nuse-syslog: no\nlogfile: \"\"\nverbosity: 1\n\
+             chroot: \"\"\nusername: \"\"\npidfile: \"\"\ndirectory: \"{folder}\"\n\
+             local-zone: \"2.0.192.in-addr.arpa.\" static\n\
+             local-data: \"2.0.192.in-addr.arpa. 600 SOA ns.example. hm.example. 1 7200 600 86400 60\"\n\
+             local-data: \"1.2.0.192.in-addr.arpa. 600 PTR Host1.Example.\"\n\
+             local-data: \"3.2.0.192.in-addr.arpa. 600 PTR 192.0.2.3.\"\n{many}\
+             local-zone: \"8.b.d.0.1.0.0.2.ip6.arpa.\" static\n\
+             local-data: \"{six} 600 PTR six.example.\"\nremote-control:\ncontrol-enable: no\n",
+            port = address.port(),
+            folder = folder.path().display(),
+            six = six(),
+        );
+        let config = folder.write("unbound.conf", config);
+        let mut command = Command::new("unbound");
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").args(["-d", "-c", &config]);
+        let mut program = Program::spawn(command);
+        program.line("start of service");
+        Unbound { _program: program, address: address.to_string(), _folder: folder }
+    }
+}
+
+/// The reverse name of 2001:db8::1.
+fn six() -> String {
+    format!("1.{}8.b.d.0.1.0.0.2.ip6.arpa.", "0.".repeat(23))
+}
+
+const ONE: &str = "1.2.0.192.in-addr.arpa";
+
+#[test]
+fn names_are_learned_from_unbound() {
+    let unbound = Unbound::start();
+    let reverse = Reverse::start(&unbound.address, &["--wait", "4s", "--interval", "5ms"]);
+    let answer = reverse.ask(ONE);
+    assert_eq!((answer.rcode.as_str(), answer.data()), ("NOERROR", vec!["host1.example."]));
+    // Seven days, whatever the record says.
+    let ttl: u32 = answer.answer[0].split(' ').nth(1).and_then(|ttl| ttl.parse().ok()).expect("a TTL");
+    assert!((604_000..=604_800).contains(&ttl), "{ttl}");
+    assert_eq!(reverse.ask(&six()).data(), ["six.example."]);
+    let absent = reverse.ask("2.2.0.192.in-addr.arpa");
+    assert_eq!((absent.rcode.as_str(), absent.answer.len()), ("NXDOMAIN", 0));
+    // A name that reads as an address, and two hundred of them, which no datagram holds.
+    let unusable = reverse.ask("3.2.0.192.in-addr.arpa");
+    assert_eq!((unusable.rcode.as_str(), unusable.answer.len()), ("NOERROR", 0));
+    assert_eq!(reverse.ask("9.2.0.192.in-addr.arpa").data().len(), 1);
+    // What is known is there over TCP, too, and for other programs.
+    assert_eq!(Question::new(ONE, "PTR").tcp(reverse.dns).data(), ["host1.example."]);
+    let mut dig = Command::new("dig");
+    let port = reverse.dns.port().to_string();
+    dig.args(["-r", "@127.0.0.1", "-p", &port, "+short", "-x", "192.0.2.1"]);
+    assert_eq!(Program::spawn(dig).end().stdout.trim(), "host1.example.");
+    assert_eq!(Question::new("www.example.com", "A").udp(reverse.dns).rcode, "REFUSED");
+    reverse.stop();
+}
+
+#[test]
+fn an_upstream_that_never_answers_keeps_nobody_waiting() {
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let upstream = silent.local_addr().expect("it is bound").to_string();
+    let reverse = Reverse::start(&upstream, &["--timeout", "50ms", "--tries", "1"]);
+    let first = reverse.ask(ONE);
+    assert_eq!((first.rcode.as_str(), first.answer.len()), ("NOERROR", 0));
+    assert!(first.authority[0].starts_with("in-addr.arpa. 0 in soa"), "{:?}", first.authority);
+    for i in 0..2000 {
+        let answer = reverse.ask(&format!("{}.{}.0.10.in-addr.arpa", i % 250, i / 250));
+        assert_eq!((answer.rcode.as_str(), answer.answer.len()), ("NOERROR", 0));
+    }
+    reverse.stop();
+}
+
+#[test]
+fn a_failure_is_told_as_one() {
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let upstream = silent.local_addr().expect("it is bound").to_string();
+    let reverse = Reverse::start(&upstream, &["--timeout", "50ms", "--tries", "1", "--wait", "4s"]);
+    let failed = reverse.ask(ONE);
+    let ttl: u32 = failed.authority[0].split(' ').nth(1).and_then(|ttl| ttl.parse().ok()).expect("a TTL");
+    assert!(failed.rcode == "NOERROR" && failed.answer.is_empty() && ttl <= 1, "{failed:?}");
+    reverse.stop();
+}
+
+#[test]
+fn answers_to_other_questions_are_not_believed() {
+    let upstream = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let address = upstream.local_addr().expect("it is bound").to_string();
+    let garbage = std::thread::spawn(move || {
+        let mut octets = [0; 512];
+        let (length, client) = upstream.recv_from(&mut octets).expect("a question comes");
+        let question = Message::from_slice(&octets[..length]).expect("a question");
+        let answer = |name: &str| {
+            let mut answer =
+                MessageBuilder::new_vec().start_answer(question, Rcode::NOERROR).expect("there is room");
+            let owner = question.sole_question().expect("one question").into_qname();
+            let name: Name<Vec<u8>> = name.parse().expect("a name");
+            answer.push((owner, 600, Ptr::new(name))).expect("there is room");
+            answer.finish()
+        };
+        let mut other_id = answer("forged.example");
+        other_id[0] ^= 1;
+        let mut other_name = answer("forged.example");
+        other_name[13] ^= 1;
+        for datagram in
+            [&b"junk"[..], &[], &octets[..length], &other_id, &other_name, &answer("true.example")]
+        {
+            upstream.send_to(datagram, client).expect("it is sent");
+        }
+    });
+    let reverse = Reverse::start(&address, &["--wait", "4s"]);
+    assert_eq!(reverse.ask(ONE).data(), ["true.example."]);
+    garbage.join().expect("the upstream was asked once");
+    reverse.stop();
+}
+
+#[test]
+fn a_snapshot_outlives_the_program() {
+    let unbound = Unbound::start();
+    let folder = Folder::new();
+    let snapshot = folder.at("names.cache");
+    let more = ["--wait", "4s", "--snapshot", &snapshot];
+    let reverse = Reverse::start(&unbound.address, &more);
+    assert_eq!(reverse.ask(ONE).data(), ["host1.example."]);
+    reverse.stop();
+
+    let text = Program::start(&["reverse", "export", &snapshot]).end();
+    assert!(
+        text.status.success() && text.stdout.starts_with("192.0.2.1\t"),
+        "{}{}",
+        text.stdout,
+        text.stderr
+    );
+    assert!(text.stdout.trim_end().ends_with("\thost1.example"), "{}", text.stdout);
+
+    // Nobody is asked any more, and a kill leaves the file as it was.
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let upstream = silent.local_addr().expect("it is bound").to_string();
+    let more = ["--snapshot", &snapshot];
+    for _ in 0..2 {
+        let reverse = Reverse::start(&upstream, &more);
+        assert_eq!(reverse.ask(ONE).data(), ["host1.example."]);
+        reverse.program.signal(Signal::SIGKILL);
+        reverse.program.end();
+    }
+
+    let lines = folder.write("names.txt", &text.stdout);
+    let again = folder.at("again.cache");
+    assert!(Program::start(&["reverse", "import", &lines, &again]).end().status.success());
+    assert_eq!(Program::start(&["reverse", "export", &again]).end().stdout, text.stdout);
+
+    let mut damaged = std::fs::read(&snapshot).expect("the snapshot is there");
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    let damaged = folder.write("damaged.cache", damaged);
+    let ended =
+        Program::start(&["reverse", "--upstream", &upstream, "--dns", "127.0.0.1:0", "--snapshot", &damaged])
+            .end();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("damaged.cache: it is damaged"), "{}", ended.stderr);
+}
+
+#[test]
+fn what_is_given_wrong_is_told() {
+    for (arguments, expected) in [
+        (vec!["reverse"], "--upstream"),
+        (vec!["reverse", "--upstream", "192.0.2.1"], "nowhere to answer"),
+        (vec!["reverse", "--upstream", "192.0.2.1", "--dns", "0.0.0.0:0"], "nobody who may ask"),
+        (vec!["reverse", "--upstream", "ns.example", "--dns", "127.0.0.1:0"], "IP address"),
+        (vec!["reverse", "--upstream", "192.0.2.1", "--dns", "127.0.0.1:0", "--interval", "x"], "50ms"),
+    ] {
+        let ended = Program::start(&arguments).end();
+        assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(expected), "{arguments:?}: {}", ended.stderr);
+    }
+}
