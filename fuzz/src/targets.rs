@@ -2,6 +2,7 @@
 
 mod dnstap;
 mod partition;
+mod reverse;
 mod trace;
 mod zone;
 
@@ -37,6 +38,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "trace_packed", run: trace::trace, seeds: trace::packed },
     Target { name: "mutate", run: trace::mutate, seeds: trace::mutations },
     Target { name: "dnstap", run: dnstap::dnstap, seeds: dnstap::streams },
+    Target { name: "reverse_answer", run: reverse::answer, seeds: reverse::answers },
+    Target { name: "snapshot", run: reverse::snapshot, seeds: reverse::snapshots },
     Target { name: "body", run: body, seeds: bodies },
 ];
 

@@ -189,15 +189,16 @@ impl BackEnd {
 
     /// What is to be asked; the answer is told to [`BackEnd::answered`].
     pub fn next(&mut self, now: Now) -> Due {
-        if self.in_flight.len() >= IN_FLIGHT_MAX {
-            return Due::Later;
-        }
         if let Some(question) = self.retries.front().copied() {
             if !self.learner.spend(now.monotonic) {
                 return Due::After(self.learner.wait(now.monotonic));
             }
             self.retries.pop_front();
             return Due::Now(question);
+        }
+        // Behind the retries: those are in flight already, and hold no socket while they wait for their turn.
+        if self.in_flight.len() >= IN_FLIGHT_MAX {
+            return Due::Later;
         }
         let seconds = seconds(now);
         let (cache, in_flight) = (&self.cache, &self.in_flight);
@@ -459,6 +460,7 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
         }
     }
     while saving.join_next().await.is_some() {}
+    task.back_end.count(&task.counts);
     if let Some(kept) = task.kept {
         let (view, now, counts) = (task.reader.view(), task.clock.now(), task.counts);
         let _ = tokio::task::spawn_blocking(move || save(&view, now, &kept.path, &counts)).await;
@@ -690,10 +692,27 @@ mod tests {
         for i in 0..600 {
             world.look_up(&format!("10.{}.{}.1", i / 100, i % 100));
         }
-        let asked = std::iter::from_fn(|| match world.back_end.next(world.now()) {
-            Due::Now(question) => Some(question),
-            _ => None,
-        });
-        assert_eq!(asked.count(), IN_FLIGHT_MAX);
+        let all = |world: &mut World| -> Vec<Question> {
+            let now = world.now();
+            let asked = std::iter::from_fn(|| match world.back_end.next(now) {
+                Due::Now(question) => Some(question),
+                _ => None,
+            });
+            asked.collect()
+        };
+        let first = all(&mut world);
+        assert_eq!(first.len(), IN_FLIGHT_MAX);
+        // All of them fail at once: they are tried again, and then make room.
+        let fail = |world: &mut World, questions: Vec<Question>| {
+            let now = world.now();
+            for question in questions {
+                world.back_end.answered(question, Answered::Failed(Why::Timeout), now);
+            }
+        };
+        fail(&mut world, first);
+        let second = all(&mut world);
+        assert!(second.len() == IN_FLIGHT_MAX && second.iter().all(|question| question.tried == 1));
+        fail(&mut world, second);
+        assert_eq!(all(&mut world).len(), IN_FLIGHT_MAX);
     }
 }

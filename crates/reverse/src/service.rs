@@ -16,13 +16,16 @@ use tokio::task::JoinSet;
 
 use crate::backend::{self, BackEnd, Behaviour, Kept, Task, Upstreams};
 use crate::cache::snapshot::Unread;
-use crate::cache::{self, Reader, Writer};
+use crate::cache::{self, Reader, Why, Writer};
 use crate::face::acl::Acl;
 use crate::face::dns::{self, Dns};
 use crate::front::{self, DOOR_MAX, Front};
 
 /// The most upstreams that are asked in turn: more than a site has resolvers.
 pub const UPSTREAMS_MAX: usize = 16;
+
+/// How often the counts are logged: by the hour, as the paper's figures have them.
+const LOG_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// What a service is started with.
 #[derive(Clone, Debug)]
@@ -86,6 +89,60 @@ impl Numbers {
     /// The counts of the faces by name, one for each thread.
     pub fn faces(&self) -> Vec<(&'static str, Arc<front::Counts>)> {
         self.faces.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Logs what the paper's figures show, and what became of the questions.
+    fn log(&self) {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let faces = self.faces();
+        let sum =
+            |of: &dyn Fn(&front::Counts) -> u64| faces.iter().map(|(_, counts)| of(counts)).sum::<u64>();
+        let [name, no_name, failed, not_yet] =
+            [0, 1, 2, 3].map(|state| sum(&|counts| get(&counts.known[state])));
+        let back_end = &self.back_end;
+        tracing::info!(
+            requests = name + no_name + failed + not_yet,
+            hits = sum(&|counts| get(&counts.hits)),
+            questions = get(&back_end.questions),
+            leaks = get(&back_end.leaks),
+            name,
+            no_name,
+            failed,
+            not_yet,
+            stale = sum(&|counts| get(&counts.stale)),
+            refused = sum(&|counts| get(&counts.refused)),
+            door_full = sum(&|counts| get(&counts.door_full)),
+            back_end_hits = get(&back_end.hits),
+            moved = get(&back_end.moved),
+            depth = get(&back_end.depth),
+            lanes = get(&back_end.lanes),
+            in_flight = get(&back_end.in_flight),
+            entries = get(&back_end.entries),
+            octets = get(&back_end.octets),
+            expired = get(&back_end.expired),
+            evicted = get(&back_end.evicted),
+            no_room = get(&back_end.no_room),
+            snapshots = get(&back_end.snapshots[0]),
+            snapshots_failed = get(&back_end.snapshots[1]),
+            panics = get(&self.panics),
+            "counts since start"
+        );
+        for (address, counts) in &self.upstreams {
+            tracing::info!(
+                upstream = %address,
+                questions = get(&counts.questions),
+                names = get(&counts.answers[0]),
+                no_names = get(&counts.answers[1]),
+                unusable = get(&counts.answers[2]),
+                timeouts = get(&counts.failures[Why::Timeout as usize]),
+                servfail = get(&counts.failures[Why::Servfail as usize]),
+                refused = get(&counts.failures[Why::Refused as usize]),
+                malformed = get(&counts.failures[Why::Malformed as usize]),
+                foreign = get(&counts.foreign),
+                milliseconds = get(&counts.milliseconds),
+                "upstream since start"
+            );
+        }
     }
 
     pub(crate) fn add(&self, face: &'static str, front: &Front) {
@@ -162,6 +219,11 @@ impl Service {
                 }
             }
         }
+        service.tasks.spawn(async move {
+            while tokio::time::timeout(LOG_INTERVAL, shutdown.wait()).await.is_err() {
+                numbers.log();
+            }
+        });
         Ok(service)
     }
 
@@ -184,10 +246,7 @@ impl Service {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
         let _ = self.back_end.await;
-        let panics = self.numbers.panics.load(Ordering::Relaxed);
-        if panics > 0 {
-            tracing::error!(panics, "questions made the code panic; each was dropped");
-        }
+        self.numbers.log();
     }
 }
 
