@@ -72,6 +72,8 @@ pub struct Writer {
     /// The shard that is swept next, those of IPv4 first.
     cursor: usize,
     collecting: bool,
+    /// Whether this round of sweeps takes out an eighth of the names, those that expire first.
+    shedding: bool,
     /// Named entries that were taken out or renamed since the last collection.
     dropped: usize,
     counts: Counts,
@@ -265,6 +267,7 @@ impl Writer {
             stale,
             cursor: 0,
             collecting: false,
+            shedding: false,
             dropped: 0,
             counts: Counts::default(),
         };
@@ -429,7 +432,8 @@ impl Writer {
         }
         let slot = 8 * K::WORDS;
         let wanted = ((live + 1) * 25 / 16).max(8);
-        let room = self.limit.saturating_sub(self.octets() - slots * slot) / slot;
+        // The last eighth is for names, so that slots do not take what lets those change.
+        let room = (self.limit - self.limit / 8).saturating_sub(self.octets() - slots * slot) / slot;
         let size = if wanted.min(room) > slots {
             wanted.min(room)
         } else if (taken - live) * 16 >= slots && slots > 0 {
@@ -466,8 +470,13 @@ impl Writer {
     fn sweep_shard<K: Table>(&mut self, index: usize, now: u32) {
         let shard = K::shards(&self.root)[index].clone();
         let mut name = NameText::EMPTY;
+        let shed = if self.shedding { first_eighth::<K>(&shard) } else { 0 };
         for at in 0..shard.slots::<K>() {
             let Some((entry, key, reference)) = shard.read::<K>(at) else { continue };
+            if entry.state == State::Name && entry.expiry < shed {
+                self.evict::<K>(index, at);
+                continue;
+            }
             let kept = match entry.state {
                 State::Name | State::NoName => self.stale,
                 State::Failed(_) => FAILURES_KEPT,
@@ -491,17 +500,27 @@ impl Writer {
 
     /// Ends the collection that went over all, and begins one where much of the names is not in use any more.
     fn turn(&mut self) {
-        self.names.release(&self.root.segments);
         if self.collecting {
             self.names.end_collection(&mut self.root.segments);
             self.collecting = false;
             self.counts.collections += 1;
             self.publish();
         }
-        let part = if self.octets() + SEGMENT > self.limit { 16 } else { 2 };
-        if self.dropped > (self.len() / part).max(DROPPED_MIN) {
+        self.names.release(&self.root.segments);
+        // Before there is no room for a name that was just learned, those that expire first make some.
+        self.shedding = self.octets() > self.limit - self.limit / 16;
+        if self.shedding || self.dropped > (self.len() / 2).max(DROPPED_MIN) {
             self.names.begin_collection();
             (self.collecting, self.dropped) = (true, 0);
         }
     }
+}
+
+/// When the eighth of a shard's names has expired that does so first.
+fn first_eighth<K: Key>(shard: &Shard) -> u32 {
+    let entries = (0..shard.slots::<K>()).filter_map(|at| shard.read::<K>(at));
+    let mut expiries: Vec<u32> =
+        entries.filter(|(entry, ..)| entry.state == State::Name).map(|(entry, ..)| entry.expiry).collect();
+    let eighth = expiries.len() / 8;
+    if expiries.is_empty() { 0 } else { *expiries.select_nth_unstable(eighth).1 }
 }
