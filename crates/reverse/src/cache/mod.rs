@@ -1,7 +1,7 @@
 //! The cache: what is known of addresses, for any number of readers and one writer.
 //!
 //! Readers write nothing and never wait. A [`Reader`] gives a [`View`], which is one pointer; look-ups in it are plain
-//! loads. The [`Writer`] puts entries in place ([`table`]), keeps names once ([`names`], [`template`]), and replaces the
+//! loads. The [`Writer`] puts entries in place (`table`), keeps names once (`names`, `template`), and replaces the
 //! root, a list of shared parts, only when a part grows. Whoever keeps a view for long sees what was there when it
 //! was taken, or nothing; so a view is taken for a batch of questions and dropped before waiting for the next.
 //!

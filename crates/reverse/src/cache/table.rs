@@ -1,6 +1,6 @@
 //! Slots in shards: open addressing, read without a lock.
 //!
-//! A slot is a few atomic words: what [`entry::pack`](super::entry) makes, and the key with the reference of its
+//! A slot is a few atomic words: what `entry::pack` makes, and the key with the reference of its
 //! name. There is one writer. It marks a slot busy, changes the other words, and sets the first word with a new
 //! version; a reader takes the other words only if the first one was the same before and after. It never waits: what
 //! it cannot read in a few tries is not known.
