@@ -24,7 +24,7 @@ pub mod writer;
 
 pub use domain::base::iana::{Class, Opcode, OptRcode, Rcode, Rtype};
 pub use edns::ClientSubnet;
-pub use fragment::Fragment;
+pub use fragment::{Fragment, Fragments};
 pub use name::Folded;
 pub use query::Query;
 pub use writer::{Section, Suffixes, Writer};

@@ -86,6 +86,9 @@ struct Suffix {
     at: u16,
 }
 
+/// How far into a message pointers reach, in octets (RFC 1035 §4.1.4).
+const POINTERS_REACH: usize = 0x4000;
+
 /// Where the root "stands": no name begins in the header.
 const ROOT: u16 = 0;
 
@@ -142,7 +145,10 @@ impl<'a> Writer<'a> {
             .inspect_err(|_| self.rewind(mark))
     }
 
-    /// Writes a record that was composed beforehand for the name that begins `offset` octets into the asked one.
+    /// Writes what a fragment has for a section, composed beforehand about the name that begins `offset` octets
+    /// into the asked one; returns where it begins.
+    ///
+    /// `authority` is where the fragment's AUTHORITY was written, for its ADDITIONAL.
     ///
     /// # Errors
     /// [`Full`] where it does not fit.
@@ -150,17 +156,26 @@ impl<'a> Writer<'a> {
     pub fn push_fragment(
         &mut self,
         section: Section,
-        fragment: &Fragment,
+        fragment: &Fragment<'_>,
         offset: usize,
-    ) -> Result<(), Full> {
-        let end = self.length + fragment.len();
-        if end > self.limit {
+        authority: Option<u16>,
+    ) -> Result<u16, Full> {
+        let part = fragment.part(section);
+        let (start, end) = (self.length, self.length + part.octets.len());
+        // A pointer's 14 bits reach no further (RFC 1035 §4.1.4).
+        if end > self.limit || end > POINTERS_REACH {
             return Err(Full);
         }
-        fragment.write(HEADER + offset, &mut self.out[self.length..end]);
+        let start_at = start as u16;
+        part.write((HEADER + offset) as u16, authority.unwrap_or(start_at), &mut self.out[start..end]);
         self.length = end;
-        self.counts[section as usize] += 1;
-        Ok(())
+        self.counts[section as usize] += part.records;
+        Ok(start_at)
+    }
+
+    /// The octets written so far.
+    pub(crate) fn length(&self) -> usize {
+        self.length
     }
 
     /// The message as it stands, to come back to.
@@ -298,7 +313,7 @@ impl<'a> Writer<'a> {
     /// (RFC 1035 §4.1.4) do not reach it.
     #[inline]
     fn remember(&mut self, label: u32, behind: u16, at: usize) -> Option<u16> {
-        if at >= 0x4000 || self.known == SUFFIXES_MAX {
+        if at >= POINTERS_REACH || self.known == SUFFIXES_MAX {
             return None;
         }
         let at = at as u16;
@@ -388,6 +403,7 @@ pub fn wire_length(wire: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fragment::Fragments;
     use crate::name::{Folded, from_text};
     use domain::base::{Message, MessageBuilder, Name};
     use domain::rdata::AllRecordData;
@@ -464,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_is_the_record_that_it_was_made_of() {
+    fn a_fragment_is_the_records_that_it_was_made_of() {
         let wire = |name| from_text(name).unwrap();
         let numbers: Vec<u8> = [7u32, 2, 3, 4, 5].iter().flat_map(|n| n.to_be_bytes()).collect();
         for (origin, primary, mailbox) in [
@@ -474,7 +490,15 @@ mod tests {
             (".", "ns.net", "hm.com"),
         ] {
             let soa = [wire(primary), wire(mailbox), numbers.clone()].concat();
-            let fragment = Fragment::soa(&wire(origin), 60, &soa);
+            let (owner, mut fragments) = (Folded::read(&wire(origin)).unwrap(), Fragments::default());
+            fragments
+                .add(&owner, |writer| {
+                    writer.push(Section::Authority, owner.wire(), Rtype::SOA, 60, &soa)?;
+                    writer.push(Section::Authority, owner.wire(), Rtype::NS, 60, &wire(primary))?;
+                    writer.push(Section::Additional, &wire(primary), Rtype::A, 60, &[192, 0, 2, 1])
+                })
+                .unwrap();
+            let fragment = fragments.get(0);
             let message = asked("www.Example.com", false);
             let mut name = Folded::root();
             let query = Query::read(&message, &mut name).unwrap();
@@ -483,14 +507,20 @@ mod tests {
                 let mut out = [0; 512];
                 let mut suffixes = Suffixes::new();
                 let mut writer = Writer::new(&mut out, &query, 512, &mut suffixes).unwrap();
+                let between = wire("between.net");
                 if whole {
                     writer.push(Section::Authority, &wire(origin), Rtype::SOA, 60, &soa).unwrap();
+                    writer.push(Section::Authority, &wire(origin), Rtype::NS, 60, &wire(primary)).unwrap();
+                    writer.push(Section::Authority, &between, Rtype::NS, 60, &between).unwrap();
+                    writer.push(Section::Additional, &wire(primary), Rtype::A, 60, &[192, 0, 2, 1]).unwrap();
                 } else {
                     let offset = query.name.suffix_start(labels);
-                    writer.push_fragment(Section::Authority, &fragment, offset).unwrap();
+                    let at = writer.push_fragment(Section::Authority, &fragment, offset, None).unwrap();
+                    writer.push(Section::Authority, &between, Rtype::NS, 60, &between).unwrap();
+                    writer.push_fragment(Section::Additional, &fragment, offset, Some(at)).unwrap();
                 }
                 let length = writer.finish(&query, END);
-                text(&out[..length])[0].to_lowercase()
+                text(&out[..length]).join("\n").to_lowercase()
             };
             assert_eq!(composed(false), composed(true), "{origin}");
         }

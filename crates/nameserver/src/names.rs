@@ -182,6 +182,15 @@ impl<V: Value> NameTable<V> {
         })
     }
 
+    /// Changes every value in place, in the order of [`NameTable::iter`].
+    pub fn change_all(&mut self, mut change: impl FnMut(&mut V)) {
+        for page in &mut self.pages {
+            for stored in &mut Arc::make_mut(page).entries {
+                change(&mut stored.value);
+            }
+        }
+    }
+
     /// Gives back the room that growing left over.
     pub fn shrink(&mut self) {
         for page in &mut self.pages {

@@ -10,6 +10,7 @@
 //! An alias (CNAME, or the one that DNAME makes) begins the same again at its target, as long as that is in
 //! a zone of ours.
 
+mod proofs;
 mod response;
 
 use std::net::IpAddr;

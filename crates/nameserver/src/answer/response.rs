@@ -5,16 +5,17 @@ use std::net::IpAddr;
 use dns::name::{NAME_MAX, is_within};
 use dns::query::{HEADER, Query};
 use dns::writer::{End, Full, Mark, Section, Writer, wire_length};
-use dns::{Class, Folded, Rcode, Rtype};
+use dns::{Class, Folded, Fragment, Rcode, Rtype};
 use fastrand::Rng;
 use routing::{Family, Policy, route};
 
 use super::begin;
+use super::proofs::Proofs;
 use crate::generation::Generation;
-use crate::zone::{Found, Rrset, Walk, Zone, negative_ttl};
+use crate::zone::{Found, Rrset, Walk, Zone};
 
 /// The most aliases that one answer follows: a chain of that length is a mistake, and each costs a walk.
-const CHAIN_MAX: usize = 16;
+pub(super) const CHAIN_MAX: usize = 16;
 
 /// A response that is being composed.
 pub(super) struct Response<'a> {
@@ -25,6 +26,9 @@ pub(super) struct Response<'a> {
     /// Who is to be served: the client of client subnet, else who asked.
     client: IpAddr,
     subnet_given: bool,
+    /// DO: signatures and proofs are wanted (RFC 4035 §3.1).
+    dnssec_ok: bool,
+    pub(super) proofs: Proofs<'a>,
     rng: &'a mut Rng,
     pub(super) end: End,
 }
@@ -37,6 +41,9 @@ struct Current<'n> {
     wire: &'n [u8],
     is_asked: bool,
 }
+
+/// A wildcard that stands in for a name that does not exist: the name's closest encloser, and its labels.
+type Wildcard<'a> = Option<(Found<'a>, usize)>;
 
 /// An alias's target.
 struct Target {
@@ -69,6 +76,8 @@ impl<'a> Response<'a> {
             writer,
             client: subnet.unwrap_or(asker),
             subnet_given: subnet.is_some(),
+            dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
+            proofs: Proofs::new(),
             rng,
             end: begin(generation),
         }
@@ -79,6 +88,11 @@ impl<'a> Response<'a> {
     /// # Errors
     /// [`Full`] where something that belongs in it does not fit; then it is to be truncated.
     pub(super) fn compose(&mut self) -> Result<(), Full> {
+        self.compose_sections()?;
+        self.write_proofs()
+    }
+
+    fn compose_sections(&mut self) -> Result<(), Full> {
         if !matches!(self.query.class, Class::IN | Class::ANY) {
             return self.refused();
         }
@@ -124,16 +138,20 @@ impl<'a> Response<'a> {
     /// Looks the current name up in its zone (RFC 1034 §4.3.2 step 3).
     fn at(&mut self, zone: &'a Zone, current: Current<'_>, chain: &mut Chain) -> Result<Outcome, Full> {
         let name = current.folded;
+        let mut wildcard = None;
         let found = match zone.walk(name, &self.generation.hash) {
             Walk::Name(found) => found,
             // The parent's side of the cut holds the DS records (RFC 4035 §3.1.4.1).
             Walk::Delegation(cut, labels) if self.query.rtype == Rtype::DS && labels == name.labels() => cut,
-            Walk::Delegation(cut, labels) => return self.referral(zone, cut, name.suffix(labels), current),
+            Walk::Delegation(cut, labels) => return self.referral(zone, cut, labels, current),
             Walk::Dname(found, labels) => return self.dname(found, labels, current, chain),
             Walk::Missing(encloser, labels) => {
                 match zone.wildcard(encloser, name, labels, &self.generation.hash) {
-                    Some(wildcard) => wildcard,
-                    None => return self.nxdomain(zone, current),
+                    Some(found) => {
+                        wildcard = Some((encloser, labels));
+                        found
+                    }
+                    None => return self.nxdomain(zone, encloser, labels, current),
                 }
             }
         };
@@ -152,27 +170,65 @@ impl<'a> Response<'a> {
             }
         }
         if rtype == Rtype::ANY {
-            return self.any(zone, found, current);
+            return self.any(zone, found, wildcard, current);
         }
         if let Some(set) = found.rrset(rtype) {
-            return self.positive(zone, set, current);
+            return self.positive(zone, set, wildcard, current);
+        }
+        if rtype == Rtype::RRSIG && found.rrsets().any(Rrset::is_signed) {
+            return self.signatures(zone, found, wildcard, current);
         }
         if let Some(cname) = found.rrset(Rtype::CNAME) {
-            return self.cname(cname, current, chain);
+            return self.cname(zone, cname, wildcard, current, chain);
         }
-        self.nodata(zone, current)
+        self.nodata(zone, found, wildcard, current)
     }
 
     /// The RRset that was asked for.
-    fn positive(&mut self, zone: &Zone, set: Rrset<'_>, current: Current<'_>) -> Result<Outcome, Full> {
+    fn positive(
+        &mut self,
+        zone: &'a Zone,
+        mut set: Rrset<'_>,
+        wildcard: Wildcard<'_>,
+        current: Current<'_>,
+    ) -> Result<Outcome, Full> {
+        if set.rtype == Rtype::NSEC {
+            // Whoever asks may take it for a proof (RFC 9077 §3).
+            set = set.with_ttl_at_most(zone.negative_ttl());
+        }
         self.answer(set, current)?;
+        self.prove_wildcard(zone, wildcard, current);
         let is_apex = current.folded.wire() == zone.origin().wire();
         if set.rtype == Rtype::NS && is_apex {
+            self.write_proofs()?;
             self.name_servers_addresses(zone, set);
         } else {
             self.zone_servers(zone);
         }
         Ok(Outcome::Done)
+    }
+
+    /// All signatures at a name, of which only the type was asked for.
+    fn signatures(
+        &mut self,
+        zone: &'a Zone,
+        found: Found<'_>,
+        wildcard: Wildcard<'_>,
+        current: Current<'_>,
+    ) -> Result<Outcome, Full> {
+        found.rrsets().try_for_each(|set| self.answer(set.signatures(), current))?;
+        self.prove_wildcard(zone, wildcard, current);
+        self.zone_servers(zone);
+        Ok(Outcome::Done)
+    }
+
+    /// An answer from a wildcard is right only if there is no closer name (RFC 4035 §3.1.3.3).
+    fn prove_wildcard(&mut self, zone: &'a Zone, wildcard: Wildcard<'_>, current: Current<'_>) {
+        if let Some((encloser, labels)) = wildcard
+            && self.dnssec_ok
+        {
+            self.proofs.add(zone, zone.deny_closer(current.folded, encloser, labels));
+        }
     }
 
     /// The zone's NS set beside a positive answer, where that is wanted and there is room.
@@ -196,7 +252,9 @@ impl<'a> Response<'a> {
             self.end.scope = choice.scope;
         }
         if choice.order().is_empty() {
-            return self.nodata(zone, current);
+            // A zone with policies is not signed: there is nothing to prove.
+            self.negative_soa(zone, current)?;
+            return Ok(Outcome::Done);
         }
         for &index in choice.order() {
             match policy.targets(family)[usize::from(index)].address {
@@ -209,16 +267,30 @@ impl<'a> Response<'a> {
     }
 
     /// One of the RRsets, which is answer enough to ANY (RFC 8482 §4.1).
-    fn any(&mut self, zone: &Zone, found: Found<'_>, current: Current<'_>) -> Result<Outcome, Full> {
+    fn any(
+        &mut self,
+        zone: &'a Zone,
+        found: Found<'_>,
+        wildcard: Wildcard<'_>,
+        current: Current<'_>,
+    ) -> Result<Outcome, Full> {
         match found.rrsets().find(|set| set.rtype != Rtype::RRSIG) {
-            Some(set) => self.positive(zone, set, current),
-            None => self.nodata(zone, current),
+            Some(set) => self.positive(zone, set, wildcard, current),
+            None => self.nodata(zone, found, wildcard, current),
         }
     }
 
     /// An alias; what follows is answered for its target.
-    fn cname(&mut self, set: Rrset<'_>, current: Current<'_>, chain: &mut Chain) -> Result<Outcome, Full> {
+    fn cname(
+        &mut self,
+        zone: &'a Zone,
+        set: Rrset<'_>,
+        wildcard: Wildcard<'_>,
+        current: Current<'_>,
+        chain: &mut Chain,
+    ) -> Result<Outcome, Full> {
         self.answer(set, current)?;
+        self.prove_wildcard(zone, wildcard, current);
         let target = set.data().next().expect("an RRset has a record");
         chain.next = Some(Target::of(target));
         Ok(Outcome::Alias)
@@ -255,16 +327,25 @@ impl<'a> Response<'a> {
     /// The name servers of a delegated zone, with their addresses (RFC 1034 §4.3.2 step 3b).
     fn referral(
         &mut self,
-        zone: &Zone,
+        zone: &'a Zone,
         cut: Found<'_>,
-        owner: &[u8],
+        labels: usize,
         current: Current<'_>,
     ) -> Result<Outcome, Full> {
         if current.is_asked {
             self.end.authoritative = false;
+            if let Some(fragment) = zone.referral(cut) {
+                let mark = self.writer.mark();
+                if self.composed_referral(zone, fragment, cut, labels, current).is_ok() {
+                    return Ok(Outcome::Done);
+                }
+                self.writer.rewind(mark);
+            }
         }
+        let owner = current.folded.suffix(labels);
         let set = cut.rrset(Rtype::NS).expect("a delegation has NS records");
         self.whole_set(Section::Authority, owner, set)?;
+        self.delegation_signer(zone, cut, labels, current)?;
         // In-domain glue belongs in the referral, without it the zone cannot be reached; sibling glue comes
         // along where there is room (RFC 9471 §2).
         for in_domain in [true, false] {
@@ -281,17 +362,74 @@ impl<'a> Response<'a> {
         Ok(Outcome::Done)
     }
 
+    /// A referral that was composed when the zone was built, if all of it fits.
+    fn composed_referral(
+        &mut self,
+        zone: &'a Zone,
+        fragment: Fragment<'_>,
+        cut: Found<'_>,
+        labels: usize,
+        current: Current<'_>,
+    ) -> Result<(), Full> {
+        let offset = current.folded.suffix_start(labels);
+        let at = self.writer.push_fragment(Section::Authority, &fragment, offset, None)?;
+        self.delegation_signer(zone, cut, labels, current)?;
+        self.writer.push_fragment(Section::Additional, &fragment, offset, Some(at))?;
+        Ok(())
+    }
+
+    /// The DS records of a delegated zone, or the proof that it has none (RFC 4035 §3.1.4).
+    fn delegation_signer(
+        &mut self,
+        zone: &'a Zone,
+        cut: Found<'_>,
+        labels: usize,
+        current: Current<'_>,
+    ) -> Result<(), Full> {
+        if !self.dnssec_ok {
+            return Ok(());
+        }
+        match cut.rrset(Rtype::DS) {
+            Some(set) => self.whole_set(Section::Authority, current.folded.suffix(labels), set)?,
+            None => self.proofs.add(zone, zone.deny_type(cut, current.folded, labels)),
+        }
+        self.write_proofs()
+    }
+
     /// The name exists, the type does not (RFC 2308 §2.2).
-    fn nodata(&mut self, zone: &Zone, current: Current<'_>) -> Result<Outcome, Full> {
+    fn nodata(
+        &mut self,
+        zone: &'a Zone,
+        found: Found<'_>,
+        wildcard: Wildcard<'_>,
+        current: Current<'_>,
+    ) -> Result<Outcome, Full> {
         self.negative_soa(zone, current)?;
+        if self.dnssec_ok {
+            let name = current.folded;
+            let proof = match wildcard {
+                Some((encloser, labels)) => zone.deny_wildcard_type(name, encloser, labels, found),
+                None => zone.deny_type(found, name, name.labels()),
+            };
+            self.proofs.add(zone, proof);
+        }
         Ok(Outcome::Done)
     }
 
     /// The name does not exist (RFC 2308 §2.1); for an alias's target too (RFC 6604 §3).
-    fn nxdomain(&mut self, zone: &Zone, current: Current<'_>) -> Result<Outcome, Full> {
+    fn nxdomain(
+        &mut self,
+        zone: &'a Zone,
+        encloser: Found<'_>,
+        labels: usize,
+        current: Current<'_>,
+    ) -> Result<Outcome, Full> {
         self.end.authoritative |= current.is_asked;
         self.end.rcode = Rcode::NXDOMAIN.into();
         self.negative_soa(zone, current)?;
+        if self.dnssec_ok {
+            self.proofs.add(zone, zone.deny_name(current.folded, encloser, labels));
+        }
         Ok(Outcome::Done)
     }
 
@@ -308,13 +446,16 @@ impl<'a> Response<'a> {
 
     /// The zone's SOA, which says how long the absence may be remembered (RFC 2308 §3).
     fn negative_soa(&mut self, zone: &Zone, current: Current<'_>) -> Result<(), Full> {
-        if current.is_asked {
-            let offset = current.folded.suffix_start(zone.origin().labels());
-            return self.writer.push_fragment(Section::Authority, zone.negative(), offset);
+        let set = zone.soa().with_ttl_at_most(zone.negative_ttl());
+        if !current.is_asked {
+            return self.whole_set(Section::Authority, zone.origin().wire(), set);
         }
-        let set = zone.soa();
-        let soa = set.data().next().expect("an RRset has a record");
-        self.writer.push(Section::Authority, zone.origin().wire(), Rtype::SOA, negative_ttl(set), soa)
+        let offset = current.folded.suffix_start(zone.origin().labels());
+        self.writer.push_fragment(Section::Authority, &zone.negative(), offset, None)?;
+        if self.dnssec_ok {
+            self.whole_set(Section::Authority, zone.origin().wire(), set.signatures())?;
+        }
+        Ok(())
     }
 
     /// Addresses of the zone's own name servers, where there is room: resolvers start with them (RFC 8109).
@@ -328,24 +469,21 @@ impl<'a> Response<'a> {
 
     /// Writes the addresses that the zone has for a name, all or none.
     fn addresses(&mut self, zone: &Zone, name: &Folded, wire: &[u8]) -> Result<(), Full> {
-        if !is_within(name.wire(), zone.origin().wire()) {
-            return Ok(());
-        }
-        let mark = self.writer.mark();
-        for rtype in [Rtype::A, Rtype::AAAA] {
-            if let Some(set) = zone.glue(name, rtype, &self.generation.hash)
-                && let Err(full) = self.whole_set(Section::Additional, &wire[..wire_length(wire)], set)
-            {
-                self.writer.rewind(mark);
-                return Err(full);
-            }
-        }
-        Ok(())
+        let Some(found) = zone.glue(name, &self.generation.hash) else { return Ok(()) };
+        let (mark, owner) = (self.writer.mark(), &wire[..wire_length(wire)]);
+        found
+            .addresses()
+            .try_for_each(|set| self.whole_set(Section::Additional, owner, set))
+            .inspect_err(|_| self.writer.rewind(mark))
     }
 
     /// Writes an RRset of the current name into ANSWER.
     fn answer(&mut self, set: Rrset<'_>, current: Current<'_>) -> Result<(), Full> {
-        set.data().try_for_each(|data| self.answer_one(set.rtype, set.ttl, data, current))
+        set.data().try_for_each(|data| self.answer_one(set.rtype, set.ttl, data, current))?;
+        if self.dnssec_ok && set.is_signed() {
+            return self.answer(set.signatures(), current);
+        }
+        Ok(())
     }
 
     fn answer_one(&mut self, rtype: Rtype, ttl: u32, data: &[u8], current: Current<'_>) -> Result<(), Full> {
@@ -356,11 +494,14 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// Writes an RRset, or nothing of it.
-    fn whole_set(&mut self, section: Section, owner: &[u8], set: Rrset<'_>) -> Result<(), Full> {
+    /// Writes an RRset with its signatures, or nothing of it.
+    pub(super) fn whole_set(&mut self, section: Section, owner: &[u8], set: Rrset<'_>) -> Result<(), Full> {
         let mark = self.writer.mark();
-        set.data()
-            .try_for_each(|data| self.writer.push(section, owner, set.rtype, set.ttl, data))
+        let signatures = self.dnssec_ok.then(|| set.signatures());
+        std::iter::once(set)
+            .chain(signatures)
+            .flat_map(|set| set.data().map(move |data| (set, data)))
+            .try_for_each(|(set, data)| self.writer.push(section, owner, set.rtype, set.ttl, data))
             .inspect_err(|_| self.writer.rewind(mark))
     }
 }

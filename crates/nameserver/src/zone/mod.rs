@@ -3,16 +3,23 @@
 //! Names that have no records but lie above some that have (empty non-terminals) are in the table too, so
 //! that the closest encloser of any name is found by walking down from the apex until a name is missing.
 
+mod denial;
+mod links;
+mod nsec;
+mod nsec3;
 pub mod read;
 mod text;
 mod zones;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use api::{Fault, Faults};
 use dns::{Folded, Fragment, Rtype};
 
 use crate::names::{Entry, NameHash, NameTable, Value};
+pub use denial::Proof;
+use links::Links;
 use read::{Master, Record, shown};
 pub use zones::Zones;
 
@@ -26,8 +33,8 @@ pub struct Zone {
     origin_hash: u64,
     names: NameTable<Node>,
     records: usize,
-    /// The SOA record as negative answers have it.
-    negative: Fragment,
+    /// What was found and composed when the zone was built, so that no answer has to.
+    links: Arc<Links>,
 }
 
 /// A name of a zone.
@@ -43,6 +50,8 @@ pub struct Node {
     has_wildcard: bool,
     /// The policy that decides the addresses here.
     policy: Option<PolicyId>,
+    /// Its number in [`Links`]; 0 where it has none.
+    link: u32,
 }
 
 /// Which policy of a generation; see [`crate::policies::Policies`].
@@ -63,7 +72,7 @@ pub struct Found<'a> {
     is_apex: bool,
 }
 
-/// An RRset: the data of its records, each behind its length.
+/// An RRset: the data of its records, each behind its length, and the signatures over it.
 #[derive(Clone, Copy, Debug)]
 pub struct Rrset<'a> {
     /// The type.
@@ -71,6 +80,8 @@ pub struct Rrset<'a> {
     /// The TTL in seconds.
     pub ttl: u32,
     data: &'a [u8],
+    signatures: &'a [u8],
+    signatures_ttl: u32,
 }
 
 /// Where a walk down a zone ended.
@@ -93,7 +104,8 @@ impl Zone {
     ///
     /// # Errors
     /// All that is wrong with the zone as a whole: no SOA or several, no NS at the apex, records outside,
-    /// CNAME beside other data, several CNAMEs or DNAMEs at a name.
+    /// CNAME beside other data, several CNAMEs or DNAMEs at a name, more NSEC3 iterations than
+    /// [`nsec3::ITERATIONS_MAX`].
     pub fn build(master: &Master, source: &str, hash: &NameHash) -> Result<Zone, Faults> {
         let origin = find_origin(master, source)?;
         let mut faults = Faults::default();
@@ -112,8 +124,15 @@ impl Zone {
         }
 
         let mut zone = Zone::empty(origin, groups.len(), hash);
+        let mut hidden = nsec3::Records::default();
         for (owner, records) in &groups {
-            zone.add_name(owner, records, master, hash, &mut faults);
+            let sets = grouped(records, master);
+            check_together(owner, &sets, master, &mut faults);
+            zone.records += sets.iter().map(|set| set.data.len()).sum::<usize>();
+            let sets = hidden.take(owner, sets);
+            if !sets.is_empty() {
+                zone.add_name(owner, &sets, hash);
+            }
         }
         if !zone.apex().value.has_ns {
             faults.push(Fault::whole(
@@ -122,12 +141,12 @@ impl Zone {
                 "the zone's name servers (RFC 1035 §5.2)",
             ));
         }
-        let soa = zone.soa();
-        let data = soa.data().next().expect("an RRset has a record");
-        zone.negative = Fragment::soa(zone.origin.wire(), negative_ttl(soa), data);
-        zone.names.shrink();
+        nsec3::check(master, &mut faults);
         sort_by_place(&mut faults);
-        faults.or(zone)
+        let mut zone = faults.or(zone)?;
+        zone.make_links(hidden, hash);
+        zone.names.shrink();
+        Ok(zone)
     }
 
     /// The zone's name.
@@ -142,7 +161,7 @@ impl Zone {
 
     /// The octets that the zone takes in memory.
     pub fn bytes(&self) -> usize {
-        self.names.bytes()
+        self.names.bytes() + self.links.bytes()
     }
 
     /// The serial number in the SOA record.
@@ -159,8 +178,14 @@ impl Zone {
 
     /// The SOA record for negative answers, its TTL lowered to how long the absence may be remembered (RFC 2308
     /// §3).
-    pub fn negative(&self) -> &Fragment {
-        &self.negative
+    #[inline]
+    pub fn negative(&self) -> Fragment<'_> {
+        self.links.negative()
+    }
+
+    /// The referral at a delegation, composed beforehand where addresses belong to it.
+    pub fn referral(&self, cut: Found<'_>) -> Option<Fragment<'_>> {
+        self.links.referral(cut.node.value.link)
     }
 
     /// The NS RRset of the apex.
@@ -215,10 +240,12 @@ impl Zone {
         Some(Found { node, is_apex: false })
     }
 
-    /// The RRset of a type at a name at or below the apex, as glue: delegations hide nothing.
-    pub fn glue(&self, name: &Folded, rtype: Rtype, hash: &NameHash) -> Option<Rrset<'_>> {
-        let node = self.names.find(hash.of(name), name.wire())?;
-        Found { node, is_apex: false }.rrset(rtype)
+    /// A name at or below the apex, as the owner of glue: delegations hide nothing.
+    pub fn glue(&self, name: &Folded, hash: &NameHash) -> Option<Found<'_>> {
+        if !dns::name::is_within(name.wire(), self.origin.wire()) {
+            return None;
+        }
+        Some(Found { node: self.names.find(hash.of(name), name.wire())?, is_apex: false })
     }
 
     /// Whether a policy may decide the addresses at a name; else why not.
@@ -276,13 +303,8 @@ impl Zone {
 
     fn empty(origin: Folded, names: usize, hash: &NameHash) -> Zone {
         let origin_hash = hash.of(&origin);
-        let mut zone = Zone {
-            origin_hash,
-            names: NameTable::new(names),
-            records: 0,
-            negative: Fragment::default(),
-            origin,
-        };
+        let mut zone =
+            Zone { origin_hash, names: NameTable::new(names), records: 0, links: Arc::default(), origin };
         zone.names.insert(origin_hash, zone.origin.wire(), Node::empty());
         zone
     }
@@ -296,25 +318,14 @@ impl Zone {
     }
 
     /// Adds a name with its records, and the empty non-terminals above it.
-    fn add_name(
-        &mut self,
-        owner: &[u8],
-        records: &[&Record],
-        master: &Master,
-        hash: &NameHash,
-        faults: &mut Faults,
-    ) {
-        let sets = group_by_type(records, master);
-        check_together(owner, &sets, master, faults);
+    fn add_name(&mut self, owner: &[u8], sets: &[Set<'_>], hash: &NameHash) {
         let name = Folded::read(owner).expect("names of a master file are valid");
         self.ensure(&name, hash);
-        let records: usize = sets.iter().map(|set| set.data.len()).sum();
-        self.records += records;
         let has = |rtype| sets.iter().any(|set| set.rtype == rtype);
         let (has_ns, has_dname) = (has(Rtype::NS), has(Rtype::DNAME));
         self.names.change(hash.of(&name), name.wire(), |node, arena| {
             node.sets = u32::try_from(arena.len()).expect("a page's arena stays under 4 GiB");
-            for set in &sets {
+            for set in sets {
                 set.write(arena);
             }
             node.sets_length = arena.len() as u32 - node.sets;
@@ -353,6 +364,7 @@ impl Node {
             has_dname: false,
             has_wildcard: false,
             policy: None,
+            link: 0,
         }
     }
 
@@ -367,15 +379,21 @@ impl<'a> Found<'a> {
         self.node.value.policy
     }
 
-    /// The RRsets, in order of their type.
+    /// The RRsets, in order of their type; signatures are with what they cover.
+    ///
+    /// Signatures that cover nothing are an RRset of their own, the first.
     pub fn rrsets(self) -> impl Iterator<Item = Rrset<'a>> {
+        Rrset::all(self.sets())
+    }
+
+    /// The address RRsets.
+    pub fn addresses(self) -> impl Iterator<Item = Rrset<'a>> {
+        self.rrsets().filter(|set| matches!(set.rtype, Rtype::A | Rtype::AAAA))
+    }
+
+    fn sets(self) -> &'a [u8] {
         let value = self.node.value;
-        let mut rest = &self.node.arena[value.sets as usize..][..value.sets_length as usize];
-        std::iter::from_fn(move || {
-            let (set, behind) = Rrset::read(rest)?;
-            rest = behind;
-            Some(set)
-        })
+        &self.node.arena[value.sets as usize..][..value.sets_length as usize]
     }
 
     /// The RRset of a type.
@@ -401,19 +419,54 @@ impl<'a> Rrset<'a> {
         })
     }
 
-    /// An RRset in a page's arena: type, TTL and length, then the data of each record behind its length.
+    /// The signatures over it, an RRset of their own that may be empty.
+    pub fn signatures(self) -> Rrset<'a> {
+        Rrset {
+            rtype: Rtype::RRSIG,
+            ttl: self.signatures_ttl,
+            data: self.signatures,
+            signatures: &[],
+            signatures_ttl: 0,
+        }
+    }
+
+    /// Whether there are signatures over it.
+    pub fn is_signed(self) -> bool {
+        !self.signatures.is_empty()
+    }
+
+    /// The RRset, and its signatures with it, with no larger TTL than this.
+    pub fn with_ttl_at_most(self, ttl: u32) -> Rrset<'a> {
+        Rrset { ttl: self.ttl.min(ttl), signatures_ttl: self.signatures_ttl.min(ttl), ..self }
+    }
+
+    /// The RRsets of one name.
+    fn all(mut octets: &'a [u8]) -> impl Iterator<Item = Rrset<'a>> {
+        std::iter::from_fn(move || {
+            let (mut set, mut rest) = Rrset::read(octets)?;
+            if set.rtype != Rtype::RRSIG && rest.starts_with(&Rtype::RRSIG.to_int().to_be_bytes()) {
+                let (signatures, behind) = Rrset::read(rest)?;
+                (set.signatures, set.signatures_ttl) = (signatures.data, signatures.ttl);
+                rest = behind;
+            }
+            octets = rest;
+            Some(set)
+        })
+    }
+
+    /// The RRset at the front of a name's: type, TTL and length, then the data of each record behind its length.
     fn read(octets: &'a [u8]) -> Option<(Rrset<'a>, &'a [u8])> {
         let (head, rest) = octets.split_first_chunk::<10>()?;
         let rtype = Rtype::from_int(u16::from_be_bytes([head[0], head[1]]));
         let ttl = u32::from_be_bytes([head[2], head[3], head[4], head[5]]);
         let length = u32::from_be_bytes([head[6], head[7], head[8], head[9]]) as usize;
         let (data, rest) = rest.split_at(length);
-        Some((Rrset { rtype, ttl, data }, rest))
+        Some((Rrset { rtype, ttl, data, signatures: &[], signatures_ttl: 0 }, rest))
     }
 }
 
 /// The lower of the SOA record's TTL and its MINIMUM.
-pub fn negative_ttl(soa: Rrset<'_>) -> u32 {
+fn negative_ttl(soa: Rrset<'_>) -> u32 {
     let minimum = soa.data().next().and_then(|data| data.last_chunk::<4>());
     soa.ttl.min(minimum.map_or(0, |octets| u32::from_be_bytes(*octets)))
 }
@@ -439,24 +492,39 @@ impl Set<'_> {
     }
 }
 
-fn group_by_type<'a>(records: &[&'a Record], master: &'a Master) -> Vec<Set<'a>> {
-    let mut sets: Vec<Set<'a>> = Vec::new();
+/// The records of a name as RRsets, in order of their type, each with the signatures that cover it behind it;
+/// signatures that cover nothing come first.
+fn grouped<'a>(records: &[&'a Record], master: &'a Master) -> Vec<Set<'a>> {
+    let has = |rtype| records.iter().any(|record| record.rtype == rtype);
+    let mut sets: Vec<((u16, bool), Set<'a>)> = Vec::new();
     for &record in records {
         let ttl = if record.ttl > TTL_MAX { 0 } else { record.ttl };
         let data = master.rdata(record);
-        match sets.iter_mut().find(|set| set.rtype == record.rtype) {
-            Some(set) => {
+        let place = match covered(record.rtype, data) {
+            Some(covered) if has(covered) => (covered.to_int(), true),
+            Some(_) => (0, true),
+            None => (record.rtype.to_int(), false),
+        };
+        match sets.iter_mut().find(|(there, _)| *there == place) {
+            Some((_, set)) => {
                 set.ttl = set.ttl.min(ttl);
                 set.data.push(data);
             }
-            None => sets.push(Set { rtype: record.rtype, ttl, first: record, data: vec![data] }),
+            None => sets.push((place, Set { rtype: record.rtype, ttl, first: record, data: vec![data] })),
         }
     }
+    sets.sort_by_key(|(place, _)| *place);
+    let mut sets: Vec<Set<'a>> = sets.into_iter().map(|(_, set)| set).collect();
     for set in &mut sets {
         remove_equal(&mut set.data);
     }
-    sets.sort_by_key(|set| set.rtype.to_int());
     sets
+}
+
+/// The type that a signature covers (RFC 4034 §3.1.1).
+fn covered(rtype: Rtype, data: &[u8]) -> Option<Rtype> {
+    let covered = data.first_chunk().filter(|_| rtype == Rtype::RRSIG)?;
+    Some(Rtype::from_int(u16::from_be_bytes(*covered)))
 }
 
 /// Keeps the first of equal data, in order.
@@ -561,7 +629,7 @@ mod tests {
         for below in ["sub.example", "ns.sub.example", "a.b.sub.example"] {
             assert!(matches!(zone.walk(&name(below), &hash), Walk::Delegation(_, 2)), "{below}");
         }
-        assert!(zone.glue(&name("ns.sub.example"), Rtype::A, &hash).is_some());
+        assert!(zone.glue(&name("ns.sub.example"), &hash).unwrap().addresses().count() == 1);
     }
 
     #[test]

@@ -17,18 +17,19 @@ impl Zone {
     ///
     /// Reading it again builds the same zone.
     pub fn to_text(&self) -> String {
-        let mut nodes: Vec<(Vec<u8>, &[u8], Found<'_>)> = self
-            .names
-            .iter()
-            .filter(|(_, node)| node.value.sets_length > 0)
-            .map(|(name, node)| (order_key(name), name, Found { node, is_apex: name == self.origin.wire() }))
+        let names = self.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets()));
+        let hidden = (0..self.links.hidden.len()).map(|index| self.links.hidden.get(index));
+        let mut owners: Vec<(Vec<u8>, &[u8], &[u8])> = names
+            .chain(hidden)
+            .filter(|(_, sets)| !sets.is_empty())
+            .map(|(name, sets)| (order_key(name), name, sets))
             .collect();
-        nodes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        owners.sort_unstable_by(|a, b| (&a.0, a.2).cmp(&(&b.0, b.2)));
         let mut text = String::with_capacity(self.records * 48);
-        for (_, name, found) in nodes {
+        for (_, name, sets) in owners {
             let owner = dns::name::to_text(name);
-            let mut sets: Vec<Rrset<'_>> = found.rrsets().collect();
-            sets.sort_by_key(|set| set.rtype != Rtype::SOA);
+            let mut sets: Vec<Rrset<'_>> = Rrset::all(sets).flat_map(|set| [set, set.signatures()]).collect();
+            sets.sort_by_key(|set| (set.rtype != Rtype::SOA, set.rtype.to_int()));
             for set in sets {
                 for data in set.data() {
                     let data = shown(set.rtype, data);
