@@ -5,12 +5,14 @@
 //!
 //! In reading order:
 //! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one.
+//! - [`peer`]: other people's servers.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS.
 //! - [`folder`]: a temporary folder; [`data`]: the folder of test data, and how a test says that it skips.
 
 pub mod data;
 pub mod folder;
 pub mod http;
+pub mod peer;
 pub mod program;
 pub mod query;
 pub mod serving;

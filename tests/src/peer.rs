@@ -1,0 +1,92 @@
+//! Other people's servers, which ours is compared with: each on a port and in a folder of its own.
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::process::Command;
+
+use crate::folder::Folder;
+use crate::program::Program;
+
+/// How often a port is looked for that is free for UDP and TCP alike.
+const PORT_TRIES: usize = 100;
+
+/// A server of another make that serves one zone.
+#[derive(Debug)]
+pub struct Peer {
+    /// The address that answers DNS.
+    pub dns: SocketAddr,
+    /// The process.
+    pub program: Program,
+}
+
+impl Peer {
+    /// Starts NSD with a zone file; without response rate limiting, which is for strangers.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn nsd(folder: &Folder, origin: &str, zone: &str) -> Peer {
+        let dns = free_address();
+        let (ip, port) = (dns.ip(), dns.port());
+        let mut text = format!("server:\n  ip-address: {ip}@{port}\n  server-count: 1\n  username: \"\"\n");
+        for option in [
+            "minimal-responses: yes",
+            "rrl-ratelimit: 0",
+            "rrl-whitelist-ratelimit: 0",
+            "database: \"\"",
+            "zonesdir: \"\"",
+        ] {
+            writeln!(text, "  {option}").expect("writing to a string cannot fail");
+        }
+        for option in ["pidfile", "xfrdfile", "zonelistfile", "cookie-secret-file"] {
+            writeln!(text, "  {option}: \"{}\"", folder.at(&format!("nsd.{option}")))
+                .expect("writing to a string cannot fail");
+        }
+        writeln!(text, "  xfrdir: \"{}\"", folder.path().display()).expect("writing to a string cannot fail");
+        write!(
+            text,
+            "remote-control:\n  control-enable: no\nzone:\n  name: {origin}\n  zonefile: \"{zone}\"\n"
+        )
+        .expect("writing to a string cannot fail");
+        let mut command = Command::new("/usr/sbin/nsd");
+        command.args(["-d", "-c", &folder.write("nsd.conf", text)]);
+        let mut program = Program::spawn(command);
+        program.line("nsd started");
+        Peer { dns, program }
+    }
+
+    /// Starts Knot DNS with a zone file.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn knot(folder: &Folder, origin: &str, zone: &str) -> Peer {
+        let dns = free_address();
+        let run = folder.path().display();
+        let text = format!(
+            "server:\n  rundir: {run}\n  listen: {}@{}\n  udp-workers: 1\n  tcp-workers: 1\n  \
+             background-workers: 1\ndatabase:\n  storage: {run}\nlog:\n  - target: stderr\n    any: info\n\
+             zone:\n  - domain: {origin}\n    file: {zone}\n    zonefile-sync: -1\n    journal-content: none\n",
+            dns.ip(),
+            dns.port(),
+        );
+        let mut command = Command::new("/usr/sbin/knotd");
+        command.args(["-c", &folder.write("knot.conf", text)]);
+        let mut program = Program::spawn(command);
+        program.line("loaded, serial");
+        Peer { dns, program }
+    }
+}
+
+/// An address of loopback whose port was free for UDP and TCP a moment ago.
+///
+/// # Panics
+/// Where there is none.
+pub fn free_address() -> SocketAddr {
+    for _ in 0..PORT_TRIES {
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let address = tcp.local_addr().expect("it is bound");
+        if UdpSocket::bind(address).is_ok() {
+            return address;
+        }
+    }
+    panic!("no port is free for UDP and TCP alike");
+}
