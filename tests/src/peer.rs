@@ -74,6 +74,45 @@ impl Peer {
         program.line("loaded, serial");
         Peer { dns, program }
     }
+
+    /// Starts Unbound, which validates what it is told: `anchor` is a file of keys that it trusts, and each zone of
+    /// `stubs` is asked for at `server`.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn unbound(folder: &Folder, anchor: &str, stubs: &[&str], server: SocketAddr) -> Peer {
+        let dns = free_address();
+        let mut text = format!("server:\n  interface: {}@{}\n", dns.ip(), dns.port());
+        for option in [
+            "chroot: \"\"",
+            "username: \"\"",
+            "pidfile: \"\"",
+            "use-syslog: no",
+            "logfile: \"\"",
+            "do-daemonize: no",
+            "do-not-query-localhost: no",
+            "num-threads: 1",
+            // Each answer is to come from the server, none from another's proof.
+            "aggressive-nsec: no",
+            "qname-minimisation: no",
+            "val-log-level: 2",
+        ] {
+            writeln!(text, "  {option}").expect("writing to a string cannot fail");
+        }
+        writeln!(text, "  directory: \"{}\"\n  trust-anchor-file: \"{anchor}\"", folder.path().display())
+            .expect("writing to a string cannot fail");
+        for stub in stubs {
+            let (ip, port) = (server.ip(), server.port());
+            write!(text, "stub-zone:\n  name: {stub}\n  stub-addr: {ip}@{port}\n")
+                .expect("writing to a string cannot fail");
+        }
+        text += "remote-control:\n  control-enable: no\n";
+        let mut command = Command::new("/usr/sbin/unbound");
+        command.args(["-d", "-c", &folder.write("unbound.conf", text)]);
+        let mut program = Program::spawn(command);
+        program.line("start of service");
+        Peer { dns, program }
+    }
 }
 
 /// An address of loopback whose port was free for UDP and TCP a moment ago.

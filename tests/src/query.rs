@@ -26,6 +26,8 @@ pub struct Question {
     name: Name<Vec<u8>>,
     rtype: Rtype,
     edns: bool,
+    dnssec_ok: bool,
+    ad: bool,
     subnet: Option<(IpAddr, u8)>,
 }
 
@@ -38,6 +40,8 @@ pub struct Answer {
     pub aa: bool,
     /// Whether it is truncated.
     pub tc: bool,
+    /// Whether all of it was validated.
+    pub ad: bool,
     /// The records of ANSWER.
     pub answer: Vec<String>,
     /// The records of AUTHORITY.
@@ -58,6 +62,8 @@ impl Question {
             name: name.parse().expect("a name"),
             rtype: rtype.parse().expect("a type"),
             edns: false,
+            dnssec_ok: false,
+            ad: false,
             subnet: None,
         }
     }
@@ -65,6 +71,16 @@ impl Question {
     /// Adds an OPT record.
     pub fn edns(self) -> Question {
         Question { edns: true, ..self }
+    }
+
+    /// Adds an OPT record with DO, by which signatures and proofs are asked for (RFC 3225).
+    pub fn dnssec_ok(self) -> Question {
+        Question { edns: true, dnssec_ok: true, ..self }
+    }
+
+    /// Asks a resolver, and to be told whether it has validated the answer (RFC 6840 §5.7).
+    pub fn ad(self) -> Question {
+        Question { ad: true, ..self }
     }
 
     /// Adds client subnet: `192.0.2.0/24`.
@@ -83,6 +99,8 @@ impl Question {
     /// Never: it is short.
     pub fn message(&self) -> Vec<u8> {
         let mut builder = MessageBuilder::new_vec();
+        builder.header_mut().set_ad(self.ad);
+        builder.header_mut().set_rd(self.ad);
         builder.header_mut().set_id(NEXT_ID.fetch_add(1, Ordering::Relaxed));
         let mut builder = builder.question();
         builder.push((&self.name, self.rtype)).expect("there is room");
@@ -90,6 +108,7 @@ impl Question {
         if self.edns {
             let built = builder.opt(|opt| {
                 opt.set_udp_payload_size(PAYLOAD);
+                opt.set_dnssec_ok(self.dnssec_ok);
                 match self.subnet {
                     Some((address, source)) => opt.push(&ClientSubnet::new(source, 0, address)),
                     None => Ok(()),
@@ -170,6 +189,7 @@ impl Answer {
             rcode: message.opt_rcode().to_string(),
             aa: message.header().aa(),
             tc: message.header().tc(),
+            ad: message.header().ad(),
             answer: list(answer),
             authority: list(authority),
             edns: opt.is_some(),

@@ -84,6 +84,45 @@ ns.peer A 192.0.2.55
 big TXT 0123456789012345678901234567890123456789012345678901234567890123456789
 ";
 
+/// Signed in form: an answer's signatures and proofs are copied, whatever they are.
+const NSEC_ZONE: &str = "\
+$TTL 300
+@ SOA ns hm 1 7200 600 86400 60
+@ RRSIG SOA 13 2 300 20300101000000 20200101000000 1 example. AAAA
+@ NS ns
+@ RRSIG NS 13 2 300 20300101000000 20200101000000 1 example. AAAA
+@ DNSKEY 257 3 13 AAAA
+@ NSEC ns NS SOA RRSIG NSEC DNSKEY
+*.wild TXT wild
+*.wild RRSIG TXT 13 3 300 20300101000000 20200101000000 1 example. AAAA
+*.wild NSEC nsec.example.com. TXT RRSIG NSEC
+ns A 192.0.2.53
+ns RRSIG A 13 3 300 20300101000000 20200101000000 1 example. AAAA
+ns NSEC sub A RRSIG NSEC
+sub NS ns.sub
+sub NSEC *.wild NS RRSIG NSEC
+ns.sub A 192.0.2.54
+";
+
+/// With the hashes of RFC 5155 Appendix A, and names that are missing for Opt-Out.
+const NSEC3_ZONE: &str = "\
+$TTL 300
+@ SOA ns1 hm 1 7200 600 86400 60
+@ RRSIG SOA 13 2 300 20300101000000 20200101000000 1 example. AAAA
+@ NS ns1
+@ DNSKEY 257 3 13 AAAA
+@ NSEC3PARAM 1 0 12 aabbccdd
+0p9mhaveqvm6t7vbl5lop2u3t2rp3tom NSEC3 1 1 12 aabbccdd 2t7b4g4vsa5smi47k61mv5bv1a22bojr NS SOA RRSIG
+2t7b4g4vsa5smi47k61mv5bv1a22bojr NSEC3 1 1 12 aabbccdd k8udemvp1j2f7eg6jebps17vp3n8i58h A RRSIG
+k8udemvp1j2f7eg6jebps17vp3n8i58h NSEC3 1 1 12 aabbccdd r53bq7cc2uvmubfu5ocmm6pers9tk9en
+r53bq7cc2uvmubfu5ocmm6pers9tk9en NSEC3 1 1 12 aabbccdd 0p9mhaveqvm6t7vbl5lop2u3t2rp3tom MX RRSIG
+ns1 A 192.0.2.53
+ns1 RRSIG A 13 3 300 20300101000000 20200101000000 1 example. AAAA
+*.w MX 10 ns1
+c NS ns1.c
+ns1.c A 192.0.2.54
+";
+
 const POLICY: &str = r#"{"answers": 0, "names": ["www.example.com", "*.cdn.example.com"], "servers": [
     {"address": "192.0.2.11", "default": {"probability": 0.5}, "regions": {"europe": {"probability": 0.1}}},
     {"address": "192.0.2.12", "default": {"probability": 0.5}, "regions": {"europe": {"probability": 0.9}}},
@@ -105,8 +144,13 @@ fn book() -> Book {
         text: text.into(),
         if_match: None,
     };
+    let signed = |origin, text: &str| {
+        Edit::zone(origin, text.as_bytes(), None, &book.generation.hash).expect("a zone")
+    };
     for edit in [
         zone,
+        signed("nsec.example.com", NSEC_ZONE),
+        signed("example", NSEC3_ZONE),
         Edit::AddRegion { name: "europe".into() },
         Edit::PutPartition {
             name: "default".into(),
@@ -155,6 +199,7 @@ fn answering_allocates_nothing() {
         for question in [
             question.clone(),
             question.clone().edns(),
+            question.clone().dnssec_ok(),
             question.clone().subnet("10.2.0.0/16"),
             question.subnet("2001:db8::/56"),
         ] {
@@ -172,6 +217,40 @@ fn answering_allocates_nothing() {
         }
     }
     assert!(ALLOCATIONS.get() > 0, "the allocator does not count");
+}
+
+#[test]
+fn signatures_and_proofs_allocate_nothing() {
+    let book = book();
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut out = vec![0; 65_535];
+    let client: IpAddr = "127.0.0.1".parse().expect("an address");
+    for (name, rtype, rcode, answers, authorities) in [
+        ("ns.nsec.example.com", "A", "NOERROR", 2, 0),
+        ("ns.nsec.example.com", "RRSIG", "NOERROR", 1, 0),
+        ("ns.nsec.example.com", "TXT", "NOERROR", 0, 3),
+        ("other.nsec.example.com", "A", "NXDOMAIN", 0, 4),
+        ("x.wild.nsec.example.com", "TXT", "NOERROR", 2, 1),
+        ("x.wild.nsec.example.com", "A", "NOERROR", 0, 3),
+        ("x.sub.nsec.example.com", "A", "NOERROR", 0, 2),
+        ("ns1.example", "A", "NOERROR", 2, 0),
+        ("ns1.example", "TXT", "NOERROR", 0, 3),
+        ("a.b.example", "A", "NXDOMAIN", 0, 4),
+        ("x.w.example", "MX", "NOERROR", 1, 1),
+        ("x.w.example", "A", "NOERROR", 0, 5),
+        ("x.c.example", "A", "NOERROR", 0, 3),
+    ] {
+        let query = Question::new(name, rtype).dnssec_ok().message();
+        let asked = Asked { query: &query, client, local: client, transport: Transport::Tcp };
+        let before = ALLOCATIONS.get();
+        let reply = book.generation.answer(&asked, NOW, &mut rng, &mut out);
+        assert_eq!(ALLOCATIONS.get(), before, "allocations for {name} {rtype}");
+        let Reply::Send(length) = reply else { panic!("{name} {rtype} is answered") };
+        let answer = Answer::read(&out[..length]);
+        assert_eq!((answer.rcode.as_str(), answer.answer.len()), (rcode, answers), "{name} {rtype}");
+        // NS records come with positive answers here.
+        assert!(answer.authority.len() >= authorities, "{name} {rtype}: {:?}", answer.authority);
+    }
 }
 
 #[test]

@@ -50,6 +50,8 @@ pub(crate) const TESTS: &[Package] = &[
         why: "dig: a second client for answers and TCP",
         probe: Probe::Program("dig"),
     },
+    Package { name: "bind9-utils", why: "a signer of zones", probe: Probe::Program("dnssec-signzone") },
+    Package { name: "knot", why: "a third server to compare answers with", probe: Probe::Program("knotd") },
     Package {
         name: "knot-dnsutils",
         why: "kdig: a client for client subnet, TLS, QUIC",
@@ -68,7 +70,7 @@ pub(crate) const TESTS: &[Package] = &[
     },
     Package {
         name: "unbound",
-        why: "a resolver with a reverse zone of ours, to learn names from",
+        why: "a resolver that validates, and one with a reverse zone of ours",
         probe: Probe::Program("unbound"),
     },
 ];
