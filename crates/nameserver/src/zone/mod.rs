@@ -501,7 +501,8 @@ fn grouped<'a>(records: &[&'a Record], master: &'a Master) -> Vec<Set<'a>> {
         let ttl = if record.ttl > TTL_MAX { 0 } else { record.ttl };
         let data = master.rdata(record);
         let place = match covered(record.rtype, data) {
-            Some(covered) if has(covered) => (covered.to_int(), true),
+            // Signatures are not signed (RFC 4035 §2.2).
+            Some(covered) if covered != Rtype::RRSIG && has(covered) => (covered.to_int(), true),
             Some(_) => (0, true),
             None => (record.rtype.to_int(), false),
         };
@@ -680,6 +681,34 @@ mod tests {
     }
 
     #[test]
+    fn signatures_stand_with_what_they_cover() {
+        let signature = |owner, ttl, covered| {
+            format!("{owner} {ttl} RRSIG {covered} 13 2 60 20300101000000 20200101000000 1 example. AAAA\n")
+        };
+        let zone = build(&format!(
+            "{HEAD}a TXT t\na A 192.0.2.1\n{}{}{}{}@ NSEC3PARAM 1 0 0 -\n\
+             0000000000000000000000000000000a NSEC3 1 0 0 - 0000000000000000000000000000000b A\n{}",
+            signature("a", 60, "A"),
+            signature("a", 30, "MX"),
+            signature("a", 20, "RRSIG"),
+            signature("a", 50, "TXT"),
+            signature("0000000000000000000000000000000a", 60, "NSEC3"),
+        ))
+        .unwrap();
+        let hash = NameHash::new(1);
+        let name = |text: &str| Folded::read(&dns::name::from_text(text).unwrap()).unwrap();
+        let Walk::Name(found) = zone.walk(&name("a.example"), &hash) else { panic!("a exists") };
+        let rows: Vec<_> = found.rrsets().map(|set| (set.rtype, set.signatures().data().count())).collect();
+        assert_eq!(rows, [(Rtype::RRSIG, 0), (Rtype::A, 1), (Rtype::TXT, 1)]);
+        assert_eq!(found.rrset(Rtype::TXT).unwrap().signatures().ttl, 50);
+        let hidden = name("0000000000000000000000000000000a.example");
+        assert!(matches!(zone.walk(&hidden, &hash), Walk::Missing(_, 1)));
+        let text = zone.to_text();
+        assert_eq!(text.lines().count(), zone.records());
+        assert_eq!(build(&text).map(|zone| (zone.records(), zone.to_text())), Ok((zone.records(), text)));
+    }
+
+    #[test]
     fn what_is_wrong_with_a_zone_is_listed() {
         let listed = build(&format!(
             "{HEAD}c CNAME d\nc A 192.0.2.1\nout.other. A 192.0.2.1\nd CNAME a\nd CNAME b\nx.example. SOA a b 1 1 1 1 1\n"
@@ -701,6 +730,9 @@ mod tests {
         for (line, start) in listed.iter().zip(starts) {
             assert!(line.starts_with(start), "{line}");
         }
+        let listed = build(&format!("{HEAD}@ NSEC3PARAM 1 0 151 -\n")).err().unwrap();
+        assert!(listed[0].starts_with("t:4:1: 151 additional iterations"), "{listed:#?}");
+        assert!(build(&format!("{HEAD}@ NSEC3PARAM 1 0 150 -\n")).is_ok());
         assert!(build("@ 60 NS a\n").err().unwrap()[0].contains("no SOA"));
         assert!(build("@ 60 SOA a b 1 1 1 1 1\n").err().unwrap()[0].contains("no NS"));
     }
