@@ -121,6 +121,9 @@ fn queries() -> Vec<Vec<u8>> {
     vec![
         ask("www.example.com", Rtype::A, None),
         ask(".", Rtype::NS, Some(&[])),
+        ask("x.w.signed", Rtype::A, Some(&[])),
+        ask("x.c.signed", Rtype::A, Some(&[])),
+        ask("nowhere.signed", Rtype::A, Some(&[])),
         ask("WWW.Example.COM", Rtype::AAAA, Some(&[0, 8, 0, 7, 0, 1, 24, 0, 192, 0, 2])),
         ask(
             "a.b.c.d.e.f.example",

@@ -124,6 +124,9 @@ fn ask(queries: &[Vec<u8>], server: SocketAddr) -> Vec<Option<Vec<u8>>> {
     answers
 }
 
+/// A name by itself, not compressed.
+type Plain = Name<Vec<u8>>;
+
 /// An answer, its records in canonical form (RFC 4034 §6.2), TTL and all, in no order.
 struct Seen {
     class: Option<Class>,
@@ -134,9 +137,9 @@ struct Seen {
     tc: bool,
     sections: [BTreeSet<Vec<u8>>; 3],
     /// Owner and target of the NS records of ANSWER and AUTHORITY.
-    servers: Vec<(Name<Vec<u8>>, Name<Vec<u8>>)>,
+    servers: Vec<(Plain, Plain)>,
     /// The owners of ADDITIONAL.
-    additional: Vec<Name<Vec<u8>>>,
+    additional: Vec<Plain>,
 }
 
 impl Seen {
@@ -162,9 +165,8 @@ impl Seen {
                 if record.rtype() == Rtype::OPT {
                     continue;
                 }
-                let flat = |name: &ParsedName<&[u8]>| -> Name<Vec<u8>> {
-                    name.try_flatten_into().expect("there is room")
-                };
+                let flat =
+                    |name: &ParsedName<&[u8]>| -> Plain { name.try_flatten_into().expect("there is room") };
                 match record.data() {
                     AllRecordData::Ns(ns) => seen.servers.push((flat(record.owner()), flat(ns.nsdname()))),
                     _ if index == 2 => seen.additional.push(flat(record.owner())),
@@ -244,7 +246,7 @@ fn check_too_large(query: &[u8], truncated: usize, server: SocketAddr) {
 /// The zone's addresses.
 struct Addresses {
     records: HashSet<Vec<u8>>,
-    of: BTreeMap<Name<Vec<u8>>, usize>,
+    of: BTreeMap<Plain, usize>,
 }
 
 fn addresses(zone: &str) -> Addresses {
@@ -253,12 +255,12 @@ fn addresses(zone: &str) -> Addresses {
         let [owner, ttl, _, rtype, data] = line.split_ascii_whitespace().collect::<Vec<_>>()[..] else {
             continue;
         };
-        let data: AllRecordData<Vec<u8>, Name<Vec<u8>>> = match rtype {
+        let data: AllRecordData<Vec<u8>, Plain> = match rtype {
             "A" => A::new(data.parse().expect("an address")).into(),
             "AAAA" => Aaaa::new(data.parse().expect("an address")).into(),
             _ => continue,
         };
-        let owner: Name<Vec<u8>> = owner.parse().expect("a name");
+        let owner: Plain = owner.parse().expect("a name");
         let ttl = Ttl::from_secs(ttl.parse().expect("a TTL"));
         let mut canonical = Vec::new();
         let record = Record::new(&owner, Class::IN, ttl, data);

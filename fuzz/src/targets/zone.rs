@@ -33,6 +33,24 @@ $ORIGIN deep.example.
 a.b.c CAA 0 issue \"ca.example\"
 ";
 
+/// A zone with proofs of what is not there: by NSEC3 records, with Opt-Out.
+const SIGNED: &str = "\
+$TTL 60
+@ SOA a b 1 1 1 1 1
+@ RRSIG SOA 13 1 60 20300101000000 20200101000000 1 signed. AAAA
+@ NS a
+@ DNSKEY 257 3 13 AAAA
+@ NSEC3PARAM 1 0 0 -
+763cl53llkher4rem04io94e2kh2qm3l NSEC3 1 1 0 - h726tiu1tb2akc2ojr6mpg89lv1th5ht MX
+h726tiu1tb2akc2ojr6mpg89lv1th5ht NSEC3 1 1 0 - om2mk6ka5bfakqdiv9jeck8a1knrm1bl NS SOA RRSIG
+om2mk6ka5bfakqdiv9jeck8a1knrm1bl NSEC3 1 1 0 - q5cfkmvvc7pek595j86jc5tcalr3bf7r
+q5cfkmvvc7pek595j86jc5tcalr3bf7r NSEC3 1 1 0 - 763cl53llkher4rem04io94e2kh2qm3l A
+a A 192.0.2.53
+*.w MX 10 a
+c NS ns.c
+ns.c A 192.0.2.54
+";
+
 const POLICY: &str = r#"{"names":["www.example","*.p.example"],"answers":0,
     "servers":[{"address":"192.0.2.1"},{"address":"192.0.2.2"},{"address":"2001:db8::1"}]}"#;
 
@@ -66,8 +84,9 @@ static BOOK: LazyLock<Book> = LazyLock::new(|| {
     let mut book = Book::empty(1, Settings::default());
     let hash = book.generation.hash.clone();
     let zone = Edit::zone("example", ZONE.as_bytes(), None, &hash).expect("the zone is right");
+    let signed = Edit::zone("signed", SIGNED.as_bytes(), None, &hash).expect("the zone is right");
     let policy = Edit::PutPolicy { owner: None, source: "p".into(), text: POLICY.into(), if_match: None };
-    for edit in [zone, policy] {
+    for edit in [zone, signed, policy] {
         book.apply(edit).expect("the edit is right");
     }
     book

@@ -14,7 +14,7 @@ const RECORDS_MAX: usize = 3;
 /// The chain of records that a zone's proofs are taken from.
 #[derive(Default)]
 pub(super) enum Denial {
-    /// The zone is not signed, or not wholly.
+    /// The zone is not signed, or has no chain.
     #[default]
     None,
     /// NSEC records.
@@ -35,6 +35,9 @@ impl Denial {
     ///
     /// A zone on its way from one to the other has both: NSEC3PARAM says that the NSEC3 chain is whole.
     pub(super) fn of(zone: &Zone, hidden: &mut nsec3::Records, hash: &NameHash) -> Denial {
+        if !zone.is_signed() {
+            return Denial::None;
+        }
         if let Some(chain) = Nsec3::of(zone, hidden) {
             return Denial::Nsec3(chain);
         }
