@@ -105,7 +105,7 @@ impl Zone {
     /// # Errors
     /// All that is wrong with the zone as a whole: no SOA or several, no NS at the apex, records outside,
     /// CNAME beside other data, several CNAMEs or DNAMEs at a name, more NSEC3 iterations than
-    /// [`nsec3::ITERATIONS_MAX`].
+    /// 150.
     pub fn build(master: &Master, source: &str, hash: &NameHash) -> Result<Zone, Faults> {
         let origin = find_origin(master, source)?;
         let mut faults = Faults::default();
