@@ -82,6 +82,7 @@ fn query(octets: &[u8]) {
         truncated: false,
         scope: 0,
         udp_payload_size: 1232,
+        extended_error: None,
     };
     let length = writer.finish(&query, end);
     let response = Message::from_octets(&out[..length]).expect("a header");
@@ -130,6 +131,7 @@ fn queries() -> Vec<Vec<u8>> {
             Rtype::TXT,
             Some(&[0, 8, 0, 11, 0, 2, 56, 0, 0x20, 1, 0x0d, 0xb8, 0, 1, 2]),
         ),
+        ask("a", Rtype::A, Some(&[&[0, 3, 0, 0, 0, 11, 0, 0, 0, 10, 0, 24][..], &[7; 24]].concat())),
         ask("example.org", Rtype::SOA, Some(&[0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 8, 0, 4, 0, 0, 0, 0])),
     ]
 }

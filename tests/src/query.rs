@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use domain::base::iana::Rtype;
-use domain::base::opt::ClientSubnet;
+use domain::base::iana::{OptionCode, Rtype};
+use domain::base::opt::{ClientSubnet, UnknownOptData};
+use domain::base::wire::ParseError;
 use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::AllRecordData;
 
@@ -29,6 +30,7 @@ pub struct Question {
     dnssec_ok: bool,
     ad: bool,
     subnet: Option<(IpAddr, u8)>,
+    options: Vec<(u16, Vec<u8>)>,
 }
 
 /// An answer, its records as text: owner, TTL, class, type and data, in lower case, sorted.
@@ -50,6 +52,8 @@ pub struct Answer {
     pub edns: bool,
     /// Client subnet: address, SOURCE and SCOPE.
     pub subnet: Option<(IpAddr, u8, u8)>,
+    /// The options of the OPT record, client subnet too: code and data.
+    pub options: Vec<(u16, Vec<u8>)>,
 }
 
 impl Question {
@@ -65,6 +69,7 @@ impl Question {
             dnssec_ok: false,
             ad: false,
             subnet: None,
+            options: Vec::new(),
         }
     }
 
@@ -93,6 +98,13 @@ impl Question {
         Question { edns: true, subnet: Some(subnet), ..self }
     }
 
+    /// Adds an option: its code and data.
+    pub fn option(mut self, code: u16, data: &[u8]) -> Question {
+        self.edns = true;
+        self.options.push((code, data.to_vec()));
+        self
+    }
+
     /// The message.
     ///
     /// # Panics
@@ -109,10 +121,13 @@ impl Question {
             let built = builder.opt(|opt| {
                 opt.set_udp_payload_size(PAYLOAD);
                 opt.set_dnssec_ok(self.dnssec_ok);
-                match self.subnet {
-                    Some((address, source)) => opt.push(&ClientSubnet::new(source, 0, address)),
-                    None => Ok(()),
+                if let Some((address, source)) = self.subnet {
+                    opt.push(&ClientSubnet::new(source, 0, address))?;
                 }
+                self.options.iter().try_for_each(|(code, data)| {
+                    let code = OptionCode::from_int(*code);
+                    opt.push(&UnknownOptData::new(code, data).expect("an option is short"))
+                })
             });
             built.expect("there is room");
         }
@@ -194,13 +209,24 @@ impl Answer {
             authority: list(authority),
             edns: opt.is_some(),
             subnet: subnet.map(|s| (s.addr(), s.source_prefix_len(), s.scope_prefix_len())),
+            options: opt.iter().flat_map(|opt| opt.opt().iter::<UnknownOptData<_>>()).map(option).collect(),
         }
+    }
+
+    /// The data of the first option of a code.
+    pub fn option(&self, code: u16) -> Option<&[u8]> {
+        self.options.iter().find(|(there, _)| *there == code).map(|(_, data)| &data[..])
     }
 
     /// The data of the records of ANSWER alone: for addresses, the addresses.
     pub fn data(&self) -> Vec<&str> {
         self.answer.iter().map(|line| line.splitn(5, ' ').nth(4).expect("a record has data")).collect()
     }
+}
+
+fn option(read: Result<UnknownOptData<&[u8]>, ParseError>) -> (u16, Vec<u8>) {
+    let option = read.expect("options can be read");
+    (option.code().to_int(), option.data().to_vec())
 }
 
 /// A socket of its own port, connected to the server.

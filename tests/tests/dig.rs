@@ -28,7 +28,7 @@ fn dig_reads_every_answer() {
     let folder = Folder::new();
     let zone = folder.write("example.com.zone", ZONE);
     let partition = folder.write("partition.csv", "10.0.0.0/8,europe\n");
-    let server = Serving::start(&folder, &["--zone", &zone, "--partition", &partition]);
+    let server = Serving::start(&folder, &["--zone", &zone, "--partition", &partition, "--nsid", "fra1"]);
     server.call("PUT", "/v1/policies/www.example.com", POLICY);
 
     let soa = "example.com. 60 IN SOA ns.example.com. hm.example.com. 1 7200 600 86400 60";
@@ -55,10 +55,17 @@ fn dig_reads_every_answer() {
         ("www.example.com ANY", vec![default, "ANSWER: 1"]),
         ("ns.example.com ANY", vec!["ANSWER: 1"]),
         ("nowhere.example.com A", vec!["status: NXDOMAIN", "flags: qr aa", soa]),
-        ("example.com SOA +nsid +cookie", vec!["status: NOERROR", "ANSWER: 1"]),
-        ("example.net A", vec!["status: REFUSED", "ANSWER: 0"]),
+        ("example.com SOA +nsid", vec!["status: NOERROR", "ANSWER: 1", "NSID: 66 72 61 31 (\"fra1\")"]),
+        ("example.com SOA +cookie", vec!["status: NOERROR", "ANSWER: 1", "(good)"]),
+        ("+cookie +header-only", vec!["status: NOERROR", "QUERY: 0, ANSWER: 0", "(good)"]),
+        ("example.com SOA +tcp +keepalive", vec!["status: NOERROR", "KEEPALIVE: 10.0 secs"]),
+        ("example.com SOA +ednsopt=65001:c0ffee", vec!["status: NOERROR", "ANSWER: 1"]),
+        ("example.net A", vec!["status: REFUSED", "ANSWER: 0", "EDE: 20 (Not Authoritative)"]),
         ("ns.example.com A +edns=1 +noednsnegotiation", vec!["status: BADVERS"]),
-        ("version.bind CH TXT", vec!["status: REFUSED"]),
+        ("ns.example.com A +edns=1 +noednsnegotiation +nsid +cookie", vec!["status: BADVERS"]),
+        ("version.bind CH TXT", vec!["status: NOERROR", "version.bind. 0 CH TXT \"Pointsman"]),
+        ("id.server CH TXT", vec!["id.server. 0 CH TXT \"fra1\""]),
+        ("authors.bind CH TXT", vec!["status: REFUSED"]),
     ] {
         let said = dig(&server, asked);
         for line in lines {

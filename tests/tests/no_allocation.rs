@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use nameserver::answer::{Asked, Reply, Transport};
 use nameserver::book::{Book, Edit};
+use nameserver::cookies::Secrets;
 use nameserver::generation::Settings;
+use nameserver::rate_limit::{Limits, RateLimit};
 use net::clock::Now;
 use routing::policy::Context;
 use routing::{Family, Partition, Policy, RegionId, Servers, route};
@@ -251,6 +253,45 @@ fn signatures_and_proofs_allocate_nothing() {
         // NS records come with positive answers here.
         assert!(answer.authority.len() >= authorities, "{name} {rtype}: {:?}", answer.authority);
     }
+}
+
+#[test]
+fn options_and_rates_allocate_nothing() {
+    let mut book = book();
+    book.apply(Edit::CookieSecrets(Secrets::one([7; 16]))).expect("the edit is good");
+    book.generation.settings.nsid = Some("fra1".into());
+    let limits = Limits { per_second: 3, slip: 2, ..Limits::default() };
+    let limit = RateLimit::new(limits, [1; 16]);
+    let mut rng = fastrand::Rng::with_seed(1);
+    let (mut out, mut limited) = (vec![0; 65_535], vec![0; 65_535]);
+    let client: IpAddr = "127.0.0.1".parse().expect("an address");
+    let new = Question::new("static.example.com", "A").option(3, &[]).option(11, &[]).option(10, &[1; 8]);
+    let bad = new.clone().option(10, &[2; 24]);
+    let alone = [&[0; 11][..], &[1, 0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 12, 0, 10, 0, 8], &[1; 8]].concat();
+    let texts = [("version.bind", 3), ("id.server", 3)].map(|(name, class)| {
+        let mut message = Question::new(name, "TXT").edns().message();
+        message[12 + name.len() + 5] = class;
+        message
+    });
+    let mut verdicts = [0; 4];
+    for query in [new.message(), bad.message(), alone].iter().chain(&texts) {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let asked = Asked { query, client, local: client, transport };
+            for _ in 0..9 {
+                let before = ALLOCATIONS.get();
+                let reply = book.generation.answer(&asked, NOW, &mut rng, &mut out);
+                let (_, verdict) =
+                    book.generation.answer_limited(&asked, &limit, NOW, &mut rng, &mut limited);
+                assert_eq!(ALLOCATIONS.get(), before, "allocations for {query:02x?}");
+                verdicts[verdict as usize] += 1;
+                let Reply::Send(length) = reply else { panic!("{query:02x?} is answered") };
+                let answer = Answer::read(&out[..length]);
+                assert!(answer.options.len() < 4 && answer.rcode == "NOERROR", "{answer:?}");
+            }
+        }
+    }
+    let [within, exempt, slipped, dropped] = verdicts;
+    assert!(within > 0 && exempt == 0 && slipped > 0 && dropped > 0, "{verdicts:?}");
 }
 
 #[test]

@@ -87,7 +87,8 @@ pub struct Counters {
     /// Answers by the name of the header's response code, such as NOERROR; codes that were never answered
     /// are absent.
     pub answers: BTreeMap<String, u64>,
-    /// Messages that got no answer, by cause: `no_query`, `no_room`, `send_failed`, `panicked`.
+    /// Messages that got no answer, by cause: `no_query`, `no_room`, `rate_limited`, `send_failed`,
+    /// `panicked`.
     pub dropped: BTreeMap<String, u64>,
     /// Answers with TC set.
     pub truncated: u64,

@@ -7,7 +7,7 @@
 //! In reading order:
 //! - [`query`]: [`Query`], the view of an asked message, or what is wrong with it.
 //! - [`name`]: [`Folded`], a name as it is compared, and the way between wire and text.
-//! - [`edns`]: client subnet (RFC 7871) and the options around it (RFC 6891).
+//! - [`edns`]: what an OPT record asks and answers (RFC 6891): client subnet, cookies and others.
 //! - [`writer`]: [`Writer`], which composes a response with name compression into a given buffer;
 //!   [`fragment`]: records that are composed once for many responses.
 //!

@@ -33,6 +33,9 @@ pub enum Refusal {
     Silence,
     /// It gets a header alone with this rcode: FORMERR or NOTIMP.
     Rcode(Rcode),
+    /// It asks nothing but what its cookie is worth (RFC 7873 §5.4): no question, and an OPT record with a
+    /// cookie.
+    CookieAlone(Edns),
 }
 
 impl<'a> Query<'a> {
@@ -45,7 +48,8 @@ impl<'a> Query<'a> {
     /// # Errors
     /// - [`Refusal::Silence`] for less than a header, or QR set.
     /// - NOTIMP for an opcode other than QUERY.
-    /// - FORMERR for QDCOUNT other than 1 (RFC 9619), a compressed or broken name in the question, records
+    /// - [`Refusal::CookieAlone`] for QDCOUNT 0 beside a cookie.
+    /// - FORMERR for any other QDCOUNT than 1 (RFC 9619), a compressed or broken name in the question, records
     ///   that break off, more than one OPT or one that is not the root's (RFC 6891 §6.1.1), and broken
     ///   options ([`Edns::read`]).
     #[inline]
@@ -59,8 +63,15 @@ impl<'a> Query<'a> {
             return Err(Refusal::Rcode(Rcode::NOTIMP));
         }
         let count = |at: usize| u32::from(u16::from_be_bytes([header[at], header[at + 1]]));
-        if count(4) != 1 {
-            return Err(formerr);
+        let counts = [count(6) + count(8), count(10)];
+        match count(4) {
+            1 => {}
+            0 => {
+                let edns = find_opt(message, HEADER, counts).flatten();
+                let asks = edns.filter(|edns| edns.cookie.is_some());
+                return Err(asks.map_or(formerr, Refusal::CookieAlone));
+            }
+            _ => return Err(formerr),
         }
 
         if !name.set(&message[HEADER..]) {
@@ -78,19 +89,7 @@ impl<'a> Query<'a> {
             edns: None,
         };
 
-        // Each record takes 11 octets or more, so that the counts cannot make this loop long.
-        let before_additional = count(6) + count(8);
-        for index in 0..before_additional + count(10) {
-            let record = Record::read(message, at).ok_or(formerr)?;
-            at = record.end;
-            if record.rtype != Rtype::OPT {
-                continue;
-            }
-            if index < before_additional || query.edns.is_some() || !record.owner_is_root {
-                return Err(formerr);
-            }
-            query.edns = Some(Edns::read(record.class, record.ttl, record.rdata).ok_or(formerr)?);
-        }
+        query.edns = find_opt(message, at, counts).ok_or(formerr)?;
         Ok(query)
     }
 
@@ -98,6 +97,27 @@ impl<'a> Query<'a> {
     pub fn id(&self) -> u16 {
         u16::from_be_bytes([self.head[0], self.head[1]])
     }
+}
+
+/// Walks over the records from `at` on: `counts` before ADDITIONAL and in it. Returns the OPT record's content.
+///
+/// `None` where a record breaks off, or OPT is out of place, broken, or there twice (RFC 6891 §6.1.1).
+#[inline]
+fn find_opt(message: &[u8], mut at: usize, counts: [u32; 2]) -> Option<Option<Edns>> {
+    let mut edns = None;
+    // Each record takes 11 octets or more, so that the counts cannot make this loop long.
+    for index in 0..counts[0] + counts[1] {
+        let record = Record::read(message, at)?;
+        at = record.end;
+        if record.rtype != Rtype::OPT {
+            continue;
+        }
+        if index < counts[0] || edns.is_some() || !record.owner_is_root {
+            return None;
+        }
+        edns = Some(Edns::read(record.class, record.ttl, record.rdata)?);
+    }
+    Some(edns)
 }
 
 /// One record behind the question, as far as the walk needs it.
@@ -206,6 +226,19 @@ mod tests {
             m[11] = 0;
         };
         assert_eq!(with(&in_answer), formerr, "an OPT among the answers");
+    }
+
+    #[test]
+    fn a_cookie_may_be_asked_for_alone() {
+        let mut message =
+            vec![0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 12, 0, 10, 0, 8];
+        message.extend_from_slice(&[7; 8]);
+        let refusal = Query::read(&message, &mut Folded::root()).map(|_| ()).unwrap_err();
+        let Refusal::CookieAlone(edns) = refusal else { panic!("{refusal:?}") };
+        assert_eq!(edns.cookie.unwrap().client, [7; 8]);
+        message[24] = 9;
+        let refusal = Query::read(&message, &mut Folded::root()).map(|_| ()).unwrap_err();
+        assert_eq!(refusal, Refusal::Rcode(Rcode::FORMERR), "an OPT record without a cookie");
     }
 
     #[test]

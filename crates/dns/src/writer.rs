@@ -2,7 +2,7 @@
 
 use domain::base::iana::{Class, Rcode, Rtype};
 
-use crate::edns::{self, ClientSubnet};
+use crate::edns::{self, ClientSubnet, Edns, ExtendedError, Options};
 use crate::fragment::Fragment;
 use crate::name::LABELS_MAX;
 use crate::query::{HEADER, Query};
@@ -44,6 +44,7 @@ pub struct Writer<'a> {
     length: usize,
     limit: usize,
     counts: [u16; 3],
+    options: Option<&'a Options<'a>>,
     suffixes: &'a mut Suffixes,
     /// Those of the question come in with the first name that is to be compressed: most answers have none.
     known: usize,
@@ -104,14 +105,28 @@ impl<'a> Writer<'a> {
         limit: usize,
         suffixes: &'a mut Suffixes,
     ) -> Option<Writer<'a>> {
-        let subnet = query.edns.and_then(|edns| edns.client_subnet).map_or(0, |_| ClientSubnet::WRITTEN_MAX);
-        let reserved = if query.edns.is_some() { OPT + subnet } else { 0 };
+        let reserved = match &query.edns {
+            None => 0,
+            Some(Edns { client_subnet: None, .. }) => OPT,
+            Some(Edns { client_subnet: Some(_), .. }) => OPT + ClientSubnet::WRITTEN_MAX,
+        };
         let limit = limit.min(out.len()).checked_sub(reserved)?;
         if query.head.len() > limit {
             return None;
         }
         out[..query.head.len()].copy_from_slice(query.head);
-        Some(Writer { out, length: query.head.len(), limit, counts: [0; 3], suffixes, known: 0 })
+        let length = query.head.len();
+        Some(Writer { out, length, limit, counts: [0; 3], options: None, suffixes, known: 0 })
+    }
+
+    /// Keeps room for the options with which the message is to end; for a query with EDNS, before anything is
+    /// written. False where there is none: then it ends without them.
+    pub fn keep_room(&mut self, options: &'a Options<'a>) -> bool {
+        match self.limit.checked_sub(options.length()) {
+            Some(limit) if limit >= self.length => (self.limit, self.options) = (limit, Some(options)),
+            _ => return false,
+        }
+        true
     }
 
     /// Writes one record whose owner is the asked name.
@@ -143,6 +158,25 @@ impl<'a> Writer<'a> {
         self.name(owner)
             .and_then(|()| self.record(section, rtype, ttl, rdata))
             .inspect_err(|_| self.rewind(mark))
+    }
+
+    /// Writes one TXT record of one string, of the asked name and in the given class, with a TTL of 0.
+    ///
+    /// # Errors
+    /// [`Full`] where it does not fit, or the text has more octets than a string can (255).
+    pub fn answer_text(&mut self, class: Class, text: &[u8]) -> Result<(), Full> {
+        let mark = self.mark();
+        let length = u8::try_from(text.len()).map_err(|_| Full)?;
+        let [class_high, class_low] = class.to_int().to_be_bytes();
+        let txt = Rtype::TXT.to_int() as u8;
+        let data = u16::from(length) + 1;
+        self.bytes(&[0xc0, HEADER as u8, 0, txt, class_high, class_low, 0, 0, 0, 0])
+            .and_then(|()| self.bytes(&data.to_be_bytes()))
+            .and_then(|()| self.bytes(&[length]))
+            .and_then(|()| self.bytes(text))
+            .inspect_err(|_| self.rewind(mark))?;
+        self.counts[Section::Answer as usize] += 1;
+        Ok(())
     }
 
     /// Writes what a fragment has for a section, composed beforehand about the name that begins `offset` octets
@@ -208,12 +242,21 @@ impl<'a> Writer<'a> {
         for (i, count) in self.counts.iter().enumerate() {
             out[6 + 2 * i..8 + 2 * i].copy_from_slice(&count.to_be_bytes());
         }
-        if let Some(asked) = query.edns {
+        if let Some(asked) = &query.edns {
             let additional = self.counts[Section::Additional as usize] + 1;
             out[10..12].copy_from_slice(&additional.to_be_bytes());
-            let options = asked.client_subnet.map_or(0, |subnet| {
+            let mut options = asked.client_subnet.map_or(0, |subnet| {
                 subnet.write(end.scope, &mut out[length + OPT..]).expect("room for OPT was kept")
             });
+            if let Some(more) = self.options {
+                options += more.write(&mut out[length + OPT + options..]);
+            }
+            if let Some(error) = end.extended_error {
+                // What was kept for OPT and is not used is not counted: at most some octets of client subnet.
+                let room = self.limit.saturating_sub(length);
+                let start = length + OPT + options;
+                options += error.write(&mut out[start..][..room]);
+            }
             let opt = &mut out[length..length + OPT];
             opt[..3].copy_from_slice(&[0, 0, Rtype::OPT.to_int() as u8]);
             opt[3..5].copy_from_slice(&end.udp_payload_size.to_be_bytes());
@@ -347,6 +390,8 @@ pub struct End {
     pub scope: u8,
     /// The largest UDP payload that we take, in octets.
     pub udp_payload_size: u16,
+    /// What the code alone does not tell; written only where the query had EDNS and there is room.
+    pub extended_error: Option<ExtendedError>,
 }
 
 /// Writes a response of a header alone: for a message whose question cannot be echoed.
@@ -432,6 +477,7 @@ mod tests {
         truncated: false,
         scope: 0,
         udp_payload_size: 1232,
+        extended_error: None,
     };
 
     fn text(message: &[u8]) -> Vec<String> {
@@ -540,6 +586,41 @@ mod tests {
         let length = writer.finish(&query, END);
         assert_eq!(text(&out[..length]), ["a.example A 1.1.1.1"]);
         assert!(Writer::new(&mut [0; 20], &query, 512, &mut Suffixes::new()).is_none());
+    }
+
+    #[test]
+    fn options_and_errors_end_the_message_where_there_is_room() {
+        let message = asked("a.example", true);
+        let mut name = Folded::root();
+        let query = Query::read(&message, &mut name).unwrap();
+        let options = Options { nsid: Some(b"fra1"), ..Options::default() };
+        let end = End { extended_error: Some(ExtendedError::NotAuthoritative), ..END };
+        // 27 of header and question, 11 of OPT, 8 of NSID, 6 of the error.
+        for (limit, expected) in [(38, 38), (45, 44), (46, 46), (51, 46), (52, 52), (512, 52)] {
+            let (mut out, mut suffixes) = ([0; 512], Suffixes::new());
+            let mut writer = Writer::new(&mut out, &query, limit, &mut suffixes).unwrap();
+            assert_eq!(writer.keep_room(&options), limit >= 46, "{limit}");
+            let length = writer.finish(&query, end);
+            assert_eq!(length, expected, "{limit}");
+            let read = Message::from_slice(&out[..length]).unwrap();
+            let opt = read.opt().unwrap();
+            assert_eq!(opt.opt().nsid().is_some(), limit >= 46, "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_another_class() {
+        let message = asked("version.bind", false);
+        let mut name = Folded::root();
+        let query = Query::read(&message, &mut name).unwrap();
+        let (mut out, mut suffixes) = ([0; 512], Suffixes::new());
+        let mut writer = Writer::new(&mut out, &query, 512, &mut suffixes).unwrap();
+        assert_eq!(writer.answer_text(Class::CH, &[b'a'; 256]), Err(Full));
+        writer.answer_text(Class::CH, b"pointsman").unwrap();
+        let length = writer.finish(&query, END);
+        assert_eq!(text(&out[..length]), ["version.bind TXT \"pointsman\""]);
+        let read = Message::from_slice(&out[..length]).unwrap();
+        assert_eq!(read.answer().unwrap().next().unwrap().unwrap().class(), Class::CH);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use api::{Fault, Faults};
 use dns::Folded;
 use store::{Change, Contents};
 
+use crate::cookies::Secrets;
 use crate::generation::{Generation, Settings};
 use crate::names::NameHash;
 use crate::zone::{Zone, read};
@@ -129,6 +130,8 @@ pub enum Edit {
         /// Whether it may be drawn.
         up: bool,
     },
+    /// Sets what cookies are made and checked with from now on. It is not stored: who starts the server gives it.
+    CookieSecrets(Secrets),
     /// Remembers what an imported file held.
     Imported {
         /// The file.
@@ -210,6 +213,10 @@ impl Book {
             }
             Edit::DeletePolicy { owner, if_match } => self.delete_policy(&owner, if_match),
             Edit::SetServer { address, up } => self.set_server(address, up),
+            Edit::CookieSecrets(secrets) => {
+                self.generation.secrets = Arc::new(secrets);
+                Ok(vec![])
+            }
             Edit::Imported { path, digest } => {
                 Arc::make_mut(&mut self.imports).insert(path.clone(), digest.clone());
                 Ok(vec![Change::Imported { path, digest }])

@@ -6,6 +6,7 @@ use std::time::Duration;
 use dns::Rtype;
 
 use crate::answer::Why;
+use crate::rate_limit::Verdict;
 
 /// How many response codes fit a header (RFC 1035 §4.1.1).
 pub const RCODES: usize = 16;
@@ -64,6 +65,12 @@ pub struct Counters {
     pub no_query: Count,
     /// Queries whose question did not fit what may be sent back.
     pub no_room: Count,
+    /// Answers over the rate that were dropped.
+    pub rate_limited: Count,
+    /// Answers over the rate that went out without their records.
+    pub rate_slipped: Count,
+    /// Answers that no rate limits, for their clients' cookies are valid.
+    pub rate_exempt: Count,
     /// Answers that the system did not take.
     pub send_failed: Count,
     /// Batches that were received.
@@ -106,6 +113,17 @@ impl Counters {
         match why {
             Why::NoQuery => self.no_query.add(1),
             Why::NoRoom => self.no_room.add(1),
+            Why::RateLimited => self.rate_limited.add(1),
+        }
+    }
+
+    /// Counts what response rate limiting said of an answer; one that it drops is counted as dropped.
+    #[inline]
+    pub fn rated(&self, verdict: Verdict) {
+        match verdict {
+            Verdict::Within | Verdict::Drop => {}
+            Verdict::Exempt => self.rate_exempt.add(1),
+            Verdict::Slip => self.rate_slipped.add(1),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! A generation: everything that decides an answer, as one immutable value.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use routing::Servers;
 
+use crate::cookies::Secrets;
 use crate::names::NameHash;
 use crate::policies::Policies;
 use crate::zone::Zones;
@@ -11,6 +13,9 @@ use crate::zone::Zones;
 /// The largest UDP payload that is sent or announced by default, in octets: it crosses any network
 /// unfragmented (RFC 9715 §3.2).
 pub const UDP_PAYLOAD: u16 = 1232;
+
+/// The longest identifier of a server, in octets: beside it, any question and its cookie fit the smallest answer.
+pub const NSID_MAX: usize = 64;
 
 /// A published snapshot. A change makes the next one, which shares all that the change did not touch.
 #[derive(Clone)]
@@ -25,22 +30,39 @@ pub struct Generation {
     pub policies: Policies,
     /// The servers of all policies, and which of them are down.
     pub servers: Arc<Servers>,
+    /// What cookies are made and checked with; without any there are no cookies.
+    pub secrets: Arc<Secrets>,
     /// What the operator chose for all answers.
     pub settings: Settings,
 }
 
 /// What the operator chose for all answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Leave the zone's NS set out of the AUTHORITY of positive answers.
     pub minimal_responses: bool,
     /// The largest UDP payload that is sent and announced, in octets.
     pub udp_payload_max: u16,
+    /// Ask clients with cookies for a valid one before they are answered over UDP.
+    pub require_cookies: bool,
+    /// What this server is called among others that answer alike (NSID, `id.server`); at most [`NSID_MAX`] octets.
+    pub nsid: Option<Arc<str>>,
+    /// Keep the program's version to itself.
+    pub hide_version: bool,
+    /// For how long a TCP connection may be idle, as it is told to clients that ask.
+    pub tcp_idle: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { minimal_responses: true, udp_payload_max: UDP_PAYLOAD }
+        Settings {
+            minimal_responses: true,
+            udp_payload_max: UDP_PAYLOAD,
+            require_cookies: false,
+            nsid: None,
+            hide_version: false,
+            tcp_idle: net::tcp::Limits::default().idle,
+        }
     }
 }
 
@@ -55,6 +77,7 @@ impl Generation {
             zones: Zones::new(),
             policies: Policies::default(),
             servers: Arc::default(),
+            secrets: Arc::default(),
             settings,
         }
     }

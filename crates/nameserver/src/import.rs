@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use api::{Fault, Faults};
@@ -13,9 +14,13 @@ use routing::proximity::mmdb::{self, Codes, Field};
 use routing::{Prefix, RegionId};
 
 use crate::book::{Book, Edit, Etag, Refused};
+use crate::cookies::Secrets;
 use crate::generation::Settings;
 use crate::names::NameHash;
 use crate::zone::{Zone, read};
+
+/// The rights that nobody may have to a file with secrets: the group to write it, others any.
+const SECRET_MODE_FORBIDDEN: u32 = 0o027;
 
 /// A file to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +47,8 @@ pub enum Import {
     },
     /// A policy as JSON.
     Policy(PathBuf),
+    /// The secrets of cookies; see [`Secrets::read`]. They never reach the store.
+    CookieSecrets(PathBuf),
 }
 
 /// Reads and compiles everything aside, without a store.
@@ -66,6 +73,7 @@ pub fn edits(imports: &[Import], book: &Book) -> Result<Vec<Edit>, Faults> {
         Import::Zone(_) => 0,
         Import::Partition { .. } | Import::Mmdb { .. } => 1,
         Import::Policy(_) => 2,
+        Import::CookieSecrets(_) => 3,
     };
     let mut ordered: Vec<&Import> = imports.iter().collect();
     ordered.sort_by_key(order);
@@ -115,7 +123,16 @@ impl Edits<'_> {
                 self.add(path, Etag::of(&text), || edit(shown(path), text));
                 Ok(())
             }
+            Import::CookieSecrets(path) => self.cookie_secrets(path),
         }
+    }
+
+    fn cookie_secrets(&mut self, path: &Path) -> Result<(), Faults> {
+        let secrets = Secrets::read(&shown(path), &load_secret(path)?)?;
+        if secrets != *self.book.generation.secrets {
+            self.edits.push(Edit::CookieSecrets(secrets));
+        }
+        Ok(())
     }
 
     fn zone(&mut self, path: &Path) -> Result<(), Faults> {
@@ -231,6 +248,21 @@ fn origin_of_file(path: &Path) -> Option<Vec<u8>> {
 fn load(path: &Path) -> Result<Vec<u8>, Faults> {
     fs::read(path)
         .map_err(|cause| Fault::whole(shown(path), format!("the file cannot be read: {cause}"), "").into())
+}
+
+/// Reads a file that only its owner may change, and only its owner and group may read.
+fn load_secret(path: &Path) -> Result<Vec<u8>, Faults> {
+    let mode = fs::metadata(path).map(|metadata| metadata.permissions().mode());
+    if let Ok(mode) = mode
+        && mode & SECRET_MODE_FORBIDDEN != 0
+    {
+        let what =
+            format!("others than the file's owner and group have rights to it (mode {:o})", mode & 0o777);
+        return Err(
+            Fault::whole(shown(path), what, format!("mode 600 or 640: chmod 600 {}", shown(path))).into()
+        );
+    }
+    load(path)
 }
 
 fn utf8(source: &str, text: &[u8]) -> Result<String, Faults> {

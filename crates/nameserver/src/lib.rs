@@ -4,6 +4,7 @@
 //! - [`server`]: start and stop.
 //! - [`worker`]: receives a batch of queries, answers each, sends the answers.
 //! - [`answer`]: what is answered: bytes in, bytes out, no socket and no clock.
+//! - [`cookies`]: whether a client is where its packets say; [`rate_limit`]: how many answers it gets otherwise.
 //! - [`generation`]: all that decides an answer, as one immutable value; [`zone`], [`names`] and [`policies`] are
 //!   its parts.
 //! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
@@ -13,6 +14,7 @@
 
 pub mod answer;
 pub mod book;
+pub mod cookies;
 pub mod counters;
 pub mod edit;
 pub mod generation;
@@ -22,6 +24,7 @@ pub mod names;
 pub mod panics;
 pub mod policies;
 pub mod publish;
+pub mod rate_limit;
 pub mod server;
 pub mod view;
 pub mod worker;

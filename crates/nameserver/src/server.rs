@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +15,7 @@ use net::udp::UdpListener;
 
 use crate::answer::{Asked, Reply, Transport};
 use crate::book::Book;
+use crate::cookies::Secrets;
 use crate::counters::Counters;
 use crate::edit::{Applied, Editor, Refused};
 use crate::generation::Settings;
@@ -22,6 +23,7 @@ use crate::http::{self, Tcp};
 use crate::import::Import;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
+use crate::rate_limit::{self, RateLimit};
 use crate::worker::Worker;
 
 /// The most worker threads for one address: more than any machine has cores that a socket could use.
@@ -45,6 +47,10 @@ pub struct Options {
     pub workers: Option<usize>,
     /// What holds for all answers.
     pub settings: Settings,
+    /// Whether cookies are made and checked: with the secrets that are imported, else with one drawn at start.
+    pub cookies: bool,
+    /// What limits the rate of answers over UDP, where that is limited.
+    pub rate_limit: Option<rate_limit::Limits>,
     /// Files to import at start and at [`Server::reload`].
     pub imports: Vec<Import>,
     /// The user to become once all ports are bound.
@@ -136,7 +142,15 @@ impl Server {
         // The standard library's hasher is keyed by the system's randomness.
         let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
-        let book = Book::load(contents, seed, options.settings).map_err(StartError::Faults)?;
+        let answer_max = usize::from(options.settings.udp_payload_max).max(512);
+        let mut book = Book::load(contents, seed, options.settings).map_err(StartError::Faults)?;
+        if options.cookies {
+            book.generation.secrets = Arc::new(Secrets::one(secret().map_err(StartError::System)?));
+        }
+        let rate_limit = match options.rate_limit {
+            Some(limits) => Some(Arc::new(RateLimit::new(limits, secret().map_err(StartError::System)?))),
+            None => None,
+        };
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
         let editor = Editor::start(store, book, published.clone()).map_err(StartError::System)?;
         import(&editor, &options.imports).await?;
@@ -164,9 +178,10 @@ impl Server {
                     published: published.clone(),
                     counters: Arc::new(Counters::default()),
                     panics: panics.clone(),
+                    rate_limit: rate_limit.clone(),
                     clock,
                     seed: seed.wrapping_add(index as u64 + 1),
-                    answer_max: usize::from(options.settings.udp_payload_max).max(512),
+                    answer_max,
                 };
                 counters.udp.push(worker.counters.clone());
                 server.shutdown.on_begin(move || listener.stop());
@@ -272,6 +287,13 @@ impl Server {
             }
         });
     }
+}
+
+/// Draws a secret that nobody can foresee, whatever seed was given.
+fn secret() -> io::Result<[u8; 16]> {
+    let mut secret = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
+    Ok(secret)
 }
 
 /// Imports at start, where a fault ends the program.

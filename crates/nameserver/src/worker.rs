@@ -12,6 +12,7 @@ use crate::counters::Counters;
 use crate::generation::Generation;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
+use crate::rate_limit::{RateLimit, Verdict};
 
 /// Everything that one worker needs.
 pub struct Worker {
@@ -27,6 +28,8 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     /// What follows a panic.
     pub panics: Arc<Panics>,
+    /// What limits the rate of answers, where that is limited; all workers share it.
+    pub rate_limit: Option<Arc<RateLimit>>,
     /// The time.
     pub clock: Clock,
     /// What its draws begin with.
@@ -41,13 +44,20 @@ impl Worker {
     /// Nothing is allocated after the first line. A query on which the code panics is dropped and counted;
     /// what then follows is [`Panics::suffered`]'s.
     pub fn run(self) {
-        self.run_with(Generation::answer);
+        match self.rate_limit.clone() {
+            None => self.run_with(|generation, asked, now, rng, out| {
+                (generation.answer(asked, now, rng, out), Verdict::Within)
+            }),
+            Some(limit) => self.run_with(move |generation, asked, now, rng, out| {
+                generation.answer_limited(asked, &limit, now, rng, out)
+            }),
+        }
     }
 
     /// Serves with this function, so that tests can have one that panics.
     fn run_with<A>(self, answer: A)
     where
-        A: Fn(&Generation, &Asked<'_>, Now, &mut Rng, &mut [u8]) -> Reply,
+        A: Fn(&Generation, &Asked<'_>, Now, &mut Rng, &mut [u8]) -> (Reply, Verdict),
     {
         let mut batch = Batch::new(self.answer_max);
         let mut rng = Rng::with_seed(self.seed);
@@ -77,11 +87,12 @@ impl Worker {
                 let answered =
                     catch_unwind(AssertUnwindSafe(|| answer(&generation, &asked, now, &mut rng, out)));
                 match answered {
-                    Ok(Reply::Send(length)) => {
+                    Ok((Reply::Send(length), verdict)) => {
+                        self.counters.rated(verdict);
                         self.counters.answered(&out[..length]);
                         Some(length)
                     }
-                    Ok(Reply::Drop(why)) => {
+                    Ok((Reply::Drop(why), _)) => {
                         self.counters.dropped(why);
                         None
                     }
@@ -124,6 +135,7 @@ mod tests {
         let address = listener.local_address();
         let worker = Worker {
             index: 0,
+            rate_limit: None,
             core: None,
             listener,
             published: Arc::new(Published::new(Generation::empty(1, Settings::default()), 1)),
@@ -153,7 +165,7 @@ mod tests {
                 b"bad" => panic!("this query is bad"),
                 good => {
                     out[..good.len()].copy_from_slice(good);
-                    Reply::Send(good.len())
+                    (Reply::Send(good.len()), Verdict::Within)
                 }
             });
         });

@@ -52,7 +52,7 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
 /// The configuration of an empty file without flags.
 fn defaults() -> Spec {
     let mut spec = Spec::default();
-    for section in [&keys::SERVER, &keys::TCP] {
+    for section in keys::SECTIONS.into_iter().chain([&keys::SERVER]) {
         read_defaults(section, &mut spec);
     }
     spec

@@ -10,18 +10,22 @@
 //! An alias (CNAME, or the one that DNAME makes) begins the same again at its target, as long as that is in
 //! a zone of ours.
 
+mod chaos;
 mod proofs;
 mod response;
 
 use std::net::IpAddr;
 
-use dns::query::{Query, Refusal};
+use dns::edns::{Edns, Options};
+use dns::query::{HEADER, Query, Refusal};
 use dns::writer::{End, Full, Writer, header_only};
-use dns::{Folded, OptRcode, Rcode, Suffixes};
+use dns::{Class, Folded, OptRcode, Rcode, Rtype, Suffixes};
 use fastrand::Rng;
 use net::clock::Now;
 
+use crate::cookies::Presented;
 use crate::generation::Generation;
+use crate::rate_limit::{self, Account, RateLimit, Verdict};
 use response::Response;
 
 /// The largest message over TCP, in octets: its length has 16 bits (RFC 1035 §4.2.2).
@@ -29,6 +33,12 @@ const TCP_MAX: usize = 65_535;
 
 /// The largest message over UDP to an asker without EDNS, in octets (RFC 1035 §4.2.1).
 const UDP_PLAIN_MAX: usize = 512;
+
+/// The unit in which a connection's idle timeout is told, in milliseconds (RFC 7828 §3.1).
+const KEEPALIVE_UNIT_MS: u128 = 100;
+
+/// What an answer is counted as that is about no name.
+const ERROR: Account = Account { class: rate_limit::Class::Error, name: 0, rtype: 0 };
 
 /// A query as it came in.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +78,8 @@ pub enum Why {
     NoQuery,
     /// Not even its question fits into what may be sent back.
     NoRoom,
+    /// Its like were answered too often to the client's network.
+    RateLimited,
 }
 
 impl Generation {
@@ -78,35 +90,167 @@ impl Generation {
     /// smaller one, answers are truncated sooner.
     ///
     /// [`Settings::udp_payload_max`]: crate::generation::Settings::udp_payload_max
-    pub fn answer(&self, asked: &Asked<'_>, _now: Now, rng: &mut Rng, out: &mut [u8]) -> Reply {
+    pub fn answer(&self, asked: &Asked<'_>, now: Now, rng: &mut Rng, out: &mut [u8]) -> Reply {
+        self.respond(asked, None, now, rng, out).0
+    }
+
+    /// Answers a query over UDP into `out` unless its like were answered too often; counts it in `limit`.
+    ///
+    /// As [`Generation::answer`] but for that table, which is the one thing that is written.
+    pub fn answer_limited(
+        &self,
+        asked: &Asked<'_>,
+        limit: &RateLimit,
+        now: Now,
+        rng: &mut Rng,
+        out: &mut [u8],
+    ) -> (Reply, Verdict) {
+        self.respond(asked, Some(limit), now, rng, out)
+    }
+
+    // In both, so that what is not limited pays nothing for what is.
+    #[inline(always)]
+    fn respond(
+        &self,
+        asked: &Asked<'_>,
+        limit: Option<&RateLimit>,
+        now: Now,
+        rng: &mut Rng,
+        out: &mut [u8],
+    ) -> (Reply, Verdict) {
         let (mut name, mut suffixes) = (Folded::root(), Suffixes::new());
         let query = match Query::read(asked.query, &mut name) {
             Ok(query) => query,
-            Err(Refusal::Silence) => return Reply::Drop(Why::NoQuery),
-            Err(Refusal::Rcode(rcode)) => return reply(header_only(asked.query, rcode, out)),
+            Err(refusal) => return self.refuse(refusal, asked, limit, now, rng, out),
         };
-        let limit = match (asked.transport, query.edns) {
+        let Some(mut writer) = Writer::new(out, &query, self.size_max(asked, &query), &mut suffixes) else {
+            return (Reply::Drop(Why::NoRoom), Verdict::Within);
+        };
+        let mut presented = None;
+        let mut options;
+        if let Some(edns) = &query.edns
+            && edns.asks()
+        {
+            options = Options::default();
+            presented = self.options(edns, asked, now, &mut options);
+            // Where there is no room the answer is worth more than what stands beside it.
+            writer.keep_room(&options);
+        }
+        let mut response = Response::new(self, &query, asked.client, rng, writer);
+        let unproven = matches!(presented, Some(Presented::ClientOnly | Presented::Invalid));
+        if query.edns.as_ref().is_some_and(|edns| edns.version > dns::edns::VERSION) {
+            response.end.rcode = OptRcode::BADVERS;
+        } else if unproven && self.settings.require_cookies && asked.transport == Transport::Udp {
+            response.end.rcode = OptRcode::BADCOOKIE;
+        } else if let Err(Full) = response.compose() {
+            response.truncate();
+        }
+        let Some(limit) = limit else { return (Reply::Send(response.finish()), Verdict::Within) };
+        let verdict = match presented {
+            Some(Presented::Valid) => Verdict::Exempt,
+            _ => limit.count(asked.client, response.account(), now.monotonic, response.rng),
+        };
+        match verdict {
+            Verdict::Drop => return (Reply::Drop(Why::RateLimited), verdict),
+            // Whoever knows cookies comes again with the one that it gets now; all others over TCP.
+            Verdict::Slip if unproven => response.ask_for_cookie(),
+            Verdict::Slip => response.truncate(),
+            Verdict::Within | Verdict::Exempt => {}
+        }
+        (Reply::Send(response.finish()), verdict)
+    }
+
+    /// The largest response that the asker takes, in octets.
+    #[inline]
+    fn size_max(&self, asked: &Asked<'_>, query: &Query<'_>) -> usize {
+        match (asked.transport, &query.edns) {
             (Transport::Tcp, _) => TCP_MAX,
             (Transport::Udp, None) => UDP_PLAIN_MAX,
             (Transport::Udp, Some(edns)) => {
                 usize::from(edns.udp_payload_size.min(self.settings.udp_payload_max)).max(UDP_PLAIN_MAX)
             }
-        };
-        let Some(writer) = Writer::new(out, &query, limit, &mut suffixes) else {
-            return Reply::Drop(Why::NoRoom);
-        };
-        let mut response = Response::new(self, &query, asked.client, rng, writer);
-        if query.edns.is_some_and(|edns| edns.version > dns::edns::VERSION) {
-            response.end.rcode = OptRcode::BADVERS;
-        } else if let Err(Full) = response.compose() {
-            response.truncate();
         }
-        Reply::Send(response.finish())
     }
-}
 
-fn reply(length: Option<usize>) -> Reply {
-    length.map_or(Reply::Drop(Why::NoRoom), Reply::Send)
+    /// Fills in what the query's options ask for; returns what its cookie is worth.
+    fn options<'a>(
+        &'a self,
+        edns: &Edns,
+        asked: &Asked<'_>,
+        now: Now,
+        options: &mut Options<'a>,
+    ) -> Option<Presented> {
+        let mut presented = None;
+        if let Some(cookie) = &edns.cookie
+            && let Some((worth, server)) = self.secrets.check(cookie, asked.client, now.unix.as_secs())
+        {
+            presented = Some(worth);
+            options.cookie = Some((cookie.client, server));
+        }
+        if edns.nsid {
+            options.nsid = self.settings.nsid.as_ref().map(|nsid| nsid.as_bytes());
+        }
+        if edns.tcp_keepalive && asked.transport == Transport::Tcp {
+            let units = self.settings.tcp_idle.as_millis() / KEEPALIVE_UNIT_MS;
+            options.tcp_keepalive = Some(u16::try_from(units).unwrap_or(u16::MAX));
+        }
+        presented
+    }
+
+    /// Responds to what is no question.
+    #[cold]
+    fn refuse(
+        &self,
+        refusal: Refusal,
+        asked: &Asked<'_>,
+        limit: Option<&RateLimit>,
+        now: Now,
+        rng: &mut Rng,
+        out: &mut [u8],
+    ) -> (Reply, Verdict) {
+        let (length, presented) = match refusal {
+            Refusal::Silence => return (Reply::Drop(Why::NoQuery), Verdict::Within),
+            Refusal::Rcode(rcode) => (header_only(asked.query, rcode, out), None),
+            Refusal::CookieAlone(edns) => self.cookie_alone(edns, asked, now, out),
+        };
+        let Some(length) = length else { return (Reply::Drop(Why::NoRoom), Verdict::Within) };
+        let verdict = match (limit, presented) {
+            (None, _) => Verdict::Within,
+            (Some(_), Some(Presented::Valid)) => Verdict::Exempt,
+            (Some(limit), _) => limit.count(asked.client, ERROR, now.monotonic, rng),
+        };
+        match verdict {
+            Verdict::Drop => (Reply::Drop(Why::RateLimited), verdict),
+            _ => (Reply::Send(length), verdict),
+        }
+    }
+
+    /// Says what a cookie is worth, and gives a good one, without a question (RFC 7873 §5.4).
+    fn cookie_alone(
+        &self,
+        edns: Edns,
+        asked: &Asked<'_>,
+        now: Now,
+        out: &mut [u8],
+    ) -> (Option<usize>, Option<Presented>) {
+        let (name, mut suffixes) = (Folded::root(), Suffixes::new());
+        if !self.secrets.are_given() || edns.version > dns::edns::VERSION {
+            return (header_only(asked.query, Rcode::FORMERR, out), None);
+        }
+        let head = &asked.query[..HEADER];
+        let query =
+            Query { head, name: &name, rtype: Rtype::from_int(0), class: Class::IN, edns: Some(edns) };
+        let limit = self.size_max(asked, &query);
+        let Some(mut writer) = Writer::new(out, &query, limit, &mut suffixes) else { return (None, None) };
+        let mut options = Options::default();
+        let presented = self.options(&edns, asked, now, &mut options);
+        writer.keep_room(&options);
+        let mut end = begin(self);
+        if presented == Some(Presented::Invalid) {
+            end.rcode = OptRcode::BADCOOKIE;
+        }
+        (Some(writer.finish(&query, end)), presented)
+    }
 }
 
 /// The header of a response before anything is known.
@@ -117,6 +261,7 @@ fn begin(generation: &Generation) -> End {
         truncated: false,
         scope: 0,
         udp_payload_size: generation.settings.udp_payload_max,
+        extended_error: None,
     }
 }
 

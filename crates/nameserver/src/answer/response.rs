@@ -2,16 +2,18 @@
 
 use std::net::IpAddr;
 
+use dns::edns::ExtendedError;
 use dns::name::{NAME_MAX, is_within};
 use dns::query::{HEADER, Query};
 use dns::writer::{End, Full, Mark, Section, Writer, wire_length};
-use dns::{Class, Folded, Fragment, Rcode, Rtype};
+use dns::{Class, Folded, Fragment, OptRcode, Rcode, Rtype};
 use fastrand::Rng;
 use routing::{Family, Policy, route};
 
 use super::begin;
 use super::proofs::Proofs;
 use crate::generation::Generation;
+use crate::rate_limit::{self, Account};
 use crate::zone::{Found, Rrset, Walk, Zone};
 
 /// The most aliases that one answer follows: a chain of that length is a mistake, and each costs a walk.
@@ -19,9 +21,9 @@ pub(super) const CHAIN_MAX: usize = 16;
 
 /// A response that is being composed.
 pub(super) struct Response<'a> {
-    generation: &'a Generation,
-    query: &'a Query<'a>,
-    writer: Writer<'a>,
+    pub(super) generation: &'a Generation,
+    pub(super) query: &'a Query<'a>,
+    pub(super) writer: Writer<'a>,
     empty: Mark,
     /// Who is to be served: the client of client subnet, else who asked.
     client: IpAddr,
@@ -29,8 +31,10 @@ pub(super) struct Response<'a> {
     /// DO: signatures and proofs are wanted (RFC 4035 §3.1).
     dnssec_ok: bool,
     pub(super) proofs: Proofs<'a>,
-    rng: &'a mut Rng,
+    pub(super) rng: &'a mut Rng,
     pub(super) end: End,
+    /// What the answer to the asked name is counted as: a class, and how many of its last labels it is about.
+    counted: (rate_limit::Class, usize),
 }
 
 /// The name that is looked up: the asked one at first, then each alias's target.
@@ -68,7 +72,8 @@ impl<'a> Response<'a> {
         rng: &'a mut Rng,
         writer: Writer<'a>,
     ) -> Response<'a> {
-        let subnet = query.edns.and_then(|edns| edns.client_subnet).and_then(|subnet| subnet.client());
+        let subnet =
+            query.edns.as_ref().and_then(|edns| edns.client_subnet).and_then(|subnet| subnet.client());
         Response {
             generation,
             query,
@@ -80,6 +85,7 @@ impl<'a> Response<'a> {
             proofs: Proofs::new(),
             rng,
             end: begin(generation),
+            counted: (rate_limit::Class::Error, 0),
         }
     }
 
@@ -93,12 +99,14 @@ impl<'a> Response<'a> {
     }
 
     fn compose_sections(&mut self) -> Result<(), Full> {
-        if !matches!(self.query.class, Class::IN | Class::ANY) {
-            return self.refused();
+        match self.query.class {
+            Class::IN | Class::ANY => {}
+            Class::CH => return self.chaos(),
+            _ => return self.refused(ExtendedError::NotSupported),
         }
         match self.query.rtype {
             // Zone transfer is not for everybody, and not at all over UDP (RFC 5936 §4.2).
-            Rtype::AXFR | Rtype::IXFR => return self.refused(),
+            Rtype::AXFR | Rtype::IXFR => return self.refused(ExtendedError::Prohibited),
             Rtype::MAILA | Rtype::MAILB => return self.not_implemented(),
             _ => {}
         }
@@ -110,7 +118,8 @@ impl<'a> Response<'a> {
             let hash = &self.generation.hash;
             let above = self.query.rtype == Rtype::DS;
             let Some(zone) = self.generation.zones.closest(current.folded, above, hash) else {
-                return if current.is_asked { self.refused() } else { Ok(()) };
+                let refused = ExtendedError::NotAuthoritative;
+                return if current.is_asked { self.refused(refused) } else { Ok(()) };
             };
             let next = match (self.at(zone, current, &mut chain)?, chain.next.take()) {
                 (Outcome::Alias, Some(next)) => next,
@@ -130,6 +139,33 @@ impl<'a> Response<'a> {
         self.end.truncated = true;
     }
 
+    /// Takes everything back and asks for the cookie that comes along (RFC 7873 §5.2.3).
+    pub(super) fn ask_for_cookie(&mut self) {
+        self.writer.rewind(self.empty);
+        self.end = End { rcode: OptRcode::BADCOOKIE, ..begin(self.generation) };
+    }
+
+    /// What the answer is counted as by response rate limiting.
+    pub(super) fn account(&self) -> Account {
+        use rate_limit::Class;
+        let (class, labels) = self.counted;
+        let rtype = if class == Class::Positive { self.query.rtype.to_int() } else { 0 };
+        Account { class, name: self.generation.hash.of_suffix(self.query.name, labels), rtype }
+    }
+
+    /// Counts the answer as one that the asked name itself has.
+    pub(super) fn note_name(&mut self) {
+        self.counted = (rate_limit::Class::Positive, self.query.name.labels());
+    }
+
+    /// Counts the answer as of this class, about the last `labels` labels of the current name; only the asked
+    /// name's own answer is counted, wherever aliases lead.
+    fn note(&mut self, class: rate_limit::Class, labels: usize, current: Current<'_>) {
+        if current.is_asked {
+            self.counted = (class, labels);
+        }
+    }
+
     /// Ends the message; returns its length.
     pub(super) fn finish(self) -> usize {
         self.writer.finish(self.query, self.end)
@@ -139,23 +175,26 @@ impl<'a> Response<'a> {
     fn at(&mut self, zone: &'a Zone, current: Current<'_>, chain: &mut Chain) -> Result<Outcome, Full> {
         let name = current.folded;
         let mut wildcard = None;
-        let found = match zone.walk(name, &self.generation.hash) {
-            Walk::Name(found) => found,
+        let (found, labels) = match zone.walk(name, &self.generation.hash) {
+            Walk::Name(found) => (found, name.labels()),
             // The parent's side of the cut holds the DS records (RFC 4035 §3.1.4.1).
-            Walk::Delegation(cut, labels) if self.query.rtype == Rtype::DS && labels == name.labels() => cut,
+            Walk::Delegation(cut, labels) if self.query.rtype == Rtype::DS && labels == name.labels() => {
+                (cut, labels)
+            }
             Walk::Delegation(cut, labels) => return self.referral(zone, cut, labels, current),
             Walk::Dname(found, labels) => return self.dname(found, labels, current, chain),
             Walk::Missing(encloser, labels) => {
                 match zone.wildcard(encloser, name, labels, &self.generation.hash) {
                     Some(found) => {
                         wildcard = Some((encloser, labels));
-                        found
+                        (found, labels)
                     }
                     None => return self.nxdomain(zone, encloser, labels, current),
                 }
             }
         };
         self.end.authoritative |= current.is_asked;
+        self.note(rate_limit::Class::Positive, labels, current);
         let rtype = self.query.rtype;
         if let Some(steered) = found.policy().and_then(|id| self.generation.policies.get(id)) {
             match rtype {
@@ -305,6 +344,7 @@ impl<'a> Response<'a> {
         chain: &mut Chain,
     ) -> Result<Outcome, Full> {
         self.end.authoritative |= current.is_asked;
+        self.note(rate_limit::Class::Positive, labels, current);
         let set = found.rrset(Rtype::DNAME).expect("the walk ended at a DNAME");
         let owner = current.folded.suffix(labels);
         if chain.is_new_dname(self.generation.hash.of_suffix(current.folded, labels)) {
@@ -334,6 +374,7 @@ impl<'a> Response<'a> {
     ) -> Result<Outcome, Full> {
         if current.is_asked {
             self.end.authoritative = false;
+            self.counted = (rate_limit::Class::Referral, labels);
             if let Some(fragment) = zone.referral(cut) {
                 let mark = self.writer.mark();
                 if self.composed_referral(zone, fragment, cut, labels, current).is_ok() {
@@ -404,6 +445,7 @@ impl<'a> Response<'a> {
         wildcard: Wildcard<'_>,
         current: Current<'_>,
     ) -> Result<Outcome, Full> {
+        self.note(rate_limit::Class::Nodata, self.counted.1, current);
         self.negative_soa(zone, current)?;
         if self.dnssec_ok {
             let name = current.folded;
@@ -426,6 +468,7 @@ impl<'a> Response<'a> {
     ) -> Result<Outcome, Full> {
         self.end.authoritative |= current.is_asked;
         self.end.rcode = Rcode::NXDOMAIN.into();
+        self.note(rate_limit::Class::Nxdomain, zone.origin().labels(), current);
         self.negative_soa(zone, current)?;
         if self.dnssec_ok {
             self.proofs.add(zone, zone.deny_name(current.folded, encloser, labels));
@@ -433,14 +476,16 @@ impl<'a> Response<'a> {
         Ok(Outcome::Done)
     }
 
-    /// No zone of ours.
-    fn refused(&mut self) -> Result<(), Full> {
+    /// Nothing for this client, or not here.
+    pub(super) fn refused(&mut self, why: ExtendedError) -> Result<(), Full> {
         self.end.rcode = Rcode::REFUSED.into();
+        self.end.extended_error = Some(why);
         Ok(())
     }
 
     fn not_implemented(&mut self) -> Result<(), Full> {
         self.end.rcode = Rcode::NOTIMP.into();
+        self.end.extended_error = Some(ExtendedError::NotSupported);
         Ok(())
     }
 

@@ -297,6 +297,22 @@ pub const METRICS: &[Metric] = &[
         read: |source, samples| samples.workers(source, |worker| &worker.batches),
     },
     Metric {
+        name: "pointsman_rate_limit_slipped_total",
+        help: "Answers over UDP above the rate that went out without their records.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.sum("udp", |worker| &worker.rate_slipped)),
+    },
+    Metric {
+        name: "pointsman_rate_limit_exempt_total",
+        help: "Answers over UDP that no rate limits, for their clients' cookies are valid.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.sum("udp", |worker| &worker.rate_exempt)),
+    },
+    Metric {
         name: "pointsman_tcp_connections_total",
         help: "TCP connections that were accepted and served.",
         kind: Kind::Counter,
@@ -384,9 +400,10 @@ impl Metrics {
     }
 
     fn dropped(&self, transport: &str) -> impl Iterator<Item = (&'static str, u64)> {
-        let causes: [Cause<Counters, Count>; 4] = [
+        let causes: [Cause<Counters, Count>; 5] = [
             ("no_query", |counters| &counters.no_query),
             ("no_room", |counters| &counters.no_room),
+            ("rate_limited", |counters| &counters.rate_limited),
             ("send_failed", |counters| &counters.send_failed),
             ("panicked", |counters| &counters.panicked),
         ];

@@ -63,15 +63,18 @@ impl Reader<'_> {
             let what = "the key version is missing";
             self.faults.push(Fault::whole(&*self.path, what, "a line version = \"v1\""));
         }
-        let sections = [keys::TCP.name, keys::PARTITION.name];
+        let sections: Vec<&str> = keys::SECTIONS.iter().map(|section| section.name).collect();
+        let headings = [&sections[..], &[keys::PARTITION.name]].concat();
         for (name, value) in document {
-            match &**name.get_ref() {
-                "tcp" => match value.get_ref() {
-                    DeValue::Table(table) => self.table(table, &keys::TCP, spec),
-                    other => self.wrong(value.span().start, "tcp", &described(other), "a heading [tcp]"),
-                },
-                "partition" => self.partitions(value, spec),
-                _ => self.key(name, value, &keys::SERVER, &sections, spec),
+            let section = keys::SECTIONS.iter().find(|section| section.name == name.get_ref());
+            match (section, value.get_ref()) {
+                (Some(section), DeValue::Table(table)) => self.table(table, section, spec),
+                (Some(section), other) => {
+                    let expected = format!("a heading [{}]", section.name);
+                    self.wrong(value.span().start, section.name, &described(other), &expected);
+                }
+                (None, _) if name.get_ref() == keys::PARTITION.name => self.partitions(value, spec),
+                (None, _) => self.key(name, value, &keys::SERVER, &headings, spec),
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use nameserver::rate_limit::{PER_SECOND_MAX, WINDOW_MAX};
 use nameserver::server::WORKERS_MAX;
 
 use super::kind::Kind;
@@ -63,9 +64,9 @@ impl<S> Section<S> {
     }
 }
 
-/// The largest UDP payload that can be chosen, in octets: larger ones are always fragmented, and RFC 6891
-/// §6.2.5 suggests no more.
-const UDP_PAYLOAD_CEILING: u64 = 4096;
+/// The largest UDP payload that can be chosen, in octets: the most that RFC 9715 §3.1 recommends, which an Ethernet
+/// carries with room for a tunnel's headers.
+const UDP_PAYLOAD_CEILING: u64 = 1400;
 
 /// The most TCP connections that can be chosen: each takes a file descriptor and a task.
 const CONNECTIONS_CEILING: u64 = 1_000_000;
@@ -75,6 +76,9 @@ const TIME_CEILING: Duration = Duration::from_secs(24 * 3600);
 
 /// The shortest time that a TCP limit can be: the way to a client and back takes as long.
 const TIME_FLOOR: Duration = Duration::from_millis(100);
+
+/// The most limited answers of which one slips: beyond, hardly any does.
+const SLIP_CEILING: u64 = 100;
 
 /// The keys above all headings; each has a flag, but for the version.
 pub(crate) const SERVER: Section<Spec> = Section {
@@ -178,8 +182,45 @@ pub(crate) const SERVER: Section<Spec> = Section {
             kind: Kind::Octets(|s| &mut s.udp_payload_max, 512..=UDP_PAYLOAD_CEILING),
             default: Default::Value("\"1232 B\""),
             about: "The largest UDP answer, also told to clients (EDNS).",
-            consequence: "What is larger is truncated and asked again over TCP. Above 1232 B answers may be \
-                fragmented, and fragments get lost.",
+            consequence: "What is larger is truncated and asked again over TCP. 1232 B cross any network in one \
+                piece, 1400 B most (RFC 9715); fragments get lost, and can be forged.",
+        },
+        Key {
+            name: "cookies",
+            flag: Some("cookies"),
+            kind: Kind::Choice(|s| &mut s.cookies, &["off", "on", "require"]),
+            default: Default::Value("\"on\""),
+            about: "Whether clients get DNS cookies (RFC 7873), by which they prove their addresses.",
+            consequence: "With require, a client that sends a cookie without a valid part of ours is answered \
+                BADCOOKIE over UDP, and asks again. Clients without cookies are answered whatever stands here.",
+        },
+        Key {
+            name: "cookie_secrets",
+            flag: Some("cookie-secrets"),
+            kind: Kind::Path(|s| &mut s.cookie_secrets),
+            default: Default::Absent {
+                means: "one secret, drawn anew at each start",
+                example: "\"/etc/pointsman/cookie.secrets\"",
+            },
+            about: "A file with the secrets of cookies, each 32 hexadecimal digits on a line of its own.",
+            consequence: "Servers behind one address need the same. The first makes cookies, all check them. Others \
+                than its owner and group may have no right to it (mode 600 or 640). Read again on SIGHUP.",
+        },
+        Key {
+            name: "nsid",
+            flag: Some("nsid"),
+            kind: Kind::Name(|s| &mut s.nsid, "a text of at most 64 octets"),
+            default: Default::Absent { means: "the server keeps it to itself", example: "\"fra1\"" },
+            about: "What this server is called among those that answer alike: NSID (RFC 5001), id.server, hostname.bind.",
+            consequence: "Whoever asks can tell which server answered; without it those names are refused.",
+        },
+        Key {
+            name: "hide_version",
+            flag: Some("hide-version"),
+            kind: Kind::Boolean(|s| &mut s.hide_version),
+            default: Default::Value("false"),
+            about: "Whether version.bind and version.server are refused.",
+            consequence: "With false they answer the program's name and version.",
         },
         Key {
             name: "seed",
@@ -263,6 +304,61 @@ pub(crate) const TCP: Section<Spec> = Section {
         },
     ],
 };
+
+/// How many like answers a network gets.
+pub(crate) const RATE_LIMIT: Section<Spec> = Section {
+    name: "rate_limit",
+    about: "How many like answers go to one network over UDP, all addresses of listen together. Answers are alike that \
+        are about the same name and type, or say of the same zone or delegation that a name is not there or elsewhere, \
+        or are errors.",
+    keys: &[
+        Key {
+            name: "responses_per_second",
+            flag: None,
+            kind: Kind::Integer(|s| &mut s.responses_per_second, 1..=PER_SECOND_MAX as u64),
+            default: Default::Absent { means: "nothing is limited", example: "100" },
+            about: "How many of them go out in a second, in the long run.",
+            consequence: "More are dropped, or truncated now and then. Valid cookies and TCP are exempt. Too few hurts \
+                large resolvers that know no cookies.",
+        },
+        Key {
+            name: "window",
+            flag: None,
+            kind: Kind::Duration(|s| &mut s.window, TIME_FLOOR..=WINDOW_MAX),
+            default: Default::Value("\"1 s\""),
+            about: "For how long a silent network saves up answers, which then may go out at once.",
+            consequence: "Longer lets larger bursts through; the rate in the long run is the same.",
+        },
+        Key {
+            name: "slip",
+            flag: None,
+            kind: Kind::Integer(|s| &mut s.slip, 0..=SLIP_CEILING),
+            default: Default::Value("2"),
+            about: "One in so many limited answers goes out truncated, so that a real client comes over TCP.",
+            consequence: "1 drops none and reflects as many packets as come in, each no larger than its query; 0 drops \
+                all, and shuts real clients out with the forged ones. Who knows cookies gets BADCOOKIE instead.",
+        },
+        Key {
+            name: "ipv4_prefix_bits",
+            flag: None,
+            kind: Kind::Integer(|s| &mut s.ipv4_prefix_bits, 0..=32),
+            default: Default::Value("24"),
+            about: "How many bits of an IPv4 address are one network.",
+            consequence: "A forger can choose all addresses of the network that it floods.",
+        },
+        Key {
+            name: "ipv6_prefix_bits",
+            flag: None,
+            kind: Kind::Integer(|s| &mut s.ipv6_prefix_bits, 0..=128),
+            default: Default::Value("56"),
+            about: "How many bits of an IPv6 address are one network.",
+            consequence: "As for ipv4_prefix_bits.",
+        },
+    ],
+};
+
+/// The sections that appear once, in reading order.
+pub(crate) const SECTIONS: [&Section<Spec>; 2] = [&TCP, &RATE_LIMIT];
 
 /// A partition to import; there may be several.
 pub(crate) const PARTITION: Section<PartitionSpec> = Section {

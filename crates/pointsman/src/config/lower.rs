@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::Faults;
-use nameserver::generation::Settings;
+use nameserver::generation::{NSID_MAX, Settings};
 use nameserver::import::Import;
+use nameserver::rate_limit;
 use nameserver::server::Options;
 use routing::proximity::mmdb::Field;
 
@@ -29,6 +30,8 @@ pub(crate) struct Lowered {
 pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     addresses(&spec, faults);
     limits(&spec, faults);
+    protocol(&spec, faults);
+    let rate_limit = rate_limit(&spec);
     let imports = imports(&spec, faults);
     let token_file = spec.token_file.map(|placed| Placed { value: resolve(&placed), place: placed.place });
     let options = Options {
@@ -41,7 +44,13 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
             minimal_responses: given(spec.minimal_responses),
             // The key's range ends below.
             udp_payload_max: u16::try_from(given(spec.udp_payload_max)).unwrap_or(u16::MAX),
+            require_cookies: given(spec.cookies.clone()) == "require",
+            nsid: spec.nsid.map(|placed| placed.value.into()),
+            hide_version: given(spec.hide_version),
+            tcp_idle: given(spec.idle.clone()),
         },
+        cookies: given(spec.cookies) != "off",
+        rate_limit,
         imports,
         user: spec.user.map(|placed| placed.value),
         seed: spec.seed.map(|placed| placed.value),
@@ -95,6 +104,35 @@ fn limits(spec: &Spec, faults: &mut Faults) {
     idle.into_iter().for_each(|fault| faults.push(fault));
 }
 
+fn protocol(spec: &Spec, faults: &mut Faults) {
+    if let Some(Placed { value, place }) = &spec.nsid
+        && value.len() > NSID_MAX
+    {
+        let what = format!("nsid has {} octets", value.len());
+        faults.push(place.fault(what, format!("at most {NSID_MAX}")));
+    }
+    if let Some(secrets) = &spec.cookie_secrets
+        && spec.cookies.as_ref().is_some_and(|cookies| cookies.value == "off")
+    {
+        let what = "there are cookie_secrets, and cookies are off";
+        faults.push(secrets.place.fault(what, "cookies on, or no cookie_secrets"));
+    }
+}
+
+fn rate_limit(spec: &Spec) -> Option<rate_limit::Limits> {
+    // The keys' ranges end far below.
+    let small = |number: &Option<Placed<u64>>| u32::try_from(given(number.clone())).unwrap_or(u32::MAX);
+    let bits = |number| u8::try_from(small(number)).unwrap_or(u8::MAX);
+    spec.responses_per_second.as_ref()?;
+    Some(rate_limit::Limits {
+        per_second: small(&spec.responses_per_second),
+        window: given(spec.window.clone()),
+        slip: small(&spec.slip),
+        ipv4_prefix: bits(&spec.ipv4_prefix_bits),
+        ipv6_prefix: bits(&spec.ipv6_prefix_bits),
+    })
+}
+
 fn imports(spec: &Spec, faults: &mut Faults) -> Vec<Import> {
     let mut names = HashSet::new();
     let zones = spec.zone.iter().map(|zone| Import::Zone(resolve(zone)));
@@ -108,6 +146,7 @@ fn imports(spec: &Spec, faults: &mut Faults) -> Vec<Import> {
         imports.extend(import(partition, name.into(), faults));
     }
     imports.extend(spec.policy.iter().map(|policy| Import::Policy(resolve(policy))));
+    imports.extend(spec.cookie_secrets.iter().map(|secrets| Import::CookieSecrets(resolve(secrets))));
     imports
 }
 

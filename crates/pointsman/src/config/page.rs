@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 #[cfg(test)]
 use super::keys::Section;
-use super::keys::{Default, Key, PARTITION, SERVER, TCP};
+use super::keys::{Default, Key, PARTITION, SECTIONS, SERVER};
 
 /// The longest line of the template's comments, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -23,11 +23,13 @@ pub(crate) fn template() -> String {
     for key in SERVER.keys {
         template_key(&mut text, key);
     }
-    text += "\n";
-    comment(&mut text, TCP.about);
-    text += "#[tcp]\n";
-    for key in TCP.keys {
-        template_key(&mut text, key);
+    for section in SECTIONS {
+        text += "\n";
+        comment(&mut text, section.about);
+        let _ = writeln!(text, "#[{}]", section.name);
+        for key in section.keys {
+            template_key(&mut text, key);
+        }
     }
     text += "\n";
     comment(&mut text, PARTITION.about);
@@ -51,12 +53,14 @@ pub(super) fn manual() -> String {
          file everything has its default. [`etc/pointsman.template.toml`](../../etc/pointsman.template.toml) has every\n\
          key to copy from, and `--check` lists everything that is wrong, with file, line and column. Relative paths in\n\
          the file are relative to the file, those of flags to the current folder.\n\n\
-         The file is read once, at start. SIGHUP imports again what `zone`, `partition` and `policy` name: all of it,\n\
-         or nothing if anything is wrong. What was imported and is no longer named stays in the store.\n\n\
+         The file is read once, at start. SIGHUP imports again what `zone`, `partition`, `policy` and `cookie_secrets` name:\n\
+         all of it, or nothing if anything is wrong. What was imported and is no longer named stays in the store.\n\n\
          This page is written from the declarations of the keys.\n",
     );
     manual_section(&mut text, &SERVER, "## Above all headings");
-    manual_section(&mut text, &TCP, "## `[tcp]`");
+    for section in SECTIONS {
+        manual_section(&mut text, section, &format!("## `[{}]`", section.name));
+    }
     manual_section(&mut text, &PARTITION, "## `[[partition]]`");
     text += "\nThe flags `--partition [NAME=]CSV` and `--mmdb [NAME=]FILE` with `--regions CSV` and `--field WORD` stand \
              for such\nheadings; where any of them is given, the file's partitions are not imported.\n";

@@ -66,6 +66,10 @@ pub(crate) struct Spec {
     pub(crate) partition: Vec<PartitionSpec>,
     pub(crate) minimal_responses: Option<Placed<bool>>,
     pub(crate) udp_payload_max: Option<Placed<u64>>,
+    pub(crate) cookies: Option<Placed<&'static str>>,
+    pub(crate) cookie_secrets: Option<Placed<PathBuf>>,
+    pub(crate) nsid: Option<Placed<String>>,
+    pub(crate) hide_version: Option<Placed<bool>>,
     pub(crate) seed: Option<Placed<u64>>,
     pub(crate) log: Option<Placed<&'static str>>,
     pub(crate) log_level: Option<Placed<&'static str>>,
@@ -75,6 +79,11 @@ pub(crate) struct Spec {
     pub(crate) idle_when_crowded: Option<Placed<Duration>>,
     pub(crate) message: Option<Placed<Duration>>,
     pub(crate) lifetime: Option<Placed<Duration>>,
+    pub(crate) responses_per_second: Option<Placed<u64>>,
+    pub(crate) window: Option<Placed<Duration>>,
+    pub(crate) slip: Option<Placed<u64>>,
+    pub(crate) ipv4_prefix_bits: Option<Placed<u64>>,
+    pub(crate) ipv6_prefix_bits: Option<Placed<u64>>,
 }
 
 /// One partition to import.

@@ -1,13 +1,15 @@
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Parser;
 use nameserver::generation::Settings;
 use nameserver::import::Import;
+use nameserver::rate_limit;
 use nameserver::server::Options;
 
 use super::*;
 use crate::fresh;
-use keys::{PARTITION, SERVER, TCP};
+use keys::{PARTITION, SECTIONS, SERVER};
 
 #[derive(Parser)]
 struct Line {
@@ -46,6 +48,7 @@ fn declared_defaults_are_those_of_the_rooms() {
     assert_eq!(options.api, "127.0.0.1:8053".parse().expect("an address"));
     assert_eq!(options.store, "sqlite:./pointsman.db");
     assert_eq!((options.workers, options.seed, options.user), (None, None, None));
+    assert_eq!((options.cookies, options.rate_limit), (true, None));
 }
 
 #[test]
@@ -73,12 +76,13 @@ speed = 9
             "/etc/p.toml:2:11: listen is \"127.0.0.1\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:3:3: unknown key lisen; expected version, listen, api, token_file, store, user, workers, zone, \
-             policy, minimal_responses, udp_payload_max, seed, log, log_level, tcp or partition",
+             policy, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, log_level, tcp, \
+             rate_limit or partition",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:5:9: store is \"postgres://localhost\"; expected sqlite:PATH",
             "/etc/p.toml:6:11: workers is the number 0; expected a whole number from 1 to 256",
             "/etc/p.toml:7:21: minimal_responses is \"no\"; expected true or false",
-            "/etc/p.toml:8:19: udp_payload_max is the number 1232 without a unit; expected a size from 512 B to 4096 B, \
+            "/etc/p.toml:8:19: udp_payload_max is the number 1232 without a unit; expected a size from 512 B to 1400 B, \
              in B or KiB",
             "/etc/p.toml:9:8: zone is \"example.com.zone\"; expected an array of paths of files",
             "/etc/p.toml:10:7: log is \"xml\"; expected text or json",
@@ -145,6 +149,44 @@ fn contradictions_are_faults_where_they_were_given() {
             "/etc/p.toml:3:19: per_client_max is 100, connections_max only 50; expected per_client_max <= connections_max",
             "/etc/p.toml:4:8: idle in ms is 7200000, lifetime in ms only 600000; expected idle in ms <= lifetime in ms",
         ],
+    );
+}
+
+#[test]
+fn cookies_and_what_a_server_is_called() {
+    let said = |text: &str| options(&format!("version = \"v1\"\n{text}"), &[]);
+    let off = said("cookies = \"off\"");
+    assert_eq!((off.cookies, off.settings.require_cookies), (false, false));
+    let required =
+        said("cookies = \"require\"\ncookie_secrets = \"s\"\nnsid = \"fra1\"\n[tcp]\nidle = \"3 s\"");
+    assert_eq!((required.cookies, required.settings.require_cookies), (true, true));
+    assert!(matches!(&required.imports[..], [Import::CookieSecrets(path)] if path == Path::new("/etc/s")));
+    assert_eq!(required.settings.nsid.as_deref(), Some("fra1"));
+    assert_eq!(required.settings.tcp_idle, Duration::from_secs(3));
+    check(
+        &format!("cookies = \"off\"\ncookie_secrets = \"s\"\nnsid = \"{}\"", "ä".repeat(33)),
+        &[],
+        &[
+            "/etc/p.toml:4:8: nsid has 66 octets; expected at most 64",
+            "/etc/p.toml:3:18: there are cookie_secrets, and cookies are off; expected cookies on, or no cookie_secrets",
+        ],
+    );
+}
+
+#[test]
+fn rates_are_limited_where_one_is_given() {
+    let said = |text: &str| options(&format!("version = \"v1\"\n{text}"), &[]).rate_limit;
+    assert_eq!(said("[rate_limit]\nslip = 3"), None);
+    let expected =
+        rate_limit::Limits { per_second: 20, slip: 0, ipv6_prefix: 48, ..rate_limit::Limits::default() };
+    assert_eq!(
+        said("[rate_limit]\nresponses_per_second = 20\nslip = 0\nipv6_prefix_bits = 48"),
+        Some(expected)
+    );
+    check(
+        "rate_limit = 5",
+        &[],
+        &["/etc/p.toml:2:14: rate_limit is the number 5; expected a heading [rate_limit]"],
     );
 }
 
@@ -268,7 +310,7 @@ fn flags_have_the_names_of_keys() {
         let expected = (key.name != "version").then(|| key.name.replace('_', "-"));
         assert_eq!(key.flag, expected.as_deref());
     }
-    assert!(TCP.keys.iter().all(|key| key.flag.is_none()));
+    assert!(SECTIONS.iter().flat_map(|section| section.keys).all(|key| key.flag.is_none()));
     assert!(PARTITION.keys.iter().all(|key| key.flag.is_none()));
 }
 
@@ -284,9 +326,10 @@ fn the_template_is_fresh_and_holds_when_uncommented() {
     };
     let uncommented: String = template.lines().map(settings).collect();
     let options = options(&uncommented, &[]);
-    assert_eq!(options.imports.len(), 4);
+    assert_eq!(options.imports.len(), 5);
     assert_eq!((options.workers, options.seed), (Some(2), Some(1)));
-    for name in SERVER.keys.iter().map(|key| key.name).chain(TCP.keys.iter().map(|key| key.name)) {
+    assert_eq!(options.rate_limit, Some(rate_limit::Limits::default()));
+    for name in SECTIONS.iter().chain([&&SERVER]).flat_map(|section| section.keys).map(|key| key.name) {
         let line = format!("{name} = ");
         assert_eq!(
             uncommented.lines().filter(|uncommented| uncommented.starts_with(&line)).count(),

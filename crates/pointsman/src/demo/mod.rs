@@ -136,6 +136,8 @@ impl Demo {
             store: format!("sqlite:{}", folder.path().join("demo.db").display()),
             workers: Some(self.workers.into()),
             settings: Settings::default(),
+            cookies: true,
+            rate_limit: None,
             imports: Vec::new(),
             user: None,
             seed: None,

@@ -12,9 +12,10 @@
 
 use std::net::IpAddr;
 
-use dns::query::{HEADER, Query, Refusal};
+use dns::edns::ExtendedError;
+use dns::query::{Query, Refusal};
 use dns::writer::{End, Writer, header_only};
-use dns::{Class, Folded, OptRcode, Rtype, Section, Suffixes};
+use dns::{Class, Folded, OptRcode, Rcode, Rtype, Section, Suffixes};
 
 use crate::cache::{View, Why};
 use crate::front::{Front, Known, Since};
@@ -26,15 +27,6 @@ pub const PAYLOAD: u16 = 1232;
 
 /// The largest message over UDP to an asker without EDNS, in octets (RFC 1035 §4.2.1).
 const PLAIN_MAX: usize = 512;
-
-/// Extended errors (RFC 8914 §4).
-const STALE_ANSWER: u16 = 3;
-const CACHED_ERROR: u16 = 13;
-const NOT_READY: u16 = 14;
-const NO_REACHABLE_AUTHORITY: u16 = 22;
-
-/// The octets of an extended error without text: code 15, length 2, the error.
-const ERROR: usize = 6;
 
 /// How long an absence or a failure may be cached by who asked, in seconds (RFC 2308 §5 speaks of three hours).
 const NEGATIVE_MAX: u32 = 10_800;
@@ -68,6 +60,10 @@ pub fn answer(
     let mut query = match Query::read(message, &mut asked) {
         Ok(query) => query,
         Err(Refusal::Silence) => return Reply::Drop,
+        // There are no cookies here, and a message without a question is then malformed.
+        Err(Refusal::CookieAlone(_)) => {
+            return header_only(message, Rcode::FORMERR, out).map_or(Reply::Drop, Reply::Send);
+        }
         Err(Refusal::Rcode(rcode)) => {
             return header_only(message, rcode, out).map_or(Reply::Drop, Reply::Send);
         }
@@ -78,22 +74,21 @@ pub fn answer(
     }
     let limit = limit.unwrap_or_else(|| match query.edns {
         None => PLAIN_MAX,
-        Some(edns) => usize::from(edns.udp_payload_size.clamp(PLAIN_MAX as u16, PAYLOAD)),
+        Some(ref edns) => usize::from(edns.udp_payload_size.clamp(PLAIN_MAX as u16, PAYLOAD)),
     });
-    let kept = if query.edns.is_some() { ERROR } else { 0 };
-    let limit = limit.min(out.len()).saturating_sub(kept);
     let mut end = End {
         rcode: OptRcode::NOERROR,
         authoritative: false,
         truncated: false,
         scope: 0,
         udp_payload_size: PAYLOAD,
+        extended_error: None,
     };
     let Some(mut writer) = Writer::new(out, &query, limit, &mut suffixes) else { return Reply::Drop };
 
     let wanted =
         if query.class == Class::IN && query.rtype == Rtype::PTR { address_of(query.name) } else { None };
-    let is_known_version = query.edns.is_none_or(|edns| edns.version == dns::edns::VERSION);
+    let is_known_version = query.edns.as_ref().is_none_or(|edns| edns.version == dns::edns::VERSION);
     let Some(address) = wanted.filter(|_| is_known_version) else {
         end.rcode = if is_known_version { OptRcode::REFUSED } else { OptRcode::BADVERS };
         front.counts().refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -112,23 +107,24 @@ pub fn answer(
             (stale(since), absent(&mut writer, query.name, since.left))
         }
         Known::Failed(why, since) => {
-            let error = if why == Why::Timeout { NO_REACHABLE_AUTHORITY } else { CACHED_ERROR };
+            let error = match why {
+                Why::Timeout => ExtendedError::NoReachableAuthority,
+                _ => ExtendedError::CachedError,
+            };
             (Some(error), absent(&mut writer, query.name, since.left))
         }
-        Known::NotYet => (Some(NOT_READY), absent(&mut writer, query.name, 0)),
+        Known::NotYet => (Some(ExtendedError::NotReady), absent(&mut writer, query.name, 0)),
     };
     end.truncated = written.is_err();
-    let mut length = writer.finish(&query, end);
+    end.extended_error = error;
+    let length = writer.finish(&query, end);
     // It is a cache, and it does recursion, if later: some clients take no answer without that flag.
     out[3] |= 0x80;
-    if let (Some(error), Some(_)) = (error, query.edns) {
-        length = add_error(out, length, error);
-    }
     if known == Known::NotYet { Reply::NotYet(length) } else { Reply::Send(length) }
 }
 
-fn stale(since: Since) -> Option<u16> {
-    since.stale.then_some(STALE_ANSWER)
+fn stale(since: Since) -> Option<ExtendedError> {
+    since.stale.then_some(ExtendedError::StaleAnswer)
 }
 
 fn absent(writer: &mut Writer<'_>, name: &Folded, seconds: u32) -> Result<(), dns::writer::Full> {
@@ -137,18 +133,6 @@ fn absent(writer: &mut Writer<'_>, name: &Folded, seconds: u32) -> Result<(), dn
     soa[..SOA.len()].copy_from_slice(SOA);
     soa[SOA.len()..].copy_from_slice(&seconds.to_be_bytes());
     writer.push(Section::Authority, name.suffix(2), Rtype::SOA, seconds, &soa)
-}
-
-/// Adds an extended error to the OPT record, which is the last one and has no option yet; room was kept.
-fn add_error(out: &mut [u8], length: usize, error: u16) -> usize {
-    let end = length + ERROR;
-    if length < HEADER || end > out.len() {
-        return length;
-    }
-    out[length - 2..length].copy_from_slice(&(ERROR as u16).to_be_bytes());
-    out[length..length + 4].copy_from_slice(&[0, 15, 0, 2]);
-    out[length + 4..end].copy_from_slice(&error.to_be_bytes());
-    end
 }
 
 pub use serve::{Dns, Options, WAITING_MAX};
