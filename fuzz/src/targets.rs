@@ -92,7 +92,10 @@ fn query(octets: &[u8]) {
     let owners = answers.map(|record| record.expect("a whole record").owner().to_vec().into_octets());
     assert_eq!(owners.collect::<Vec<_>>(), [name.into_octets()]);
     assert_eq!(response.opt().is_some(), query.edns.is_some());
-    if let (Some(sent), Some(asked)) = (response.opt(), theirs.opt()) {
+    // Options of another version are not read.
+    if let (Some(sent), Some(asked)) = (response.opt(), theirs.opt())
+        && asked.version() == dns::edns::VERSION
+    {
         assert_eq!(subnet(&sent), subnet(&asked), "echoed with scope 0");
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use domain::base::Message;
 use nameserver::answer::{Asked, Reply, Transport};
 use nameserver::book::{Book, Edit};
+use nameserver::cookies::Secrets;
 use nameserver::generation::Settings;
 use nameserver::names::NameHash;
 use nameserver::zone::{Zone, read};
@@ -81,12 +82,13 @@ pub(super) fn zones() -> Vec<Vec<u8>> {
 }
 
 static BOOK: LazyLock<Book> = LazyLock::new(|| {
-    let mut book = Book::empty(1, Settings::default());
+    let settings = Settings { nsid: Some("fuzz".into()), require_cookies: true, ..Settings::default() };
+    let mut book = Book::empty(1, settings);
     let hash = book.generation.hash.clone();
     let zone = Edit::zone("example", ZONE.as_bytes(), None, &hash).expect("the zone is right");
     let signed = Edit::zone("signed", SIGNED.as_bytes(), None, &hash).expect("the zone is right");
     let policy = Edit::PutPolicy { owner: None, source: "p".into(), text: POLICY.into(), if_match: None };
-    for edit in [zone, signed, policy] {
+    for edit in [zone, signed, policy, Edit::CookieSecrets(Secrets::one([7; 16]))] {
         book.apply(edit).expect("the edit is right");
     }
     book
