@@ -10,6 +10,7 @@
 //! - [`edns`]: what an OPT record asks and answers (RFC 6891): client subnet, cookies and others.
 //! - [`writer`]: [`Writer`], which composes a response with name compression into a given buffer;
 //!   [`fragment`]: records that are composed once for many responses.
+//! - [`tsig`]: the record that signs a message (RFC 8945).
 //!
 //! Beside the hot path, for what was seen on it:
 //! - [`dnstap`]: what is said of a query or response; [`frame_streams`]: how a file or socket carries that.
@@ -20,6 +21,7 @@ pub mod fragment;
 pub mod frame_streams;
 pub mod name;
 pub mod query;
+pub mod tsig;
 pub mod writer;
 
 pub use domain::base::iana::{Class, Opcode, OptRcode, Rcode, Rtype};
@@ -27,4 +29,5 @@ pub use edns::ClientSubnet;
 pub use fragment::{Fragment, Fragments};
 pub use name::Folded;
 pub use query::Query;
+pub use tsig::Tsig;
 pub use writer::{Section, Suffixes, Writer};

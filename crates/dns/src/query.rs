@@ -148,7 +148,7 @@ impl<'a> Record<'a> {
 }
 
 /// Where the name that begins at `at` ends; a compression pointer ends it and is not followed.
-fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
+pub(crate) fn skip_name(message: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *message.get(at)? {
             0 => return Some(at + 1),

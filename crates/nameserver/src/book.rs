@@ -21,6 +21,7 @@ use store::{Change, Contents};
 use crate::cookies::Secrets;
 use crate::generation::{Generation, Settings};
 use crate::names::NameHash;
+use crate::transfer::Secondaries;
 use crate::zone::{Zone, read};
 pub use partitions::Partitioned;
 pub use refused::Refused;
@@ -46,6 +47,8 @@ pub struct Book {
     pub servers: Arc<BTreeMap<IpAddr, bool>>,
     /// The digests of imported files by path.
     pub imports: Arc<BTreeMap<String, String>>,
+    /// Who follows which zone: their serial numbers must grow.
+    pub secondaries: Arc<Secondaries>,
 }
 
 /// What stands for the content of something: equal content, equal tag.
@@ -178,6 +181,7 @@ impl Book {
             partitions: Arc::new(BTreeMap::new()),
             servers: Arc::new(contents.servers),
             imports: Arc::new(contents.imports),
+            secondaries: Arc::default(),
         };
         let mut faults = Faults::default();
         for (origin, text) in &contents.zones {

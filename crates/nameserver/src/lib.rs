@@ -10,6 +10,7 @@
 //! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
 //! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
 //! - [`import`]: files as edits; [`view`]: what the API shows; [`http`]: the API.
+//! - [`transfer`]: zones for secondaries, signed messages, notifications.
 //! - [`counters`]: what a worker counts; [`panics`]: what follows when it panics.
 
 pub mod answer;
@@ -26,6 +27,7 @@ pub mod policies;
 pub mod publish;
 pub mod rate_limit;
 pub mod server;
+pub mod transfer;
 pub mod view;
 pub mod worker;
 pub mod zone;

@@ -88,6 +88,25 @@ impl<V> Clone for Entry<'_, V> {
 
 impl<V> Copy for Entry<'_, V> {}
 
+/// A place in the order that a table has of itself, to go through it piece by piece.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    page: usize,
+    entry: usize,
+}
+
+impl Cursor {
+    /// The place behind the entry that this one is at.
+    pub fn next(self) -> Cursor {
+        Cursor { entry: self.entry + 1, ..self }
+    }
+
+    /// How many places it is beyond the table's end, once it is there: for what follows behind.
+    pub fn beyond(self) -> usize {
+        self.entry
+    }
+}
+
 #[derive(Clone)]
 struct Page<V> {
     /// 0 is empty; else the entry's index plus one in the low half, some of its hash in the high half.
@@ -189,6 +208,17 @@ impl<V: Value> NameTable<V> {
                 change(&mut stored.value);
             }
         }
+    }
+
+    /// The first name at or behind a place, which is moved to it; `None` at the end.
+    pub fn at(&self, cursor: &mut Cursor) -> Option<(&[u8], Entry<'_, V>)> {
+        while let Some(page) = self.pages.get(cursor.page) {
+            if let Some(stored) = page.entries.get(cursor.entry) {
+                return Some((page.name(stored), Entry { value: &stored.value, arena: &page.arena }));
+            }
+            *cursor = Cursor { page: cursor.page + 1, entry: 0 };
+        }
+        None
     }
 
     /// Gives back the room that growing left over.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
+use tokio::sync::watch;
 
 use crate::generation::Generation;
 
@@ -23,6 +24,7 @@ const LOOK_INTERVAL: Duration = Duration::from_micros(100);
 /// The published generation, and where each worker is.
 pub struct Published {
     current: ArcSwap<Generation>,
+    changes: watch::Sender<u64>,
     workers: Box<[Cell]>,
 }
 
@@ -40,6 +42,7 @@ impl Published {
     /// Publishes the first generation to `workers` workers, all of them parked.
     pub fn new(generation: Generation, workers: usize) -> Published {
         Published {
+            changes: watch::Sender::new(generation.number),
             current: ArcSwap::from_pointee(generation),
             workers: (0..workers).map(|_| Cell(AtomicU64::new(PARKED))).collect(),
         }
@@ -60,7 +63,15 @@ impl Published {
     /// Workers answer their next batch from it. The caller should keep the old one until [`Published::reached`],
     /// so that no worker is the last to let go of it and has to free it.
     pub fn publish(&self, generation: Arc<Generation>) -> Arc<Generation> {
-        self.current.swap(generation)
+        let number = generation.number;
+        let before = self.current.swap(generation);
+        self.changes.send_replace(number);
+        before
+    }
+
+    /// The number of the current generation, for those who wait for the next.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Waits until every worker serves generation `number` or a later one; false after `patience`.

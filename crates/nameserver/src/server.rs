@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use net::admission::Admission;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Verdict};
@@ -24,6 +25,7 @@ use crate::import::Import;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
 use crate::rate_limit::{self, RateLimit};
+use crate::transfer::{self, Given, Transfers, notifier};
 use crate::worker::Worker;
 
 /// The most worker threads for one address: more than any machine has cores that a socket could use.
@@ -31,6 +33,9 @@ pub const WORKERS_MAX: usize = 256;
 
 /// Room for queries that wait for a worker, in octets: a burst of some five thousand.
 const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// Descriptors that are neither workers' sockets nor TCP connections, with room to spare: store, API, log, listeners.
+const OTHER_DESCRIPTORS: usize = 128;
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -59,6 +64,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// What TCP clients may hold.
     pub tcp: Limits,
+    /// Who may take zones and is told of changes, and the keys for it.
+    pub transfer: transfer::Config,
 }
 
 /// Why a server did not start.
@@ -112,6 +119,7 @@ struct Bound {
 #[derive(Clone)]
 struct Answering {
     published: Arc<Published>,
+    transfers: Arc<Transfers>,
     panics: Arc<Panics>,
     clock: Clock,
 }
@@ -125,6 +133,7 @@ impl Server {
         let cores = net::thread::cores().map_err(StartError::System)?;
         let workers = options.workers.unwrap_or(cores.len()).clamp(1, WORKERS_MAX);
         let bound = bind(&options.listen, workers)?;
+        check_descriptors(options.tcp.connections_max, workers * bound.len());
         let api = tokio::net::TcpListener::bind(options.api).await.map_err(|cause| {
             StartError::Bind(io::Error::other(net::listen::BindError {
                 transport: net::listen::Transport::Tcp,
@@ -151,6 +160,8 @@ impl Server {
             Some(limits) => Some(Arc::new(RateLimit::new(limits, secret().map_err(StartError::System)?))),
             None => None,
         };
+        let transfers = Arc::new(Transfers::new(options.transfer));
+        book.secondaries = Arc::new(transfers.secondaries().clone());
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
         let editor = Editor::start(store, book, published.clone()).map_err(StartError::System)?;
         import(&editor, &options.imports).await?;
@@ -166,8 +177,13 @@ impl Server {
             workers: Vec::new(),
             tasks: tokio::task::JoinSet::new(),
         };
-        let mut counters = http::Metrics { updates: server.editor.latency(), ..http::Metrics::default() };
+        let mut counters = http::Metrics {
+            updates: server.editor.latency(),
+            transfers: transfers.counters().clone(),
+            ..http::Metrics::default()
+        };
         let panics = Arc::new(Panics::default());
+        let admission = Arc::new(options.tcp.admission());
         for bound in bound {
             for listener in bound.udp {
                 let index = server.workers.len();
@@ -175,6 +191,7 @@ impl Server {
                     index,
                     core: Some(cores[index % workers % cores.len()]),
                     listener: listener.clone(),
+                    transfers: transfers.clone(),
                     published: published.clone(),
                     counters: Arc::new(Counters::default()),
                     panics: panics.clone(),
@@ -191,9 +208,16 @@ impl Server {
             }
             // Workers and connections draw differently: each begins with a number of its own.
             let rng = fastrand::Rng::with_seed(seed ^ u64::from(bound.address.port()));
-            let answering = Answering { published: published.clone(), panics: panics.clone(), clock };
-            server.serve_tcp(bound.tcp, options.tcp, answering, rng, &mut counters);
+            let answering = Answering {
+                published: published.clone(),
+                transfers: transfers.clone(),
+                panics: panics.clone(),
+                clock,
+            };
+            let places = (admission.clone(), options.tcp);
+            server.serve_tcp(bound.tcp, places, answering, rng, &mut counters);
         }
+        server.notify(transfers, published, clock, fastrand::Rng::with_seed(seed ^ u64::MAX));
         let router = http::router(server.editor.clone(), options.token, counters);
         let stop = server.shutdown.clone();
         server.tasks.spawn(async move {
@@ -241,7 +265,7 @@ impl Server {
     fn serve_tcp(
         &mut self,
         listener: std::net::TcpListener,
-        limits: Limits,
+        (admission, limits): (Arc<Admission>, Limits),
         answering: Answering,
         rng: fastrand::Rng,
         counters: &mut http::Metrics,
@@ -254,22 +278,27 @@ impl Server {
         let counted = Arc::new(Mutex::new(counted));
         self.tasks.spawn(async move {
             let handler = |client: SocketAddr, local: SocketAddr| {
-                let (Answering { published, panics, clock }, counted) = (answering.clone(), counted.clone());
+                let Answering { published, transfers, panics, clock } = answering.clone();
+                let counted = counted.clone();
                 let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
                 move |query: &[u8], out: &mut [u8]| {
                     let (client, local) = (client.ip().to_canonical(), local.ip());
                     let asked = Asked { query, client, local, transport: Transport::Tcp };
                     let (generation, now) = (published.load(), clock.now());
-                    let answered =
-                        catch_unwind(AssertUnwindSafe(|| generation.answer(&asked, now, &mut rng, out)));
+                    let answered = catch_unwind(AssertUnwindSafe(|| {
+                        transfers
+                            .stream(&generation, &asked, clock, &mut rng, out)
+                            .unwrap_or_else(|| Given::Reply(generation.answer(&asked, now, &mut rng, out)))
+                    }));
                     let counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
                     counted.queries.add(1);
                     match answered {
-                        Ok(Reply::Send(length)) => {
+                        Ok(Given::Stream(messages)) => Verdict::Stream(messages),
+                        Ok(Given::Reply(Reply::Send(length))) => {
                             counted.answered(&out[..length]);
                             Verdict::Reply(length)
                         }
-                        Ok(Reply::Drop(why)) => {
+                        Ok(Given::Reply(Reply::Drop(why))) => {
                             counted.dropped(why);
                             Verdict::Drop
                         }
@@ -282,10 +311,44 @@ impl Server {
                     }
                 }
             };
-            if let Err(cause) = net::tcp::serve(listener, limits, tcp, shutdown, handler).await {
+            if let Err(cause) = net::tcp::serve(listener, admission, limits, tcp, shutdown, handler).await {
                 tracing::error!(%cause, "TCP is not served");
             }
         });
+    }
+
+    /// Tells secondaries of changes, where there are any.
+    fn notify(
+        &mut self,
+        transfers: Arc<Transfers>,
+        published: Arc<Published>,
+        clock: Clock,
+        rng: fastrand::Rng,
+    ) {
+        if transfers.secondaries().is_empty() {
+            return;
+        }
+        let (local, shutdown) = (self.listening.clone(), self.shutdown.clone());
+        self.tasks.spawn(async move {
+            if let Err(cause) = notifier::run(transfers, published, local, clock, rng, shutdown).await {
+                tracing::error!(%cause, "secondaries are not told of changes");
+            }
+        });
+    }
+}
+
+/// Raises the limit on descriptors as far as it goes, and warns where that is not far enough.
+fn check_descriptors(connections_max: usize, sockets: usize) {
+    let needed = connections_max.saturating_add(sockets).saturating_add(OTHER_DESCRIPTORS) as u64;
+    match net::descriptors::raise() {
+        Ok(limit) if limit >= needed => {}
+        Ok(limit) => tracing::warn!(
+            limit,
+            needed,
+            connections_max,
+            "fewer files can be open than TCP may need: raise `ulimit -n` (LimitNOFILE), or lower tcp.connections_max"
+        ),
+        Err(cause) => tracing::warn!(%cause, "the limit on open files is not known"),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::generation::Generation;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
 use crate::rate_limit::{RateLimit, Verdict};
+use crate::transfer::Transfers;
 
 /// Everything that one worker needs.
 pub struct Worker {
@@ -22,6 +23,8 @@ pub struct Worker {
     pub core: Option<usize>,
     /// Its own socket.
     pub listener: Arc<UdpListener>,
+    /// What answers signed queries and transfers.
+    pub transfers: Arc<Transfers>,
     /// Where generations come from.
     pub published: Arc<Published>,
     /// Where it counts.
@@ -41,15 +44,22 @@ pub struct Worker {
 impl Worker {
     /// Serves until the listener is stopped.
     ///
-    /// Nothing is allocated after the first line. A query on which the code panics is dropped and counted;
-    /// what then follows is [`Panics::suffered`]'s.
+    /// Nothing is allocated after the first line, but for signed queries and IXFR. A query on which the code
+    /// panics is dropped and counted; what then follows is [`Panics::suffered`]'s.
     pub fn run(self) {
+        let transfers = self.transfers.clone();
+        let special =
+            move |generation: &Generation, asked: &Asked<'_>, now, rng: &mut Rng, out: &mut [u8]| {
+                transfers.answer(generation, asked, now, rng, out).map(|reply| (reply, Verdict::Within))
+            };
         match self.rate_limit.clone() {
-            None => self.run_with(|generation, asked, now, rng, out| {
-                (generation.answer(asked, now, rng, out), Verdict::Within)
+            None => self.run_with(move |generation, asked, now, rng, out| {
+                special(generation, asked, now, rng, out)
+                    .unwrap_or_else(|| (generation.answer(asked, now, rng, out), Verdict::Within))
             }),
             Some(limit) => self.run_with(move |generation, asked, now, rng, out| {
-                generation.answer_limited(asked, &limit, now, rng, out)
+                special(generation, asked, now, rng, out)
+                    .unwrap_or_else(|| generation.answer_limited(asked, &limit, now, rng, out))
             }),
         }
     }
@@ -136,6 +146,7 @@ mod tests {
         let worker = Worker {
             index: 0,
             rate_limit: None,
+            transfers: Arc::new(Transfers::new(crate::transfer::Config::default())),
             core: None,
             listener,
             published: Arc::new(Published::new(Generation::empty(1, Settings::default()), 1)),

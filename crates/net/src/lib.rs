@@ -7,13 +7,14 @@
 //!
 //! - [`udp`]: one blocking socket per thread, a batch received and sent with one system call each.
 //! - [`tcp`]: connections on tokio, with limits on everything that a client can hold; [`framing`] is its pure
-//!   part.
+//!   part, [`admission`] says who may have a place.
 //! - [`client`]: the sockets of who asks: datagrams in batches from many source addresses, connections, and one
 //!   place to wait for all of them.
 //! - [`listen`]: why an address could not be bound, and how to go on.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
 //! - [`thread`]: pinning to a core.
+//! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
 //!
 //! Only Linux is supported. The one module with `unsafe` code is `mmsg`.
@@ -23,8 +24,10 @@ compile_error!(
     "Pointsman runs on Linux only: it needs recvmmsg, SO_REUSEPORT and thread affinity as Linux has them"
 );
 
+pub mod admission;
 pub mod client;
 pub mod clock;
+pub mod descriptors;
 pub mod framing;
 pub mod listen;
 pub mod privileges;

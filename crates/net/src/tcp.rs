@@ -3,19 +3,25 @@
 //! ```text
 //! accept -> admission (how many in all, how many of this client) -> one task per connection:
 //!           read -> whole messages -> handler, one by one, in order -> all their answers with one write
+//!                                                `-> a stream of messages, a batch whenever the last is taken
 //! ```
 //! Queries may be pipelined and are answered in the order in which they came (RFC 7766 §6.2.1.1). The handler
 //! is a plain function that runs inline: it computes and never waits. While answers wait to be taken by the
 //! client, nothing more is read from it.
+//!
+//! One query may be answered by many messages ([`Messages`]). They are asked for piece by piece, [`UNSENT_MAX`]
+//! octets at most whenever the client has taken all before, so a long answer takes no more memory than a short
+//! one. Each piece has [`Limits::message`] to be taken; a stream that goes on in that time outlives
+//! [`Limits::lifetime`], and the queries behind it wait for its end.
 //!
 //! **Memory.** An idle connection holds no buffer: reading and answering use room that belongs to the thread
 //! (139 KiB). What is kept for a connection is [`IDLE_CONNECTION_MAX`] octets at most for its task, and only
 //! while they are there: the beginning of a query (twice its octets so far), unread queries (8 KiB), and
 //! unsent answers ([`UNSENT_MAX`]). The kernel's own buffers are bounded by [`SOCKET_BUFFER`].
 
+use crate::admission::{Admission, Place, Refusal};
 use crate::listen::{BindError, Transport};
 use crate::shutdown::Shutdown;
-use admission::{Admission, Place, Refusal};
 use connection::Connection;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -30,7 +36,6 @@ pub use connection::{IDLE_CONNECTION_MAX, UNSENT_MAX};
 pub use counters::Counters;
 pub use limits::Limits;
 
-mod admission;
 mod connection;
 mod counters;
 mod limits;
@@ -51,14 +56,34 @@ pub const SOCKET_BUFFER: usize = 128 * 1024;
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Says what becomes of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Send this many octets of the room as the answer.
     Reply(usize),
+    /// Send the messages that this makes, one by one.
+    Stream(Box<dyn Messages>),
     /// Send nothing, and go on with the next query.
     Drop,
     /// Send nothing for this query, and close when the answers before it are sent.
     Close,
+}
+
+/// An answer of many messages, made while the client takes them. It is dropped as soon as it has ended or the
+/// connection has.
+pub trait Messages: Send {
+    /// Writes the next message into `out`, which has room for
+    /// [`MESSAGE_MAX`](crate::framing::MESSAGE_MAX) octets. It computes and never waits.
+    fn next(&mut self, out: &mut [u8]) -> Next;
+}
+
+/// What a stream of messages has next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A message of this many octets.
+    Message(usize),
+    /// Nothing: all were written.
+    End,
+    /// Nothing, although the answer is not whole: the connection is closed, so that the client knows.
+    Broken,
 }
 
 /// Binds a listening socket, non-blocking, so that it can be served once privileges are given away.
@@ -95,14 +120,14 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
 /// [`MESSAGE_MAX`](crate::framing::MESSAGE_MAX) octets of answer in, a [`Verdict`] out. A handler that panics
 /// or claims more than its room ends its own connection only, and is counted.
 ///
-/// At [`Limits::connections_max`] the new connection is accepted and closed at once, not an old one: who is
+/// When no place is free (see [`Limits::admission`]), the new connection is accepted and closed at once, not an old one: who is
 /// being served keeps being served, and the client learns it without a time-out. Connections that hold a
 /// place without using it lose it early in a crowd ([`Limits::idle_when_crowded`]).
 ///
 /// After the shutdown began, nothing more is read, the answers that wait are sent, and the function returns
 /// when all connections are closed, at most [`Limits::message`] later.
 ///
-/// The limits hold for this listener; [`Counters`] may be shared by several.
+/// `admission` and [`Counters`] may be shared by several listeners: places are counted over all of them.
 ///
 /// # Errors
 /// Only before the first connection, when tokio cannot take the listener.
@@ -111,6 +136,7 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
 /// Outside of a tokio runtime with I/O and time.
 pub async fn serve<M, H>(
     listener: TcpListener,
+    admission: Arc<Admission>,
     limits: Limits,
     counters: Arc<Counters>,
     shutdown: Shutdown,
@@ -121,7 +147,6 @@ where
     H: FnMut(&[u8], &mut [u8]) -> Verdict + Send + 'static,
 {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let admission = Arc::new(Admission::new(limits));
     let mut connections = JoinSet::new();
     let mut begun = pin!(shutdown.wait());
     loop {

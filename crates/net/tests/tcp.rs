@@ -187,6 +187,7 @@ impl Served {
         let (counters, shutdown) = (Arc::new(Counters::default()), Shutdown::new());
         let task = tokio::spawn(tcp::serve(
             listener,
+            Arc::new(limits.admission()),
             limits,
             Arc::clone(&counters),
             shutdown.clone(),

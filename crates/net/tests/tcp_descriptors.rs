@@ -22,6 +22,7 @@ async fn out_of_descriptors_is_counted_and_passes() {
     let (counters, shutdown) = (Arc::new(Counters::default()), Shutdown::new());
     let task = tokio::spawn(tcp::serve(
         listener,
+        Arc::new(Limits::default().admission()),
         Limits::default(),
         Arc::clone(&counters),
         shutdown.clone(),

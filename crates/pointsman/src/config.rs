@@ -3,6 +3,7 @@
 //! - [`keys`]: every key, declared once; [`kind`]: what values may be.
 //! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value.
 //! - [`lower`]: contradictions, and what the server is started with.
+//! - [`transfer`]: keys from their files, and who follows our zones.
 //! - [`page`]: the template and the manual's page, from the declarations.
 
 pub(crate) mod file;
@@ -12,6 +13,7 @@ pub(crate) mod kind;
 pub(crate) mod lower;
 pub(crate) mod page;
 pub(crate) mod spec;
+pub(crate) mod transfer;
 
 use std::fs;
 
@@ -46,6 +48,7 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
             Err(fault) => faults.push(fault),
         }
     }
+    lowered.options.transfer = transfer::read(&lowered.tsig_keys, &lowered.secondaries, &mut faults);
     (lowered, faults)
 }
 

@@ -7,6 +7,7 @@ use dns::Folded;
 use store::Change;
 
 use super::{Book, Etag, Refused, check_tag, folded};
+use crate::transfer::serial::is_greater;
 use crate::zone::{Zone, read};
 
 impl Book {
@@ -58,12 +59,34 @@ impl Book {
             }
         }
         let text = zone.to_text();
+        self.check_serial(&zone, &text).unwrap_or_else(|fault| faults.push(fault));
         let zone = faults.or(zone)?;
         for (holder, name) in moved {
             self.change_zone(&holder, |zone| zone.set_policy(&name, None, &hash));
         }
         self.generation.zones.put(Arc::new(zone), &hash);
         Ok(vec![Change::PutZone { origin, text }])
+    }
+
+    /// Holds a zone that somebody follows to a serial number that grows with each change (RFC 1982): a secondary
+    /// that sees the same or a smaller one never takes the change, and nothing tells.
+    fn check_serial(&self, zone: &Zone, text: &str) -> Result<(), Fault> {
+        let Some(old) = self.generation.zones.get(zone.origin(), &self.generation.hash) else {
+            return Ok(());
+        };
+        let (was, is) = (old.serial(), zone.serial());
+        let follows = is_greater(is, was) || !self.secondaries.follow(zone.origin()) || old.to_text() == text;
+        if follows {
+            return Ok(());
+        }
+        let what =
+            format!("the zone has changed and has secondaries, but its serial {is} is not after {was}");
+        let next = was.wrapping_add(1);
+        Err(Fault::whole(
+            dns::name::to_text(zone.origin().wire()),
+            what,
+            format!("a serial greater than the last (RFC 1982), such as {next}"),
+        ))
     }
 
     pub(super) fn delete_zone(

@@ -19,6 +19,7 @@ use api::Status;
 
 use super::Http;
 use crate::counters::{Count, Counters, LATENCY_BOUNDS_US, Latency, TYPE_CLASSES, type_name};
+use crate::transfer::counters as transfer;
 
 /// The type of what [`metrics`] answers (OpenMetrics 1.0).
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,6 +33,8 @@ pub struct Metrics {
     pub tcp: Vec<Tcp>,
     /// How long changes took.
     pub updates: Arc<Latency>,
+    /// The counters of transfers, signatures and notifications.
+    pub transfers: Arc<transfer::Counters>,
 }
 
 /// What a TCP listener counted.
@@ -341,6 +344,30 @@ pub const METRICS: &[Metric] = &[
         read: |source, samples| samples.push([], source.metrics.tcp_sum(|tcp| &tcp.accept_failed)),
     },
     Metric {
+        name: "pointsman_tcp_streams_total",
+        help: "Queries over TCP that were answered by a stream of messages: transfers.",
+        kind: Kind::Counter,
+        unit: "streams",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.tcp_sum(|tcp| &tcp.streams)),
+    },
+    Metric {
+        name: "pointsman_tcp_stream_messages_total",
+        help: "Messages of those streams.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.tcp_sum(|tcp| &tcp.stream_messages)),
+    },
+    Metric {
+        name: "pointsman_tcp_streams_cut_total",
+        help: "Streams whose connection ended before them.",
+        kind: Kind::Counter,
+        unit: "streams",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.tcp_sum(|tcp| &tcp.streams_cut)),
+    },
+    Metric {
         name: "pointsman_tcp_ended_total",
         help: "TCP connections that ended, by what ended them.",
         kind: Kind::Counter,
@@ -362,6 +389,68 @@ pub const METRICS: &[Metric] = &[
             for (cause, counter) in causes {
                 samples.push([cause.into()], source.metrics.tcp_sum(counter));
             }
+        },
+    },
+    Metric {
+        name: "pointsman_transfers_total",
+        help: "Requests for a zone, by what became of them; each that was started is finished or cut, or goes on.",
+        kind: Kind::Counter,
+        unit: "requests",
+        labels: &["outcome"],
+        read: |source, samples| {
+            samples.transfers(
+                source,
+                &[
+                    ("started", |t| &t.started),
+                    ("finished", |t| &t.finished),
+                    ("current", |t| &t.current),
+                    ("not_allowed", |t| &t.refused_not_allowed),
+                    ("steered", |t| &t.refused_steered),
+                    ("full", |t| &t.refused_full),
+                    ("per_client", |t| &t.refused_per_client),
+                    ("no_zone", |t| &t.refused_no_zone),
+                    ("malformed", |t| &t.refused_malformed),
+                ],
+            );
+        },
+    },
+    Metric {
+        name: "pointsman_tsig_failed_total",
+        help: "Signed messages that were not believed, by cause.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &["cause"],
+        read: |source, samples| {
+            samples.transfers(
+                source,
+                &[
+                    ("bad_key", |t| &t.bad_key),
+                    ("bad_signature", |t| &t.bad_signature),
+                    ("bad_time", |t| &t.bad_time),
+                    ("bad_truncation", |t| &t.bad_truncation),
+                ],
+            );
+        },
+    },
+    Metric {
+        name: "pointsman_notify_total",
+        help: "Notifications of secondaries, by what became of them.",
+        kind: Kind::Counter,
+        unit: "notifications",
+        labels: &["outcome"],
+        read: |source, samples| {
+            samples.transfers(
+                source,
+                &[
+                    ("sent", |t| &t.notify_sent),
+                    ("send_failed", |t| &t.notify_send_failed),
+                    ("acknowledged", |t| &t.notify_acknowledged),
+                    ("refused", |t| &t.notify_refused),
+                    ("given_up", |t| &t.notify_given_up),
+                    ("dropped", |t| &t.notify_dropped),
+                    ("stray_answer", |t| &t.notify_stray),
+                ],
+            );
         },
     },
 ];
@@ -424,6 +513,12 @@ impl Metrics {
 }
 
 impl Samples {
+    fn transfers(&mut self, source: &Source<'_>, causes: &[Cause<transfer::Counters, AtomicU64>]) {
+        for (cause, counter) in causes {
+            self.push([(*cause).into()], counter(&source.metrics.transfers).load(Ordering::Relaxed));
+        }
+    }
+
     fn push<const N: usize>(&mut self, labels: [String; N], value: u64) {
         self.values.push((labels.into(), value));
     }

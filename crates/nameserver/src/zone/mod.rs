@@ -17,6 +17,7 @@ use std::sync::Arc;
 use api::{Fault, Faults};
 use dns::{Folded, Fragment, Rtype};
 
+pub use crate::names::Cursor;
 use crate::names::{Entry, NameHash, NameTable, Value};
 pub use denial::Proof;
 use links::Links;
@@ -33,6 +34,8 @@ pub struct Zone {
     origin_hash: u64,
     names: NameTable<Node>,
     records: usize,
+    /// How many names have a policy.
+    steered: usize,
     /// What was found and composed when the zone was built, so that no answer has to.
     links: Arc<Links>,
 }
@@ -159,6 +162,24 @@ impl Zone {
         self.records
     }
 
+    /// Whether policies decide the addresses of some names here.
+    pub fn is_steered(&self) -> bool {
+        self.steered > 0
+    }
+
+    /// The first owner at or behind a place, which is moved to it, and all its RRsets, signatures and NSEC3 among
+    /// them; in no order, and empty non-terminals too.
+    pub fn owner_at<'z>(
+        &'z self,
+        cursor: &mut Cursor,
+    ) -> Option<(&'z [u8], impl Iterator<Item = Rrset<'z>> + use<'z>)> {
+        let (name, sets) = match self.names.at(cursor) {
+            Some((name, node)) => (name, Found { node, is_apex: false }.sets()),
+            None => self.links.hidden.at(cursor.beyond())?,
+        };
+        Some((name, Rrset::all(sets).flat_map(|set| [set, set.signatures()])))
+    }
+
     /// The octets that the zone takes in memory.
     pub fn bytes(&self) -> usize {
         self.names.bytes() + self.links.bytes()
@@ -278,7 +299,10 @@ impl Zone {
         if policy.is_some() {
             self.ensure(name, hash);
         }
-        self.names.change(hash.of(name), name.wire(), |node, _| node.policy = policy);
+        let change = |node: &mut Node, _: &mut Vec<u8>| std::mem::replace(&mut node.policy, policy).is_some();
+        if let Some(was_steered) = self.names.change(hash.of(name), name.wire(), change) {
+            self.steered = self.steered + usize::from(policy.is_some()) - usize::from(was_steered);
+        }
         if policy.is_none() {
             self.prune(name, hash);
         }
@@ -303,8 +327,8 @@ impl Zone {
 
     fn empty(origin: Folded, names: usize, hash: &NameHash) -> Zone {
         let origin_hash = hash.of(&origin);
-        let mut zone =
-            Zone { origin_hash, names: NameTable::new(names), records: 0, links: Arc::default(), origin };
+        let names = NameTable::new(names);
+        let mut zone = Zone { origin_hash, names, records: 0, steered: 0, links: Arc::default(), origin };
         zone.names.insert(origin_hash, zone.origin.wire(), Node::empty());
         zone
     }

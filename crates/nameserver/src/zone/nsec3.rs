@@ -99,6 +99,11 @@ impl Records {
         self.octets[start + 1..end].split_at(usize::from(self.octets[start]))
     }
 
+    /// As [`Records::get`]; `None` behind the last.
+    pub(super) fn at(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        (index < self.len()).then(|| self.get(index))
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.octets.capacity() + self.starts.capacity() * size_of::<u32>()
     }

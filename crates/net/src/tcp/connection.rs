@@ -1,7 +1,7 @@
 //! One connection: what it waits for, how long it may, and how it ends.
 
-use super::admission::Place;
-use super::{Counters, Limits, Verdict};
+use super::{Counters, Limits, Messages, Next, Verdict};
+use crate::admission::Place;
 use crate::framing::{self, Assembler, FRAME_MAX, PREFIX_LEN};
 use crate::shutdown::Shutdown;
 use std::cell::RefCell;
@@ -53,6 +53,8 @@ pub(super) struct Connection<'a, S, H> {
     assembler: Assembler,
     /// Queries that were read and are not looked at before `unsent` is sent.
     unread: Vec<u8>,
+    /// The answer that is being made piece by piece; `unread` waits for its end.
+    streamed: Option<Box<dyn Messages>>,
     /// Answers that the client has not taken yet, from `sent` on.
     unsent: Vec<u8>,
     sent: usize,
@@ -118,6 +120,7 @@ where
             limits,
             assembler: Assembler::default(),
             unread: Vec::new(),
+            streamed: None,
             unsent: Vec::new(),
             sent: 0,
             awaited: Awaited::Query,
@@ -129,6 +132,14 @@ where
 
     /// Answers queries until the connection ends.
     pub(super) async fn converse(mut self, shutdown: &Shutdown) -> End {
+        let end = self.serve(shutdown).await;
+        if self.streamed.is_some() {
+            Counters::add(&self.counters.streams_cut, 1);
+        }
+        end
+    }
+
+    async fn serve(&mut self, shutdown: &Shutdown) -> End {
         let mut begun = pin!(shutdown.wait());
         let mut overdue = pin!(sleep_until(self.deadline()));
         loop {
@@ -156,8 +167,8 @@ where
         }
     }
 
-    /// Sends the answers that wait; if there are none, answers the queries that wait, or else what can be
-    /// read.
+    /// Sends the answers that wait; if there are none, makes more of the one that is streamed, or answers the
+    /// queries that wait, or else what can be read.
     fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<Step> {
         SCRATCH.with_borrow_mut(|Scratch { piece, answers }| {
             if !self.unsent.is_empty() {
@@ -172,6 +183,12 @@ where
                 // A step of its own, for another time limit holds from here on.
                 self.begin_wait(true);
                 return Poll::Ready(self.ending.map_or(Step::Advanced { more: false }, Step::Ended));
+            }
+
+            if self.streamed.is_some() {
+                let streamed = self.stream_on(answers, context);
+                self.begin_wait(true);
+                return Poll::Ready(streamed.map_or_else(Step::Ended, |()| Step::Advanced { more: true }));
             }
 
             let unread = mem::take(&mut self.unread);
@@ -192,7 +209,7 @@ where
             Poll::Ready(match (self.answer_all(queries, answers, context), self.ending) {
                 (Err(end), _) => Step::Ended(end),
                 (Ok(()), Some(end)) if self.unsent.is_empty() => Step::Ended(end),
-                (Ok(()), _) => Step::Advanced { more },
+                (Ok(()), _) => Step::Advanced { more: more || self.streamed.is_some() },
             })
         })
     }
@@ -225,6 +242,12 @@ where
                     used += PREFIX_LEN + len;
                     Counters::add(&self.counters.answers, 1);
                 }
+                Verdict::Stream(messages) => {
+                    self.streamed = Some(messages);
+                    self.unread = piece.to_vec();
+                    Counters::add(&self.counters.streams, 1);
+                    break;
+                }
                 Verdict::Drop => Counters::add(&self.counters.drops, 1),
                 Verdict::Close => self.ending = Some(End::ByHandler),
             }
@@ -235,6 +258,26 @@ where
         self.assembler.release();
         self.begin_wait(was_answered);
         Ok(())
+    }
+
+    /// Makes as many messages of the streamed answer as there is room for, and sends what the client takes.
+    fn stream_on(&mut self, answers: &mut [u8], context: &mut Context<'_>) -> Result<(), End> {
+        let mut used = 0;
+        while used + FRAME_MAX <= answers.len()
+            && let Some(messages) = &mut self.streamed
+        {
+            match messages.next(&mut answers[used + PREFIX_LEN..used + FRAME_MAX]) {
+                Next::Message(len) => {
+                    answers[used..used + PREFIX_LEN].copy_from_slice(&framing::prefix(len));
+                    used += PREFIX_LEN + len;
+                    Counters::add(&self.counters.stream_messages, 1);
+                }
+                Next::End => self.streamed = None,
+                // What was made before goes with the connection: half an answer is none.
+                Next::Broken => return Err(End::ByHandler),
+            }
+        }
+        self.send(&answers[..used], context)
     }
 
     /// Sends what the client takes at once and keeps the rest.
@@ -255,7 +298,7 @@ where
 
     /// Notes what is waited for next, and since when.
     fn begin_wait(&mut self, was_answered: bool) {
-        let awaited = if !self.unsent.is_empty() {
+        let awaited = if !self.unsent.is_empty() || self.streamed.is_some() {
             Awaited::Taking
         } else if self.assembler.is_partial() {
             Awaited::RestOfQuery
@@ -303,8 +346,8 @@ fn after(instant: Instant, duration: Duration) -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use super::super::admission::Admission;
     use super::*;
+    use crate::admission::Admission;
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -339,7 +382,7 @@ mod tests {
             let (client, stream) = duplex(PIPE);
             let counters = Arc::new(Counters::default());
             let shutdown = Shutdown::new();
-            let admission = Arc::new(Admission::new(limits));
+            let admission = Arc::new(limits.admission());
             let place = admit(&admission);
             let task = tokio::spawn({
                 let (counters, shutdown) = (Arc::clone(&counters), shutdown.clone());
@@ -394,9 +437,35 @@ mod tests {
         [&framing::prefix(message.len())[..], message].concat()
     }
 
-    /// Echoes; but drops `d...`, closes at `c...` and answers `l...` at the greatest length.
+    /// Makes so many messages that count down, each of so many octets; then breaks, where it is to.
+    struct Countdown {
+        left: u32,
+        len: usize,
+        breaks: bool,
+    }
+
+    impl Messages for Countdown {
+        fn next(&mut self, out: &mut [u8]) -> Next {
+            match self.left.checked_sub(1) {
+                Some(left) => {
+                    out[..self.len].fill(0);
+                    out[..4].copy_from_slice(&self.left.to_be_bytes());
+                    self.left = left;
+                    Next::Message(self.len)
+                }
+                None if self.breaks => Next::Broken,
+                None => Next::End,
+            }
+        }
+    }
+
+    /// Echoes; but drops `d...`, closes at `c...`, answers `l...` at the greatest length, `S` and `B` by a stream of
+    /// a hundred messages, the latter one broken.
     fn answer(query: &[u8], out: &mut [u8]) -> Verdict {
         match query.first() {
+            Some(&kind @ (b'S' | b'B')) => {
+                Verdict::Stream(Box::new(Countdown { left: 100, len: 30_000, breaks: kind == b'B' }))
+            }
             Some(b'd') => Verdict::Drop,
             Some(b'c') => Verdict::Close,
             Some(b'l') => {
@@ -567,6 +636,78 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_stream_comes_whole_and_in_its_place() {
+        let mut served = Served::new(LIMITS);
+        let asked = [frame(b"one"), frame(b"S"), frame(b"two"), frame(b"S"), frame(b"three")].concat();
+        served.client.write_all(&asked).await.expect("the connection reads");
+        for (before, streams) in [(&b"one"[..], true), (b"two", true), (b"three", false)] {
+            assert_eq!(served.read_frame().await, before);
+            for left in (1..=100_u32).rev().take_while(|_| streams) {
+                let message = served.read_frame().await;
+                assert_eq!((message.len(), &message[..4]), (30_000, &left.to_be_bytes()[..]));
+            }
+        }
+        let Counters { queries, answers, streams, stream_messages, streams_cut, .. } = &*served.counters;
+        assert_eq!([queries, answers, streams, stream_messages, streams_cut].map(read), [5, 3, 2, 200, 0]);
+        assert_eq!(served.ends_between(9).await, End::Idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_outlives_the_lifetime_while_it_is_taken() {
+        let mut served = Served::new(LIMITS);
+        served.ask(b"S").await;
+        for _ in 0..100 {
+            served.pass(1).await;
+            assert_eq!(served.read_frame().await.len(), 30_000);
+        }
+        assert_eq!(served.task.await.expect("no panic"), End::Lifetime);
+        assert_eq!(read(&served.counters.streams_cut), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streams_are_cut_by_clients_that_stop_or_go_and_by_the_shutdown() {
+        let mut stops = Served::new(LIMITS);
+        stops.ask(b"S").await;
+        stops.read_frame().await;
+        settle().await;
+        let counters = Arc::clone(&stops.counters);
+        assert!(read(&counters.stream_messages) < 20, "no more is made than is taken");
+        assert_eq!(stops.ends_between(4).await, End::AnswersUntaken);
+        assert_eq!(read(&counters.streams_cut), 1);
+
+        let mut goes = Served::new(LIMITS);
+        goes.ask(b"S").await;
+        goes.read_frame().await;
+        settle().await;
+        drop(goes.client);
+        assert_eq!(goes.task.await.expect("no panic"), End::Reset);
+        assert_eq!(read(&goes.counters.streams_cut), 1);
+
+        let mut ends = Served::new(LIMITS);
+        ends.ask(b"S").await;
+        ends.read_frame().await;
+        settle().await;
+        ends.shutdown.begin();
+        let mut rest = Vec::new();
+        ends.client.read_to_end(&mut rest).await.expect("the stream ends well");
+        assert!(rest.len() <= UNSENT_MAX + PIPE, "what waited is sent: {} octets", rest.len());
+        assert_eq!(ends.task.await.expect("no panic"), End::ByShutdown);
+        assert_eq!(read(&ends.counters.streams_cut), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_broken_stream_closes_the_connection() {
+        let mut served = Served::new(LIMITS);
+        served.ask(b"B").await;
+        served.ask(b"never answered").await;
+        let mut taken = Vec::new();
+        served.client.read_to_end(&mut taken).await.expect("the stream ends well");
+        assert!(taken.len() <= 100 * 30_002);
+        assert_eq!(served.task.await.expect("no panic"), End::ByHandler);
+        assert_eq!(read(&served.counters.streams_cut), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_busy_connection_ends_with_its_lifetime() {
         let mut served = Served::new(LIMITS);
         for _ in 0..7 {
@@ -614,7 +755,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn buffers_stay_within_their_bounds_and_are_given_back() {
         let (mut client, stream) = duplex(PIPE);
-        let admission = Arc::new(Admission::new(LIMITS));
+        let admission = Arc::new(LIMITS.admission());
         let place = admit(&admission);
         let counters = Counters::default();
         let mut connection = Connection::new(stream, answer, &place, &counters, &LIMITS);
@@ -643,7 +784,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        let admission = Arc::new(Admission::new(LIMITS));
+        let admission = Arc::new(LIMITS.admission());
         let place = admit(&admission);
         let (counters, shutdown) = (Counters::default(), Shutdown::new());
         let (_client, stream) = duplex(PIPE);

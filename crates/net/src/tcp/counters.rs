@@ -22,11 +22,17 @@ pub struct Counters {
     /// Times that the system had no descriptor or memory for a connection, each followed by
     /// [`ACCEPT_PAUSE`](super::ACCEPT_PAUSE).
     pub accept_failed: AtomicU64,
-    /// Queries received whole; each is one of the next three, but for one that made its handler panic.
+    /// Queries received whole; each is an answer, a stream or a drop, but for one that made its handler panic.
     pub queries: AtomicU64,
     /// Answers produced. Some of them may not have reached the client when its connection ended otherwise
     /// than by it.
     pub answers: AtomicU64,
+    /// Queries that are answered by a stream of messages.
+    pub streams: AtomicU64,
+    /// Messages of those streams.
+    pub stream_messages: AtomicU64,
+    /// Streams that did not come to their end: the connection ended first.
+    pub streams_cut: AtomicU64,
     /// Queries that the handler dropped.
     pub drops: AtomicU64,
     /// Connections that the handler closed.

@@ -1,13 +1,14 @@
 //! What a TCP client may hold, and for how long.
 
+use crate::admission::Admission;
 use std::time::Duration;
 
-/// Bounds what connections of one listener may take.
+/// Bounds what connections may take.
 ///
 /// Durations above a year count as a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at a time; further ones are closed at once. Each needs a file descriptor, so stay
+    /// Connections open at a time over all listeners that share an [`Admission`]; further ones are closed at once. Each needs a file descriptor, so stay
     /// below `RLIMIT_NOFILE`. Default 800, which leaves room under the usual 1024.
     pub connections_max: usize,
     /// Connections open at a time from one IPv4 address or one IPv6 /64, which is what one host can choose
@@ -26,6 +27,13 @@ pub struct Limits {
     /// How long a connection may be open at all, however busy; it ends between two messages. Default 10 min,
     /// so that places change hands.
     pub lifetime: Duration,
+}
+
+impl Limits {
+    /// The places for connections that these limits allow, to be shared by listeners.
+    pub fn admission(&self) -> Admission {
+        Admission::new(self.connections_max, self.per_client_max)
+    }
 }
 
 impl Default for Limits {

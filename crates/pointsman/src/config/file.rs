@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, Key, Section};
 use super::kind::{Given, Kind, described, one_of};
-use super::spec::{PartitionSpec, Place, Spec};
+use super::spec::{PartitionSpec, Place, SecondarySpec, Spec};
 
 /// Reads the text of the file at `path` into `spec`, over what is there, and adds what is wrong to `faults`
 /// in the order of the file.
@@ -64,7 +64,7 @@ impl Reader<'_> {
             self.faults.push(Fault::whole(&*self.path, what, "a line version = \"v1\""));
         }
         let sections: Vec<&str> = keys::SECTIONS.iter().map(|section| section.name).collect();
-        let headings = [&sections[..], &[keys::PARTITION.name]].concat();
+        let headings = [&sections[..], &[keys::SECONDARY.name, keys::PARTITION.name]].concat();
         for (name, value) in document {
             let section = keys::SECTIONS.iter().find(|section| section.name == name.get_ref());
             match (section, value.get_ref()) {
@@ -73,7 +73,12 @@ impl Reader<'_> {
                     let expected = format!("a heading [{}]", section.name);
                     self.wrong(value.span().start, section.name, &described(other), &expected);
                 }
-                (None, _) if name.get_ref() == keys::PARTITION.name => self.partitions(value, spec),
+                (None, _) if name.get_ref() == keys::SECONDARY.name => {
+                    spec.secondary = self.headings(value, &keys::SECONDARY, SecondarySpec::at);
+                }
+                (None, _) if name.get_ref() == keys::PARTITION.name => {
+                    spec.partition = self.headings(value, &keys::PARTITION, PartitionSpec::at);
+                }
                 (None, _) => self.key(name, value, &keys::SERVER, &headings, spec),
             }
         }
@@ -86,23 +91,32 @@ impl Reader<'_> {
         }
     }
 
-    fn partitions(&mut self, value: &Spanned<DeValue<'_>>, spec: &mut Spec) {
-        spec.partition.clear();
-        let expected = "headings [[partition]]";
+    /// What stands under each of several equal headings.
+    fn headings<S>(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        section: &Section<S>,
+        at: fn(Place) -> S,
+    ) -> Vec<S> {
+        let name = section.name;
+        let expected = format!("headings [[{name}]]");
+        let mut specs = Vec::new();
         let DeValue::Array(elements) = value.get_ref() else {
-            return self.wrong(value.span().start, "partition", &described(value.get_ref()), expected);
+            self.wrong(value.span().start, name, &described(value.get_ref()), &expected);
+            return specs;
         };
         for element in elements {
             let start = element.span().start;
             match element.get_ref() {
                 DeValue::Table(table) => {
-                    let mut partition = PartitionSpec::at(self.place(start));
-                    self.table(table, &keys::PARTITION, &mut partition);
-                    spec.partition.push(partition);
+                    let mut spec = at(self.place(start));
+                    self.table(table, section, &mut spec);
+                    specs.push(spec);
                 }
-                other => self.wrong(start, "partition", &described(other), expected),
+                other => self.wrong(start, name, &described(other), &expected),
             }
         }
+        specs
     }
 
     /// One key; `sections` are the headings that could stand in its stead.

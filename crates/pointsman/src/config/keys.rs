@@ -9,7 +9,7 @@ use nameserver::rate_limit::{PER_SECOND_MAX, WINDOW_MAX};
 use nameserver::server::WORKERS_MAX;
 
 use super::kind::Kind;
-use super::spec::{PartitionSpec, Spec};
+use super::spec::{PartitionSpec, SecondarySpec, Spec};
 
 /// A key: what it is called, what it may be, and what follows from it.
 pub(crate) struct Key<S: 'static> {
@@ -168,6 +168,16 @@ pub(crate) const SERVER: Section<Spec> = Section {
             consequence: "As for zone.",
         },
         Key {
+            name: "tsig_keys",
+            flag: Some("tsig-keys"),
+            kind: Kind::Paths(|s| &mut s.tsig_keys),
+            default: Default::Absent { means: "none", example: "[\"/etc/pointsman/tsig.keys\"]" },
+            about: "Files with TSIG keys, one a line: `algorithm:name:secret`, as `dig -y` takes them.",
+            consequence: "Queries signed with such a key are verified and their answers signed (RFC 8945). A file that \
+                others may read is refused. They are read once, at start, before the user changes. The algorithms are \
+                hmac-sha256, hmac-sha384 and hmac-sha512, and hmac-sha1 for secondaries that know nothing better.",
+        },
+        Key {
             name: "minimal_responses",
             flag: Some("minimal-responses"),
             kind: Kind::Boolean(|s| &mut s.minimal_responses),
@@ -252,7 +262,7 @@ pub(crate) const SERVER: Section<Spec> = Section {
 /// What TCP clients may hold.
 pub(crate) const TCP: Section<Spec> = Section {
     name: "tcp",
-    about: "What TCP clients may hold, at each address of listen.",
+    about: "What TCP clients may hold, at all addresses of listen together.",
     keys: &[
         Key {
             name: "connections_max",
@@ -260,7 +270,8 @@ pub(crate) const TCP: Section<Spec> = Section {
             kind: Kind::Integer(|s| &mut s.connections_max, 1..=CONNECTIONS_CEILING),
             default: Default::Value("800"),
             about: "How many connections may be open at a time.",
-            consequence: "Further ones are closed at once. Each takes a file descriptor: `ulimit -n` must be larger.",
+            consequence: "Further ones are closed at once. Each takes a file descriptor: the hard limit (`ulimit -Hn`) \
+                must be larger, else a start warns.",
         },
         Key {
             name: "per_client_max",
@@ -353,6 +364,52 @@ pub(crate) const RATE_LIMIT: Section<Spec> = Section {
             default: Default::Value("56"),
             about: "How many bits of an IPv6 address are one network.",
             consequence: "As for ipv4_prefix_bits.",
+        },
+    ],
+};
+
+/// Who takes zones and is told of changes; there may be several.
+pub(crate) const SECONDARY: Section<SecondarySpec> = Section {
+    name: "secondary",
+    about: "Servers that follow our zones; the heading may be repeated. A zone that no heading names is given to \
+        nobody.",
+    keys: &[
+        Key {
+            name: "zones",
+            flag: None,
+            kind: Kind::Zones(|s| &mut s.zones),
+            default: Default::Absent { means: "all zones", example: "[\"example.com\"]" },
+            about: "The zones that they follow.",
+            consequence: "A change of such a zone must have a greater serial (RFC 1982), or it is refused. A zone with \
+                steered names is never given away: a secondary could not steer.",
+        },
+        Key {
+            name: "from",
+            flag: None,
+            kind: Kind::Prefixes(|s| &mut s.from),
+            default: Default::Absent {
+                means: "any address, but then there must be a key",
+                example: "[\"192.0.2.53\", \"2001:db8::/32\"]",
+            },
+            about: "The addresses that may take the zones (AXFR, IXFR).",
+            consequence: "Beside a key both must hold. Addresses alone can be claimed by whoever sits on the way.",
+        },
+        Key {
+            name: "key",
+            flag: None,
+            kind: Kind::Name(|s| &mut s.key, "the name of a key in tsig_keys"),
+            default: Default::Absent { means: "requests need not be signed", example: "\"ns2.example.com\"" },
+            about: "The TSIG key that their requests must be signed with.",
+            consequence: "Notifications to them are signed with it, too.",
+        },
+        Key {
+            name: "notify",
+            flag: None,
+            kind: Kind::Addresses(|s| &mut s.notify),
+            default: Default::Absent { means: "nobody is told", example: "[\"192.0.2.53:53\"]" },
+            about: "Where NOTIFY is sent when a zone has a new serial, and at start.",
+            consequence: "Without it they ask again only as often as the SOA record says. It is sent from the first \
+                address of listen of the same family, and repeated up to six times within two minutes.",
         },
     ],
 };

@@ -1,10 +1,12 @@
 //! What a key's value may be, and how it is read from the file or from a flag.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dns::Folded;
+use routing::Prefix;
 use toml::de::DeValue;
 
 use super::spec::{Place, Placed, Version};
@@ -39,6 +41,10 @@ pub(crate) enum Kind<S> {
     Store(Slot<S, String>),
     /// A name of something.
     Name(Slot<S, String>, &'static str),
+    /// The names of zones.
+    Zones(Slots<S, Folded>),
+    /// Prefixes of addresses.
+    Prefixes(Slots<S, Prefix>),
     /// One of a few words.
     Choice(Slot<S, &'static str>, &'static [&'static str]),
 }
@@ -78,6 +84,8 @@ impl<S> Kind<S> {
             Kind::Paths(_) => "paths of files".into(),
             Kind::Store(_) => "sqlite:PATH".into(),
             Kind::Name(_, expected) => (*expected).into(),
+            Kind::Zones(_) => "names of zones, such as example.com".into(),
+            Kind::Prefixes(_) => "addresses or prefixes, such as 192.0.2.1 or 2001:db8::/32".into(),
             Kind::Choice(_, words) => one_of(words),
         }
     }
@@ -94,13 +102,15 @@ impl<S> Kind<S> {
             Kind::Path(_) | Kind::Paths(_) => "FILE",
             Kind::Store(_) => "sqlite:PATH",
             Kind::Name(..) => "NAME",
+            Kind::Zones(_) => "ZONE",
+            Kind::Prefixes(_) => "PREFIX",
             Kind::Choice(..) => "WORD",
         }
     }
 
     /// Whether the value is a list: an array in the file, a flag that may be given several times.
     pub(crate) fn is_list(&self) -> bool {
-        matches!(self, Kind::Addresses(_) | Kind::Paths(_))
+        matches!(self, Kind::Addresses(_) | Kind::Paths(_) | Kind::Zones(_) | Kind::Prefixes(_))
     }
 
     /// Reads a value into its field; for a list, an element behind those that are there.
@@ -120,6 +130,8 @@ impl<S> Kind<S> {
             Kind::Paths(slots) => push(slots(spec), path(given), place),
             Kind::Store(slot) => set(slot(spec), store(given), place),
             Kind::Name(slot, _) => set(slot(spec), name(given), place),
+            Kind::Zones(slots) => push(slots(spec), zone(given), place),
+            Kind::Prefixes(slots) => push(slots(spec), prefix(given), place),
             Kind::Choice(slot, words) => set(slot(spec), choice(given, words), place),
         }
     }
@@ -130,6 +142,8 @@ impl<S> Kind<S> {
         match self {
             Kind::Addresses(slots) => slots(spec).clear(),
             Kind::Paths(slots) => slots(spec).clear(),
+            Kind::Zones(slots) => slots(spec).clear(),
+            Kind::Prefixes(slots) => slots(spec).clear(),
             _ => {}
         }
     }
@@ -262,6 +276,19 @@ fn name(given: &Given<'_>) -> Result<String, Wrong> {
         "" => Err("an empty text".into()),
         text => Ok(text.into()),
     }
+}
+
+fn zone(given: &Given<'_>) -> Result<Folded, Wrong> {
+    let text = text(given)?;
+    let wire = dns::name::folded_from_text(text).map_err(|_| format!("{text:?}"))?;
+    Folded::read(&wire).ok_or_else(|| format!("{text:?}"))
+}
+
+fn prefix(given: &Given<'_>) -> Result<Prefix, Wrong> {
+    let text = text(given)?;
+    let address = text.parse::<IpAddr>().ok();
+    let alone = address.and_then(|address| Prefix::new(address, if address.is_ipv4() { 32 } else { 128 }));
+    alone.or_else(|| text.parse().ok()).ok_or_else(|| format!("{text:?}"))
 }
 
 fn choice(given: &Given<'_>, words: &'static [&'static str]) -> Result<&'static str, Wrong> {

@@ -12,16 +12,20 @@ use nameserver::rate_limit;
 use nameserver::server::Options;
 use routing::proximity::mmdb::Field;
 
-use super::spec::{PartitionSpec, Place, Placed, Spec};
+use super::spec::{PartitionSpec, Place, Placed, SecondarySpec, Spec};
 use crate::log::{Form, Log};
 
-/// A configuration that holds together; only the token is still in its file.
+/// A configuration that holds together; only the token and the keys are still in their files.
 #[derive(Clone, Debug)]
 pub(crate) struct Lowered {
     /// What the server is started with, without the token.
     pub(crate) options: Options,
     /// Where the token is, where the API asks for one.
     pub(crate) token_file: Option<Placed<PathBuf>>,
+    /// Where the TSIG keys are.
+    pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
+    /// Who follows our zones, with the names of their keys.
+    pub(crate) secondaries: Vec<SecondarySpec>,
     /// What is logged.
     pub(crate) log: Log,
 }
@@ -32,7 +36,11 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     limits(&spec, faults);
     protocol(&spec, faults);
     let rate_limit = rate_limit(&spec);
+    secondaries(&spec, faults);
     let imports = imports(&spec, faults);
+    let tsig_keys =
+        spec.tsig_keys.iter().map(|file| Placed { value: resolve(file), place: file.place.clone() });
+    let (tsig_keys, secondaries) = (tsig_keys.collect(), spec.secondary.clone());
     let token_file = spec.token_file.map(|placed| Placed { value: resolve(&placed), place: placed.place });
     let options = Options {
         listen: spec.listen.iter().map(|placed| placed.value).collect(),
@@ -52,6 +60,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         cookies: given(spec.cookies) != "off",
         rate_limit,
         imports,
+        transfer: nameserver::transfer::Config::default(),
         user: spec.user.map(|placed| placed.value),
         seed: spec.seed.map(|placed| placed.value),
         tcp: net::tcp::Limits {
@@ -64,7 +73,13 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         },
     };
     let form = if given(spec.log) == "json" { Form::Json } else { Form::Text };
-    Lowered { options, token_file, log: Log { form, level: level(given(spec.log_level)) } }
+    Lowered {
+        options,
+        token_file,
+        tsig_keys,
+        secondaries,
+        log: Log { form, level: level(given(spec.log_level)) },
+    }
 }
 
 fn addresses(spec: &Spec, faults: &mut Faults) {
@@ -83,6 +98,15 @@ fn addresses(spec: &Spec, faults: &mut Faults) {
     if !is_loopback(api.value) && spec.token_file.is_none() {
         let what = format!("api is {}, which other machines reach, and there is no token_file", api.value);
         faults.push(api.place.fault(what, "a token_file (--token-file), or a loopback address"));
+    }
+}
+
+fn secondaries(spec: &Spec, faults: &mut Faults) {
+    for secondary in &spec.secondary {
+        if secondary.from.is_empty() && secondary.key.is_none() {
+            let what = "the secondary has neither from nor key: everybody could take the zones";
+            faults.push(secondary.place.fault(what, "from, key or both"));
+        }
     }
 }
 

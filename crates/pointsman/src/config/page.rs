@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 #[cfg(test)]
 use super::keys::Section;
-use super::keys::{Default, Key, PARTITION, SECTIONS, SERVER};
+use super::keys::{Default, Key, PARTITION, SECONDARY, SECTIONS, SERVER};
 
 /// The longest line of the template's comments, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -30,6 +30,12 @@ pub(crate) fn template() -> String {
         for key in section.keys {
             template_key(&mut text, key);
         }
+    }
+    text += "\n";
+    comment(&mut text, SECONDARY.about);
+    text += "#[[secondary]]\n";
+    for key in SECONDARY.keys {
+        template_key(&mut text, key);
     }
     text += "\n";
     comment(&mut text, PARTITION.about);
@@ -61,6 +67,7 @@ pub(super) fn manual() -> String {
     for section in SECTIONS {
         manual_section(&mut text, section, &format!("## `[{}]`", section.name));
     }
+    manual_section(&mut text, &SECONDARY, "## `[[secondary]]`");
     manual_section(&mut text, &PARTITION, "## `[[partition]]`");
     text += "\nThe flags `--partition [NAME=]CSV` and `--mmdb [NAME=]FILE` with `--regions CSV` and `--field WORD` stand \
              for such\nheadings; where any of them is given, the file's partitions are not imported.\n";

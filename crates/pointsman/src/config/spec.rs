@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Fault;
+use dns::Folded;
+use routing::Prefix;
 
 /// Where a value was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,8 @@ pub(crate) struct Spec {
     pub(crate) zone: Vec<Placed<PathBuf>>,
     pub(crate) policy: Vec<Placed<PathBuf>>,
     pub(crate) partition: Vec<PartitionSpec>,
+    pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
+    pub(crate) secondary: Vec<SecondarySpec>,
     pub(crate) minimal_responses: Option<Placed<bool>>,
     pub(crate) udp_payload_max: Option<Placed<u64>>,
     pub(crate) cookies: Option<Placed<&'static str>>,
@@ -84,6 +88,24 @@ pub(crate) struct Spec {
     pub(crate) slip: Option<Placed<u64>>,
     pub(crate) ipv4_prefix_bits: Option<Placed<u64>>,
     pub(crate) ipv6_prefix_bits: Option<Placed<u64>>,
+}
+
+/// One secondary, or several alike.
+#[derive(Clone, Debug)]
+pub(crate) struct SecondarySpec {
+    /// Where the secondary as a whole was given.
+    pub(crate) place: Place,
+    pub(crate) zones: Vec<Placed<Folded>>,
+    pub(crate) from: Vec<Placed<Prefix>>,
+    pub(crate) key: Option<Placed<String>>,
+    pub(crate) notify: Vec<Placed<SocketAddr>>,
+}
+
+impl SecondarySpec {
+    /// A secondary of which nothing is known yet.
+    pub(crate) fn at(place: Place) -> SecondarySpec {
+        SecondarySpec { place, zones: Vec::new(), from: Vec::new(), key: None, notify: Vec::new() }
+    }
 }
 
 /// One partition to import.

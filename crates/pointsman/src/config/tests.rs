@@ -9,7 +9,7 @@ use nameserver::server::Options;
 
 use super::*;
 use crate::fresh;
-use keys::{PARTITION, SECTIONS, SERVER};
+use keys::{PARTITION, SECONDARY, SECTIONS, SERVER};
 
 #[derive(Parser)]
 struct Line {
@@ -76,8 +76,8 @@ speed = 9
             "/etc/p.toml:2:11: listen is \"127.0.0.1\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:3:3: unknown key lisen; expected version, listen, api, token_file, store, user, workers, zone, \
-             policy, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, log_level, tcp, \
-             rate_limit or partition",
+             policy, tsig_keys, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, \
+             log_level, tcp, rate_limit, secondary or partition",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:5:9: store is \"postgres://localhost\"; expected sqlite:PATH",
             "/etc/p.toml:6:11: workers is the number 0; expected a whole number from 1 to 256",
@@ -250,6 +250,40 @@ field = \"asn\"
 }
 
 #[test]
+fn secondaries_are_checked_whole() {
+    let text = "\
+[[secondary]]
+zones = [\"example.com\", \".\"]
+from = [\"192.0.2.1\", \"2001:db8::/32\"]
+notify = [\"192.0.2.1:53\"]
+[[secondary]]
+from = [\"::1\"]
+";
+    let given = lowered(&format!("version = \"v1\"\n{text}"), &[]).expect("it is right").secondaries;
+    let secondary = &given[0];
+    assert_eq!(secondary.zones.iter().map(|zone| zone.value.labels()).collect::<Vec<_>>(), [2, 0]);
+    let from: Vec<String> = secondary.from.iter().map(|prefix| prefix.value.to_string()).collect();
+    assert_eq!(from, ["192.0.2.1/32", "2001:db8::/32"]);
+    assert_eq!((given.len(), given[1].from.len(), given[1].zones.len()), (2, 1, 0));
+
+    check(
+        "[[secondary]]\nzones = [\"a..b\"]\nkey = \"\"\n[[secondary]]\nfrom = [\"192.0.2.0/33\", \"x\"]\nkey = \"k\"\n\
+         notify = [\"192.0.2.1\"]\nwho = 1",
+        &[],
+        &[
+            "/etc/p.toml:3:10: zones is \"a..b\"; expected names of zones, such as example.com",
+            "/etc/p.toml:4:7: key is an empty text; expected the name of a key in tsig_keys",
+            "/etc/p.toml:6:9: from is \"192.0.2.0/33\"; expected addresses or prefixes, such as 192.0.2.1 or 2001:db8::/32",
+            "/etc/p.toml:6:25: from is \"x\"; expected addresses or prefixes, such as 192.0.2.1 or 2001:db8::/32",
+            "/etc/p.toml:8:11: notify is \"192.0.2.1\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
+            "/etc/p.toml:9:1: unknown key who in secondary; expected zones, from, key or notify",
+            "/etc/p.toml:2:1: the secondary has neither from nor key: everybody could take the zones; expected from, key \
+             or both",
+        ],
+    );
+}
+
+#[test]
 fn flags_replace_what_the_file_says_key_by_key() {
     let text = "version = \"v1\"\nlisten = [\"127.0.0.1:1\"]\nzone = [\"a.zone\"]\nstore = \"sqlite:x.db\"\nworkers = 3\n\
                 [[partition]]\ncsv = \"a.csv\"\n";
@@ -311,6 +345,7 @@ fn flags_have_the_names_of_keys() {
         assert_eq!(key.flag, expected.as_deref());
     }
     assert!(SECTIONS.iter().flat_map(|section| section.keys).all(|key| key.flag.is_none()));
+    assert!(SECONDARY.keys.iter().all(|key| key.flag.is_none()));
     assert!(PARTITION.keys.iter().all(|key| key.flag.is_none()));
 }
 

@@ -142,6 +142,7 @@ impl Demo {
             user: None,
             seed: None,
             tcp: net::tcp::Limits::default(),
+            transfer: nameserver::transfer::Config::default(),
         }
     }
 }

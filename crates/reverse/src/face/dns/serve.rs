@@ -119,8 +119,9 @@ impl Dns {
                     }
                 }
             };
-            let counters = Arc::new(net::tcp::Counters::default());
-            if let Err(cause) = net::tcp::serve(tcp, Limits::default(), counters, shutdown, handler).await {
+            let (limits, counters) = (Limits::default(), Arc::new(net::tcp::Counters::default()));
+            let places = Arc::new(limits.admission());
+            if let Err(cause) = net::tcp::serve(tcp, places, limits, counters, shutdown, handler).await {
                 tracing::error!(%cause, "TCP is not served");
             }
         });

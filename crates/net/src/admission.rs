@@ -1,14 +1,14 @@
-//! Who may have a connection: so many in all, so many per client.
+//! Who may have a place: so many in all, so many per client. A place is a connection, or something else that a
+//! client holds for a while.
 
-use super::Limits;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Hands out places to connections; at most [`Limits::connections_max`] entries.
+/// Hands out places; it remembers no more clients than there are places.
 #[derive(Debug)]
-pub(super) struct Admission {
-    connections_max: usize,
+pub struct Admission {
+    places_max: usize,
     per_client_max: usize,
     open: Mutex<Open>,
 }
@@ -19,33 +19,37 @@ struct Open {
     by_client: HashMap<IpAddr, usize>,
 }
 
-/// Says why a connection gets no place.
+/// Says why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub enum Refusal {
     /// All places are taken.
     Full,
     /// This client has all that one client may have.
     PerClient,
 }
 
-/// Holds a connection's place until it is dropped.
+/// Holds a place until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub struct Place {
     admission: Arc<Admission>,
     client: IpAddr,
 }
 
 impl Admission {
-    pub(super) fn new(limits: Limits) -> Self {
-        let Limits { connections_max, per_client_max, .. } = limits;
-        Self { connections_max, per_client_max, open: Mutex::default() }
+    /// Has `places_max` places, of which one client gets `per_client_max`: an IPv4 address or an IPv6 /64,
+    /// which is what one host can choose from.
+    pub fn new(places_max: usize, per_client_max: usize) -> Self {
+        Self { places_max, per_client_max, open: Mutex::default() }
     }
 
-    /// Gives a place to a connection from `address`.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Place, Refusal> {
+    /// Gives a place to the client at `address`.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Place, Refusal> {
         let client = client_of(address);
         let mut open = self.open();
-        if open.total >= self.connections_max {
+        if open.total >= self.places_max {
             return Err(Refusal::Full);
         }
         let of_client = open.by_client.get(&client).copied().unwrap_or(0);
@@ -64,8 +68,8 @@ impl Admission {
 
 impl Place {
     /// Whether more than half of all places are taken.
-    pub(super) fn is_crowded(&self) -> bool {
-        self.admission.open().total > self.admission.connections_max / 2
+    pub fn is_crowded(&self) -> bool {
+        self.admission.open().total > self.admission.places_max / 2
     }
 }
 
@@ -94,8 +98,8 @@ fn client_of(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn admission(connections_max: usize, per_client_max: usize) -> Arc<Admission> {
-        Arc::new(Admission::new(Limits { connections_max, per_client_max, ..Limits::default() }))
+    fn admission(places_max: usize, per_client_max: usize) -> Arc<Admission> {
+        Arc::new(Admission::new(places_max, per_client_max))
     }
 
     fn ip(text: &str) -> IpAddr {

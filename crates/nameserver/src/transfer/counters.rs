@@ -1,0 +1,53 @@
+//! What happened to transfers, signatures and notifications.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts since start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Transfers of a whole zone that were begun.
+    pub started: AtomicU64,
+    /// Transfers of which the last message was made.
+    pub finished: AtomicU64,
+    /// Requests that were answered by the SOA record alone (RFC 1995 §2).
+    pub current: AtomicU64,
+    /// Requests by whom no rule allows.
+    pub refused_not_allowed: AtomicU64,
+    /// Requests for a zone with steered names.
+    pub refused_steered: AtomicU64,
+    /// Requests beyond [`TRANSFERS_MAX`](super::TRANSFERS_MAX).
+    pub refused_full: AtomicU64,
+    /// Requests beyond [`TRANSFERS_PER_CLIENT_MAX`](super::TRANSFERS_PER_CLIENT_MAX).
+    pub refused_per_client: AtomicU64,
+    /// Requests for a zone that is not here.
+    pub refused_no_zone: AtomicU64,
+    /// Requests that could not be read.
+    pub refused_malformed: AtomicU64,
+    /// Signed messages by an unknown key (BADKEY).
+    pub bad_key: AtomicU64,
+    /// Signed messages with a wrong signature (BADSIG).
+    pub bad_signature: AtomicU64,
+    /// Signed messages of another time (BADTIME).
+    pub bad_time: AtomicU64,
+    /// Signed messages whose signature was cut (BADTRUNC).
+    pub bad_truncation: AtomicU64,
+    /// Notifications that were sent, repetitions included.
+    pub notify_sent: AtomicU64,
+    /// Notifications that the system did not take.
+    pub notify_send_failed: AtomicU64,
+    /// Notifications that were acknowledged.
+    pub notify_acknowledged: AtomicU64,
+    /// Notifications that were answered with an error.
+    pub notify_refused: AtomicU64,
+    /// Notifications that were given up after the last repetition.
+    pub notify_given_up: AtomicU64,
+    /// Notifications beyond [`NOTIFICATIONS_MAX`](super::notify::NOTIFICATIONS_MAX).
+    pub notify_dropped: AtomicU64,
+    /// Answers that belong to no notification, or are not signed as they must be.
+    pub notify_stray: AtomicU64,
+}
+
+/// Counts one more.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

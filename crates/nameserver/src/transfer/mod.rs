@@ -1,0 +1,350 @@
+//! Zones for other servers: AXFR and IXFR (RFC 5936, RFC 1995), signatures (RFC 8945), NOTIFY (RFC 1996).
+//!
+//! ```text
+//! TCP ─> Transfers::stream ─> signed? verify ─> AXFR, IXFR: allowed? ─> Outgoing, message by message
+//!                                              `─> anything else: Generation::answer, then sign
+//! UDP ─> Transfers::answer ─> the same, but that a transfer is one SOA record or nothing
+//! published generation ─> notifier ─> Schedule: who is to be told what, and when again
+//! ```
+//! In reading order:
+//! - [`secondaries`]: who may take a zone and who is told; [`keys`]: what they sign with.
+//! - [`signature`]: signing and verifying; [`outgoing`]: the messages of a transfer.
+//! - [`serial`]: which of two serial numbers is the later one.
+//! - [`notify`]: when which notification is sent; [`notifier`]: the task that sends them.
+//! - [`counters`]: what is counted.
+//!
+//! A zone with steered names is not given away: its records are only half of its answers, and a secondary would
+//! answer everybody with that half.
+
+pub mod counters;
+pub mod keys;
+pub mod notifier;
+pub mod notify;
+pub mod outgoing;
+pub mod secondaries;
+pub mod serial;
+pub mod signature;
+
+use std::sync::Arc;
+
+use dns::edns::ExtendedError;
+use dns::query::{HEADER, Query};
+use dns::writer::{End, header_only};
+use dns::{Class, Folded, Rcode, Rtype, Suffixes, Tsig, Writer};
+use domain::base::Message;
+use domain::rdata::Soa;
+use fastrand::Rng;
+use net::admission::{Admission, Refusal};
+use net::clock::{Clock, Now};
+use net::tcp::{Messages, Next};
+
+use crate::answer::{Asked, Reply, Transport, Why};
+use crate::generation::Generation;
+use counters::{Counters, count};
+pub use keys::Keys;
+use outgoing::Outgoing;
+pub use secondaries::{Secondaries, Secondary};
+use signature::{Failed, Signer};
+
+/// The most transfers at a time: each keeps its generation of the zone in memory, and a connection.
+pub const TRANSFERS_MAX: usize = 64;
+
+/// The most transfers at a time for one IPv4 address or IPv6 /64: a secondary of many zones takes several at once.
+pub const TRANSFERS_PER_CLIENT_MAX: usize = 16;
+
+/// The largest answer to an asker without EDNS over UDP, in octets (RFC 1035 §4.2.1).
+const UDP_PLAIN_MAX: usize = 512;
+
+/// What the operator chose.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The keys that messages may be signed with.
+    pub keys: Keys,
+    /// Who follows our zones.
+    pub secondaries: Secondaries,
+}
+
+/// Answers what is signed, and what asks for a zone.
+pub struct Transfers {
+    config: Config,
+    admission: Arc<Admission>,
+    counters: Arc<Counters>,
+}
+
+/// What a signed query or a transfer request gets.
+pub enum Given {
+    /// Messages.
+    Stream(Box<dyn Messages>),
+    /// One message, or nothing.
+    Reply(Reply),
+}
+
+/// Why a transfer request gets nothing.
+struct Refused {
+    rcode: Rcode,
+    why: Option<ExtendedError>,
+}
+
+impl Transfers {
+    /// Answers by what the operator chose.
+    pub fn new(config: Config) -> Transfers {
+        let admission = Arc::new(Admission::new(TRANSFERS_MAX, TRANSFERS_PER_CLIENT_MAX));
+        Transfers { config, admission, counters: Arc::default() }
+    }
+
+    /// Who follows our zones.
+    pub fn secondaries(&self) -> &Secondaries {
+        &self.config.secondaries
+    }
+
+    /// What is counted.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Answers a query over UDP into `out` that is signed, or asks for a transfer; `None` for any other, which is
+    /// [`Generation::answer`]'s.
+    ///
+    /// A signed query is verified and its answer signed; IXFR is answered by the SOA record alone (RFC 1995 §2).
+    /// Only these make it allocate.
+    pub fn answer(
+        &self,
+        generation: &Generation,
+        asked: &Asked<'_>,
+        now: Now,
+        rng: &mut Rng,
+        out: &mut [u8],
+    ) -> Option<Reply> {
+        // Both have a record behind the question: the signature, or the SOA record that is known.
+        let counts = asked.query.get(8..HEADER)?;
+        if counts == [0; 4] || counts[..2] == [0; 2] && Tsig::read(asked.query) == Ok(None) {
+            return None;
+        }
+        match self.respond(generation, asked, now, rng, out)? {
+            Respond::Outgoing(_) => Some(Reply::Drop(Why::NoRoom)),
+            Respond::Reply(reply) => Some(reply),
+        }
+    }
+
+    /// Answers a query over TCP as [`Transfers::answer`] does over UDP, but a transfer by a stream of messages.
+    pub fn stream(
+        &self,
+        generation: &Generation,
+        asked: &Asked<'_>,
+        clock: Clock,
+        rng: &mut Rng,
+        out: &mut [u8],
+    ) -> Option<Given> {
+        Some(match self.respond(generation, asked, clock.now(), rng, out)? {
+            Respond::Outgoing(outgoing) => Given::Stream(Box::new(Timed { outgoing, clock })),
+            Respond::Reply(reply) => Given::Reply(reply),
+        })
+    }
+
+    /// Verifies, gives what is asked for, signs; `None` where nothing is signed and no zone asked for.
+    fn respond(
+        &self,
+        generation: &Generation,
+        asked: &Asked<'_>,
+        now: Now,
+        rng: &mut Rng,
+        out: &mut [u8],
+    ) -> Option<Respond> {
+        let mut name = Folded::root();
+        // What is no query is told so by the one place that does.
+        let query = Query::read(asked.query, &mut name).ok()?;
+        let Ok(tsig) = Tsig::read(asked.query) else { return Some(formerr(asked.query, out).into()) };
+        let is_transfer = query.class == Class::IN
+            && match asked.transport {
+                Transport::Tcp => matches!(query.rtype, Rtype::AXFR | Rtype::IXFR),
+                Transport::Udp => query.rtype == Rtype::IXFR,
+            };
+        let unix = now.unix.as_secs();
+        let (plain, mut signer) = match tsig {
+            None if !is_transfer => return None,
+            None => (None, None),
+            Some(tsig) => match signature::verify(asked.query, &tsig, &self.config.keys, unix) {
+                Ok(signer) => (Some(unsigned(asked.query, &tsig)), Some(signer)),
+                Err(failed) => {
+                    return Some(self.disbelieve(&query, failed, &tsig, unix, asked.query, out).into());
+                }
+            },
+        };
+        let asked = Asked { query: plain.as_deref().unwrap_or(asked.query), ..*asked };
+        let limit = match (asked.transport, &query.edns) {
+            (Transport::Tcp, _) => out.len(),
+            (Transport::Udp, None) => UDP_PLAIN_MAX,
+            (Transport::Udp, Some(edns)) => {
+                usize::from(edns.udp_payload_size.min(generation.settings.udp_payload_max)).max(UDP_PLAIN_MAX)
+            }
+        };
+        let room = limit.min(out.len()).saturating_sub(signer.as_ref().map_or(0, Signer::room));
+        let length = if is_transfer {
+            match self.transfer(generation, &asked, &query, &mut signer, &mut out[..room]) {
+                Ok(Transfer::Outgoing(outgoing)) => return Some(Respond::Outgoing(outgoing)),
+                Ok(Transfer::One(length)) => Some(length),
+                Err(refused) => {
+                    refuse(&query, &refused, generation.settings.udp_payload_max, &mut out[..room])
+                }
+            }
+        } else {
+            match generation.answer(&asked, now, rng, &mut out[..room]) {
+                Reply::Send(length) => Some(length),
+                dropped => return Some(dropped.into()),
+            }
+        };
+        let length = length.and_then(|length| match &mut signer {
+            None => Some(length),
+            Some(signer) => signer.sign(out, length, unix),
+        });
+        Some(length.map_or(Reply::Drop(Why::NoRoom), Reply::Send).into())
+    }
+
+    /// A transfer, or what is given in its stead; takes the signer along where messages follow.
+    fn transfer(
+        &self,
+        generation: &Generation,
+        asked: &Asked<'_>,
+        query: &Query<'_>,
+        signer: &mut Option<Signer>,
+        out: &mut [u8],
+    ) -> Result<Transfer, Refused> {
+        let zone = generation.zones.get(query.name, &generation.hash).ok_or_else(|| {
+            count(&self.counters.refused_no_zone);
+            Refused { rcode: Rcode::NOTAUTH, why: Some(ExtendedError::NotAuthoritative) }
+        })?;
+        let key = signer.as_ref().map(|signer| &**signer.key());
+        let client = asked.client.to_canonical();
+        if !self.config.secondaries.allow(zone.origin(), client, key) {
+            count(&self.counters.refused_not_allowed);
+            tracing::info!(zone = ?zone.origin(), %client, ?key, "a transfer is refused: no secondary allows it");
+            return Err(Refused { rcode: Rcode::REFUSED, why: Some(ExtendedError::Prohibited) });
+        }
+        if zone.is_steered() {
+            count(&self.counters.refused_steered);
+            tracing::warn!(zone = ?zone.origin(), %client, "a transfer is refused: the zone has steered names");
+            return Err(Refused { rcode: Rcode::REFUSED, why: Some(ExtendedError::NotSupported) });
+        }
+        let udp_payload_max = generation.settings.udp_payload_max;
+        if query.rtype == Rtype::IXFR {
+            let known = known_serial(asked.query).ok_or_else(|| {
+                count(&self.counters.refused_malformed);
+                // RFC 1995 §3: the client says which SOA record it has.
+                Refused { rcode: Rcode::FORMERR, why: None }
+            })?;
+            if asked.transport == Transport::Udp || !serial::is_greater(zone.serial(), known) {
+                count(&self.counters.current);
+                let written = outgoing::soa_alone(zone, query, udp_payload_max, out);
+                return written.map(Transfer::One).ok_or(Refused { rcode: Rcode::SERVFAIL, why: None });
+            }
+        }
+        let place = self.admission.admit(client).map_err(|refusal| {
+            count(match refusal {
+                Refusal::Full => &self.counters.refused_full,
+                Refusal::PerClient => &self.counters.refused_per_client,
+            });
+            Refused { rcode: Rcode::SERVFAIL, why: None }
+        })?;
+        count(&self.counters.started);
+        tracing::info!(zone = ?zone.origin(), serial = zone.serial(), %client, ?key, "a transfer begins");
+        let (zone, query, counters) = (Arc::clone(zone), asked.query.to_vec(), Arc::clone(&self.counters));
+        let outgoing = Outgoing::new(zone, query, udp_payload_max, signer.take(), counters, Some(place));
+        Ok(Transfer::Outgoing(outgoing))
+    }
+
+    /// The answer to a message that is signed wrongly (RFC 8945 §5.3.2).
+    fn disbelieve(
+        &self,
+        query: &Query<'_>,
+        failed: Failed,
+        tsig: &Tsig<'_>,
+        unix: u64,
+        message: &[u8],
+        out: &mut [u8],
+    ) -> Reply {
+        count(match failed {
+            Failed::Malformed => return formerr(message, out),
+            Failed::BadKey => &self.counters.bad_key,
+            Failed::BadSignature => &self.counters.bad_signature,
+            Failed::BadTime(_) => &self.counters.bad_time,
+            Failed::BadTruncation => &self.counters.bad_truncation,
+        });
+        let told = begin(query, Rcode::NOTAUTH, out)
+            .and_then(|length| signature::tell(out, length, failed, tsig, unix));
+        told.map_or(Reply::Drop(Why::NoRoom), Reply::Send)
+    }
+}
+
+/// What becomes of a query that is signed or asks for a transfer.
+enum Respond {
+    Outgoing(Outgoing),
+    Reply(Reply),
+}
+
+impl From<Reply> for Respond {
+    fn from(reply: Reply) -> Respond {
+        Respond::Reply(reply)
+    }
+}
+
+/// A transfer, or one message of this length in its stead.
+enum Transfer {
+    Outgoing(Outgoing),
+    One(usize),
+}
+
+/// A transfer with a clock, for the time that its signatures have.
+struct Timed {
+    outgoing: Outgoing,
+    clock: Clock,
+}
+
+impl Messages for Timed {
+    fn next(&mut self, out: &mut [u8]) -> Next {
+        self.outgoing.next(self.clock.now().unix.as_secs(), out)
+    }
+}
+
+/// The message that was signed.
+fn unsigned(message: &[u8], tsig: &Tsig<'_>) -> Vec<u8> {
+    let mut plain = message[..tsig.start].to_vec();
+    let count = u16::from_be_bytes([plain[10], plain[11]]).saturating_sub(1);
+    plain[10..HEADER].copy_from_slice(&count.to_be_bytes());
+    plain
+}
+
+/// The serial number that the asker of an IXFR has (RFC 1995 §3).
+fn known_serial(message: &[u8]) -> Option<u32> {
+    let message = Message::from_slice(message).ok()?;
+    let mut records = message.authority().ok()?.limit_to::<Soa<_>>();
+    Some(records.next()?.ok()?.data().serial().into_int())
+}
+
+fn formerr(message: &[u8], out: &mut [u8]) -> Reply {
+    header_only(message, Rcode::FORMERR, out).map_or(Reply::Drop(Why::NoRoom), Reply::Send)
+}
+
+/// Begins an answer: header and question.
+fn begin(query: &Query<'_>, rcode: Rcode, out: &mut [u8]) -> Option<usize> {
+    let head = out.get_mut(..query.head.len())?;
+    head.copy_from_slice(query.head);
+    head[2] = 0x80 | head[2] & 0x79;
+    head[3] = rcode.to_int() & 0x0f;
+    head[6..HEADER].fill(0);
+    Some(head.len())
+}
+
+/// Refuses, and says why where the asker has EDNS (RFC 8914); `None` where there is no room.
+fn refuse(query: &Query<'_>, refused: &Refused, udp_payload_size: u16, out: &mut [u8]) -> Option<usize> {
+    let mut suffixes = Suffixes::new();
+    let limit = out.len();
+    let end = End {
+        rcode: refused.rcode.into(),
+        authoritative: false,
+        truncated: false,
+        scope: 0,
+        udp_payload_size,
+        extended_error: refused.why,
+    };
+    Some(Writer::new(out, query, limit, &mut suffixes)?.finish(query, end))
+}

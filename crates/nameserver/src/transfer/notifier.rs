@@ -1,0 +1,269 @@
+//! The task that tells secondaries of changes (RFC 1996). It follows the published generations, so no change ever
+//! waits for it.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns::query::HEADER;
+use dns::{Folded, Opcode, Rcode, Rtype, Tsig};
+use fastrand::Rng;
+use net::clock::Clock;
+use net::shutdown::Shutdown;
+use tokio::net::UdpSocket;
+use tokio::time::sleep;
+
+use super::Transfers;
+use super::counters::count;
+use super::notify::{Due, Schedule, To};
+use super::signature::Signer;
+use crate::edit::PATIENCE;
+use crate::publish::Published;
+use crate::zone::Zone;
+
+/// How long changes are gathered before anybody is told: of many in quick succession only the last matters.
+pub const GATHER: Duration = Duration::from_millis(100);
+
+/// The time between two notifications: a start with ten thousand zones takes ten seconds, and no receive buffer.
+pub const PACE: Duration = Duration::from_millis(1);
+
+/// The largest notification and answer, in octets: a name, an SOA record and a signature, or what somebody sends.
+const MESSAGE_MAX: usize = 1_500;
+
+/// How long to wait where there is nothing to do.
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// Tells secondaries of changes until `shutdown` begins, from the addresses in `local` where they are specific:
+/// secondaries know us by them.
+///
+/// # Errors
+/// Where the system gives no socket.
+pub async fn run(
+    transfers: Arc<Transfers>,
+    published: Arc<Published>,
+    local: Vec<SocketAddr>,
+    clock: Clock,
+    rng: Rng,
+    shutdown: Shutdown,
+) -> io::Result<()> {
+    let v4 = bind(&local, Ipv4Addr::UNSPECIFIED.into()).await?;
+    // A system without IPv6 tells nobody over it.
+    let v6 = bind(&local, Ipv6Addr::UNSPECIFIED.into()).await.ok();
+    let mut notifier =
+        Notifier { transfers, published, clock, rng, told: HashMap::new(), schedule: Schedule::new() };
+    let mut changes = notifier.published.changes();
+    changes.mark_changed();
+    let mut buffer = [0; MESSAGE_MAX];
+    let mut other = [0; MESSAGE_MAX];
+    loop {
+        let wait =
+            notifier.schedule.next().map_or(LONG, |due| due.saturating_sub(clock.now().monotonic).max(PACE));
+        tokio::select! {
+            () = shutdown.wait() => return Ok(()),
+            Ok((length, from)) = v4.recv_from(&mut buffer) => notifier.take(&buffer[..length], from),
+            Ok((length, from)) = receive(v6.as_ref(), &mut other) => notifier.take(&other[..length], from),
+            Ok(()) = changes.changed() => {
+                sleep(GATHER).await;
+                let number = *changes.borrow_and_update();
+                // Who asks after a notification must find the change at every worker.
+                notifier.published.reached(number, PATIENCE).await;
+                notifier.look();
+            }
+            () = sleep(wait) => notifier.tell_one(&v4, v6.as_ref()).await,
+        }
+    }
+}
+
+struct Notifier {
+    transfers: Arc<Transfers>,
+    published: Arc<Published>,
+    clock: Clock,
+    rng: Rng,
+    /// The serial number of each followed zone that was told, or is about to be.
+    told: HashMap<Vec<u8>, u32>,
+    schedule: Schedule<Option<Signer>>,
+}
+
+impl Notifier {
+    /// Finds the zones that have changed.
+    fn look(&mut self) {
+        let generation = self.published.current();
+        let now = self.clock.now().monotonic;
+        let mut told = HashMap::with_capacity(self.told.len());
+        for zone in generation.zones.iter() {
+            let to = self.transfers.secondaries().told_of(zone.origin());
+            if to.is_empty() || zone.is_steered() {
+                continue;
+            }
+            let name = zone.origin().wire();
+            if self.told.get(name) != Some(&zone.serial()) {
+                for (address, _) in to {
+                    if !self.schedule.changed(To { zone: name.to_vec(), address }, now) {
+                        count(&self.transfers.counters().notify_dropped);
+                    }
+                }
+            }
+            told.insert(name.to_vec(), zone.serial());
+        }
+        self.told = told;
+    }
+
+    /// Sends the notification that is due, if one is.
+    async fn tell_one(&mut self, v4: &UdpSocket, v6: Option<&UdpSocket>) {
+        let now = self.clock.now();
+        let to = match self.schedule.due(now.monotonic) {
+            None => return,
+            Some(Due::GivenUp(to)) => {
+                count(&self.transfers.counters().notify_given_up);
+                let zone = dns::name::to_text(&to.zone);
+                tracing::warn!(zone, secondary = %to.address, "a secondary does not acknowledge; it is told no more");
+                return;
+            }
+            Some(Due::Send(to)) => to,
+        };
+        let generation = self.published.current();
+        let name = Folded::read(&to.zone).expect("the name of a zone is valid");
+        let zone = generation.zones.get(&name, &generation.hash);
+        let key = zone.and_then(|zone| {
+            let told = self.transfers.secondaries().told_of(zone.origin());
+            told.into_iter().find(|(address, _)| *address == to.address).map(|(_, key)| key)
+        });
+        let (Some(zone), Some(key)) = (zone, key) else { return self.schedule.remove(&to) };
+        let id = self.rng.u16(..);
+        let mut out = [0; MESSAGE_MAX];
+        let mut signer = key.map(Signer::request);
+        let message = compose(zone, id, &mut out).and_then(|length| match &mut signer {
+            None => Some(length),
+            Some(signer) => signer.sign(&mut out, length, now.unix.as_secs()),
+        });
+        let Some(length) = message else { return self.schedule.remove(&to) };
+        let socket = if to.address.is_ipv4() { Some(v4) } else { v6 };
+        let sent = match socket {
+            Some(socket) => socket.send_to(&out[..length], to.address).await.is_ok(),
+            None => false,
+        };
+        let counters = self.transfers.counters();
+        count(if sent { &counters.notify_sent } else { &counters.notify_send_failed });
+        self.schedule.sent(&to, id, signer, now.monotonic);
+    }
+
+    /// Takes what came to our socket: the acknowledgement of a notification that is out, or nothing.
+    fn take(&mut self, message: &[u8], from: SocketAddr) {
+        let counters = self.transfers.counters();
+        let answered = read(message).map(|(zone, id, rcode)| (To { zone, address: from }, id, rcode));
+        let Some((to, id, rcode)) = answered else { return count(&counters.notify_stray) };
+        let Some(signer) = self.schedule.awaits(&to, id) else { return count(&counters.notify_stray) };
+        if let Some(signer) = signer {
+            let unix = self.clock.now().unix.as_secs();
+            let is_signed = Tsig::read(message)
+                .ok()
+                .flatten()
+                .is_some_and(|tsig| signer.verify_answer(message, &tsig, unix).is_ok());
+            if !is_signed {
+                return count(&counters.notify_stray);
+            }
+        }
+        self.schedule.remove(&to);
+        if rcode == Rcode::NOERROR {
+            count(&counters.notify_acknowledged);
+        } else {
+            count(&counters.notify_refused);
+            let zone = dns::name::to_text(&to.zone);
+            tracing::warn!(zone, secondary = %to.address, %rcode, "a secondary does not want to be told");
+        }
+    }
+}
+
+/// Binds a socket of the family of `any`, to the first address of that family in `local`.
+async fn bind(local: &[SocketAddr], any: IpAddr) -> io::Result<UdpSocket> {
+    let own = local.iter().map(SocketAddr::ip).find(|own| own.is_ipv4() == any.is_ipv4());
+    UdpSocket::bind((own.unwrap_or(any), 0)).await
+}
+
+async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    match socket {
+        Some(socket) => socket.recv_from(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Composes a notification (RFC 1996 §3.7): the zone's name as the question, its SOA record as a hint.
+fn compose(zone: &Zone, id: u16, out: &mut [u8]) -> Option<usize> {
+    let name = zone.origin().wire();
+    let soa = zone.soa();
+    let data = soa.data().next()?;
+    let mut length = 0;
+    let mut put = |octets: &[u8]| {
+        out.get_mut(length..length + octets.len())?.copy_from_slice(octets);
+        length += octets.len();
+        Some(())
+    };
+    let (soa_type, class) = (Rtype::SOA.to_int().to_be_bytes(), [0, 1]);
+    put(&id.to_be_bytes())?;
+    // AA, one question, one answer.
+    put(&[Opcode::NOTIFY.to_int() << 3 | 0x04, 0, 0, 1, 0, 1, 0, 0, 0, 0])?;
+    put(name)?;
+    put(&soa_type)?;
+    put(&class)?;
+    // The owner is the name in the question.
+    put(&[0xc0, HEADER as u8])?;
+    put(&soa_type)?;
+    put(&class)?;
+    put(&soa.ttl.to_be_bytes())?;
+    put(&(data.len() as u16).to_be_bytes())?;
+    put(data)?;
+    Some(length)
+}
+
+/// Reads the answer to a notification: the zone, the id and the response code.
+fn read(message: &[u8]) -> Option<(Vec<u8>, u16, Rcode)> {
+    let header = message.first_chunk::<HEADER>()?;
+    let is_answer = header[2] >> 3 == 0x10 | Opcode::NOTIFY.to_int() && header[4..6] == [0, 1];
+    let zone = Folded::read(&message[HEADER..])?;
+    let kind = message.get(HEADER + zone.wire_length()..)?.first_chunk::<4>()?;
+    let is_soa = kind[..2] == Rtype::SOA.to_int().to_be_bytes() && kind[2..] == [0, 1];
+    let rcode = Rcode::masked_from_int(header[3]);
+    (is_answer && is_soa).then(|| (zone.wire().to_vec(), u16::from_be_bytes([header[0], header[1]]), rcode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::book::{Book, Edit};
+    use crate::generation::Settings;
+    use domain::base::Message;
+    use domain::rdata::Soa;
+
+    #[test]
+    fn a_notification_reads_as_domain_reads_it_and_its_answer_is_known() {
+        let mut book = Book::empty(1, Settings::default());
+        let text = b"@ 60 SOA ns hm 9 2 3 4 5\n@ 60 NS ns\n";
+        let edit = Edit::zone("Example.org", text, None, &book.generation.hash).unwrap();
+        book.apply(edit).unwrap();
+        let zone = book.generation.zones.iter().next().unwrap();
+        let mut out = [0; MESSAGE_MAX];
+        let length = compose(zone, 7, &mut out).unwrap();
+        let message = Message::from_slice(&out[..length]).unwrap();
+        assert_eq!((message.header().id(), message.header().opcode()), (7, Opcode::NOTIFY));
+        assert!(message.header().aa() && !message.header().qr());
+        let question = message.sole_question().unwrap();
+        assert_eq!((question.qname().to_string().as_str(), question.qtype()), ("example.org", Rtype::SOA));
+        let record = message.answer().unwrap().limit_to::<Soa<_>>().next().unwrap().unwrap();
+        assert_eq!(
+            (record.owner().to_string().as_str(), record.data().serial().into_int()),
+            ("example.org", 9)
+        );
+
+        assert_eq!(read(&out[..length]), None, "a question is no answer");
+        out[2] |= 0x80;
+        out[3] = 5;
+        let known = (b"\x07example\x03org\0".to_vec(), 7, Rcode::REFUSED);
+        assert_eq!(read(&out[..length]), Some(known.clone()));
+        assert_eq!(read(&out[..HEADER + 17]), Some(known), "the record need not come back");
+        assert_eq!(read(&out[..HEADER + 16]), None);
+        out[2] = 0x80;
+        assert_eq!(read(&out[..length]), None, "the answer to a query");
+    }
+}

@@ -1,0 +1,188 @@
+//! Which notification is sent when: repeated until it is acknowledged, with growing waits, then given up (RFC 1996
+//! §3.6). Pure: time and ids are arguments.
+//!
+//! What is to be told is that a zone has a new serial number, so of several changes only the last is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The most notifications that wait: a hundred thousand zones with one secondary, or fewer with more.
+pub const NOTIFICATIONS_MAX: usize = 100_000;
+
+/// How often a notification is sent at most. RFC 1996 §3.6 has five repetitions.
+pub const ATTEMPTS_MAX: u32 = 6;
+
+/// The wait for the first acknowledgement; each further one is twice as long, so the last attempt is given up after
+/// about two minutes.
+pub const FIRST_WAIT: Duration = Duration::from_secs(2);
+
+/// Whom to tell of what.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct To {
+    /// The zone's name in wire form.
+    pub zone: Vec<u8>,
+    /// Who is told.
+    pub address: SocketAddr,
+}
+
+/// All notifications that are not acknowledged yet.
+#[derive(Debug)]
+pub struct Schedule<S> {
+    waiting: BTreeMap<To, Waiting<S>>,
+    /// The same, in order of time.
+    by_time: BTreeSet<(Duration, To)>,
+}
+
+#[derive(Debug)]
+struct Waiting<S> {
+    due: Duration,
+    attempts: u32,
+    /// The id and signature of the message that is out.
+    sent: Option<(u16, S)>,
+}
+
+/// What is to be done now.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Send it, and call [`Schedule::sent`].
+    Send(To),
+    /// It was sent [`ATTEMPTS_MAX`] times; it is forgotten.
+    GivenUp(To),
+}
+
+impl<S> Schedule<S> {
+    /// Nobody is to be told of anything.
+    pub fn new() -> Self {
+        Schedule { waiting: BTreeMap::new(), by_time: BTreeSet::new() }
+    }
+
+    /// The zone has changed: whoever waits to be told of an earlier change is told of this one. False where
+    /// [`NOTIFICATIONS_MAX`] wait already.
+    pub fn changed(&mut self, to: To, now: Duration) -> bool {
+        self.remove(&to);
+        if self.waiting.len() == NOTIFICATIONS_MAX {
+            return false;
+        }
+        self.by_time.insert((now, to.clone()));
+        self.waiting.insert(to, Waiting { due: now, attempts: 0, sent: None });
+        true
+    }
+
+    /// When there is something to do next.
+    pub fn next(&self) -> Option<Duration> {
+        self.by_time.first().map(|(due, _)| *due)
+    }
+
+    /// What is to be done by now.
+    pub fn due(&mut self, now: Duration) -> Option<Due> {
+        let (due, to) = self.by_time.first()?;
+        if *due > now {
+            return None;
+        }
+        let to = to.clone();
+        if self.waiting.get(&to).is_some_and(|waiting| waiting.attempts >= ATTEMPTS_MAX) {
+            self.remove(&to);
+            return Some(Due::GivenUp(to));
+        }
+        Some(Due::Send(to))
+    }
+
+    /// It was sent, as a message with this id; `signature` is what its answer is verified by.
+    pub fn sent(&mut self, to: &To, id: u16, signature: S, now: Duration) {
+        if let Some(waiting) = self.waiting.get_mut(to) {
+            self.by_time.remove(&(waiting.due, to.clone()));
+            waiting.due = now + FIRST_WAIT * 2_u32.pow(waiting.attempts.min(ATTEMPTS_MAX));
+            waiting.attempts += 1;
+            waiting.sent = Some((id, signature));
+            self.by_time.insert((waiting.due, to.clone()));
+        }
+    }
+
+    /// The signature of the message with this id that is out; an answer that it verifies ends the repetitions.
+    pub fn awaits(&self, to: &To, id: u16) -> Option<&S> {
+        let (sent, signature) = self.waiting.get(to)?.sent.as_ref()?;
+        (*sent == id).then_some(signature)
+    }
+
+    /// It was answered, or is not to be told any more.
+    pub fn remove(&mut self, to: &To) {
+        if let Some(waiting) = self.waiting.remove(to) {
+            self.by_time.remove(&(waiting.due, to.clone()));
+        }
+    }
+}
+
+impl<S> Default for Schedule<S> {
+    fn default() -> Self {
+        Schedule::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(zone: &str) -> To {
+        To { zone: zone.as_bytes().to_vec(), address: "192.0.2.1:53".parse().unwrap() }
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn it_is_repeated_with_growing_waits_and_given_up() {
+        let mut schedule = Schedule::new();
+        assert!(schedule.changed(to("a"), at(100)));
+        let mut sent = Vec::new();
+        while let Some(next) = schedule.next() {
+            match schedule.due(next) {
+                Some(Due::Send(to)) => {
+                    schedule.sent(&to, sent.len() as u16, (), next);
+                    sent.push(next.as_secs());
+                }
+                other => assert_eq!((other, next), (Some(Due::GivenUp(to("a"))), at(226))),
+            }
+        }
+        assert_eq!(sent, [100, 102, 106, 114, 130, 162]);
+        assert!(schedule.waiting.is_empty());
+    }
+
+    #[test]
+    fn an_answer_to_the_last_message_ends_it() {
+        let mut schedule = Schedule::new();
+        schedule.changed(to("a"), at(0));
+        assert_eq!(schedule.due(at(0)), Some(Due::Send(to("a"))));
+        schedule.sent(&to("a"), 7, "first", at(0));
+        assert_eq!((schedule.due(at(1)), schedule.due(at(2))), (None, Some(Due::Send(to("a")))));
+        schedule.sent(&to("a"), 8, "second", at(2));
+        assert_eq!(schedule.awaits(&to("a"), 7), None);
+        assert_eq!(schedule.awaits(&to("b"), 8), None);
+        assert_eq!(schedule.awaits(&to("a"), 8), Some(&"second"));
+        schedule.remove(&to("a"));
+        assert_eq!((schedule.next(), schedule.awaits(&to("a"), 8)), (None, None));
+    }
+
+    #[test]
+    fn a_newer_change_takes_the_place_of_an_older() {
+        let mut schedule = Schedule::new();
+        schedule.changed(to("a"), at(0));
+        schedule.sent(&to("a"), 7, (), at(0));
+        schedule.changed(to("b"), at(1));
+        schedule.changed(to("a"), at(1));
+        assert_eq!(schedule.awaits(&to("a"), 7), None, "it told of something older");
+        assert_eq!((schedule.waiting.len(), schedule.by_time.len()), (2, 2));
+        assert_eq!(schedule.due(at(1)), Some(Due::Send(to("a"))));
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut schedule: Schedule<()> = Schedule::new();
+        for number in 0..NOTIFICATIONS_MAX {
+            assert!(schedule.changed(to(&number.to_string()), at(0)));
+        }
+        assert!(!schedule.changed(to("one more"), at(0)));
+        assert!(schedule.changed(to("7"), at(1)), "one that waits already has its place");
+    }
+}

@@ -1,0 +1,267 @@
+//! A zone on its way out: the messages of a transfer, one at a time (RFC 5936).
+
+use std::sync::Arc;
+
+use dns::query::Query;
+use dns::writer::End;
+use dns::{Folded, Rcode, Rtype, Section, Suffixes, Writer};
+use net::admission::Place;
+use net::tcp::Next;
+
+use super::counters::{Counters, count};
+use super::signature::Signer;
+use crate::zone::{Cursor, Zone};
+
+/// The octets of a message that records are packed into: a compression pointer reaches no farther than 16 KiB
+/// (RFC 1035 §4.1.4).
+pub const MESSAGE_TARGET: usize = 16 * 1024;
+
+/// A transfer: a zone of one generation, which stays as it is until the last record is out.
+pub struct Outgoing {
+    zone: Arc<Zone>,
+    /// The query without its signature: each message begins as it does.
+    query: Vec<u8>,
+    udp_payload_size: u16,
+    signer: Option<Signer>,
+    at: At,
+    counters: Arc<Counters>,
+    /// Counts this transfer for as long as it lasts.
+    _place: Option<Place>,
+}
+
+/// How far a transfer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// Nothing is out.
+    First,
+    /// The names before the cursor are out, and so many records of the one at it.
+    Names(Cursor, usize),
+    /// Everything but the last SOA record is out.
+    Last,
+    /// Everything is out.
+    Done,
+}
+
+impl Outgoing {
+    /// Begins a transfer in answer to `query`, a well-formed message without signature; `signer` signs each message
+    /// (RFC 8945 §5.3.1 asks for one in a hundred at least).
+    pub fn new(
+        zone: Arc<Zone>,
+        query: Vec<u8>,
+        udp_payload_size: u16,
+        signer: Option<Signer>,
+        counters: Arc<Counters>,
+        place: Option<Place>,
+    ) -> Outgoing {
+        Outgoing { zone, query, udp_payload_size, signer, at: At::First, counters, _place: place }
+    }
+
+    /// Writes the next message; `unix` is the time in seconds.
+    ///
+    /// Each has the query's id and question (RFC 5936 §2.2), and at least one record.
+    pub fn next(&mut self, unix: u64, out: &mut [u8]) -> Next {
+        if self.at == At::Done {
+            return Next::End;
+        }
+        let room = out.len().saturating_sub(self.signer.as_ref().map_or(0, Signer::room));
+        // A record that is larger than the target has a message for itself.
+        for limit in [MESSAGE_TARGET.min(room), room] {
+            let Some((length, records)) = self.fill(&mut out[..room], limit) else { return Next::Broken };
+            if records == 0 {
+                continue;
+            }
+            if self.at == At::Done {
+                count(&self.counters.finished);
+            }
+            return match &mut self.signer {
+                None => Next::Message(length),
+                Some(signer) => signer.sign(out, length, unix).map_or(Next::Broken, Next::Message),
+            };
+        }
+        // Not even alone: a record of nearly 64 KiB cannot be sent at all.
+        Next::Broken
+    }
+
+    /// Packs what fits into one message; returns its length and how many records it has.
+    fn fill(&mut self, out: &mut [u8], limit: usize) -> Option<(usize, u16)> {
+        let (mut name, mut suffixes) = (Folded::root(), Suffixes::new());
+        let query = Query::read(&self.query, &mut name).ok()?;
+        let mut writer = Writer::new(out, &query, limit, &mut suffixes)?;
+        self.at = pack(&self.zone, self.at, &mut writer);
+        let records = writer.count(Section::Answer);
+        Some((writer.finish(&query, end(self.udp_payload_size)), records))
+    }
+}
+
+/// Answers with the SOA record alone: there is nothing newer, or the rest is to be had over TCP (RFC 1995 §2).
+///
+/// Returns the length; `None` where there is no room.
+pub fn soa_alone(zone: &Zone, query: &Query<'_>, udp_payload_size: u16, out: &mut [u8]) -> Option<usize> {
+    let mut suffixes = Suffixes::new();
+    let limit = out.len();
+    let mut writer = Writer::new(out, query, limit, &mut suffixes)?;
+    let soa = zone.soa();
+    soa.data().try_for_each(|data| writer.answer_asked(Rtype::SOA, soa.ttl, data)).ok()?;
+    Some(writer.finish(query, end(udp_payload_size)))
+}
+
+fn end(udp_payload_size: u16) -> End {
+    End {
+        rcode: Rcode::NOERROR.into(),
+        authoritative: true,
+        truncated: false,
+        scope: 0,
+        udp_payload_size,
+        extended_error: None,
+    }
+}
+
+/// Writes records until the message is full or all are written; returns how far that came.
+fn pack(zone: &Zone, mut at: At, writer: &mut Writer<'_>) -> At {
+    let soa = zone.soa();
+    let origin = zone.origin().wire();
+    let push_soa = |writer: &mut Writer<'_>| {
+        soa.data()
+            .try_for_each(|data| writer.push(Section::Answer, origin, Rtype::SOA, soa.ttl, data))
+            .is_ok()
+    };
+    loop {
+        match at {
+            At::First if push_soa(writer) => at = At::Names(Cursor::default(), 0),
+            At::Last if push_soa(writer) => return At::Done,
+            At::First | At::Last | At::Done => return at,
+            At::Names(mut cursor, done) => {
+                let Some((owner, sets)) = zone.owner_at(&mut cursor) else {
+                    at = At::Last;
+                    continue;
+                };
+                let records = sets
+                    .filter(|set| set.rtype != Rtype::SOA)
+                    .flat_map(|set| set.data().map(move |data| (set, data)));
+                for (written, (set, data)) in records.enumerate().skip(done) {
+                    if writer.push(Section::Answer, owner, set.rtype, set.ttl, data).is_err() {
+                        return At::Names(cursor, written);
+                    }
+                }
+                at = At::Names(cursor.next(), 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::NameHash;
+    use crate::zone::read;
+    use domain::base::{Message, MessageBuilder, Name};
+    use domain::rdata::AllRecordData;
+    use proptest::prelude::*;
+
+    fn zone(text: &str) -> Arc<Zone> {
+        let include = |_: &str| Err("nothing is included".to_string());
+        let source = read::Source {
+            name: "t",
+            text: text.as_bytes(),
+            origin: Some(b"\x07example\0"),
+            include: &include,
+        };
+        Arc::new(Zone::build(&read::read(&source).unwrap(), "t", &NameHash::new(1)).unwrap())
+    }
+
+    fn query(edns: bool) -> Vec<u8> {
+        let mut builder = MessageBuilder::new_vec();
+        builder.header_mut().set_id(77);
+        let mut builder = builder.question();
+        builder.push((&"eXample".parse::<Name<Vec<u8>>>().unwrap(), Rtype::AXFR)).unwrap();
+        let mut builder = builder.additional();
+        if edns {
+            builder.opt(|_| Ok(())).unwrap();
+        }
+        builder.finish()
+    }
+
+    fn messages(zone: &Arc<Zone>, edns: bool) -> Vec<Vec<u8>> {
+        let mut outgoing = Outgoing::new(zone.clone(), query(edns), 1232, None, Arc::default(), None);
+        let mut out = vec![0; 65_535];
+        let mut messages = Vec::new();
+        loop {
+            match outgoing.next(0, &mut out) {
+                Next::Message(length) => messages.push(out[..length].to_vec()),
+                Next::End => return messages,
+                Next::Broken => panic!("the zone can be sent"),
+            }
+        }
+    }
+
+    /// The records of all messages, as text.
+    fn records(messages: &[Vec<u8>]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for message in messages {
+            let message = Message::from_slice(message).unwrap();
+            assert_eq!((message.header().id(), message.header().aa()), (77, true));
+            assert_eq!(message.sole_question().unwrap().qname().to_string(), "eXample");
+            for record in message.answer().unwrap().limit_to::<AllRecordData<_, _>>() {
+                let record = record.unwrap();
+                let (owner, ttl) = (record.owner(), record.ttl().as_secs());
+                lines.push(format!("{owner}. {ttl} {} {}", record.rtype(), record.data()).to_lowercase());
+            }
+        }
+        lines
+    }
+
+    fn check(zone: &Arc<Zone>) {
+        for edns in [false, true] {
+            let sent = messages(zone, edns);
+            let mut lines = records(&sent);
+            assert!(lines.len() == zone.records() + 1 && lines[0] == lines[lines.len() - 1]);
+            assert!(lines[0].contains(" soa "), "{}", lines[0]);
+            lines.pop();
+            let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+            assert_eq!(self::zone(&text).to_text(), zone.to_text());
+        }
+    }
+
+    #[test]
+    fn a_zone_comes_out_as_it_is() {
+        let small = zone(
+            "$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n@ NS ns.sub\nns A 192.0.2.1\n*.w MX 5 ns\n\
+                          sub NS ns.sub\nns.sub A 192.0.2.2\nns.sub AAAA 2001:db8::2\nd DNAME w\na.b.c A 192.0.2.3\n",
+        );
+        check(&small);
+        assert_eq!(messages(&small, false).len(), 1);
+        let least = zone("@ 60 SOA ns hm 7 2 3 4 5\n@ 60 NS ns.other.\n");
+        check(&least);
+    }
+
+    #[test]
+    fn large_records_and_large_sets_take_several_messages() {
+        let strings = |count: usize| vec![format!("\"{}\"", "x".repeat(255)); count].join(" ");
+        let large = format!("big TXT {}\nbig TXT a\n", strings(200));
+        let many: String = (0..3000).map(|i| format!("many TXT {i}\n")).collect();
+        let names: String = (0..3000).map(|i| format!("n{i}.sub{} A 192.0.2.1\n", i % 7)).collect();
+        let zone = zone(&format!("$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n{large}{many}{names}"));
+        check(&zone);
+        let sizes: Vec<usize> = messages(&zone, true).iter().map(Vec::len).collect();
+        assert_eq!(sizes.iter().filter(|size| **size > MESSAGE_TARGET).count(), 1, "{sizes:?}");
+        assert!(
+            sizes.len() > 5 && sizes.iter().filter(|size| **size < MESSAGE_TARGET - 200).count() <= 3,
+            "{sizes:?}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_zone_is_packed_whole(
+            names in prop::collection::vec(("[a-d]{1,3}(\\.[a-d]{1,2}){0,3}", 1..40_u16, 0..300_usize), 1..60),
+        ) {
+            let mut text = "$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n".to_string();
+            for (name, records, length) in &names {
+                for record in 0..*records {
+                    text += &format!("{name} TXT {record} {}\n", "y".repeat((*length).clamp(1, 255)));
+                }
+            }
+            check(&zone(&text));
+        }
+    }
+}

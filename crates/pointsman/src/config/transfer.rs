@@ -1,0 +1,100 @@
+//! Who follows our zones: keys read from their files, and secondaries with them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use api::{Fault, Faults};
+use nameserver::transfer::{Config, Keys, Secondaries, Secondary};
+
+use super::spec::{Placed, SecondarySpec};
+
+/// The largest file of keys, in octets: ten thousand of the longest.
+const KEYS_FILE_MAX: u64 = 8 << 20;
+
+/// The rights that nobody may have in a file of keys: its group to write, others anything.
+const FORBIDDEN_MODE: u32 = 0o027;
+
+/// Reads the keys and gives each secondary its own; adds what is wrong to `faults`.
+pub(crate) fn read(files: &[Placed<PathBuf>], specs: &[SecondarySpec], faults: &mut Faults) -> Config {
+    let mut keys = Keys::default();
+    let mut are_whole = true;
+    for file in files {
+        if let Err(found) = read_keys(&file.value, &mut keys) {
+            faults.append(found);
+            are_whole = false;
+        }
+    }
+    let mut secondaries = Vec::new();
+    for spec in specs {
+        let mut secondary = Secondary {
+            zones: spec.zones.iter().map(|zone| zone.value.clone()).collect(),
+            from: spec.from.iter().map(|prefix| prefix.value).collect(),
+            key: None,
+            notify: spec.notify.iter().map(|address| address.value).collect(),
+        };
+        if let Some(name) = &spec.key {
+            secondary.key = keys.named(&name.value).cloned();
+            // A key of a file that could not be read would be told twice.
+            if secondary.key.is_none() && are_whole {
+                let what = format!("the key {:?} is in no file of tsig_keys", name.value);
+                faults.push(name.place.fault(what, "the name of a key that is"));
+            }
+        }
+        secondaries.push(secondary);
+    }
+    Config { keys, secondaries: Secondaries(secondaries) }
+}
+
+fn read_keys(path: &Path, keys: &mut Keys) -> Result<(), Faults> {
+    let source = path.to_string_lossy();
+    let unreadable = |cause: io::Error| {
+        Fault::whole(source.clone(), format!("the keys cannot be read: {cause}"), "a file with a key a line")
+    };
+    let file = File::open(path).map_err(unreadable)?;
+    let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
+    if mode & FORBIDDEN_MODE != 0 {
+        let what = format!("the keys are open to others (mode {mode:03o})");
+        return Err(Fault::whole(source, what, "mode 600, or 640 for a group (chmod 600)").into());
+    }
+    let mut text = String::new();
+    file.take(KEYS_FILE_MAX).read_to_string(&mut text).map_err(unreadable)?;
+    keys.read(&source, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::spec::Place;
+    use std::fs;
+
+    #[test]
+    fn keys_come_from_closed_files_only() {
+        let folder = std::env::temp_dir().join(format!("pointsman-keys-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder can be made");
+        let path = folder.join("keys");
+        fs::write(&path, "hmac-sha256:ns2.example:MDEyMzQ1Njc4OWFiY2RlZg==\n").expect("it can be written");
+        let key = |name: &str| SecondarySpec {
+            key: Some(Placed { value: name.into(), place: Place::Flag("key") }),
+            ..SecondarySpec::at(Place::Default)
+        };
+        let files = [Placed { value: path.clone(), place: Place::Default }];
+        for (mode, name, expected) in [
+            (0o600, "NS2.example.", ""),
+            (0o640, "ns2.example", ""),
+            (0o644, "ns2.example", "the keys are open to others (mode 644)"),
+            (0o660, "ns2.example", "the keys are open to others (mode 660)"),
+            (0o600, "ns3.example", "the key \"ns3.example\" is in no file of tsig_keys"),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+            let mut faults = Faults::default();
+            let config = read(&files, &[key(name)], &mut faults);
+            let told: Vec<&str> = faults.faults.iter().map(|fault| fault.what.as_str()).collect();
+            let expected: Vec<&str> = Some(expected).filter(|what| !what.is_empty()).into_iter().collect();
+            assert_eq!(told, expected, "{mode:o} {name}");
+            assert_eq!(config.secondaries.0[0].key.is_some(), faults.is_empty());
+        }
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}
