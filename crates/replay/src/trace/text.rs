@@ -35,7 +35,7 @@ const CD: u16 = 0x0010;
 
 /// Writes name and type of a query as a line of a query file, as dnsperf reads it, without the line's end.
 ///
-/// All else is lost. `None` as [`line`] has it.
+/// All else is lost. `None` as [`line()`] has it.
 pub fn question(message: &Message) -> Option<String> {
     let mut name = Folded::root();
     let query = message.query(&mut name)?;
