@@ -183,5 +183,5 @@ fn like_answers_to_one_network_are_limited() {
     };
     assert_eq!(value("pointsman_rate_limit_slipped_total"), slipped);
     assert_eq!(value("pointsman_rate_limit_exempt_total"), 53);
-    assert!(value("pointsman_dropped_total{cause=\"rate_limited\"}") > 0);
+    assert!(value("pointsman_dropped_total{transport=\"udp\",cause=\"rate_limited\"}") > 0);
 }
