@@ -289,7 +289,9 @@ fn scope<K: Key>(start: K, next: Option<K>, key: K) -> u8 {
 trait Key: Copy + Ord {
     /// A range: the key at which it begins, low word first, and its word. They lie together so that
     /// one cache line holds both.
-    type Range: Copy + fmt::Debug;
+    type Range: Copy + fmt::Debug + AsRef<[u32]>;
+    /// How many words a range has.
+    const WORDS: usize;
     /// The lowest address.
     const ZERO: Self;
     /// The highest address.
@@ -300,6 +302,9 @@ trait Key: Copy + Ord {
 
     /// Where a range begins, and its word.
     fn parts(range: &Self::Range) -> (Self, u32);
+
+    /// The same of the range that these words begin with.
+    fn read(words: &[u32]) -> (Self, u32);
 
     /// The address before it.
     fn predecessor(self) -> Option<Self>;
@@ -321,6 +326,7 @@ macro_rules! key {
     ($word:ty, $words:literal, $range:expr, $parts:expr) => {
         impl Key for $word {
             type Range = [u32; $words];
+            const WORDS: usize = $words;
             const ZERO: $word = 0;
             const MAX: $word = <$word>::MAX;
 
@@ -331,6 +337,11 @@ macro_rules! key {
             #[inline(always)]
             fn parts(range: &[u32; $words]) -> ($word, u32) {
                 $parts(range)
+            }
+
+            #[inline(always)]
+            fn read(words: &[u32]) -> ($word, u32) {
+                $parts(words.first_chunk().expect("a range is written whole"))
             }
 
             #[inline(always)]
@@ -374,8 +385,8 @@ struct Ranges<K: Key, const W: usize> {
     ranges: Vec<K::Range>,
     /// How many of them are ranges.
     len: usize,
-    tables: Vec<Table<K>>,
-    /// The slots of all tables, and last the one that stands for all addresses.
+    /// All tables, each its own description, as a range, and then its slots, so that a small one is in one cache
+    /// line with its slots; and last the slot that stands for all addresses.
     slots: Vec<u32>,
 }
 
@@ -384,13 +395,14 @@ struct Ranges<K: Key, const W: usize> {
 struct Table<K> {
     /// Where the first slot begins, a multiple of the width. Lower keys belong to that slot as well.
     low: K,
-    /// Where its slots lie.
-    first: u32,
     /// The number of its last slot. Higher keys belong to that slot as well.
     last: u32,
-    /// The logarithm of the width.
+    /// The logarithm of the width, at most 64.
     shift: u32,
 }
+
+/// The bits of a table's word that are its last slot's number; the others are the logarithm of the width.
+const LAST_BITS: u32 = 25;
 
 impl<K: Key, const W: usize> Ranges<K, W> {
     /// `ranges` ascend by start, and the first starts at 0.
@@ -399,10 +411,9 @@ impl<K: Key, const W: usize> Ranges<K, W> {
         let mut ranges = Vec::with_capacity(len + W + 1);
         ranges.extend(from.into_iter().map(|(start, word)| start.range(word)));
         ranges.resize(len + W + 1, K::MAX.range(0));
-        let mut built = Ranges { ranges, len, tables: Vec::new(), slots: Vec::new() };
+        let mut built = Ranges { ranges, len, slots: Vec::new() };
         let root = built.slot(0, len, K::ZERO);
         built.slots.push(root);
-        built.tables.shrink_to_fit();
         built.slots.shrink_to_fit();
         built
     }
@@ -412,8 +423,8 @@ impl<K: Key, const W: usize> Ranges<K, W> {
     fn find(&self, key: K) -> (u32, u8) {
         let mut slot = *self.slots.last().expect("there is always one for all addresses");
         while slot & (REFERENCE | WINDOW) == REFERENCE {
-            let table = &self.tables[(slot & !REFERENCE) as usize];
-            slot = self.slots[(table.first + table.slot_of(key)) as usize];
+            let table = &self.slots[(slot & !REFERENCE) as usize..];
+            slot = table[K::WORDS + Table::<K>::read(table).slot_of(key) as usize];
         }
         if slot & REFERENCE == 0 {
             return (slot & RegionId::MAX.get(), (slot >> 24) as u8);
@@ -431,7 +442,7 @@ impl<K: Key, const W: usize> Ranges<K, W> {
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(&self.ranges[..]) + size_of_val(&self.tables[..]) + size_of_val(&self.slots[..])
+        size_of_val(&self.ranges[..]) + size_of_val(&self.slots[..])
     }
 
     #[inline(always)]
@@ -456,38 +467,45 @@ impl<K: Key, const W: usize> Ranges<K, W> {
         if begin <= W {
             return REFERENCE | WINDOW | first as u32;
         }
-        let number = self.tables.len() as u32;
-        let table = Table::over(
-            self.start(first + 1),
-            self.start(end - 1),
-            begin / RANGES_PER_SLOT,
-            self.slots.len() as u32,
-        );
-        self.tables.push(table);
-        self.slots.resize(self.slots.len() + table.last as usize + 1, 0);
+        let at = self.slots.len();
+        let table = Table::over(self.start(first + 1), self.start(end - 1), begin / RANGES_PER_SLOT);
+        self.slots.extend_from_slice(table.written().as_ref());
+        let slots = self.slots.len();
+        self.slots.resize(slots + table.last as usize + 1, 0);
         let mut from = first;
         for i in 0..=table.last {
             let rest = &self.ranges[from + 1..end];
             let to = from + 1 + rest.partition_point(|range| table.slot_of(K::parts(range).0) <= i);
             let slot = self.slot(from, to, table.low.advance(i, table.shift));
-            self.slots[(table.first + i) as usize] = slot;
+            self.slots[slots + i as usize] = slot;
             from = to - 1;
         }
-        REFERENCE | number
+        REFERENCE | at as u32
     }
 }
 
 impl<K: Key> Table<K> {
     /// A table of `slots` slots or down to half as many, the first of which holds `lowest` and the
     /// last `highest`.
-    fn over(lowest: K, highest: K, slots: usize, first: u32) -> Self {
+    fn over(lowest: K, highest: K, slots: usize) -> Self {
         let mut shift = 0;
         // The width is a power of two, so that every slot but the first and the last is a block.
         while highest.distance(lowest.floor(shift), shift) > slots as u64 {
             shift += 1;
         }
         let low = lowest.floor(shift);
-        Table { low, first, last: highest.distance(low, shift) as u32, shift }
+        Table { low, last: highest.distance(low, shift) as u32, shift }
+    }
+
+    /// The table that these words begin with.
+    #[inline(always)]
+    fn read(words: &[u32]) -> Self {
+        let (low, word) = K::read(words);
+        Table { low, last: word & ((1 << LAST_BITS) - 1), shift: word >> LAST_BITS }
+    }
+
+    fn written(&self) -> K::Range {
+        self.low.range(self.shift << LAST_BITS | self.last)
     }
 
     #[inline(always)]
