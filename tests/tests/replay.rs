@@ -123,6 +123,37 @@ fn the_report_has_its_keys_and_the_log_a_row_a_query() {
 }
 
 #[test]
+fn queries_are_changed_as_told() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let server = serving.dns().to_string();
+    let trace = trace(&folder, 60, 6, "udp");
+    let changes = "suffix=example.com:example.org,type=AAAA@50%,do=100%";
+    let changed = |more: &[&str]| {
+        let all = [&[&trace, "--server", &server, "--mutate", changes, "--ecs"][..], &ANY, more].concat();
+        let report = reported(0, &all);
+        // Nobody here serves example.org.
+        assert_eq!(report["rcodes"]["REFUSED"], 60, "{report}");
+        report["mutation"].clone()
+    };
+    let one = changed(&[]);
+    assert_eq!((&one["queries"], &one["changed"]), (&60.into(), &60.into()), "{one}");
+    let each = one["changes"].as_array().expect("a list");
+    let told = |at: usize, key: &str| each[at][key].clone();
+    assert_eq!((told(0, "drawn"), told(2, "changed"), told(3, "changed")), (60.into(), 60.into(), 60.into()));
+    assert_eq!(told(3, "change"), "ecs=client");
+    assert!((1..60).contains(&told(1, "changed").as_u64().expect("a count")), "{one}");
+    // Threads make no difference.
+    assert_eq!(changed(&["--threads", "3"]), one);
+    let shown = replay(&[&[&trace, "--server", &server, "--mutate", changes][..], &ANY].concat()).stdout;
+    assert!(shown.contains("60 of 60 queries changed, seed 1."), "{shown}");
+    let wrong = replay(&[&trace, "--server", &server, "--mutate", "do=120%"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("--mutate") && wrong.stderr.contains("do=120%"), "{}", wrong.stderr);
+    serving.stop();
+}
+
+#[test]
 fn truncated_answers_are_asked_again_over_tcp() {
     let folder = Folder::new();
     let trace = trace(&folder, 20, 4, "udp");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::trace::TraceDamage;
+use crate::trace::{TraceDamage, TraceMutation};
 
 /// A distribution as points: percent, microseconds.
 pub type Series = Vec<(f64, f64)>;
@@ -74,6 +74,9 @@ pub struct ReplayReport {
     pub answered_per_second: Vec<u64>,
     /// Distributions, for plots: `lateness`, `latency`, `latency_sent`, `quiet`, `busy`.
     pub curves: BTreeMap<String, Series>,
+    /// What was changed in the queries; absent where nothing was to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutation: Option<TraceMutation>,
     /// What was met in the trace.
     pub schedule: ScheduleMet,
 }
@@ -149,7 +152,7 @@ pub struct ScheduleMet {
     pub jumps: u64,
     /// Queries handed out before their turn, as too many copies waited.
     pub crowded: u64,
-    /// Queries that could not be given a client subnet or a name of their own.
+    /// Queries that could not be given a name of their own.
     pub unchanged: u64,
     /// Where the trace breaks off; absent when it was read as far as needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -8,6 +8,7 @@
 //! - [`Mutation`]: a list of changes, and [`Mutation::apply`], which makes them in one query.
 //! - [`grammar`]: how a list is written, and [`grammar::Change`], what there is to change.
 //! - [`Tally`]: what was changed, counted.
+//! - [`labelled`]: one label more in front of a name, for copies of a client.
 //! - below: `parts` (a query taken apart and put together), `draw` (who is in a share).
 //!
 //! # Who is in a share
@@ -150,6 +151,17 @@ impl Mutation {
     }
 }
 
+/// Puts a label of at most 63 octets in front of a query's name; false, and nothing changed, where the name would be
+/// longer than 255 octets or [`Mutation::apply`] would leave the query alone.
+pub fn labelled(message: &mut Message, label: &str) -> bool {
+    let Whole::Parts(mut parts) = Whole::read(message) else { return false };
+    let is_done = prepend_label(label, &mut parts);
+    if is_done {
+        message.octets = parts.written();
+    }
+    is_done
+}
+
 fn apply(change: &Change, draw: Draw, index: u64, client: IpAddr, parts: &mut Parts) -> Effect {
     let share = change.share();
     let is_in = match change.is_by_client() {
@@ -177,7 +189,7 @@ fn apply(change: &Change, draw: Draw, index: u64, client: IpAddr, parts: &mut Pa
         Change::Subnet { subnet, .. } => put_subnet(*subnet, client, parts),
         Change::Unique { .. } => {
             let label = format!("{:016x}", draw.label(index));
-            if !prepend(&[&[label.len() as u8], label.as_bytes()].concat(), parts) {
+            if !prepend_label(&label, parts) {
                 return Effect::TooLong;
             }
         }
@@ -236,6 +248,10 @@ fn put_subnet(subnet: Subnet, client: IpAddr, parts: &mut Parts) {
             opt.options.extend_from_slice(&option[..length]);
         }
     }
+}
+
+fn prepend_label(label: &str, parts: &mut Parts) -> bool {
+    prepend(&[&[label.len() as u8], label.as_bytes()].concat(), parts)
 }
 
 /// Puts labels before the name; `false` where it would be too long.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use api::replay::{ReplayReport, ScheduleMet, Sockets, Unexpected};
-use api::trace::TraceDamage;
+use api::trace::{TraceChange, TraceDamage, TraceMutation};
 
+use crate::mutate::{self, Mutation};
 use crate::schedule::Pacing;
 use crate::send::Done;
 use crate::send::tally::{Cause, curve, latency, percentiles};
@@ -20,6 +21,8 @@ pub struct About {
     pub pacing: Pacing,
     /// The seed.
     pub seed: u64,
+    /// What was changed in the queries.
+    pub mutation: Option<Mutation>,
     /// Threads that sent.
     pub threads: usize,
     /// The most that the 99.9th percentile of lateness may be, in microseconds.
@@ -89,6 +92,10 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         sent_per_second: tally.sent_per_second.clone(),
         answered_per_second: tally.answered_per_second.clone(),
         curves: curves.into_iter().map(|(name, times)| (name.into(), curve(times))).collect(),
+        mutation: about
+            .mutation
+            .zip(tally.mutation.as_ref())
+            .map(|(changes, tally)| mutation(&changes, tally)),
         schedule: ScheduleMet {
             responses: done.met.responses,
             jumps: done.met.jumps,
@@ -100,5 +107,24 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
                 what: damage.what,
             }),
         },
+    }
+}
+
+/// What came of changes to queries.
+pub fn mutation(mutation: &Mutation, tally: &mutate::Tally) -> TraceMutation {
+    let changes = mutation.changes().iter().zip(&tally.changes).map(|(change, tally)| TraceChange {
+        change: change.to_string(),
+        by: if change.is_by_client() { "client" } else { "query" }.into(),
+        drawn: tally.drawn,
+        changed: tally.changed,
+        too_long: tally.too_long,
+    });
+    TraceMutation {
+        seed: mutation.seed(),
+        queries: tally.queries,
+        changed: tally.changed,
+        unreadable: tally.unreadable,
+        with_records: tally.records,
+        changes: changes.collect(),
     }
 }

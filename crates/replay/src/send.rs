@@ -9,7 +9,7 @@
 //! One monotonic anchor for all threads; deadlines are absolute, so that lateness never adds up.
 //!
 //! In reading order: [`Options`] and [`run`]; [`mod@tally`]: what is counted; below: `worker` (the loop), `pace` (sleep
-//! or spin), `sockets`, `pending` (which answer is whose), `octets` (what is changed in messages).
+//! or spin), `sockets`, `pending` (which answer is whose), `octets` (what is read of responses).
 
 mod octets;
 mod pace;
@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use routing::Prefix;
 
+use crate::mutate::Mutation;
 use crate::schedule::{Met, Planned, Schedule};
 use crate::trace::{Damage, Message};
 use tally::Tally;
@@ -50,8 +51,8 @@ pub struct Options {
     pub source: Option<Prefix>,
     /// Copies of a client ask for names of their own.
     pub unique_names: bool,
-    /// The recorded address is told in client subnet.
-    pub ecs: bool,
+    /// What is changed in the queries; draws by query go by its place in the schedule.
+    pub mutation: Option<Mutation>,
     /// How long an answer is waited for.
     pub timeout: Duration,
     /// How long a socket stays open without a query.
@@ -178,7 +179,7 @@ where
         }
         ended
     });
-    let mut tally = Tally::new();
+    let mut tally = Tally::new(options.mutation.as_ref());
     let (mut met, mut end) = (Met::default(), 0);
     for ended in ended {
         let (counted, seen, until) = ended?;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use api::replay::{Percentiles, ReplayReport};
 use api::{Fault, Faults};
 use clap::{Args, ValueEnum};
+use replay::mutate::Mutation;
 use replay::page::page;
 use replay::report::{About, report};
 use replay::schedule::census::Census;
@@ -20,6 +21,7 @@ use replay::trace::{PORT, Trace};
 use routing::Prefix;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::trace::changed;
 use crate::config::kind::{Given, Kind};
 use crate::config::spec::{Place, Placed};
 use crate::failure::Failure;
@@ -98,7 +100,10 @@ pub(crate) struct Replay {
     /// Give each client a source address of a prefix of this host, such as 127.1.0.0/16
     #[arg(long, value_name = "PREFIX")]
     source_prefix: Option<Prefix>,
-    /// Tell each client's recorded address in client subnet, cut to 24 or 56 bits
+    /// Change the queries as `trace mutate` does, such as do=100%,edns=1232@50%
+    #[arg(long, value_name = "CHANGE,...")]
+    mutate: Option<String>,
+    /// Tell each client's recorded address in client subnet, cut to 24 or 56 bits: --mutate ecs=client
     #[arg(long)]
     ecs: bool,
     /// How long an answer is waited for
@@ -152,7 +157,7 @@ impl Replay {
     /// # Errors
     /// [`Failure`]; the report is printed and written before.
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let plan = self.plan()?;
+        let (plan, mutation) = self.plan()?;
         let live = Arc::new(Live::default());
         let stop = Arc::clone(&live);
         let mut interrupts = signal(SignalKind::interrupt())
@@ -161,13 +166,13 @@ impl Replay {
             interrupts.recv().await;
             stop.stop.store(true, Ordering::Relaxed);
         });
-        let ended = tokio::task::spawn_blocking(move || self.replay(plan, &live)).await;
+        let ended = tokio::task::spawn_blocking(move || self.replay(plan, mutation, &live)).await;
         waits.abort();
         ended.unwrap_or_else(|cause| Err(Failure::Failed(format!("the replay has panicked: {cause}"))))
     }
 
     /// What is to be done, with all faults of what was said.
-    fn plan(&self) -> Result<Plan, Failure> {
+    fn plan(&self) -> Result<(Plan, Option<Mutation>), Failure> {
         let mut faults = Faults::default();
         let mut fault =
             |flag: &str, what: String, expected: &str| faults.push(Fault::whole(flag, what, expected));
@@ -191,6 +196,10 @@ impl Replay {
         if self.timeout.is_zero() {
             fault("--timeout", "0".into(), "more than no time");
         }
+        let mutation = self.mutation().unwrap_or_else(|what| {
+            fault("--mutate", what, "");
+            None
+        });
         let clients = match self.servload {
             None => Clients::Factor { factor: self.factor, spread: self.spread },
             Some(Servload::Multiply) => Clients::Multiply(self.factor as u32),
@@ -203,10 +212,20 @@ impl Replay {
             None => Pacing::Recorded { speed: self.speed },
         };
         let plan = Plan { pacing, clients, limit: self.limit, loops: self.loops, seed: self.seed };
-        Ok(faults.or(plan)?)
+        Ok(faults.or((plan, mutation))?)
     }
 
-    fn replay(self, plan: Plan, live: &Live) -> Result<(), Failure> {
+    /// What is changed in the queries.
+    fn mutation(&self) -> Result<Option<Mutation>, String> {
+        let told = self.mutate.as_deref().into_iter().chain(self.ecs.then_some("ecs=client"));
+        let changes = told.collect::<Vec<_>>().join(",");
+        if self.mutate.is_none() && !self.ecs {
+            return Ok(None);
+        }
+        Mutation::parse(&changes, self.seed).map(Some)
+    }
+
+    fn replay(self, plan: Plan, mutation: Option<Mutation>, live: &Live) -> Result<(), Failure> {
         let unreadable = |cause: &dyn std::fmt::Display| {
             Failure::Faults(Fault::whole(self.trace.to_string_lossy(), cause.to_string(), "").into())
         };
@@ -234,7 +253,7 @@ impl Replay {
             carriers: self.transport,
             source: self.source_prefix,
             unique_names: self.names == Names::Unique,
-            ecs: self.ecs,
+            mutation: mutation.clone(),
             timeout: self.timeout,
             idle: self.idle,
             window: self.fast.then_some(self.window as usize),
@@ -258,6 +277,7 @@ impl Replay {
             trace: self.trace.to_string_lossy().into_owned(),
             servers: self.server.iter().map(ToString::to_string).collect(),
             pacing: plan.pacing,
+            mutation,
             seed: self.seed,
             threads,
             tolerance_us: self.tolerance.as_secs_f64() * 1e6,
@@ -351,12 +371,13 @@ fn shown(report: &ReplayReport) -> String {
     row("  quiet clients", &report.quiet.latency_us);
     row("  busy clients", &report.busy.latency_us);
 
+    let mutation = report.mutation.as_ref().map_or_else(String::new, |told| format!("\n\n{}", changed(told)));
     let sockets = &report.sockets;
     let unexpected = &report.unexpected;
     format!(
         "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
          sockets: {} UDP, {} TCP ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
-         unexpected: {} late, {} duplicates, {} aliens",
+         unexpected: {} late, {} duplicates, {} aliens{mutation}",
         session::lines(counts),
         session::lines(times),
         report.clients,

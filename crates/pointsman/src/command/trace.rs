@@ -20,6 +20,7 @@ use replay::trace::{self, PORT, Skip, Skipped};
 use crate::failure::Failure;
 use crate::session;
 use copy::Work;
+pub(super) use copy::changed;
 use progress::Progress;
 
 /// The arguments of `trace`.

@@ -232,3 +232,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_label_more_is_put_in_front() {
+    let labelled_lines = queries(LINES).into_iter().map(|mut message| {
+        assert!(labelled(&mut message, "c7"));
+        text::line(&message).expect("it is still a query").splitn(4, ' ').nth(3).expect("a name").to_owned()
+    });
+    assert_eq!(
+        labelled_lines.collect::<Vec<_>>(),
+        ["c7.www.Example.com. A rd", "c7.www.example.org. AAAA rd,edns=4096,do", "c7. NS cd,edns=512"]
+    );
+    let long =
+        [[61; 1].as_slice(), &[b'b'; 61], &[&[63][..], &[b'a'; 63]].concat().repeat(3), b"\0"].concat();
+    let mut message = queries(LINES).remove(0);
+    message.octets = [&message.octets[..12], &long, b"\0\x01\0\x01"].concat();
+    let before = message.clone();
+    assert!(message.query(&mut Folded::root()).is_some());
+    assert!(!labelled(&mut message, "c7") && message == before);
+    message.octets.truncate(5);
+    assert!(!labelled(&mut message, "c7"));
+}

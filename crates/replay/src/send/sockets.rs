@@ -336,7 +336,7 @@ mod tests {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
         let to = (server.local_addr().expect("it is bound"), None);
         let readiness = Readiness::new().expect("an epoll");
-        let (mut sockets, mut tally) = (Sockets::new(3), Tally::new());
+        let (mut sockets, mut tally) = (Sockets::new(3), Tally::new(None));
         let mut open = |sockets: &mut Sockets, client, now| {
             sockets.open(false, client, to, now, &readiness, &mut tally).expect("a socket")
         };

@@ -6,6 +6,8 @@ use api::replay::{Latency, Percentiles, Series};
 use dns::Rcode;
 use hdrhistogram::Histogram;
 
+use crate::mutate::{self, Mutation};
+
 /// The longest time in nanoseconds that a histogram tells apart: an hour. Longer ones count as so long.
 const TIME_MAX: u64 = 3_600_000_000_000;
 
@@ -115,8 +117,10 @@ pub struct Tally {
     pub most_open: u64,
     /// Sockets at a further loopback address, as ports ran out.
     pub further_sources: u64,
-    /// Queries that could not be given a client subnet or a name of their own.
+    /// Queries that could not be given a name of their own.
     pub unchanged: u64,
+    /// What came of the changes to queries, where any are asked for.
+    pub mutation: Option<mutate::Tally>,
     /// Clients, copies counted, exact up to the limit of the table.
     pub clients: u64,
     /// Sent minus due.
@@ -139,7 +143,7 @@ pub struct Tally {
 
 impl Tally {
     /// A tally of nothing.
-    pub(super) fn new() -> Tally {
+    pub(super) fn new(mutation: Option<&Mutation>) -> Tally {
         let histogram = || Histogram::new_with_max(TIME_MAX, DIGITS).expect("the bounds are constants");
         Tally {
             queries: 0,
@@ -160,6 +164,7 @@ impl Tally {
             most_open: 0,
             further_sources: 0,
             unchanged: 0,
+            mutation: mutation.map(mutate::Tally::new),
             clients: 0,
             lateness: histogram(),
             latency: histogram(),
@@ -227,6 +232,9 @@ impl Tally {
             (&mut self.clients, other.clients),
         ] {
             *ours += theirs;
+        }
+        if let (Some(ours), Some(theirs)) = (&mut self.mutation, &other.mutation) {
+            ours.merge(theirs);
         }
         add(&mut self.transports, &other.transports);
         add(&mut self.lost, &other.lost);
@@ -313,7 +321,7 @@ mod tests {
     #[test]
     fn tallies_add_up() {
         const S: u64 = 1_000_000_000;
-        let (mut one, mut other) = (Tally::new(), Tally::new());
+        let (mut one, mut other) = (Tally::new(None), Tally::new(None));
         one.due(0, false);
         one.sent(0, 5_000);
         one.answered(0, 5_000, 105_000, 3, true);

@@ -20,9 +20,10 @@ use super::pending::{Asked, Key, Match, Pending};
 use super::sockets::{self, Kind, Sockets};
 use super::tally::{Cause, Tally};
 use super::{Carriers, Shared, Source};
+use crate::mutate;
 use crate::schedule::draw::{self, For};
 use crate::schedule::{Met, Planned};
-use crate::trace::Transport;
+use crate::trace::{Message, Transport};
 
 /// Queries that a thread reads ahead of their time: at a root server's 38,000 a second, a fifth of a second.
 const AHEAD_MAX: usize = 8_192;
@@ -133,7 +134,7 @@ impl<'a, S: Source> Worker<'a, S> {
             heard: Vec::new(),
             room: Vec::new(),
             ids: 0,
-            tally: Tally::new(),
+            tally: Tally::new(with.options.mutation.as_ref()),
             shown: [0; 3],
             next_live: 0,
             late: 0,
@@ -295,7 +296,7 @@ impl<'a, S: Source> Worker<'a, S> {
 
     /// Puts a query on its way.
     fn put(&mut self, mut asked: Asked, now: u64) {
-        let octets = self.wire(&asked.planned);
+        let octets = self.wire(&asked);
         asked.question = octets::question(&octets);
         let server = self.server(asked.planned.client);
         let source = self
@@ -629,18 +630,26 @@ impl<'a, S: Source> Worker<'a, S> {
     }
 
     /// The query as it is sent, with the recorded id.
-    fn wire(&mut self, planned: &Planned) -> Vec<u8> {
-        let mut octets = planned.message.octets.clone();
-        if self.with.options.ecs && !octets::subnet(&mut octets, planned.message.client.ip()) {
-            self.tally.unchanged += 1;
+    fn wire(&mut self, asked: &Asked) -> Vec<u8> {
+        let planned = &asked.planned;
+        let options = self.with.options;
+        let has_own_name = options.unique_names && planned.copy > 0;
+        if options.mutation.is_none() && !has_own_name {
+            return planned.message.octets.clone();
         }
-        if self.with.options.unique_names
-            && planned.copy > 0
-            && !octets::label(&mut octets, &format!("c{}", planned.copy))
-        {
-            self.tally.unchanged += 1;
+        let mut message = Message::clone(&planned.message);
+        if let Some(mutation) = &options.mutation {
+            let (changed, outcome) = mutation.apply(planned.index, message);
+            message = changed;
+            // What is asked again was counted before.
+            if let (Some(tally), false) = (&mut self.tally.mutation, asked.is_retry) {
+                tally.add(&outcome);
+            }
         }
-        octets
+        if has_own_name && !mutate::labelled(&mut message, &format!("c{}", planned.copy)) {
+            self.tally.unchanged += u64::from(!asked.is_retry);
+        }
+        message.octets
     }
 
     /// A key of an endpoint with an id on which nothing waits; `None` where next to all 65,536 wait.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api::{TraceChange, TraceDamage, TraceMutation, TraceWritten};
 use replay::mutate::{Mutation, Tally};
+use replay::report;
 use replay::trace::{Cut, Trace};
 
 use super::output::Output;
@@ -85,26 +86,8 @@ fn copied(trace: &mut Trace, work: Work, output: &mut Output) -> Result<(TraceWr
         }
     }
     written.skipped = trace.skipped().iter().map(|(skip, count)| (skip.name().into(), count)).collect();
-    written.mutation = work.mutation.zip(tally).map(|(mutation, tally)| told(&mutation, &tally));
+    written.mutation = work.mutation.zip(tally).map(|(mutation, tally)| report::mutation(&mutation, &tally));
     Ok((written, read))
-}
-
-fn told(mutation: &Mutation, tally: &Tally) -> TraceMutation {
-    let changes = mutation.changes().iter().zip(&tally.changes).map(|(change, tally)| TraceChange {
-        change: change.to_string(),
-        by: if change.is_by_client() { "client" } else { "query" }.into(),
-        drawn: tally.drawn,
-        changed: tally.changed,
-        too_long: tally.too_long,
-    });
-    TraceMutation {
-        seed: mutation.seed(),
-        queries: tally.queries,
-        changed: tally.changed,
-        unreadable: tally.unreadable,
-        with_records: tally.records,
-        changes: changes.collect(),
-    }
 }
 
 fn shown(written: &TraceWritten) -> String {
@@ -121,7 +104,8 @@ fn shown(written: &TraceWritten) -> String {
     format!("{file}: {messages} messages{left_out}{skipped}{changes}")
 }
 
-fn changed(mutation: &TraceMutation) -> String {
+/// What was changed, as a table.
+pub(in crate::command) fn changed(mutation: &TraceMutation) -> String {
     let mut table = session::table(&["CHANGE", "BY", "DRAWN", "CHANGED", "TOO LONG"]);
     for change in &mutation.changes {
         let TraceChange { change, by, drawn, changed, too_long } = change;
@@ -156,7 +140,7 @@ mod tests {
             messages: 9,
             left_out: 1,
             skipped: BTreeMap::from([("cut".into(), 2)]),
-            mutation: Some(told(&mutation, &tally)),
+            mutation: Some(report::mutation(&mutation, &tally)),
             damage: None,
         };
         let expected = "\
