@@ -154,6 +154,84 @@ fn queries_are_changed_as_told() {
 }
 
 #[test]
+fn answers_are_held_against_the_recorded_ones() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let server = serving.dns().to_string();
+    let trace = trace(&folder, 50, 5, "udp");
+    // What was recorded: what the server says now of each query; but of every fifth nothing, of the first another
+    // code, of the second another address, of the third another case and TTL.
+    let plain = folder.at("plain.pcap");
+    let made = Program::start(&["trace", "convert", &trace, &plain]).end();
+    assert_eq!(made.status.code(), Some(0), "{}", made.stderr);
+    let to_record = std::fs::read(&plain).expect("it was written");
+    let (header, mut rest) = to_record.split_at(24);
+    let mut recorded = header.to_vec();
+    let asking = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+    for at in 0..50 {
+        let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().expect("four octets")) as usize;
+        let (packet, behind) = rest.split_at(16 + word(8));
+        rest = behind;
+        recorded.extend(packet);
+        if at % 5 == 4 {
+            continue;
+        }
+        // IPv4 without options, then UDP.
+        let (ip, udp) = packet[16..].split_at(20);
+        let (ports, query) = udp.split_at(8);
+        asking.send_to(query, &server).expect("it is sent");
+        let mut octets = [0; 1_500];
+        let length = asking.recv(&mut octets).expect("it answers");
+        let answer = octets[..length].as_mut();
+        let behind = query.len() - 11;
+        match at {
+            0 => answer[3] |= 2,
+            1 => answer[behind + 15] ^= 1,
+            2 => {
+                answer[13].make_ascii_uppercase();
+                answer[behind + 9] ^= 1;
+            }
+            _ => {}
+        }
+        let total = (28 + length) as u16;
+        let mut back =
+            [&packet[..8], &u32::from(total).to_le_bytes(), &u32::from(total).to_le_bytes()].concat();
+        back.extend(&ip[..2]);
+        back.extend(total.to_be_bytes());
+        back.extend(&ip[4..10]);
+        back.extend([0, 0]);
+        back.extend([&ip[16..20], &ip[12..16], &ports[2..4], &ports[..2]].concat());
+        back.extend((total - 20).to_be_bytes());
+        back.extend([0, 0]);
+        back.extend(&*answer);
+        recorded.extend(back);
+    }
+    let recorded = folder.write("recorded.pcap", recorded);
+    let differing = folder.at("differing.pcap");
+    let all =
+        [&[&recorded, "--server", &server, "--compare", &differing, "--threads", "2"][..], &ANY].concat();
+    let told = reported(0, &all)["comparison"].clone();
+    let count = |key: &str| told[key].as_u64().unwrap_or_else(|| panic!("{key}: {told}"));
+    assert_eq!((count("compared"), count("same"), count("unrecorded")), (40, 38, 10), "{told}");
+    assert_eq!((&told["differing"]["rcode"], &told["differing"]["answer"]), (&1.into(), &1.into()), "{told}");
+    assert_eq!((count("unmatched"), count("pairs_kept"), count("pairs_beyond")), (0, 2, 0), "{told}");
+    // The pairs are a capture like any other: a query and two responses each.
+    let info = Program::start(&["trace", "info", &differing, "--json"]).end();
+    let info: Value = serde_json::from_str(&info.stdout).expect("it is JSON");
+    assert_eq!((&info["queries"], &info["responses"]), (&2.into(), &4.into()), "{info}");
+
+    // What cannot be compared is refused.
+    for more in [&["--factor", "2"][..], &["--names", "unique"], &["--mutate", "type=AAAA"]] {
+        let other = folder.at("other.pcap");
+        let ended = replay(&[&[&recorded, "--server", &server, "--compare", &other][..], more].concat());
+        assert_eq!(ended.status.code(), Some(2), "{more:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("cannot be held against the recorded ones"), "{}", ended.stderr);
+        assert!(!Path::new(&other).exists());
+    }
+    serving.stop();
+}
+
+#[test]
 fn truncated_answers_are_asked_again_over_tcp() {
     let folder = Folder::new();
     let trace = trace(&folder, 20, 4, "udp");

@@ -77,6 +77,9 @@ pub struct ReplayReport {
     /// What was changed in the queries; absent where nothing was to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutation: Option<TraceMutation>,
+    /// Answers beside the recorded ones; absent where they were not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<Comparison>,
     /// What was met in the trace.
     pub schedule: ScheduleMet,
 }
@@ -141,6 +144,28 @@ pub struct Sockets {
     pub most_open: u64,
     /// Opened at a further loopback address, as ports had run out.
     pub further_sources: u64,
+}
+
+/// Answers beside the recorded ones of the same queries.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Answers whose query has a recorded response.
+    pub compared: u64,
+    /// Those with the same code and the same records.
+    pub same: u64,
+    /// Those with the same code of which one is truncated: their records are not compared.
+    pub truncated: u64,
+    /// All others: `rcode` (another code), `answer` (other records in the answer section), `referral` (other NS records
+    /// where neither has answers), `unreadable`.
+    pub differing: BTreeMap<String, u64>,
+    /// Answers whose query has no recorded response.
+    pub unrecorded: u64,
+    /// Recorded responses that belong to no query of the two seconds before them.
+    pub unmatched: u64,
+    /// Differing pairs in the file.
+    pub pairs_kept: u64,
+    /// Differing pairs beyond what the file may hold.
+    pub pairs_beyond: u64,
 }
 
 /// What was met while the trace became a schedule.

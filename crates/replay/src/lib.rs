@@ -2,10 +2,12 @@
 //!
 //! - [`trace`]: any capture in, queries and responses out, in constant memory; what was skipped is counted.
 //! - [`mutate`]: what if: the same queries with DO, other sizes, other names.
+//! - [`mod@compare`]: an answer held against the recorded one.
 //! - [`schedule`]: which client asks what, and when. Pure.
 //! - [`send`]: the schedule sent on time, answers matched and counted.
 //! - [`mod@report`]: what came of it; [`mod@page`]: the same as plots.
 
+pub mod compare;
 pub mod mutate;
 pub mod page;
 pub mod report;

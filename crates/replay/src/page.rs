@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use api::replay::{ReplayReport, Series};
+use api::replay::{Comparison, ReplayReport, Series};
 
 /// The drawing's size and the room around it for axes, in SVG's units.
 const WIDTH: f64 = 860.0;
@@ -49,7 +49,7 @@ pub fn page(report: &ReplayReport) -> String {
          svg{{width:100%;height:auto}}text{{font:12px sans-serif}}</style>\n\
          <h1>Replay of {trace}</h1>\n\
          <p>{queries} queries to {servers} in {seconds:.1} s: {answers} answered, {lost} lost, {retries} asked again \
-         over TCP. {verdict}</p>\n\
+         over TCP. {verdict}{comparison}</p>\n\
          <h2>Queries a second</h2>\n{rates}\n\
          <h2>Lateness and latency</h2>\n<p>Share of queries that took at most so long, in microseconds.</p>\n{times}\n\
          <h2>Latency of quiet and busy clients</h2>\n<p>From sent; quiet clients had sent fewer than ten queries in \
@@ -61,9 +61,21 @@ pub fn page(report: &ReplayReport) -> String {
         answers = report.answers,
         lost = report.lost,
         retries = report.tc_retries,
+        comparison = report.comparison.as_ref().map_or_else(String::new, compared),
         rates = plot(&rates, &seconds_marks(&rates), false),
         times = plot(&times, &nines_marks(), true),
         clients = plot(&clients, &nines_marks(), true),
+    )
+}
+
+/// Answers beside the recorded ones, as a sentence.
+fn compared(told: &Comparison) -> String {
+    let differing = told.differing.iter().filter(|(_, count)| **count > 0);
+    let differing: String = differing.map(|(what, count)| format!(", {count} of another {what}")).collect();
+    format!(
+        " Of {} answers held against the recorded ones, {} were the same{differing}, {} not known as one was \
+         truncated.",
+        told.compared, told.same, told.truncated
     )
 }
 

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use api::replay::{ReplayReport, ScheduleMet, Sockets, Unexpected};
+use api::replay::{Comparison, ReplayReport, ScheduleMet, Sockets, Unexpected};
 use api::trace::{TraceChange, TraceDamage, TraceMutation};
 
+use crate::compare::Verdict;
 use crate::mutate::{self, Mutation};
 use crate::schedule::Pacing;
 use crate::send::Done;
+use crate::send::differing::DifferingKept;
 use crate::send::tally::{Cause, curve, latency, percentiles};
 
 /// What a report says of the run beside its counts.
@@ -96,6 +98,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
             .mutation
             .zip(tally.mutation.as_ref())
             .map(|(changes, tally)| mutation(&changes, tally)),
+        comparison: done.differing.as_ref().map(|kept| comparison(done, kept)),
         schedule: ScheduleMet {
             responses: done.met.responses,
             jumps: done.met.jumps,
@@ -107,6 +110,22 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
                 what: damage.what,
             }),
         },
+    }
+}
+
+fn comparison(done: &Done, kept: &DifferingKept) -> Comparison {
+    let counts = &done.tally.comparison;
+    let of = |verdict: Verdict| counts.verdicts[verdict as usize];
+    let differing = Verdict::ALL.into_iter().filter(|verdict| verdict.is_difference());
+    Comparison {
+        compared: counts.verdicts.iter().sum(),
+        same: of(Verdict::Same),
+        truncated: of(Verdict::Truncated),
+        differing: differing.map(|verdict| (verdict.name().into(), of(verdict))).collect(),
+        unrecorded: counts.unrecorded,
+        unmatched: done.met.unmatched,
+        pairs_kept: kept.kept,
+        pairs_beyond: kept.beyond,
     }
 }
 

@@ -20,6 +20,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::trace::pairs::{Pair, Pairs};
 use crate::trace::{Damage, Message};
 use census::{Census, Wanted};
 use draw::For;
@@ -102,6 +103,8 @@ pub struct Planned {
     pub copy: u32,
     /// The recorded query.
     pub message: Arc<Message>,
+    /// Its recorded response, with [`Schedule::with_responses`].
+    pub recorded: Option<Arc<Message>>,
 }
 
 /// What was met on the way.
@@ -109,6 +112,8 @@ pub struct Planned {
 pub struct Met {
     /// Responses, which are not sent.
     pub responses: u64,
+    /// Responses that belong to no query, with [`Schedule::with_responses`].
+    pub unmatched: u64,
     /// How often the trace's clock was set ([`Timeline`]).
     pub jumps: u64,
     /// Queries handed out before their turn, because [`LOOK_AHEAD_MAX`] waited.
@@ -149,6 +154,8 @@ pub struct Schedule<I, F> {
     census: Arc<Census>,
     open: F,
     messages: Option<I>,
+    /// Where responses are wanted.
+    pairs: Option<Pairs>,
     timeline: Timeline,
     /// Where on the timeline this loop began.
     began: u64,
@@ -171,6 +178,7 @@ struct Waiting {
     read: u64,
     copy: u32,
     message: Arc<Message>,
+    recorded: Option<Arc<Message>>,
 }
 
 impl<I, F, E> Schedule<I, F>
@@ -186,6 +194,7 @@ where
             census,
             open,
             messages: None,
+            pairs: None,
             timeline: Timeline::default(),
             began: 0,
             queries_in_loop: 0,
@@ -199,9 +208,16 @@ where
         }
     }
 
+    /// Has each query with its recorded response, for which the trace is read up to two seconds ahead ([`Pairs`]).
+    pub fn with_responses(mut self) -> Self {
+        self.pairs = Some(Pairs::default());
+        self
+    }
+
     /// What was met so far.
     pub fn met(&self) -> Met {
-        Met { jumps: self.timeline.jumps, ..self.met.clone() }
+        let unmatched = self.pairs.as_ref().map_or(0, |pairs| pairs.unmatched);
+        Met { jumps: self.timeline.jumps, unmatched, ..self.met.clone() }
     }
 
     /// The next query.
@@ -245,11 +261,21 @@ where
             }
         };
         match messages.next() {
-            Some(Ok(message)) if message.is_response() => self.met.responses += 1,
-            Some(Ok(message)) => self.copy(message),
+            Some(Ok(message)) => {
+                self.met.responses += u64::from(message.is_response());
+                match &mut self.pairs {
+                    Some(pairs) => {
+                        pairs.push(message);
+                        self.copy_pairs(Pairs::next_ripe);
+                    }
+                    None if message.is_response() => {}
+                    None => self.copy(message, None),
+                }
+            }
             Some(Err(damage)) => self.met.damage = Some(damage),
             None => {
                 self.messages = None;
+                self.copy_pairs(Pairs::pop);
                 let length = self.timeline.last() - self.began;
                 self.timeline
                     .restart(length.checked_div(self.queries_in_loop.saturating_sub(1)).unwrap_or(0));
@@ -262,8 +288,14 @@ where
         Ok(())
     }
 
+    fn copy_pairs(&mut self, next: fn(&mut Pairs) -> Option<Pair>) {
+        while let Some(Pair { query, response }) = self.pairs.as_mut().and_then(next) {
+            self.copy(query, response);
+        }
+    }
+
     /// Puts every copy of a query into the look-ahead.
-    fn copy(&mut self, message: Message) {
+    fn copy(&mut self, message: Message, recorded: Option<Message>) {
         let at = self.timeline.place(message.time);
         self.read += 1;
         self.queries_in_loop += 1;
@@ -281,7 +313,7 @@ where
             Clients::Score(factor) if self.census.is_typical(client) => factor,
             Clients::Peak(_) | Clients::Score(_) => 1,
         };
-        let message = Arc::new(message);
+        let (message, recorded) = (Arc::new(message), recorded.map(Arc::new));
         for copy in 0..copies {
             let phase = match copy {
                 0 => 0,
@@ -293,6 +325,7 @@ where
                 read: self.read,
                 copy,
                 message,
+                recorded: recorded.clone(),
             }));
         }
     }
@@ -313,7 +346,14 @@ where
             }
         };
         let client = draw::client(waiting.message.client.ip(), waiting.copy);
-        Planned { due, index, client, copy: waiting.copy, message: waiting.message }
+        Planned {
+            due,
+            index,
+            client,
+            copy: waiting.copy,
+            message: waiting.message,
+            recorded: waiting.recorded,
+        }
     }
 }
 

@@ -9,8 +9,10 @@
 //! One monotonic anchor for all threads; deadlines are absolute, so that lateness never adds up.
 //!
 //! In reading order: [`Options`] and [`run`]; [`mod@tally`]: what is counted; below: `worker` (the loop), `pace` (sleep
-//! or spin), `sockets`, `pending` (which answer is whose), `octets` (what is read of responses).
+//! or spin), `sockets`, `pending` (which answer is whose), `octets` (what is read of responses), [`differing`] (pairs
+//! that are kept).
 
+pub mod differing;
 mod octets;
 mod pace;
 mod pending;
@@ -31,6 +33,7 @@ use routing::Prefix;
 use crate::mutate::Mutation;
 use crate::schedule::{Met, Planned, Schedule};
 use crate::trace::{Damage, Message};
+use differing::{Differing, DifferingKept};
 use tally::Tally;
 use worker::Worker;
 
@@ -66,6 +69,8 @@ pub struct Options {
     pub seed: u64,
     /// One row a query is written here.
     pub log: Option<File>,
+    /// Answers are compared with the recorded ones, and pairs that differ go here as packets.
+    pub compare: Option<File>,
 }
 
 /// How clients ask. The place where further transports join.
@@ -107,6 +112,8 @@ pub struct Done {
     pub interrupted: bool,
     /// Why the log is not whole.
     pub log_error: Option<io::Error>,
+    /// The differing pairs, where answers were compared.
+    pub differing: Option<DifferingKept>,
 }
 
 /// Where rows of the log go.
@@ -126,6 +133,8 @@ struct Shared<'a> {
     options: &'a Options,
     live: &'a Live,
     log: Log,
+    /// Where answers are compared.
+    differing: Option<Differing>,
     /// Descriptors that each thread's sockets may take.
     sockets_max: usize,
     anchor: OnceLock<Instant>,
@@ -151,10 +160,12 @@ where
     if let Some(file) = &mut file {
         file.write_all(LOG_HEADING.as_bytes())?;
     }
+    let differing = options.compare.take().map(Differing::new).transpose()?;
     let shared = Shared {
         options: &options,
         live,
         log: Log { is_wanted: file.is_some(), file: Mutex::new(file), error: Mutex::new(None) },
+        differing,
         sockets_max,
         anchor: OnceLock::new(),
         start: Barrier::new(options.threads),
@@ -187,8 +198,9 @@ where
         (met, end) = (seen, end.max(until));
     }
     let log_error = shared.log.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let differing = shared.differing.map(Differing::finish);
     let interrupted = live.stop.load(Ordering::Relaxed);
-    Ok(Done { tally, met, time: Duration::from_nanos(end), interrupted, log_error })
+    Ok(Done { tally, met, time: Duration::from_nanos(end), interrupted, log_error, differing })
 }
 
 /// A source of queries in order of time.

@@ -23,6 +23,7 @@ mod fragments;
 mod frames;
 pub mod message;
 mod packet;
+pub mod pairs;
 pub mod pcap;
 mod recent;
 pub mod skipped;

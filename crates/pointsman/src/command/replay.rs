@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use api::replay::{Percentiles, ReplayReport};
+use api::replay::{Comparison, Percentiles, ReplayReport};
 use api::{Fault, Faults};
 use clap::{Args, ValueEnum};
 use replay::mutate::Mutation;
@@ -125,6 +125,10 @@ pub(crate) struct Replay {
     /// Write one row a query to this file, which must not be there yet
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// Hold each answer against the recorded one, and keep pairs that differ in this capture, which must not be there
+    /// yet
+    #[arg(long, value_name = "FILE.pcap")]
+    compare: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -200,6 +204,21 @@ impl Replay {
             fault("--mutate", what, "");
             None
         });
+        if self.compare.is_some() {
+            let changes = mutation.as_ref().map_or(&[][..], Mutation::changes);
+            let asks_else = changes.iter().find(|change| !change.is_by_client());
+            let why = if self.factor != 1.0 || self.servload.is_some() {
+                Some("clients are multiplied".to_owned())
+            } else if self.names == Names::Unique {
+                Some("clients ask for names of their own".to_owned())
+            } else {
+                asks_else.map(|change| format!("{change} makes it another question"))
+            };
+            if let Some(why) = why {
+                let what = format!("answers cannot be held against the recorded ones: {why}");
+                fault("--compare", what, "--factor 1, shared names, and no changes to names and types");
+            }
+        }
         let clients = match self.servload {
             None => Clients::Factor { factor: self.factor, spread: self.spread },
             Some(Servload::Multiply) => Clients::Multiply(self.factor as u32),
@@ -239,15 +258,20 @@ impl Replay {
         let census = Arc::new(census);
         let threads = usize::from(self.threads);
         let schedules = (0..threads)
-            .map(|_| Schedule::new(plan.clone(), Arc::clone(&census), || open().map_err(io::Error::other)))
+            .map(|_| {
+                let schedule =
+                    Schedule::new(plan.clone(), Arc::clone(&census), || open().map_err(io::Error::other));
+                if self.compare.is_some() { schedule.with_responses() } else { schedule }
+            })
             .collect();
         if let Some(folder) = &self.report {
             std::fs::create_dir_all(folder).map_err(|cause| written(folder, &cause))?;
         }
-        let log = match &self.log {
-            Some(path) => Some(File::create_new(path).map_err(|cause| written(path, &cause))?),
-            None => None,
+        let made = |path: &Option<PathBuf>| match path {
+            Some(path) => File::create_new(path).map(Some).map_err(|cause| written(path, &cause)),
+            None => Ok(None),
         };
+        let (log, compare) = (made(&self.log)?, made(&self.compare)?);
         let options = Options {
             servers: self.server.clone(),
             carriers: self.transport,
@@ -260,6 +284,7 @@ impl Replay {
             threads,
             seed: self.seed,
             log,
+            compare,
         };
         let done = std::thread::scope(|scope| {
             let line = Line::begin();
@@ -293,6 +318,9 @@ impl Replay {
         self.tell(&report)?;
         if let Some(error) = &done.log_error {
             return Err(Failure::Failed(format!("the log is not whole: {error}")));
+        }
+        if let Some(error) = done.differing.as_ref().and_then(|differing| differing.error.as_ref()) {
+            return Err(Failure::Failed(format!("the capture of differing answers is not whole: {error}")));
         }
         verdict(&report)
     }
@@ -372,12 +400,13 @@ fn shown(report: &ReplayReport) -> String {
     row("  busy clients", &report.busy.latency_us);
 
     let mutation = report.mutation.as_ref().map_or_else(String::new, |told| format!("\n\n{}", changed(told)));
+    let comparison = report.comparison.as_ref().map_or_else(String::new, compared);
     let sockets = &report.sockets;
     let unexpected = &report.unexpected;
     format!(
         "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
          sockets: {} UDP, {} TCP ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
-         unexpected: {} late, {} duplicates, {} aliens{mutation}",
+         unexpected: {} late, {} duplicates, {} aliens{mutation}{comparison}",
         session::lines(counts),
         session::lines(times),
         report.clients,
@@ -394,6 +423,28 @@ fn shown(report: &ReplayReport) -> String {
         unexpected.duplicates,
         unexpected.aliens,
     )
+}
+
+/// Answers beside the recorded ones, as a table.
+fn compared(told: &Comparison) -> String {
+    let mut table = session::table(&["ANSWER BESIDE THE RECORDED", "COUNT"]);
+    let mut row = |what: &str, count: u64| {
+        table.add_row([what.to_owned(), count.to_string()]);
+    };
+    row("same", told.same);
+    told.differing.iter().for_each(|(what, count)| row(&format!("differs: {what}"), *count));
+    row("one is truncated", told.truncated);
+    row("none was recorded", told.unrecorded);
+    let beyond = match told.pairs_beyond {
+        0 => String::new(),
+        count => format!(", {count} beyond its limit"),
+    };
+    let unmatched = match told.unmatched {
+        0 => String::new(),
+        count => format!("; {count} recorded responses belong to no query"),
+    };
+    let (lines, kept) = (session::lines(table), told.pairs_kept);
+    format!("\n\n{lines}\n\n{kept} differing pairs kept{beyond}{unmatched}")
 }
 
 /// The live line on a terminal.

@@ -209,7 +209,14 @@ mod tests {
             octets: vec![0; 12],
         };
         Asked {
-            planned: Planned { due: sent, index: sent, client: 0, copy: 0, message: Arc::new(message) },
+            planned: Planned {
+                due: sent,
+                index: sent,
+                client: 0,
+                copy: 0,
+                message: Arc::new(message),
+                recorded: None,
+            },
             sent,
             until: sent + TIMEOUT,
             question: Some(7),

@@ -6,6 +6,7 @@ use api::replay::{Latency, Percentiles, Series};
 use dns::Rcode;
 use hdrhistogram::Histogram;
 
+use crate::compare;
 use crate::mutate::{self, Mutation};
 
 /// The longest time in nanoseconds that a histogram tells apart: an hour. Longer ones count as so long.
@@ -121,6 +122,8 @@ pub struct Tally {
     pub unchanged: u64,
     /// What came of the changes to queries, where any are asked for.
     pub mutation: Option<mutate::Tally>,
+    /// What came of comparing answers, all zero where they are not.
+    pub comparison: compare::Counts,
     /// Clients, copies counted, exact up to the limit of the table.
     pub clients: u64,
     /// Sent minus due.
@@ -165,6 +168,7 @@ impl Tally {
             further_sources: 0,
             unchanged: 0,
             mutation: mutation.map(mutate::Tally::new),
+            comparison: compare::Counts::default(),
             clients: 0,
             lateness: histogram(),
             latency: histogram(),
@@ -236,6 +240,7 @@ impl Tally {
         if let (Some(ours), Some(theirs)) = (&mut self.mutation, &other.mutation) {
             ours.merge(theirs);
         }
+        self.comparison.merge(&other.comparison);
         add(&mut self.transports, &other.transports);
         add(&mut self.lost, &other.lost);
         add(&mut self.rcodes, &other.rcodes);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dns::query::HEADER;
 use dns::{Folded, name};
@@ -14,15 +14,17 @@ use net::client::{Incoming, Outgoing, Readiness, shared};
 use net::udp::BATCH_MAX;
 use routing::Prefix;
 
-use super::octets::{self, Response};
+use super::octets::Response;
 use super::pace::{self, Step};
 use super::pending::{Asked, Key, Match, Pending};
 use super::sockets::{self, Kind, Sockets};
 use super::tally::{Cause, Tally};
 use super::{Carriers, Shared, Source};
+use crate::compare::compare;
 use crate::mutate;
 use crate::schedule::draw::{self, For};
 use crate::schedule::{Met, Planned};
+use crate::trace::message::question;
 use crate::trace::{Message, Transport};
 
 /// Queries that a thread reads ahead of their time: at a root server's 38,000 a second, a fifth of a second.
@@ -297,7 +299,7 @@ impl<'a, S: Source> Worker<'a, S> {
     /// Puts a query on its way.
     fn put(&mut self, mut asked: Asked, now: u64) {
         let octets = self.wire(&asked);
-        asked.question = octets::question(&octets);
+        asked.question = question(&octets);
         let server = self.server(asked.planned.client);
         let source = self
             .with
@@ -414,6 +416,7 @@ impl<'a, S: Source> Worker<'a, S> {
         if self.shared.iter().all(Option::is_none) && self.sockets.oldest().is_none() {
             return Ok(());
         }
+        let is_kept = self.with.differing.is_some();
         let ready: Vec<net::client::Ready> = self.readiness.ready()?.collect();
         for ready in ready {
             if let Some(family) = SHARED_TOKENS.iter().position(|token| *token == ready.token) {
@@ -426,8 +429,10 @@ impl<'a, S: Source> Worker<'a, S> {
             let failed = match &mut socket.kind {
                 Kind::Udp(datagrams) => match self.incoming.receive(datagrams) {
                     Ok(_) => {
-                        let heard =
-                            self.incoming.replies().map(|reply| (endpoint, Response::read(reply.octets)));
+                        let heard = self
+                            .incoming
+                            .replies()
+                            .map(|reply| (endpoint, Response::read(reply.octets, is_kept)));
                         self.heard.extend(heard);
                         None
                     }
@@ -449,7 +454,7 @@ impl<'a, S: Source> Worker<'a, S> {
                     }
                     if ready.readable && failed.is_none() {
                         let heard = &mut self.heard;
-                        let told = |octets: &[u8]| heard.push((endpoint, Response::read(octets)));
+                        let told = |octets: &[u8]| heard.push((endpoint, Response::read(octets, is_kept)));
                         failed = connection.read(&mut self.room, told).err();
                     }
                     failed
@@ -466,11 +471,12 @@ impl<'a, S: Source> Worker<'a, S> {
     }
 
     fn receive_shared(&mut self, family: usize) -> io::Result<()> {
+        let is_kept = self.with.differing.is_some();
         let Some(socket) = &self.shared[family] else { return Ok(()) };
         loop {
             let received = self.incoming.receive(socket)?;
             let heard = self.incoming.replies().filter_map(|reply| {
-                Some((endpoint(reply.local?, reply.peer?), Response::read(reply.octets)))
+                Some((endpoint(reply.local?, reply.peer?), Response::read(reply.octets, is_kept)))
             });
             self.heard.extend(heard);
             if received < BATCH_MAX {
@@ -492,7 +498,7 @@ impl<'a, S: Source> Worker<'a, S> {
             };
             let key = Key { endpoint, id: response.id };
             match self.pending.answer(key, |question| response.answers(question)) {
-                Match::First(asked) => self.answered(key, asked, &response, now),
+                Match::First(asked) => self.answered(key, asked, response, now),
                 Match::Duplicate => self.tally.duplicates += 1,
                 Match::Late => self.tally.late_answers += 1,
                 Match::Alien => self.tally.aliens += 1,
@@ -501,16 +507,31 @@ impl<'a, S: Source> Worker<'a, S> {
         self.heard = heard;
     }
 
-    fn answered(&mut self, key: Key, asked: Box<Asked>, response: &Response, now: u64) {
+    fn answered(&mut self, key: Key, asked: Box<Asked>, response: Response, now: u64) {
         self.release(key, &asked);
         if response.is_truncated && asked.is_udp {
             self.tally.truncated += 1;
             return self.ask_again(*asked, now);
         }
         self.tally.answered(asked.planned.due, asked.sent, now, response.rcode, asked.is_quiet);
+        self.compare(&asked, response.octets, now);
         if self.is_logged() {
             let rcode = dns::Rcode::masked_from_int(response.rcode).to_string();
             self.row(&asked, Some(now), &rcode);
+        }
+    }
+
+    /// Holds an answer against the recorded one.
+    fn compare(&mut self, asked: &Asked, given: Option<Box<[u8]>>, now: u64) {
+        let (Some(differing), Some(given)) = (&self.with.differing, given) else { return };
+        let planned = &asked.planned;
+        let verdict = planned.recorded.as_ref().map(|recorded| (recorded, compare(&recorded.octets, &given)));
+        self.tally.comparison.add(verdict.map(|(_, verdict)| verdict));
+        if let Some((recorded, verdict)) = verdict
+            && verdict.is_difference()
+        {
+            let after = Duration::from_nanos(now.saturating_sub(planned.due));
+            differing.keep(&planned.message, recorded, given.into(), self.server(planned.client), after);
         }
     }
 

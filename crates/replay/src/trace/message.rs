@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use dns::query::HEADER;
 use dns::{Folded, Query};
 
 /// A query or a response, and between whom it went.
@@ -48,6 +49,22 @@ impl Message {
     pub fn query<'a>(&'a self, name: &'a mut Folded) -> Option<Query<'a>> {
         Query::read(&self.octets, name).ok()
     }
+}
+
+/// A hash of the first question, without regard to case; `None` where there is none that can be read.
+pub(crate) fn question(octets: &[u8]) -> Option<u64> {
+    let counted = octets.get(4..6)?;
+    if counted == [0, 0] {
+        return None;
+    }
+    let name = Folded::read(octets.get(HEADER..)?)?;
+    let end = HEADER + name.wire_length();
+    let kind = octets.get(end..end + 4)?;
+    // FNV-1a: short, and the same everywhere.
+    let hash = name.wire().iter().chain(kind).fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
+        (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3)
+    });
+    Some(hash)
 }
 
 impl Transport {
