@@ -232,6 +232,29 @@ fn answers_are_held_against_the_recorded_ones() {
 }
 
 #[test]
+fn the_server_is_observed_each_second() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let (server, to) = (serving.dns().to_string(), folder.at("report"));
+    let trace = trace(&folder, 1_200, 3, "tcp");
+    // This process began the server: its tree holds it.
+    let me = std::process::id().to_string();
+    let report =
+        reported(0, &[&[&trace, "--server", &server, "--observe", &me, "--report", &to][..], &ANY].concat());
+    let seconds = report["server_seconds"].as_array().expect("a list");
+    assert!(!seconds.is_empty(), "{report}");
+    assert!(seconds[0]["processes"].as_u64() >= Some(2), "{report}");
+    assert!(seconds[0]["resident_octets"].as_u64() > Some(0), "{report}");
+    assert!(seconds[0]["tcp"]["listen"].as_u64() >= Some(1), "{report}");
+    let page = std::fs::read_to_string(Path::new(&to).join("index.html")).expect("it was written");
+    assert_eq!(page.matches("<svg").count(), 6);
+    let ended = replay(&[&trace, "--server", &server, "--observe", "4294967295"]);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("--observe"), "{}", ended.stderr);
+    serving.stop();
+}
+
+#[test]
 fn truncated_answers_are_asked_again_over_tcp() {
     let folder = Folder::new();
     let trace = trace(&folder, 20, 4, "udp");

@@ -80,6 +80,9 @@ pub struct ReplayReport {
     /// Answers beside the recorded ones; absent where they were not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comparison: Option<Comparison>,
+    /// The server in each second; absent where it was not observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_seconds: Option<Vec<ServerSecond>>,
     /// What was met in the trace.
     pub schedule: ScheduleMet,
 }
@@ -166,6 +169,23 @@ pub struct Comparison {
     pub pairs_kept: u64,
     /// Differing pairs beyond what the file may hold.
     pub pairs_beyond: u64,
+}
+
+/// The server's processes at the end of a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerSecond {
+    /// Processes: the one that was named, and all that it began.
+    pub processes: u64,
+    /// Processor time of their own in this second, in cores.
+    pub user: f64,
+    /// Processor time of the kernel for them in this second, in cores.
+    pub system: f64,
+    /// Resident memory; what processes share is counted for each.
+    pub resident_octets: u64,
+    /// Their TCP sockets by state.
+    pub tcp: BTreeMap<String, u64>,
+    /// Pages of memory that TCP sockets of the whole host take.
+    pub host_tcp_pages: u64,
 }
 
 /// What was met while the trace became a schedule.

@@ -5,10 +5,12 @@
 //! - [`mod@compare`]: an answer held against the recorded one.
 //! - [`schedule`]: which client asks what, and when. Pure.
 //! - [`send`]: the schedule sent on time, answers matched and counted.
+//! - [`observe`]: the server while it is asked.
 //! - [`mod@report`]: what came of it; [`mod@page`]: the same as plots.
 
 pub mod compare;
 pub mod mutate;
+pub mod observe;
 pub mod page;
 pub mod report;
 pub mod schedule;

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use api::replay::{Comparison, ReplayReport, Series};
+use api::replay::{Comparison, ReplayReport, Series, ServerSecond};
 
 /// The drawing's size and the room around it for axes, in SVG's units.
 const WIDTH: f64 = 860.0;
@@ -53,7 +53,7 @@ pub fn page(report: &ReplayReport) -> String {
          <h2>Queries a second</h2>\n{rates}\n\
          <h2>Lateness and latency</h2>\n<p>Share of queries that took at most so long, in microseconds.</p>\n{times}\n\
          <h2>Latency of quiet and busy clients</h2>\n<p>From sent; quiet clients had sent fewer than ten queries in \
-         the minute.</p>\n{clients}\n</html>\n",
+         the minute.</p>\n{clients}\n{server}</html>\n",
         trace = escaped(&report.trace),
         queries = report.queries,
         servers = escaped(&report.servers.join(", ")),
@@ -65,6 +65,7 @@ pub fn page(report: &ReplayReport) -> String {
         rates = plot(&rates, &seconds_marks(&rates), false),
         times = plot(&times, &nines_marks(), true),
         clients = plot(&clients, &nines_marks(), true),
+        server = report.server_seconds.as_deref().map_or_else(String::new, observed),
     )
 }
 
@@ -76,6 +77,29 @@ fn compared(told: &Comparison) -> String {
         " Of {} answers held against the recorded ones, {} were the same{differing}, {} not known as one was \
          truncated.",
         told.compared, told.same, told.truncated
+    )
+}
+
+/// The server's processor time, memory and connections as plots.
+fn observed(seconds: &[ServerSecond]) -> String {
+    let line = |name, of: &dyn Fn(&ServerSecond) -> f64| {
+        let step = seconds.len().div_ceil(POINTS_MAX).max(1);
+        let points =
+            seconds.iter().enumerate().step_by(step).map(|(at, second)| ((at + 1) as f64, of(second)));
+        Line { name, points: points.collect() }
+    };
+    let cpu = [line("user", &|second| second.user * 100.0), line("system", &|second| second.system * 100.0)];
+    let memory = [line("resident", &|second| second.resident_octets as f64 / f64::from(1 << 20))];
+    let state =
+        |name: &'static str| line(name, &move |second| second.tcp.get(name).copied().unwrap_or(0) as f64);
+    let tcp = [state("established"), state("syn-received"), state("close-wait"), state("fin-wait-2")];
+    let drawn = |lines: &[Line<'_>]| plot(lines, &seconds_marks(lines), false);
+    format!(
+        "<h2>The server: processor time</h2>\n<p>Per cent of one core.</p>\n{}\n<h2>The server: resident memory</h2>\n\
+         <p>MiB.</p>\n{}\n<h2>The server: TCP sockets</h2>\n{}\n",
+        drawn(&cpu),
+        drawn(&memory),
+        drawn(&tcp)
     )
 }
 

@@ -99,6 +99,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
             .zip(tally.mutation.as_ref())
             .map(|(changes, tally)| mutation(&changes, tally)),
         comparison: done.differing.as_ref().map(|kept| comparison(done, kept)),
+        server_seconds: done.server_seconds.clone(),
         schedule: ScheduleMet {
             responses: done.met.responses,
             jumps: done.met.jumps,

@@ -28,13 +28,15 @@ use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use api::replay::ServerSecond;
 use routing::Prefix;
 
 use crate::mutate::Mutation;
+use crate::observe::Observer;
 use crate::schedule::{Met, Planned, Schedule};
 use crate::trace::{Damage, Message};
 use differing::{Differing, DifferingKept};
-use tally::Tally;
+use tally::{SECONDS_MAX, Tally};
 use worker::Worker;
 
 /// The share of the descriptor limit that sockets may take; the rest is for files and the libraries.
@@ -71,6 +73,8 @@ pub struct Options {
     pub log: Option<File>,
     /// Answers are compared with the recorded ones, and pairs that differ go here as packets.
     pub compare: Option<File>,
+    /// The server is read each second.
+    pub observer: Option<Observer>,
 }
 
 /// How clients ask. The place where further transports join.
@@ -114,6 +118,8 @@ pub struct Done {
     pub log_error: Option<io::Error>,
     /// The differing pairs, where answers were compared.
     pub differing: Option<DifferingKept>,
+    /// The server in each second, where it was observed; fewer where it ended before.
+    pub server_seconds: Option<Vec<ServerSecond>>,
 }
 
 /// Where rows of the log go.
@@ -160,6 +166,7 @@ where
     if let Some(file) = &mut file {
         file.write_all(LOG_HEADING.as_bytes())?;
     }
+    let observer = options.observer.take();
     let differing = options.compare.take().map(Differing::new).transpose()?;
     let shared = Shared {
         options: &options,
@@ -168,27 +175,34 @@ where
         differing,
         sockets_max,
         anchor: OnceLock::new(),
-        start: Barrier::new(options.threads),
+        start: Barrier::new(options.threads + usize::from(observer.is_some())),
     };
     // All that can fail at the beginning does so before a thread waits for the others.
     let workers: Vec<Worker<'_, Schedule<I, F>>> = (0_u64..)
         .zip(schedules)
         .map(|(share, schedule)| Worker::new(&shared, share, schedule))
         .collect::<io::Result<_>>()?;
-    let ended: Vec<io::Result<(Tally, Met, u64)>> = thread::scope(|scope| {
+    let is_done = AtomicBool::new(false);
+    let (ended, server_seconds) = thread::scope(|scope| {
+        let observing = observer.map(|observer| scope.spawn(|| observe(observer, &shared, &is_done)));
         let mut threads = Vec::new();
         for worker in workers {
             let thread = thread::Builder::new().name("replay".into());
             threads.push(thread.spawn_scoped(scope, || worker.run()));
         }
-        let mut ended = Vec::new();
+        let mut ended: Vec<io::Result<(Tally, Met, u64)>> = Vec::new();
         for thread in threads {
             let joined = thread.and_then(|thread| {
                 thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
             });
             ended.push(joined);
         }
-        ended
+        is_done.store(true, Ordering::Relaxed);
+        let server_seconds = observing.map(|observing| {
+            observing.thread().unpark();
+            observing.join().unwrap_or_default()
+        });
+        (ended, server_seconds)
     });
     let mut tally = Tally::new(options.mutation.as_ref());
     let (mut met, mut end) = (Met::default(), 0);
@@ -200,7 +214,40 @@ where
     let log_error = shared.log.error.into_inner().unwrap_or_else(PoisonError::into_inner);
     let differing = shared.differing.map(Differing::finish);
     let interrupted = live.stop.load(Ordering::Relaxed);
-    Ok(Done { tally, met, time: Duration::from_nanos(end), interrupted, log_error, differing })
+    Ok(Done {
+        tally,
+        met,
+        time: Duration::from_nanos(end),
+        interrupted,
+        log_error,
+        differing,
+        server_seconds,
+    })
+}
+
+/// Reads the server at each second of the run, and at its end.
+fn observe(mut observer: Observer, shared: &Shared<'_>, is_done: &AtomicBool) -> Vec<ServerSecond> {
+    shared.start.wait();
+    let anchor = *shared.anchor.get_or_init(Instant::now);
+    let (mut seconds, mut before) = (Vec::new(), Duration::ZERO);
+    while !is_done.load(Ordering::Relaxed) && seconds.len() < SECONDS_MAX {
+        let due = Duration::from_secs(seconds.len() as u64 + 1);
+        let left = due.saturating_sub(anchor.elapsed());
+        if !left.is_zero() {
+            thread::park_timeout(left);
+            if anchor.elapsed() < due && !is_done.load(Ordering::Relaxed) {
+                continue;
+            }
+        }
+        let now = anchor.elapsed();
+        // A server that ended is seen no more.
+        match observer.second((now - before).as_secs_f64().max(1e-3)) {
+            Ok(second) => seconds.push(second),
+            Err(_) => break,
+        }
+        before = now;
+    }
+    seconds
 }
 
 /// A source of queries in order of time.

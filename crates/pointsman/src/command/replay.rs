@@ -12,6 +12,7 @@ use api::replay::{Comparison, Percentiles, ReplayReport};
 use api::{Fault, Faults};
 use clap::{Args, ValueEnum};
 use replay::mutate::Mutation;
+use replay::observe::Observer;
 use replay::page::page;
 use replay::report::{About, report};
 use replay::schedule::census::Census;
@@ -129,6 +130,9 @@ pub(crate) struct Replay {
     /// yet
     #[arg(long, value_name = "FILE.pcap")]
     compare: Option<PathBuf>,
+    /// Read processor time, memory and TCP sockets of the server's process, and of all that it began, each second
+    #[arg(long, value_name = "PID")]
+    observe: Option<u32>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -267,6 +271,13 @@ impl Replay {
         if let Some(folder) = &self.report {
             std::fs::create_dir_all(folder).map_err(|cause| written(folder, &cause))?;
         }
+        let observed = |pid| {
+            Observer::new(pid).map_err(|cause| {
+                let expected = "a running process whose descriptors this user may read";
+                Failure::Faults(Fault::whole("--observe", format!("{pid}: {cause}"), expected).into())
+            })
+        };
+        let observer = self.observe.map(observed).transpose()?;
         let made = |path: &Option<PathBuf>| match path {
             Some(path) => File::create_new(path).map(Some).map_err(|cause| written(path, &cause)),
             None => Ok(None),
@@ -285,6 +296,7 @@ impl Replay {
             seed: self.seed,
             log,
             compare,
+            observer,
         };
         let done = std::thread::scope(|scope| {
             let line = Line::begin();

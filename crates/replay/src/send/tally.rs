@@ -16,7 +16,7 @@ const TIME_MAX: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
 
 /// The most seconds whose rates are kept: a week. What is later counts in the last one.
-const SECONDS_MAX: usize = 7 * 86_400;
+pub(super) const SECONDS_MAX: usize = 7 * 86_400;
 
 /// Where a distribution is drawn.
 const CURVE: [f64; 19] = [

@@ -1,0 +1,186 @@
+//! The server while it is asked: processor time, memory and TCP sockets of its processes, as Linux tells them.
+//!
+//! TCP sockets are those that a descriptor of the processes holds; what the kernel keeps without one (TIME_WAIT) belongs
+//! to nobody. The kernel tells the memory of sockets for the whole host only.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use api::replay::ServerSecond;
+
+/// Clock ticks a second in what the kernel tells programs, the same on all architectures of today (USER_HZ).
+const TICKS: f64 = 100.0;
+
+/// The most processes of a tree: a server with more is none that is replayed to.
+const PROCESSES_MAX: usize = 4_096;
+
+/// The names of TCP's states by their numbers in `/proc/net/tcp`, from 1.
+const STATES: [&str; 12] = [
+    "established",
+    "syn-sent",
+    "syn-received",
+    "fin-wait-1",
+    "fin-wait-2",
+    "time-wait",
+    "close",
+    "close-wait",
+    "last-ack",
+    "listen",
+    "closing",
+    "new-syn-received",
+];
+
+/// A process and all that it began, read again and again.
+#[derive(Debug)]
+pub struct Observer {
+    pid: u32,
+    /// Ticks of each process until the last reading: user, system.
+    ticks: HashMap<u32, [u64; 2]>,
+}
+
+impl Observer {
+    /// Begins with a first reading.
+    ///
+    /// # Errors
+    /// Those of [`Observer::second`].
+    pub fn new(pid: u32) -> io::Result<Observer> {
+        let mut observer = Observer { pid, ticks: HashMap::new() };
+        observer.second(1.0)?;
+        Ok(observer)
+    }
+
+    /// Reads what is there now; processor time counts since the reading before, so many seconds ago.
+    ///
+    /// # Errors
+    /// There is no such process any more, or its descriptors are not ours to read.
+    pub fn second(&mut self, since: f64) -> io::Result<ServerSecond> {
+        let tree = tree(self.pid)?;
+        let mut second = ServerSecond { processes: tree.len() as u64, ..ServerSecond::default() };
+        let mut sockets = HashSet::new();
+        let mut ticks = HashMap::new();
+        for (pid, now) in tree {
+            let before = self.ticks.get(&pid).copied().unwrap_or_default();
+            second.user += now[0].saturating_sub(before[0]) as f64 / TICKS / since;
+            second.system += now[1].saturating_sub(before[1]) as f64 / TICKS / since;
+            ticks.insert(pid, now);
+            // Of the first process all must be there; another one may have ended meanwhile.
+            match (resident(pid), descriptors(pid)) {
+                (Ok(octets), Ok(held)) => {
+                    second.resident_octets += octets;
+                    sockets.extend(held);
+                }
+                (Err(error), _) | (_, Err(error)) if pid == self.pid => return Err(error),
+                _ => {}
+            }
+        }
+        self.ticks = ticks;
+        for table in ["tcp", "tcp6"] {
+            // There is none of the second without IPv6.
+            let table = fs::read_to_string(of(self.pid, "net").join(table)).unwrap_or_default();
+            count_states(&table, &sockets, &mut second.tcp);
+        }
+        let host = fs::read_to_string(of(self.pid, "net").join("sockstat")).unwrap_or_default();
+        second.host_tcp_pages = pages(&host).unwrap_or(0);
+        Ok(second)
+    }
+}
+
+fn of(pid: u32, what: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/{what}"))
+}
+
+/// A process and its descendants, each with its ticks.
+fn tree(root: u32) -> io::Result<Vec<(u32, [u64; 2])>> {
+    let read = |pid| fs::read_to_string(of(pid, "stat")).map(|stat| stat_of(&stat));
+    let (_, ticks) = read(root)?.ok_or_else(|| io::Error::other("/proc is not as expected"))?;
+    let mut children: HashMap<u32, Vec<(u32, [u64; 2])>> = HashMap::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        if let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok())
+            && let Ok(Some((parent, ticks))) = read(pid)
+        {
+            children.entry(parent).or_default().push((pid, ticks));
+        }
+    }
+    let mut tree = vec![(root, ticks)];
+    let mut at = 0;
+    while let Some((pid, _)) = tree.get(at) {
+        let more = children.remove(pid).unwrap_or_default();
+        tree.extend(more.into_iter().take(PROCESSES_MAX.saturating_sub(at)));
+        at += 1;
+    }
+    tree.truncate(PROCESSES_MAX);
+    Ok(tree)
+}
+
+/// The parent of a process and its ticks, from `/proc/PID/stat`.
+fn stat_of(stat: &str) -> Option<(u32, [u64; 2])> {
+    // The name in parentheses may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = [fields.get(11)?.parse().ok()?, fields.get(12)?.parse().ok()?];
+    Some((fields.get(1)?.parse().ok()?, ticks))
+}
+
+fn resident(pid: u32) -> io::Result<u64> {
+    let status = fs::read_to_string(of(pid, "status"))?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());
+    Ok(kilobytes.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1_024)
+}
+
+/// The inodes of a process's sockets.
+fn descriptors(pid: u32) -> io::Result<Vec<u64>> {
+    let links = fs::read_dir(of(pid, "fd"))?.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
+    let inode = |link: PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+    Ok(links.filter_map(inode).collect())
+}
+
+fn count_states(table: &str, ours: &HashSet<u64>, states: &mut BTreeMap<String, u64>) {
+    for line in table.lines().skip(1) {
+        let mut fields = line.split_whitespace();
+        let (Some(state), Some(inode)) = (fields.nth(3), fields.nth(5)) else { continue };
+        let state = usize::from_str_radix(state, 16).ok().and_then(|state| STATES.get(state.checked_sub(1)?));
+        if let (Some(state), Ok(inode)) = (state, inode.parse())
+            && ours.contains(&inode)
+        {
+            *states.entry((*state).into()).or_default() += 1;
+        }
+    }
+}
+
+/// The pages of TCP's memory, from `/proc/net/sockstat`.
+fn pages(sockstat: &str) -> Option<u64> {
+    let tcp = sockstat.lines().find_map(|line| line.strip_prefix("TCP:"))?;
+    tcp.split_whitespace().skip_while(|word| *word != "mem").nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_tells_is_read() {
+        let stat = "7 (a) b (c) S 3 7 7 0 -1 4194560 100 0 0 0 25 50 0 0 20 0 1 0 5 0 0";
+        assert_eq!(stat_of(stat), Some((3, [25, 50])));
+        assert_eq!(stat_of("7 (a"), None);
+        assert_eq!(pages("sockets: used 21\nTCP: inuse 1 orphan 0 tw 0 alloc 1 mem 9\n"), Some(9));
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
+             0: 0100007F:0035 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 71 1 0\n   \
+             1: 0100007F:0035 0100007F:1234 01 00000000:00000000 00:00000000 00000000     0        0 72 1 0\n   \
+             2: 0100007F:0035 0100007F:1235 01 00000000:00000000 00:00000000 00000000     0        0 99 1 0\n";
+        let mut states = BTreeMap::new();
+        count_states(table, &HashSet::from([71, 72]), &mut states);
+        assert_eq!(states, BTreeMap::from([("listen".into(), 1), ("established".into(), 1)]));
+    }
+
+    #[test]
+    fn this_process_is_seen() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback binds");
+        let second = Observer::new(std::process::id()).and_then(|mut observer| observer.second(1.0));
+        let second = second.expect("it is there");
+        assert!(second.processes >= 1 && second.resident_octets > 0, "{second:?}");
+        assert!(second.tcp["listen"] >= 1, "{second:?}");
+        drop(listener);
+        assert!(Observer::new(u32::MAX).is_err());
+    }
+}
