@@ -39,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mutate", run: trace::mutate, seeds: trace::mutations },
     Target { name: "dnstap", run: dnstap::dnstap, seeds: dnstap::streams },
     Target { name: "reverse_answer", run: reverse::answer, seeds: reverse::answers },
+    Target { name: "resp", run: reverse::resp, seeds: reverse::commands },
     Target { name: "snapshot", run: reverse::snapshot, seeds: reverse::snapshots },
     Target { name: "body", run: body, seeds: bodies },
 ];

@@ -1,6 +1,7 @@
 //! Names for addresses: the program between a client and Debian's Unbound, or an upstream that is worse.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
 
 use domain::base::iana::Rcode;
@@ -21,20 +22,34 @@ impl Reverse {
     fn start(upstream: &str, more: &[&str]) -> Reverse {
         let mut program =
             Program::start(&[&["reverse", "--upstream", upstream, "--dns", "127.0.0.1:0"], more].concat());
-        let line = program.line("listening on ");
-        let dns = line.split(' ').nth(2).expect("a line of that form").parse().expect("an address");
-        program.line("ready");
+        let dns = address(&mut program, "DNS");
         Reverse { program, dns }
+    }
+
+    /// Where another face answers; the faces are told one after the other.
+    fn address(&mut self, face: &str) -> SocketAddr {
+        address(&mut self.program, face)
     }
 
     fn ask(&self, name: &str) -> Answer {
         Question::new(name, "PTR").edns().udp(self.dns)
     }
 
-    fn stop(self) {
+    fn stop(mut self) {
+        self.program.line("ready");
         self.program.signal(Signal::SIGTERM);
         let ended = self.program.end();
         assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    }
+}
+
+/// What the program tells of a face.
+fn address(program: &mut Program, face: &str) -> SocketAddr {
+    loop {
+        let line = program.line("listening on ");
+        if line.ends_with(&format!("({face})")) {
+            return line.split(' ').nth(2).expect("a line of that form").parse().expect("an address");
+        }
     }
 }
 
@@ -106,6 +121,59 @@ fn names_are_learned_from_unbound() {
     dig.args(["-r", "@127.0.0.1", "-p", &port, "+short", "-x", "192.0.2.1"]);
     assert_eq!(Program::spawn(dig).end().stdout.trim(), "host1.example.");
     assert_eq!(Question::new("www.example.com", "A").udp(reverse.dns).rcode, "REFUSED");
+    reverse.stop();
+}
+
+/// What Debian's client of Redis prints.
+fn redis_cli(address: SocketAddr, arguments: &[&str]) -> String {
+    let mut command = Command::new("redis-cli");
+    command.args(["-h", "127.0.0.1", "-p", &address.port().to_string()]).args(arguments);
+    Program::spawn(command).end().stdout.trim().to_owned()
+}
+
+#[test]
+fn the_redis_protocol_answers_from_the_same_cache() {
+    let unbound = Unbound::start();
+    let more = ["--wait", "4s", "--interval", "5ms", "--resp", "127.0.0.1:0"];
+    let mut reverse = Reverse::start(&unbound.address, &more);
+    let resp = reverse.address("RESP");
+    assert_eq!(reverse.ask(ONE).data(), ["host1.example."]);
+    assert_eq!(reverse.ask(&six()).data(), ["six.example."]);
+    for (arguments, expected) in [
+        (&["GET", "192.0.2.1"][..], "host1.example"),
+        (&["-3", "GET", "2001:db8::1"], "six.example"),
+        (&["MGET", "192.0.2.1", "192.0.2.200", "2001:db8::1"], "host1.example\n\nsix.example"),
+        (&["-3", "EXISTS", "192.0.2.1", "192.0.2.200"], "1"),
+        (&["PING"], "PONG"),
+        (&["SET", "192.0.2.1", "x"], "ERR unknown command"),
+        (&["GET", "www.example"], "ERR the key is no IP address"),
+        (&["INFO"], "server_name:pointsman"),
+    ] {
+        let printed = redis_cli(resp, arguments);
+        assert!(printed.starts_with(expected) || printed.contains(expected), "{arguments:?}: {printed}");
+    }
+    let ttl: u32 = redis_cli(resp, &["TTL", "192.0.2.1"]).parse().expect("a number");
+    assert!((604_000..=604_800).contains(&ttl), "{ttl}");
+
+    // Ten thousand at once, by somebody who reads only then, in the order of the questions.
+    let mut client = TcpStream::connect(resp).expect("it listens");
+    let mut questions = client.try_clone().expect("a second handle");
+    let asks = std::thread::spawn(move || {
+        for key in ["192.0.2.1", "2001:db8::1"].iter().cycle().take(10_000) {
+            write!(questions, "*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).expect("it is taken");
+        }
+        questions.write_all(b"QUIT\r\n").expect("it is taken");
+    });
+    let mut answers = String::new();
+    client.read_to_string(&mut answers).expect("the answers, and the end");
+    asks.join().expect("all was sent");
+    assert_eq!(answers, "$13\r\nhost1.example\r\n$11\r\nsix.example\r\n".repeat(5_000) + "+OK\r\n");
+
+    let mut broken = TcpStream::connect(resp).expect("it listens");
+    broken.write_all(b"*1\r\n$x\r\n").expect("it is taken");
+    let mut told = String::new();
+    broken.read_to_string(&mut told).expect("an error, and the end");
+    assert_eq!(told, "-ERR Protocol error: invalid bulk length\r\n");
     reverse.stop();
 }
 

@@ -64,6 +64,11 @@ pub(crate) const TESTS: &[Package] = &[
         probe: Probe::Modules("venv, ensurepip"),
     },
     Package {
+        name: "redis-tools",
+        why: "redis-cli: a client of the reverse look-up service",
+        probe: Probe::Program("redis-cli"),
+    },
+    Package {
         name: "strace",
         why: "proof that a sync comes before its answer",
         probe: Probe::Program("strace"),

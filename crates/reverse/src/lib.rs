@@ -9,7 +9,7 @@
 //!               └> door, a bounded queue ──> BackEnd ──> learn::Learner ──> upstream ──> cache::Writer
 //! ```
 //! In reading order:
-//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP, HTTP and Rapid DNS.
+//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS and RESP.
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`cache`]: what is known; [`name`]: which names are kept.
 //! - [`service`]: [`Service`], all of it, started and stopped.

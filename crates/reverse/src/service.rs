@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +19,8 @@ use crate::cache::snapshot::Unread;
 use crate::cache::{self, Reader, Why, Writer};
 use crate::face::acl::Acl;
 use crate::face::dns::{self, Dns};
+use crate::face::resp::{Resp, Session};
+use crate::face::stream;
 use crate::front::{self, DOOR_MAX, Front};
 
 /// The most upstreams that are asked in turn: more than a site has resolvers.
@@ -44,6 +46,8 @@ pub struct Options {
     pub acl: Acl,
     /// Addresses of the DNS face.
     pub dns: Vec<dns::Options>,
+    /// Addresses of the Redis protocol.
+    pub resp: Vec<SocketAddr>,
 }
 
 /// Why a service did not start.
@@ -83,6 +87,7 @@ pub struct Numbers {
     /// Queries that made the code panic; each was dropped.
     pub panics: Arc<AtomicU64>,
     faces: Mutex<Vec<(&'static str, Arc<front::Counts>)>>,
+    connections: Mutex<Vec<(&'static str, Arc<stream::Counters>)>>,
 }
 
 impl Numbers {
@@ -143,6 +148,25 @@ impl Numbers {
                 "upstream since start"
             );
         }
+        self.log_connections();
+    }
+
+    fn log_connections(&self) {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        for (face, counters) in &*self.connections.lock().unwrap_or_else(PoisonError::into_inner) {
+            tracing::info!(
+                face,
+                accepted = get(&counters.accepted),
+                strangers = get(&counters.strangers),
+                refused = get(&counters.refused),
+                accept_failed = get(&counters.accept_failed),
+                idle = get(&counters.idle),
+                late = get(&counters.late),
+                untaken = get(&counters.untaken),
+                panics = get(&counters.panics),
+                "connections since start"
+            );
+        }
     }
 
     pub(crate) fn add(&self, face: &'static str, front: &Front) {
@@ -169,6 +193,7 @@ impl Service {
     pub async fn start(options: Options) -> Result<Service, StartError> {
         let faces: Vec<Dns> =
             options.dns.iter().map(Dns::bind).collect::<io::Result<_>>().map_err(StartError::Bind)?;
+        let streams = bind_streams(&options).map_err(StartError::Bind)?;
         let (cache, reader) = warm(&options)?;
 
         let (door, wanted) = mpsc::channel(DOOR_MAX);
@@ -186,6 +211,7 @@ impl Service {
             upstreams,
             panics: Arc::default(),
             faces: Mutex::default(),
+            connections: Mutex::default(),
         });
         let task = Task {
             timeout: options.behaviour.timeout,
@@ -219,12 +245,41 @@ impl Service {
                 }
             }
         }
+        for (kind, address, listener) in streams {
+            service.listening.push((kind.word(), address));
+            service.converse(kind, listener, &front, &options.acl);
+        }
         service.tasks.spawn(async move {
             while tokio::time::timeout(LOG_INTERVAL, shutdown.wait()).await.is_err() {
                 numbers.log();
             }
         });
         Ok(service)
+    }
+
+    /// Serves a face over TCP.
+    fn converse(&mut self, kind: Stream, listener: TcpListener, front: &Front, acl: &Acl) {
+        let (front, acl, shutdown) = (front.for_thread(), acl.clone(), self.shutdown.clone());
+        let (clock, counters) = (self.numbers.clock, Arc::<stream::Counters>::default());
+        self.numbers.add(kind.word(), &front);
+        let mut connections = self.numbers.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        connections.push((kind.word(), counters.clone()));
+        drop(connections);
+        self.tasks.spawn(async move {
+            let served = match kind {
+                Stream::Resp => {
+                    let mut id = 0;
+                    let begin = move |client: IpAddr| {
+                        id += 1;
+                        Resp { front: front.clone(), clock, session: Session::new(client, id) }
+                    };
+                    stream::serve(listener, acl, counters, shutdown, begin).await
+                }
+            };
+            if let Err(cause) = served {
+                tracing::error!(%cause, face = kind.word(), "the face is not served");
+            }
+        });
     }
 
     /// The addresses that are listened at, with the face's name, ports as they were given by the system.
@@ -248,6 +303,30 @@ impl Service {
         let _ = self.back_end.await;
         self.numbers.log();
     }
+}
+
+/// A face over TCP.
+#[derive(Clone, Copy, Debug)]
+enum Stream {
+    Resp,
+}
+
+impl Stream {
+    fn word(self) -> &'static str {
+        match self {
+            Stream::Resp => "RESP",
+        }
+    }
+}
+
+fn bind_streams(options: &Options) -> io::Result<Vec<(Stream, SocketAddr, TcpListener)>> {
+    let wanted = options.resp.iter().map(|address| (Stream::Resp, address));
+    wanted
+        .map(|(kind, address)| {
+            let listener = net::tcp::bind(*address)?;
+            Ok((kind, listener.local_addr()?, listener))
+        })
+        .collect()
 }
 
 /// The cache as it was kept, or an empty one.

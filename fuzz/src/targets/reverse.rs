@@ -1,14 +1,18 @@
-//! What the reverse look-up service reads: answers of upstreams, and its own snapshots.
+//! What the reverse look-up service reads: answers of upstreams, its own snapshots, and commands of clients.
 
 use std::net::IpAddr;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use domain::base::iana::Rcode;
 use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::{Cname, Ptr};
-use reverse::NameText;
 use reverse::cache::{self, Entry, LIMIT_MIN, State};
+use reverse::face::resp::Session;
+use reverse::face::resp::read::WORDS_MAX;
+use reverse::face::stream::{OUTPUT_MAX, Then};
 use reverse::question::{Answered, question, read};
+use reverse::{Front, NameText};
 
 /// The address and id of the question that the seeds answer.
 const ASKED: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)), 77);
@@ -45,6 +49,58 @@ pub(super) fn answers() -> Vec<Vec<u8>> {
         .expect("room in a vector");
     aliased.push((name("7.0/25.example"), 60, Ptr::new(name("c.example")))).expect("room in a vector");
     vec![plain.finish(), aliased.finish(), begin(Rcode::NXDOMAIN).finish()]
+}
+
+/// A cache with one name, made once: making one takes longer than all else here.
+static FRONT: LazyLock<Front> = LazyLock::new(|| {
+    let (mut writer, reader) = cache::new(LIMIT_MIN, 0, 7);
+    let entry = Entry::new(State::Name, 1000, Duration::from_secs(60));
+    writer.put(ASKED.0, entry, &NameText::from_text(b"a.example").expect("a name"));
+    let (door, _wanted) = tokio::sync::mpsc::channel(1);
+    Front::new(reader, door, false, Arc::default())
+});
+
+/// Whatever comes, answers stay within their room, and the same octets in two pieces have the same answers.
+pub(super) fn resp(octets: &[u8]) {
+    let whole = converse(&FRONT, &[octets]);
+    let (first, second) = octets.split_at(octets.len() / 2);
+    assert!(
+        octets.to_ascii_uppercase().windows(4).any(|octets| octets == b"INFO")
+            || whole == converse(&FRONT, &[first, second])
+    );
+}
+
+/// The answers to octets that come in pieces.
+fn converse(front: &Front, pieces: &[&[u8]]) -> Vec<u8> {
+    let mut session = Session::new(ASKED.0, 7);
+    let (mut input, mut answers) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        input.extend_from_slice(piece);
+        loop {
+            let mut out = Vec::new();
+            let step = session.answer(front, &front.view(), 1001, &input, &mut out);
+            assert!(out.len() < OUTPUT_MAX + WORDS_MAX * 300);
+            answers.extend_from_slice(&out);
+            input.drain(..step.taken);
+            match step.then {
+                Then::Read => break,
+                Then::Again => assert!(step.taken > 0),
+                Then::Close => return answers,
+            }
+        }
+    }
+    answers
+}
+
+pub(super) fn commands() -> Vec<Vec<u8>> {
+    [
+        "*2\r\n$3\r\nGET\r\n$9\r\n192.0.2.7\r\n*1\r\n$4\r\nPING\r\n",
+        "*3\r\n$4\r\nMGET\r\n$9\r\n192.0.2.7\r\n$11\r\n2001:db8::1\r\n",
+        "HELLO 3 SETNAME a\r\nEXISTS 192.0.2.7\r\nTTL 192.0.2.7\nCLIENT GETNAME\nQUIT\r\n",
+        "*0\r\n*-1\r\n\r\nCOMMAND\nCONFIG GET save\nSELECT 0\n",
+    ]
+    .map(|commands| commands.as_bytes().to_vec())
+    .to_vec()
 }
 
 /// A snapshot is refused, or every look-up and change in it ends well.

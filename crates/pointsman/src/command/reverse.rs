@@ -63,6 +63,9 @@ struct Serve {
     /// Answer DNS here, over UDP and TCP; may be given several times
     #[arg(long, value_name = "ADDR", action = ArgAction::Append)]
     dns: Vec<SocketAddr>,
+    /// Answer the Redis protocol here; may be given several times
+    #[arg(long, value_name = "ADDR", action = ArgAction::Append)]
+    resp: Vec<SocketAddr>,
     /// How long a DNS question over UDP waits for a name that is not known yet
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = time)]
     wait: Duration,
@@ -159,11 +162,12 @@ impl Serve {
     fn options(self) -> Result<Options, Failure> {
         let mut faults = Faults::default();
         let mut fault = |what: &str, expected: &str| faults.push(Fault::whole("reverse", what, expected));
-        if self.dns.is_empty() {
-            fault("there is nowhere to answer", "--dns ADDR");
+        let mut addresses = self.dns.iter().chain(&self.resp).peekable();
+        if addresses.peek().is_none() {
+            fault("there is nowhere to answer", "--dns ADDR or --resp ADDR");
         }
         let acl = Acl::new(self.allow);
-        if self.dns.iter().any(|address| !address.ip().is_loopback()) && !acl.is_open() {
+        if addresses.any(|address| !address.ip().is_loopback()) && !acl.is_open() {
             fault(
                 "an address that is not loopback, and nobody who may ask there",
                 "--allow PREFIX for each network of clients",
@@ -213,6 +217,7 @@ impl Serve {
                 .into_iter()
                 .map(|address| dns::Options { address, wait: self.wait, workers })
                 .collect(),
+            resp: self.resp,
         })
     }
 }

@@ -139,4 +139,4 @@ pub use serve::{Dns, Options, WAITING_MAX};
 
 mod serve;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,3 +2,5 @@
 
 pub mod acl;
 pub mod dns;
+pub mod resp;
+pub mod stream;

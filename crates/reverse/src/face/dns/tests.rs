@@ -11,10 +11,10 @@ use crate::cache::{self, Entry, State};
 use crate::front::Wanted;
 use tokio::sync::mpsc;
 
-const NOW: u32 = 10_000;
+pub(crate) const NOW: u32 = 10_000;
 
 /// A front with entries for 192.0.2.1 to .6, and the door behind it.
-fn front() -> (Front, mpsc::Receiver<Wanted>) {
+pub(crate) fn front() -> (Front, mpsc::Receiver<Wanted>) {
     let (mut cache, reader) = cache::new(cache::LIMIT_MIN, 3600, 1);
     let kept = NameText::from_text(b"www.example").unwrap();
     for (last, state, expiry) in [

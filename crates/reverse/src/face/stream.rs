@@ -1,0 +1,335 @@
+//! Faces over plain TCP: octets in, octets out, in order, and a limit on everything that a client can hold.
+//!
+//! ```text
+//! accept ─> ACL ─> admission ─> one task per connection:
+//!           read ─> all requests that are whole ─> their answers with one write ─> read
+//! ```
+//! While answers wait to be taken, nothing more is read.
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use net::admission::{Admission, Place};
+use net::shutdown::Shutdown;
+use net::tcp::ACCEPT_PAUSE;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout_at};
+
+use super::acl::Acl;
+
+/// Connections open at a time at one address; further ones are closed at once. Some hundred programs hold one each.
+pub const CONNECTIONS_MAX: usize = 800;
+
+/// Of those, from one IPv4 address or IPv6 /64: a host's worker processes hold one each.
+pub const PER_CLIENT_MAX: usize = 400;
+
+/// Octets of requests that are read ahead for a connection: a face must take something of so many.
+pub const INPUT_MAX: usize = 64 << 10;
+
+/// Octets of answers after which a face ends its batch: they are sent before more is looked at.
+pub const OUTPUT_MAX: usize = 64 << 10;
+
+/// How long a connection may be silent: programs keep connections in a pool, and open new ones when they must.
+pub const IDLE: Duration = Duration::from_secs(300);
+
+/// The same while more than half of all places are taken.
+pub const IDLE_CROWDED: Duration = Duration::from_secs(10);
+
+/// How long one request may take to arrive, and one batch of answers to be taken. One octet a second does not
+/// extend it.
+pub const MESSAGE: Duration = Duration::from_secs(5);
+
+/// What is spoken on one connection. It computes and never waits.
+pub trait Conversation: Send + 'static {
+    /// Answers the requests at the beginning of `input` into `out`, until none is whole or [`OUTPUT_MAX`] octets
+    /// are there.
+    fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> Step;
+}
+
+/// How far an answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Octets of the input that are done with.
+    pub taken: usize,
+    /// What is next, when the answers are sent.
+    pub then: Then,
+}
+
+/// What comes after answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The rest is no whole request: more is needed.
+    Read,
+    /// The batch was full: the rest may hold whole requests.
+    Again,
+    /// The connection is at its end.
+    Close,
+}
+
+/// What became of connections, since start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Served.
+    pub accepted: AtomicU64,
+    /// Closed at once: who asked may not.
+    pub strangers: AtomicU64,
+    /// Closed at once: no place was free.
+    pub refused: AtomicU64,
+    /// Not accepted: the system had no descriptor or memory.
+    pub accept_failed: AtomicU64,
+    /// Closed for silence.
+    pub idle: AtomicU64,
+    /// Closed for a request that did not arrive whole in time.
+    pub late: AtomicU64,
+    /// Closed for answers that were not taken in time.
+    pub untaken: AtomicU64,
+    /// Ended by a panic: a fault of ours.
+    pub panics: AtomicU64,
+}
+
+/// Serves connections of `listener` until `shutdown` begins; each speaks what `begin` makes for its client.
+///
+/// # Errors
+/// Only before the first connection, when tokio cannot take the listener.
+pub async fn serve<C: Conversation>(
+    listener: TcpListener,
+    acl: Acl,
+    counters: Arc<Counters>,
+    shutdown: Shutdown,
+    mut begin: impl FnMut(IpAddr) -> C,
+) -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let places = Arc::new(Admission::new(CONNECTIONS_MAX, PER_CLIENT_MAX));
+    let mut connections = JoinSet::new();
+    let mut ends = pin!(shutdown.wait());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut ends => break,
+            Some(ended) = connections.join_next() => {
+                count_panic(&counters, &ended);
+                continue;
+            }
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, client)) => {
+                if let Some(place) = admit(&places, &acl, client, &counters) {
+                    let (counters, shutdown) = (counters.clone(), shutdown.clone());
+                    let conversation = begin(client.ip());
+                    connections.spawn(async move {
+                        converse(stream, conversation, place, &counters, &shutdown).await
+                    });
+                }
+            }
+            Err(_) => {
+                add(&counters.accept_failed);
+                tokio::select! {
+                    () = &mut ends => break,
+                    () = tokio::time::sleep(ACCEPT_PAUSE) => {}
+                }
+            }
+        }
+    }
+    drop(listener);
+    while let Some(ended) = connections.join_next().await {
+        count_panic(&counters, &ended);
+    }
+    Ok(())
+}
+
+fn admit(places: &Arc<Admission>, acl: &Acl, client: SocketAddr, counters: &Counters) -> Option<Place> {
+    if !acl.allows(client.ip()) {
+        add(&counters.strangers);
+        return None;
+    }
+    match places.admit(client.ip()) {
+        Ok(place) => {
+            add(&counters.accepted);
+            Some(place)
+        }
+        Err(_) => {
+            add(&counters.refused);
+            None
+        }
+    }
+}
+
+async fn converse(
+    mut stream: TcpStream,
+    mut conversation: impl Conversation,
+    place: Place,
+    counters: &Counters,
+    shutdown: &Shutdown,
+) {
+    let mut input = Vec::new();
+    // Since when the first request of the input is under way.
+    let mut begun = None;
+    loop {
+        let mut out = Vec::new();
+        let step = conversation.answer(&input, &mut out);
+        input.drain(..step.taken);
+        if step.taken > 0 {
+            begun = None;
+        }
+        if !out.is_empty() {
+            match timeout_at(Instant::now() + MESSAGE, stream.write_all(&out)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return,
+                Err(_) => return add(&counters.untaken),
+            }
+        }
+        match step.then {
+            Then::Close => {
+                // What is told last must go out before the reset that unread input makes of closing.
+                let _ = timeout_at(Instant::now() + MESSAGE, stream.shutdown()).await;
+                return;
+            }
+            Then::Again => continue,
+            Then::Read => {}
+        }
+        let deadline = if input.is_empty() {
+            // Idle connections hold no room.
+            input = Vec::new();
+            Instant::now() + if place.is_crowded() { IDLE_CROWDED } else { IDLE }
+        } else {
+            *begun.get_or_insert_with(Instant::now) + MESSAGE
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.wait() => return,
+            read = timeout_at(deadline, more(&stream, &mut input)) => match read {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => return add(if input.is_empty() { &counters.idle } else { &counters.late }),
+            },
+        }
+    }
+}
+
+/// Reads what is there, to [`INPUT_MAX`] in all; false where the connection is at its end.
+async fn more(stream: &TcpStream, input: &mut Vec<u8>) -> bool {
+    loop {
+        if stream.readable().await.is_err() {
+            return false;
+        }
+        input.reserve_exact(INPUT_MAX - input.len().min(INPUT_MAX));
+        match stream.try_read_buf(input) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(cause) if cause.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => return false,
+        }
+    }
+}
+
+fn count_panic(counters: &Counters, ended: &Result<(), JoinError>) {
+    if ended.is_err() {
+        add(&counters.panics);
+    }
+}
+
+fn add(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    /// Answers each line with itself so many times.
+    struct Echo(usize);
+
+    impl Conversation for Echo {
+        fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> Step {
+            let Some(end) = input.iter().position(|octet| *octet == b'\n') else {
+                return Step { taken: 0, then: Then::Read };
+            };
+            let line = &input[..=end];
+            assert_ne!(line, b"panic\n");
+            for _ in 0..self.0 {
+                out.extend_from_slice(line);
+            }
+            Step { taken: line.len(), then: if line == b"quit\n" { Then::Close } else { Then::Again } }
+        }
+    }
+
+    struct Served {
+        address: SocketAddr,
+        counters: Arc<Counters>,
+        shutdown: Shutdown,
+        task: tokio::task::JoinHandle<std::io::Result<()>>,
+    }
+
+    fn start(times: usize) -> Served {
+        let listener = net::tcp::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (counters, shutdown) = (Arc::<Counters>::default(), Shutdown::new());
+        let serving =
+            serve(listener, Acl::default(), counters.clone(), shutdown.clone(), move |_| Echo(times));
+        Served { address, counters, shutdown, task: tokio::spawn(serving) }
+    }
+
+    #[tokio::test]
+    async fn lines_are_answered_in_order_until_the_end() {
+        let served = start(2);
+        let mut client = TcpStream::connect(served.address).await.unwrap();
+        client.write_all(b"a\nb\nquit\nnever\n").await.unwrap();
+        let mut answers = [0; 18];
+        client.read_exact(&mut answers).await.unwrap();
+        assert_eq!(&answers, b"a\na\nb\nb\nquit\nquit\n");
+        let mut panics = TcpStream::connect(served.address).await.unwrap();
+        panics.write_all(b"panic\n").await.unwrap();
+        assert_eq!(panics.read(&mut answers).await.unwrap_or(0), 0);
+        served.shutdown.begin();
+        served.task.await.unwrap().unwrap();
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        assert_eq!((count(&served.counters.accepted), count(&served.counters.panics)), (2, 1));
+    }
+
+    #[tokio::test]
+    async fn one_client_gets_so_many_connections() {
+        let served = start(1);
+        let mut open = Vec::new();
+        for _ in 0..PER_CLIENT_MAX {
+            let mut client = TcpStream::connect(served.address).await.unwrap();
+            client.write_all(b"a\n").await.unwrap();
+            assert_eq!(client.read_u8().await.unwrap(), b'a');
+            open.push(client);
+        }
+        let mut refused = TcpStream::connect(served.address).await.unwrap();
+        assert!(refused.read_u8().await.is_err());
+        assert_eq!(served.counters.refused.load(Ordering::Relaxed), 1);
+        served.shutdown.begin();
+        drop(open);
+        served.task.await.unwrap().unwrap();
+    }
+
+    // The clock runs by itself while everybody waits, so the limits come at once.
+    #[tokio::test(start_paused = true)]
+    async fn who_is_silent_late_or_never_reads_is_ended() {
+        // (what is sent, times it comes back)
+        let served = start(16 << 20);
+        let mut ended = Vec::new();
+        for sent in [&b""[..], b"half", b"x\n"] {
+            let mut client = TcpStream::connect(served.address).await.unwrap();
+            client.write_all(sent).await.unwrap();
+            ended.push(client);
+        }
+        let counts = || {
+            let counters = &served.counters;
+            [&counters.idle, &counters.late, &counters.untaken].map(|count| count.load(Ordering::Relaxed))
+        };
+        while counts() != [1, 1, 1] {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        served.shutdown.begin();
+        served.task.await.unwrap().unwrap();
+    }
+}
