@@ -118,10 +118,7 @@ fn plot(lines: &[Line<'_>], across: &[Mark], is_log: bool) -> String {
             .map(|power| (f64::from(power), format!("{}", 10_f64.powi(power))))
             .collect()
     } else {
-        (0..=4)
-            .map(|quarter| top * f64::from(quarter) / 4.0)
-            .map(|value| (value, format!("{value:.0}")))
-            .collect()
+        round_marks(top, "")
     };
     let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">");
     for (at, what) in &up {
@@ -184,7 +181,15 @@ fn nines_marks() -> Vec<Mark> {
 
 fn seconds_marks(rates: &[Line<'_>]) -> Vec<Mark> {
     let end = rates.iter().filter_map(|line| line.points.last()).map(|(at, _)| *at).fold(0.0, f64::max);
-    (0..=4).map(|quarter| end * f64::from(quarter) / 4.0).map(|at| (at, format!("{at:.0} s"))).collect()
+    round_marks(end, " s")
+}
+
+/// Marks at multiples of 1, 2 or 5 times a power of ten, up to five beside 0; whole numbers only.
+fn round_marks(end: f64, unit: &str) -> Vec<Mark> {
+    let steps = (0..18).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
+    let step = steps.into_iter().find(|step| end / step < 6.0).unwrap_or(end);
+    let mark = |count: u32| (step * f64::from(count), format!("{}{unit}", step * f64::from(count)));
+    (0..6).map(mark).take_while(|(at, _)| *at <= end).collect()
 }
 
 fn escaped(text: &str) -> String {
@@ -201,6 +206,15 @@ mod tests {
         let points = thinned(&vec![5; 4 * POINTS_MAX + 1]);
         assert!(points.len() <= POINTS_MAX && points.iter().all(|(_, rate)| *rate == 5.0));
         assert_eq!(thinned(&[]), []);
+    }
+
+    #[test]
+    fn marks_are_round_and_each_is_another() {
+        let texts = |end| round_marks(end, " s").into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts(2.0), ["0 s", "1 s", "2 s"]);
+        assert_eq!(texts(0.0), ["0 s"]);
+        assert_eq!(texts(3501.0), ["0 s", "1000 s", "2000 s", "3000 s"]);
+        assert_eq!(texts(59.0), ["0 s", "10 s", "20 s", "30 s", "40 s", "50 s"]);
     }
 
     #[test]
