@@ -5,7 +5,7 @@
 //!
 //! In reading order:
 //! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one.
-//! - [`peer`]: other people's servers.
+//! - [`peer`]: other people's servers; [`secondary`]: such that follow a zone of ours.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS.
 //! - [`folder`]: a temporary folder; [`data`]: the folder of test data, and how a test says that it skips.
 
@@ -15,4 +15,5 @@ pub mod http;
 pub mod peer;
 pub mod program;
 pub mod query;
+pub mod secondary;
 pub mod serving;

@@ -45,6 +45,7 @@ impl Package {
 
 /// What the tests need.
 pub(crate) const TESTS: &[Package] = &[
+    Package { name: "bind9", why: "a secondary of ours", probe: Probe::Program("named") },
     Package {
         name: "bind9-dnsutils",
         why: "dig: a second client for answers and TCP",
@@ -106,8 +107,8 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update || echo "apt-get update failed; trying with the package lists that are here" >&2
 apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
-for package; do
-    if [ -e "/etc/init.d/$package" ]; then update-rc.d "$package" disable; fi
+for service in $(dpkg-query --listfiles "$@" | sed -n 's|^/etc/init\.d/||p'); do
+    update-rc.d "$service" disable
 done
 "#;
 

@@ -1,0 +1,168 @@
+//! NSD, Knot and BIND follow our zones, with a key and without, and who may not take a zone does not get it.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Instant;
+
+use tests::folder::Folder;
+use tests::peer::{Peer, free_address};
+use tests::program::{PROGRAM_WAIT, Program};
+use tests::query::{Answer, Question, exchange, socket};
+use tests::secondary::{self, Follows, Key};
+use tests::serving::Serving;
+
+const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+const OTHER_SECRET: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
+
+type Start = fn(&Folder, &Follows<'_>) -> Peer;
+
+/// Each secondary and, where there are keys, its own.
+const SECONDARIES: [(&str, Start, Key<'static>); 3] = [
+    ("nsd", secondary::nsd, key("hmac-sha256", "nsd.example")),
+    ("knot", secondary::knot, key("hmac-sha512", "knot.example")),
+    ("bind", secondary::bind, key("hmac-sha384", "bind.example")),
+];
+
+const fn key<'a>(algorithm: &'a str, name: &'a str) -> Key<'a> {
+    Key { algorithm, name, secret: SECRET }
+}
+
+/// The zone at a serial number. Secondaries would ask again only after two hours.
+fn zone(serial: u32) -> String {
+    format!(
+        "$TTL 300\n@ SOA ns hm {serial} 7200 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.{serial}\n"
+    )
+}
+
+#[test]
+fn secondaries_follow_by_address() {
+    follow(false);
+}
+
+#[test]
+fn secondaries_follow_by_key() {
+    follow(true);
+}
+
+fn follow(has_keys: bool) {
+    let folder = Folder::new();
+    let key = |key: Key<'static>| has_keys.then_some(key);
+    let addresses = SECONDARIES.map(|_| free_address());
+    let mut sections = String::new();
+    for ((_, _, each), address) in SECONDARIES.iter().zip(addresses) {
+        sections += &format!("[[secondary]]\nzones = [\"example\"]\nnotify = [\"{address}\"]\n");
+        sections += &match key(*each) {
+            Some(key) => format!("key = \"{}\"\n", key.name),
+            None => "from = [\"127.0.0.1\"]\n".to_string(),
+        };
+    }
+    let ours = serve(&folder, &SECONDARIES.map(|(_, _, key)| key), &sections);
+    ours.call("PUT", "/v1/zones/example", &zone(1));
+    let peers: Vec<(&str, Peer)> = SECONDARIES
+        .iter()
+        .zip(addresses)
+        .map(|((name, start, each), dns)| {
+            let follows = Follows { dns, zone: "example", primary: ours.dns(), key: key(*each) };
+            (*name, start(&folder, &follows))
+        })
+        .collect();
+    for serial in [1, 2, 3] {
+        if serial > 1 {
+            ours.call("PUT", "/v1/zones/example", &zone(serial));
+        }
+        for (name, peer) in &peers {
+            wait_for(name, peer.dns, serial);
+        }
+    }
+    let refused = ours.client().call("PUT", "/v1/zones/example", &zone(2));
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(refused.text().contains("serial"), "{}", refused.text());
+    ours.stop();
+}
+
+/// Waits until a secondary answers from the zone of this serial number.
+fn wait_for(name: &str, server: SocketAddr, serial: u32) {
+    let soa = format!("example. 300 in soa ns.example. hm.example. {serial} 7200 600 86400 60");
+    let until = Instant::now() + PROGRAM_WAIT;
+    loop {
+        // A secondary may not listen yet when it says that it runs.
+        let answer = exchange(&socket(server), &Question::new("example", "SOA").message());
+        let answer = answer.map(|octets| Answer::read(&octets));
+        if answer.as_ref().is_ok_and(|answer| answer.answer == [soa.as_str()]) {
+            break;
+        }
+        assert!(Instant::now() < until, "{name} does not come to serial {serial}: {answer:?}");
+        std::thread::yield_now();
+    }
+    let answer = Question::new("www.example", "A").udp(server);
+    assert_eq!((answer.aa, answer.data()), (true, vec![format!("192.0.2.{serial}").as_str()]), "{name}");
+}
+
+#[test]
+fn a_zone_is_given_only_to_who_may_have_it() {
+    let folder = Folder::new();
+    let keys = [key("hmac-sha256", "wanted"), key("hmac-sha256", "other")];
+    let sections = "[[secondary]]\nzones = [\"example\"]\nkey = \"wanted\"\nfrom = [\"127.0.0.1\", \"127.0.0.2\"]\n\
+                    [[secondary]]\nzones = [\"example.net\"]\nfrom = [\"127.0.0.0/30\"]\n";
+    let ours = serve(&folder, &keys, sections);
+    for name in ["example", "example.net", "example.org"] {
+        ours.call("PUT", &format!("/v1/zones/{name}"), &zone(1));
+    }
+    let [wanted, other] = keys.map(|key| key.line());
+    let wrong = Key { secret: OTHER_SECRET, ..keys[0] }.line();
+    let unknown = key("hmac-sha256", "nobody").line();
+    let weaker = key("hmac-sha1", "wanted").line();
+    let failed = "; Transfer failed.";
+    for (zone, from, key, expected) in [
+        ("example", "127.0.0.1", Some(&wanted), None),
+        ("example", "127.0.0.2", Some(&wanted), None),
+        ("example", "127.0.0.3", Some(&wanted), Some(failed)),
+        ("example", "127.0.0.1", None, Some(failed)),
+        ("example", "127.0.0.1", Some(&other), Some(failed)),
+        ("example", "127.0.0.1", Some(&wrong), Some("BADSIG")),
+        ("example", "127.0.0.1", Some(&unknown), Some("BADKEY")),
+        ("example", "127.0.0.1", Some(&weaker), Some("BADKEY")),
+        ("example.net", "127.0.0.3", None, None),
+        ("example.net", "127.0.0.3", Some(&other), None),
+        ("example.net", "127.0.0.4", None, Some(failed)),
+        ("example.org", "127.0.0.1", None, Some(failed)),
+        ("example.org", "127.0.0.1", Some(&wanted), Some(failed)),
+        ("nowhere.example", "127.0.0.1", Some(&wanted), Some(failed)),
+    ] {
+        for rtype in ["AXFR", "IXFR=0"] {
+            let mut command = Command::new("dig");
+            command.args(["-r", "@127.0.0.1", "-p", &ours.dns().port().to_string(), "-b", from]);
+            if let Some(key) = key {
+                command.args(["-y", key]);
+            }
+            command.args(["+tcp", "+tries=1", "+time=20", zone, rtype]);
+            let ended = Program::spawn(command).end();
+            let told = format!("{zone} {rtype} from {from} with {key:?}: {}{}", ended.stdout, ended.stderr);
+            let records: Vec<&str> =
+                ended.stdout.lines().filter(|line| !line.is_empty() && !line.starts_with(';')).collect();
+            match expected {
+                None => assert_eq!(data_records(&records), 5, "{told}"),
+                Some(said) => {
+                    assert_eq!(data_records(&records), 0, "{told}");
+                    assert!(told.contains(said), "{told}");
+                }
+            }
+        }
+    }
+    ours.stop();
+}
+
+/// The number of records of a zone, with both SOA records; signatures are no part of it.
+fn data_records(lines: &[&str]) -> usize {
+    lines.iter().filter(|line| line.split_ascii_whitespace().nth(3) != Some("TSIG")).count()
+}
+
+/// Starts the server with keys and these sections of its configuration.
+fn serve(folder: &Folder, keys: &[Key<'_>], sections: &str) -> Serving {
+    let lines: String = keys.iter().map(|key| key.line() + "\n").collect();
+    let file = folder.write("tsig.keys", lines);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let text = format!("version = \"v1\"\ntsig_keys = [\"tsig.keys\"]\n{sections}");
+    Serving::start(folder, &["--config", &folder.write("pointsman.toml", text)])
+}
