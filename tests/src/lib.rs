@@ -5,7 +5,8 @@
 //!
 //! In reading order:
 //! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one.
-//! - [`peer`]: other people's servers; [`secondary`]: such that follow a zone of ours.
+//! - [`peer`]: other people's servers; [`secondary`]: such that follow a zone of ours;
+//!   [`signer`]: zones signed afresh.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS.
 //! - [`folder`]: a temporary folder; [`data`]: the folder of test data, and how a test says that it skips.
 
@@ -17,3 +18,4 @@ pub mod program;
 pub mod query;
 pub mod secondary;
 pub mod serving;
+pub mod signer;

@@ -2,12 +2,12 @@
 //! answer the same.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
 use tests::folder::Folder;
 use tests::peer::Peer;
 use tests::query::{Answer, Question};
 use tests::serving::Serving;
+use tests::signer::sign;
 
 const PARENT: &str = "\
 $TTL 300
@@ -191,22 +191,4 @@ fn check(chain: &str, options: &[&str], secure_by_opt_out: Secure) {
     let listed: BTreeSet<_> = of_chain.map(|(_, peer, name, rtype, _)| (*peer, *name, *rtype)).collect();
     assert_eq!(differing.keys().copied().collect::<BTreeSet<_>>(), listed, "{chain}: {differing:#?}");
     ours.stop();
-}
-
-/// Signs a zone with a key of its own; returns the signed file. The key is beside it, as `ORIGIN.key`.
-fn sign(folder: &Folder, origin: &str, text: &str, chain: &[&str]) -> String {
-    let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(folder.path()).output();
-        let output = output.unwrap_or_else(|cause| panic!("{program} (Debian: bind9-utils): {cause}"));
-        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).expect("it writes text").trim().to_string()
-    };
-    let key = run("dnssec-keygen", &["-q", "-a", "ECDSAP256SHA256", "-f", "KSK", origin]);
-    std::fs::copy(folder.at(&format!("{key}.key")), folder.at(&format!("{origin}.key")))
-        .expect("it was made");
-    let public = std::fs::read_to_string(folder.at(&format!("{key}.key"))).expect("it was made");
-    let file = folder.write(origin, format!("$ORIGIN {origin}.\n{text}{public}"));
-    let signed = folder.at(&format!("{origin}.signed"));
-    run("dnssec-signzone", &[&["-z", "-o", origin, "-f", &signed], chain, &[&file, &key]].concat());
-    signed
 }
