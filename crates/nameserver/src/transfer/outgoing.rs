@@ -204,7 +204,9 @@ mod tests {
             for record in message.answer().unwrap().limit_to::<AllRecordData<_, _>>() {
                 let record = record.unwrap();
                 let (owner, ttl) = (record.owner(), record.ttl().as_secs());
-                lines.push(format!("{owner}. {ttl} {} {}", record.rtype(), record.data()).to_lowercase());
+                let line = format!("{owner}. {ttl} {} {}", record.rtype(), record.data());
+                // Names are compressed to the question's; the case of keys and signatures matters.
+                lines.push(line.replace("eXample", "example"));
             }
         }
         lines
@@ -215,7 +217,7 @@ mod tests {
             let sent = messages(zone, edns);
             let mut lines = records(&sent);
             assert!(lines.len() == zone.records() + 1 && lines[0] == lines[lines.len() - 1]);
-            assert!(lines[0].contains(" soa "), "{}", lines[0]);
+            assert!(lines[0].contains(" SOA "), "{}", lines[0]);
             lines.pop();
             let text = lines.iter().map(|line| format!("{line}\n")).collect::<String>();
             assert_eq!(self::zone(&text).to_text(), zone.to_text());
@@ -232,6 +234,33 @@ mod tests {
         assert_eq!(messages(&small, false).len(), 1);
         let least = zone("@ 60 SOA ns hm 7 2 3 4 5\n@ 60 NS ns.other.\n");
         check(&least);
+    }
+
+    #[test]
+    fn a_signed_zone_comes_out_with_its_signatures_and_proofs() {
+        let hashed = ["0p9mhaveqvm6t7vbl5lop2u3t2rp3tom", "2vptu5timamqttgl4luu9kg21e0aor3s"];
+        let sign = |owner: &str, rtype: &str, labels: u8| {
+            format!("{owner} RRSIG {rtype} 13 {labels} 60 20300101000000 20200101000000 1 example. AAAA\n")
+        };
+        let text = [
+            "$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n@ DNSKEY 257 3 13 AAAA\n@ NSEC3PARAM 1 0 0 -\n".into(),
+            "ns A 192.0.2.1\n".into(),
+            ["SOA", "NS", "DNSKEY", "NSEC3PARAM"].map(|rtype| sign("@", rtype, 1)).concat(),
+            sign("ns", "A", 2),
+            format!("{} NSEC3 1 0 0 - {} NS SOA RRSIG DNSKEY NSEC3PARAM\n", hashed[0], hashed[1]),
+            format!("{} NSEC3 1 0 0 - {} A RRSIG\n", hashed[1], hashed[0]),
+            hashed.map(|owner| sign(owner, "NSEC3", 2)).concat(),
+        ]
+        .concat();
+        let zone = zone(&text);
+        check(&zone);
+        let lines = records(&messages(&zone, true));
+        let of = |rtype: &str| lines.iter().filter(|line| line.split(' ').nth(2) == Some(rtype)).count();
+        assert_eq!((of("SOA"), of("NSEC3"), of("RRSIG"), lines.len()), (2, 2, 7, 15), "{lines:#?}");
+        for owner in hashed {
+            let all: Vec<_> = lines.iter().filter(|line| line.starts_with(owner)).collect();
+            assert!(all.len() == 2 && all.iter().any(|line| line.contains(" RRSIG NSEC3 ")), "{all:?}");
+        }
     }
 
     #[test]
