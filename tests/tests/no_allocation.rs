@@ -14,6 +14,7 @@ use nameserver::book::{Book, Edit};
 use nameserver::cookies::Secrets;
 use nameserver::generation::Settings;
 use nameserver::rate_limit::{Limits, RateLimit};
+use nameserver::tap::{Config, Destination, Exchange, Writer};
 use net::clock::Now;
 use routing::policy::Context;
 use routing::{Family, Partition, Policy, RegionId, Servers, route};
@@ -292,6 +293,30 @@ fn options_and_rates_allocate_nothing() {
     }
     let [within, exempt, slipped, dropped] = verdicts;
     assert!(within > 0 && exempt == 0 && slipped > 0 && dropped > 0, "{verdicts:?}");
+}
+
+#[test]
+fn tapping_allocates_nothing() {
+    let destination = Destination::Socket("/nowhere".into());
+    let config = Config { destination, sample: 2, queries: true, responses: true, identity: "fra1".into() };
+    let mut tap = Writer::new(config).tap();
+    let query = Question::new("static.example.com", "A").message();
+    let longest = vec![0; 65_535];
+    let server = "127.0.0.1:53".parse().expect("an address");
+    let mut dropped = 0;
+    for transport in [Transport::Udp, Transport::Tcp] {
+        for response in [None, Some(&longest[..])] {
+            let time = Duration::from_secs(1);
+            let exchange = Exchange { client: server, server, transport, time, query: &query, response };
+            let before = ALLOCATIONS.get();
+            // Until the ring is full, and on.
+            for _ in 0..50 {
+                dropped += tap.note(&exchange);
+            }
+            assert_eq!(ALLOCATIONS.get(), before, "allocations for {transport:?}");
+        }
+    }
+    assert!(dropped > 0, "the ring became full");
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub(crate) const TESTS: &[Package] = &[
         probe: Probe::Program("dig"),
     },
     Package { name: "bind9-utils", why: "a signer of zones", probe: Probe::Program("dnssec-signzone") },
+    Package { name: "fstrm-bin", why: "a reader of dnstap's socket", probe: Probe::Program("fstrm_capture") },
     Package { name: "knot", why: "a third server to compare answers with", probe: Probe::Program("knotd") },
     Package {
         name: "knot-dnsutils",

@@ -73,6 +73,8 @@ pub struct Counters {
     pub rate_exempt: Count,
     /// Answers that the system did not take.
     pub send_failed: Count,
+    /// Messages for dnstap that its ring had no room for.
+    pub tap_full: Count,
     /// Batches that were received.
     pub batches: Count,
     /// Queries that made the code panic; each was dropped.

@@ -11,6 +11,7 @@
 //! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
 //! - [`import`]: files as edits; [`view`]: what the API shows; [`http`]: the API.
 //! - [`transfer`]: zones for secondaries, signed messages, notifications.
+//! - [`tap`]: dnstap: what is asked and answered, for programs that watch.
 //! - [`counters`]: what a worker counts; [`panics`]: what follows when it panics.
 
 pub mod answer;
@@ -27,6 +28,7 @@ pub mod policies;
 pub mod publish;
 pub mod rate_limit;
 pub mod server;
+pub mod tap;
 pub mod transfer;
 pub mod view;
 pub mod worker;

@@ -25,6 +25,7 @@ use crate::import::Import;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
 use crate::rate_limit::{self, RateLimit};
+use crate::tap::{self, Exchange, Tap, Writer, Writing};
 use crate::transfer::{self, Given, Transfers, notifier};
 use crate::worker::Worker;
 
@@ -56,6 +57,8 @@ pub struct Options {
     pub cookies: bool,
     /// What limits the rate of answers over UDP, where that is limited.
     pub rate_limit: Option<rate_limit::Limits>,
+    /// Who is told of queries and answers, where somebody is.
+    pub tap: Option<tap::Config>,
     /// Files to import at start and at [`Server::reload`].
     pub imports: Vec<Import>,
     /// The user to become once all ports are bound.
@@ -77,6 +80,8 @@ pub enum StartError {
     Bind(io::Error),
     /// The store cannot be used.
     Store(String),
+    /// The file for dnstap cannot be written.
+    Tap(String),
     /// Privileges cannot be given away.
     User(String),
     /// The system refused a thread or a socket.
@@ -89,6 +94,7 @@ impl fmt::Display for StartError {
             StartError::Faults(faults) => write!(f, "{faults}"),
             StartError::Bind(cause) => write!(f, "failed to {cause}"),
             StartError::User(what) => write!(f, "failed to {what}"),
+            StartError::Tap(what) => f.write_str(what),
             StartError::Store(what) => f.write_str(what),
             StartError::System(cause) => write!(f, "the system refused a thread or a socket: {cause}"),
         }
@@ -106,6 +112,7 @@ pub struct Server {
     shutdown: Shutdown,
     workers: Vec<JoinHandle<()>>,
     tasks: tokio::task::JoinSet<()>,
+    tap: Option<Writing>,
 }
 
 /// The sockets of one address.
@@ -165,6 +172,10 @@ impl Server {
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
         let editor = Editor::start(store, book, published.clone()).map_err(StartError::System)?;
         import(&editor, &options.imports).await?;
+        let mut tap = options.tap.map(Writer::new);
+        if let Some(writer) = &mut tap {
+            writer.make_file().map_err(StartError::Tap)?;
+        }
 
         let shutdown = Shutdown::new();
         let clock = Clock::new();
@@ -176,8 +187,10 @@ impl Server {
             shutdown,
             workers: Vec::new(),
             tasks: tokio::task::JoinSet::new(),
+            tap: None,
         };
         let mut counters = http::Metrics {
+            tap: tap.as_ref().map(|writer| writer.counters().clone()).unwrap_or_default(),
             updates: server.editor.latency(),
             transfers: transfers.counters().clone(),
             ..http::Metrics::default()
@@ -196,6 +209,7 @@ impl Server {
                     counters: Arc::new(Counters::default()),
                     panics: panics.clone(),
                     rate_limit: rate_limit.clone(),
+                    tap: tap.as_mut().map(Writer::tap),
                     clock,
                     seed: seed.wrapping_add(index as u64 + 1),
                     answer_max,
@@ -215,8 +229,13 @@ impl Server {
                 clock,
             };
             let places = (admission.clone(), options.tcp);
-            server.serve_tcp(bound.tcp, places, answering, rng, &mut counters);
+            let tap = tap.as_mut().map(Writer::tap);
+            server.serve_tcp(bound.tcp, places, answering, (rng, tap), &mut counters);
         }
+        server.tap = match tap {
+            Some(writer) => Some(writer.start().map_err(StartError::System)?),
+            None => None,
+        };
         server.notify(transfers, published, clock, fastrand::Rng::with_seed(seed ^ u64::MAX));
         let router = http::router(server.editor.clone(), options.token, counters);
         let stop = server.shutdown.clone();
@@ -243,11 +262,14 @@ impl Server {
         &self.editor
     }
 
-    /// Imports again those files whose content changed, all or none of them.
+    /// Imports again those files whose content changed, all or none of them, and begins a new file for dnstap.
     ///
     /// # Errors
     /// [`Refused`]; then what serves goes on serving.
     pub async fn reload(&self) -> Result<Applied, Refused> {
+        if let Some(tap) = &self.tap {
+            tap.reopen();
+        }
         self.editor.import(&self.imports).await
     }
 
@@ -259,6 +281,9 @@ impl Server {
             // A worker only ends by itself; what it panicked with has been logged.
             let _ = tokio::task::spawn_blocking(move || worker.join()).await;
         }
+        if let Some(tap) = self.tap {
+            let _ = tokio::task::spawn_blocking(move || tap.stop()).await;
+        }
         self.editor.stop().await;
     }
 
@@ -267,32 +292,33 @@ impl Server {
         listener: std::net::TcpListener,
         (admission, limits): (Arc<Admission>, Limits),
         answering: Answering,
-        rng: fastrand::Rng,
+        (rng, tap): (fastrand::Rng, Option<Tap>),
         counters: &mut http::Metrics,
     ) {
         let shutdown = self.shutdown.clone();
         let (tcp, counted) = (Arc::new(net::tcp::Counters::default()), Arc::new(Counters::default()));
         counters.tcp.push(Tcp { connections: tcp.clone(), queries: counted.clone() });
         let rng = Mutex::new(rng);
-        // Counters have one writer: the one who holds the lock.
-        let counted = Arc::new(Mutex::new(counted));
+        // Counters and taps have one writer: the one who holds the lock, which nothing slow does.
+        let counted = Arc::new(Mutex::new((counted, tap)));
         self.tasks.spawn(async move {
-            let handler = |client: SocketAddr, local: SocketAddr| {
+            let handler = |client: SocketAddr, server: SocketAddr| {
                 let Answering { published, transfers, panics, clock } = answering.clone();
                 let counted = counted.clone();
                 let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
                 move |query: &[u8], out: &mut [u8]| {
-                    let (client, local) = (client.ip().to_canonical(), local.ip());
-                    let asked = Asked { query, client, local, transport: Transport::Tcp };
+                    let (peer, local) = (client.ip().to_canonical(), server.ip());
+                    let asked = Asked { query, client: peer, local, transport: Transport::Tcp };
                     let (generation, now) = (published.load(), clock.now());
                     let answered = catch_unwind(AssertUnwindSafe(|| {
                         transfers
                             .stream(&generation, &asked, clock, &mut rng, out)
                             .unwrap_or_else(|| Given::Reply(generation.answer(&asked, now, &mut rng, out)))
                     }));
-                    let counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut held = counted.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (counted, tap) = &mut *held;
                     counted.queries.add(1);
-                    match answered {
+                    let verdict = match answered {
                         Ok(Given::Stream(messages)) => Verdict::Stream(messages),
                         Ok(Given::Reply(Reply::Send(length))) => {
                             counted.answered(&out[..length]);
@@ -308,7 +334,17 @@ impl Server {
                             panics.suffered(scene, &*panic, now.monotonic);
                             Verdict::Drop
                         }
+                    };
+                    if let Some(tap) = tap {
+                        let response = match &verdict {
+                            Verdict::Reply(length) => Some(&out[..*length]),
+                            _ => None,
+                        };
+                        let (transport, time) = (Transport::Tcp, now.unix);
+                        let exchange = Exchange { client, server, transport, time, query, response };
+                        counted.tap_full.add(tap.note(&exchange));
                     }
+                    verdict
                 }
             };
             if let Err(cause) = net::tcp::serve(listener, admission, limits, tcp, shutdown, handler).await {

@@ -1,5 +1,6 @@
 //! A worker: one thread, one core, one UDP socket.
 
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::generation::Generation;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
 use crate::rate_limit::{RateLimit, Verdict};
+use crate::tap::{Exchange, Tap};
 use crate::transfer::Transfers;
 
 /// Everything that one worker needs.
@@ -33,6 +35,8 @@ pub struct Worker {
     pub panics: Arc<Panics>,
     /// What limits the rate of answers, where that is limited; all workers share it.
     pub rate_limit: Option<Arc<RateLimit>>,
+    /// Who is told of queries and answers, where somebody watches.
+    pub tap: Option<Tap>,
     /// The time.
     pub clock: Clock,
     /// What its draws begin with.
@@ -65,10 +69,12 @@ impl Worker {
     }
 
     /// Serves with this function, so that tests can have one that panics.
-    fn run_with<A>(self, answer: A)
+    fn run_with<A>(mut self, answer: A)
     where
         A: Fn(&Generation, &Asked<'_>, Now, &mut Rng, &mut [u8]) -> (Reply, Verdict),
     {
+        let port = self.listener.local_address().port();
+        let mut tap = self.tap.take();
         let mut batch = Batch::new(self.answer_max);
         let mut rng = Rng::with_seed(self.seed);
         let seat = self.published.seat(self.index);
@@ -96,7 +102,7 @@ impl Worker {
                 let asked = Asked { query: bytes, client: client.ip(), local, transport: Transport::Udp };
                 let answered =
                     catch_unwind(AssertUnwindSafe(|| answer(&generation, &asked, now, &mut rng, out)));
-                match answered {
+                let length = match answered {
                     Ok((Reply::Send(length), verdict)) => {
                         self.counters.rated(verdict);
                         self.counters.answered(&out[..length]);
@@ -113,7 +119,19 @@ impl Worker {
                         self.panics.suffered(scene, &*panic, now.monotonic);
                         None
                     }
+                };
+                if let Some(tap) = &mut tap {
+                    let exchange = Exchange {
+                        client,
+                        server: SocketAddr::new(local, port),
+                        transport: Transport::Udp,
+                        time: now.unix,
+                        query: bytes,
+                        response: length.map(|length| &out[..length]),
+                    };
+                    self.counters.tap_full.add(tap.note(&exchange));
                 }
+                length
             });
             drop(generation);
             let sent = batch.send(&self.listener);
@@ -125,7 +143,7 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
-    use std::net::{SocketAddr, UdpSocket};
+    use std::net::UdpSocket;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
     use std::time::Duration;
@@ -152,6 +170,7 @@ mod tests {
             published: Arc::new(Published::new(Generation::empty(1, Settings::default()), 1)),
             counters: Arc::default(),
             panics: Arc::default(),
+            tap: None,
             clock: Clock::new(),
             seed: 1,
             answer_max: 512,

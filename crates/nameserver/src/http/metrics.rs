@@ -19,6 +19,7 @@ use api::Status;
 
 use super::Http;
 use crate::counters::{Count, Counters, LATENCY_BOUNDS_US, Latency, TYPE_CLASSES, type_name};
+use crate::tap;
 use crate::transfer::counters as transfer;
 
 /// The type of what [`metrics`] answers (OpenMetrics 1.0).
@@ -33,6 +34,8 @@ pub struct Metrics {
     pub tcp: Vec<Tcp>,
     /// How long changes took.
     pub updates: Arc<Latency>,
+    /// What the writer of dnstap counted.
+    pub tap: Arc<tap::Counters>,
     /// The counters of transfers, signatures and notifications.
     pub transfers: Arc<transfer::Counters>,
 }
@@ -314,6 +317,27 @@ pub const METRICS: &[Metric] = &[
         unit: "messages",
         labels: &[],
         read: |source, samples| samples.push([], source.metrics.sum("udp", |worker| &worker.rate_exempt)),
+    },
+    Metric {
+        name: "pointsman_dnstap_written_total",
+        help: "Messages that dnstap's socket or file took.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.tap.written.load(Ordering::Relaxed)),
+    },
+    Metric {
+        name: "pointsman_dnstap_dropped_total",
+        help: "Messages for dnstap that were lost, by cause: full, for they came faster than they were taken; or \
+               failed, for the reader went or the file took no more.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &["cause"],
+        read: |source, samples| {
+            let full = TRANSPORTS.map(|transport| source.metrics.sum(transport, |c| &c.tap_full));
+            samples.push(["full".into()], full.iter().sum());
+            samples.push(["failed".into()], source.metrics.tap.failed.load(Ordering::Relaxed));
+        },
     },
     Metric {
         name: "pointsman_tcp_connections_total",

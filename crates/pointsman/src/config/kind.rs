@@ -45,6 +45,8 @@ pub(crate) enum Kind<S> {
     Zones(Slots<S, Folded>),
     /// Prefixes of addresses.
     Prefixes(Slots<S, Prefix>),
+    /// Some of a few words.
+    Words(Slots<S, &'static str>, &'static [&'static str]),
     /// One of a few words.
     Choice(Slot<S, &'static str>, &'static [&'static str]),
 }
@@ -86,7 +88,7 @@ impl<S> Kind<S> {
             Kind::Name(_, expected) => (*expected).into(),
             Kind::Zones(_) => "names of zones, such as example.com".into(),
             Kind::Prefixes(_) => "addresses or prefixes, such as 192.0.2.1 or 2001:db8::/32".into(),
-            Kind::Choice(_, words) => one_of(words),
+            Kind::Choice(_, words) | Kind::Words(_, words) => one_of(words),
         }
     }
 
@@ -104,13 +106,16 @@ impl<S> Kind<S> {
             Kind::Name(..) => "NAME",
             Kind::Zones(_) => "ZONE",
             Kind::Prefixes(_) => "PREFIX",
-            Kind::Choice(..) => "WORD",
+            Kind::Choice(..) | Kind::Words(..) => "WORD",
         }
     }
 
     /// Whether the value is a list: an array in the file, a flag that may be given several times.
     pub(crate) fn is_list(&self) -> bool {
-        matches!(self, Kind::Addresses(_) | Kind::Paths(_) | Kind::Zones(_) | Kind::Prefixes(_))
+        matches!(
+            self,
+            Kind::Addresses(_) | Kind::Paths(_) | Kind::Zones(_) | Kind::Prefixes(_) | Kind::Words(..)
+        )
     }
 
     /// Reads a value into its field; for a list, an element behind those that are there.
@@ -132,6 +137,7 @@ impl<S> Kind<S> {
             Kind::Name(slot, _) => set(slot(spec), name(given), place),
             Kind::Zones(slots) => push(slots(spec), zone(given), place),
             Kind::Prefixes(slots) => push(slots(spec), prefix(given), place),
+            Kind::Words(slots, words) => push(slots(spec), choice(given, words), place),
             Kind::Choice(slot, words) => set(slot(spec), choice(given, words), place),
         }
     }
@@ -144,6 +150,7 @@ impl<S> Kind<S> {
             Kind::Paths(slots) => slots(spec).clear(),
             Kind::Zones(slots) => slots(spec).clear(),
             Kind::Prefixes(slots) => slots(spec).clear(),
+            Kind::Words(slots, _) => slots(spec).clear(),
             _ => {}
         }
     }

@@ -10,6 +10,7 @@ use nameserver::generation::{NSID_MAX, Settings};
 use nameserver::import::Import;
 use nameserver::rate_limit;
 use nameserver::server::Options;
+use nameserver::tap::{self, Destination};
 use routing::proximity::mmdb::Field;
 
 use super::spec::{PartitionSpec, Place, Placed, SecondarySpec, Spec};
@@ -35,7 +36,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     addresses(&spec, faults);
     limits(&spec, faults);
     protocol(&spec, faults);
-    let rate_limit = rate_limit(&spec);
+    let (rate_limit, tap) = (rate_limit(&spec), tap(&spec, faults));
     secondaries(&spec, faults);
     let imports = imports(&spec, faults);
     let tsig_keys =
@@ -59,6 +60,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         },
         cookies: given(spec.cookies) != "off",
         rate_limit,
+        tap,
         imports,
         transfer: nameserver::transfer::Config::default(),
         user: spec.user.map(|placed| placed.value),
@@ -154,6 +156,34 @@ fn rate_limit(spec: &Spec) -> Option<rate_limit::Limits> {
         slip: small(&spec.slip),
         ipv4_prefix: bits(&spec.ipv4_prefix_bits),
         ipv6_prefix: bits(&spec.ipv6_prefix_bits),
+    })
+}
+
+fn tap(spec: &Spec, faults: &mut Faults) -> Option<tap::Config> {
+    let destination = match (&spec.dnstap_socket, &spec.dnstap_file) {
+        (None, None) => return None,
+        (Some(socket), None) => Destination::Socket(resolve(socket)),
+        (None, Some(file)) => Destination::File(resolve(file)),
+        (Some(_), Some(file)) => {
+            faults.push(file.place.fault("dnstap has both socket and file", "one of them"));
+            return None;
+        }
+    };
+    if let Some(Placed { value, place }) = &spec.dnstap_identity
+        && value.len() > NSID_MAX
+    {
+        let what = format!("identity has {} octets", value.len());
+        faults.push(place.fault(what, format!("at most {NSID_MAX}")));
+    }
+    let has = |word| spec.dnstap_messages.iter().any(|message| message.value == word);
+    let identity = spec.dnstap_identity.as_ref().or(spec.nsid.as_ref());
+    Some(tap::Config {
+        destination,
+        // The key's range ends below.
+        sample: u32::try_from(given(spec.dnstap_sample.clone())).unwrap_or(u32::MAX),
+        queries: has("query"),
+        responses: has("response"),
+        identity: identity.map(|identity| identity.value.clone()).unwrap_or_default(),
     })
 }
 

@@ -29,6 +29,11 @@ pub(crate) fn template() -> String {
         let _ = writeln!(text, "#[{}]", section.name);
         for key in section.keys {
             template_key(&mut text, key);
+            if key.name == "socket" {
+                // Beside file it would contradict: what is uncommented must be right.
+                let line = text.trim_end().rfind('\n').map_or(0, |end| end + 2);
+                text.insert(line, ' ');
+            }
         }
     }
     text += "\n";

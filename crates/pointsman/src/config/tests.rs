@@ -6,6 +6,7 @@ use nameserver::generation::Settings;
 use nameserver::import::Import;
 use nameserver::rate_limit;
 use nameserver::server::Options;
+use nameserver::tap;
 
 use super::*;
 use crate::fresh;
@@ -77,7 +78,7 @@ speed = 9
             "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:3:3: unknown key lisen; expected version, listen, api, token_file, store, user, workers, zone, \
              policy, tsig_keys, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, \
-             log_level, tcp, rate_limit, secondary or partition",
+             log_level, tcp, rate_limit, dnstap, secondary or partition",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:5:9: store is \"postgres://localhost\"; expected sqlite:PATH",
             "/etc/p.toml:6:11: workers is the number 0; expected a whole number from 1 to 256",
@@ -187,6 +188,41 @@ fn rates_are_limited_where_one_is_given() {
         "rate_limit = 5",
         &[],
         &["/etc/p.toml:2:14: rate_limit is the number 5; expected a heading [rate_limit]"],
+    );
+}
+
+#[test]
+fn dnstap_goes_to_one_place() {
+    let said = |text: &str| options(&format!("version = \"v1\"\n{text}"), &[]).tap;
+    assert_eq!(said("[dnstap]\nsample = 3"), None);
+    let expected = tap::Config {
+        destination: tap::Destination::File("/etc/t".into()),
+        sample: 1,
+        queries: true,
+        responses: true,
+        identity: "fra1".into(),
+    };
+    assert_eq!(said("nsid = \"fra1\"\n[dnstap]\nfile = \"t\""), Some(expected.clone()));
+    let expected = tap::Config {
+        destination: tap::Destination::Socket("/run/t".into()),
+        sample: 9,
+        responses: false,
+        identity: "other".into(),
+        ..expected
+    };
+    assert_eq!(
+        said(
+            "nsid = \"fra1\"\n[dnstap]\nsocket = \"/run/t\"\nsample = 9\nmessages = [\"query\"]\nidentity = \"other\""
+        ),
+        Some(expected)
+    );
+    check(
+        "[dnstap]\nsocket = \"s\"\nfile = \"f\"\nmessages = [\"answer\"]",
+        &[],
+        &[
+            "/etc/p.toml:5:13: messages is \"answer\"; expected query or response",
+            "/etc/p.toml:4:8: dnstap has both socket and file; expected one of them",
+        ],
     );
 }
 
@@ -364,7 +400,10 @@ fn the_template_is_fresh_and_holds_when_uncommented() {
     assert_eq!(options.imports.len(), 5);
     assert_eq!((options.workers, options.seed), (Some(2), Some(1)));
     assert_eq!(options.rate_limit, Some(rate_limit::Limits::default()));
-    for name in SECTIONS.iter().chain([&&SERVER]).flat_map(|section| section.keys).map(|key| key.name) {
+    assert!(options.tap.is_some());
+    let names = SECTIONS.iter().chain([&&SERVER]).flat_map(|section| section.keys).map(|key| key.name);
+    // A file is not beside a socket.
+    for name in names.filter(|name| *name != "socket") {
         let line = format!("{name} = ");
         assert_eq!(
             uncommented.lines().filter(|uncommented| uncommented.starts_with(&line)).count(),

@@ -138,6 +138,7 @@ impl Demo {
             settings: Settings::default(),
             cookies: true,
             rate_limit: None,
+            tap: None,
             imports: Vec::new(),
             user: None,
             seed: None,
