@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tests::folder::Folder;
 use tests::peer::{Peer, free_address};
@@ -81,13 +81,18 @@ fn follow(has_keys: bool) {
     ours.stop();
 }
 
+/// After how long a secondary that may have lost a query is asked again.
+const ASKED_AGAIN: Duration = Duration::from_millis(200);
+
 /// Waits until a secondary answers from the zone of this serial number.
 fn wait_for(name: &str, server: SocketAddr, serial: u32) {
     let soa = format!("example. 300 in soa ns.example. hm.example. {serial} 7200 600 86400 60");
     let until = Instant::now() + PROGRAM_WAIT;
     loop {
-        // A secondary may not listen yet when it says that it runs.
-        let answer = exchange(&socket(server), &Question::new("example", "SOA").message());
+        // A secondary may not listen yet when it says that it runs, and may lose a query while it takes a zone.
+        let socket = socket(server);
+        socket.set_read_timeout(Some(ASKED_AGAIN)).expect("the bound is not zero");
+        let answer = exchange(&socket, &Question::new("example", "SOA").message());
         let answer = answer.map(|octets| Answer::read(&octets));
         if answer.as_ref().is_ok_and(|answer| answer.answer == [soa.as_str()]) {
             break;
