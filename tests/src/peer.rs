@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::Range;
 use std::process::Command;
 
 use crate::folder::Folder;
@@ -115,15 +116,17 @@ impl Peer {
     }
 }
 
+/// Ports that Linux gives nobody by itself: a client's socket must not get a peer's port before the peer does.
+const PORTS: Range<u16> = 20_000..32_000;
+
 /// An address of loopback whose port was free for UDP and TCP a moment ago.
 ///
 /// # Panics
 /// Where there is none.
 pub fn free_address() -> SocketAddr {
     for _ in 0..PORT_TRIES {
-        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-        let address = tcp.local_addr().expect("it is bound");
-        if UdpSocket::bind(address).is_ok() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(PORTS)));
+        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
             return address;
         }
     }
