@@ -493,6 +493,7 @@ impl Task {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::Verdict;
     use crate::front::{Front, Known};
 
     /// A service without threads or sockets: a virtual clock, and whatever the upstream is to say.
@@ -575,7 +576,10 @@ mod tests {
         assert_eq!(world.look_up(ONE), Known::NotYet);
         assert_eq!(world.turn(name(60)).as_deref(), Some(ONE));
         world.pass(10);
-        assert_eq!(world.look_up(ONE), Known::Name(Since { age: 10, left: 990, stale: false }));
+        assert_eq!(
+            world.look_up(ONE),
+            Known::Name(Since { age: 10, left: 990, stale: false }, Verdict::NotYet)
+        );
         assert_eq!(world.turn(name(60)), None);
     }
 
@@ -598,7 +602,7 @@ mod tests {
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         world.look_up(ONE);
         world.turn(name(1));
-        assert!(matches!(world.look_up(ONE), Known::Name(_)));
+        assert!(matches!(world.look_up(ONE), Known::Name(..)));
     }
 
     #[test]
@@ -607,7 +611,7 @@ mod tests {
         world.look_up(ONE);
         world.turn(name(1));
         world.pass(1000);
-        let stale = |age| Known::Name(Since { age, left: 30, stale: true });
+        let stale = |age| Known::Name(Since { age, left: 30, stale: true }, Verdict::NotYet);
         assert_eq!(world.look_up(ONE), stale(1000));
         assert!(world.turn(Answered::Failed(Why::Timeout)).is_some());
         assert_eq!(world.look_up(ONE), stale(1000));
@@ -615,7 +619,7 @@ mod tests {
         world.pass(2);
         assert_eq!(world.look_up(ONE), stale(1002));
         assert!(world.turn(name(1)).is_some());
-        assert!(matches!(world.look_up(ONE), Known::Name(Since { stale: false, .. })));
+        assert!(matches!(world.look_up(ONE), Known::Name(Since { stale: false, .. }, _)));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Notify, mpsc};
 
-use crate::cache::{Entry, Reader, State, View, Why};
+use crate::cache::{Entry, Reader, State, Verdict, View, Why};
+use crate::crawlers::{Crawlers, Identity};
 use crate::name::NameText;
 
 /// Addresses that wait to be noted by the back end. It notes millions a second; more than this at once is a flood
@@ -19,8 +20,8 @@ pub const STALE_TTL: u32 = 30;
 /// What is known of an address now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It has a name.
-    Name(Since),
+    /// It has a name, and this is known of whether the name leads back to it.
+    Name(Since, Verdict),
     /// It has none.
     NoName(Since),
     /// It could not be learned; `left` is when it is tried again.
@@ -48,7 +49,7 @@ impl Known {
 
     fn index(&self) -> usize {
         match self {
-            Known::Name(_) => 0,
+            Known::Name(..) => 0,
             Known::NoName(_) => 1,
             Known::Failed(..) => 2,
             Known::NotYet => 3,
@@ -92,13 +93,19 @@ pub struct Front {
     serve_stale: bool,
     /// Told each time something was learned.
     learned: Arc<Notify>,
+    crawlers: Arc<Crawlers>,
     counts: Arc<Counts>,
 }
 
 impl Front {
     /// A front before `reader`, with `door` to the back end.
     pub fn new(reader: Reader, door: mpsc::Sender<Wanted>, serve_stale: bool, learned: Arc<Notify>) -> Front {
-        Front { reader, door, serve_stale, learned, counts: Arc::default() }
+        Front { reader, door, serve_stale, learned, crawlers: Arc::default(), counts: Arc::default() }
+    }
+
+    /// The same front, which knows these crawlers.
+    pub fn knowing(self, crawlers: Arc<Crawlers>) -> Front {
+        Front { crawlers, ..self }
     }
 
     /// The same front, with counts of its own.
@@ -141,13 +148,18 @@ impl Front {
         if entry.is_some_and(|entry| !entry.is_stale(now)) {
             self.counts.hits.fetch_add(1, Ordering::Relaxed);
         }
-        if let Known::Name(Since { stale: true, .. }) | Known::NoName(Since { stale: true, .. }) = known {
+        if let Known::Name(Since { stale: true, .. }, _) | Known::NoName(Since { stale: true, .. }) = known {
             self.counts.stale.fetch_add(1, Ordering::Relaxed);
         }
         if wanted && self.door.try_send(Wanted { address, client }).is_err() {
             self.counts.door_full.fetch_add(1, Ordering::Relaxed);
         }
         known
+    }
+
+    /// Says which crawler an address is, given what [`Front::look_up`] said of it.
+    pub fn identify(&self, address: IpAddr, known: &Known, name: &NameText) -> Identity<'_> {
+        self.crawlers.identify(address.to_canonical(), known, name)
     }
 
     /// What an entry means now, and whether it is to be learned anew.
@@ -158,7 +170,7 @@ impl Front {
         let left = if stale { STALE_TTL } else { entry.left(now) };
         let since = Since { age: entry.age(now), left, stale };
         match entry.state {
-            State::Name if !stale || self.serve_stale => (Known::Name(since), expired),
+            State::Name if !stale || self.serve_stale => (Known::Name(since, entry.verdict), expired),
             State::NoName if !stale || self.serve_stale => (Known::NoName(since), expired),
             State::Failed(why) if !expired => {
                 (Known::Failed(why, Since { left: entry.left(now), ..since }), false)

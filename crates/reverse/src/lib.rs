@@ -11,11 +11,13 @@
 //! In reading order:
 //! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS and RESP.
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
+//! - [`crawlers`]: which crawler an address is.
 //! - [`cache`]: what is known; [`name`]: which names are kept.
 //! - [`service`]: [`Service`], all of it, started and stopped.
 
 pub mod backend;
 pub mod cache;
+pub mod crawlers;
 pub mod face;
 pub mod front;
 pub mod name;
@@ -23,6 +25,7 @@ pub mod question;
 pub mod service;
 pub mod upstream;
 
+pub use crawlers::{Crawlers, Identity};
 pub use front::{Front, Known};
 pub use name::NameText;
 pub use service::{Options, Service};

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::backend::{self, BackEnd, Behaviour, Kept, Task, Upstreams};
 use crate::cache::snapshot::Unread;
 use crate::cache::{self, Reader, Why, Writer};
+use crate::crawlers::Crawlers;
 use crate::face::acl::Acl;
 use crate::face::dns::{self, Dns};
 use crate::face::resp::{Resp, Session};
@@ -44,6 +45,8 @@ pub struct Options {
     pub kept: Option<Kept>,
     /// Who may ask, beside loopback.
     pub acl: Acl,
+    /// The crawlers that are known.
+    pub crawlers: Arc<Crawlers>,
     /// Addresses of the DNS face.
     pub dns: Vec<dns::Options>,
     /// Addresses of the Redis protocol.
@@ -198,7 +201,8 @@ impl Service {
 
         let (door, wanted) = mpsc::channel(DOOR_MAX);
         let learned = Arc::new(Notify::new());
-        let front = Front::new(reader.clone(), door, !options.stale.is_zero(), learned.clone());
+        let front = Front::new(reader.clone(), door, !options.stale.is_zero(), learned.clone())
+            .knowing(options.crawlers);
         let clock = Clock::new();
         let upstreams: Vec<_> = options
             .upstreams

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use api::{Fault, Faults};
@@ -212,6 +213,7 @@ impl Serve {
             stale: if self.paper { Duration::ZERO } else { self.stale },
             kept: self.snapshot.map(|path| Kept { path, interval: self.snapshot_interval }),
             acl,
+            crawlers: Arc::default(),
             dns: self
                 .dns
                 .into_iter()

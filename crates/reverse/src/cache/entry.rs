@@ -13,6 +13,33 @@ pub struct Entry {
     pub life: u32,
     /// Failures in a row, 0 to 15; 15 stands for all beyond.
     pub failures: u8,
+    /// Whether the name leads back to the address; [`Verdict::NotYet`] for all that is no name.
+    pub verdict: Verdict,
+}
+
+/// Whether a name leads back to its address: what makes a name worth more than its owner's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nobody was asked, or nobody has answered.
+    NotYet,
+    /// The address is among those of the name.
+    Confirmed,
+    /// The name has other addresses, or none.
+    Mismatch,
+}
+
+impl Verdict {
+    /// All of them.
+    pub const ALL: [Verdict; 3] = [Verdict::NotYet, Verdict::Confirmed, Verdict::Mismatch];
+
+    /// As the faces and the metrics say it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::NotYet => "not_yet",
+            Verdict::Confirmed => "confirmed",
+            Verdict::Mismatch => "mismatch",
+        }
+    }
 }
 
 /// What is known of an address.
@@ -63,7 +90,8 @@ impl Entry {
     /// An entry that is learned at `now`, in seconds since 1970, for so long.
     pub fn new(state: State, now: u32, life: Duration) -> Entry {
         let life = u32::try_from(life.as_secs()).unwrap_or(u32::MAX).min(LIFE_MAX);
-        Entry { state, expiry: now.saturating_add(life), life, failures: 0 }
+        let expiry = now.saturating_add(life);
+        Entry { state, expiry, life, failures: 0, verdict: Verdict::NotYet }
     }
 
     /// Seconds since it was learned.
@@ -92,6 +120,8 @@ const NAME: u64 = 3;
 const NO_NAME: u64 = 4;
 const ASKED: u64 = 5;
 const FAILED: u64 = 6;
+const CONFIRMED: u64 = 11;
+const MISMATCH: u64 = 12;
 
 /// ```text
 /// bits 63..56  version: one more with each change of the slot
@@ -102,7 +132,11 @@ const FAILED: u64 = 6;
 /// ```
 pub(super) fn pack(entry: &Entry, version: u64) -> u64 {
     let kind = match entry.state {
-        State::Name => NAME,
+        State::Name => match entry.verdict {
+            Verdict::NotYet => NAME,
+            Verdict::Confirmed => CONFIRMED,
+            Verdict::Mismatch => MISMATCH,
+        },
         State::NoName => NO_NAME,
         State::Asked => ASKED,
         State::Failed(why) => FAILED + why as u64,
@@ -118,8 +152,9 @@ pub(super) fn pack(entry: &Entry, version: u64) -> u64 {
 /// `None` for a slot that holds no entry.
 #[inline]
 pub(super) fn unpack(word: u64) -> Option<Entry> {
-    let state = match kind(word) {
-        NAME => State::Name,
+    let kind = kind(word);
+    let state = match kind {
+        NAME | CONFIRMED | MISMATCH => State::Name,
         NO_NAME => State::NoName,
         ASKED => State::Asked,
         failed => State::Failed(*Why::ALL.get(failed.checked_sub(FAILED)? as usize)?),
@@ -129,6 +164,11 @@ pub(super) fn unpack(word: u64) -> Option<Entry> {
         expiry: word as u32,
         life: unpack_life((word >> 32) as u16),
         failures: (word >> 52) as u8 & 15,
+        verdict: match kind {
+            CONFIRMED => Verdict::Confirmed,
+            MISMATCH => Verdict::Mismatch,
+            _ => Verdict::NotYet,
+        },
     })
 }
 
@@ -179,14 +219,17 @@ mod tests {
     proptest! {
         #[test]
         fn an_entry_is_packed_and_unpacked(
-            expiry: u32, life in 0..=LIFE_MAX, failures in 0..16u8, state in 0..8usize, version: u8,
+            expiry: u32, life in 0..=LIFE_MAX, failures in 0..16u8, state in 0..10usize, version: u8,
         ) {
-            let state = match state {
-                0 => State::Name, 1 => State::NoName, 2 => State::Asked, n => State::Failed(Why::ALL[n - 3]),
+            let (state, verdict) = match state {
+                0..3 => (State::Name, Verdict::ALL[state]),
+                3 => (State::NoName, Verdict::NotYet),
+                4 => (State::Asked, Verdict::NotYet),
+                n => (State::Failed(Why::ALL[n - 5]), Verdict::NotYet),
             };
-            let word = pack(&Entry { state, expiry, life, failures }, u64::from(version));
+            let word = pack(&Entry { state, expiry, life, failures, verdict }, u64::from(version));
             let read = unpack(word).unwrap();
-            prop_assert_eq!((read.state, read.expiry, read.failures), (state, expiry, failures));
+            prop_assert_eq!((read.state, read.expiry, read.failures, read.verdict), (state, expiry, failures, verdict));
             prop_assert!(read.life <= life && life - read.life <= life / 4096);
         }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 
 use crate::name::NameText;
-pub use entry::{Entry, State, Why};
+pub use entry::{Entry, State, Verdict, Why};
 use names::{Names, SEGMENT, Segments};
 use table::{Key, Place, Shard};
 

@@ -34,6 +34,11 @@ impl Acl {
 }
 
 impl Prefix {
+    /// The address as it was given, and how many of its bits count.
+    pub(crate) fn parts(&self) -> (IpAddr, u8) {
+        (self.address, self.bits)
+    }
+
     fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {

@@ -97,7 +97,7 @@ pub fn answer(
     let mut name = NameText::EMPTY;
     let known = front.look_up(view, address, client, now, &mut name);
     let (error, written) = match known {
-        Known::Name(since) => {
+        Known::Name(since, _) => {
             let mut wire = [0; 255];
             let length = name.to_wire(&mut wire);
             (stale(since), writer.answer_asked(Rtype::PTR, since.left, &wire[..length]))

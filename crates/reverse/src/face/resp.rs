@@ -148,12 +148,12 @@ impl Session {
             }
             (b"EXISTS", keys @ [_, ..]) => {
                 let has_name = |key: &&&[u8]| {
-                    address(key).is_some_and(|address| matches!(asked.look_up(address).0, Known::Name(_)))
+                    address(key).is_some_and(|address| matches!(asked.look_up(address).0, Known::Name(..)))
                 };
                 integer(out, keys.iter().filter(has_name).count() as u64);
             }
             (b"TTL", [key]) => match asked.look_up(address(key).ok_or(NO_ADDRESS)?).0 {
-                Known::Name(since) => integer(out, u64::from(since.left)),
+                Known::Name(since, _) => integer(out, u64::from(since.left)),
                 _ => out.extend_from_slice(b":-2\r\n"),
             },
             (b"PING", []) => out.extend_from_slice(b"+PONG\r\n"),
@@ -176,7 +176,7 @@ impl Session {
 
     fn name_of(&self, asked: &Asked<'_>, address: IpAddr, out: &mut Vec<u8>) {
         match asked.look_up(address) {
-            (Known::Name(_), name) => bulk(out, name.octets()),
+            (Known::Name(..), name) => bulk(out, name.octets()),
             _ => self.nil(out),
         }
     }
