@@ -91,14 +91,14 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Learner<K, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::waiting::Repeats;
+    use crate::waiting::{Order, Repeats};
     use proptest::prelude::*;
     use std::collections::HashMap;
 
     const MS: Duration = Duration::from_millis(1);
 
     fn learner(capacity: usize, repeats: Repeats) -> Learner<u32, u32, u8> {
-        let limits = Limits { capacity, per_client: capacity, repeats };
+        let limits = Limits { capacity, per_client: capacity, repeats, order: Order::NewestFirst };
         Learner::new(limits, Pacer::new(50 * MS, 1))
     }
 
@@ -118,7 +118,8 @@ mod tests {
     #[test]
     fn the_ceiling_is_the_reciprocal_of_the_interval() {
         // Figure 5: 90 ms, more misses than can be asked for, one minute.
-        let limits = Limits { capacity: 4096, per_client: 4096, repeats: Repeats::Keep };
+        let limits =
+            Limits { capacity: 4096, per_client: 4096, repeats: Repeats::Keep, order: Order::NewestFirst };
         let mut learner = Learner::<u32, (), ()>::new(limits, Pacer::new(90 * MS, 1));
         let mut asked = 0u64;
         for ms in 0..60_000u32 {

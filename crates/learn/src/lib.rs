@@ -20,4 +20,4 @@ pub mod waiting;
 pub use backoff::Backoff;
 pub use learner::{Learner, Next};
 pub use pacer::Pacer;
-pub use waiting::{Limits, Repeats, Waiting};
+pub use waiting::{Limits, Order, Repeats, Waiting};

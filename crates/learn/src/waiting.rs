@@ -17,6 +17,17 @@ pub struct Limits {
     pub per_client: usize,
     /// What a key does that waits already.
     pub repeats: Repeats,
+    /// Which end of a lane has its turn.
+    pub order: Order,
+}
+
+/// Which of a lane's keys is asked for first; the oldest leaks in either case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// What was asked for last: a stack.
+    NewestFirst,
+    /// What was asked for first: a queue, to which Rapid DNS's section 10 wants the stack compared.
+    OldestFirst,
 }
 
 /// What becomes of a key that is asked for while it waits.
@@ -132,14 +143,18 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
         self.insert(key, lane, client);
     }
 
-    /// Takes the top of the lane whose turn it is.
+    /// Takes the top of the lane whose turn it is; its bottom with [`Order::OldestFirst`].
     pub fn pop(&mut self) -> Option<K> {
         if self.rounds[0].is_empty() || self.served >= ROUND_MAX {
             self.next_round();
         }
         let (_, name) = *self.rounds[0].last()?;
         let lane = self.lanes.get_mut(&name)?;
-        let (top, round) = (lane.ends.top, self.round);
+        let place = match self.limits.order {
+            Order::NewestFirst => lane.ends.top,
+            Order::OldestFirst => lane.ends.bottom,
+        };
+        let round = self.round;
         if lane.served != round {
             // The key by which it is in this round's set must be taken out before it changes.
             self.rounds[0].remove(&(lane.pushed, name));
@@ -147,8 +162,8 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
             lane.served = round;
             self.served += 1;
         }
-        let key = self.nodes[top as usize].key;
-        self.remove(top);
+        let key = self.nodes[place as usize].key;
+        self.remove(place);
         Some(key)
     }
 
@@ -278,7 +293,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn waiting(capacity: usize, per_client: usize, repeats: Repeats) -> Waiting<u32, u32, u8> {
-        Waiting::new(Limits { capacity, per_client, repeats })
+        Waiting::new(Limits { capacity, per_client, repeats, order: Order::NewestFirst })
     }
 
     fn popped(waiting: &mut Waiting<u32, u32, u8>) -> Vec<u32> {
@@ -292,6 +307,16 @@ mod tests {
             one.push(key, 0, 0);
         }
         assert_eq!((one.leaks(), popped(&mut one)), (2, vec![4, 3, 3]));
+    }
+
+    #[test]
+    fn first_in_first_out_leaks_the_oldest_too() {
+        let limits = Limits { capacity: 3, per_client: 9, repeats: Repeats::Keep, order: Order::OldestFirst };
+        let mut one = Waiting::new(limits);
+        for key in [1, 2, 3, 3, 4] {
+            one.push(key, 0, 0);
+        }
+        assert_eq!((one.leaks(), popped(&mut one)), (2, vec![3, 3, 4]));
     }
 
     #[test]

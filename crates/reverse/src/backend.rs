@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use learn::{Backoff, Learner, Limits, Next, Pacer, Repeats};
+use learn::{Backoff, Learner, Limits, Next, Order, Pacer, Repeats};
 use net::clock::{Clock, Now};
 use net::shutdown::Shutdown;
 use tokio::sync::{Notify, mpsc};
@@ -52,8 +52,25 @@ pub struct Behaviour {
     pub ttl: Ttl,
     /// Whether absences are kept as long as names, or only as long as an empty entry.
     pub negative: bool,
-    /// How Rapid DNS did it: duplicates in one stack, failures not kept.
-    pub paper: bool,
+    /// How Rapid DNS did it, instead of our way: one stack for all, no retries.
+    pub paper: Option<Paper>,
+}
+
+/// What Rapid DNS did; the default is what was published, the rest is what its section 10 asks about.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// What becomes of an address that waits already; published: it waits twice.
+    pub repeats: Repeats,
+    /// Which address is asked for first; published: the one that was wanted last.
+    pub order: Order,
+    /// How long a SERVFAIL is kept; published: not at all.
+    pub servfail: Option<Duration>,
+}
+
+impl Default for Paper {
+    fn default() -> Paper {
+        Paper { repeats: Repeats::Keep, order: Order::NewestFirst, servfail: None }
+    }
 }
 
 /// How long names are kept.
@@ -164,8 +181,11 @@ pub struct BackEnd {
 impl BackEnd {
     /// A back end that writes to `cache`.
     pub fn new(cache: Writer, behaviour: Behaviour) -> BackEnd {
-        let repeats = if behaviour.paper { Repeats::Keep } else { Repeats::MoveToTop };
-        let limits = Limits { capacity: behaviour.stack, per_client: behaviour.per_client, repeats };
+        let (repeats, order) = match behaviour.paper {
+            Some(paper) => (paper.repeats, paper.order),
+            None => (Repeats::MoveToTop, Order::NewestFirst),
+        };
+        let limits = Limits { capacity: behaviour.stack, per_client: behaviour.per_client, repeats, order };
         let learner = Learner::new(limits, Pacer::new(behaviour.interval, behaviour.burst));
         BackEnd {
             cache,
@@ -179,7 +199,7 @@ impl BackEnd {
 
     /// Notes a wanted address.
     pub fn note(&mut self, Wanted { address, client }: Wanted) {
-        if self.behaviour.paper {
+        if self.behaviour.paper.is_some() {
             // One lane, and one client that may have all of it: plain Rapid DNS.
             self.learner.ask(address, (false, 0), IpAddr::from([0, 0, 0, 0]));
         } else if !self.in_flight.contains(&address) {
@@ -219,7 +239,9 @@ impl BackEnd {
     /// Puts an empty entry where there is none that is worth more.
     fn hold(&mut self, address: IpAddr, now: u32) {
         let old = self.cache.get(address);
-        if old.is_some_and(|old| matches!(old.state, State::Name | State::NoName)) && !self.behaviour.paper {
+        if old.is_some_and(|old| matches!(old.state, State::Name | State::NoName))
+            && self.behaviour.paper.is_none()
+        {
             return;
         }
         let failures = old.map_or(0, |old| old.failures);
@@ -241,10 +263,15 @@ impl BackEnd {
             // The empty entry stands until it expires, and it is asked for again.
             Answered::NoName(_) => put(&mut self.cache, State::Asked, PLACEHOLDER, &NameText::EMPTY),
             Answered::Unusable(ttl) => {
-                let state = if self.behaviour.paper { State::NoName } else { State::Failed(Why::Unusable) };
+                let state =
+                    if self.behaviour.paper.is_some() { State::NoName } else { State::Failed(Why::Unusable) };
                 put(&mut self.cache, state, self.behaviour.ttl.of(ttl), &NameText::EMPTY);
             }
-            Answered::Failed(_) if self.behaviour.paper => {}
+            Answered::Failed(why) if let Some(paper) = self.behaviour.paper => {
+                if let (Why::Servfail, Some(life)) = (why, paper.servfail) {
+                    put(&mut self.cache, State::Failed(why), life, &NameText::EMPTY);
+                }
+            }
             Answered::Failed(_) if question.tried + 1 < self.behaviour.tries => {
                 self.retries.push_back(Question { tried: question.tried + 1, ..question });
                 return;
@@ -514,13 +541,13 @@ mod tests {
             tries: 2,
             ttl: Ttl::Fixed(Duration::from_secs(1000)),
             negative: true,
-            paper: false,
+            paper: None,
         }
     }
 
     impl World {
         fn new(behaviour: Behaviour) -> World {
-            let stale = if behaviour.paper { 0 } else { 500 };
+            let stale = if behaviour.paper.is_some() { 0 } else { 500 };
             let (cache, reader) = cache::new(cache::LIMIT_MIN, stale, 1);
             let (sender, door) = mpsc::channel(1024);
             let front = Front::new(reader, sender, stale > 0, Arc::default());
@@ -645,7 +672,7 @@ mod tests {
 
     #[test]
     fn the_paper_keeps_duplicates_and_forgets_failures() {
-        let mut world = World::new(Behaviour { paper: true, ..behaviour() });
+        let mut world = World::new(Behaviour { paper: Some(Paper::default()), ..behaviour() });
         for address in [ONE, ONE, "192.0.2.2", ONE] {
             assert_eq!(world.look_up(address), Known::NotYet);
         }
@@ -657,6 +684,24 @@ mod tests {
         world.pass(121);
         world.look_up(ONE);
         assert_eq!(world.turn(name(1)).as_deref(), Some(ONE));
+    }
+
+    #[test]
+    fn the_paper_keeps_servfail_where_it_is_asked_to() {
+        let paper = Paper { servfail: Some(Duration::from_secs(600)), ..Paper::default() };
+        let mut world = World::new(Behaviour { paper: Some(paper), ..behaviour() });
+        world.look_up(ONE);
+        assert!(world.turn(Answered::Failed(Why::Servfail)).is_some());
+        world.pass(590);
+        assert!(matches!(world.look_up(ONE), Known::Failed(Why::Servfail, _)));
+        assert_eq!(world.turn(name(1)), None);
+        world.pass(10);
+        world.look_up(ONE);
+        // A time-out is not kept: the empty entry stands for two minutes.
+        assert!(world.turn(Answered::Failed(Why::Timeout)).is_some());
+        world.pass(121);
+        assert_eq!(world.look_up(ONE), Known::NotYet);
+        assert!(world.turn(name(1)).is_some());
     }
 
     #[test]

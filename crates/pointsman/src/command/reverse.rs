@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use api::{Fault, Faults};
 use clap::{ArgAction, Args, Subcommand};
-use reverse::backend::{Behaviour, Kept, Ttl};
+use reverse::backend::{Behaviour, Kept, Paper, Ttl};
 use reverse::cache::{self, snapshot, text};
 use reverse::face::acl::{Acl, Prefix};
 use reverse::face::dns;
@@ -207,7 +207,7 @@ impl Serve {
                 tries: self.tries,
                 ttl: self.ttl,
                 negative: !self.no_negative,
-                paper: self.paper,
+                paper: self.paper.then(Paper::default),
             },
             memory: self.memory,
             stale: if self.paper { Duration::ZERO } else { self.stale },
