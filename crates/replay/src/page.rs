@@ -2,42 +2,22 @@
 //!
 //! Percentiles are drawn on an axis of nines (0, 90, 99, 99.9 %), where the end of a distribution has room.
 
-use std::fmt::Write as _;
-
 use api::replay::{Comparison, ReplayReport, Series, ServerSecond};
 
-/// The drawing's size and the room around it for axes, in SVG's units.
-const WIDTH: f64 = 860.0;
-const HEIGHT: f64 = 300.0;
-const MARGIN: f64 = 70.0;
-
-/// The most points of a line: what is more is averaged over neighbours.
-const POINTS_MAX: usize = 860;
-
-/// Colours that stay apart in grey and for the colour-blind (Okabe, Ito 2008).
-const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000"];
-
-/// One line of a plot.
-struct Line<'a> {
-    name: &'a str,
-    points: Vec<(f64, f64)>,
-}
-
-/// A mark of an axis: where, and what it says.
-type Mark = (f64, String);
+use crate::plot::{Axis, Line, Mark, POINTS_MAX, Plot, escaped, round_marks};
 
 /// The page of a report.
 pub fn page(report: &ReplayReport) -> String {
-    let rate = |name, seconds: &[u64]| Line { name, points: thinned(seconds) };
-    let rates = [
+    let rate = |name: &str, seconds: &[u64]| Line::new(name, thinned(seconds));
+    let rates = vec![
         rate("due", &report.due_per_second),
         rate("sent", &report.sent_per_second),
         rate("answered", &report.answered_per_second),
     ];
-    let curve = |name, key: &str| Line { name, points: nines(report.curves.get(key)) };
+    let curve = |name: &str, key: &str| Line::new(name, nines(report.curves.get(key)));
     let times =
-        [curve("lateness", "lateness"), curve("from due", "latency"), curve("from sent", "latency_sent")];
-    let clients = [curve("quiet", "quiet"), curve("busy", "busy")];
+        vec![curve("lateness", "lateness"), curve("from due", "latency"), curve("from sent", "latency_sent")];
+    let clients = vec![curve("quiet", "quiet"), curve("busy", "busy")];
     let verdict = match report.on_time {
         Some(true) => "On time: the 99.9th percentile of lateness is within the tolerance.",
         Some(false) => "<strong>OUT OF TOLERANCE: this run was not sent on time.</strong>",
@@ -62,9 +42,9 @@ pub fn page(report: &ReplayReport) -> String {
         lost = report.lost,
         retries = report.tc_retries,
         comparison = report.comparison.as_ref().map_or_else(String::new, compared),
-        rates = plot(&rates, &seconds_marks(&rates), false),
-        times = plot(&times, &nines_marks(), true),
-        clients = plot(&clients, &nines_marks(), true),
+        rates = over_time(rates),
+        times = of_nines(times),
+        clients = of_nines(clients),
         server = report.server_seconds.as_deref().map_or_else(String::new, observed),
     )
 }
@@ -82,76 +62,38 @@ fn compared(told: &Comparison) -> String {
 
 /// The server's processor time, memory and connections as plots.
 fn observed(seconds: &[ServerSecond]) -> String {
-    let line = |name, of: &dyn Fn(&ServerSecond) -> f64| {
+    let line = |name: &str, of: &dyn Fn(&ServerSecond) -> f64| {
         let step = seconds.len().div_ceil(POINTS_MAX).max(1);
         let points =
             seconds.iter().enumerate().step_by(step).map(|(at, second)| ((at + 1) as f64, of(second)));
-        Line { name, points: points.collect() }
+        Line::new(name, points.collect())
     };
-    let cpu = [line("user", &|second| second.user * 100.0), line("system", &|second| second.system * 100.0)];
-    let memory = [line("resident", &|second| second.resident_octets as f64 / f64::from(1 << 20))];
+    let cpu =
+        vec![line("user", &|second| second.user * 100.0), line("system", &|second| second.system * 100.0)];
+    let memory = vec![line("resident", &|second| second.resident_octets as f64 / f64::from(1 << 20))];
     let state =
         |name: &'static str| line(name, &move |second| second.tcp.get(name).copied().unwrap_or(0) as f64);
-    let tcp = [state("established"), state("syn-received"), state("close-wait"), state("fin-wait-2")];
-    let drawn = |lines: &[Line<'_>]| plot(lines, &seconds_marks(lines), false);
+    let tcp = vec![state("established"), state("syn-received"), state("close-wait"), state("fin-wait-2")];
     format!(
         "<h2>The server: processor time</h2>\n<p>Per cent of one core.</p>\n{}\n<h2>The server: resident memory</h2>\n\
          <p>MiB.</p>\n{}\n<h2>The server: TCP sockets</h2>\n{}\n",
-        drawn(&cpu),
-        drawn(&memory),
-        drawn(&tcp)
+        over_time(cpu),
+        over_time(memory),
+        over_time(tcp)
     )
 }
 
-/// Draws lines; `is_log` makes the vertical axis one of powers of ten.
-fn plot(lines: &[Line<'_>], across: &[Mark], is_log: bool) -> String {
-    let scale = |value: f64| if is_log { value.max(0.1).log10() } else { value };
-    let all = || lines.iter().flat_map(|line| line.points.iter());
-    let right = across.iter().map(|(at, _)| *at).chain(all().map(|(x, _)| *x)).fold(0.0, f64::max).max(1e-9);
-    let bottom = if is_log { -1.0 } else { 0.0 };
-    let top = all().map(|(_, y)| scale(*y)).fold(bottom, f64::max);
-    let top = if is_log { top.ceil().max(1.0) } else { top.max(1.0) };
-    let x = |value: f64| MARGIN + value / right * (WIDTH - 2.0 * MARGIN);
-    let y = |value: f64| HEIGHT - 40.0 - (value - bottom) / (top - bottom) * (HEIGHT - 60.0);
-    let up: Vec<Mark> = if is_log {
-        (bottom as i32..=top as i32)
-            .map(|power| (f64::from(power), format!("{}", 10_f64.powi(power))))
-            .collect()
-    } else {
-        round_marks(top, "")
-    };
-    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">");
-    for (at, what) in &up {
-        let at = y(*at);
-        let _ = write!(
-            svg,
-            "<path d=\"M{MARGIN} {at:.1}H{:.1}\" stroke=\"#ddd\"/><text x=\"{:.1}\" y=\"{:.1}\" \
-             text-anchor=\"end\">{what}</text>",
-            WIDTH - MARGIN,
-            MARGIN - 6.0,
-            at + 4.0,
-        );
-    }
-    for (at, what) in across {
-        let _ = write!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{what}</text>",
-            x(*at),
-            HEIGHT - 20.0
-        );
-    }
-    for (place, (line, colour)) in lines.iter().zip(COLOURS).enumerate() {
-        let points: String =
-            line.points.iter().map(|(at, value)| format!("{:.1},{:.1} ", x(*at), y(scale(*value)))).collect();
-        let _ = write!(
-            svg,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"/>\
-             <text x=\"{:.1}\" y=\"14\" fill=\"{colour}\">{}</text>",
-            MARGIN + 110.0 * place as f64,
-            line.name,
-        );
-    }
-    svg + "</svg>"
+/// Lines over the seconds of a run.
+fn over_time(lines: Vec<Line>) -> String {
+    let end = lines.iter().filter_map(|line| line.points.last()).map(|(at, _)| *at).fold(0.0, f64::max);
+    let across = Axis { marks: round_marks(0.0, end, " s"), ..Axis::default() };
+    Plot { across, up: Axis::default(), lines }.svg()
+}
+
+/// Distributions: times of powers of ten over an axis of nines.
+fn of_nines(lines: Vec<Line>) -> String {
+    let across = Axis { marks: nines_marks(), ..Axis::default() };
+    Plot { across, up: Axis { is_log: true, ..Axis::default() }, lines }.svg()
 }
 
 /// Rates as points, at most [`POINTS_MAX`].
@@ -179,23 +121,6 @@ fn nines_marks() -> Vec<Mark> {
     [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999].map(|percent| (nine(percent), format!("{percent} %"))).into()
 }
 
-fn seconds_marks(rates: &[Line<'_>]) -> Vec<Mark> {
-    let end = rates.iter().filter_map(|line| line.points.last()).map(|(at, _)| *at).fold(0.0, f64::max);
-    round_marks(end, " s")
-}
-
-/// Marks at multiples of 1, 2 or 5 times a power of ten, up to five beside 0; whole numbers only.
-fn round_marks(end: f64, unit: &str) -> Vec<Mark> {
-    let steps = (0..18).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)));
-    let step = steps.into_iter().find(|step| end / step < 6.0).unwrap_or(end);
-    let mark = |count: u32| (step * f64::from(count), format!("{}{unit}", step * f64::from(count)));
-    (0..6).map(mark).take_while(|(at, _)| *at <= end).collect()
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,39 +131,5 @@ mod tests {
         let points = thinned(&vec![5; 4 * POINTS_MAX + 1]);
         assert!(points.len() <= POINTS_MAX && points.iter().all(|(_, rate)| *rate == 5.0));
         assert_eq!(thinned(&[]), []);
-    }
-
-    #[test]
-    fn marks_are_round_and_each_is_another() {
-        let texts = |end| round_marks(end, " s").into_iter().map(|(_, text)| text).collect::<Vec<_>>();
-        assert_eq!(texts(2.0), ["0 s", "1 s", "2 s"]);
-        assert_eq!(texts(0.0), ["0 s"]);
-        assert_eq!(texts(3501.0), ["0 s", "1000 s", "2000 s", "3000 s"]);
-        assert_eq!(texts(59.0), ["0 s", "10 s", "20 s", "30 s", "40 s", "50 s"]);
-    }
-
-    #[test]
-    fn plots_stay_on_their_paper() {
-        let lines = [
-            Line { name: "one", points: vec![(0.0, 0.0), (3.0, 12_345.0)] },
-            Line { name: "empty", points: Vec::new() },
-        ];
-        for is_log in [false, true] {
-            let svg = plot(&lines, &nines_marks(), is_log);
-            let points =
-                svg.split("points=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a line");
-            for point in points.split_whitespace() {
-                let (x, y) = point.split_once(',').expect("two numbers");
-                assert!(
-                    (0.0..=WIDTH).contains(&x.parse().unwrap())
-                        && (0.0..=HEIGHT).contains(&y.parse().unwrap())
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn names_are_text() {
-        assert_eq!(escaped("<a & \"b\">"), "&lt;a &amp; &quot;b&quot;&gt;");
     }
 }
