@@ -240,10 +240,14 @@ fn a_snapshot_outlives_the_program() {
     let unbound = Unbound::start();
     let folder = Folder::new();
     let snapshot = folder.at("names.cache");
-    let more = ["--wait", "4s", "--snapshot", &snapshot];
-    let reverse = Reverse::start(&unbound.address, &more);
+    let more = ["--wait", "4s", "--snapshot", &snapshot, "--snapshot-interval", "1s"];
+    let mut reverse = Reverse::start(&unbound.address, &more);
     assert_eq!(reverse.ask(ONE).data(), ["host1.example."]);
-    reverse.stop();
+    // What was learned before the last snapshot outlives a kill: the second one began after the answer.
+    reverse.program.line("the snapshot is written");
+    reverse.program.line("the snapshot is written");
+    reverse.program.signal(Signal::SIGKILL);
+    reverse.program.end();
 
     let text = Program::start(&["reverse", "export", &snapshot]).end();
     assert!(

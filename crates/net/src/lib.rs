@@ -16,8 +16,9 @@
 //! - [`thread`]: pinning to a core.
 //! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
+//! - [`mapped`]: a file as memory.
 //!
-//! Only Linux is supported. The one module with `unsafe` code is `mmsg`.
+//! Only Linux is supported. The modules with `unsafe` code are `mmsg` and `mapped`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -30,6 +31,9 @@ pub mod clock;
 pub mod descriptors;
 pub mod framing;
 pub mod listen;
+// What is mapped is a raw pointer, and the crates that wrap it are unsafe for files all the same.
+#[allow(unsafe_code)]
+pub mod mapped;
 pub mod privileges;
 pub mod shutdown;
 pub mod tcp;

@@ -1,4 +1,4 @@
-//! The one module with `unsafe` code: datagrams received and sent in batches, and two socket options that no
+//! With `unsafe` code: datagrams received and sent in batches, and two socket options that no
 //! crate offers.
 //!
 //! All buffers and all headers are made once. A header points to its buffers for good; a round writes only

@@ -497,8 +497,11 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
 fn save(view: &cache::View, now: Now, path: &std::path::Path, counts: &Counts) {
     let saved = cache::snapshot::save(view, seconds(now), path);
     counts.snapshots[usize::from(saved.is_err())].fetch_add(1, Ordering::Relaxed);
-    if let Err(cause) = saved {
-        tracing::error!(path = %path.display(), %cause, "the snapshot was not written; the one before stays");
+    match saved {
+        Ok(()) => tracing::info!(path = %path.display(), "the snapshot is written"),
+        Err(cause) => {
+            tracing::error!(path = %path.display(), %cause, "the snapshot was not written; the one before stays");
+        }
     }
 }
 

@@ -185,7 +185,7 @@ pub struct Service {
     shutdown: Shutdown,
     threads: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
-    back_end: tokio::task::JoinHandle<()>,
+    back_end: JoinHandle<()>,
 }
 
 impl Service {
@@ -229,7 +229,7 @@ impl Service {
             clock,
         };
         let shutdown = Shutdown::new();
-        let back_end = tokio::spawn(backend::run(task, shutdown.clone()));
+        let back_end = learn(task, shutdown.clone()).map_err(StartError::System)?;
         let mut service = Service {
             listening: Vec::new(),
             numbers: numbers.clone(),
@@ -304,9 +304,18 @@ impl Service {
             // A thread only ends by itself; what it panicked with has been logged.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
-        let _ = self.back_end.await;
+        let _ = tokio::task::spawn_blocking(move || self.back_end.join()).await;
         self.numbers.log();
     }
+}
+
+/// Starts the back end in a thread of its own: while the cache is swept, grows or collects names, which may take some
+/// ten milliseconds, no connection waits.
+fn learn(task: Task, shutdown: Shutdown) -> io::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new()
+        .name("back end".into())
+        .spawn(move || runtime.block_on(backend::run(task, shutdown)))
 }
 
 /// A face over TCP.

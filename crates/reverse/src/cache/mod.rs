@@ -10,6 +10,7 @@
 
 pub mod entry;
 mod names;
+mod part;
 pub mod snapshot;
 mod table;
 mod template;

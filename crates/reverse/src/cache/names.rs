@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::part::Part;
 use super::template;
 use crate::name::NameText;
 
@@ -22,7 +23,7 @@ pub(super) const SEGMENT: usize = 1 << 16;
 pub(super) const SEGMENTS_MAX: usize = 1 << 16;
 
 /// Octets that only grow.
-pub(super) type Segment = Box<[AtomicU8]>;
+pub(super) type Segment = Part<AtomicU8>;
 
 /// All segments by their number.
 pub(super) type Segments = Vec<Option<Arc<Segment>>>;
@@ -212,17 +213,12 @@ fn new_segment(segments: &mut Segments, retired: &[(u16, Arc<Segment>)]) -> Opti
     if id >= SEGMENTS_MAX {
         return None;
     }
-    let segment = empty_segment();
+    let segment = (0..SEGMENT).map(|_| AtomicU8::new(0)).collect();
     if id == segments.len() {
         segments.push(None);
     }
     segments[id] = Some(Arc::new(segment));
     Some(id as u16)
-}
-
-/// A segment without names.
-pub(super) fn empty_segment() -> Segment {
-    (0..SEGMENT).map(|_| AtomicU8::new(0)).collect()
 }
 
 fn is(segments: &[Option<Arc<Segment>>], reference: u32, bytes: &[u8]) -> bool {

@@ -12,6 +12,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::entry::{self, Entry};
+use super::part::Part;
 
 /// How many slots one look-up goes over at most. With four fifths of the slots taken a look-up goes over three; what
 /// would be farther away than this is put in the place of what expires first.
@@ -83,7 +84,7 @@ fn fold(a: u64, b: u64) -> u64 {
 /// Some slots, read by all and written by one.
 #[derive(Debug)]
 pub(super) struct Shard {
-    pub(super) words: Box<[AtomicU64]>,
+    pub(super) words: Part<AtomicU64>,
 }
 
 /// Where a key is, or could be.

@@ -171,7 +171,7 @@ fn a_snapshot_that_is_none_is_refused() {
         assert_eq!(refused(&file[..cut], 64 << 20), "it is cut short");
     }
     for (at, expected) in
-        [(0, "no snapshot"), (8, "version"), (5000, "checksum"), (file.len() - 3, "checksum")]
+        [(0, "no snapshot"), (12, "version"), (5000, "checksum"), (file.len() - 3, "checksum")]
     {
         let mut file = file.clone();
         file[at] ^= 0x40;
@@ -179,6 +179,17 @@ fn a_snapshot_that_is_none_is_refused() {
         assert!(said.contains(expected), "{at}: {said}");
     }
     assert!(refused(&file, 1000).contains("more than the cache may"));
+    // Of a later version, and of a machine with the other byte order.
+    for version in [3u32, 2u32.swap_bytes()] {
+        let mut file = file.clone();
+        file[12..16].copy_from_slice(&version.to_ne_bytes());
+        assert_eq!(
+            refused(&file, 64 << 20),
+            format!("it has version {version}, and this program reads version 2")
+        );
+    }
+    assert!(refused(&[&file[..], b"more"].concat(), 64 << 20).contains("beyond its end"));
+    assert_eq!(refused(&[], 64 << 20), "it is cut short");
 }
 
 #[test]
