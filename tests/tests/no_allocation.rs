@@ -281,8 +281,8 @@ fn options_and_rates_allocate_nothing() {
             for _ in 0..9 {
                 let before = ALLOCATIONS.get();
                 let reply = book.generation.answer(&asked, NOW, &mut rng, &mut out);
-                let (_, verdict) =
-                    book.generation.answer_limited(&asked, &limit, NOW, &mut rng, &mut limited);
+                let verdict =
+                    book.generation.answer_limited(&asked, &limit, NOW, &mut rng, &mut limited).verdict;
                 assert_eq!(ALLOCATIONS.get(), before, "allocations for {query:02x?}");
                 verdicts[verdict as usize] += 1;
                 let Reply::Send(length) = reply else { panic!("{query:02x?} is answered") };

@@ -7,6 +7,7 @@ use dns::Rtype;
 
 use crate::answer::Why;
 use crate::rate_limit::Verdict;
+use crate::routed::{Routed, RoutedCounters};
 
 /// How many response codes fit a header (RFC 1035 §4.1.1).
 pub const RCODES: usize = 16;
@@ -55,12 +56,13 @@ pub struct Latency {
 pub struct Counters {
     /// Messages that came in.
     pub queries: Count,
-    /// Answers by the header's response code.
-    pub answers: [Count; RCODES],
-    /// Answers by the class of their question's type, in the order of [`TYPES`].
-    pub types: [Count; TYPE_CLASSES],
-    /// Answers with TC set.
-    pub truncated: Count,
+    /// Answers: whole ones first, then those with TC set; each by the class of its question's type, in the order of
+    /// [`TYPES`], and by the header's response code.
+    pub answers: [[[Count; RCODES]; TYPE_CLASSES]; 2],
+    /// Answers that policies decided.
+    pub routed: RoutedCounters,
+    /// Queries that were answered by a stream of messages: transfers.
+    pub streamed: Count,
     /// Messages that were no query: shorter than a header, or responses.
     pub no_query: Count,
     /// Queries whose question did not fit what may be sent back.
@@ -99,13 +101,15 @@ impl Count {
 }
 
 impl Counters {
-    /// Counts an answer by its own header and question.
+    /// Counts an answer by its own header and question, and by what a policy decided.
     #[inline]
-    pub fn answered(&self, message: &[u8]) {
+    pub fn answered(&self, message: &[u8], routed: Option<Routed>) {
         if let Some(header) = message.first_chunk::<4>() {
-            self.answers[usize::from(header[3] & 0x0f)].add(1);
-            self.truncated.add(u64::from(header[2] >> 1 & 1));
-            self.types[type_class(message)].add(1);
+            let (is_truncated, rcode) = (header[2] >> 1 & 1, header[3] & 0x0f);
+            self.answers[usize::from(is_truncated)][type_class(message)][usize::from(rcode)].add(1);
+        }
+        if let Some(routed) = routed {
+            self.routed.add(routed);
         }
     }
 
@@ -186,7 +190,7 @@ mod tests {
         let answer = |flags: [u8; 2], question: &[u8]| {
             [&[0, 0, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, 0], question].concat()
         };
-        let cases: [(Vec<u8>, usize, &str, u64); 6] = [
+        let cases: [(Vec<u8>, usize, &str, usize); 6] = [
             (answer([0x84, 0], b"\x03www\0\0\x01\0\x01rest"), 0, "A", 0),
             (answer([0x86, 3], b"\0\0\x1c\0\x01"), 3, "AAAA", 1),
             (answer([0x80, 5], b"\0\0\xff\0\x01"), 5, "ANY", 0),
@@ -196,12 +200,14 @@ mod tests {
         ];
         for (message, rcode, name, truncated) in cases {
             let counters = Counters::default();
-            counters.answered(&message);
-            assert_eq!(counters.answers[rcode].get(), 1, "{message:02x?}");
-            assert_eq!(counters.truncated.get(), truncated, "{message:02x?}");
-            let counted: Vec<String> =
-                (0..TYPE_CLASSES).filter(|class| counters.types[*class].get() == 1).map(type_name).collect();
+            counters.answered(&message, None);
+            let counted: Vec<String> = (0..TYPE_CLASSES)
+                .filter(|class| counters.answers[truncated][*class][rcode].get() == 1)
+                .map(type_name)
+                .collect();
             assert_eq!(counted, [name], "{message:02x?}");
+            let all = counters.answers.iter().flatten().flatten();
+            assert_eq!(all.map(Count::get).sum::<u64>(), 1, "{message:02x?}");
         }
     }
 

@@ -12,7 +12,7 @@
 //! - [`import`]: files as edits; [`view`]: what the API shows; [`http`]: the API.
 //! - [`transfer`]: zones for secondaries, signed messages, notifications.
 //! - [`tap`]: dnstap: what is asked and answered, for programs that watch.
-//! - [`counters`]: what a worker counts; [`panics`]: what follows when it panics.
+//! - [`counters`]: what a worker counts, [`routed`] what policies decided; [`panics`]: what follows when it panics.
 
 pub mod answer;
 pub mod book;
@@ -27,6 +27,7 @@ pub mod panics;
 pub mod policies;
 pub mod publish;
 pub mod rate_limit;
+pub mod routed;
 pub mod server;
 pub mod tap;
 pub mod transfer;

@@ -17,6 +17,8 @@ pub struct Steered {
     pub names: Arc<[Box<[u8]>]>,
     /// As it is executed.
     pub policy: routing::Policy,
+    /// The hash of its key, by which its answers are counted.
+    pub key_hash: u64,
 }
 
 impl Steered {

@@ -215,6 +215,7 @@ impl Server {
                     answer_max,
                 };
                 counters.udp.push(worker.counters.clone());
+                counters.sockets.push(listener.clone());
                 server.shutdown.on_begin(move || listener.stop());
                 let name = format!("worker-{index}");
                 let thread = std::thread::Builder::new().name(name).spawn(|| worker.run());
@@ -313,18 +314,25 @@ impl Server {
                     let answered = catch_unwind(AssertUnwindSafe(|| {
                         transfers
                             .stream(&generation, &asked, clock, &mut rng, out)
-                            .unwrap_or_else(|| Given::Reply(generation.answer(&asked, now, &mut rng, out)))
+                            .map(|given| (given, None))
+                            .unwrap_or_else(|| {
+                                let answered = generation.answer_counted(&asked, now, &mut rng, out);
+                                (Given::Reply(answered.reply), answered.routed)
+                            })
                     }));
                     let mut held = counted.lock().unwrap_or_else(PoisonError::into_inner);
                     let (counted, tap) = &mut *held;
                     counted.queries.add(1);
                     let verdict = match answered {
-                        Ok(Given::Stream(messages)) => Verdict::Stream(messages),
-                        Ok(Given::Reply(Reply::Send(length))) => {
-                            counted.answered(&out[..length]);
+                        Ok((Given::Stream(messages), _)) => {
+                            counted.streamed.add(1);
+                            Verdict::Stream(messages)
+                        }
+                        Ok((Given::Reply(Reply::Send(length)), routed)) => {
+                            counted.answered(&out[..length], routed);
                             Verdict::Reply(length)
                         }
-                        Ok(Given::Reply(Reply::Drop(why))) => {
+                        Ok((Given::Reply(Reply::Drop(why)), _)) => {
                             counted.dropped(why);
                             Verdict::Drop
                         }

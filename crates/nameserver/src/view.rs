@@ -1,5 +1,6 @@
 //! What the API shows of a book.
 
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use api::{
@@ -13,6 +14,7 @@ use routing::{Family, RegionId, State, Why, route};
 use crate::book::{Book, Etag};
 use crate::edit::{Editor, Refused};
 use crate::policies::Steered;
+use crate::routed::Routed;
 use crate::zone::Walk;
 
 impl Editor {
@@ -96,6 +98,30 @@ impl Editor {
         let steered = steered_at(&book, &name)
             .ok_or_else(|| Refused::NotFound(format!("policy that decides the addresses of {name:?}")))?;
         Ok(explain(&book, steered, asked))
+    }
+
+    /// What policies decided, by policy, region and server as text. What is no more is `removed`, a client of no region
+    /// `unclassified`, no server `none`.
+    pub fn routed_names(&self, routed: BTreeMap<Routed, u64>) -> BTreeMap<[String; 3], u64> {
+        let book = self.book();
+        let policies: HashMap<u64, &Steered> =
+            book.generation.policies.iter().map(|(_, steered)| (steered.key_hash, &**steered)).collect();
+        let mut named = BTreeMap::new();
+        for (Routed { policy, region, server }, count) in routed {
+            let removed = || "removed".to_string();
+            let policy = policies.get(&policy).map(|steered| dns::name::to_text(steered.key()));
+            let region = match region {
+                RegionId::NONE => Some("unclassified".into()),
+                region => book.regions.get(&region.get()).cloned(),
+            };
+            let server = match server {
+                None => Some("none".into()),
+                Some(id) => book.generation.servers.address(id).map(|address| address.to_string()),
+            };
+            let names = [policy, region, server].map(|name| name.unwrap_or_else(removed));
+            *named.entry(names).or_insert(0) += count;
+        }
+        named
     }
 
     /// How the server is doing; what was counted is filled in by who counts.

@@ -8,12 +8,12 @@ use fastrand::Rng;
 use net::clock::{Clock, Now};
 use net::udp::{Batch, Datagram, UdpListener};
 
-use crate::answer::{Asked, Reply, Transport};
+use crate::answer::{Answered, Asked, Reply, Transport};
 use crate::counters::Counters;
 use crate::generation::Generation;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
-use crate::rate_limit::{RateLimit, Verdict};
+use crate::rate_limit::RateLimit;
 use crate::tap::{Exchange, Tap};
 use crate::transfer::Transfers;
 
@@ -54,12 +54,12 @@ impl Worker {
         let transfers = self.transfers.clone();
         let special =
             move |generation: &Generation, asked: &Asked<'_>, now, rng: &mut Rng, out: &mut [u8]| {
-                transfers.answer(generation, asked, now, rng, out).map(|reply| (reply, Verdict::Within))
+                transfers.answer(generation, asked, now, rng, out).map(Answered::from)
             };
         match self.rate_limit.clone() {
             None => self.run_with(move |generation, asked, now, rng, out| {
                 special(generation, asked, now, rng, out)
-                    .unwrap_or_else(|| (generation.answer(asked, now, rng, out), Verdict::Within))
+                    .unwrap_or_else(|| generation.answer_counted(asked, now, rng, out))
             }),
             Some(limit) => self.run_with(move |generation, asked, now, rng, out| {
                 special(generation, asked, now, rng, out)
@@ -71,7 +71,7 @@ impl Worker {
     /// Serves with this function, so that tests can have one that panics.
     fn run_with<A>(mut self, answer: A)
     where
-        A: Fn(&Generation, &Asked<'_>, Now, &mut Rng, &mut [u8]) -> (Reply, Verdict),
+        A: Fn(&Generation, &Asked<'_>, Now, &mut Rng, &mut [u8]) -> Answered,
     {
         let port = self.listener.local_address().port();
         let mut tap = self.tap.take();
@@ -103,12 +103,12 @@ impl Worker {
                 let answered =
                     catch_unwind(AssertUnwindSafe(|| answer(&generation, &asked, now, &mut rng, out)));
                 let length = match answered {
-                    Ok((Reply::Send(length), verdict)) => {
+                    Ok(Answered { reply: Reply::Send(length), verdict, routed }) => {
                         self.counters.rated(verdict);
-                        self.counters.answered(&out[..length]);
+                        self.counters.answered(&out[..length], routed);
                         Some(length)
                     }
-                    Ok((Reply::Drop(why), _)) => {
+                    Ok(Answered { reply: Reply::Drop(why), .. }) => {
                         self.counters.dropped(why);
                         None
                     }
@@ -195,7 +195,7 @@ mod tests {
                 b"bad" => panic!("this query is bad"),
                 good => {
                     out[..good.len()].copy_from_slice(good);
-                    (Reply::Send(good.len()), Verdict::Within)
+                    Reply::Send(good.len()).into()
                 }
             });
         });

@@ -7,6 +7,18 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId(u32);
 
+impl ServerId {
+    /// The server with this number, which some [`Servers`] gave.
+    pub const fn new(number: u32) -> ServerId {
+        ServerId(number)
+    }
+
+    /// The number, from 0.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
 /// All servers that any policy has named.
 ///
 /// Numbers are given once and kept, so that a policy that was compiled earlier stays right.
@@ -29,6 +41,11 @@ impl Servers {
     /// The number of an address that some policy has named.
     pub fn id(&self, address: IpAddr) -> Option<ServerId> {
         self.ids.get(&address).copied()
+    }
+
+    /// The address of a number; `None` where no server has it.
+    pub fn address(&self, id: ServerId) -> Option<IpAddr> {
+        self.addresses.get(id.0 as usize).copied()
     }
 
     /// The number of an address, given to it now where it has none. A new server is up.
@@ -100,6 +117,8 @@ mod tests {
         let mut servers = Servers::default();
         let ids: Vec<ServerId> = (0..100).map(|n| servers.add(address(n))).collect();
         assert_eq!(servers.add(address(70)), ids[70]);
+        assert_eq!(servers.address(ServerId::new(ids[70].get())), Some(address(70)));
+        assert_eq!(servers.address(ServerId::new(100)), None);
         servers.set_down([address(70), address(200)]);
         assert!(
             servers.state().any_down() && !servers.state().is_up(ids[70]) && servers.state().is_up(ids[6])

@@ -26,6 +26,7 @@ use net::clock::Now;
 use crate::cookies::Presented;
 use crate::generation::Generation;
 use crate::rate_limit::{self, Account, RateLimit, Verdict};
+use crate::routed::Routed;
 use response::Response;
 
 /// The largest message over TCP, in octets: its length has 16 bits (RFC 1035 §4.2.2).
@@ -71,6 +72,24 @@ pub enum Reply {
     Drop(Why),
 }
 
+/// What becomes of a query, with what is counted of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// What becomes of it.
+    pub reply: Reply,
+    /// What response rate limiting said.
+    pub verdict: Verdict,
+    /// What a policy decided, where one did and the answer has it.
+    pub routed: Option<Routed>,
+}
+
+impl From<Reply> for Answered {
+    /// As nothing more is known of.
+    fn from(reply: Reply) -> Answered {
+        Answered { reply, verdict: Verdict::Within, routed: None }
+    }
+}
+
 /// Why a message gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -91,7 +110,12 @@ impl Generation {
     ///
     /// [`Settings::udp_payload_max`]: crate::generation::Settings::udp_payload_max
     pub fn answer(&self, asked: &Asked<'_>, now: Now, rng: &mut Rng, out: &mut [u8]) -> Reply {
-        self.respond(asked, None, now, rng, out).0
+        self.answer_counted(asked, now, rng, out).reply
+    }
+
+    /// Answers a query into `out` as [`Generation::answer`] does, and says what is counted of it.
+    pub fn answer_counted(&self, asked: &Asked<'_>, now: Now, rng: &mut Rng, out: &mut [u8]) -> Answered {
+        self.respond(asked, None, now, rng, out)
     }
 
     /// Answers a query over UDP into `out` unless its like were answered too often; counts it in `limit`.
@@ -104,7 +128,7 @@ impl Generation {
         now: Now,
         rng: &mut Rng,
         out: &mut [u8],
-    ) -> (Reply, Verdict) {
+    ) -> Answered {
         self.respond(asked, Some(limit), now, rng, out)
     }
 
@@ -117,14 +141,17 @@ impl Generation {
         now: Now,
         rng: &mut Rng,
         out: &mut [u8],
-    ) -> (Reply, Verdict) {
+    ) -> Answered {
         let (mut name, mut suffixes) = (Folded::root(), Suffixes::new());
         let query = match Query::read(asked.query, &mut name) {
             Ok(query) => query,
-            Err(refusal) => return self.refuse(refusal, asked, limit, now, rng, out),
+            Err(refusal) => {
+                let (reply, verdict) = self.refuse(refusal, asked, limit, now, rng, out);
+                return Answered { reply, verdict, routed: None };
+            }
         };
         let Some(mut writer) = Writer::new(out, &query, self.size_max(asked, &query), &mut suffixes) else {
-            return (Reply::Drop(Why::NoRoom), Verdict::Within);
+            return Reply::Drop(Why::NoRoom).into();
         };
         let mut presented = None;
         let mut options;
@@ -145,19 +172,25 @@ impl Generation {
         } else if let Err(Full) = response.compose() {
             response.truncate();
         }
-        let Some(limit) = limit else { return (Reply::Send(response.finish()), Verdict::Within) };
+        let Some(limit) = limit else {
+            let routed = response.routed;
+            return Answered { reply: Reply::Send(response.finish()), verdict: Verdict::Within, routed };
+        };
         let verdict = match presented {
             Some(Presented::Valid) => Verdict::Exempt,
             _ => limit.count(asked.client, response.account(), now.monotonic, response.rng),
         };
         match verdict {
-            Verdict::Drop => return (Reply::Drop(Why::RateLimited), verdict),
+            Verdict::Drop => {
+                return Answered { reply: Reply::Drop(Why::RateLimited), verdict, routed: None };
+            }
             // Whoever knows cookies comes again with the one that it gets now; all others over TCP.
             Verdict::Slip if unproven => response.ask_for_cookie(),
             Verdict::Slip => response.truncate(),
             Verdict::Within | Verdict::Exempt => {}
         }
-        (Reply::Send(response.finish()), verdict)
+        let routed = response.routed;
+        Answered { reply: Reply::Send(response.finish()), verdict, routed }
     }
 
     /// The largest response that the asker takes, in octets.

@@ -8,12 +8,14 @@ use dns::query::{HEADER, Query};
 use dns::writer::{End, Full, Mark, Section, Writer, wire_length};
 use dns::{Class, Folded, Fragment, OptRcode, Rcode, Rtype};
 use fastrand::Rng;
-use routing::{Family, Policy, route};
+use routing::{Family, route};
 
 use super::begin;
 use super::proofs::Proofs;
 use crate::generation::Generation;
+use crate::policies::Steered;
 use crate::rate_limit::{self, Account};
+use crate::routed::Routed;
 use crate::zone::{Found, Rrset, Walk, Zone};
 
 /// The most aliases that one answer follows: a chain of that length is a mistake, and each costs a walk.
@@ -35,6 +37,8 @@ pub(super) struct Response<'a> {
     pub(super) end: End,
     /// What the answer to the asked name is counted as: a class, and how many of its last labels it is about.
     counted: (rate_limit::Class, usize),
+    /// What a policy decided, while the answer has it.
+    pub(super) routed: Option<Routed>,
 }
 
 /// The name that is looked up: the asked one at first, then each alias's target.
@@ -86,6 +90,7 @@ impl<'a> Response<'a> {
             rng,
             end: begin(generation),
             counted: (rate_limit::Class::Error, 0),
+            routed: None,
         }
     }
 
@@ -137,11 +142,13 @@ impl<'a> Response<'a> {
     pub(super) fn truncate(&mut self) {
         self.writer.rewind(self.empty);
         self.end.truncated = true;
+        self.routed = None;
     }
 
     /// Takes everything back and asks for the cookie that comes along (RFC 7873 §5.2.3).
     pub(super) fn ask_for_cookie(&mut self) {
         self.writer.rewind(self.empty);
+        self.routed = None;
         self.end = End { rcode: OptRcode::BADCOOKIE, ..begin(self.generation) };
     }
 
@@ -198,12 +205,12 @@ impl<'a> Response<'a> {
         let rtype = self.query.rtype;
         if let Some(steered) = found.policy().and_then(|id| self.generation.policies.get(id)) {
             match rtype {
-                Rtype::A => return self.routed(zone, &steered.policy, Family::V4, current),
-                Rtype::AAAA => return self.routed(zone, &steered.policy, Family::V6, current),
+                Rtype::A => return self.routed(zone, steered, Family::V4, current),
+                Rtype::AAAA => return self.routed(zone, steered, Family::V6, current),
                 Rtype::ANY => {
                     let no_v4 = steered.policy.targets(Family::V4).is_empty();
                     let family = if no_v4 { Family::V6 } else { Family::V4 };
-                    return self.routed(zone, &steered.policy, family, current);
+                    return self.routed(zone, steered, family, current);
                 }
                 _ => {}
             }
@@ -281,11 +288,15 @@ impl<'a> Response<'a> {
     fn routed(
         &mut self,
         zone: &Zone,
-        policy: &Policy,
+        steered: &Steered,
         family: Family,
         current: Current<'_>,
     ) -> Result<Outcome, Full> {
+        let policy = &steered.policy;
         let choice = route(policy, family, self.client, self.generation.servers.state(), self.rng);
+        let targets = policy.targets(family);
+        let first = choice.order().first().map(|index| targets[usize::from(*index)].id);
+        self.routed = Some(Routed { policy: steered.key_hash, region: choice.region, server: first });
         // A resolver that gave SOURCE 0 has asked for an answer that holds for everybody it serves.
         if self.subnet_given {
             self.end.scope = choice.scope;
@@ -296,7 +307,7 @@ impl<'a> Response<'a> {
             return Ok(Outcome::Done);
         }
         for &index in choice.order() {
-            match policy.targets(family)[usize::from(index)].address {
+            match targets[usize::from(index)].address {
                 IpAddr::V4(v4) => self.answer_one(Rtype::A, choice.ttl, &v4.octets(), current)?,
                 IpAddr::V6(v6) => self.answer_one(Rtype::AAAA, choice.ttl, &v6.octets(), current)?,
             }

@@ -132,8 +132,8 @@ impl Book {
     fn replace_policy(&mut self, id: PolicyId, steered: &Steered, spec: api::Policy) -> Result<(), Faults> {
         let source = format!("policy {}", dns::name::to_text(steered.key()));
         let policy = self.compile_policy(&spec, Origin { source: &source, text: None })?;
-        let names = steered.names.clone();
-        self.generation.policies.replace(id, Arc::new(Steered { spec, names, policy }));
+        let (names, key_hash) = (steered.names.clone(), steered.key_hash);
+        self.generation.policies.replace(id, Arc::new(Steered { spec, names, policy, key_hash }));
         Ok(())
     }
 
@@ -156,7 +156,8 @@ impl Book {
         let old = self.policy_of(key);
         spec.names = names.iter().map(|name| dns::name::to_text(name)).collect();
         let names: Arc<[Box<[u8]>]> = names.into();
-        let steered = Arc::new(Steered { spec, names: names.clone(), policy });
+        let key_hash = self.generation.hash.of(key);
+        let steered = Arc::new(Steered { spec, names: names.clone(), policy, key_hash });
         let (id, before) = match old {
             Some(id) => {
                 let before = self.generation.policies.get(id).map(|old| old.names.clone());

@@ -1,5 +1,6 @@
 //! `/metrics`: every number that is exported, declared once.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,8 @@ use prometheus_client::registry::Registry;
 use api::Status;
 
 use super::Http;
-use crate::counters::{Count, Counters, LATENCY_BOUNDS_US, Latency, TYPE_CLASSES, type_name};
+use crate::counters::{Count, Counters, LATENCY_BOUNDS_US, Latency, RCODES, TYPE_CLASSES, type_name};
+use crate::routed::Routed;
 use crate::tap;
 use crate::transfer::counters as transfer;
 
@@ -30,6 +32,8 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 pub struct Metrics {
     /// The counters of the UDP workers, in the order of their numbers.
     pub udp: Vec<Arc<Counters>>,
+    /// Their sockets, in the same order.
+    pub sockets: Vec<Arc<net::udp::UdpListener>>,
     /// What the TCP listeners counted.
     pub tcp: Vec<Tcp>,
     /// How long changes took.
@@ -79,6 +83,7 @@ pub enum Kind {
 struct Source<'a> {
     status: &'a Status,
     metrics: &'a Metrics,
+    routed: &'a BTreeMap<[String; 3], u64>,
 }
 
 /// What is read of one metric.
@@ -228,49 +233,35 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_queries_total",
-        help: "Messages that came in, by transport.",
+        help: "Messages that came in, by transport, the type that was asked for, the answer's response code, and the \
+               verdict: answered, truncated (TC), streamed (a transfer) or dropped. Rare types are together in other, \
+               answers without a question in none; what was not answered by one message has none for both.",
         kind: Kind::Counter,
         unit: "messages",
-        labels: &["transport"],
-        read: |source, samples| samples.transports(source, |counters| &counters.queries),
-    },
-    Metric {
-        name: "pointsman_answers_total",
-        help: "Answers, by transport and the header's response code.",
-        kind: Kind::Counter,
-        unit: "messages",
-        labels: &["transport", "rcode"],
+        labels: &["transport", "type", "rcode", "verdict"],
         read: |source, samples| {
             for transport in TRANSPORTS {
-                for (rcode, count) in source.metrics.answers(transport) {
-                    samples.push([transport.into(), rcode], count);
+                for ([rtype, rcode, verdict], count) in source.metrics.queries(transport) {
+                    samples.push([transport.into(), rtype, rcode, verdict], count);
                 }
             }
         },
     },
     Metric {
-        name: "pointsman_answers_by_type_total",
-        help: "Answers, by transport and the type that was asked for; rare types are together in other, answers \
-               without a question in none.",
+        name: "pointsman_routed_answers_total",
+        help: "Answers that a policy decided, by policy, the client's region and the server that stands first: \
+               unclassified is a client of no region, none an answer without address, removed what is no more. The \
+               first 8192 together are told apart for each worker and TCP listener, the others are in other.",
         kind: Kind::Counter,
         unit: "messages",
-        labels: &["transport", "type"],
+        labels: &["policy", "region", "server"],
         read: |source, samples| {
-            for transport in TRANSPORTS {
-                for class in 0..TYPE_CLASSES {
-                    let count = source.metrics.sum(transport, |counters| &counters.types[class]);
-                    samples.push([transport.into(), type_name(class)], count);
-                }
+            for (labels, count) in source.routed {
+                samples.push(labels.clone(), *count);
             }
+            let tables = source.metrics.counted();
+            samples.push(["other"; 3].map(Into::into), tables.map(|counted| counted.routed.other()).sum());
         },
-    },
-    Metric {
-        name: "pointsman_truncated_total",
-        help: "Answers with TC set, by transport.",
-        kind: Kind::Counter,
-        unit: "messages",
-        labels: &["transport"],
-        read: |source, samples| samples.transports(source, |counters| &counters.truncated),
     },
     Metric {
         name: "pointsman_dropped_total",
@@ -301,6 +292,22 @@ pub const METRICS: &[Metric] = &[
         unit: "batches",
         labels: &["worker"],
         read: |source, samples| samples.workers(source, |worker| &worker.batches),
+    },
+    Metric {
+        name: "pointsman_worker_overflowed_total",
+        help: "Messages that the system dropped before a worker saw them, mostly for its socket was full, by worker; \
+               they are no part of any other number.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &["worker"],
+        read: |source, samples| {
+            for (number, socket) in source.metrics.sockets.iter().enumerate() {
+                // A socket that cannot be asked has no sample.
+                if let Ok(dropped) = socket.kernel_drops() {
+                    samples.push([number.to_string()], dropped.into());
+                }
+            }
+        },
     },
     Metric {
         name: "pointsman_rate_limit_slipped_total",
@@ -489,7 +496,9 @@ pub const METRICS: &[Metric] = &[
 )]
 pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
     let status = http.status().await;
-    ([(CONTENT_TYPE, OPEN_METRICS)], text(&Source { status: &status, metrics: &http.metrics }))
+    let routed = http.editor.routed_names(http.metrics.routed());
+    let source = Source { status: &status, metrics: &http.metrics, routed: &routed };
+    ([(CONTENT_TYPE, OPEN_METRICS)], text(&source))
 }
 
 impl Metrics {
@@ -497,19 +506,57 @@ impl Metrics {
     pub fn counters(&self) -> api::Counters {
         api::Counters {
             queries: self.sum("udp", |worker| &worker.queries),
-            answers: self.answers("udp").filter(|(_, count)| *count > 0).collect(),
+            answers: self.answers("udp", |_, _, rcode| rcode),
             dropped: self.dropped("udp").map(|(cause, count)| (cause.into(), count)).collect(),
-            truncated: self.sum("udp", |worker| &worker.truncated),
+            truncated: self.answers("udp", |verdict, _, _| verdict).remove("truncated").unwrap_or(0),
         }
     }
 
-    fn answers(&self, transport: &str) -> impl Iterator<Item = (String, u64)> {
-        (0..crate::counters::RCODES).map(move |code| {
-            // Sixteen codes fit the header's four bits.
-            let name = Rcode::checked_from_int(code as u8)
-                .map_or_else(|| code.to_string(), |rcode| rcode.to_string());
-            (name, self.sum(transport, |counters| &counters.answers[code]))
-        })
+    /// What became of queries, by type, response code and verdict.
+    fn queries(&self, transport: &str) -> impl Iterator<Item = ([String; 3], u64)> {
+        let none = |verdict: &str| ["none", "none", verdict].map(String::from);
+        // An answer that the system did not take is one, too.
+        let causes = self.dropped(transport).filter(|(cause, _)| *cause != "send_failed");
+        let dropped = causes.map(|(_, count)| count).sum();
+        let streamed = self.sum(transport, |counters| &counters.streamed);
+        let answers = self.answers(transport, |verdict, rtype, rcode| [rtype, rcode, verdict]);
+        answers.into_iter().chain([(none("streamed"), streamed), (none("dropped"), dropped)])
+    }
+
+    /// Answers of which there was any, summed by what `key` makes of verdict, type and response code.
+    fn answers<K: Ord>(
+        &self,
+        transport: &str,
+        key: impl Fn(String, String, String) -> K,
+    ) -> BTreeMap<K, u64> {
+        let mut answers = BTreeMap::new();
+        for (verdict, name) in ["answered", "truncated"].into_iter().enumerate() {
+            for class in 0..TYPE_CLASSES {
+                for code in 0..RCODES {
+                    let count = self.sum(transport, |counters| &counters.answers[verdict][class][code]);
+                    if count > 0 {
+                        // Sixteen codes fit the header's four bits.
+                        let rcode = Rcode::checked_from_int(code as u8)
+                            .map_or_else(|| code.to_string(), |rcode| rcode.to_string());
+                        *answers.entry(key(name.into(), type_name(class), rcode)).or_insert(0) += count;
+                    }
+                }
+            }
+        }
+        answers
+    }
+
+    /// What policies decided, over all transports.
+    fn routed(&self) -> BTreeMap<Routed, u64> {
+        let mut routed = BTreeMap::new();
+        for (what, count) in self.counted().flat_map(|counted| counted.routed.iter()) {
+            *routed.entry(what).or_insert(0) += count;
+        }
+        routed
+    }
+
+    fn counted(&self) -> impl Iterator<Item = &Counters> {
+        self.udp.iter().chain(self.tcp.iter().map(|tcp| &tcp.queries)).map(|counted| &**counted)
     }
 
     fn dropped(&self, transport: &str) -> impl Iterator<Item = (&'static str, u64)> {
@@ -550,12 +597,6 @@ impl Samples {
     fn workers(&mut self, source: &Source<'_>, count: fn(&Counters) -> &Count) {
         for (number, worker) in source.metrics.udp.iter().enumerate() {
             self.push([number.to_string()], count(worker).get());
-        }
-    }
-
-    fn transports(&mut self, source: &Source<'_>, count: fn(&Counters) -> &Count) {
-        for transport in TRANSPORTS {
-            self.push([transport.into()], source.metrics.sum(transport, count));
         }
     }
 
@@ -633,9 +674,8 @@ pub(super) fn page() -> String {
     let mut text = String::from(
         "# Metrics\n\n\
          `GET /metrics` answers these numbers in the OpenMetrics text format, which Prometheus reads. Counters and\n\
-         histograms begin at 0 with the process. A message that comes in is one of `pointsman_queries_total`; it is\n\
-         one of `pointsman_answers_total` or one of `pointsman_dropped_total`, where `send_failed` is an answer, too,\n\
-         that the system did not take.\n\n\
+         histograms begin at 0 with the process. A message that comes in is one of `pointsman_queries_total`; a dropped\n\
+         one is also one of `pointsman_dropped_total`, where `send_failed` is an answer that the system did not take.\n\n\
          This page is written from the declarations of the metrics.\n\n\
          | metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n",
     );

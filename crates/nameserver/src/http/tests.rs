@@ -44,7 +44,9 @@ struct Answer {
 impl Api {
     async fn new(token: Option<&str>) -> Api {
         let udp = vec![Arc::default(), Arc::default()];
-        Api::counting(token, Metrics { udp, tcp: vec![Tcp::default()], ..Metrics::default() }).await
+        let socket = net::udp::bind(([127, 0, 0, 1], 0).into(), None).expect("loopback binds");
+        let (tcp, sockets) = (vec![Tcp::default()], vec![Arc::new(socket)]);
+        Api::counting(token, Metrics { udp, tcp, sockets, ..Metrics::default() }).await
     }
 
     async fn counting(token: Option<&str>, metrics: Metrics) -> Api {
@@ -473,7 +475,7 @@ async fn the_workers_counts_are_summed() {
     let metrics = Metrics { udp: vec![Arc::default(), Arc::default()], ..Metrics::default() };
     for worker in &metrics.udp {
         worker.queries.add(3);
-        worker.answered(&[0, 0, 0x82, 3]);
+        worker.answered(&[0, 0, 0x82, 3], None);
         worker.no_room.add(1);
     }
     let counters = metrics.counters();
