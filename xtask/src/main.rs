@@ -1,9 +1,9 @@
-//! The workspace's automation: `cargo xtask check`, `cargo xtask test` and `cargo xtask bench`.
+//! The workspace's automation: `cargo xtask check`, `test`, `bench` and `experiment`.
 //!
 //! Everything that a machine or a person runs on this repository starts here, so that a laptop and
 //! the continuous integration do the same. It reads top-down: [`suite`] is the list of steps behind
 //! `test`, [`check`] is the list of rules behind `check`, [`mod@bench`] builds and starts
-//! the measurements, [`packages`] and [`python`] are what they and the tests need beyond Rust,
+//! the measurements, [`mod@experiment`] the published figures, [`packages`] and [`python`] are what they and the tests need beyond Rust,
 //! and [`process`] starts other programs and bounds how long they take.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
@@ -14,6 +14,7 @@ compile_error!("Pointsman builds and runs on Linux only: it stands on Linux's ba
 mod bench;
 mod check;
 mod checkout;
+mod experiment;
 mod packages;
 mod process;
 mod python;
@@ -28,6 +29,7 @@ const USAGE: &str = "\
 usage: cargo xtask check              format, lints, docs and the house rules
        cargo xtask test [--install]   everything that .ci/run runs
        cargo xtask bench WHAT         measurements: lookups, answer, serve (see benches/README.md)
+       cargo xtask experiment NAME    published figures beside ours (see docs/reference/experiments.md)
 
 --install  installs what the tests need beyond Rust: Debian packages (as root, or through sudo; their
            services are kept from starting) and a Python environment under target/";
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         ["test"] => open().and_then(|checkout| suite::run(checkout, false)),
         ["test", "--install"] => open().and_then(|checkout| suite::run(checkout, true)),
         ["bench", ref words @ ..] => open().and_then(|checkout| bench::run(&checkout, words)),
+        ["experiment", ref words @ ..] => open().and_then(|checkout| experiment::run(&checkout, words)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -56,6 +59,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nxtask: {error:#}");
+            if let Some(code) = error.downcast_ref::<experiment::Ended>() {
+                return ExitCode::from(code.0);
+            }
             if error.is::<packages::Missing>() { ExitCode::from(EXIT_NEEDS) } else { ExitCode::FAILURE }
         }
     }

@@ -1,0 +1,83 @@
+//! The published figures beside ours: `cargo xtask experiment NAME`.
+//!
+//! - [`EXPERIMENTS`]: which there are; each is a module of its name.
+//! - [`report`]: what each tells: values, plots, and what must hold; [`page`]: the same for a browser.
+//! - [`options`]: the command line; [`data`] and [`machine`]: with what, and on what, a run was made.
+//!
+//! Exit codes: 0 where all holds, 1 for a run that failed, 2 for a wrong command line, 4 where something does not
+//! hold.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
+
+mod data;
+mod machine;
+mod options;
+mod page;
+mod report;
+mod servload;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use options::{Asked, Run};
+use report::Report;
+
+/// The exit code where something that must hold does not.
+const EXIT_DOES_NOT_HOLD: u8 = 4;
+
+/// One experiment.
+struct Experiment {
+    name: &'static str,
+    /// What it is of, as a sentence.
+    about: &'static str,
+    /// Does it, and tells the report.
+    perform: fn(&Run, &mut Report) -> Result<()>,
+}
+
+/// All of them, by name.
+const EXPERIMENTS: &[Experiment] = &[Experiment {
+    name: "servload",
+    about: "The workloads of servload's slides: requests, sessions, mean and peak for factors up to 1,600.",
+    perform: servload::perform,
+}];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let (experiment, run) = match options::read(&words) {
+        Ok(Asked::Run(experiment, run)) => (experiment, run),
+        Ok(Asked::Help) => {
+            println!("{}", options::usage());
+            return ExitCode::SUCCESS;
+        }
+        Err(what) => {
+            eprintln!("experiment: {what}\n\n{}", options::usage());
+            return ExitCode::from(2);
+        }
+    };
+    match perform(experiment, &run, &words) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_DOES_NOT_HOLD),
+        Err(error) => {
+            eprintln!("experiment {}: {error:#}", experiment.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does it, writes its report, and says whether all holds that must.
+fn perform(experiment: &Experiment, run: &Run, words: &[String]) -> Result<bool> {
+    let mut report = Report::new(experiment.name, experiment.about, run, words);
+    (experiment.perform)(run, &mut report)?;
+    report.end();
+    std::fs::create_dir_all(&run.folder)
+        .with_context(|| format!("failed to make {}", run.folder.display()))?;
+    let json = format!("{:#}\n", report.json());
+    for (name, content) in [("report.json", json), ("index.html", page::page(&report))] {
+        let path = run.folder.join(name);
+        std::fs::write(&path, content).with_context(|| format!("failed to write {}", path.display()))?;
+    }
+    print!("{}", report.told());
+    println!("{}", run.folder.join("index.html").display());
+    Ok(report.holds())
+}

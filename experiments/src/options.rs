@@ -1,0 +1,120 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use crate::{EXPERIMENTS, Experiment, machine};
+
+/// What was asked for.
+pub(crate) enum Asked {
+    /// An experiment.
+    Run(&'static Experiment, Run),
+    /// How to ask.
+    Help,
+}
+
+/// How an experiment is done.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) size: Size,
+    /// What all draws begin with.
+    pub(crate) seed: u64,
+    /// Where `report.json` and `index.html` go.
+    pub(crate) folder: PathBuf,
+}
+
+/// How much of an experiment is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// All of it.
+    Full,
+    /// Two minutes at most.
+    Quick,
+    /// Twenty seconds at most, also without optimisation: that everything works.
+    Smoke,
+}
+
+impl Size {
+    /// One of three values.
+    pub(crate) fn of<T>(self, full: T, quick: T, smoke: T) -> T {
+        match self {
+            Size::Full => full,
+            Size::Quick => quick,
+            Size::Smoke => smoke,
+        }
+    }
+
+    /// Its word on the command line and in reports.
+    pub(crate) fn word(self) -> &'static str {
+        self.of("full", "quick", "smoke")
+    }
+}
+
+/// What the command line may say.
+pub(crate) fn usage() -> String {
+    let names: String =
+        EXPERIMENTS.iter().map(|one| format!("  {:<10}  {}\n", one.name, one.about)).collect();
+    format!(
+        "usage: cargo xtask experiment NAME [--quick | --smoke] [--seed N] [--report DIR]\n\n{names}\n\
+         --quick   two minutes at most\n\
+         --smoke   twenty seconds at most: that everything works\n\
+         --seed    what all draws begin with; 1 unless given\n\
+         --report  where report.json and index.html go; target/experiments/NAME unless given\n\n\
+         The end is 4 where something that must hold does not. Example:\n  \
+         cargo xtask experiment servload --quick --seed 7"
+    )
+}
+
+/// Reads the words behind the program's name.
+///
+/// # Errors
+/// What is wrong.
+pub(crate) fn read(words: &[String]) -> Result<Asked, String> {
+    let mut words = words.iter().map(String::as_str);
+    let name = match words.next() {
+        Some("--help" | "-h" | "help") => return Ok(Asked::Help),
+        Some(name) => name,
+        None => return Err("which experiment?".to_owned()),
+    };
+    let experiment =
+        EXPERIMENTS.iter().find(|one| one.name == name).ok_or(format!("there is no experiment {name}"))?;
+    let mut run = Run { size: Size::Full, seed: 1, folder: PathBuf::new() };
+    let mut folder = None;
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        match word {
+            "--help" | "-h" => return Ok(Asked::Help),
+            "--quick" => run.size = Size::Quick,
+            "--smoke" => run.size = Size::Smoke,
+            "--seed" => {
+                let value = value()?;
+                run.seed = value.parse().map_err(|_| format!("--seed {value} is no whole number"))?;
+            }
+            "--report" => folder = Some(PathBuf::from(value()?)),
+            other => return Err(format!("{other} is no option")),
+        }
+    }
+    run.folder = folder.unwrap_or_else(|| machine::root().join("target/experiments").join(name));
+    Ok(Asked::Run(experiment, run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(text: &str) -> Result<Asked, String> {
+        read(&text.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn words_are_read_or_refused() {
+        let Ok(Asked::Run(experiment, run)) = asked("servload --quick --seed 7 --report here") else {
+            panic!("all known");
+        };
+        assert_eq!((experiment.name, run.size, run.seed), ("servload", Size::Quick, 7));
+        assert_eq!(run.folder, PathBuf::from("here"));
+        assert!(matches!(asked("servload --help"), Ok(Asked::Help)));
+        for wrong in ["", "fly", "servload --seed", "servload --seed x", "servload --fast"] {
+            assert!(asked(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What a run tells: text, values, plots, and what must hold.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use replay::plot::Plot;
+use serde_json::{Map, Value, json};
+
+use crate::machine;
+use crate::options::Run;
+
+/// A report that is being written.
+pub(crate) struct Report {
+    name: &'static str,
+    about: &'static str,
+    size: &'static str,
+    seed: u64,
+    command: String,
+    machine: Vec<(&'static str, String)>,
+    began: Instant,
+    took: Duration,
+    must: Vec<Must>,
+    parts: Vec<Part>,
+}
+
+/// A part of a report, in reading order.
+pub(crate) enum Part {
+    /// The beginning of a section.
+    Heading(String),
+    /// A paragraph.
+    Text(String),
+    /// A drawing, and what it shows.
+    Plot(String, Plot),
+    /// Cells that read well.
+    Table(Table),
+}
+
+/// A table.
+pub(crate) struct Table {
+    /// What it shows.
+    pub(crate) title: String,
+    /// The head of each column.
+    pub(crate) head: Vec<String>,
+    /// Its rows.
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// What must hold.
+pub(crate) struct Must {
+    pub(crate) name: String,
+    pub(crate) limit: Limit,
+    pub(crate) value: f64,
+}
+
+/// Where a value must be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    /// Here or above.
+    AtLeast(f64),
+    /// Here or below.
+    AtMost(f64),
+    /// From here to there.
+    Between(f64, f64),
+    /// Just here.
+    Exactly(f64),
+}
+
+impl Limit {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Limit::AtLeast(least) => value >= least,
+            Limit::AtMost(most) => value <= most,
+            Limit::Between(least, most) => (least..=most).contains(&value),
+            Limit::Exactly(one) => value == one,
+        }
+    }
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Limit::AtLeast(least) => write!(f, "at least {least}"),
+            Limit::AtMost(most) => write!(f, "at most {most}"),
+            Limit::Between(least, most) => write!(f, "from {least} to {most}"),
+            Limit::Exactly(one) => write!(f, "exactly {one}"),
+        }
+    }
+}
+
+impl Must {
+    /// Whether it does.
+    pub(crate) fn holds(&self) -> bool {
+        self.limit.holds(self.value)
+    }
+}
+
+impl Report {
+    /// An empty report of a run that begins now.
+    pub(crate) fn new(name: &'static str, about: &'static str, run: &Run, words: &[String]) -> Report {
+        Report {
+            name,
+            about,
+            size: run.size.word(),
+            seed: run.seed,
+            command: format!("cargo xtask experiment {}", words.join(" ")),
+            machine: machine::description(),
+            began: Instant::now(),
+            took: Duration::ZERO,
+            must: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Begins a section.
+    pub(crate) fn heading(&mut self, text: &str) {
+        self.parts.push(Part::Heading(text.to_owned()));
+    }
+
+    /// Adds a paragraph.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.parts.push(Part::Text(text.to_owned()));
+    }
+
+    /// Adds a drawing.
+    pub(crate) fn plot(&mut self, title: impl Into<String>, plot: Plot) {
+        self.parts.push(Part::Plot(title.into(), plot));
+    }
+
+    /// Adds a table.
+    pub(crate) fn table(&mut self, title: &str, head: &[&str], rows: Vec<Vec<String>>) {
+        let head = head.iter().map(|text| (*text).to_owned()).collect();
+        self.parts.push(Part::Table(Table { title: title.to_owned(), head, rows }));
+    }
+
+    /// Says what must hold, and what was found.
+    pub(crate) fn must(&mut self, name: impl Into<String>, limit: Limit, value: f64) {
+        self.must.push(Must { name: name.into(), limit, value });
+    }
+
+    /// The run ends now.
+    pub(crate) fn end(&mut self) {
+        self.took = self.began.elapsed();
+    }
+
+    /// Whether all holds that must.
+    pub(crate) fn holds(&self) -> bool {
+        self.must.iter().all(Must::holds)
+    }
+
+    /// The report as other programs read it.
+    pub(crate) fn json(&self) -> Value {
+        let must = self.must.iter().map(|must| {
+            let (limit, holds) = (must.limit.to_string(), must.holds());
+            json!({"name": must.name, "limit": limit, "value": must.value, "holds": holds})
+        });
+        let machine: Map<String, Value> =
+            self.machine.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        json!({
+            "experiment": self.name,
+            "size": self.size,
+            "command": self.command,
+            "seed": self.seed,
+            "machine": machine,
+            "seconds": self.took.as_secs_f64(),
+            "must": must.collect::<Vec<_>>(),
+            "tables": self.parts.iter().filter_map(table).collect::<Vec<_>>(),
+            "plots": self.parts.iter().filter_map(plot).collect::<Vec<_>>(),
+        })
+    }
+
+    /// What must hold, for a terminal.
+    pub(crate) fn told(&self) -> String {
+        let mut text = String::new();
+        for must in &self.must {
+            let holds = if must.holds() { "holds" } else { "DOES NOT HOLD" };
+            let _ = writeln!(text, "{:<60} {:>14}  {}: {holds}", must.name, number(must.value), must.limit);
+        }
+        let _ = writeln!(text, "{} {}: {:.1} s", self.name, self.size, self.took.as_secs_f64());
+        text
+    }
+
+    /// The parts, in reading order.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// What must hold.
+    pub(crate) fn musts(&self) -> &[Must] {
+        &self.must
+    }
+
+    /// What was run on what, as pairs of a name and a value.
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![
+            ("command", self.command.clone()),
+            ("size", self.size.to_owned()),
+            ("seed", self.seed.to_string()),
+            ("seconds", format!("{:.1}", self.took.as_secs_f64())),
+        ];
+        facts.extend(self.machine.iter().cloned());
+        facts
+    }
+
+    /// The experiment's name, and what it is of.
+    pub(crate) fn title(&self) -> (&'static str, &'static str) {
+        (self.name, self.about)
+    }
+}
+
+/// A number as people read it: whole ones with their thousands apart, others to four digits.
+pub(crate) fn number(value: f64) -> String {
+    if value.fract() != 0.0 {
+        let decimals = (3 - value.abs().log10().floor() as i32).clamp(0, 6);
+        return format!("{value:.*}", decimals as usize);
+    }
+    let digits = format!("{:.0}", value.abs());
+    let mut text = if value < 0.0 { "-".to_owned() } else { String::new() };
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn table(part: &Part) -> Option<Value> {
+    let Part::Table(Table { title, head, rows }) = part else { return None };
+    Some(json!({"title": title, "head": head, "rows": rows}))
+}
+
+fn plot(part: &Part) -> Option<Value> {
+    let Part::Plot(title, plot) = part else { return None };
+    let line = |line: &replay::plot::Line| json!({"name": line.name, "points": line.points.iter().collect::<Vec<_>>()});
+    let lines: Vec<Value> = plot.lines.iter().map(line).collect();
+    Some(json!({"title": title, "across": plot.across.title, "up": plot.up.title, "lines": lines}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Size;
+
+    fn report() -> Report {
+        let run = Run { size: Size::Smoke, seed: 3, folder: "nowhere".into() };
+        Report::new("a-name", "What it is of.", &run, &["a-name".to_owned()])
+    }
+
+    #[test]
+    fn limits_hold_or_do_not() {
+        for (limit, inside, outside) in [
+            (Limit::AtLeast(2.0), vec![2.0, 3.0], vec![1.9, f64::NAN]),
+            (Limit::AtMost(2.0), vec![2.0, -1.0], vec![2.1, f64::NAN]),
+            (Limit::Between(1.0, 2.0), vec![1.0, 2.0], vec![0.9, 2.1, f64::NAN]),
+            (Limit::Exactly(5.0), vec![5.0], vec![5.1, f64::NAN]),
+        ] {
+            assert!(inside.iter().all(|value| limit.holds(*value)), "{limit}");
+            assert!(!outside.iter().any(|value| limit.holds(*value)), "{limit}");
+        }
+    }
+
+    #[test]
+    fn one_that_does_not_hold_is_told_everywhere() {
+        let mut report = report();
+        report.must("first", Limit::AtMost(2.0), 1.0);
+        assert!(report.holds());
+        report.must("second", Limit::AtMost(2.0), 3.0);
+        assert!(!report.holds() && report.told().contains("DOES NOT HOLD"));
+        let expected = json!([
+            {"name": "first", "limit": "at most 2", "value": 1.0, "holds": true},
+            {"name": "second", "limit": "at most 2", "value": 3.0, "holds": false},
+        ]);
+        assert_eq!(report.json()["must"], expected);
+        assert!(crate::page::page(&report).contains("does not hold"));
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        for (value, text) in [
+            (0.0, "0"),
+            (36_150_400.0, "36,150,400"),
+            (-1_234.0, "-1,234"),
+            (92.4, "92.40"),
+            (0.0123, "0.01230"),
+            (12_345.6, "12346"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+}
