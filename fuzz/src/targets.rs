@@ -2,6 +2,7 @@
 
 mod dnstap;
 mod partition;
+mod rapid;
 mod reverse;
 mod trace;
 mod zone;
@@ -40,6 +41,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "dnstap", run: dnstap::dnstap, seeds: dnstap::streams },
     Target { name: "reverse_answer", run: reverse::answer, seeds: reverse::answers },
     Target { name: "resp", run: reverse::resp, seeds: reverse::commands },
+    Target { name: "rapid_requests", run: rapid::requests, seeds: rapid::asked },
+    Target { name: "rapid_responses", run: rapid::responses, seeds: rapid::answered },
     Target { name: "snapshot", run: reverse::snapshot, seeds: reverse::snapshots },
     Target { name: "body", run: body, seeds: bodies },
 ];

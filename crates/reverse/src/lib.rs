@@ -9,7 +9,7 @@
 //!               └> door, a bounded queue ──> BackEnd ──> learn::Learner ──> upstream ──> cache::Writer
 //! ```
 //! In reading order:
-//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS and RESP.
+//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP and Rapid DNS.
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`crawlers`]: which crawler an address is.
 //! - [`cache`]: what is known; [`name`]: which names are kept.

@@ -20,7 +20,8 @@ use crate::cache::{self, Reader, Why, Writer};
 use crate::crawlers::Crawlers;
 use crate::face::acl::Acl;
 use crate::face::dns::{self, Dns};
-use crate::face::resp::{Resp, Session};
+use crate::face::rapid::{self, Rapid};
+use crate::face::resp::{self, Resp};
 use crate::face::stream;
 use crate::front::{self, DOOR_MAX, Front};
 
@@ -51,6 +52,8 @@ pub struct Options {
     pub dns: Vec<dns::Options>,
     /// Addresses of the Redis protocol.
     pub resp: Vec<SocketAddr>,
+    /// Addresses of the protocol of Rapid DNS.
+    pub rapid: Vec<SocketAddr>,
 }
 
 /// Why a service did not start.
@@ -275,7 +278,15 @@ impl Service {
                     let mut id = 0;
                     let begin = move |client: IpAddr| {
                         id += 1;
-                        Resp { front: front.clone(), clock, session: Session::new(client, id) }
+                        Resp { front: front.clone(), clock, session: resp::Session::new(client, id) }
+                    };
+                    stream::serve(listener, acl, counters, shutdown, begin).await
+                }
+                Stream::Rapid => {
+                    let begin = move |client: IpAddr| Rapid {
+                        front: front.clone(),
+                        clock,
+                        session: rapid::Session::new(client),
                     };
                     stream::serve(listener, acl, counters, shutdown, begin).await
                 }
@@ -322,19 +333,22 @@ fn learn(task: Task, shutdown: Shutdown) -> io::Result<JoinHandle<()>> {
 #[derive(Clone, Copy, Debug)]
 enum Stream {
     Resp,
+    Rapid,
 }
 
 impl Stream {
     fn word(self) -> &'static str {
         match self {
             Stream::Resp => "RESP",
+            Stream::Rapid => "Rapid DNS",
         }
     }
 }
 
 fn bind_streams(options: &Options) -> io::Result<Vec<(Stream, SocketAddr, TcpListener)>> {
-    let wanted = options.resp.iter().map(|address| (Stream::Resp, address));
-    wanted
+    let resp = options.resp.iter().map(|address| (Stream::Resp, address));
+    let rapid = options.rapid.iter().map(|address| (Stream::Rapid, address));
+    resp.chain(rapid)
         .map(|(kind, address)| {
             let listener = net::tcp::bind(*address)?;
             Ok((kind, listener.local_addr()?, listener))

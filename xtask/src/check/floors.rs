@@ -17,6 +17,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("api", 0),
     ("net", 1),
     ("learn", 1),
+    ("rapid", 1),
     ("routing", 2),
     ("store", 2),
     ("nameserver", 3),

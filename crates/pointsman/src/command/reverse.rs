@@ -67,6 +67,9 @@ struct Serve {
     /// Answer the Redis protocol here; may be given several times
     #[arg(long, value_name = "ADDR", action = ArgAction::Append)]
     resp: Vec<SocketAddr>,
+    /// Answer the protocol of Rapid DNS here; may be given several times
+    #[arg(long, value_name = "ADDR", action = ArgAction::Append)]
+    rapid: Vec<SocketAddr>,
     /// How long a DNS question over UDP waits for a name that is not known yet
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = time)]
     wait: Duration,
@@ -163,9 +166,9 @@ impl Serve {
     fn options(self) -> Result<Options, Failure> {
         let mut faults = Faults::default();
         let mut fault = |what: &str, expected: &str| faults.push(Fault::whole("reverse", what, expected));
-        let mut addresses = self.dns.iter().chain(&self.resp).peekable();
+        let mut addresses = self.dns.iter().chain(&self.resp).chain(&self.rapid).peekable();
         if addresses.peek().is_none() {
-            fault("there is nowhere to answer", "--dns ADDR or --resp ADDR");
+            fault("there is nowhere to answer", "--dns ADDR, --resp ADDR or --rapid ADDR");
         }
         let acl = Acl::new(self.allow);
         if addresses.any(|address| !address.ip().is_loopback()) && !acl.is_open() {
@@ -220,6 +223,7 @@ impl Serve {
                 .map(|address| dns::Options { address, wait: self.wait, workers })
                 .collect(),
             resp: self.resp,
+            rapid: self.rapid,
         })
     }
 }

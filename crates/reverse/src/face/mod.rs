@@ -2,5 +2,6 @@
 
 pub mod acl;
 pub mod dns;
+pub mod rapid;
 pub mod resp;
 pub mod stream;
