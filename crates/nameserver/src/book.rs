@@ -184,8 +184,8 @@ impl Book {
             secondaries: Arc::default(),
         };
         let mut faults = Faults::default();
-        for (origin, text) in &contents.zones {
-            book.load_zone(origin, text).unwrap_or_else(|found| faults.append(found));
+        for (origin, text) in contents.zones {
+            book.load_zone(&origin, &text).unwrap_or_else(|found| faults.append(found));
         }
         for (name, text) in &contents.partitions {
             book.load_partition(name, text).unwrap_or_else(|found| faults.append(found));

@@ -130,6 +130,12 @@ impl<V: Value> NameTable<V> {
         NameTable { pages: (0..pages).map(|_| Arc::new(Page::new())).collect(), length: 0 }
     }
 
+    /// A number for a name's hash, equal ones for equal hashes: in its order, names of a page are together, in a
+    /// table of any size.
+    pub fn page_order(hash: u64) -> u64 {
+        u64::from(((hash >> 32) as u32).reverse_bits()) << 32 | hash & 0xffff_ffff
+    }
+
     /// The number of names.
     pub fn len(&self) -> usize {
         self.length

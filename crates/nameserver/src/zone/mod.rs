@@ -11,7 +11,6 @@ pub mod read;
 mod text;
 mod zones;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::{Fault, Faults};
@@ -109,32 +108,32 @@ impl Zone {
     /// All that is wrong with the zone as a whole: no SOA or several, no NS at the apex, records outside,
     /// CNAME beside other data, several CNAMEs or DNAMEs at a name, more NSEC3 iterations than
     /// 150.
-    pub fn build(master: &Master, source: &str, hash: &NameHash) -> Result<Zone, Faults> {
+    pub fn build(master: &Master<'_>, source: &str, hash: &NameHash) -> Result<Zone, Faults> {
         let origin = find_origin(master, source)?;
         let mut faults = Faults::default();
-        let mut groups: HashMap<Vec<u8>, Vec<&Record>, foldhash::fast::RandomState> = HashMap::default();
-        for record in &master.records {
-            let owner = master.owner(record).to_ascii_lowercase();
-            if dns::name::is_within(&owner, origin.wire()) {
-                groups.entry(owner).or_default().push(record);
-            } else {
-                faults.push(master.fault(
-                    record,
-                    format!("{} is outside the zone", shown(&owner)),
-                    format!("names at or below {}", shown(origin.wire())),
-                ));
-            }
-        }
-
-        let mut zone = Zone::empty(origin, groups.len(), hash);
+        let owned = owned_names(master, &origin, hash, &mut faults);
+        let names = owned.chunk_by(Owned::is_same);
+        let mut zone = Zone::empty(origin, names.clone().count(), hash);
         let mut hidden = nsec3::Records::default();
-        for (owner, records) in &groups {
-            let sets = grouped(records, master);
-            check_together(owner, &sets, master, &mut faults);
+        let mut owner = Folded::root();
+        let mut records = Vec::new();
+        let (mut at, mut touched) = (0, 0);
+        for same in names {
+            if at >= touched {
+                touched = at + TOUCHED;
+                touch(&owned[at..owned.len().min(touched)], master);
+            }
+            at += same.len();
+            records.clear();
+            records.extend(same.iter().map(|owned| &master.records[owned.record as usize]));
+            let is_name = owner.set(master.owner(records[0]));
+            assert!(is_name, "names of a master file are valid");
+            let sets = grouped(&records, master);
+            check_together(owner.wire(), &sets, master, &mut faults);
             zone.records += sets.iter().map(|set| set.data.len()).sum::<usize>();
-            let sets = hidden.take(owner, sets);
+            let sets = hidden.take(owner.wire(), sets);
             if !sets.is_empty() {
-                zone.add_name(owner, &sets, hash);
+                zone.add_name(&owner, &sets, hash);
             }
         }
         if !zone.apex().value.has_ns {
@@ -342,12 +341,11 @@ impl Zone {
     }
 
     /// Adds a name with its records, and the empty non-terminals above it.
-    fn add_name(&mut self, owner: &[u8], sets: &[Set<'_>], hash: &NameHash) {
-        let name = Folded::read(owner).expect("names of a master file are valid");
-        self.ensure(&name, hash);
+    fn add_name(&mut self, name: &Folded, sets: &[Set<'_>], hash: &NameHash) {
+        self.ensure(name, hash);
         let has = |rtype| sets.iter().any(|set| set.rtype == rtype);
         let (has_ns, has_dname) = (has(Rtype::NS), has(Rtype::DNAME));
-        self.names.change(hash.of(&name), name.wire(), |node, arena| {
+        self.names.change(hash.of(name), name.wire(), |node, arena| {
             node.sets = u32::try_from(arena.len()).expect("a page's arena stays under 4 GiB");
             for set in sets {
                 set.write(arena);
@@ -516,9 +514,73 @@ impl Set<'_> {
     }
 }
 
+/// Whose a record is, while a zone is built.
+struct Owned<'a> {
+    /// The place of its name in the order of the table's pages.
+    order: u64,
+    /// Its name as written.
+    name: &'a [u8],
+    /// Its number in the master file.
+    record: u32,
+}
+
+impl Owned<'_> {
+    fn is_same(&self, other: &Self) -> bool {
+        self.order == other.order && self.name.eq_ignore_ascii_case(other.name)
+    }
+}
+
+/// The records within the zone, those of a name together, in the order of the master file; what is outside is a fault.
+///
+/// Names come in the order of the pages that they will be in, so that a page is filled while it is in the
+/// processor's cache.
+fn owned_names<'a>(
+    master: &'a Master<'_>,
+    origin: &Folded,
+    hash: &NameHash,
+    faults: &mut Faults,
+) -> Vec<Owned<'a>> {
+    let mut owned: Vec<Owned<'a>> = Vec::with_capacity(master.records.len());
+    let mut name = Folded::root();
+    for (number, record) in master.records.iter().enumerate() {
+        let wire = master.owner(record);
+        let order = match owned.last() {
+            Some(last) if last.name == wire => last.order,
+            _ if name.set(wire) && dns::name::is_within(name.wire(), origin.wire()) => {
+                NameTable::<Node>::page_order(hash.of(&name))
+            }
+            _ => {
+                let what = format!("{} is outside the zone", shown(name.wire()));
+                let expected = format!("names at or below {}", shown(origin.wire()));
+                faults.push(master.fault(record, what, expected));
+                continue;
+            }
+        };
+        owned.push(Owned { order, name: wire, record: number as u32 });
+    }
+    let folded = |name: &'a [u8]| name.iter().map(u8::to_ascii_lowercase);
+    owned.sort_unstable_by(|a, b| {
+        let names = || folded(a.name).cmp(folded(b.name));
+        a.order.cmp(&b.order).then_with(names).then(a.record.cmp(&b.record))
+    });
+    owned
+}
+
+/// How many records are looked at together: more than the processor can wait for at once, and few enough to stay
+/// in its first cache.
+const TOUCHED: usize = 64;
+
+/// Looks at records that are about to be read. In the order of the pages, each is somewhere else in memory; here
+/// nothing depends on the one before, so that the processor waits for many at a time.
+fn touch(owned: &[Owned<'_>], master: &Master<'_>) {
+    for owned in owned {
+        std::hint::black_box(master.rdata(&master.records[owned.record as usize]).first());
+    }
+}
+
 /// The records of a name as RRsets, in order of their type, each with the signatures that cover it behind it;
 /// signatures that cover nothing come first.
-fn grouped<'a>(records: &[&'a Record], master: &'a Master) -> Vec<Set<'a>> {
+fn grouped<'a>(records: &[&'a Record], master: &'a Master<'_>) -> Vec<Set<'a>> {
     let has = |rtype| records.iter().any(|record| record.rtype == rtype);
     let mut sets: Vec<((u16, bool), Set<'a>)> = Vec::new();
     for &record in records {
@@ -554,12 +616,15 @@ fn covered(rtype: Rtype, data: &[u8]) -> Option<Rtype> {
 
 /// Keeps the first of equal data, in order.
 fn remove_equal(data: &mut Vec<&[u8]>) {
+    if data.len() < 2 {
+        return;
+    }
     let mut seen = std::collections::HashSet::new();
     data.retain(|octets| seen.insert(*octets));
 }
 
 /// What may not stand together at one name.
-fn check_together(owner: &[u8], sets: &[Set<'_>], master: &Master, faults: &mut Faults) {
+fn check_together(owner: &[u8], sets: &[Set<'_>], master: &Master<'_>, faults: &mut Faults) {
     for set in sets {
         let alone = match set.rtype {
             Rtype::CNAME => "a CNAME record",
@@ -588,7 +653,7 @@ fn check_together(owner: &[u8], sets: &[Set<'_>], master: &Master, faults: &mut 
 }
 
 /// The owner of the zone's one SOA record.
-fn find_origin(master: &Master, source: &str) -> Result<Folded, Faults> {
+fn find_origin(master: &Master<'_>, source: &str) -> Result<Folded, Faults> {
     let mut soas = master.records.iter().filter(|record| record.rtype == Rtype::SOA);
     let Some(first) = soas.next() else {
         return Err(Fault::whole(source, "the zone has no SOA record", "one, at the zone's apex").into());

@@ -58,7 +58,7 @@ impl Default for Link {
 }
 
 /// Finds NSEC3PARAM records that ask for too much.
-pub(super) fn check(master: &Master, faults: &mut Faults) {
+pub(super) fn check(master: &Master<'_>, faults: &mut Faults) {
     for record in master.records.iter().filter(|record| record.rtype == Rtype::NSEC3PARAM) {
         let iterations = Parameters::read(master.rdata(record)).iterations;
         if iterations > ITERATIONS_MAX {
@@ -67,7 +67,7 @@ pub(super) fn check(master: &Master, faults: &mut Faults) {
     }
 }
 
-fn unusable(master: &Master, record: &super::Record, iterations: u16) -> Fault {
+fn unusable(master: &Master<'_>, record: &super::Record, iterations: u16) -> Fault {
     master.fault(
         record,
         format!("{iterations} additional iterations of NSEC3's hash: validators treat the zone as unsigned"),

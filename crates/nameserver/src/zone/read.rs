@@ -3,6 +3,7 @@
 //! The scanning is `domain`'s. It ends at the first fault, so a text that has one is gone through a second
 //! time, entry by entry, to list them all. Times may be written with units (`1h30m`), as operators do.
 
+mod canonical;
 mod entries;
 
 use std::borrow::Cow;
@@ -15,6 +16,8 @@ use domain::base::rdata::{ComposeRecordData, ParseRecordData};
 use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
 use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
+
+pub use canonical::read_canonical;
 
 /// The largest text of one zone, its includes together, in octets: places in it are kept in 32 bits.
 pub const TEXT_MAX: usize = 1 << 30;
@@ -35,11 +38,11 @@ pub struct Source<'a> {
 }
 
 /// The records of a master file, in its order.
-pub struct Master {
+pub struct Master<'a> {
     /// The records.
     pub records: Vec<Record>,
     octets: Vec<u8>,
-    files: Vec<(String, Vec<u8>)>,
+    files: Vec<(String, Cow<'a, [u8]>)>,
 }
 
 /// One record: ranges of the [`Master`] that it came with.
@@ -59,14 +62,14 @@ pub struct Record {
 ///
 /// # Errors
 /// Every syntax fault, each with file, line and column.
-pub fn read(source: &Source<'_>) -> Result<Master, Faults> {
+pub fn read(source: &Source<'_>) -> Result<Master<'static>, Faults> {
     let mut master = Master { records: Vec::new(), octets: Vec::new(), files: Vec::new() };
     let mut faults = Faults::default();
     read_file(source, 0, &mut master, &mut faults);
     faults.or(master)
 }
 
-impl Master {
+impl Master<'_> {
     /// A record's owner name, in wire form, as written.
     pub fn owner(&self, record: &Record) -> &[u8] {
         &self.octets[record.owner.0 as usize..][..usize::from(record.owner.1)]
@@ -102,7 +105,7 @@ impl Master {
 }
 
 /// Reads one file into `master`; on a fault, goes through all of it for the list.
-fn read_file(source: &Source<'_>, depth: usize, master: &mut Master, faults: &mut Faults) {
+fn read_file(source: &Source<'_>, depth: usize, master: &mut Master<'static>, faults: &mut Faults) {
     let total: usize = master.files.iter().map(|(_, text)| text.len()).sum::<usize>() + source.text.len();
     if total > TEXT_MAX {
         faults.push(Fault::whole(
@@ -114,7 +117,7 @@ fn read_file(source: &Source<'_>, depth: usize, master: &mut Master, faults: &mu
     }
     let file = master.files.len() as u16;
     let text = entries::without_units(source.text);
-    master.files.push((source.name.to_string(), text.to_vec()));
+    master.files.push((source.name.to_string(), text.to_vec().into()));
     let scanned = each_entry(source, &text, |entry, place| match entry {
         Entry::Record(record) => {
             if let Some(fault) = refused(&record) {
