@@ -8,6 +8,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::cache::{Entry, Reader, State, Verdict, View, Why};
 use crate::crawlers::{Crawlers, Identity};
+use crate::histogram::Histogram;
 use crate::name::NameText;
 
 /// Addresses that wait to be noted by the back end. It notes millions a second; more than this at once is a flood
@@ -69,8 +70,16 @@ pub struct Wanted {
     pub client: IpAddr,
 }
 
+/// Of so many hits one is looked at more closely: its age is counted. A count for each hit would cost more than it
+/// tells.
+pub const LOOKED_AT_ONE_IN: u64 = 16;
+
+/// Upper bounds of the ages of what was known, in seconds: up to the week that Rapid DNS kept names for, and beyond.
+pub const AGES_S: [u64; 10] =
+    [60, 600, 3_600, 21_600, 86_400, 172_800, 345_600, 604_800, 1_209_600, 2_592_000];
+
 /// What a face counts, since start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(64))]
 pub struct Counts {
     /// Look-ups by what was known, as [`WORDS`].
@@ -83,6 +92,21 @@ pub struct Counts {
     pub door_full: AtomicU64,
     /// What was no question of this face: refused, broken, or too long.
     pub refused: AtomicU64,
+    /// How long ago it was learned what hits found, in seconds; of one hit in [`LOOKED_AT_ONE_IN`].
+    pub ages: Histogram,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts {
+            known: Default::default(),
+            hits: AtomicU64::default(),
+            stale: AtomicU64::default(),
+            door_full: AtomicU64::default(),
+            refused: AtomicU64::default(),
+            ages: Histogram::new(&AGES_S),
+        }
+    }
 }
 
 /// What all faces ask. A clone for each thread counts on its own.
@@ -145,8 +169,11 @@ impl Front {
             Some(entry) => self.known(&entry, now),
         };
         self.counts.known[known.index()].fetch_add(1, Ordering::Relaxed);
-        if entry.is_some_and(|entry| !entry.is_stale(now)) {
-            self.counts.hits.fetch_add(1, Ordering::Relaxed);
+        if let Some(entry) = entry.filter(|entry| !entry.is_stale(now)) {
+            let before = self.counts.hits.fetch_add(1, Ordering::Relaxed);
+            if before.is_multiple_of(LOOKED_AT_ONE_IN) {
+                self.counts.ages.observe(entry.age(now).into());
+            }
         }
         if let Known::Name(Since { stale: true, .. }, _) | Known::NoName(Since { stale: true, .. }) = known {
             self.counts.stale.fetch_add(1, Ordering::Relaxed);

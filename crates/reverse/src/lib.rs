@@ -13,6 +13,7 @@
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`crawlers`]: which crawler an address is.
 //! - [`cache`]: what is known; [`name`]: which names are kept.
+//! - [`histogram`]: how many observations were how large.
 //! - [`service`]: [`Service`], all of it, started and stopped.
 
 pub mod backend;
@@ -20,6 +21,7 @@ pub mod cache;
 pub mod crawlers;
 pub mod face;
 pub mod front;
+pub mod histogram;
 pub mod name;
 pub mod question;
 pub mod service;

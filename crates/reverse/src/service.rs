@@ -150,7 +150,8 @@ impl Numbers {
                 refused = get(&counts.failures[Why::Refused as usize]),
                 malformed = get(&counts.failures[Why::Malformed as usize]),
                 foreign = get(&counts.foreign),
-                milliseconds = get(&counts.milliseconds),
+                cut = get(&counts.cut),
+                milliseconds = counts.times.sum(),
                 "upstream since start"
             );
         }
@@ -212,23 +213,24 @@ impl Service {
             .iter()
             .map(|address| (*address, Arc::<backend::UpstreamCounts>::default()))
             .collect();
+        let timeout = options.behaviour.timeout;
+        let back_end = BackEnd::new(cache, options.behaviour);
         let numbers = Arc::new(Numbers {
             clock,
-            back_end: Arc::default(),
+            back_end: back_end.counts().clone(),
             upstreams,
             panics: Arc::default(),
             faces: Mutex::default(),
             connections: Mutex::default(),
         });
         let task = Task {
-            timeout: options.behaviour.timeout,
-            back_end: BackEnd::new(cache, options.behaviour),
+            timeout,
+            back_end,
             reader,
             wanted,
             upstreams: Upstreams::new(&numbers.upstreams),
             kept: options.kept,
             learned,
-            counts: numbers.back_end.clone(),
             clock,
         };
         let shutdown = Shutdown::new();

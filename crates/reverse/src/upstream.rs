@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+use crate::backend::UpstreamCounts;
 use crate::cache::Why;
 use crate::question::{self, Answered};
 
@@ -41,7 +42,7 @@ impl Ids {
     }
 }
 
-/// Asks over UDP and, where the answer is cut, over TCP; `foreign` counts answers to questions never asked.
+/// Asks over UDP and, where the answer is cut, over TCP; `counts` what came that was no answer to this, and the rcodes.
 ///
 /// Never [`Answered::Truncated`] or [`Answered::Foreign`].
 pub async fn ask(
@@ -49,11 +50,14 @@ pub async fn ask(
     address: IpAddr,
     id: u16,
     wait: Duration,
-    foreign: &AtomicU64,
+    counts: &UpstreamCounts,
 ) -> Answered {
     let asked = async {
-        match over_udp(upstream, address, id, foreign).await? {
-            Answered::Truncated => over_tcp(upstream, address, id).await,
+        match over_udp(upstream, address, id, counts).await? {
+            Answered::Truncated => {
+                counts.cut.fetch_add(1, Ordering::Relaxed);
+                over_tcp(upstream, address, id, counts).await
+            }
             answered => Ok(answered),
         }
     };
@@ -69,7 +73,7 @@ async fn over_udp(
     upstream: SocketAddr,
     address: IpAddr,
     id: u16,
-    foreign: &AtomicU64,
+    counts: &UpstreamCounts,
 ) -> std::io::Result<Answered> {
     let any: IpAddr = match upstream {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -83,18 +87,38 @@ async fn over_udp(
     for _ in 0..FOREIGN_MAX {
         let length = socket.recv(&mut octets).await?;
         match question::read(&octets[..length], address, id) {
-            Answered::Foreign => _ = foreign.fetch_add(1, Ordering::Relaxed),
-            answered => return Ok(answered),
+            Answered::Foreign => _ = counts.foreign.fetch_add(1, Ordering::Relaxed),
+            answered => {
+                note_rcode(&octets, counts);
+                return Ok(answered);
+            }
         }
     }
     Ok(Answered::Failed(Why::Malformed))
 }
 
-async fn over_tcp(upstream: SocketAddr, address: IpAddr, id: u16) -> std::io::Result<Answered> {
+async fn over_tcp(
+    upstream: SocketAddr,
+    address: IpAddr,
+    id: u16,
+    counts: &UpstreamCounts,
+) -> std::io::Result<Answered> {
     let mut stream = TcpStream::connect(upstream).await?;
     let asked = question::question(address, id);
     stream.write_all(&[&net::framing::prefix(asked.len())[..], &asked].concat()).await?;
     let mut octets = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut octets).await?;
-    Ok(question::read(&octets, address, id))
+    let answered = question::read(&octets, address, id);
+    match answered {
+        Answered::Foreign => _ = counts.foreign.fetch_add(1, Ordering::Relaxed),
+        _ => note_rcode(&octets, counts),
+    }
+    Ok(answered)
+}
+
+/// Counts the rcode of a message that was read: the lower half of its fourth octet (RFC 1035 §4.1.1).
+fn note_rcode(octets: &[u8], counts: &UpstreamCounts) {
+    if let Some(octet) = octets.get(3) {
+        counts.rcodes[usize::from(octet & 15)].fetch_add(1, Ordering::Relaxed);
+    }
 }
