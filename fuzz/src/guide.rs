@@ -17,8 +17,8 @@ use crate::targets::Target;
 /// thinking about it. The shortest inputs are kept first.
 const KEPT_MAX: usize = 96 << 10;
 
-/// The seconds that one input may take before it counts as an endless loop.
-const INPUT_SECONDS_MAX: u32 = 10;
+/// The seconds that one input may take before it counts as an endless loop, where nothing else is said.
+pub const PATIENCE_SECONDS: u32 = 10;
 
 /// The memory in MiB that a target may take before it counts as growing without bound.
 const MEMORY_MAX: u32 = 2_048;
@@ -55,9 +55,11 @@ impl Guided {
     /// Runs a target for `executions`, beginning with its seeds and its kept inputs, and keeps what is worth it;
     /// returns how many inputs are kept now.
     ///
+    /// An input that takes `patience` seconds counts as an endless loop.
+    ///
     /// # Errors
     /// What went wrong, as text; for a failing input, how to repeat it.
-    pub fn run(&self, target: &Target, executions: u64) -> Result<usize, String> {
+    pub fn run(&self, target: &Target, executions: u64, patience: u32) -> Result<usize, String> {
         let inputs = self.fresh(&format!("{}.inputs", target.name))?;
         for (index, input) in (target.seeds)().into_iter().chain(corpus::kept(target.name)).enumerate() {
             put(&inputs.join(format!("seed-{index}")), &input)?;
@@ -65,7 +67,7 @@ impl Guided {
         let failed = self.fresh(&format!("{}.failed", target.name))?;
         let mut run = self.program(target);
         run.arg(&inputs).arg(format!("-runs={executions}")).arg(format!("-max_len={INPUT_MAX}"));
-        run.arg(format!("-timeout={INPUT_SECONDS_MAX}")).arg(format!("-rss_limit_mb={MEMORY_MAX}"));
+        run.arg(format!("-timeout={patience}")).arg(format!("-rss_limit_mb={MEMORY_MAX}"));
         run.arg(format!("-artifact_prefix={}/", failed.display()));
         run.args(["-seed=1", "-verbosity=0", "-print_final_stats=1"]);
         succeed(&mut run).map_err(|error| match read_all(&failed) {

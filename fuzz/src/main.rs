@@ -4,29 +4,32 @@
 
 use std::process::ExitCode;
 
-use fuzz::{Guided, TARGETS, Target};
+use fuzz::{Guided, PATIENCE_SECONDS, TARGETS, Target};
 
 const USAGE: &str = "\
-usage: cargo run -p fuzz -- TARGET [--executions N] [--first N] [--seed S]
+usage: cargo run -p fuzz -- TARGET[,TARGET...] [--executions N] [--first N] [--seed S]
        cargo run -p fuzz -- TARGET --input HEX
-       cargo run -p fuzz -- TARGET --guided [--executions N]
-
+       cargo run -p fuzz -- TARGET[,TARGET...] --guided [--executions N] [--patience SECONDS]
 
 TARGET may be: all.
 --executions N  how many inputs are tried; 1000000 by default
 --first N       the index of the first one; 0 by default
 --seed S        the seed of the damage; 0 by default
 --input HEX     runs the target once, on this input
---guided        under libFuzzer (needs g++); inputs that reach new code are kept in fuzz/corpus";
+--guided        under libFuzzer (needs g++); inputs that reach new code are kept in fuzz/corpus
+--patience SECONDS
+                guided, after how many seconds an input counts as an endless loop; 10 by default: more where
+                the process may be stopped meanwhile";
 
 /// What is asked for on the command line.
 struct Asked {
-    targets: &'static [Target],
+    targets: Vec<&'static Target>,
     executions: u64,
     first: u64,
     seed: u64,
     input: Option<Vec<u8>>,
     guided: bool,
+    patience: u32,
 }
 
 fn main() -> ExitCode {
@@ -47,13 +50,13 @@ fn main() -> ExitCode {
 
 fn perform(asked: &Asked) -> Result<(), String> {
     let guided = if asked.guided { Some(Guided::build()?) } else { None };
-    for target in asked.targets {
+    for target in &asked.targets {
         let name = target.name;
         if let Some(input) = &asked.input {
             (target.run)(input);
             println!("{name}: the input passes");
         } else if let Some(guided) = &guided {
-            let kept = guided.run(target, asked.executions)?;
+            let kept = guided.run(target, asked.executions, asked.patience)?;
             println!("{name}: {} guided executions pass; {kept} inputs are kept", asked.executions);
         } else {
             let indices = asked.first..asked.first.saturating_add(asked.executions);
@@ -67,10 +70,21 @@ fn perform(asked: &Asked) -> Result<(), String> {
 fn asked(words: &[String]) -> Option<Asked> {
     let (name, mut options) = words.split_first()?;
     let targets = match name.as_str() {
-        "all" => TARGETS,
-        name => std::slice::from_ref(TARGETS.iter().find(|target| target.name == name)?),
+        "all" => TARGETS.iter().collect(),
+        names => names
+            .split(',')
+            .map(|name| TARGETS.iter().find(|target| target.name == name))
+            .collect::<Option<_>>()?,
     };
-    let mut asked = Asked { targets, executions: 1_000_000, first: 0, seed: 0, input: None, guided: false };
+    let mut asked = Asked {
+        targets,
+        executions: 1_000_000,
+        first: 0,
+        seed: 0,
+        input: None,
+        guided: false,
+        patience: PATIENCE_SECONDS,
+    };
     while let Some((option, rest)) = options.split_first() {
         options = rest;
         if option == "--guided" {
@@ -83,6 +97,7 @@ fn asked(words: &[String]) -> Option<Asked> {
             "--executions" => asked.executions = value.parse().ok()?,
             "--first" => asked.first = value.parse().ok()?,
             "--seed" => asked.seed = value.parse().ok()?,
+            "--patience" => asked.patience = value.parse().ok()?,
             "--input" => asked.input = Some(fuzz::from_hex(value)?),
             _ => return None,
         }

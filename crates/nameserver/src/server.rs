@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use net::admission::Admission;
+use net::admission::{Admission, GIVING_WAY_MAX};
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Verdict};
@@ -35,8 +35,9 @@ pub const WORKERS_MAX: usize = 256;
 /// Room for queries that wait for a worker, in octets: a burst of some five thousand.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Descriptors that are neither workers' sockets nor TCP connections, with room to spare: store, API, log, listeners.
-const OTHER_DESCRIPTORS: usize = 128;
+/// Descriptors that are neither workers' sockets nor TCP connections that are kept, with room to spare: store, API, log,
+/// listeners, and connections that give way.
+const OTHER_DESCRIPTORS: usize = 128 + GIVING_WAY_MAX;
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -238,10 +239,11 @@ impl Server {
             None => None,
         };
         server.notify(transfers, published, clock, fastrand::Rng::with_seed(seed ^ u64::MAX));
+        let requests = counters.api.clone();
         let router = http::router(server.editor.clone(), options.token, counters);
         let stop = server.shutdown.clone();
         server.tasks.spawn(async move {
-            if let Err(cause) = http::serve(api, router, stop).await {
+            if let Err(cause) = http::serve(api, router, requests, stop).await {
                 tracing::error!(%cause, "the API ended");
             }
         });

@@ -1,9 +1,30 @@
 //! Who may have a place: so many in all, so many per client. A place is a connection, or something else that a
 //! client holds for a while.
+//!
+//! Whoever holds a place may say that it only waits ([`Place::waits`]). Where all places are taken, one that waits
+//! gives way to a client that comes: of those that have served nobody yet the one that waits the longest, else of
+//! the others. So a crowd that holds places and asks nothing shuts nobody out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Places that are looked at to find one that gives way; the next search begins behind them. Among as many as
+/// this, one is nearly as old as the oldest of all, and looking takes well below a microsecond.
+const LOOKED_AT_MAX: usize = 64;
+
+/// Places that were told to give way and are not given back yet, at a time; they count on top of all places. Whoever
+/// comes while there are as many is refused.
+pub const GIVING_WAY_MAX: usize = 64;
+
+/// The turn of a place whose holder is at work.
+const WORKS: u64 = u64::MAX;
+
+/// What is set in the turn of a place that has served its holder before, so that it is greater than that of one
+/// that has not.
+const HAS_SERVED: u64 = 1 << 63;
 
 /// Hands out places; it remembers no more clients than there are places.
 #[derive(Debug)]
@@ -11,18 +32,37 @@ pub struct Admission {
     places_max: usize,
     per_client_max: usize,
     open: Mutex<Open>,
+    /// Counts waits, so that they have an order without a clock.
+    turns: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Open {
     total: usize,
     by_client: HashMap<IpAddr, usize>,
+    /// The places that may be told to give way, and gaps.
+    seats: Vec<Option<Arc<Seat>>>,
+    /// The gaps.
+    gaps: Vec<usize>,
+    /// Where the next search begins.
+    hand: usize,
+    giving_way: usize,
+}
+
+/// What a place shares with the search for one that gives way.
+#[derive(Debug)]
+struct Seat {
+    /// When its wait began, or [`WORKS`].
+    turn: AtomicU64,
+    /// Whether it was told to give way, which its holder hears by `told`.
+    gives_way: AtomicBool,
+    told: Notify,
 }
 
 /// Says why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// All places are taken.
+    /// All places are taken, and none gives way.
     Full,
     /// This client has all that one client may have.
     PerClient,
@@ -33,36 +73,85 @@ pub enum Refusal {
 pub struct Place {
     admission: Arc<Admission>,
     client: IpAddr,
+    seat: Arc<Seat>,
+    /// Where `seat` is among all.
+    index: usize,
+    has_replaced: bool,
 }
 
 impl Admission {
     /// Has `places_max` places, of which one client gets `per_client_max`: an IPv4 address or an IPv6 /64,
     /// which is what one host can choose from.
     pub fn new(places_max: usize, per_client_max: usize) -> Self {
-        Self { places_max, per_client_max, open: Mutex::default() }
+        Self { places_max, per_client_max, open: Mutex::default(), turns: AtomicU64::new(0) }
     }
 
-    /// Gives a place to the client at `address`.
+    /// Gives a place to the client at `address`; it counts as working until it says that it waits.
     ///
     /// # Errors
     /// [`Refusal`].
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Place, Refusal> {
         let client = client_of(address);
         let mut open = self.open();
-        if open.total >= self.places_max {
-            return Err(Refusal::Full);
-        }
+        // First, so that no client takes the places of others beyond its own share.
         let of_client = open.by_client.get(&client).copied().unwrap_or(0);
         if of_client >= self.per_client_max {
             return Err(Refusal::PerClient);
         }
+        let has_replaced = open.total >= self.places_max;
+        if has_replaced && !open.tell_one() {
+            return Err(Refusal::Full);
+        }
         open.by_client.insert(client, of_client + 1);
         open.total += 1;
-        Ok(Place { admission: Arc::clone(self), client })
+        let seat = Arc::new(Seat {
+            turn: AtomicU64::new(WORKS),
+            gives_way: AtomicBool::new(false),
+            told: Notify::new(),
+        });
+        let index = open.seat(Arc::clone(&seat));
+        Ok(Place { admission: Arc::clone(self), client, seat, index, has_replaced })
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Tells one that waits to give way, if there is one.
+    fn tell_one(&mut self) -> bool {
+        if self.giving_way >= GIVING_WAY_MAX || self.seats.is_empty() {
+            return false;
+        }
+        let looked_at = self.seats.len().min(LOOKED_AT_MAX);
+        let (from, all) = (self.hand % self.seats.len(), self.seats.len());
+        self.hand = from + looked_at;
+        let turns = (from..from + looked_at).filter_map(|index| {
+            let turn = self.seats[index % all].as_ref()?.turn.load(Ordering::Relaxed);
+            (turn != WORKS).then_some((turn, index % all))
+        });
+        let Some((_, index)) = turns.min() else { return false };
+        if let Some(seat) = self.seats[index].take() {
+            seat.gives_way.store(true, Ordering::Relaxed);
+            seat.told.notify_one();
+        }
+        self.gaps.push(index);
+        self.giving_way += 1;
+        true
+    }
+
+    fn seat(&mut self, seat: Arc<Seat>) -> usize {
+        match self.gaps.pop() {
+            Some(gap) => {
+                self.seats[gap] = Some(seat);
+                gap
+            }
+            None => {
+                self.seats.push(Some(seat));
+                self.seats.len() - 1
+            }
+        }
     }
 }
 
@@ -71,12 +160,39 @@ impl Place {
     pub fn is_crowded(&self) -> bool {
         self.admission.open().total > self.admission.places_max / 2
     }
+
+    /// Says that a wait begins: from now on the place may be told to give way, later if it `has_served`.
+    pub fn waits(&self, has_served: bool) {
+        let turn = self.admission.turns.fetch_add(1, Ordering::Relaxed);
+        self.seat.turn.store(turn | if has_served { HAS_SERVED } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Says that the wait is over: who works is not told to give way.
+    pub fn works(&self) {
+        self.seat.turn.store(WORKS, Ordering::Relaxed);
+    }
+
+    /// Waits until this place is to be given back soon.
+    pub async fn gives_way(&self) {
+        self.seat.told.notified().await;
+    }
+
+    /// Whether another place was told to give way to this one.
+    pub fn has_replaced(&self) -> bool {
+        self.has_replaced
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.admission.open();
         open.total -= 1;
+        if self.seat.gives_way.load(Ordering::Relaxed) {
+            open.giving_way -= 1;
+        } else {
+            open.seats[self.index] = None;
+            open.gaps.push(self.index);
+        }
         if let Some(of_client) = open.by_client.get_mut(&self.client) {
             *of_client -= 1;
             if *of_client == 0 {
@@ -143,6 +259,63 @@ mod tests {
             places.push(admission.admit(ip("192.0.2.1")).expect("a free place"));
             assert_eq!(places[0].is_crowded(), crowded, "{} of 4", places.len());
         }
+    }
+
+    fn is_told(place: &Place) -> bool {
+        place.seat.gives_way.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn the_one_that_has_waited_longest_for_nothing_gives_way() {
+        let admission = admission(4, 4);
+        let at = |last: u8| admission.admit(IpAddr::from([192, 0, 2, last]));
+        let held: Vec<Place> = (1..=4).map(|last| at(last).expect("a free place")).collect();
+        assert_eq!(at(5).unwrap_err(), Refusal::Full, "all work");
+        held[1].waits(true);
+        held[0].waits(false);
+        held[2].waits(false);
+        let told = || held.iter().map(is_told).collect::<Vec<_>>();
+        // The first has served nobody, and waits for longer than the third.
+        let fifth = at(5).expect("the first gives way");
+        assert!(fifth.has_replaced() && !held[0].has_replaced());
+        assert_eq!(told(), [true, false, false, false]);
+        let sixth = at(6).expect("the third gives way");
+        let seventh = at(7).expect("the second gives way");
+        assert_eq!(told(), [true, true, true, false]);
+        assert_eq!(at(8).unwrap_err(), Refusal::Full);
+        held[3].waits(true);
+        held[3].works();
+        assert_eq!(at(8).unwrap_err(), Refusal::Full, "it works again");
+        assert_eq!(admission.open().total, 7);
+        drop((held, fifth, sixth, seventh));
+        let open = admission.open();
+        assert_eq!((open.total, open.giving_way, open.by_client.len()), (0, 0, 0));
+        assert!(open.seats.len() <= 4 && open.gaps.len() == open.seats.len());
+    }
+
+    #[test]
+    fn no_client_takes_more_places_than_its_share() {
+        let admission = admission(4, 2);
+        let held: Vec<Place> = (0..4)
+            .map(|i| admission.admit(IpAddr::from([192, 0, 2, i / 2])).expect("a free place"))
+            .collect();
+        held.iter().for_each(|place| place.waits(false));
+        assert_eq!(admission.admit(ip("192.0.2.0")).unwrap_err(), Refusal::PerClient);
+        assert!(!held.iter().any(is_told));
+    }
+
+    #[test]
+    fn only_so_many_give_way_at_a_time() {
+        let admission = admission(GIVING_WAY_MAX + 9, usize::MAX);
+        let admit = || admission.admit(ip("192.0.2.1"));
+        let mut held: Vec<Place> = (0..GIVING_WAY_MAX + 9).map(|_| admit().expect("a free place")).collect();
+        held.iter().for_each(|place| place.waits(false));
+        let mut next: Vec<Place> = (0..GIVING_WAY_MAX).map(|_| admit().expect("one gives way")).collect();
+        assert_eq!(admit().unwrap_err(), Refusal::Full);
+        let gone = held.iter().position(is_told).expect("some were told");
+        drop(held.swap_remove(gone));
+        next.push(admit().expect("one has given way"));
+        assert_eq!(held.iter().filter(|place| is_told(place)).count(), GIVING_WAY_MAX);
     }
 
     #[test]

@@ -120,9 +120,12 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
 /// [`MESSAGE_MAX`](crate::framing::MESSAGE_MAX) octets of answer in, a [`Verdict`] out. A handler that panics
 /// or claims more than its room ends its own connection only, and is counted.
 ///
-/// When no place is free (see [`Limits::admission`]), the new connection is accepted and closed at once, not an old one: who is
-/// being served keeps being served, and the client learns it without a time-out. Connections that hold a
-/// place without using it lose it early in a crowd ([`Limits::idle_when_crowded`]).
+/// When no place is free (see [`Limits::admission`]), a connection that waits for a query, or for the rest of one,
+/// gives way to the new one: first those that never asked, of them the one that has waited longest, as far as
+/// [`Admission`] looks. Answers that are being taken, and streams, are never cut for it. Where none waits, and where
+/// the client has all that one client may have, the new connection is accepted and closed at once, so that it
+/// learns it without a time-out. Connections that hold a place without using it lose it early in a crowd
+/// ([`Limits::idle_when_crowded`]) in any case.
 ///
 /// After the shutdown began, nothing more is read, the answers that wait are sent, and the function returns
 /// when all connections are closed, at most [`Limits::message`] later.
@@ -165,6 +168,7 @@ where
                     Ok(place) => place,
                     Err(Refusal::Full) => {
                         Counters::add(&counters.refused_full, 1);
+                        tokio::task::yield_now().await;
                         continue;
                     }
                     Err(Refusal::PerClient) => {
@@ -178,9 +182,15 @@ where
                     continue;
                 };
                 Counters::add(&counters.accepted, 1);
+                place.waits(false);
+                let has_replaced = place.has_replaced();
                 let handler = make_handler(client, local);
                 let task = converse(stream, handler, place, Arc::clone(&counters), limits, shutdown.clone());
                 connections.spawn(task);
+                // Who gives way is to be gone before too many others come.
+                if has_replaced {
+                    tokio::task::yield_now().await;
+                }
             }
             Err(error) if is_about_one_connection(&error) => Counters::add(&counters.accept_aborted, 1),
             Err(_) => {

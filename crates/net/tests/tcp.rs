@@ -96,12 +96,9 @@ async fn the_longest_messages_pass_both_ways() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limits_are_closed_and_counted() {
-    for (limits, refused_by) in [
-        (Limits { connections_max: 2, ..Limits::default() }, [1, 0]),
-        (Limits { per_client_max: 2, ..Limits::default() }, [0, 1]),
-    ] {
-        let served = Served::new(loopback(), limits);
+async fn a_client_beyond_its_share_is_closed_at_once_and_counted() {
+    {
+        let served = Served::new(loopback(), Limits { per_client_max: 2, ..Limits::default() });
         let mut kept = Vec::new();
         for _ in 0..2 {
             let mut client = served.connect().await;
@@ -111,7 +108,7 @@ async fn connections_beyond_the_limits_are_closed_and_counted() {
         }
         assert!(is_closed(served.connect().await).await);
         let counters = &served.counters;
-        assert_eq!([&counters.refused_full, &counters.refused_per_client].map(value), refused_by);
+        assert_eq!([&counters.refused_full, &counters.refused_per_client].map(value), [0, 1]);
         for client in &mut kept {
             write(client, b"still here").await;
             assert_eq!(read(client).await, b"still here");
@@ -126,6 +123,41 @@ async fn connections_beyond_the_limits_are_closed_and_counted() {
         drop((next, kept));
         served.end().await;
     }
+}
+
+#[tokio::test]
+async fn those_that_only_wait_give_way_and_those_that_asked_last() {
+    let served = Served::new(loopback(), Limits { connections_max: 20, ..Limits::default() });
+    let mut asked = Vec::new();
+    for _ in 0..10 {
+        let mut client = served.connect().await;
+        write(&mut client, b"stay").await;
+        assert_eq!(read(&mut client).await, b"stay");
+        asked.push(client);
+    }
+    // Ten say nothing, and ten more begin a query: of twenty that never asked, ten are gone at the end.
+    let mut silent = Vec::new();
+    for number in 0..20 {
+        let mut client = served.connect().await;
+        if number % 2 == 1 {
+            client.write_all(&[0]).await.expect("the connection reads");
+        }
+        silent.push(client);
+    }
+    until(|| value(&served.counters.ended_gave_way) == 10).await;
+    for client in &mut asked {
+        write(client, b"still here").await;
+        assert_eq!(read(client).await, b"still here");
+    }
+    // Nobody who comes is refused, and there is always one that has waited for longer.
+    for _ in 0..100 {
+        let mut client = served.connect().await;
+        write(&mut client, b"new").await;
+        assert_eq!(read(&mut client).await, b"new");
+    }
+    assert_eq!(value(&served.counters.refused_full), 0);
+    drop((asked, silent));
+    served.end().await;
 }
 
 #[tokio::test]
@@ -220,6 +252,7 @@ impl Served {
             &self.counters.ended_query_late,
             &self.counters.ended_answers_untaken,
             &self.counters.ended_lifetime,
+            &self.counters.ended_gave_way,
             &self.counters.ended_by_shutdown,
         ];
         let ended: u64 = ends.into_iter().map(value).sum();

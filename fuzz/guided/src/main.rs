@@ -1,5 +1,5 @@
-//! The targets of `fuzz` under libFuzzer; started by `cargo xtask fuzz`, which names the target in the
-//! environment variable `POINTSMAN_FUZZ`.
+//! The targets of `fuzz` under libFuzzer; started by `cargo run -p fuzz -- TARGET --guided`, which names the target
+//! in the environment variable `POINTSMAN_FUZZ`.
 
 #![no_main]
 

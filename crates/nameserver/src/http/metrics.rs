@@ -42,6 +42,8 @@ pub struct Metrics {
     pub tap: Arc<tap::Counters>,
     /// The counters of transfers, signatures and notifications.
     pub transfers: Arc<transfer::Counters>,
+    /// What became of the API's requests and connections.
+    pub api: Arc<super::Counters>,
 }
 
 /// What a TCP listener counted.
@@ -405,7 +407,7 @@ pub const METRICS: &[Metric] = &[
         unit: "connections",
         labels: &["cause"],
         read: |source, samples| {
-            let causes: [Cause<net::tcp::Counters, AtomicU64>; 10] = [
+            let causes: [Cause<net::tcp::Counters, AtomicU64>; 11] = [
                 ("handler", |tcp| &tcp.ended_by_handler),
                 ("client", |tcp| &tcp.ended_by_client),
                 ("cut_short", |tcp| &tcp.ended_cut_short),
@@ -414,6 +416,7 @@ pub const METRICS: &[Metric] = &[
                 ("query_late", |tcp| &tcp.ended_query_late),
                 ("answers_untaken", |tcp| &tcp.ended_answers_untaken),
                 ("lifetime", |tcp| &tcp.ended_lifetime),
+                ("gave_way", |tcp| &tcp.ended_gave_way),
                 ("shutdown", |tcp| &tcp.ended_by_shutdown),
                 ("panicked", |tcp| &tcp.handler_panics),
             ];
@@ -459,6 +462,7 @@ pub const METRICS: &[Metric] = &[
                     ("bad_signature", |t| &t.bad_signature),
                     ("bad_time", |t| &t.bad_time),
                     ("bad_truncation", |t| &t.bad_truncation),
+                    ("malformed", |t| &t.bad_form),
                 ],
             );
         },
@@ -482,6 +486,47 @@ pub const METRICS: &[Metric] = &[
                     ("stray_answer", |t| &t.notify_stray),
                 ],
             );
+        },
+    },
+    Metric {
+        name: "pointsman_api_responses_total",
+        help: "Answers of the API, by HTTP's status code: from 400 on, requests that were refused.",
+        kind: Kind::Counter,
+        unit: "responses",
+        labels: &["status"],
+        read: |source, samples| {
+            for (status, count) in source.metrics.api.responses() {
+                samples.push([status.to_string()], count);
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_api_accept_failed_total",
+        help: "Times that the system had no descriptor or memory for a connection to the API.",
+        kind: Kind::Counter,
+        unit: "attempts",
+        labels: &[],
+        read: |source, samples| {
+            samples.push([], source.metrics.api.accept_failed.load(Ordering::Relaxed));
+        },
+    },
+    Metric {
+        name: "pointsman_api_connections_cut_total",
+        help: "Connections to the API that did not end by themselves, by cause: malformed, for what came was no \
+               request; head_late, for no whole head came in time; broken; or lifetime, for they were too old.",
+        kind: Kind::Counter,
+        unit: "connections",
+        labels: &["cause"],
+        read: |source, samples| {
+            let causes: [Cause<super::Counters, AtomicU64>; 4] = [
+                ("malformed", |api| &api.malformed),
+                ("head_late", |api| &api.head_late),
+                ("broken", |api| &api.broken),
+                ("lifetime", |api| &api.lifetime),
+            ];
+            for (cause, counter) in causes {
+                samples.push([cause.into()], counter(&source.metrics.api).load(Ordering::Relaxed));
+            }
         },
     },
 ];

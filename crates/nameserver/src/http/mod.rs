@@ -9,7 +9,7 @@
 //!
 //! In reading order: `zones`, `regions`, `partitions`, `policies`, `servers`, `explain`, `status` and
 //! `metrics` are the routes; `path`, `precondition`, `body`, `admission` and `reply` are what they share;
-//! `token` and `host` say who may ask at all;
+//! `token` and `host` say who may ask at all; `counters` is what became of requests and connections;
 //! `document` is the OpenAPI document, which is made from the routes' own declarations; [`serve()`] is the
 //! rim.
 //!
@@ -19,6 +19,7 @@
 
 mod admission;
 mod body;
+mod counters;
 mod document;
 mod explain;
 mod host;
@@ -52,6 +53,7 @@ use token::Token;
 
 pub use admission::{CHANGES_MAX, TEXTS_MAX};
 pub use body::{BODY_WAIT, JSON_MAX, POLICY_MAX, TEXT_MAX};
+pub use counters::Counters;
 pub use metrics::{METRICS, Metric, Metrics, Tcp};
 pub use serve::{CONNECTION_LIFETIME, CONNECTIONS_MAX, HEAD_MAX, HEAD_WAIT, serve};
 
@@ -76,11 +78,13 @@ pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router
         admission: Admission::new(),
         document: text(document).into(),
     };
+    let counters = http.metrics.api.clone();
     let routes = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(http);
-    match token {
+    let routes = match token {
         Some(token) => routes.layer(axum::middleware::from_fn_with_state(Token::new(token), token::require)),
         None => routes.layer(axum::middleware::from_fn(host::require)),
-    }
+    };
+    routes.layer(axum::middleware::from_fn_with_state(counters, counters::responses))
 }
 
 /// The OpenAPI 3.1 document, as `/v1/openapi.json` serves it and `docs/reference/openapi.json` keeps it.

@@ -15,6 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::counters::{Counters, count};
+
 /// Connections open at a time; further ones wait in the system's backlog. People, scrapers and control
 /// processes hold a few each.
 pub const CONNECTIONS_MAX: usize = 256;
@@ -37,7 +39,12 @@ const LAST_REQUEST_WAIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// None today: what accepting fails with passes, and is waited for.
-pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) -> io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    counters: Arc<Counters>,
+    shutdown: Shutdown,
+) -> io::Result<()> {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut ends = pin!(shutdown.wait());
@@ -50,13 +57,14 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) ->
             () = &mut ends => break,
             (place, accepted) = accepted => match accepted {
                 Ok((stream, _)) => {
-                    let served = connection(stream, router.clone(), shutdown.clone());
+                    let served = connection(stream, router.clone(), counters.clone(), shutdown.clone());
                     connections.spawn(async move {
                         served.await;
                         drop(place);
                     });
                 }
                 Err(cause) => {
+                    count(&counters.accept_failed);
                     tracing::warn!(%cause, "the API cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -69,15 +77,15 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: Shutdown) ->
     Ok(())
 }
 
-async fn connection(stream: TcpStream, router: Router, shutdown: Shutdown) {
+async fn connection(stream: TcpStream, router: Router, counters: Arc<Counters>, shutdown: Shutdown) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(HEAD_MAX);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     tokio::select! {
-        // What goes wrong on a connection is its client's to know.
-        _ = &mut connection => return,
-        () = tokio::time::sleep(CONNECTION_LIFETIME) => {}
+        // What goes wrong on a connection is its client's to know; here it is only counted.
+        ended = &mut connection => return ended.unwrap_or_else(|how| counters.ended(&how)),
+        () = tokio::time::sleep(CONNECTION_LIFETIME) => count(&counters.lifetime),
         () = shutdown.wait() => {}
     }
     connection.as_mut().graceful_shutdown();

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -16,7 +16,7 @@ use net::shutdown::Shutdown;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{METRICS, Metrics, Tcp, body, metrics, openapi, router, serve};
+use super::{Counters, METRICS, Metrics, Tcp, body, metrics, openapi, router, serve};
 use crate::book::Book;
 use crate::edit::Editor;
 use crate::generation::Settings;
@@ -490,8 +490,8 @@ async fn connections_are_served_until_the_shutdown() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let shutdown = Shutdown::new();
-    let serving =
-        tokio::spawn(serve(listener, router(api.editor.clone(), None, Metrics::default()), shutdown.clone()));
+    let (router, counters) = (router(api.editor.clone(), None, Metrics::default()), Arc::default());
+    let serving = tokio::spawn(serve(listener, router, counters, shutdown.clone()));
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
     stream.write_all(b"GET /v1/health HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("a request");
     let mut answer = Vec::new();
@@ -508,10 +508,34 @@ async fn a_head_that_does_not_end_ends_the_connection() {
     let api = Api::new(None).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    tokio::spawn(serve(listener, router(api.editor.clone(), None, Metrics::default()), Shutdown::new()));
-    let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
-    stream.write_all(b"GET /v1/health HTTP/1.1\r\nhost:").await.expect("the beginning of a request");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.expect("the end of the connection");
-    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+    let counters = Arc::new(Counters::default());
+    let router = router(api.editor.clone(), None, Metrics::default());
+    tokio::spawn(serve(listener, router, counters.clone(), Shutdown::new()));
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    for (sent, expected) in [(&b"GET /v1/health HTTP/1.1\r\nhost:"[..], [1, 0]), (b"\0\r\n\r\n", [1, 1])] {
+        let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
+        stream.write_all(sent).await.expect("the beginning of a request");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.expect("the end of the connection");
+        assert!(!answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+        // The connection is gone before its task has counted it.
+        while [&counters.head_late, &counters.malformed].map(count) != expected {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_are_counted_by_status() {
+    let api = Api::new(Some("secret")).await;
+    for path in ["/v1/health", "/v1/status", "/v1/zones"] {
+        api.get(path).await;
+    }
+    let token = [("authorization", "Bearer secret")];
+    api.send("GET", "/nowhere", &token, Body::empty()).await;
+    let text = api.send("GET", "/metrics", &token, Body::empty()).await.body;
+    for (status, count) in [(200, 1), (401, 2), (404, 1)] {
+        let line = format!("pointsman_api_responses_total{{status=\"{status}\"}} {count}");
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
 }

@@ -31,6 +31,8 @@ pub struct Counters {
     pub bad_time: AtomicU64,
     /// Signed messages whose signature was cut (BADTRUNC).
     pub bad_truncation: AtomicU64,
+    /// Messages whose signature could not be read (FORMERR).
+    pub bad_form: AtomicU64,
     /// Notifications that were sent, repetitions included.
     pub notify_sent: AtomicU64,
     /// Notifications that the system did not take.

@@ -153,7 +153,10 @@ impl Transfers {
         let mut name = Folded::root();
         // What is no query is told so by the one place that does.
         let query = Query::read(asked.query, &mut name).ok()?;
-        let Ok(tsig) = Tsig::read(asked.query) else { return Some(formerr(asked.query, out).into()) };
+        let Ok(tsig) = Tsig::read(asked.query) else {
+            count(&self.counters.bad_form);
+            return Some(formerr(asked.query, out).into());
+        };
         let is_transfer = query.class == Class::IN
             && match asked.transport {
                 Transport::Tcp => matches!(query.rtype, Rtype::AXFR | Rtype::IXFR),
@@ -249,7 +252,7 @@ impl Transfers {
         tracing::info!(zone = ?zone.origin(), serial = zone.serial(), %client, ?key, "a transfer begins");
         let (zone, query, counters) = (Arc::clone(zone), asked.query.to_vec(), Arc::clone(&self.counters));
         let outgoing = Outgoing::new(zone, query, udp_payload_max, signer.take(), counters, Some(place));
-        Ok(Transfer::Outgoing(outgoing))
+        Ok(Transfer::Outgoing(Box::new(outgoing)))
     }
 
     /// The answer to a message that is signed wrongly (RFC 8945 §5.3.2).
@@ -263,7 +266,10 @@ impl Transfers {
         out: &mut [u8],
     ) -> Reply {
         count(match failed {
-            Failed::Malformed => return formerr(message, out),
+            Failed::Malformed => {
+                count(&self.counters.bad_form);
+                return formerr(message, out);
+            }
             Failed::BadKey => &self.counters.bad_key,
             Failed::BadSignature => &self.counters.bad_signature,
             Failed::BadTime(_) => &self.counters.bad_time,
@@ -277,7 +283,7 @@ impl Transfers {
 
 /// What becomes of a query that is signed or asks for a transfer.
 enum Respond {
-    Outgoing(Outgoing),
+    Outgoing(Box<Outgoing>),
     Reply(Reply),
 }
 
@@ -289,13 +295,13 @@ impl From<Reply> for Respond {
 
 /// A transfer, or one message of this length in its stead.
 enum Transfer {
-    Outgoing(Outgoing),
+    Outgoing(Box<Outgoing>),
     One(usize),
 }
 
 /// A transfer with a clock, for the time that its signatures have.
 struct Timed {
-    outgoing: Outgoing,
+    outgoing: Box<Outgoing>,
     clock: Clock,
 }
 

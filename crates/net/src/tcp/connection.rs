@@ -39,6 +39,7 @@ pub(super) enum End {
     QueryLate,
     AnswersUntaken,
     Lifetime,
+    GaveWay,
     ByShutdown,
 }
 
@@ -62,6 +63,8 @@ pub(super) struct Connection<'a, S, H> {
     /// When the wait for `awaited` began.
     since: Instant,
     opened: Instant,
+    /// Whether a query has come.
+    has_asked: bool,
     /// How the connection ends as soon as `unsent` is sent.
     ending: Option<End>,
 }
@@ -126,6 +129,7 @@ where
             awaited: Awaited::Query,
             since: now,
             opened: now,
+            has_asked: false,
             ending: None,
         }
     }
@@ -142,6 +146,7 @@ where
     async fn serve(&mut self, shutdown: &Shutdown) -> End {
         let mut begun = pin!(shutdown.wait());
         let mut overdue = pin!(sleep_until(self.deadline()));
+        let mut gives_way = pin!(self.place.gives_way());
         loop {
             // The limits come first: a client that always has more to read or to take must not outrun them.
             let step = tokio::select! {
@@ -154,6 +159,7 @@ where
                     continue;
                 }
                 () = &mut overdue => return self.overdue(),
+                () = &mut gives_way, if self.awaited != Awaited::Taking => return End::GaveWay,
                 step = poll_fn(|context| self.poll_step(context)) => step,
             };
             let more = match step {
@@ -309,6 +315,12 @@ where
         let same_query = awaited == Awaited::RestOfQuery && self.awaited == awaited && !was_answered;
         if !same_query {
             self.since = Instant::now();
+        }
+        self.has_asked |= was_answered;
+        match awaited {
+            Awaited::Taking => self.place.works(),
+            _ if same_query => {}
+            _ => self.place.waits(self.has_asked),
         }
         self.awaited = awaited;
     }

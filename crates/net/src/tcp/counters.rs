@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counters {
     /// Connections accepted and served.
     pub accepted: AtomicU64,
-    /// Connections closed at once because [`connections_max`](super::Limits::connections_max) were open.
+    /// Connections closed at once because [`connections_max`](super::Limits::connections_max) were open, and
+    /// none of them only waited.
     pub refused_full: AtomicU64,
     /// Connections closed at once because [`per_client_max`](super::Limits::per_client_max) of this client
     /// were open.
@@ -53,6 +54,8 @@ pub struct Counters {
     pub ended_answers_untaken: AtomicU64,
     /// Connections closed at the end of their [`lifetime`](super::Limits::lifetime).
     pub ended_lifetime: AtomicU64,
+    /// Connections that waited and gave way to a new one.
+    pub ended_gave_way: AtomicU64,
     /// Connections closed by the shutdown.
     pub ended_by_shutdown: AtomicU64,
     /// Connections that ended because their handler panicked: a fault of ours.
@@ -74,6 +77,7 @@ impl Counters {
             End::QueryLate => &self.ended_query_late,
             End::AnswersUntaken => &self.ended_answers_untaken,
             End::Lifetime => &self.ended_lifetime,
+            End::GaveWay => &self.ended_gave_way,
             End::ByShutdown => &self.ended_by_shutdown,
         };
         Self::add(counter, 1);

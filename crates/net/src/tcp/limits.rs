@@ -8,8 +8,10 @@ use std::time::Duration;
 /// Durations above a year count as a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at a time over all listeners that share an [`Admission`]; further ones are closed at once. Each needs a file descriptor, so stay
-    /// below `RLIMIT_NOFILE`. Default 800, which leaves room under the usual 1024.
+    /// Connections open at a time over all listeners that share an [`Admission`]; one more, and another that waits
+    /// gives way, or it is closed at once. Each needs a file descriptor, and so do those that give way
+    /// ([`GIVING_WAY_MAX`](crate::admission::GIVING_WAY_MAX)), so stay below `RLIMIT_NOFILE`. Default 800, which
+    /// leaves room under the usual 1024.
     pub connections_max: usize,
     /// Connections open at a time from one IPv4 address or one IPv6 /64, which is what one host can choose
     /// from. Default 100: RFC 7766 §6.2.2 asks resolvers for few, but several may share an address.

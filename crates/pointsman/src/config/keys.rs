@@ -273,8 +273,9 @@ pub(crate) const TCP: Section<Spec> = Section {
             kind: Kind::Integer(|s| &mut s.connections_max, 1..=CONNECTIONS_CEILING),
             default: Default::Value("800"),
             about: "How many connections may be open at a time.",
-            consequence: "Further ones are closed at once. Each takes a file descriptor: the hard limit (`ulimit -Hn`) \
-                must be larger, else a start warns.",
+            consequence: "For each further one, another gives way that waits for a query, first of all one that never \
+                asked; where none waits, it is closed at once. Each takes a file descriptor: the hard limit \
+                (`ulimit -Hn`) must be larger, else a start warns.",
         },
         Key {
             name: "per_client_max",

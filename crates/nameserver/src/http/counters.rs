@@ -1,0 +1,77 @@
+//! What became of the API's requests and connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+
+/// The lowest status code of HTTP, and how many there are (RFC 9110 §15).
+const STATUS_FIRST: usize = 100;
+const STATUSES: usize = 500;
+
+/// Counts since start.
+#[derive(Debug)]
+pub struct Counters {
+    responses: [AtomicU64; STATUSES],
+    /// Times that the system had no descriptor or memory for a connection.
+    pub accept_failed: AtomicU64,
+    /// Connections that ended for octets that are no request.
+    pub malformed: AtomicU64,
+    /// Connections that ended because no whole head of a request came within [`HEAD_WAIT`](super::HEAD_WAIT).
+    pub head_late: AtomicU64,
+    /// Connections that broke.
+    pub broken: AtomicU64,
+    /// Connections that were as old as [`CONNECTION_LIFETIME`](super::CONNECTION_LIFETIME).
+    pub lifetime: AtomicU64,
+}
+
+impl Counters {
+    /// Each status that was answered, and how often.
+    pub fn responses(&self) -> impl Iterator<Item = (usize, u64)> {
+        let counts = self.responses.iter().map(|count| count.load(Ordering::Relaxed));
+        counts.enumerate().filter(|(_, count)| *count > 0).map(|(at, count)| (at + STATUS_FIRST, count))
+    }
+
+    /// Counts how a connection ended by itself.
+    pub(super) fn ended(&self, how: &hyper::Error) {
+        let counter = match how {
+            how if how.is_timeout() => &self.head_late,
+            how if how.is_parse() => &self.malformed,
+            _ => &self.broken,
+        };
+        count(counter);
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            responses: [const { AtomicU64::new(0) }; STATUSES],
+            accept_failed: AtomicU64::default(),
+            malformed: AtomicU64::default(),
+            head_late: AtomicU64::default(),
+            broken: AtomicU64::default(),
+            lifetime: AtomicU64::default(),
+        }
+    }
+}
+
+/// Counts one more.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counts each answer by its status.
+pub(super) async fn responses(
+    State(counters): State<Arc<Counters>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = next.run(request).await;
+    if let Some(counter) = counters.responses.get(usize::from(response.status().as_u16()) - STATUS_FIRST) {
+        count(counter);
+    }
+    response
+}
