@@ -73,7 +73,7 @@ impl Server {
     /// Where it does not; with the end of what it said.
     pub(crate) fn start(self, place: &Place) -> Result<Running> {
         let room = place.room(self.name())?;
-        let command = match self {
+        let mut command = match self {
             Server::Pointsman => pointsman(&room)?,
             Server::Knot => knot(&room, zone::MASTER, "")?,
             Server::KnotGeoip => knot_geoip(&room)?,
@@ -81,7 +81,7 @@ impl Server {
             Server::Gdnsd => gdnsd(&room)?,
             Server::Pdns => pdns(&room)?,
         };
-        run(self.name(), command, &room)
+        run(self.name(), &mut command, &room)
     }
 }
 
@@ -89,10 +89,10 @@ impl Server {
 ///
 /// # Errors
 /// Where it does not; with the end of what it said.
-pub(crate) fn run(name: &str, mut command: Command, room: &Path) -> Result<Running> {
+pub(crate) fn run(name: &str, command: &mut Command, room: &Path) -> Result<Running> {
     let log = room.join("log");
     let begin = Instant::now();
-    let mut group = Group::start(&mut command, &log)?;
+    let mut group = Group::start(command, &log)?;
     let answers = Side::Source.within(|| {
         let socket = UdpSocket::bind("0.0.0.0:0").context("a socket")?;
         socket.connect((SERVER, 53)).context("a socket")?;

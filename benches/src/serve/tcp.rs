@@ -43,7 +43,7 @@ pub(crate) fn measure(place: &Place, source: &Source, quick: bool) -> Result<Fou
     let per_second = queries_per_second(&text).with_context(|| format!("dnsperf said:\n{text}"))?;
     let mut connections: f64 = 0.0;
     for &rate in RATES {
-        let seen = source.connections(rate, if quick { 2 } else { 4 })?;
+        let seen = source.connections(rate, 2)?;
         if seen.share() < ANSWERED_MIN || seen.offered() < ANSWERED_MIN * rate as f64 {
             break;
         }
