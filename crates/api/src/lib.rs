@@ -33,6 +33,6 @@ pub use problem::Problem;
 pub use region::{NewRegion, Region, RegionAdded};
 pub use replay::ReplayReport;
 pub use server::{NewServerState, ServerState};
-pub use status::{Changed, Counters, Counts, Health, Status, StoreState, WorkerState};
+pub use status::{Changed, Counters, Counts, Health, Status, StoreState, TransferState, WorkerState};
 pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten};
 pub use zone::ZoneSummary;

@@ -37,6 +37,12 @@ pub struct Status {
     pub store: StoreState,
     /// What the workers counted since start.
     pub counters: Counters,
+    /// The same of queries over TCP.
+    #[serde(default)]
+    pub tcp: Counters,
+    /// Zones that secondaries follow.
+    #[serde(default)]
+    pub transfers: TransferState,
 }
 
 /// A worker.
@@ -46,6 +52,12 @@ pub struct WorkerState {
     pub worker: u32,
     /// The generation that it serves; 0 for the moment in which it takes the next one.
     pub generation: u64,
+    /// Messages that it received since start.
+    #[serde(default)]
+    pub queries: u64,
+    /// Batches in which it did.
+    #[serde(default)]
+    pub batches: u64,
 }
 
 /// How much there is of everything.
@@ -79,7 +91,28 @@ pub struct StoreState {
     pub message: Option<String>,
 }
 
-/// What the workers counted since start: queries over UDP. Those over TCP are among the metrics.
+/// Zones that secondaries follow, and what they took since start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TransferState {
+    /// Secondaries of the configuration.
+    pub secondaries: u64,
+    /// Zones that one of them follows.
+    pub followed: u64,
+    /// Transfers that go on.
+    pub running: u64,
+    /// Transfers that ended whole.
+    pub finished: u64,
+    /// Transfers whose connection ended before them.
+    pub cut: u64,
+    /// Requests for a zone that were refused.
+    pub refused: u64,
+    /// Notifications that were acknowledged.
+    pub acknowledged: u64,
+    /// Notifications that nobody answered, up to the last repetition.
+    pub given_up: u64,
+}
+
+/// What was counted since start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Counters {
     /// Messages that came in.

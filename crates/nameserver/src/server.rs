@@ -156,6 +156,10 @@ impl Server {
         // Opened by the user that will write it: files made by root would be out of reach later.
         let store = store::Store::open(&options.store).await.map_err(|e| StartError::Store(e.to_string()))?;
 
+        if let Some(store::Migrated { from, to, copy }) = store.migrated() {
+            let copy = copy.display();
+            tracing::warn!(from, to, %copy, "the store was an older program's: its tables are new, a copy is kept");
+        }
         // The standard library's hasher is keyed by the system's randomness.
         let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;

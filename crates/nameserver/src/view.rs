@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use api::{
     AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, PartitionSummary, Region, RowServer,
-    ServerState, Status, StoreState, WorkerState, ZoneSummary,
+    ServerState, Status, StoreState, TransferState, WorkerState, ZoneSummary,
 };
 use dns::{Folded, Rtype};
 use routing::route::probabilities;
@@ -128,16 +128,21 @@ impl Editor {
     pub fn status(&self) -> Status {
         let book = self.book();
         let served = self.published().served();
-        let workers = served.iter().enumerate();
+        let state = |(worker, generation)| WorkerState { worker, generation, queries: 0, batches: 0 };
+        let zones = book.generation.zones.iter();
+        let followed = zones.filter(|zone| book.secondaries.follow(zone.origin())).count();
+        let secondaries = book.secondaries.0.len() as u64;
         let complaint = self.store_complaint();
         Status {
             version: env!("CARGO_PKG_VERSION").into(),
             uptime_seconds: self.uptime().as_secs(),
             generation: book.generation.number,
-            workers: workers.map(|(i, g)| WorkerState { worker: i as u32, generation: *g }).collect(),
+            workers: (0..).zip(served).map(state).collect(),
             counts: counts(&book),
             store: StoreState { ok: complaint.is_none(), message: complaint },
             counters: api::Counters::default(),
+            tcp: api::Counters::default(),
+            transfers: TransferState { secondaries, followed: followed as u64, ..TransferState::default() },
         }
     }
 }

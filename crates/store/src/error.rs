@@ -48,6 +48,8 @@ pub enum OpenError {
         found: i64,
         /// The last version that it knows.
         known: i64,
+        /// The copy that the newer program kept of the tables that this one knows, where there is one.
+        copy: Option<PathBuf>,
     },
     /// What can also go wrong later.
     Store(StoreError),
@@ -121,12 +123,18 @@ impl fmt::Display for OpenError {
                     path.display()
                 )
             }
-            OpenError::Newer { path, found, known } => write!(
-                f,
-                "the store {} was changed by a newer Pointsman (its tables have version {found}, this \
-                 program knows {known}); use that program, or a backup from before",
-                path.display()
-            ),
+            OpenError::Newer { path, found, known, copy } => {
+                write!(
+                    f,
+                    "the store {} was changed by a newer Pointsman (its tables have version {found}, this \
+                     program knows {known}); use that program, or ",
+                    path.display()
+                )?;
+                match copy {
+                    Some(copy) => write!(f, "the copy that it kept from before: {}", copy.display()),
+                    None => f.write_str("a backup from before"),
+                }
+            }
             OpenError::Store(error) => error.fmt(f),
         }
     }

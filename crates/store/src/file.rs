@@ -102,19 +102,46 @@ pub(crate) fn create(database: &Path) -> Result<(), OpenError> {
     match OpenOptions::new().write(true).create_new(true).mode(MODE).open(database) {
         Ok(_) => {
             // What is acknowledged later must be found after a power failure: so must its name.
-            let folder = database.parent().unwrap_or(Path::new("/"));
-            File::open(folder)
-                .and_then(|folder| folder.sync_all())
-                .map_err(|error| OpenError::at(folder, &error))
+            sync_folder_of(database)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(OpenError::at(database, &error)),
     }
 }
 
+/// The path of the copy that is kept of `database` when tables of this version are changed.
+pub(crate) fn copy_of(database: &Path, version: i64) -> PathBuf {
+    beside(database, &format!(".version-{version}"))
+}
+
+/// Creates an empty file for what will be `copy`, which only its owner may read; returns its path.
+pub(crate) fn begin_copy(copy: &Path) -> Result<PathBuf, OpenError> {
+    let begun = beside(copy, ".part");
+    // What a copy that did not end has left; what else stands there is told of below.
+    let _ = fs::remove_file(&begun);
+    let opened = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&begun);
+    opened.map(|_| ()).map_err(|error| OpenError::at(&begun, &error))?;
+    Ok(begun)
+}
+
+/// Syncs what was begun and puts it in its place.
+pub(crate) fn finish_copy(begun: &Path, copy: &Path) -> Result<(), OpenError> {
+    File::open(begun)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(begun, copy))
+        .map_err(|error| OpenError::at(copy, &error))?;
+    sync_folder_of(copy)
+}
+
 /// The path of the write-ahead log of `database`, as SQLite names it.
 pub(crate) fn log_of(database: &Path) -> PathBuf {
     beside(database, "-wal")
+}
+
+/// Makes the names in a file's folder last.
+fn sync_folder_of(path: &Path) -> Result<(), OpenError> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| OpenError::at(folder, &error))
 }
 
 fn beside(database: &Path, ending: &str) -> PathBuf {

@@ -13,7 +13,7 @@
 //! - [`error`]: what can go wrong, told with the path, the cause and the way on.
 //! - `apply`: a change in SQL.
 //! - `file`: the database's file: its lock, its identity, its creation.
-//! - `schema`: the migrations, and whether a database is ours at all.
+//! - `schema`: the versions of the tables, a copy before they change, and whether a database is ours at all.
 //! - `text`: long texts, compressed.
 
 mod apply;
@@ -32,5 +32,6 @@ pub use apply::GENERATIONS_KEPT;
 pub use change::Change;
 pub use contents::Contents;
 pub use error::{CommitError, OpenError, StoreError};
+pub use schema::Migrated;
 pub use store::{BUSY_TIMEOUT, CHECK_WAIT, Store};
 pub use text::TEXT_MAX;

@@ -12,7 +12,7 @@ use crate::change::Change;
 use crate::contents::{self, Contents};
 use crate::error::{CommitError, OpenError, StoreError};
 use crate::file::{self, FileId, Lock};
-use crate::schema;
+use crate::schema::{self, Migrated, Version};
 
 /// How long a statement waits for another program's lock on the database. Reading the tables or changing
 /// a few rows by hand takes less; who takes longer has forgotten a transaction.
@@ -35,6 +35,7 @@ pub struct Store {
     /// Absent after a call that failed or was cancelled: what state such a connection is in is not worth
     /// finding out, and the next call makes a new one.
     pub(crate) connection: Mutex<Option<Connected>>,
+    migrated: Option<Migrated>,
     /// Declared last, and therefore released last.
     _lock: Lock,
 }
@@ -49,6 +50,8 @@ pub(crate) struct Connected {
 impl Store {
     /// Opens the store at `url`, which is `sqlite:PATH`, and brings its tables up to date.
     ///
+    /// Tables of an older program are copied to `PATH.version-N` first, N being their version.
+    ///
     /// A database that does not exist is created, readable for its owner only. `PATH.lock` tells a second
     /// process that it is too late; it stays behind, and being there means nothing.
     ///
@@ -56,6 +59,11 @@ impl Store {
     ///
     /// [`OpenError`] says which file, why, and what to do.
     pub async fn open(url: &str) -> Result<Store, OpenError> {
+        Store::open_at(url, schema::VERSIONS).await
+    }
+
+    /// Opens it with tables of the last of these versions.
+    pub(crate) async fn open_at(url: &str, versions: &[Version]) -> Result<Store, OpenError> {
         let path = file::locate(url)?;
         let lock = file::lock(&path)?;
         file::create(&path)?;
@@ -71,11 +79,17 @@ impl Store {
 
         let mut sql = options.connect().await.map_err(|error| OpenError::sort(&path, &error))?;
         schema::recognise(&mut sql, &path).await?;
-        let store = Store { path, options, database, connection: Mutex::new(None), _lock: lock };
+        let connection = Mutex::new(None);
+        let mut store = Store { path, options, database, connection, migrated: None, _lock: lock };
         let mut connected = store.prepare(sql).await?;
-        schema::migrate(&mut connected.sql, &store.path).await?;
+        store.migrated = schema::migrate(&mut connected.sql, &store.path, versions).await?;
         *store.connection.lock().await = Some(connected);
         Ok(store)
+    }
+
+    /// What was done to the tables when they were opened, where they were an older program's.
+    pub fn migrated(&self) -> Option<&Migrated> {
+        self.migrated.as_ref()
     }
 
     /// Loads everything that is stored, as of one generation.

@@ -432,20 +432,15 @@ pub const METRICS: &[Metric] = &[
         unit: "requests",
         labels: &["outcome"],
         read: |source, samples| {
-            samples.transfers(
-                source,
-                &[
-                    ("started", |t| &t.started),
-                    ("finished", |t| &t.finished),
-                    ("current", |t| &t.current),
-                    ("not_allowed", |t| &t.refused_not_allowed),
-                    ("steered", |t| &t.refused_steered),
-                    ("full", |t| &t.refused_full),
-                    ("per_client", |t| &t.refused_per_client),
-                    ("no_zone", |t| &t.refused_no_zone),
-                    ("malformed", |t| &t.refused_malformed),
-                ],
-            );
+            let counted = &source.metrics.transfers;
+            let answered = [
+                ("started", &counted.started),
+                ("finished", &counted.finished),
+                ("current", &counted.current),
+            ];
+            for (outcome, count) in answered.into_iter().chain(counted.refused()) {
+                samples.push([outcome.into()], count.load(Ordering::Relaxed));
+            }
         },
     },
     Metric {
@@ -547,13 +542,30 @@ pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
 }
 
 impl Metrics {
-    /// What the UDP workers counted, in sum.
-    pub fn counters(&self) -> api::Counters {
+    /// Fills in what was counted.
+    pub fn fill_in(&self, status: &mut Status) {
+        status.counters = self.counters("udp");
+        status.tcp = self.counters("tcp");
+        for (state, counted) in status.workers.iter_mut().zip(&self.udp) {
+            (state.queries, state.batches) = (counted.queries.get(), counted.batches.get());
+        }
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (counted, transfers) = (&*self.transfers, &mut status.transfers);
+        transfers.finished = read(&counted.finished);
+        transfers.cut = self.tcp_sum(|tcp| &tcp.streams_cut);
+        transfers.running = read(&counted.started).saturating_sub(transfers.finished + transfers.cut);
+        transfers.refused = counted.refused().map(|(_, refused)| read(refused)).sum();
+        transfers.acknowledged = read(&counted.notify_acknowledged);
+        transfers.given_up = read(&counted.notify_given_up);
+    }
+
+    /// What was counted of a transport, in sum.
+    fn counters(&self, transport: &str) -> api::Counters {
         api::Counters {
-            queries: self.sum("udp", |worker| &worker.queries),
-            answers: self.answers("udp", |_, _, rcode| rcode),
-            dropped: self.dropped("udp").map(|(cause, count)| (cause.into(), count)).collect(),
-            truncated: self.answers("udp", |verdict, _, _| verdict).remove("truncated").unwrap_or(0),
+            queries: self.sum(transport, |counted| &counted.queries),
+            answers: self.answers(transport, |_, _, rcode| rcode),
+            dropped: self.dropped(transport).map(|(cause, count)| (cause.into(), count)).collect(),
+            truncated: self.answers(transport, |verdict, _, _| verdict).remove("truncated").unwrap_or(0),
         }
     }
 

@@ -43,6 +43,8 @@ impl Http {
     /// The status with what the workers counted; the store is asked first.
     pub(super) async fn status(&self) -> Status {
         self.editor.check_store().await;
-        Status { counters: self.metrics.counters(), ..self.editor.status() }
+        let mut status = self.editor.status();
+        self.metrics.fill_in(&mut status);
+        status
     }
 }

@@ -49,6 +49,21 @@ pub struct Counters {
     pub notify_stray: AtomicU64,
 }
 
+impl Counters {
+    /// Requests for a zone that were refused, by cause.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, &AtomicU64)> {
+        let causes = [
+            ("not_allowed", &self.refused_not_allowed),
+            ("steered", &self.refused_steered),
+            ("full", &self.refused_full),
+            ("per_client", &self.refused_per_client),
+            ("no_zone", &self.refused_no_zone),
+            ("malformed", &self.refused_malformed),
+        ];
+        causes.into_iter()
+    }
+}
+
 /// Counts one more.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);

@@ -1,15 +1,18 @@
 //! `pointsman status`: how a running server is doing.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use api::Status as State;
+use api::{Counters, Status as State, WorkerState};
 use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
 use hyper::Method;
 
 use crate::client::Call;
 use crate::failure::Failure;
-use crate::session::Connection;
+use crate::session::{self, Connection};
+
+/// The most workers that are shown one by one; of more, only those at another generation are.
+const WORKERS_SHOWN: usize = 16;
 
 /// The arguments of `status`.
 #[derive(Args, Debug)]
@@ -28,51 +31,125 @@ impl Status {
     }
 }
 
+/// The tables, an empty line between two.
 fn shown(state: State) -> String {
-    let late: Vec<String> = state
-        .workers
-        .iter()
-        .filter(|worker| worker.generation != state.generation)
-        .map(|worker| format!("worker {} at {}", worker.worker, worker.generation))
-        .collect();
-    let workers = match late.len() {
-        0 => format!("{}, all at this generation", state.workers.len()),
-        _ => format!("{}; {}", state.workers.len(), late.join(", ")),
-    };
-    let store = match (state.store.ok, state.store.message) {
+    let mut tables = vec![about(&state), counts(&state), workers(&state), queries(&state)];
+    tables.extend(details(&state));
+    tables.join("\n\n")
+}
+
+/// What the server is, and whether it is well.
+fn about(state: &State) -> String {
+    let store = match (state.store.ok, &state.store.message) {
         (true, _) => "ok".into(),
-        (false, message) => format!("takes no changes: {}", message.unwrap_or_default()),
+        (false, message) => format!("takes no changes: {}", message.as_deref().unwrap_or("no reason given")),
     };
-    let counts = state.counts;
-    let mut text = String::new();
-    let mut line = |name: &str, value: String| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{name:<12}{value}");
+    let mut table = bare();
+    table.add_row(["version", &state.version]);
+    table.add_row(["up for", &uptime(state.uptime_seconds)]);
+    table.add_row(["generation", &state.generation.to_string()]);
+    table.add_row(["store", &store]);
+    lines(table, &[])
+}
+
+/// How much there is of everything.
+fn counts(state: &State) -> String {
+    let (counts, transfers) = (&state.counts, &state.transfers);
+    let followed = match transfers.secondaries {
+        0 => String::new(),
+        _ => format!(
+            "follow {} zones; {} transfers, {} running, {} cut, {} refused",
+            transfers.followed, transfers.finished, transfers.running, transfers.cut, transfers.refused
+        ),
     };
-    line("version", state.version);
-    line("up for", uptime(state.uptime_seconds));
-    line("generation", state.generation.to_string());
-    line("workers", workers);
-    line("store", store);
-    line("zones", format!("{}, {} records", counts.zones, counts.records));
-    line("regions", counts.regions.to_string());
-    line("partitions", counts.partitions.to_string());
-    line("policies", format!("{}, {} names", counts.policies, counts.names));
-    line("servers", format!("{}, {} of them down", counts.servers, counts.servers_down));
-    line("queries", state.counters.queries.to_string());
-    line("answers", listed(&state.counters.answers));
-    line("truncated", state.counters.truncated.to_string());
-    line("dropped", listed(&state.counters.dropped));
+    let mut table = bare();
+    for (name, count, more) in [
+        ("zones", counts.zones, format!("{} records", counts.records)),
+        ("policies", counts.policies, format!("{} names", counts.names)),
+        ("servers", counts.servers, format!("{} down", counts.servers_down)),
+        ("regions", counts.regions, String::new()),
+        ("partitions", counts.partitions, String::new()),
+        ("secondaries", transfers.secondaries, followed),
+    ] {
+        table.add_row([name, &count.to_string(), &more]);
+    }
+    lines(table, &[1])
+}
+
+/// The workers, those that lag marked.
+fn workers(state: &State) -> String {
+    let is_late = |worker: &&WorkerState| worker.generation != state.generation;
+    let all = state.workers.len();
+    let shown: Vec<&WorkerState> = match all {
+        0..=WORKERS_SHOWN => state.workers.iter().collect(),
+        _ => state.workers.iter().filter(is_late).take(WORKERS_SHOWN).collect(),
+    };
+    let mut table = session::table(&["WORKER", "GENERATION", "QUERIES", "BATCHES"]);
+    for worker in &shown {
+        let late = if is_late(worker) { "not the current generation" } else { "" };
+        let numbers = [u64::from(worker.worker), worker.generation, worker.queries, worker.batches];
+        table.add_row(numbers.map(|number| number.to_string()).into_iter().chain([late.into()]));
+    }
+    let mut text = lines(table, &[0, 1, 2, 3]);
+    if shown.len() < all {
+        let current = all - state.workers.iter().filter(is_late).count();
+        text += &format!("\n{current} of {all} workers are at generation {}", state.generation);
+    }
     text
 }
 
-fn listed(counted: &BTreeMap<String, u64>) -> String {
+/// What came in, and what became of it.
+fn queries(state: &State) -> String {
+    let mut table = session::table(&["TRANSPORT", "QUERIES", "ANSWERS", "TRUNCATED", "DROPPED"]);
+    for (transport, counted) in transports(state) {
+        let answers = counted.answers.values().sum();
+        let numbers = [counted.queries, answers, counted.truncated, counted.dropped.values().sum()];
+        table.add_row(std::iter::once(transport.into()).chain(numbers.map(|number| number.to_string())));
+    }
+    lines(table, &[1, 2, 3, 4])
+}
+
+/// Answers by response code and dropped messages by cause, where there were any.
+fn details(state: &State) -> Option<String> {
+    let mut table = bare();
+    for (transport, counted) in transports(state) {
+        for (what, counts) in [("answers", &counted.answers), ("dropped", &counted.dropped)] {
+            if let Some(listed) = listed(counts) {
+                table.add_row([format!("{transport} {what}"), listed]);
+            }
+        }
+    }
+    (!table.is_empty()).then(|| lines(table, &[]))
+}
+
+fn transports(state: &State) -> [(&'static str, &Counters); 2] {
+    [("udp", &state.counters), ("tcp", &state.tcp)]
+}
+
+/// A table without headings.
+fn bare() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}
+
+/// A table's lines, with these columns of numbers.
+fn lines(mut table: Table, numbers: &[usize]) -> String {
+    for index in numbers {
+        if let Some(column) = table.column_mut(*index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    session::lines(table)
+}
+
+fn listed(counted: &BTreeMap<String, u64>) -> Option<String> {
     let words: Vec<String> = counted
         .iter()
         .filter(|(_, count)| **count > 0)
         .map(|(name, count)| format!("{name} {count}"))
         .collect();
-    if words.is_empty() { "none".into() } else { words.join(", ") }
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// Writes seconds with days, as people compare them.
@@ -89,6 +166,67 @@ fn uptime(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A state with this many workers, of which number 1 lags.
+    fn state(workers: u32) -> State {
+        let worker = |worker| {
+            format!(
+                r#"{{"worker": {worker}, "generation": {}, "queries": {}, "batches": 7}}"#,
+                if worker == 1 { 41 } else { 42 },
+                1_000 * u64::from(worker),
+            )
+        };
+        let workers: Vec<String> = (0..workers).map(worker).collect();
+        let text = format!(
+            r#"{{"version": "0.1.0", "uptime_seconds": 90000, "generation": 42, "workers": [{}],
+            "counts": {{"zones": 3, "records": 1204, "regions": 8, "partitions": 1, "policies": 2, "names": 14,
+                "servers": 6, "servers_down": 1}},
+            "store": {{"ok": false, "message": "the disk is full"}},
+            "counters": {{"queries": 1000, "answers": {{"NOERROR": 900, "NXDOMAIN": 99}},
+                "dropped": {{"no_query": 1, "no_room": 0}}, "truncated": 12}},
+            "transfers": {{"secondaries": 2, "followed": 1, "running": 1, "finished": 12, "cut": 0, "refused": 3,
+                "acknowledged": 12, "given_up": 0}}}}"#,
+            workers.join(", ")
+        );
+        serde_json::from_str(&text).expect("a state")
+    }
+
+    #[test]
+    fn all_of_it_is_shown_in_columns() {
+        let expected = "\
+version     0.1.0
+up for      1 d 1 h
+generation  42
+store       takes no changes: the disk is full
+
+zones        3  1204 records
+policies     2  14 names
+servers      6  1 down
+regions      8
+partitions   1
+secondaries  2  follow 1 zones; 12 transfers, 1 running, 0 cut, 3 refused
+
+WORKER  GENERATION  QUERIES  BATCHES
+     0          42        0        7
+     1          41     1000        7  not the current generation
+
+TRANSPORT  QUERIES  ANSWERS  TRUNCATED  DROPPED
+udp           1000      999         12        1
+tcp              0        0          0        0
+
+udp answers  NOERROR 900, NXDOMAIN 99
+udp dropped  no_query 1";
+        assert_eq!(shown(state(2)), expected);
+        assert!(expected.lines().all(|line| line.len() <= 80));
+    }
+
+    #[test]
+    fn of_many_workers_those_that_lag_are_shown() {
+        let text = shown(state(64));
+        assert!(text.contains("\n     1          41 "), "{text}");
+        assert!(text.contains("\n63 of 64 workers are at generation 42\n"), "{text}");
+        assert!(!text.contains("\n     2 "), "{text}");
+    }
 
     #[test]
     fn uptimes_have_two_units() {

@@ -2,6 +2,7 @@
 
 mod faults;
 mod kill;
+mod migrations;
 mod model;
 
 use std::fs;
