@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 use std::process::Command;
 
+use crate::certificate::Certificate;
 use crate::folder::Folder;
 use crate::program::Program;
 
@@ -113,6 +114,59 @@ impl Peer {
         let mut program = Program::spawn(command);
         program.line("start of service");
         Peer { dns, program }
+    }
+}
+
+/// Unbound, as an answerer of everything under `example.com` over what is encrypted, too.
+#[derive(Debug)]
+pub struct Encrypted {
+    /// The address that answers over UDP and TCP.
+    pub dns: SocketAddr,
+    /// The port for TLS.
+    pub tls: u16,
+    /// The port for HTTPS, at `/dns-query`.
+    pub https: u16,
+    /// The process.
+    pub program: Program,
+}
+
+impl Encrypted {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn unbound(folder: &Folder, certificate: &Certificate) -> Encrypted {
+        let [dns, tls, https] = [free_address(), free_address(), free_address()];
+        let mut text = String::from("server:\n");
+        for address in [dns, tls, https] {
+            writeln!(text, "  interface: {}@{}", address.ip(), address.port())
+                .expect("writing to a string cannot fail");
+        }
+        for option in [
+            format!("tls-port: {}", tls.port()),
+            format!("https-port: {}", https.port()),
+            format!("tls-service-pem: \"{}\"", certificate.certificate),
+            format!("tls-service-key: \"{}\"", certificate.key),
+            format!("directory: \"{}\"", folder.path().display()),
+            "chroot: \"\"".into(),
+            "username: \"\"".into(),
+            "pidfile: \"\"".into(),
+            "use-syslog: no".into(),
+            "logfile: \"\"".into(),
+            "do-daemonize: no".into(),
+            "num-threads: 1".into(),
+            "incoming-num-tcp: 300".into(),
+            "local-zone: example.com. redirect".into(),
+            "local-data: \"example.com. A 192.0.2.80\"".into(),
+        ] {
+            writeln!(text, "  {option}").expect("writing to a string cannot fail");
+        }
+        text += "remote-control:\n  control-enable: no\n";
+        let mut command = Command::new("/usr/sbin/unbound");
+        command.args(["-d", "-c", &folder.write("encrypted.conf", text)]);
+        let mut program = Program::spawn(command);
+        program.line("start of service");
+        Encrypted { dns, tls: tls.port(), https: https.port(), program }
     }
 }
 

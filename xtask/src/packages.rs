@@ -60,6 +60,7 @@ pub(crate) const TESTS: &[Package] = &[
         probe: Probe::Program("kdig"),
     },
     Package { name: "nsd", why: "a second server to compare answers with", probe: Probe::Program("nsd") },
+    Package { name: "openssl", why: "a maker of certificates", probe: Probe::Program("openssl") },
     Package {
         name: "python3-venv",
         why: "the API's tests (schemathesis)",
@@ -77,7 +78,7 @@ pub(crate) const TESTS: &[Package] = &[
     },
     Package {
         name: "unbound",
-        why: "a resolver that validates, and one with a reverse zone of ours",
+        why: "a resolver that validates, one with a reverse zone of ours, a server over TLS and HTTPS",
         probe: Probe::Program("unbound"),
     },
 ];

@@ -37,11 +37,11 @@ pub struct ReplayReport {
     /// Queries that were not.
     pub lost: u64,
     /// Those by cause: `timeout`, `refused`, `reset`, `closed`, `unreachable`, `no-socket`, `evicted`, `no-room`,
-    /// `given-up`, `interrupted`.
+    /// `given-up`, `interrupted`, `handshake`.
     pub lost_by: BTreeMap<String, u64>,
     /// Answers by the code of their header.
     pub rcodes: BTreeMap<String, u64>,
-    /// Queries by the transport that was first used: `udp`, `tcp`.
+    /// Queries by the transport that was first used: `udp`, `tcp`, `tls`.
     pub transports: BTreeMap<String, u64>,
     /// Truncated answers, whose queries were asked again over TCP.
     pub tc_retries: u64,
@@ -133,10 +133,19 @@ pub struct Unexpected {
 pub struct Sockets {
     /// Datagram sockets opened.
     pub udp: u64,
-    /// Connections begun.
+    /// Connections begun over TCP.
     pub tcp: u64,
-    /// Connections that came about.
+    /// Connections begun over TLS.
+    #[serde(default)]
+    pub tls: u64,
+    /// TCP connections that came about, those under TLS too.
     pub tcp_established: u64,
+    /// Handshakes of TLS that were done in full.
+    #[serde(default)]
+    pub handshakes_full: u64,
+    /// Handshakes of TLS that went on with an earlier session.
+    #[serde(default)]
+    pub handshakes_resumed: u64,
     /// Connections that the server ended.
     pub tcp_closed_by_server: u64,
     /// Closed because they were idle.

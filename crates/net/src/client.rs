@@ -142,6 +142,14 @@ impl Readiness {
         Ok(self.epoll.modify(socket, &mut EpollEvent::new(flags(writes), token))?)
     }
 
+    /// Takes a socket out that stays open.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn forget(&self, socket: &impl AsFd) -> io::Result<()> {
+        Ok(self.epoll.delete(socket)?)
+    }
+
     /// Waits until a socket has something, at most for `time`; a signal ends it too.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use crate::compare::Verdict;
 use crate::mutate::{self, Mutation};
 use crate::schedule::Pacing;
 use crate::send::Done;
+use crate::send::carrier::Carrier;
 use crate::send::differing::DifferingKept;
 use crate::send::tally::{Cause, curve, latency, percentiles};
 
@@ -62,10 +63,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         lost: tally.lost_total(),
         lost_by: lost_by.map(|(cause, count)| (cause.name().into(), count)).collect(),
         rcodes: tally.named_rcodes(),
-        transports: BTreeMap::from([
-            ("udp".into(), tally.transports[0]),
-            ("tcp".into(), tally.transports[1]),
-        ]),
+        transports: transports(&tally.transports),
         tc_retries: tally.truncated,
         unexpected: Unexpected {
             late: tally.late_answers,
@@ -81,9 +79,12 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         quiet: latency(&tally.quiet),
         busy: latency(&tally.busy),
         sockets: Sockets {
-            udp: tally.udp_sockets,
-            tcp: tally.connections,
+            udp: tally.opened[Carrier::Udp as usize],
+            tcp: tally.opened[Carrier::Tcp as usize],
+            tls: tally.opened[Carrier::Tls as usize],
             tcp_established: tally.established,
+            handshakes_full: tally.handshakes[0],
+            handshakes_resumed: tally.handshakes[1],
             tcp_closed_by_server: tally.closed_by_server,
             closed_idle: tally.closed_idle,
             evicted: tally.evicted,
@@ -112,6 +113,13 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
             }),
         },
     }
+}
+
+/// Counts by transport: of UDP and TCP always, of others where there are any.
+fn transports(counts: &[u64; Carrier::ALL.len()]) -> BTreeMap<String, u64> {
+    let counted =
+        Carrier::ALL.into_iter().zip(counts).filter(|(carrier, count)| **count > 0 || !carrier.is_secure());
+    counted.map(|(carrier, count)| (carrier.name().into(), *count)).collect()
 }
 
 fn comparison(done: &Done, kept: &DifferingKept) -> Comparison {

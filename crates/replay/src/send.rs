@@ -8,23 +8,38 @@
 //! ```
 //! One monotonic anchor for all threads; deadlines are absolute, so that lateness never adds up.
 //!
-//! In reading order: [`Options`] and [`run`]; [`mod@tally`]: what is counted; below: `worker` (the loop), `pace` (sleep
-//! or spin), `sockets`, `pending` (which answer is whose), `octets` (what is read of responses), [`differing`] (pairs
-//! that are kept).
+//! A thread does all of a client's work itself, TLS too: a state machine takes octets and hands octets out, and the
+//! thread's one loop moves them between it and the socket. So nothing waits for another thread, and what a handshake
+//! takes is seen as lateness instead of hiding in a queue; more threads share it.
+//!
+//! In reading order: [`Options`] and [`run`]; [`mod@carrier`], [`mod@tls`], [`mod@distance`]: how clients ask;
+//! [`mod@tally`]: what is counted. Below: `worker` (the loop), `pace` (sleep or spin), `agenda` (what happens later),
+//! `clients`, `sockets` with `connection` and `layer` (what streams speak), `batch` (datagrams that go together),
+//! `pending` (which answer is whose), `octets` (what is read of responses), `rows` (the log), [`differing`] (pairs that
+//! are kept).
 
+mod agenda;
+mod batch;
+pub mod carrier;
+mod clients;
+mod connection;
 pub mod differing;
+pub mod distance;
+mod layer;
 mod octets;
 mod pace;
 mod pending;
+mod rows;
 mod sockets;
 pub mod tally;
+pub mod tls;
 mod worker;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,8 +50,11 @@ use crate::mutate::Mutation;
 use crate::observe::Observer;
 use crate::schedule::{Met, Planned, Schedule};
 use crate::trace::{Damage, Message};
+use carrier::{Carriers, Ports};
 use differing::{Differing, DifferingKept};
+use distance::Distances;
 use tally::{SECONDS_MAX, Tally};
+use tls::Tls;
 use worker::Worker;
 
 /// The share of the descriptor limit that sockets may take; the rest is for files and the libraries.
@@ -52,6 +70,12 @@ pub struct Options {
     pub servers: Vec<SocketAddr>,
     /// How clients ask.
     pub carriers: Carriers,
+    /// Where servers listen for what has a port of its own.
+    pub ports: Ports,
+    /// TLS, where a carrier needs it.
+    pub tls: Option<Arc<Tls>>,
+    /// How far clients are away; `None` for no further than they are.
+    pub distances: Option<Distances>,
     /// Source addresses of clients from a prefix, all families of `servers` being its own; `None` for the host's own.
     pub source: Option<Prefix>,
     /// Copies of a client ask for names of their own.
@@ -75,15 +99,6 @@ pub struct Options {
     pub compare: Option<File>,
     /// The server is read each second.
     pub observer: Option<Observer>,
-}
-
-/// How clients ask. The place where further transports join.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Carriers {
-    /// As recorded, query by query.
-    Recorded,
-    /// So large a share of clients over TCP, from 0 to 1, all others over UDP.
-    TcpShare(f64),
 }
 
 /// What is seen while it runs.
@@ -114,6 +129,8 @@ pub struct Done {
     pub time: Duration,
     /// Whether it was stopped.
     pub interrupted: bool,
+    /// Why the first connection under TLS that was not made was not.
+    pub tls_error: Option<String>,
     /// Why the log is not whole.
     pub log_error: Option<io::Error>,
     /// The differing pairs, where answers were compared.
@@ -129,9 +146,6 @@ struct Log {
     file: Mutex<Option<File>>,
     error: Mutex<Option<io::Error>>,
 }
-
-/// The heading of the log.
-const LOG_HEADING: &str = "index\tdue_us\tsent_us\tlatency_us\tclient\tcopy\ttransport\tresult\tname\ttype\n";
 
 /// What all threads share.
 #[derive(Debug)]
@@ -164,7 +178,7 @@ where
     let sockets_max = usize::try_from(limit).unwrap_or(usize::MAX) / options.threads;
     let mut file = options.log.take();
     if let Some(file) = &mut file {
-        file.write_all(LOG_HEADING.as_bytes())?;
+        file.write_all(rows::HEADING.as_bytes())?;
     }
     let observer = options.observer.take();
     let differing = options.compare.take().map(Differing::new).transpose()?;
@@ -214,8 +228,10 @@ where
     let log_error = shared.log.error.into_inner().unwrap_or_else(PoisonError::into_inner);
     let differing = shared.differing.map(Differing::finish);
     let interrupted = live.stop.load(Ordering::Relaxed);
+    let tls_error = options.tls.as_ref().and_then(|tls| tls.failed().map(Into::into));
     Ok(Done {
         tally,
+        tls_error,
         met,
         time: Duration::from_nanos(end),
         interrupted,
@@ -223,6 +239,22 @@ where
         differing,
         server_seconds,
     })
+}
+
+impl Shared<'_> {
+    /// Whether all certificates have verified so far.
+    ///
+    /// # Errors
+    /// Why the first one did not.
+    fn verified(&self) -> io::Result<()> {
+        match self.options.tls.as_ref().and_then(|tls| tls.unverified()) {
+            None => Ok(()),
+            Some(why) => Err(io::Error::other(format!(
+                "the server's certificate does not verify {why}; give its authority's file (--tls-ca) and its name \
+                 (--tls-name), or take any certificate (--insecure)"
+            ))),
+        }
+    }
 }
 
 /// Reads the server at each second of the run, and at its end.
@@ -268,6 +300,11 @@ where
     fn met(&self) -> Met {
         Schedule::met(self)
     }
+}
+
+/// A time in nanoseconds.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Log {

@@ -1,5 +1,7 @@
 //! `pointsman replay`: the queries of a trace, sent again on time.
 
+mod transports;
+
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use api::replay::{Comparison, Percentiles, ReplayReport};
+use api::replay::{Comparison, Percentiles, ReplayReport, Sockets};
 use api::{Fault, Faults};
 use clap::{Args, ValueEnum};
 use replay::mutate::Mutation;
@@ -17,7 +19,8 @@ use replay::page::page;
 use replay::report::{About, report};
 use replay::schedule::census::Census;
 use replay::schedule::{Clients, FACTORS, Pacing, Plan, Schedule};
-use replay::send::{self, Carriers, Live, Options, THREADS_MAX};
+use replay::send::tls::Tls;
+use replay::send::{self, Live, Options, THREADS_MAX};
 use replay::trace::{PORT, Trace};
 use routing::Prefix;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,6 +30,7 @@ use crate::config::kind::{Given, Kind};
 use crate::config::spec::{Place, Placed};
 use crate::failure::Failure;
 use crate::session;
+use transports::Transports;
 
 /// How often the live line is written.
 const LIVE_PERIOD: Duration = Duration::from_millis(200);
@@ -95,9 +99,8 @@ pub(crate) struct Replay {
     #[arg(long, value_enum, default_value = "shared")]
     names: Names,
 
-    /// As recorded, or by shares of clients: udp=70%,tcp=30%
-    #[arg(long, value_name = "SHARES", default_value = "recorded", value_parser = carriers)]
-    transport: Carriers,
+    #[command(flatten)]
+    transports: Transports,
     /// Give each client a source address of a prefix of this host, such as 127.1.0.0/16
     #[arg(long, value_name = "PREFIX")]
     source_prefix: Option<Prefix>,
@@ -159,13 +162,20 @@ enum Names {
     Unique,
 }
 
+/// What is to be done.
+struct Said {
+    plan: Plan,
+    mutation: Option<Mutation>,
+    tls: Option<Arc<Tls>>,
+}
+
 impl Replay {
     /// Does it.
     ///
     /// # Errors
     /// [`Failure`]; the report is printed and written before.
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let (plan, mutation) = self.plan()?;
+        let said = self.said()?;
         let live = Arc::new(Live::default());
         let stop = Arc::clone(&live);
         let mut interrupts = signal(SignalKind::interrupt())
@@ -174,13 +184,13 @@ impl Replay {
             interrupts.recv().await;
             stop.stop.store(true, Ordering::Relaxed);
         });
-        let ended = tokio::task::spawn_blocking(move || self.replay(plan, mutation, &live)).await;
+        let ended = tokio::task::spawn_blocking(move || self.replay(said, &live)).await;
         waits.abort();
         ended.unwrap_or_else(|cause| Err(Failure::Failed(format!("the replay has panicked: {cause}"))))
     }
 
     /// What is to be done, with all faults of what was said.
-    fn plan(&self) -> Result<(Plan, Option<Mutation>), Failure> {
+    fn said(&self) -> Result<Said, Failure> {
         let mut faults = Faults::default();
         let mut fault =
             |flag: &str, what: String, expected: &str| faults.push(Fault::whole(flag, what, expected));
@@ -235,7 +245,11 @@ impl Replay {
             None => Pacing::Recorded { speed: self.speed },
         };
         let plan = Plan { pacing, clients, limit: self.limit, loops: self.loops, seed: self.seed };
-        Ok(faults.or((plan, mutation))?)
+        let tls = self.transports.tls().unwrap_or_else(|fault| {
+            faults.push(fault);
+            None
+        });
+        Ok(faults.or(Said { plan, mutation, tls })?)
     }
 
     /// What is changed in the queries.
@@ -248,7 +262,8 @@ impl Replay {
         Mutation::parse(&changes, self.seed).map(Some)
     }
 
-    fn replay(self, plan: Plan, mutation: Option<Mutation>, live: &Live) -> Result<(), Failure> {
+    fn replay(self, said: Said, live: &Live) -> Result<(), Failure> {
+        let Said { plan, mutation, tls } = said;
         let unreadable = |cause: &dyn std::fmt::Display| {
             Failure::Faults(Fault::whole(self.trace.to_string_lossy(), cause.to_string(), "").into())
         };
@@ -285,7 +300,10 @@ impl Replay {
         let (log, compare) = (made(&self.log)?, made(&self.compare)?);
         let options = Options {
             servers: self.server.clone(),
-            carriers: self.transport,
+            carriers: self.transports.carriers(),
+            ports: self.transports.ports(),
+            tls,
+            distances: self.transports.distances(),
             source: self.source_prefix,
             unique_names: self.names == Names::Unique,
             mutation: mutation.clone(),
@@ -334,7 +352,7 @@ impl Replay {
         if let Some(error) = done.differing.as_ref().and_then(|differing| differing.error.as_ref()) {
             return Err(Failure::Failed(format!("the capture of differing answers is not whole: {error}")));
         }
-        verdict(&report)
+        verdict(&report, done.tls_error.as_deref())
     }
 
     fn tell(&self, report: &ReplayReport) -> Result<(), Failure> {
@@ -352,7 +370,7 @@ impl Replay {
 }
 
 /// What the exit code says of a report.
-fn verdict(report: &ReplayReport) -> Result<(), Failure> {
+fn verdict(report: &ReplayReport, tls_error: Option<&str>) -> Result<(), Failure> {
     if let Some(damage) = &report.schedule.damage {
         return Err(Failure::Failed(format!(
             "{}: packet or line {}, octet {} of the uncompressed file: {}; what stands before was replayed",
@@ -362,8 +380,10 @@ fn verdict(report: &ReplayReport) -> Result<(), Failure> {
     if report.answers == 0 && !report.interrupted {
         let causes: Vec<String> =
             report.lost_by.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let why =
+            tls_error.map_or_else(String::new, |error| format!("; the first handshake failed: {error}"));
         return Err(Failure::Failed(format!(
-            "nobody answered at {}: {}",
+            "nobody answered at {}: {}{why}",
             report.servers.join(", "),
             causes.join(", ")
         )));
@@ -417,7 +437,7 @@ fn shown(report: &ReplayReport) -> String {
     let unexpected = &report.unexpected;
     format!(
         "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
-         sockets: {} UDP, {} TCP ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
+         sockets: {} UDP, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
          unexpected: {} late, {} duplicates, {} aliens{mutation}{comparison}",
         session::lines(counts),
         session::lines(times),
@@ -426,6 +446,7 @@ fn shown(report: &ReplayReport) -> String {
         report.queries as f64 / report.seconds.max(f64::MIN_POSITIVE),
         sockets.udp,
         sockets.tcp,
+        secured(sockets),
         sockets.tcp_established,
         sockets.most_open,
         sockets.closed_idle,
@@ -435,6 +456,12 @@ fn shown(report: &ReplayReport) -> String {
         unexpected.duplicates,
         unexpected.aliens,
     )
+}
+
+/// Connections under TLS, where there are any.
+fn secured(sockets: &Sockets) -> String {
+    let handshakes = format!("{} full, {} resumed", sockets.handshakes_full, sockets.handshakes_resumed);
+    if sockets.tls == 0 { String::new() } else { format!(", {} TLS ({handshakes})", sockets.tls) }
 }
 
 /// Answers beside the recorded ones, as a table.
@@ -523,44 +550,9 @@ fn time(text: &str) -> Result<Duration, String> {
     read.ok().and(slot).map(|placed| placed.value).ok_or_else(|| format!("expected {}", kind.expected()))
 }
 
-/// Reads shares of transports, which must be all.
-fn carriers(text: &str) -> Result<Carriers, String> {
-    let expected = "expected `recorded`, or shares of udp and tcp that make 100 %, such as udp=70%,tcp=30%";
-    if text == "recorded" {
-        return Ok(Carriers::Recorded);
-    }
-    let mut shares = [None; 2];
-    for part in text.split(',') {
-        let (name, share) = part.split_once('=').ok_or(expected)?;
-        let at = ["udp", "tcp"].iter().position(|known| *known == name).ok_or(expected)?;
-        let share: f64 = share.strip_suffix('%').and_then(|share| share.parse().ok()).ok_or(expected)?;
-        if !(0.0..=100.0).contains(&share) || shares[at].replace(share).is_some() {
-            return Err(expected.into());
-        }
-    }
-    let [udp, tcp] = shares.map(|share| share.unwrap_or(0.0));
-    if (udp + tcp - 100.0).abs() > 1e-6 { Err(expected.into()) } else { Ok(Carriers::TcpShare(tcp / 100.0)) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shares_make_all() {
-        for (text, expected) in [
-            ("recorded", Some(Carriers::Recorded)),
-            ("udp=70%,tcp=30%", Some(Carriers::TcpShare(0.3))),
-            ("tcp=100%", Some(Carriers::TcpShare(1.0))),
-            ("udp=70%", None),
-            ("udp=70%,udp=30%", None),
-            ("udp=170%,tcp=-70%", None),
-            ("tls=100%", None),
-            ("tcp", None),
-        ] {
-            assert_eq!(carriers(text).ok(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn only_what_is_near_is_loaded() {

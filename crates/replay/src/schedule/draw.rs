@@ -23,6 +23,8 @@ pub enum For {
     Source,
     /// A query's id.
     Id,
+    /// How far a client is away.
+    Distance,
 }
 
 /// Draws 64 bits.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use foldhash::HashMap;
 use foldhash::HashMapExt;
 
+use super::carrier::Carrier;
 use crate::schedule::Planned;
 
 /// The most queries that a thread remembers, answered or not: about 60 MB. Beyond, the oldest is forgotten; if it was
@@ -31,8 +32,8 @@ pub(super) struct Asked {
     pub(super) is_retry: bool,
     /// Its client had asked little before.
     pub(super) is_quiet: bool,
-    /// It went over UDP.
-    pub(super) is_udp: bool,
+    /// What carries it.
+    pub(super) carrier: Carrier,
     /// The slot of its socket, unless that is shared.
     pub(super) slot: Option<usize>,
 }
@@ -109,6 +110,15 @@ impl Pending {
         let (until, question) = (asked.until, asked.question);
         self.entries.push_back(Entry { key, until, question, state: State::Waiting(Box::new(asked)) });
         self.waiting += 1;
+    }
+
+    /// Who waits under a key.
+    pub(super) fn client(&self, key: Key) -> Option<u64> {
+        let number = *self.by_key.get(&key)?;
+        match &self.entries[(number - self.first) as usize].state {
+            State::Waiting(asked) => Some(asked.planned.client),
+            State::Answered | State::Lost => None,
+        }
     }
 
     /// Takes an answer.
@@ -222,7 +232,7 @@ mod tests {
             question: Some(7),
             is_retry: false,
             is_quiet: true,
-            is_udp: true,
+            carrier: Carrier::Udp,
             slot: None,
         }
     }

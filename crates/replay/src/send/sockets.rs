@@ -1,19 +1,16 @@
 //! The sockets of clients: opened when a query needs one, closed when idle, at most so many.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 
 use net::client::{self, Readiness};
-use net::framing::{self, Assembler};
 
+use super::carrier::Carrier;
+use super::connection::Connection;
+use super::layer::Layer;
 use super::tally::{Cause, Tally};
-
-/// Octets that may wait to be written to one connection: some thousand queries. Beyond, a query is lost.
-const UNWRITTEN_MAX: usize = 256 << 10;
-
-/// Octets that are read from a connection at once.
-const READ: usize = 64 << 10;
 
 /// Further loopback addresses that are tried when ports run out: each has the ports of its own.
 const LOOPBACKS_MAX: u32 = 250;
@@ -27,6 +24,9 @@ pub(super) struct Socket {
     pub(super) kind: Kind,
     /// Whose it is.
     pub(super) client: u64,
+    pub(super) carrier: Carrier,
+    /// Half a round trip to the server, in nanoseconds.
+    pub(super) half: u64,
     /// Which of all sockets; never used again.
     pub(super) serial: u64,
     /// Ids that wait for answers, oldest first.
@@ -43,17 +43,21 @@ pub(super) enum Kind {
     /// Connected to the server.
     Udp(UdpSocket),
     /// A stream.
-    Tcp(Connection),
+    Stream(Box<Connection>),
 }
 
-/// A TCP connection and what is under way on it.
+/// What is to be opened.
 #[derive(Debug)]
-pub(super) struct Connection {
-    stream: TcpStream,
-    is_open: bool,
-    asks_to_write: bool,
-    unwritten: Vec<u8>,
-    assembler: Assembler,
+pub(super) struct Opening {
+    pub(super) client: u64,
+    pub(super) carrier: Carrier,
+    pub(super) server: SocketAddr,
+    /// Where from; `None` where the system chooses.
+    pub(super) source: Option<IpAddr>,
+    /// Half a round trip between client and server, in nanoseconds.
+    pub(super) half: u64,
+    /// What the client speaks; `None` for datagrams as they are.
+    pub(super) layer: Option<Layer>,
 }
 
 /// All sockets of a thread, in the order of their last use.
@@ -121,15 +125,14 @@ impl Sockets {
     /// What the system says.
     pub(super) fn open(
         &mut self,
-        is_tcp: bool,
-        client: u64,
-        to: (SocketAddr, Option<IpAddr>),
+        opening: Opening,
         now: u64,
         readiness: &Readiness,
         tally: &mut Tally,
     ) -> io::Result<usize> {
-        let (server, source) = to;
-        let mut made = make(is_tcp, server, source.or_else(|| self.further(server)));
+        let Opening { client, carrier, server, source, half, layer } = opening;
+        let is_stream = layer.is_some();
+        let mut made = make(is_stream, server, source.or_else(|| self.further(server)));
         while let Err(error) = &made
             && client::is_out_of_ports(error)
             && source.is_none()
@@ -137,9 +140,9 @@ impl Sockets {
             && self.loopback < LOOPBACKS_MAX
         {
             self.loopback += 1;
-            made = make(is_tcp, server, self.further(server));
+            made = make(is_stream, server, self.further(server));
         }
-        let kind = made?;
+        let made = made?;
         tally.further_sources += u64::from(source.is_none() && self.further(server).is_some());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -147,25 +150,21 @@ impl Sockets {
         });
         let serial = self.next_serial;
         self.next_serial += 1;
-        let token = token(slot, serial);
-        let added = match &kind {
-            Kind::Udp(socket) => readiness.add(socket, token, false),
-            Kind::Tcp(connection) => readiness.add(&connection.stream, token, true),
-        };
-        if let Err(error) = added {
+        if let Err(error) = readiness.add(&made, token(slot, serial), is_stream) {
             self.free.push(slot);
             return Err(error);
         }
-        self.slots[slot] =
-            Some(Socket { kind, client, serial, ids: VecDeque::new(), used: now, newer: NONE, older: NONE });
+        let kind = match layer {
+            None => Kind::Udp(made.into()),
+            Some(layer) => Kind::Stream(Box::new(Connection::new(made.into(), layer))),
+        };
+        let ids = VecDeque::new();
+        let socket = Socket { kind, client, carrier, half, serial, ids, used: now, newer: NONE, older: NONE };
+        self.slots[slot] = Some(socket);
         self.push_newest(slot);
         self.open += 1;
         tally.most_open = tally.most_open.max(self.open as u64);
-        if is_tcp {
-            tally.connections += 1;
-        } else {
-            tally.udp_sockets += 1;
-        }
+        tally.opened[carrier as usize] += 1;
         Ok(slot)
     }
 
@@ -234,93 +233,12 @@ pub(super) fn cause(error: &io::Error) -> Cause {
     }
 }
 
-impl Connection {
-    /// Takes a query to be written, and writes what can be.
-    ///
-    /// # Errors
-    /// Why the connection is to be closed; [`Cause::NoRoom`] alone leaves it as it was.
-    pub(super) fn ask(&mut self, message: &[u8], readiness: &Readiness, token: u64) -> Result<(), Cause> {
-        if self.unwritten.len() > UNWRITTEN_MAX || message.len() > framing::MESSAGE_MAX {
-            return Err(Cause::NoRoom);
-        }
-        self.unwritten.extend(framing::prefix(message.len()));
-        self.unwritten.extend(message);
-        if self.is_open { self.write(readiness, token) } else { Ok(()) }
+fn make(is_stream: bool, server: SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+    if is_stream {
+        client::connect(server, source).map(Into::into)
+    } else {
+        client::ask(server, source).map(Into::into)
     }
-
-    /// The socket can be written: it has come about, or has room again. Tells whether it has just come about.
-    ///
-    /// # Errors
-    /// Why the connection is to be closed.
-    pub(super) fn writable(&mut self, readiness: &Readiness, token: u64) -> Result<bool, Cause> {
-        let has_come_about = !self.is_open;
-        if has_come_about {
-            match self.stream.take_error() {
-                Ok(None) => self.is_open = true,
-                Ok(Some(error)) | Err(error) => return Err(cause(&error)),
-            }
-        }
-        self.write(readiness, token)?;
-        Ok(has_come_about)
-    }
-
-    /// Reads what is there and tells each message.
-    ///
-    /// # Errors
-    /// Why the connection is to be closed.
-    pub(super) fn read(&mut self, room: &mut Vec<u8>, mut told: impl FnMut(&[u8])) -> Result<(), Cause> {
-        room.resize(READ, 0);
-        loop {
-            match self.stream.read(room) {
-                Ok(0) => return Err(Cause::Closed),
-                Ok(length) => {
-                    let mut piece = &room[..length];
-                    while let Some(message) = self.assembler.next(&mut piece) {
-                        told(message);
-                    }
-                    self.assembler.release();
-                    if length < READ {
-                        return Ok(());
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(cause(&error)),
-            }
-        }
-    }
-
-    fn write(&mut self, readiness: &Readiness, token: u64) -> Result<(), Cause> {
-        let mut written = 0;
-        while written < self.unwritten.len() {
-            match self.stream.write(&self.unwritten[written..]) {
-                Ok(length) => written += length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(cause(&error)),
-            }
-        }
-        self.unwritten.drain(..written);
-        let asks = !self.unwritten.is_empty();
-        if asks != std::mem::replace(&mut self.asks_to_write, asks) {
-            readiness.change(&self.stream, token, asks).map_err(|error| cause(&error))?;
-        }
-        Ok(())
-    }
-}
-
-fn make(is_tcp: bool, server: SocketAddr, source: Option<IpAddr>) -> io::Result<Kind> {
-    if !is_tcp {
-        return client::ask(server, source).map(Kind::Udp);
-    }
-    let stream = client::connect(server, source)?;
-    Ok(Kind::Tcp(Connection {
-        stream,
-        is_open: false,
-        asks_to_write: true,
-        unwritten: Vec::new(),
-        assembler: Assembler::default(),
-    }))
 }
 
 fn is_loopback_v4(server: SocketAddr) -> bool {
@@ -334,11 +252,13 @@ mod tests {
     #[test]
     fn the_oldest_goes_first_and_slots_are_used_again() {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
-        let to = (server.local_addr().expect("it is bound"), None);
+        let server = server.local_addr().expect("it is bound");
         let readiness = Readiness::new().expect("an epoll");
         let (mut sockets, mut tally) = (Sockets::new(3), Tally::new(None));
         let mut open = |sockets: &mut Sockets, client, now| {
-            sockets.open(false, client, to, now, &readiness, &mut tally).expect("a socket")
+            let (carrier, source, half, layer) = (Carrier::Udp, None, 0, None);
+            let opening = Opening { client, carrier, server, source, half, layer };
+            sockets.open(opening, now, &readiness, &mut tally).expect("a socket")
         };
         let slots: Vec<usize> = (0..3).map(|client| open(&mut sockets, client, client)).collect();
         assert!(sockets.is_full());

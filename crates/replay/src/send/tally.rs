@@ -6,6 +6,7 @@ use api::replay::{Latency, Percentiles, Series};
 use dns::Rcode;
 use hdrhistogram::Histogram;
 
+use super::carrier::Carrier;
 use crate::compare;
 use crate::mutate::{self, Mutation};
 
@@ -47,11 +48,13 @@ pub enum Cause {
     GivenUp,
     /// The run was interrupted.
     Interrupted,
+    /// The server and the client did not come to terms on TLS.
+    Handshake,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Cause; 10] = [
+    pub const ALL: [Cause; 11] = [
         Cause::Timeout,
         Cause::Refused,
         Cause::Reset,
@@ -62,6 +65,7 @@ impl Cause {
         Cause::NoRoom,
         Cause::GivenUp,
         Cause::Interrupted,
+        Cause::Handshake,
     ];
 
     /// Its name in reports and logs.
@@ -77,6 +81,7 @@ impl Cause {
             Cause::NoRoom => "no-room",
             Cause::GivenUp => "given-up",
             Cause::Interrupted => "interrupted",
+            Cause::Handshake => "handshake",
         }
     }
 }
@@ -86,8 +91,8 @@ impl Cause {
 pub struct Tally {
     /// Queries of the schedule that were due: answered, lost, or (while it runs) waiting.
     pub queries: u64,
-    /// Queries by transport: UDP, TCP; those asked again over TCP only as UDP.
-    pub transports: [u64; 2],
+    /// Queries by [`Carrier::ALL`]; those asked again over TCP only as UDP.
+    pub transports: [u64; Carrier::ALL.len()],
     /// Queries with an answer.
     pub answers: u64,
     /// Queries without one, by [`Cause::ALL`].
@@ -102,12 +107,12 @@ pub struct Tally {
     pub duplicates: u64,
     /// Messages that belong to no query that is remembered, and what is no DNS response.
     pub aliens: u64,
-    /// Datagram sockets opened.
-    pub udp_sockets: u64,
-    /// Connections begun, and those that came about.
-    pub connections: u64,
-    /// Those that came about.
+    /// Sockets opened, by [`Carrier::ALL`].
+    pub opened: [u64; Carrier::ALL.len()],
+    /// TCP connections that came about, those under TLS too.
     pub established: u64,
+    /// Handshakes of TLS that were done: in full, resumed.
+    pub handshakes: [u64; 2],
     /// Sockets closed because they were idle.
     pub closed_idle: u64,
     /// Sockets closed because too many were open.
@@ -150,7 +155,7 @@ impl Tally {
         let histogram = || Histogram::new_with_max(TIME_MAX, DIGITS).expect("the bounds are constants");
         Tally {
             queries: 0,
-            transports: [0; 2],
+            transports: [0; Carrier::ALL.len()],
             answers: 0,
             lost: [0; Cause::ALL.len()],
             rcodes: [0; 16],
@@ -158,9 +163,9 @@ impl Tally {
             late_answers: 0,
             duplicates: 0,
             aliens: 0,
-            udp_sockets: 0,
-            connections: 0,
+            opened: [0; Carrier::ALL.len()],
             established: 0,
+            handshakes: [0; 2],
             closed_idle: 0,
             evicted: 0,
             closed_by_server: 0,
@@ -182,9 +187,9 @@ impl Tally {
     }
 
     /// A query is due, at so many nanoseconds.
-    pub(super) fn due(&mut self, due: u64, is_tcp: bool) {
+    pub(super) fn due(&mut self, due: u64, carrier: Carrier) {
         self.queries += 1;
-        self.transports[usize::from(is_tcp)] += 1;
+        self.transports[carrier as usize] += 1;
         count(&mut self.due_per_second, due);
     }
 
@@ -224,8 +229,6 @@ impl Tally {
             (&mut self.late_answers, other.late_answers),
             (&mut self.duplicates, other.duplicates),
             (&mut self.aliens, other.aliens),
-            (&mut self.udp_sockets, other.udp_sockets),
-            (&mut self.connections, other.connections),
             (&mut self.established, other.established),
             (&mut self.closed_idle, other.closed_idle),
             (&mut self.evicted, other.evicted),
@@ -242,6 +245,8 @@ impl Tally {
         }
         self.comparison.merge(&other.comparison);
         add(&mut self.transports, &other.transports);
+        add(&mut self.opened, &other.opened);
+        add(&mut self.handshakes, &other.handshakes);
         add(&mut self.lost, &other.lost);
         add(&mut self.rcodes, &other.rcodes);
         for (ours, theirs) in [
@@ -327,14 +332,14 @@ mod tests {
     fn tallies_add_up() {
         const S: u64 = 1_000_000_000;
         let (mut one, mut other) = (Tally::new(None), Tally::new(None));
-        one.due(0, false);
+        one.due(0, Carrier::Udp);
         one.sent(0, 5_000);
         one.answered(0, 5_000, 105_000, 3, true);
-        other.due(2 * S, true);
+        other.due(2 * S, Carrier::Tcp);
         other.sent(2 * S, 2 * S);
         other.lost(Cause::Reset);
         one.merge(&other);
-        assert_eq!((one.queries, one.answers, one.lost_total(), one.transports), (2, 1, 1, [1, 1]));
+        assert_eq!((one.queries, one.answers, one.lost_total(), one.transports), (2, 1, 1, [1, 1, 0]));
         assert_eq!(one.due_per_second, [1, 0, 1]);
         assert_eq!(one.named_rcodes(), BTreeMap::from([("NXDOMAIN".into(), 1)]));
         let close = |value: f64, expected: f64| (value - expected).abs() <= expected / 500.0;

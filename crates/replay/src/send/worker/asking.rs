@@ -1,0 +1,326 @@
+//! Queries on their way: from the schedule to the kernel, or onto the agenda of a distant client.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use net::udp::BATCH_MAX;
+
+use super::super::agenda::What;
+use super::super::batch::{Datagram, Target};
+use super::super::carrier::Carrier;
+use super::super::clients;
+use super::super::connection::Around;
+use super::super::layer::Layer;
+use super::super::pending::{Asked, Key};
+use super::super::sockets::{self, Kind, Opening};
+use super::super::tally::Cause;
+use super::super::{Source, nanos};
+use super::{LATE, Worker, endpoint};
+use crate::mutate;
+use crate::schedule::Planned;
+use crate::schedule::draw::{self, For};
+use crate::trace::Message;
+use crate::trace::message::question;
+
+/// Ids that are looked at one after the other where the four of a draw are taken: with nine in ten taken, the
+/// chance that none of so many is free is nil. Beyond, the socket counts as full.
+const ID_PROBES: u16 = 1_024;
+
+impl<S: Source> Worker<'_, S> {
+    /// Sends what is due, at most a batch before answers are looked at again.
+    pub(super) fn send_due(&mut self) {
+        if !self.flush() {
+            return;
+        }
+        self.happen();
+        for _ in 0..BATCH_MAX {
+            let now = self.now();
+            let Some(next) = self.ahead.front() else { break };
+            let is_due = match self.with.options.window {
+                Some(window) => self.pending.waiting() < window,
+                None => next.due <= now,
+            };
+            if !is_due {
+                break;
+            }
+            let Some(mut planned) = self.ahead.pop_front() else { break };
+            if self.with.options.window.is_some() {
+                planned.due = now;
+            }
+            self.ask(planned, now);
+        }
+        self.flush();
+    }
+
+    /// Asks a query for the first time.
+    fn ask(&mut self, planned: Planned, now: u64) {
+        let options = self.with.options;
+        let carrier = options.carriers.of(planned.client, planned.message.transport, options.seed);
+        self.tally.due(planned.due, carrier);
+        let is_quiet = self.clients.is_quiet(planned.client, now);
+        let asked = Asked {
+            sent: now,
+            until: now.saturating_add(nanos(options.timeout)),
+            question: None,
+            is_retry: false,
+            is_quiet,
+            carrier,
+            slot: None,
+            planned,
+        };
+        self.put(asked, now);
+    }
+
+    /// Asks over TCP what was truncated over UDP.
+    pub(super) fn ask_again(&mut self, mut asked: Asked, now: u64) {
+        asked.is_retry = true;
+        asked.carrier = Carrier::Tcp;
+        asked.until = now.saturating_add(nanos(self.with.options.timeout));
+        self.put(asked, now);
+    }
+
+    /// Puts a query on its way.
+    fn put(&mut self, mut asked: Asked, now: u64) {
+        if self.agenda.is_full() {
+            return self.lost(&asked, Cause::NoRoom);
+        }
+        let octets = self.wire(&asked);
+        asked.question = question(&octets);
+        let options = self.with.options;
+        let client = asked.planned.client;
+        let server = options.ports.of(asked.carrier, self.server(client));
+        let source = options.source.map(|prefix| clients::source(prefix, client, options.seed));
+        if let (Carrier::Udp, Some(source)) = (asked.carrier, source) {
+            let target = Target::Shared(usize::from(server.is_ipv6()));
+            let Some(key) = self.key(endpoint(source, server)) else {
+                return self.lost(&asked, Cause::NoRoom);
+            };
+            let (way, due) = (Some((server, source)), asked.planned.due);
+            return self.put_datagram(asked, Datagram { target, key, octets, way, due });
+        }
+        let slot = match self.slot(&asked, (server, source), now) {
+            Ok(Ok(slot)) => slot,
+            Ok(Err(cause)) => return self.lost(&asked, cause),
+            Err(error) => return self.lost(&asked, sockets::cause(&error)),
+        };
+        asked.slot = Some(slot);
+        let Some(socket) = self.sockets.get(slot) else { return self.lost(&asked, Cause::NoSocket) };
+        let serial = socket.serial;
+        let Some(key) = self.key(serial) else { return self.lost(&asked, Cause::NoRoom) };
+        if asked.carrier == Carrier::Udp {
+            let (target, way, due) = (Target::Slot(slot), None, asked.planned.due);
+            self.put_datagram(asked, Datagram { target, key, octets, way, due });
+        } else {
+            self.put_on_connection(asked, octets, slot, key);
+        }
+    }
+
+    fn put_datagram(&mut self, asked: Asked, mut datagram: Datagram) {
+        set_id(&mut datagram.octets, datagram.key.id);
+        let half = self.half(asked.planned.client);
+        if half == 0 {
+            let key = datagram.key;
+            if !self.leave(datagram) {
+                return self.lost(&asked, Cause::NoRoom);
+            }
+            return self.remember(key, asked);
+        }
+        datagram.due += half;
+        self.remember(datagram.key, asked);
+        self.agenda.push(datagram.due, 0, What::Leaves(Box::new(datagram)));
+    }
+
+    /// Adds a datagram to the batch under way; false where the kernel has no room for what is before it.
+    fn leave(&mut self, datagram: Datagram) -> bool {
+        if !self.batch.takes(datagram.target) && !self.flush() {
+            // Only a shared socket keeps its batch, and then nothing is asked before it is sent.
+            return false;
+        }
+        self.batch.push(&datagram);
+        true
+    }
+
+    fn put_on_connection(&mut self, asked: Asked, mut octets: Vec<u8>, slot: usize, key: Key) {
+        set_id(&mut octets, key.id);
+        let now = self.now();
+        let Some(socket) = self.sockets.get(slot) else { return self.lost(&asked, Cause::NoSocket) };
+        let mut around = Around {
+            readiness: &self.readiness,
+            agenda: &mut self.agenda,
+            token: sockets::token(slot, socket.serial),
+            half: socket.half,
+            now,
+        };
+        let taken = match &mut socket.kind {
+            Kind::Stream(connection) => connection.ask(&octets, &mut around),
+            Kind::Udp(_) => Err(Cause::NoSocket),
+        };
+        let (due, is_retry) = (asked.planned.due, asked.is_retry);
+        match taken {
+            Err(Cause::NoRoom) => return self.lost(&asked, Cause::NoRoom),
+            Err(cause) => {
+                self.remember(key, asked);
+                self.close(slot, cause);
+            }
+            Ok(()) => self.remember(key, asked),
+        }
+        if !is_retry {
+            let sent = self.now();
+            self.sent(due, sent);
+        }
+    }
+
+    fn remember(&mut self, key: Key, asked: Asked) {
+        if let Some(socket) = asked.slot.and_then(|slot| self.sockets.get(slot)) {
+            socket.ids.push_back(key.id);
+        }
+        self.pending.add(key, asked);
+    }
+
+    /// Does what is on the agenda for now.
+    fn happen(&mut self) {
+        // What is put down meanwhile is for a later turn.
+        let now = self.now();
+        while let Some((token, what)) = self.agenda.pop(now) {
+            match what {
+                What::Leaves(datagram) => {
+                    // Where its socket was closed since, it was lost with that.
+                    let key = datagram.key;
+                    if !self.pending.is_free(key) && !self.leave(*datagram) {
+                        self.fail(key, Cause::NoRoom);
+                    }
+                }
+                What::Heard(endpoint, response) => self.hear_one(endpoint, response, now),
+                what => self.happen_on_connection(token, what, now),
+            }
+        }
+    }
+
+    /// Hands the batch under way to the kernel; false where that has no room for all of it now.
+    pub(super) fn flush(&mut self) -> bool {
+        if self.batch.outgoing.is_empty() {
+            return true;
+        }
+        let mut told = Vec::with_capacity(BATCH_MAX);
+        let socket = match self.batch.target {
+            Target::Shared(family) => self.shared[family].as_ref(),
+            Target::Slot(slot) => match self.sockets.get(slot).map(|socket| &socket.kind) {
+                Some(Kind::Udp(socket)) => Some(socket),
+                _ => None,
+            },
+        };
+        let is_done = match socket {
+            Some(socket) => self.batch.outgoing.send(socket, |sent| told.push(sent)),
+            None => false,
+        };
+        let sent_at = self.now();
+        for sent in told {
+            let Some((key, due)) = self.batch.queries.pop_front() else { break };
+            match sent {
+                Ok(()) => self.sent(due, sent_at),
+                Err(error) => self.fail(key, sockets::cause(&error)),
+            }
+        }
+        // A client's own socket that is full or gone holds nobody else up.
+        if !is_done && matches!(self.batch.target, Target::Slot(_)) {
+            self.batch.outgoing.clear();
+            while let Some((key, _)) = self.batch.queries.pop_front() {
+                self.fail(key, Cause::NoRoom);
+            }
+            return true;
+        }
+        is_done
+    }
+
+    fn sent(&mut self, due: u64, sent: u64) {
+        self.late += u64::from(sent.saturating_sub(due) > LATE);
+        self.tally.sent(due, sent);
+    }
+
+    /// The client's socket, opened where there is none.
+    fn slot(
+        &mut self,
+        asked: &Asked,
+        (server, source): (SocketAddr, Option<IpAddr>),
+        now: u64,
+    ) -> io::Result<Result<usize, Cause>> {
+        let (client, carrier) = (asked.planned.client, asked.carrier);
+        if let Some(slot) = self.clients.slot(client, carrier) {
+            self.sockets.touch(slot, now);
+            return Ok(Ok(slot));
+        }
+        if self.sockets.is_full() {
+            self.evict();
+        }
+        let half = self.half(client);
+        let open = |worker: &mut Self| {
+            let layer = match worker.layer(client, carrier, server) {
+                Ok(layer) => layer,
+                Err(cause) => return Ok(Err(cause)),
+            };
+            let opening = Opening { client, carrier, server, source, half, layer };
+            worker.sockets.open(opening, now, &worker.readiness, &mut worker.tally).map(Ok)
+        };
+        let mut opened = open(self);
+        if opened.as_ref().is_err_and(net::client::is_out_of_descriptors) && self.evict() {
+            opened = open(self);
+        }
+        if let Ok(Ok(slot)) = opened {
+            self.clients.keep_slot(client, carrier, Some(slot));
+        }
+        opened
+    }
+
+    /// What a client speaks over a carrier; `None` for datagrams as they are.
+    fn layer(&mut self, client: u64, carrier: Carrier, server: SocketAddr) -> Result<Option<Layer>, Cause> {
+        if carrier == Carrier::Udp {
+            return Ok(None);
+        }
+        let Some(tls) = self.with.options.tls.as_ref().filter(|_| carrier.is_secure()) else {
+            return Ok(Some(Layer::Plain(Default::default())));
+        };
+        let tls = Arc::clone(tls);
+        let session = if tls.is_resuming() { self.clients.session(client) } else { None };
+        Layer::tls(&tls, server, session).map(Some)
+    }
+
+    /// The query as it is sent, with the recorded id.
+    fn wire(&mut self, asked: &Asked) -> Vec<u8> {
+        let planned = &asked.planned;
+        let options = self.with.options;
+        let has_own_name = options.unique_names && planned.copy > 0;
+        if options.mutation.is_none() && !has_own_name {
+            return planned.message.octets.clone();
+        }
+        let mut message = Message::clone(&planned.message);
+        if let Some(mutation) = &options.mutation {
+            let (changed, outcome) = mutation.apply(planned.index, message);
+            message = changed;
+            // What is asked again was counted before.
+            if let (Some(tally), false) = (&mut self.tally.mutation, asked.is_retry) {
+                tally.add(&outcome);
+            }
+        }
+        if has_own_name && !mutate::labelled(&mut message, &format!("c{}", planned.copy)) {
+            self.tally.unchanged += u64::from(!asked.is_retry);
+        }
+        message.octets
+    }
+
+    /// A key of an endpoint with an id on which nothing waits; `None` where next to all 65,536 wait.
+    fn key(&mut self, endpoint: u64) -> Option<Key> {
+        self.ids += 1;
+        let seed = self.with.options.seed ^ self.share;
+        let drawn = draw::draw(seed, For::Id, self.ids);
+        let tries = (0..4).map(|at| (drawn >> (16 * at)) as u16);
+        let rest = (0..ID_PROBES).map(|step| (drawn as u16).wrapping_add(step));
+        tries.chain(rest).map(|id| Key { endpoint, id }).find(|key| self.pending.is_free(*key))
+    }
+}
+
+fn set_id(octets: &mut [u8], id: u16) {
+    if let Some(place) = octets.first_chunk_mut() {
+        *place = id.to_be_bytes();
+    }
+}

@@ -1,0 +1,80 @@
+//! What is lost, and sockets that go.
+
+use super::super::batch::Target;
+use super::super::pending::{Asked, Key};
+use super::super::sockets::Kind;
+use super::super::tally::Cause;
+use super::super::{Source, nanos};
+use super::Worker;
+
+impl<S: Source> Worker<'_, S> {
+    /// Loses what has waited too long.
+    pub(super) fn lose(&mut self, now: u64) {
+        while let Some((asked, is_crowded)) = self.pending.expire(now) {
+            if let Some(slot) = asked.slot {
+                // The oldest of its socket, as all wait equally long.
+                if let Some(socket) = self.sockets.get(slot) {
+                    socket.ids.pop_front();
+                }
+            }
+            self.lost(&asked, if is_crowded { Cause::GivenUp } else { Cause::Timeout });
+        }
+    }
+
+    /// Closes what has been idle for long.
+    pub(super) fn close_idle(&mut self, now: u64) {
+        while let Some(slot) = self.sockets.idle(now, nanos(self.with.options.idle)) {
+            self.tally.closed_idle += 1;
+            self.close(slot, Cause::Evicted);
+        }
+    }
+
+    /// Closes the socket that was not used for the longest time; false where there is none.
+    pub(super) fn evict(&mut self) -> bool {
+        let Some(slot) = self.sockets.oldest() else { return false };
+        self.tally.evicted += 1;
+        self.close(slot, Cause::Evicted);
+        true
+    }
+
+    /// Closes a socket; what waits on it is lost.
+    pub(super) fn close(&mut self, slot: usize, cause: Cause) {
+        // Datagrams that wait for this socket go first.
+        if self.batch.target == Target::Slot(slot) {
+            self.flush();
+        }
+        let Some(mut socket) = self.sockets.close(slot) else { return };
+        self.clients.keep_slot(socket.client, socket.carrier, None);
+        if let Kind::Stream(connection) = &mut socket.kind {
+            connection.close();
+        }
+        while let Some(id) = socket.ids.pop_front() {
+            self.fail(Key { endpoint: socket.serial, id }, cause);
+        }
+    }
+
+    /// Loses the query of a key, if it still waits.
+    pub(super) fn fail(&mut self, key: Key, cause: Cause) {
+        if let Some(asked) = self.pending.fail(key) {
+            self.release(key, &asked);
+            self.lost(&asked, cause);
+        }
+    }
+
+    /// Takes an id from those that its socket waits for.
+    pub(super) fn release(&mut self, key: Key, asked: &Asked) {
+        let Some(socket) = asked.slot.and_then(|slot| self.sockets.get(slot)) else { return };
+        if socket.serial == key.endpoint
+            && let Some(at) = socket.ids.iter().position(|id| *id == key.id)
+        {
+            socket.ids.remove(at);
+        }
+    }
+
+    /// Counts a query as lost.
+    pub(super) fn lost(&mut self, asked: &Asked, cause: Cause) {
+        self.tally.lost(cause);
+        let round_trip = self.round_trip(asked.planned.client);
+        self.rows.add(asked, None, cause.name(), round_trip);
+    }
+}

@@ -1,0 +1,234 @@
+//! What comes back: read from sockets, matched with what was asked.
+
+use std::io;
+use std::time::Duration;
+
+use net::client::Ready;
+use net::udp::BATCH_MAX;
+
+use super::super::Source;
+use super::super::agenda::What;
+use super::super::carrier::Carrier;
+use super::super::connection::Around;
+use super::super::layer::Told;
+use super::super::octets::Response;
+use super::super::pending::{Asked, Key, Match};
+use super::super::sockets::{self, Kind};
+use super::super::tally::Cause;
+use super::{SHARED_TOKENS, Worker, endpoint};
+use crate::compare::compare;
+
+/// What has arrived.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// A message; `None` where it is no response.
+    Response(Option<Response>),
+    /// A handshake is done.
+    Secured {
+        /// An earlier session goes on.
+        is_resumed: bool,
+    },
+}
+
+impl Heard {
+    fn of(told: &Told<'_>, is_kept: bool) -> Heard {
+        match told {
+            Told::Message(octets) => Heard::Response(Response::read(octets, is_kept)),
+            Told::Secured { is_resumed } => Heard::Secured { is_resumed: *is_resumed },
+        }
+    }
+}
+
+impl<S: Source> Worker<'_, S> {
+    /// Takes what has arrived at all sockets.
+    pub(super) fn receive(&mut self) -> io::Result<()> {
+        if self.shared.iter().all(Option::is_none) && self.sockets.oldest().is_none() {
+            return Ok(());
+        }
+        let ready: Vec<Ready> = self.readiness.ready()?.collect();
+        for ready in ready {
+            if let Some(family) = SHARED_TOKENS.iter().position(|token| *token == ready.token) {
+                self.receive_shared(family)?;
+                continue;
+            }
+            let Some(slot) = self.sockets.of_token(ready.token) else { continue };
+            self.receive_own(slot, ready);
+        }
+        Ok(())
+    }
+
+    /// Takes what has arrived at a client's socket.
+    fn receive_own(&mut self, slot: usize, ready: Ready) {
+        let (now, is_kept) = (self.now(), self.with.differing.is_some());
+        let Some(socket) = self.sockets.get(slot) else { return };
+        let (endpoint, half) = (socket.serial, socket.half);
+        let failed = match &mut socket.kind {
+            Kind::Udp(datagrams) => match self.incoming.receive(datagrams) {
+                Ok(_) => {
+                    let read = |octets| Response::read(octets, is_kept);
+                    for response in self.incoming.replies().map(|reply| read(reply.octets)) {
+                        if half == 0 {
+                            self.heard.push((endpoint, Heard::Response(response)));
+                        } else {
+                            self.agenda.push(now + half, ready.token, What::Heard(endpoint, response));
+                        }
+                    }
+                    None
+                }
+                // One datagram was refused; which, the system does not say: the oldest.
+                Err(error) => {
+                    if let Some(id) = socket.ids.front().copied() {
+                        self.fail(Key { endpoint, id }, sockets::cause(&error));
+                    }
+                    None
+                }
+            },
+            Kind::Stream(connection) => {
+                let (readiness, agenda) = (&self.readiness, &mut self.agenda);
+                let mut around = Around { readiness, agenda, token: ready.token, half, now };
+                let mut failed = None;
+                if ready.writable {
+                    match connection.writable(&mut around) {
+                        Ok(has_come_about) => self.tally.established += u64::from(has_come_about),
+                        Err(cause) => failed = Some(cause),
+                    }
+                }
+                if ready.readable && failed.is_none() {
+                    let heard = &mut self.heard;
+                    let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
+                    let (room, plain) = (&mut self.room, &mut self.plain);
+                    failed = connection.readable(room, plain, &mut around, &mut told).err();
+                }
+                failed
+            }
+        };
+        self.hear();
+        if let Some(cause) = failed {
+            self.end(slot, cause);
+        }
+    }
+
+    fn receive_shared(&mut self, family: usize) -> io::Result<()> {
+        let is_kept = self.with.differing.is_some();
+        let Some(socket) = &self.shared[family] else { return Ok(()) };
+        loop {
+            let received = self.incoming.receive(socket)?;
+            let heard = self.incoming.replies().filter_map(|reply| {
+                let response = Response::read(reply.octets, is_kept);
+                Some((endpoint(reply.local?, reply.peer?), Heard::Response(response)))
+            });
+            self.heard.extend(heard);
+            if received < BATCH_MAX {
+                break;
+            }
+        }
+        if self.with.options.distances.is_some() {
+            self.delay();
+        }
+        self.hear();
+        Ok(())
+    }
+
+    /// Puts answers from a shared socket on their way to their clients.
+    fn delay(&mut self) {
+        let now = self.now();
+        let mut heard = std::mem::take(&mut self.heard);
+        for (endpoint, heard) in heard.drain(..) {
+            let Heard::Response(response) = heard else { continue };
+            let client =
+                response.as_ref().and_then(|response| self.pending.client(Key { endpoint, id: response.id }));
+            let half = client.map_or(0, |client| self.half(client));
+            self.agenda.push(now + half, 0, What::Heard(endpoint, response));
+        }
+        self.heard = heard;
+    }
+
+    /// Does what is on the agenda for a client's connection, if that is still open.
+    pub(super) fn happen_on_connection(&mut self, token: u64, what: What, now: u64) {
+        let Some(slot) = self.sockets.of_token(token) else { return };
+        let is_kept = self.with.differing.is_some();
+        let Some(socket) = self.sockets.get(slot) else { return };
+        let (endpoint, half) = (socket.serial, socket.half);
+        let Kind::Stream(connection) = &mut socket.kind else { return };
+        let (readiness, agenda) = (&self.readiness, &mut self.agenda);
+        let mut around = Around { readiness, agenda, token, half, now };
+        let happened = match what {
+            What::Opened => connection.opened(&mut around),
+            What::Out(octets) => connection.leave(&octets, &mut around),
+            What::In(octets) => {
+                let heard = &mut self.heard;
+                let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
+                connection.receive(&octets, &mut self.plain, &mut around, &mut told)
+            }
+            What::Ended(cause) => Err(cause),
+            What::Leaves(_) | What::Heard(..) => Ok(()),
+        };
+        self.hear();
+        if let Err(cause) = happened {
+            self.end(slot, cause);
+        }
+    }
+
+    /// Matches what was heard.
+    fn hear(&mut self) {
+        let now = self.now();
+        let mut heard = std::mem::take(&mut self.heard);
+        for (endpoint, heard) in heard.drain(..) {
+            match heard {
+                Heard::Response(response) => self.hear_one(endpoint, response, now),
+                Heard::Secured { is_resumed } => self.tally.handshakes[usize::from(is_resumed)] += 1,
+            }
+        }
+        self.heard = heard;
+    }
+
+    /// Matches one response.
+    pub(super) fn hear_one(&mut self, endpoint: u64, response: Option<Response>, now: u64) {
+        let Some(response) = response else {
+            self.tally.aliens += 1;
+            return;
+        };
+        let key = Key { endpoint, id: response.id };
+        match self.pending.answer(key, |question| response.answers(question)) {
+            Match::First(asked) => self.answered(key, asked, response, now),
+            Match::Duplicate => self.tally.duplicates += 1,
+            Match::Late => self.tally.late_answers += 1,
+            Match::Alien => self.tally.aliens += 1,
+        }
+    }
+
+    fn answered(&mut self, key: Key, asked: Box<Asked>, response: Response, now: u64) {
+        self.release(key, &asked);
+        if response.is_truncated && asked.carrier == Carrier::Udp {
+            self.tally.truncated += 1;
+            return self.ask_again(*asked, now);
+        }
+        self.tally.answered(asked.planned.due, asked.sent, now, response.rcode, asked.is_quiet);
+        self.compare(&asked, response.octets, now);
+        if self.with.log.is_wanted {
+            let rcode = dns::Rcode::masked_from_int(response.rcode).to_string();
+            let round_trip = self.round_trip(asked.planned.client);
+            self.rows.add(&asked, Some(now), &rcode, round_trip);
+        }
+    }
+
+    /// Holds an answer against the recorded one.
+    fn compare(&mut self, asked: &Asked, given: Option<Box<[u8]>>, now: u64) {
+        let (Some(differing), Some(given)) = (&self.with.differing, given) else { return };
+        let planned = &asked.planned;
+        let verdict = planned.recorded.as_ref().map(|recorded| (recorded, compare(&recorded.octets, &given)));
+        self.tally.comparison.add(verdict.map(|(_, verdict)| verdict));
+        if let Some((recorded, verdict)) = verdict
+            && verdict.is_difference()
+        {
+            let after = Duration::from_nanos(now.saturating_sub(planned.due));
+            differing.keep(&planned.message, recorded, given.into(), self.server(planned.client), after);
+        }
+    }
+
+    /// Closes a connection that the server has ended, or that failed.
+    fn end(&mut self, slot: usize, cause: Cause) {
+        self.tally.closed_by_server += u64::from(matches!(cause, Cause::Closed | Cause::Reset));
+        self.close(slot, cause);
+    }
+}

@@ -1,0 +1,137 @@
+//! Recorded traffic sent again over what is encrypted, to Debian's servers.
+
+use serde_json::Value;
+use tests::certificate::Certificate;
+use tests::folder::Folder;
+use tests::peer::Encrypted;
+use tests::program::{Ended, Program};
+
+/// A tolerance that no machine misses: time is not what these tests are about.
+const ANY: [&str; 2] = ["--tolerance", "24h"];
+
+fn replay(arguments: &[&str]) -> Ended {
+    Program::start(&[&["replay"], arguments, &ANY].concat()).end()
+}
+
+fn reported(arguments: &[&str]) -> Value {
+    let ended = replay(&[arguments, &["--json"]].concat());
+    assert_eq!(ended.status.code(), Some(0), "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|cause| panic!("{cause}: {}", ended.stdout))
+}
+
+/// `count` queries of `clients` clients, so many milliseconds apart.
+fn trace(folder: &Folder, count: usize, clients: usize, gap: usize) -> String {
+    let line = |at: usize| {
+        let (client, seconds, millis) = (at % clients, 10 + at * gap / 1_000, at * gap % 1_000);
+        format!("{seconds}.{millis:03} 192.0.2.{client}:5353 udp n{at}.example.com. A rd,edns=1232\n")
+    };
+    folder.write("queries.txt", (0..count).map(line).collect::<String>())
+}
+
+#[test]
+fn each_client_has_a_connection_under_tls_and_comes_back_with_its_session() {
+    let folder = Folder::new();
+    let certificate = Certificate::new(&folder);
+    let server = Encrypted::unbound(&folder, &certificate);
+    let (to, port) = (server.dns.to_string(), server.tls.to_string());
+    let trace = trace(&folder, 60, 6, 5);
+    let all = [&trace, "--server", &to, "--tls-port", &port, "--tls-ca", &certificate.authority];
+    let tls = [&all[..], &["--transport", "tls=100%"]].concat();
+    let sockets = |report: &Value, key: &str| report["sockets"][key].as_u64().expect("a count");
+    for more in [&[][..], &["--tls-name", "dns.example.com"], &["--threads", "2", "--fast"]] {
+        let report = reported(&[&tls[..], more].concat());
+        assert_eq!((&report["answers"], &report["rcodes"]["NOERROR"]), (&60.into(), &60.into()), "{report}");
+        assert_eq!(report["transports"]["tls"], 60, "{report}");
+        // One connection a client serves all its queries.
+        let opened = ["udp", "tcp", "tls", "tcp_established", "handshakes_full", "handshakes_resumed"]
+            .map(|key| sockets(&report, key));
+        assert_eq!(opened, [0, 0, 6, 6, 6, 0], "{report}");
+    }
+    // Queries of a client are 300 ms apart, longer than Unbound takes with Nagle's delay and the kernel's of
+    // acknowledgements: each needs a connection of its own if that idles for less.
+    let brief = [&tls[..], &["--idle", "1ms", "--speed", "0.1"]].concat();
+    let report = reported(&brief);
+    assert_eq!(report["answers"], 60, "{report}");
+    assert!(sockets(&report, "closed_idle") > 30 && sockets(&report, "tls") > 30, "{report}");
+    assert!(sockets(&report, "handshakes_resumed") > sockets(&report, "handshakes_full"), "{report}");
+    let report = reported(&[&brief[..], &["--no-resumption"]].concat());
+    assert_eq!((&report["answers"], sockets(&report, "handshakes_resumed")), (&60.into(), 0), "{report}");
+    // A client has one transport, all along.
+    let report =
+        reported(&[&all[..], &["--transport", "udp=40%,tcp=30%,tls=30%", "--factor", "20"]].concat());
+    assert_eq!(report["answers"], 1_200, "{report}");
+    for transport in ["udp", "tcp", "tls"] {
+        let queries = report["transports"][transport].as_u64().expect("a count");
+        assert!(queries.is_multiple_of(10) && (200..700).contains(&queries), "{report}");
+        assert_eq!(sockets(&report, transport), queries / 10, "{report}");
+    }
+}
+
+#[test]
+fn a_certificate_that_does_not_verify_ends_the_run_unless_any_is_taken() {
+    let folder = Folder::new();
+    let certificate = Certificate::new(&folder);
+    let server = Encrypted::unbound(&folder, &certificate);
+    let (to, port) = (server.dns.to_string(), server.tls.to_string());
+    let trace = trace(&folder, 10, 2, 1);
+    let tls = [&trace, "--server", &to, "--tls-port", &port, "--transport", "tls=100%"];
+    for (more, code, part) in [
+        // The host's authorities know nothing of ours.
+        (&[][..], 1, "does not verify for 127.0.0.1: invalid peer certificate: UnknownIssuer"),
+        (
+            &["--tls-ca", &certificate.authority, "--tls-name", "other.example"],
+            1,
+            "does not verify for other.example",
+        ),
+        (&["--tls-ca", &certificate.authority, "--tls-name", "not a name"], 2, "--tls-name"),
+        (&["--tls-ca", &trace], 2, "no certificate is in it"),
+        (&["--tls-ca", "/no/such/file"], 2, "cannot be read"),
+    ] {
+        let ended = replay(&[&tls[..], more].concat());
+        assert_eq!(ended.status.code(), Some(code), "{more:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
+        assert!(code == 2 || ended.stderr.contains("--insecure"), "{}", ended.stderr);
+    }
+    assert_eq!(reported(&[&tls[..], &["--insecure"]].concat())["answers"], 10);
+    // What speaks no TLS is told, too.
+    let plain = [&trace, "--server", &to, "--tls-port", &server.dns.port().to_string(), "--insecure"];
+    let ended = replay(&[&plain[..], &["--transport", "tls=100%", "--timeout", "500ms"]].concat());
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("nobody answered at"), "{}", ended.stderr);
+}
+
+#[test]
+fn distance_is_felt_in_each_round_trip() {
+    let folder = Folder::new();
+    let certificate = Certificate::new(&folder);
+    let server = Encrypted::unbound(&folder, &certificate);
+    let (to, port) = (server.dns.to_string(), server.tls.to_string());
+    let trace = trace(&folder, 4, 4, 1);
+    let all = [&trace, "--server", &to, "--tls-port", &port, "--insecure", "--transport"];
+    let least = |more: &[&str]| {
+        let report = reported(&[&all[..], more].concat());
+        assert_eq!((&report["answers"], &report["unexpected"]["aliens"]), (&4.into(), &0.into()), "{report}");
+        report["latency_us"]["min"].as_f64().expect("a time")
+    };
+    // A first answer takes so many round trips.
+    for (transport, round_trips) in [("udp=100%", 1.0), ("tcp=100%", 2.0), ("tls=100%", 3.0)] {
+        let rtt = folder.write("rtt", "# milliseconds\n50ms\n");
+        for rtt in ["50ms..50ms", &rtt] {
+            let least = least(&[transport, "--rtt", rtt]);
+            assert!(least >= 49_900.0 * round_trips, "{least} over {transport}");
+        }
+    }
+    let shared = least(&["udp=100%", "--rtt", "50ms..60ms", "--source-prefix", "127.1.0.0/16"]);
+    assert!(shared >= 49_900.0, "{shared}");
+    // The log tells each client's.
+    let log = folder.at("log");
+    least(&["tcp=100%", "--rtt", "10ms..90ms", "--log", &log, "--seed", "3"]);
+    let rows = std::fs::read_to_string(&log).expect("it was written");
+    let times = rows.lines().skip(1).filter_map(|row| row.rsplit_once('\t')?.1.parse::<u64>().ok());
+    let times: Vec<u64> = times.collect();
+    assert!(times.len() == 4 && times.iter().all(|time| (10_000..90_000).contains(time)), "{rows}");
+    for wrong in ["140ms..0", "0..1h", "/no/such/file"] {
+        let ended = replay(&[&all[..], &["udp=100%", "--rtt", wrong]].concat());
+        assert_eq!(ended.status.code(), Some(2), "{wrong}: {}", ended.stderr);
+    }
+}
