@@ -3,6 +3,7 @@
 //! - [`lookups`]: partitions: how long a look-up takes, how large they are, how long they take to build.
 //! - [`answer`]: `answer` alone, without sockets.
 //! - [`serve`]: the program beside other name servers, over the wire.
+//! - [`reverse`]: names for addresses.
 //!
 //! [`data`] is what they measure with, [`report`] what they tell, [`machine`] what they were measured on.
 
@@ -14,6 +15,7 @@ mod lookups;
 mod machine;
 mod options;
 mod report;
+mod reverse;
 mod serve;
 
 use std::process::ExitCode;
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
         What::Lookups => lookups::run(&options, &mut report),
         What::Answer => answer::run(&options, &mut report),
         What::Serve => serve::run(&options, &mut report),
+        What::Reverse => reverse::run(&options, &mut report),
     };
     let outcome = outcome.and_then(|()| {
         print!("{}", report.table());

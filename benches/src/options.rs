@@ -5,10 +5,11 @@ pub(crate) const USAGE: &str = "\
 usage: cargo xtask bench lookups [--keep] [--seed N]
        cargo xtask bench answer [--keep] [--seed N]
        cargo xtask bench serve [--quick] [--rounds N] [--only ARM,...] [--seed N] [--keep] [--install]
+       cargo xtask bench reverse [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
 
 --quick    a few minutes: one round, coarse rates, few answers; to see that everything works
 --rounds   how often each server is measured; 3 unless given
---only     only these arms and rows (see benches/README.md)
+--only     only these arms, rows or parts (see benches/README.md)
 --seed     what the order of servers and all made-up data begin with; 1 unless given
 --keep     writes benches/runs/DATE-MACHINE-WHAT/{report.json,table.md}
 --install  installs the Debian packages that are measured, as root";
@@ -19,6 +20,7 @@ pub(crate) enum What {
     Lookups,
     Answer,
     Serve,
+    Reverse,
 }
 
 /// What was asked for.
@@ -44,6 +46,7 @@ impl Options {
             Some("lookups") => What::Lookups,
             Some("answer") => What::Answer,
             Some("serve") => What::Serve,
+            Some("reverse") => What::Reverse,
             other => return Err(format!("what to measure? {}", other.unwrap_or("nothing was given"))),
         };
         let mut options = Options { what, quick: false, keep: false, rounds: 0, only: Vec::new(), seed: 1 };

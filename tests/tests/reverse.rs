@@ -236,6 +236,31 @@ fn answers_to_other_questions_are_not_believed() {
 }
 
 #[test]
+fn the_mmdb_file_is_read_by_other_programs() {
+    let unbound = Unbound::start();
+    let folder = Folder::new();
+    let mmdb = folder.at("names.mmdb");
+    let more = ["--wait", "4s", "--interval", "5ms", "--mmdb", &mmdb, "--mmdb-interval", "1s"];
+    let mut reverse = Reverse::start(&unbound.address, &more);
+    assert_eq!(reverse.ask(ONE).data(), ["host1.example."]);
+    assert_eq!(reverse.ask(&six()).data(), ["six.example."]);
+    // Each look sees a whole file: the one of the start, or a later one.
+    let look_up = |address: &str| {
+        let mut command = Command::new("mmdblookup");
+        command.args(["--file", &mmdb, "--ip", address, "name"]);
+        Program::spawn(command).end()
+    };
+    let mut found = look_up("192.0.2.1");
+    while !found.stdout.contains("host1.example") {
+        assert!(reverse.program.is_running(), "{}{}", found.stdout, found.stderr);
+        found = look_up("192.0.2.1");
+    }
+    assert!(look_up("2001:db8::1").stdout.contains("\"six.example\" <utf8_string>"));
+    assert!(!look_up("192.0.2.2").status.success());
+    reverse.stop();
+}
+
+#[test]
 fn a_snapshot_outlives_the_program() {
     let unbound = Unbound::start();
     let folder = Folder::new();

@@ -59,6 +59,11 @@ pub(crate) const TESTS: &[Package] = &[
         why: "kdig: a client for client subnet, TLS, QUIC",
         probe: Probe::Program("kdig"),
     },
+    Package {
+        name: "mmdb-bin",
+        why: "mmdblookup: a reader of MaxMind databases",
+        probe: Probe::Program("mmdblookup"),
+    },
     Package { name: "nsd", why: "a second server to compare answers with", probe: Probe::Program("nsd") },
     Package { name: "openssl", why: "a maker of certificates", probe: Probe::Program("openssl") },
     Package {

@@ -9,10 +9,10 @@
 //!               └> door, a bounded queue ──> BackEnd ──> learn::Learner ──> upstream ──> cache::Writer
 //! ```
 //! In reading order:
-//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP and Rapid DNS.
+//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP, Rapid DNS and MMDB files.
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`crawlers`]: which crawler an address is.
-//! - [`cache`]: what is known; [`name`]: which names are kept.
+//! - [`cache`]: what is known; [`name`]: which names are kept; [`whole`]: files put in their place.
 //! - [`histogram`]: how many observations were how large.
 //! - [`service`]: [`Service`], all of it, started and stopped.
 
@@ -26,6 +26,7 @@ pub mod name;
 pub mod question;
 pub mod service;
 pub mod upstream;
+pub mod whole;
 
 pub use crawlers::{Crawlers, Identity};
 pub use front::{Front, Known};

@@ -6,6 +6,7 @@
 //! digits is refused too: it reads as an address, and programs would take it for one.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The longest name in this form, in octets.
 pub const TEXT_MAX: usize = 253;
@@ -91,6 +92,15 @@ impl NameText {
         Ok(())
     }
 
+    /// Makes it what `write` writes; empty where that is an error.
+    #[inline]
+    pub(crate) fn fill(&mut self, write: impl FnOnce(&mut Room<'_>) -> Result<(), ()>) -> Result<(), ()> {
+        let mut room = Room { octets: &mut self.octets, length: 0 };
+        let written = write(&mut room);
+        self.length = if written.is_ok() { room.length as u8 } else { 0 };
+        written
+    }
+
     /// Whether the text is of this form.
     pub(crate) fn is_kept(&self) -> bool {
         let mut last: &[u8] = b"";
@@ -103,6 +113,33 @@ impl NameText {
             last = label;
         }
         !last.iter().all(u8::is_ascii_digit)
+    }
+}
+
+/// A name while it is written.
+pub(crate) struct Room<'a> {
+    octets: &'a mut [u8; TEXT_MAX],
+    length: usize,
+}
+
+impl Room<'_> {
+    /// Adds an octet; an error where there is no room.
+    #[inline]
+    pub(crate) fn push(&mut self, octet: u8) -> Result<(), ()> {
+        *self.octets.get_mut(self.length).ok_or(())? = octet;
+        self.length += 1;
+        Ok(())
+    }
+
+    /// Adds octets; an error where there is no room.
+    #[inline]
+    pub(crate) fn append(&mut self, octets: &[AtomicU8]) -> Result<(), ()> {
+        let room = self.octets.get_mut(self.length..self.length + octets.len()).ok_or(())?;
+        for (to, from) in room.iter_mut().zip(octets) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        self.length += octets.len();
+        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@ use crate::cache::{self, Reader, Why, Writer};
 use crate::crawlers::Crawlers;
 use crate::face::acl::Acl;
 use crate::face::dns::{self, Dns};
+use crate::face::mmdb;
 use crate::face::rapid::{self, Rapid};
 use crate::face::resp::{self, Resp};
 use crate::face::stream;
@@ -54,6 +55,8 @@ pub struct Options {
     pub resp: Vec<SocketAddr>,
     /// Addresses of the protocol of Rapid DNS.
     pub rapid: Vec<SocketAddr>,
+    /// The MMDB file.
+    pub mmdb: Option<mmdb::Options>,
 }
 
 /// Why a service did not start.
@@ -90,6 +93,8 @@ pub struct Numbers {
     pub back_end: Arc<backend::Counts>,
     /// Each upstream's.
     pub upstreams: Vec<(SocketAddr, Arc<backend::UpstreamCounts>)>,
+    /// The MMDB file's, where there is one.
+    pub mmdb: Option<Arc<mmdb::Counts>>,
     /// Queries that made the code panic; each was dropped.
     pub panics: Arc<AtomicU64>,
     faces: Mutex<Vec<(&'static str, Arc<front::Counts>)>>,
@@ -155,6 +160,15 @@ impl Numbers {
                 "upstream since start"
             );
         }
+        if let Some(counts) = &self.mmdb {
+            tracing::info!(
+                written = get(&counts.written),
+                failed = get(&counts.failed),
+                names = get(&counts.names),
+                left_out = get(&counts.left_out),
+                "MMDB files since start"
+            );
+        }
         self.log_connections();
     }
 
@@ -205,6 +219,7 @@ impl Service {
 
         let (door, wanted) = mpsc::channel(DOOR_MAX);
         let learned = Arc::new(Notify::new());
+        let (database, serve_stale) = (reader.clone(), !options.stale.is_zero());
         let front = Front::new(reader.clone(), door, !options.stale.is_zero(), learned.clone())
             .knowing(options.crawlers);
         let clock = Clock::new();
@@ -219,6 +234,7 @@ impl Service {
             clock,
             back_end: back_end.counts().clone(),
             upstreams,
+            mmdb: options.mmdb.is_some().then(Arc::default),
             panics: Arc::default(),
             faces: Mutex::default(),
             connections: Mutex::default(),
@@ -257,6 +273,10 @@ impl Service {
         for (kind, address, listener) in streams {
             service.listening.push((kind.word(), address));
             service.converse(kind, listener, &front, &options.acl);
+        }
+        if let (Some(file), Some(counts)) = (options.mmdb, numbers.mmdb.clone()) {
+            let shutdown = shutdown.clone();
+            service.tasks.spawn(publish(file, database, serve_stale, clock, counts, shutdown));
         }
         service.tasks.spawn(async move {
             while tokio::time::timeout(LOG_INTERVAL, shutdown.wait()).await.is_err() {
@@ -329,6 +349,26 @@ fn learn(task: Task, shutdown: Shutdown) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name("back end".into())
         .spawn(move || runtime.block_on(backend::run(task, shutdown)))
+}
+
+/// Writes the MMDB file now and every interval, until `shutdown` begins.
+async fn publish(
+    file: mmdb::Options,
+    reader: Reader,
+    stale: bool,
+    clock: Clock,
+    counts: Arc<mmdb::Counts>,
+    shutdown: Shutdown,
+) {
+    loop {
+        let (this, reader, counts) = (file.clone(), reader.clone(), counts.clone());
+        let now = backend::seconds(clock.now());
+        let written = tokio::task::spawn_blocking(move || this.write(&reader, now, stale, &counts));
+        let _ = written.await;
+        if tokio::time::timeout(file.interval, shutdown.wait()).await.is_ok() {
+            return;
+        }
+    }
 }
 
 /// A face over TCP.

@@ -110,7 +110,7 @@ pub(super) fn snapshot(octets: &[u8]) {
     for last in 0..8 {
         let _ = reader.view().get(IpAddr::from([192, 0, 2, last]), &mut name);
     }
-    reader.view().for_each(|_, _, name| assert!(name.as_str().len() <= 253));
+    reader.for_each(|_, _, name| assert!(name.as_str().len() <= 253));
     for last in 0..8 {
         let entry = Entry::new(State::Name, 1000, Duration::from_secs(60));
         writer.put(

@@ -12,7 +12,7 @@ use clap::{ArgAction, Args, Subcommand};
 use reverse::backend::{Behaviour, Kept, Paper, Ttl};
 use reverse::cache::{self, snapshot, text};
 use reverse::face::acl::{Acl, Prefix};
-use reverse::face::dns;
+use reverse::face::{dns, mmdb};
 use reverse::service::UPSTREAMS_MAX;
 use reverse::{Options, Service};
 use sd_notify::NotifyState;
@@ -115,6 +115,15 @@ struct Serve {
     /// From one snapshot to the next: what a crash may lose
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = time)]
     snapshot_interval: Duration,
+    /// Write the names into this MaxMind database, for programs that read such files; it is replaced whole
+    #[arg(long, value_name = "FILE")]
+    mmdb: Option<PathBuf>,
+    /// From one of them to the next
+    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = time)]
+    mmdb_interval: Duration,
+    /// How large it may get; names beyond that are left out
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    mmdb_size: usize,
     /// Learn just as Rapid DNS did: duplicates in one stack, failures forgotten, nothing stale
     #[arg(long)]
     paper: bool,
@@ -167,8 +176,8 @@ impl Serve {
         let mut faults = Faults::default();
         let mut fault = |what: &str, expected: &str| faults.push(Fault::whole("reverse", what, expected));
         let mut addresses = self.dns.iter().chain(&self.resp).chain(&self.rapid).peekable();
-        if addresses.peek().is_none() {
-            fault("there is nowhere to answer", "--dns ADDR, --resp ADDR or --rapid ADDR");
+        if addresses.peek().is_none() && self.mmdb.is_none() {
+            fault("there is nowhere to answer", "--dns ADDR, --resp ADDR, --rapid ADDR or --mmdb FILE");
         }
         let acl = Acl::new(self.allow);
         if addresses.any(|address| !address.ip().is_loopback()) && !acl.is_open() {
@@ -194,6 +203,9 @@ impl Serve {
                 "--timeout or --snapshot-interval is too short",
                 "some milliseconds, and a second at least",
             );
+        }
+        if self.mmdb_interval < Duration::from_secs(1) || self.mmdb_size > mmdb::SIZE_MAX {
+            fault("--mmdb-interval is too short or --mmdb-size too large", "1s at least, 2GiB at most");
         }
         let cores = net::thread::cores().map_or(1, |cores| cores.len());
         let workers = self.workers.map_or(cores, usize::from);
@@ -224,6 +236,11 @@ impl Serve {
                 .collect(),
             resp: self.resp,
             rapid: self.rapid,
+            mmdb: self.mmdb.map(|path| mmdb::Options {
+                path,
+                interval: self.mmdb_interval,
+                size: self.mmdb_size,
+            }),
         })
     }
 }
@@ -232,9 +249,7 @@ fn export(path: &Path) -> Result<(), Failure> {
     let (_cache, reader) =
         snapshot::load(path, usize::MAX, 0).map_err(|why| whole(path, &why.to_string(), ""))?;
     let mut out = BufWriter::new(io::stdout().lock());
-    text::write(&reader.view(), now(), &mut out)
-        .and_then(|_| out.flush())
-        .map_err(|cause| Failure::output(&cause))
+    text::write(&reader, now(), &mut out).and_then(|_| out.flush()).map_err(|cause| Failure::output(&cause))
 }
 
 fn import(from: &Path, to: &Path, memory: usize) -> Result<(), Failure> {

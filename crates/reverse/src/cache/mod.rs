@@ -42,6 +42,10 @@ const FAILURES_KEPT: u32 = 300;
 /// The fewest names that are worth a collection.
 const DROPPED_MIN: usize = 1000;
 
+/// Look-ups of [`View::get_each`] that wait for memory together: what they touch is some four lines each, which the
+/// nearest cache of a processor holds.
+const TOGETHER: usize = 64;
+
 /// Everything, as shared parts.
 #[derive(Debug)]
 struct Root {
@@ -118,6 +122,30 @@ impl Reader {
     pub fn view(&self) -> View {
         View(self.0.load_full())
     }
+
+    /// Calls `each` with all entries, in no order; what changes meanwhile is seen as it was or as it is then.
+    pub fn for_each(&self, mut each: impl FnMut(IpAddr, Entry, &NameText)) {
+        (0..SHARDS).for_each(|index| self.of_shard::<u32>(index, &mut each));
+        (0..SHARDS).for_each(|index| self.of_shard::<u128>(index, &mut each));
+    }
+
+    fn of_shard<K: Table>(&self, index: usize, each: &mut impl FnMut(IpAddr, Entry, &NameText)) {
+        let (mut view, mut name) = (self.view(), NameText::EMPTY);
+        let shard = K::shards(&view.0)[index].clone();
+        for at in 0..shard.slots::<K>() {
+            let Some((entry, key, reference)) = shard.read::<K>(at) else { continue };
+            let address = key.address();
+            name.clear();
+            let known = view.named(address, entry, reference, &mut name).or_else(|| {
+                // Its name was moved since: it is where a new view has it.
+                view = self.view();
+                view.get(address, &mut name)
+            });
+            if let Some(entry) = known {
+                each(address, entry, &name);
+            }
+        }
+    }
 }
 
 impl View {
@@ -125,11 +153,49 @@ impl View {
     #[inline]
     pub fn get(&self, address: IpAddr, name: &mut NameText) -> Option<Entry> {
         name.clear();
-        let (entry, reference) = match address {
+        let (entry, reference) = self.find(address)?;
+        self.named(address, entry, reference, name)
+    }
+
+    /// What is known of several addresses, as [`View::get`] of each in their order; but they wait for memory together,
+    /// where one after the other would wait for its slot and its name alone.
+    pub fn get_each(&self, addresses: &[IpAddr], mut each: impl FnMut(IpAddr, Option<Entry>, &NameText)) {
+        let (mut name, mut found) = (NameText::EMPTY, [None; TOGETHER]);
+        for addresses in addresses.chunks(TOGETHER) {
+            // What is loaded here is not looked at: it is on its way while the next is asked for.
+            let slots = addresses.iter().fold(0, |sum, address| sum ^ self.approach(*address));
+            std::hint::black_box(slots);
+            let mut heads = 0;
+            for (found, address) in found.iter_mut().zip(addresses) {
+                *found = self.find(*address);
+                if let Some((Entry { state: State::Name, .. }, reference)) = found {
+                    heads ^= names::approach(&self.0.segments, *reference);
+                }
+            }
+            std::hint::black_box(heads);
+            for (found, address) in found.iter().zip(addresses) {
+                name.clear();
+                let entry =
+                    found.and_then(|(entry, reference)| self.named(*address, entry, reference, &mut name));
+                each(*address, entry, &name);
+            }
+        }
+    }
+
+    #[inline]
+    fn find(&self, address: IpAddr) -> Option<(Entry, u32)> {
+        match address {
             IpAddr::V4(v4) => find(&self.0.v4, u32::from(v4), self.0.seed),
             IpAddr::V6(v6) => find(&self.0.v6, u128::from(v6), self.0.seed),
-        }?;
-        self.named(address, entry, reference, name)
+        }
+    }
+
+    #[inline]
+    fn approach(&self, address: IpAddr) -> u64 {
+        match address {
+            IpAddr::V4(v4) => approach(&self.0.v4, u32::from(v4), self.0.seed),
+            IpAddr::V6(v6) => approach(&self.0.v6, u128::from(v6), self.0.seed),
+        }
     }
 
     /// Reads the entry's name; `None` where this view does not have it.
@@ -140,37 +206,18 @@ impl View {
         }
         Some(entry)
     }
-
-    /// Calls `each` with all entries, in no order.
-    pub fn for_each(&self, mut each: impl FnMut(IpAddr, Entry, &NameText)) {
-        let mut name = NameText::EMPTY;
-        let mut one = |address: IpAddr, entry, reference| {
-            name.clear();
-            if let Some(entry) = self.named(address, entry, reference, &mut name) {
-                each(address, entry, &name);
-            }
-        };
-        for shard in &self.0.v4 {
-            for at in 0..shard.slots::<u32>() {
-                if let Some((entry, key, reference)) = shard.read::<u32>(at) {
-                    one(IpAddr::V4(key.into()), entry, reference);
-                }
-            }
-        }
-        for shard in &self.0.v6 {
-            for at in 0..shard.slots::<u128>() {
-                if let Some((entry, key, reference)) = shard.read::<u128>(at) {
-                    one(IpAddr::V6(key.into()), entry, reference);
-                }
-            }
-        }
-    }
 }
 
 #[inline]
 fn find<K: Key>(shards: &[Arc<Shard>], key: K, seed: u64) -> Option<(Entry, u32)> {
     let hash = key.hash(seed);
     shards[(hash >> 56) as usize].get(key, hash)
+}
+
+#[inline]
+fn approach<K: Key>(shards: &[Arc<Shard>], key: K, seed: u64) -> u64 {
+    let hash = key.hash(seed);
+    shards[(hash >> 56) as usize].approach::<K>(hash)
 }
 
 /// The octets that names may have in them.
@@ -422,17 +469,17 @@ impl Writer {
         K::used(self).live[index] -= 1;
     }
 
-    /// Sees that a shard has a slot to spare: beyond four fifths it is made anew, a quarter larger than what is in
-    /// it needs, where the limit allows.
+    /// Sees that a shard has a slot to spare: beyond three quarters it is made anew with three fifths taken, where the
+    /// limit allows.
     fn grow<K: Table>(&mut self, index: usize) {
         let old = K::shards(&self.root)[index].clone();
         let slots = old.slots::<K>();
         let (live, taken) = (K::used(self).live[index] as usize, K::used(self).taken[index] as usize);
-        if (taken + 1) * 5 <= slots * 4 {
+        if (taken + 1) * 4 <= slots * 3 {
             return;
         }
         let slot = 8 * K::WORDS;
-        let wanted = ((live + 1) * 25 / 16).max(8);
+        let wanted = ((live + 1) * 5 / 3).max(8);
         // The last eighth is for names, so that slots do not take what lets those change.
         let room = (self.limit - self.limit / 8).saturating_sub(self.octets() - slots * slot) / slot;
         let size = if wanted.min(room) > slots {

@@ -38,17 +38,25 @@ pub(super) fn read(
 ) -> Result<(), ()> {
     name.clear();
     let (head, behind) = record(segments, reference)?;
-    for octet in head {
-        template::decode(octet.load(Ordering::Relaxed), octets, name)?;
-    }
     let tail = tail_of(behind)?;
-    if tail != 0 {
-        name.push(b'.')?;
-        for octet in record(segments, tail)?.0 {
-            name.push(octet.load(Ordering::Relaxed))?;
+    let tail = if tail != 0 { Some(record(segments, tail)?.0) } else { None };
+    name.fill(|name| {
+        for octet in head {
+            template::decode(octet.load(Ordering::Relaxed), octets, name)?;
         }
-    }
-    Ok(())
+        if let Some(tail) = tail {
+            name.push(b'.')?;
+            name.append(tail)?;
+        }
+        Ok(())
+    })
+}
+
+/// The first octet of a name's record, so that it is near when the name is read.
+#[inline]
+pub(super) fn approach(segments: &[Option<Arc<Segment>>], reference: u32) -> u8 {
+    let segment = segments.get((reference >> 16) as usize).and_then(Option::as_ref);
+    segment.map_or(0, |segment| segment[(reference & 0xffff) as usize].load(Ordering::Relaxed))
 }
 
 /// A record's octets, and what stands behind it.

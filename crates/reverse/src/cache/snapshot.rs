@@ -11,10 +11,9 @@
 //! are those of memory, but for what has expired, which is left out: the file is mapped and looked at once, for its
 //! checksum, and then is the cache. It is never written to again, and must not be cut while it is in use.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,6 +25,7 @@ use super::names::{SEGMENT, SEGMENTS_MAX, Segments};
 use super::part::Part;
 use super::table::{Key, Shard};
 use super::{Reader, Root, SHARDS, View, Writer};
+use crate::whole;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"pm-names");
 
@@ -90,25 +90,7 @@ impl From<io::Error> for Unread {
 /// # Errors
 /// What the system says; the file at `path` is then what it was.
 pub fn save(view: &View, now: u32, path: &Path) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(".new");
-    let beside = path.with_file_name(name);
-    match fs::remove_file(&beside) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-        _ => {}
-    }
-    let written = (|| {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
-        write(view, now, &file)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
+    whole::replace(path, 0o600, |file| write(view, now, file))
 }
 
 /// Maps the file at `path` and takes it for the cache.

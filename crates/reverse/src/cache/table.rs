@@ -14,12 +14,15 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use super::entry::{self, Entry};
 use super::part::Part;
 
-/// How many slots one look-up goes over at most. With four fifths of the slots taken a look-up goes over three; what
-/// would be farther away than this is put in the place of what expires first.
-pub(super) const PROBES_MAX: usize = 128;
+/// How many slots one look-up goes over at most. With three quarters of the slots taken, one that finds nothing goes
+/// over nine; what would be farther away than this is put in the place of what expires first.
+pub(super) const PROBES_MAX: usize = 256;
 
 /// How often a reader tries to read a slot that is being written.
 const TRIES_MAX: usize = 4;
+
+/// Words of a line of the processor's cache.
+const LINE: usize = 8;
 
 /// The most words of a slot.
 const WORDS_MAX: usize = 4;
@@ -32,6 +35,8 @@ pub(super) trait Key: Copy + Eq {
     fn write(self, name: u32) -> [u64; WORDS_MAX - 1];
     /// Key and name reference of those words.
     fn read(words: &[u64; WORDS_MAX - 1]) -> (Self, u32);
+    /// Whether a slot's second word can be this key's: look-ups pass over most others by it alone.
+    fn is_like(self, second: u64) -> bool;
     /// A hash; `seed` is nobody's to know.
     fn hash(self, seed: u64) -> u64;
 }
@@ -47,6 +52,11 @@ impl Key for u32 {
     #[inline]
     fn read(words: &[u64; 3]) -> (u32, u32) {
         ((words[0] >> 32) as u32, words[0] as u32)
+    }
+
+    #[inline]
+    fn is_like(self, second: u64) -> bool {
+        (second >> 32) as u32 == self
     }
 
     #[inline]
@@ -66,6 +76,11 @@ impl Key for u128 {
     #[inline]
     fn read(words: &[u64; 3]) -> (u128, u32) {
         (u128::from(words[1]) << 64 | u128::from(words[2]), words[0] as u32)
+    }
+
+    #[inline]
+    fn is_like(self, _: u64) -> bool {
+        true
     }
 
     #[inline]
@@ -114,14 +129,17 @@ impl Shard {
     /// Finds a key.
     #[inline]
     pub(super) fn get<K: Key>(&self, key: K, hash: u64) -> Option<(Entry, u32)> {
-        let slots = self.slots::<K>();
+        let words = &*self.words;
+        let slots = words.len() / K::WORDS;
         let mut at = start(hash, slots);
         for _ in 0..PROBES_MAX.min(slots) {
-            let first = self.words[at * K::WORDS].load(Ordering::Acquire);
+            let slot = words.get(at * K::WORDS..(at + 1) * K::WORDS)?;
+            let first = slot[0].load(Ordering::Acquire);
             if first == 0 {
                 return None;
             }
-            if let Some((entry, found, name)) = self.read_from::<K>(at, first)
+            if key.is_like(slot[1].load(Ordering::Relaxed))
+                && let Some((entry, found, name)) = read_from::<K>(slot, first)
                 && found == key
             {
                 return Some((entry, name));
@@ -131,30 +149,19 @@ impl Shard {
         None
     }
 
-    /// Reads a slot; `None` where it holds nothing, or is being written.
-    pub(super) fn read<K: Key>(&self, at: usize) -> Option<(Entry, K, u32)> {
-        self.read_from(at, self.words[at * K::WORDS].load(Ordering::Acquire))
+    /// Loads where a look-up begins, and the line behind that, where many go on, so that both are near when it comes.
+    #[inline]
+    pub(super) fn approach<K: Key>(&self, hash: u64) -> u64 {
+        let words = &*self.words;
+        let at = start(hash, words.len() / K::WORDS) * K::WORDS;
+        let load = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
+        load(at) ^ load(at + LINE)
     }
 
-    /// Reads a slot whose first word was just read.
-    #[inline]
-    fn read_from<K: Key>(&self, at: usize, mut first: u64) -> Option<(Entry, K, u32)> {
+    /// Reads a slot; `None` where it holds nothing, or is being written.
+    pub(super) fn read<K: Key>(&self, at: usize) -> Option<(Entry, K, u32)> {
         let slot = &self.words[at * K::WORDS..(at + 1) * K::WORDS];
-        for _ in 0..TRIES_MAX {
-            let entry = entry::unpack(first)?;
-            let mut words = [0; WORDS_MAX - 1];
-            for (word, atomic) in words.iter_mut().zip(&slot[1..]) {
-                *word = atomic.load(Ordering::Relaxed);
-            }
-            fence(Ordering::Acquire);
-            let again = slot[0].load(Ordering::Relaxed);
-            if again == first {
-                let (key, name) = K::read(&words);
-                return Some((entry, key, name));
-            }
-            first = slot[0].load(Ordering::Acquire);
-        }
-        None
+        read_from(slot, slot[0].load(Ordering::Acquire))
     }
 
     /// Finds where a key is or may go. For the writer alone.
@@ -166,8 +173,9 @@ impl Shard {
         let mut at = start(hash, slots);
         let (mut free, mut soonest): (_, Option<(u32, usize)>) = (None, None);
         for _ in 0..PROBES_MAX.min(slots) {
-            let first = self.words[at * K::WORDS].load(Ordering::Relaxed);
-            match self.read_from::<K>(at, first) {
+            let slot = &self.words[at * K::WORDS..(at + 1) * K::WORDS];
+            let first = slot[0].load(Ordering::Relaxed);
+            match read_from::<K>(slot, first) {
                 Some((entry, found, name)) if found == key => return Place::Found(at, entry, name),
                 Some((entry, ..)) => {
                     let this = (entry.expiry, at);
@@ -207,6 +215,26 @@ impl Shard {
         let version = (entry::version(first.load(Ordering::Relaxed)) + 1) & 0xff;
         first.store(entry::GONE << 48 | version << 56, Ordering::Release);
     }
+}
+
+/// Reads a slot whose first word was just read.
+#[inline]
+fn read_from<K: Key>(slot: &[AtomicU64], mut first: u64) -> Option<(Entry, K, u32)> {
+    for _ in 0..TRIES_MAX {
+        let entry = entry::unpack(first)?;
+        let mut words = [0; WORDS_MAX - 1];
+        for (word, atomic) in words.iter_mut().zip(&slot[1..]) {
+            *word = atomic.load(Ordering::Relaxed);
+        }
+        fence(Ordering::Acquire);
+        let again = slot[0].load(Ordering::Relaxed);
+        if again == first {
+            let (key, name) = K::read(&words);
+            return Some((entry, key, name));
+        }
+        first = slot[0].load(Ordering::Acquire);
+    }
+    None
 }
 
 /// The first slot of a hash: its lower half, stretched over the slots, for the upper bits chose the shard.

@@ -8,7 +8,7 @@
 //! ```
 //! So a whole pool of addresses has one name to keep.
 
-use crate::name::NameText;
+use crate::name::Room;
 
 /// What stands for the decimal octets with a separator.
 const WHOLE: [(u8, [u8; 7]); 4] = [
@@ -83,31 +83,48 @@ pub(super) fn shared_from(template: &[u8]) -> Option<usize> {
 
 /// Writes one octet of a template into `name`; an error where the name gets too long or the template is none.
 #[inline]
-pub(super) fn decode(octet: u8, octets: Option<[u8; 4]>, name: &mut NameText) -> Result<(), ()> {
+pub(super) fn decode(octet: u8, octets: Option<[u8; 4]>, name: &mut Room<'_>) -> Result<(), ()> {
     if octet < 0x80 {
         return name.push(octet);
     }
-    if let Some((_, long)) = WHOLE.iter().find(|(token, _)| *token == octet) {
-        return long.iter().try_for_each(|octet| decode(*octet, octets, name));
-    }
-    let value = octets.ok_or(())?[usize::from(octet & 3)];
-    let (hundreds, tens, ones) = (b'0' + value / 100, b'0' + value / 10 % 10, b'0' + value % 10);
+    let octets = octets.ok_or(())?;
+    let value = octets[usize::from(octet & 3)];
+    let (hundreds, tens, ones) = digits(value);
     match octet {
-        0x80..=0x83 => {
-            if value >= 100 {
-                name.push(hundreds)?;
-            }
-            if value >= 10 {
-                name.push(tens)?;
-            }
-            name.push(ones)
-        }
+        0x80..=0x83 => decimal(value, name),
         0x84..=0x87 => [hundreds, tens, ones].into_iter().try_for_each(|digit| name.push(digit)),
         0x88..=0x8b => [value >> 4, value & 15]
             .into_iter()
             .try_for_each(|d| name.push(b"0123456789abcdef"[usize::from(d)])),
+        0x90..=0x93 => {
+            let [a, b, c, d] = octets;
+            let separator = if octet & 1 == 0 { b'-' } else { b'.' };
+            let [first, rest @ ..] = if octet < 0x92 { [a, b, c, d] } else { [d, c, b, a] };
+            decimal(first, name)?;
+            rest.into_iter().try_for_each(|value| {
+                name.push(separator)?;
+                decimal(value, name)
+            })
+        }
         _ => Err(()),
     }
+}
+
+#[inline]
+fn digits(value: u8) -> (u8, u8, u8) {
+    (b'0' + value / 100, b'0' + value / 10 % 10, b'0' + value % 10)
+}
+
+#[inline]
+fn decimal(value: u8, name: &mut Room<'_>) -> Result<(), ()> {
+    let (hundreds, tens, ones) = digits(value);
+    if value >= 100 {
+        name.push(hundreds)?;
+    }
+    if value >= 10 {
+        name.push(tens)?;
+    }
+    name.push(ones)
 }
 
 /// The value of some digits, where it is an octet's.
@@ -118,6 +135,7 @@ fn value(digits: &[u8]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::NameText;
     use proptest::prelude::*;
 
     fn encoded(name: &str, octets: [u8; 4]) -> Vec<u8> {
@@ -128,7 +146,7 @@ mod tests {
 
     fn decoded(template: &[u8], octets: [u8; 4]) -> String {
         let mut name = NameText::EMPTY;
-        template.iter().try_for_each(|octet| decode(*octet, Some(octets), &mut name)).unwrap();
+        name.fill(|name| template.iter().try_for_each(|octet| decode(*octet, Some(octets), name))).unwrap();
         name.as_str().into()
     }
 

@@ -129,9 +129,7 @@ fn a_snapshot_is_read_back() {
     assert_eq!(read.len(), cache.len());
     let all = |reader: &Reader| {
         let mut all = Vec::new();
-        reader
-            .view()
-            .for_each(|address, entry, name| all.push((address, entry.expiry, name.as_str().to_owned())));
+        reader.for_each(|address, entry, name| all.push((address, entry.expiry, name.as_str().to_owned())));
         all.sort();
         all
     };
@@ -215,7 +213,7 @@ fn text_in_and_out() {
     let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
     assert_eq!(text::read(lines.as_bytes(), 1000, &mut cache).unwrap(), 2);
     let mut out = Vec::new();
-    assert_eq!(text::write(&reader.view(), 1000, &mut out).unwrap(), 2);
+    assert_eq!(text::write(&reader, 1000, &mut out).unwrap(), 2);
     let out = String::from_utf8(out).unwrap();
     let mut out: Vec<&str> = out.lines().collect();
     out.sort_unstable();
@@ -283,6 +281,14 @@ proptest! {
             }
         }
         prop_assert_eq!(cache.len(), model.len());
+        let addresses: Vec<IpAddr> = model.keys().copied().chain([v4(77_777)]).collect();
+        let mut together = Vec::new();
+        reader.view().get_each(&addresses, |address, entry, name| {
+            let name = if name.octets().is_empty() { "-" } else { name.as_str() };
+            together.push((address, entry.map(|_| name.to_owned())));
+        });
+        let expected = addresses.iter().map(|address| (*address, model.get(address).cloned()));
+        prop_assert_eq!(together, expected.collect::<Vec<_>>());
         for (address, name) in model {
             prop_assert_eq!(got(&reader, address), Some(name));
         }

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Write};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{Entry, State, View, Writer};
+use super::{Entry, Reader, State, Writer};
 use crate::name::NameText;
 
 /// The longest line that is read, in octets: the longest address, time and name, with room for a line end.
@@ -16,9 +16,9 @@ pub const LINE_MAX: usize = 39 + 1 + 10 + 1 + 254 + 2;
 ///
 /// # Errors
 /// What `out` says.
-pub fn write(view: &View, now: u32, out: &mut impl Write) -> io::Result<u64> {
+pub fn write(reader: &Reader, now: u32, out: &mut impl Write) -> io::Result<u64> {
     let (mut lines, mut done) = (0, Ok(()));
-    view.for_each(|address, entry, name| {
+    reader.for_each(|address, entry, name| {
         let name = match entry.state {
             State::Name => name.as_str(),
             State::NoName => "-",

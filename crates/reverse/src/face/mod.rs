@@ -2,6 +2,7 @@
 
 pub mod acl;
 pub mod dns;
+pub mod mmdb;
 pub mod rapid;
 pub mod resp;
 pub mod stream;
