@@ -20,9 +20,6 @@ const FIRST: u64 = 80_000;
 /// The highest: beyond it the source itself would be what is measured.
 const LAST: u64 = 600_000;
 
-/// Rates in a row that must fail for those above them not to be tried.
-const FAILURES: usize = 2;
-
 /// How the rates are gone through.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
@@ -50,7 +47,7 @@ impl Plan {
         }
     }
 
-    /// Searches upward from [`FIRST`], and downward where that is too much already.
+    /// Searches upward from [`FIRST`] to the first rate whose tries all fail, and downward where that is too much already.
     ///
     /// # Errors
     /// Where the source fails.
@@ -60,16 +57,11 @@ impl Plan {
 
     fn go(self, mut send: impl FnMut(u64) -> Result<Seen>) -> Result<Found> {
         let mut found = Found::default();
-        let mut failed = 0;
         for rate in (FIRST..=LAST).step_by(self.step as usize) {
             if self.is_lossless(rate, &mut found, &mut send)? {
                 found.lossless = rate;
-                failed = 0;
             } else {
-                failed += 1;
-                if failed == FAILURES {
-                    break;
-                }
+                break;
             }
         }
         let mut rate = FIRST.saturating_sub(self.step);
