@@ -67,6 +67,11 @@ pub(super) fn zone(octets: &[u8]) {
         Ok(zone) => {
             let text = zone.to_text();
             let again = build(text.as_bytes()).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+            let stored =
+                read::read_canonical("fuzz", text.as_bytes()).expect("canonical text is read as such");
+            let stored =
+                Zone::build(&stored, "fuzz", &hash).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+            assert_eq!(stored.to_text(), text);
             assert_eq!((again.records(), again.to_text()), (zone.records(), text));
         }
         Err(faults) => {
