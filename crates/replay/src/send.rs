@@ -175,6 +175,7 @@ where
 {
     assert_eq!(schedules.len(), options.threads, "each thread has its schedule");
     let limit = net::client::raise_descriptor_limit()? * DESCRIPTORS_SHARE.0 / DESCRIPTORS_SHARE.1;
+    net::client::reserve_descriptors(usize::try_from(limit).unwrap_or(usize::MAX))?;
     let sockets_max = usize::try_from(limit).unwrap_or(usize::MAX) / options.threads;
     let mut file = options.log.take();
     if let Some(file) = &mut file {
