@@ -4,6 +4,7 @@
 //! - [`answer`]: `answer` alone, without sockets.
 //! - [`serve`]: the program beside other name servers, over the wire.
 //! - [`reverse`]: names for addresses.
+//! - [`mod@replay`]: the replayer beside other senders, seen by who receives.
 //!
 //! [`data`] is what they measure with, [`report`] what they tell, [`machine`] what they were measured on.
 
@@ -14,6 +15,7 @@ mod data;
 mod lookups;
 mod machine;
 mod options;
+mod replay;
 mod report;
 mod reverse;
 mod serve;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         What::Answer => answer::run(&options, &mut report),
         What::Serve => serve::run(&options, &mut report),
         What::Reverse => reverse::run(&options, &mut report),
+        What::Replay => replay::run(&options, &mut report),
     };
     let outcome = outcome.and_then(|()| {
         print!("{}", report.table());

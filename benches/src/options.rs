@@ -6,6 +6,7 @@ usage: cargo xtask bench lookups [--keep] [--seed N]
        cargo xtask bench answer [--keep] [--seed N]
        cargo xtask bench serve [--quick] [--rounds N] [--only ARM,...] [--seed N] [--keep] [--install]
        cargo xtask bench reverse [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
+       cargo xtask bench replay [--quick] [--rounds N] [--only ROW,...] [--seed N] [--keep] [--install]
 
 --quick    a few minutes: one round, coarse rates, few answers; to see that everything works
 --rounds   how often each server is measured; 3 unless given
@@ -21,6 +22,7 @@ pub(crate) enum What {
     Answer,
     Serve,
     Reverse,
+    Replay,
 }
 
 /// What was asked for.
@@ -47,6 +49,7 @@ impl Options {
             Some("answer") => What::Answer,
             Some("serve") => What::Serve,
             Some("reverse") => What::Reverse,
+            Some("replay") => What::Replay,
             other => return Err(format!("what to measure? {}", other.unwrap_or("nothing was given"))),
         };
         let mut options = Options { what, quick: false, keep: false, rounds: 0, only: Vec::new(), seed: 1 };

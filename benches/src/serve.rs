@@ -5,10 +5,10 @@
 //! arms, in an order that is shuffled for each. Beside the arms stand rows for [`tcp`], [`updates`] and the
 //! [`start`] with a large zone; [`zone`] is what everybody serves.
 
-mod place;
-mod process;
+pub(crate) mod place;
+pub(crate) mod process;
 mod rate;
-mod servers;
+pub(crate) mod servers;
 mod source;
 mod start;
 mod tcp;

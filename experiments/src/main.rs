@@ -1,6 +1,7 @@
 //! The published figures beside ours: `cargo xtask experiment NAME`.
 //!
 //! - [`EXPERIMENTS`]: which there are; each is a module of its name.
+//! - what measurements need too is in the library of the same name;
 //! - [`report`]: what each tells: values, plots, and what must hold; [`page`]: the same for a browser.
 //! - [`options`]: the command line; [`data`] and [`machine`]: with what, and on what, a run was made.
 //!

@@ -15,6 +15,7 @@ const RUN_MAX: Duration = Duration::from_secs(3 * 3_600);
 
 /// The servers that are measured, and what measures them. They are not needed by any test.
 pub(crate) const PACKAGES: &[Package] = &[
+    Package::program("clang", "clang", "an echo in the driver, for the highest rate of a sender"),
     Package::program("dnsperf", "dnsperf", "queries over TCP connections that are kept"),
     Package::program("ethtool", "ethtool", "checksums are computed on the way to XDP"),
     Package::program("gdnsd", "gdnsd", "a server to measure: weighted addresses"),
@@ -24,27 +25,29 @@ pub(crate) const PACKAGES: &[Package] = &[
     Package::library("knot-module-geoip", "knot/modules-3.2/geoip.so", "Knot's weighted addresses"),
     Package::program("nsd", "nsd", "a server to measure"),
     Package::library("pdns-backend-geoip", "pdns/libgeoipbackend.so", "PowerDNS's weighted addresses"),
+    Package::program("pdns-tools", "dnsreplay", "a sender to measure"),
     Package::program("pdns-server", "pdns_server", "a server to measure"),
 ];
 
 /// Builds, and runs the measurement that the words name; `benches/src/options.rs` reads them.
 ///
-/// `serve` runs in a PID namespace and a mount namespace of its own, so that nothing that it starts outlives it.
+/// What is measured over the wire runs in a PID namespace and a mount namespace of its own, so that nothing that it
+/// starts outlives it.
 ///
 /// # Errors
 /// [`packages::Missing`] when something is needed and not to be installed; another error when a step failed.
 pub(crate) fn run(checkout: &Checkout, words: &[&str]) -> Result<()> {
-    let is_served = words.first() == Some(&"serve");
-    if is_served {
+    let takes_namespaces = matches!(words.first(), Some(&"serve" | &"replay"));
+    if takes_namespaces {
         if !nix::unistd::geteuid().is_root() {
-            bail!("`bench serve` makes network namespaces and loads XDP programs: it needs root");
+            bail!("this measurement makes network namespaces and loads XDP programs: it needs root");
         }
         packages::provide(checkout, PACKAGES, words.contains(&"--install"))?;
         checkout.cargo(&["build", "--release", "--package", "pointsman"], BUILD_MAX)?;
     }
     checkout.cargo(&["build", "--release", "--package", "benches"], BUILD_MAX)?;
     let program = checkout.root.join("target/release/benches");
-    let mut command = if is_served {
+    let mut command = if takes_namespaces {
         let mut command = checkout.command("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]).arg(&program);
         command

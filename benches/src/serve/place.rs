@@ -45,6 +45,14 @@ impl Side {
         }
     }
 
+    /// Its end of the pair.
+    pub(crate) fn device(self) -> &'static str {
+        match self {
+            Side::Server => "vs",
+            Side::Source => "vc",
+        }
+    }
+
     /// The core of its programs.
     pub(crate) fn core(self) -> usize {
         match self {
@@ -58,6 +66,14 @@ impl Side {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", self.name(), "taskset", "-c", &self.core().to_string(), program]);
         command
+    }
+
+    /// Takes this thread into the namespace, and to its core, for good.
+    ///
+    /// # Errors
+    /// Where the namespace cannot be entered.
+    pub(crate) fn enter(self) -> Result<()> {
+        enter(self, self.core())
     }
 
     /// Does something in a thread inside the namespace, on its core.
@@ -78,13 +94,18 @@ pub(crate) fn beside_server<T: Send>(work: impl FnOnce() -> Result<T> + Send) ->
     inside(Side::Server, SOURCE_CORE, work)
 }
 
+/// Takes this thread into a namespace, and to a core.
+fn enter(side: Side, core: usize) -> Result<()> {
+    let path = format!("/run/netns/{}", side.name());
+    let file = File::open(&path).with_context(|| path.clone())?;
+    setns(file, CloneFlags::CLONE_NEWNET).with_context(|| path.clone())?;
+    net::thread::pin(core).context("pinning a thread")
+}
+
 fn inside<T: Send>(side: Side, core: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     thread::scope(|scope| {
         let inside = scope.spawn(|| {
-            let path = format!("/run/netns/{}", side.name());
-            let file = File::open(&path).with_context(|| path.clone())?;
-            setns(file, CloneFlags::CLONE_NEWNET).with_context(|| path.clone())?;
-            net::thread::pin(core).context("pinning a thread")?;
+            enter(side, core)?;
             work()
         });
         inside.join().unwrap_or_else(|_| bail!("a thread of the measurement panicked"))
@@ -106,9 +127,7 @@ impl Place {
     /// Where this program was not started as it should be, or a step fails.
     pub(crate) fn make() -> Result<Place> {
         if std::process::id() != 1 {
-            bail!(
-                "this must be the first process of its PID namespace: run `cargo xtask bench serve`, as root"
-            );
+            bail!("this must be the first process of its PID namespace: run `cargo xtask bench`, as root");
         }
         if std::thread::available_parallelism().map_or(0, usize::from) < 2 {
             bail!("two cores are needed: one for the server, one for the source");

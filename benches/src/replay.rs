@@ -1,0 +1,308 @@
+//! The replayer beside other senders, seen by who receives.
+//!
+//! Sender and receiver stand in network namespaces of their own, a core each, as in [`serve`](crate::serve). Who
+//! receives tells when each query arrived ([`arrivals`]), and so how far from its due time ([`errors`]); for the highest
+//! rate it is an echo that costs nothing ([`driver`]). [`traces`] is what is sent, [`senders`] who sends.
+
+mod driver;
+mod senders;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use experiments::errors::{Errors, SECOND};
+use experiments::{arrivals, traces};
+
+use crate::machine;
+use crate::options::Options;
+use crate::report::{Limit, Report, Table, median};
+use crate::serve::place::{Place, SERVER, Side};
+use crate::serve::process;
+use crate::serve::servers::program;
+
+/// The gaps of LDplayer's synthetic traces.
+const GAPS: &[(&str, Duration)] = &[
+    ("1s", Duration::from_secs(1)),
+    ("100ms", Duration::from_millis(100)),
+    ("10ms", Duration::from_millis(10)),
+    ("1ms", Duration::from_millis(1)),
+    ("0.1ms", Duration::from_micros(100)),
+];
+
+/// The rate to which the root server's minute is multiplied, in queries a second: that of LDplayer's B-Root traces.
+const ROOT_RATE: f64 = 38_000.0;
+
+/// The root server's own rate, near enough to cut its minute.
+const RECORDED_RATE: f64 = 172.0;
+
+/// Limits: of the quartiles and of the 99.9th percentile in microseconds, and of seconds whose rate is kept.
+const QUARTILES_MAX: f64 = 50.0;
+const P999_MAX: f64 = 1_000.0;
+const SECONDS_MIN: f64 = 0.995;
+
+/// The limit of our highest rate over dnsperf's, and what is aimed at, in queries a second.
+const OVER_DNSPERF: f64 = 1.3;
+const AIM: f64 = 200_000.0;
+
+/// How long things take.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    /// At the beginning of a run, ignored.
+    ignored: Duration,
+    /// What follows of a synthetic trace.
+    measured: Duration,
+    /// How often the root server's minute is gone through, on time and at [`ROOT_RATE`].
+    loops: u64,
+    /// Runs of each trace.
+    runs: usize,
+    /// Of the root server's minute, in seconds; `None` for all of it.
+    cut: Option<f64>,
+    /// Of a sender as fast as it goes, in seconds.
+    fast: u64,
+}
+
+impl Lengths {
+    fn new(options: &Options) -> Lengths {
+        let (ignored, measured) = (Duration::from_secs(20), Duration::from_secs(20));
+        if options.quick {
+            let (ignored, measured) = (Duration::from_secs(1), Duration::from_secs(3));
+            return Lengths { ignored, measured, loops: 1, runs: 1, cut: Some(5.0), fast: 3 };
+        }
+        Lengths { ignored, measured, loops: 6, runs: 5, cut: None, fast: 10 }
+    }
+}
+
+/// Rows that can be asked for.
+const ROWS: &[&str] = &["even", "recorded", "root", "rivals", "fast"];
+
+/// Measures all rows that are wanted.
+///
+/// # Errors
+/// Where a sender fails, or a name in `--only` is none.
+pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
+    if let Some(unknown) = options.only.iter().find(|name| !ROWS.contains(&name.as_str())) {
+        bail!("{unknown} is no row; there are {}", ROWS.join(", "));
+    }
+    let place = Place::make()?;
+    let lengths = Lengths::new(options);
+    for (name, version) in senders::versions() {
+        report.version(name, version);
+    }
+    let mut timing = Timing { lengths, table: Vec::new(), musts: Vec::new(), seconds: (0, 0) };
+    if options.wants("even") {
+        timing.even(options, &place)?;
+    }
+    senders::allow_prefix()?;
+    if options.wants("recorded") {
+        timing.recorded(options, "nsd-live, as recorded", 1.0, 1, lengths.runs)?;
+    }
+    if options.wants("root") {
+        let trace = machine::data(MINUTE)?;
+        let once = traces::recorded(&trace, 1.0, 1, None, options.seed)?;
+        let seconds = once.last().map_or(0.0, |last| *last as f64 / SECOND as f64);
+        let factor = ROOT_RATE / (once.len() as f64 / seconds);
+        timing.recorded(options, "nsd-live at 38,000/s", factor, 1, lengths.runs)?;
+        timing.recorded(options, "nsd-live at 38,000/s, long", factor, lengths.loops, 1)?;
+    }
+    if options.wants("rivals") {
+        timing.rivals(options, &place)?;
+    }
+    timing.told(report);
+    if options.wants("fast") {
+        fast(options, lengths, &place, report)?;
+    }
+    report.note(
+        "Errors: when the receiver's kernel took a query from the interface less when it was due, with the median of \
+         these differences taken off; matched in order of time. Loopback of a kind: a veth pair in one machine.",
+    );
+    if options.quick {
+        report.note("This was a `--quick` run: it shows that everything works, not how well.");
+    }
+    Ok(())
+}
+
+/// A real minute of a root server.
+const MINUTE: &str = "replay/nsd-live.raw.pcap.xz";
+
+/// The rows about timing, as they come.
+struct Timing {
+    lengths: Lengths,
+    table: Vec<Vec<String>>,
+    musts: Vec<(String, f64, f64)>,
+    /// Of our own runs: seconds whose rate was judged, and kept.
+    seconds: (usize, usize),
+}
+
+impl Timing {
+    /// Ours, with equal gaps.
+    fn even(&mut self, options: &Options, place: &Place) -> Result<()> {
+        let file = place.folder.join("even.txt");
+        for (name, gap) in GAPS {
+            let length = (self.lengths.ignored + self.lengths.measured).max(*gap * 5);
+            let mut runs = Vec::new();
+            for run in 0..self.lengths.runs {
+                let dues = traces::even(&file, *gap, length, options.seed + run as u64)?;
+                let ((), arrived) = received(|| senders::pointsman(&file, &[]).map(drop))?;
+                runs.push(self.errors(&dues, &arrived).with_context(|| format!("gaps of {name}"))?);
+            }
+            self.ours(&format!("gaps of {name}"), &runs);
+        }
+        Ok(())
+    }
+
+    /// Ours, with the root server's minute.
+    fn recorded(
+        &mut self,
+        options: &Options,
+        what: &str,
+        factor: f64,
+        loops: u64,
+        runs: usize,
+    ) -> Result<()> {
+        let trace = machine::data(MINUTE)?;
+        let limit = self.lengths.cut.map(|seconds| (RECORDED_RATE * factor * seconds) as u64);
+        let mut all = Vec::new();
+        for run in 0..runs {
+            let seed = options.seed + run as u64;
+            let dues = traces::recorded(&trace, factor, loops, limit, seed)?;
+            let words = [factor.to_string(), loops.to_string(), seed.to_string(), dues.len().to_string()];
+            let more =
+                ["--factor", &words[0], "--loop", &words[1], "--seed", &words[2], "--limit", &words[3]];
+            let prefix = ["--source-prefix", senders::PREFIX];
+            let (_, arrived) = received(|| senders::pointsman(&trace, &[&more[..], &prefix].concat()))?;
+            all.push(self.errors(&dues, &arrived).with_context(|| what.to_owned())?);
+        }
+        self.ours(what, &all);
+        Ok(())
+    }
+
+    /// Others, with what they can do of it.
+    fn rivals(&mut self, options: &Options, place: &Place) -> Result<()> {
+        let names = place.folder.join("names");
+        traces::names(&names)?;
+        let seconds = (self.lengths.ignored + self.lengths.measured).as_secs();
+        for (name, gap) in &GAPS[2..] {
+            let rate = (SECOND / gap.as_nanos() as u64).max(1);
+            let ideal = |arrived: &[u64]| -> Vec<u64> {
+                (0..arrived.len() as u64).map(|i| i * gap.as_nanos() as u64).collect()
+            };
+            let ((), arrived) = received(|| senders::dnsperf_rate(&names, rate, seconds))?;
+            let run = self.errors(&ideal(&arrived), &arrived).context("dnsperf")?;
+            self.row("dnsperf", &format!("gaps of {name}"), &[run]);
+            let ((), arrived) = received(|| senders::kxdpgun_rate(&names, rate, seconds))?;
+            let run = self.errors(&ideal(&arrived), &arrived).context("kxdpgun")?;
+            self.row("kxdpgun", &format!("gaps of {name}"), &[run]);
+        }
+        if options.quick {
+            return Ok(());
+        }
+        let capture = place.folder.join("minute.pcap");
+        let mut convert = std::process::Command::new(program());
+        convert.args(["trace", "convert"]).arg(machine::data(MINUTE)?).arg(&capture);
+        process::read(&mut convert)?;
+        let dues = traces::recorded(&capture, 1.0, 1, None, options.seed)?;
+        let (_, arrived) = received(|| senders::dnsreplay(&capture))?;
+        match self.errors(&dues, &arrived) {
+            Ok(run) => self.row("dnsreplay", "nsd-live, as recorded", &[run]),
+            // It leaves out what it cannot match, so nothing says which query arrived when.
+            Err(_) => {
+                let what = format!("{} of {} queries were sent", arrived.len(), dues.len());
+                self.table.push(vec!["dnsreplay".into(), "nsd-live, as recorded".into(), what]);
+            }
+        }
+        Ok(())
+    }
+
+    fn errors(&mut self, dues: &[u64], arrived: &[u64]) -> Result<Errors> {
+        Errors::of(dues, arrived, self.lengths.ignored.as_nanos() as u64)
+    }
+
+    fn ours(&mut self, what: &str, runs: &[Errors]) {
+        let worst = |of: fn(&Errors) -> f64| runs.iter().map(of).fold(0.0, f64::max);
+        self.musts.push((what.to_owned(), worst(Errors::quartiles), worst(Errors::p999)));
+        self.seconds.0 += runs.iter().map(|run| run.rates_off().len()).sum::<usize>();
+        self.seconds.1 += runs.iter().map(Errors::rates_kept).sum::<usize>();
+        self.row("pointsman", what, runs);
+    }
+
+    /// A row: the medians over the runs, and the worst run.
+    fn row(&mut self, who: &str, what: &str, runs: &[Errors]) {
+        let of = |value: fn(&Errors) -> f64| runs.iter().map(value).collect::<Vec<f64>>();
+        let cell = |values: Vec<f64>| {
+            let worst = values.iter().copied().fold(0.0, f64::max);
+            format!("{:.1} ({worst:.1})", median(&values).unwrap_or_default())
+        };
+        let queries: usize = runs.iter().map(Errors::queries).sum();
+        println!("{who} {what}: p99.9 {}", cell(of(Errors::p999)));
+        self.table.push(vec![
+            who.to_owned(),
+            what.to_owned(),
+            runs.len().to_string(),
+            queries.to_string(),
+            cell(of(Errors::quartiles)),
+            cell(of(Errors::p999)),
+            cell(of(Errors::extreme)),
+        ]);
+    }
+
+    fn told(self, report: &mut Report) {
+        report.add(Table {
+            title: "Timing errors at the receiver, in us: the median over the runs (the worst run)",
+            head: &["sender", "queries", "runs", "in all", "quartiles", "p99.9", "extreme"],
+            rows: self.table,
+        });
+        for (what, quartiles, p999) in self.musts {
+            report.must(format!("{what}: quartiles, us"), Limit::AtMost(QUARTILES_MAX), Some(quartiles));
+            report.must(format!("{what}: p99.9, us"), Limit::AtMost(P999_MAX), Some(p999));
+        }
+        let (judged, kept) = self.seconds;
+        report.note(format!(
+            "Seconds with 10,000 queries and more: {judged}; within 0.1 % of their rate: {kept}."
+        ));
+        let share = (judged > 0).then(|| kept as f64 / judged as f64);
+        report.must("seconds within 0.1 % of their rate, share", Limit::AtLeast(SECONDS_MIN), share);
+    }
+}
+
+/// Does something while the server's side receives; with its result, when each query arrived.
+fn received<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Vec<u64>)> {
+    arrivals::during((SERVER, 53).into(), || Side::Server.enter(), work)
+}
+
+/// The highest rate, in rounds beside dnsperf.
+fn fast(options: &Options, lengths: Lengths, place: &Place, report: &mut Report) -> Result<()> {
+    let (names, log) = (place.folder.join("names"), place.folder.join("rows"));
+    traces::names(&names)?;
+    let many = place.folder.join("clients.txt");
+    traces::even(&many, Duration::from_micros(10), Duration::from_secs(1), options.seed)?;
+    let mut found: [Vec<f64>; 3] = Default::default();
+    let ((), echo) = driver::during(place, || {
+        for _ in 0..options.rounds {
+            found[0].push(senders::pointsman_fast(&names, &log, lengths.fast * AIM as u64, &[])?);
+            let prefix = ["--source-prefix", senders::PREFIX];
+            found[1].push(senders::pointsman_fast(&many, &log, lengths.fast * AIM as u64, &prefix)?);
+            found[2].push(senders::dnsperf_fast(&names, lengths.fast)?);
+            println!("as fast as it goes: {:?}", found.iter().map(|rates| rates.last()).collect::<Vec<_>>());
+        }
+        Ok(())
+    })?;
+    let medians = found.each_ref().map(|rates| median(rates));
+    let row = |who: &str, rates: &[f64]| {
+        let best = rates.iter().copied().fold(0.0, f64::max);
+        vec![who.to_owned(), format!("{:.0}", median(rates).unwrap_or_default()), format!("{best:.0}")]
+    };
+    report.add(Table {
+        title: "The highest rate over UDP sockets, every query's times kept: answers a second from one core",
+        head: &["sender", "median", "best"],
+        rows: vec![
+            row("pointsman, one client", &found[0]),
+            row("pointsman, 10,000 clients of a prefix", &found[1]),
+            row("dnsperf, one client", &found[2]),
+        ],
+    });
+    report.note(format!("As fast as it goes, against {}.", echo.name()));
+    let over = medians[0].zip(medians[2]).map(|(ours, theirs)| ours / theirs);
+    report.must("highest rate over dnsperf's", Limit::AtLeast(OVER_DNSPERF), over);
+    report.must("highest rate, answers a second (an aim)", Limit::AtLeast(AIM), medians[0]);
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! The receiver: answers every query, and keeps when the kernel took each one from the interface.
+
+use std::io::IoSliceMut;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendto, setsockopt};
+use nix::sys::time::TimeSpec;
+
+/// Room for queries that wait, in octets: a second of 38,000 a second, at about 800 each.
+const RECEIVE_BUFFER: usize = 32 << 20;
+
+/// How long the sink waits for a query before it looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Receives at `address` while `work` is done, in a thread that does `enter` first; returns with the result of `work`
+/// when each query arrived, in nanoseconds of the kernel's clock, ascending.
+///
+/// # Errors
+/// Those of `work` and `enter`, and where there is no socket.
+pub fn during<T>(
+    address: SocketAddr,
+    enter: impl FnOnce() -> Result<()> + Send,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<(T, Vec<u64>)> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (ready, is_ready) = mpsc::channel();
+        let stop = &stop;
+        let sink = scope.spawn(move || {
+            enter()?;
+            receive(address, stop, ready)
+        });
+        // Where the sink has failed, there is nobody to say that it is ready, and it has an error to tell.
+        let done = is_ready.recv().ok().map(|()| work());
+        stop.store(true, Ordering::Relaxed);
+        let Ok(arrived) = sink.join() else { bail!("the sink panicked") };
+        let mut arrived = arrived?;
+        let Some(done) = done else { bail!("the sink ended before it began") };
+        arrived.sort_unstable();
+        Ok((done?, arrived))
+    })
+}
+
+fn receive(address: SocketAddr, stop: &AtomicBool, ready: mpsc::Sender<()>) -> Result<Vec<u64>> {
+    let socket = UdpSocket::bind(address).context("the sink's socket")?;
+    setsockopt(&socket, ReceiveTimestampns, &true).context("times of arrival")?;
+    // Beyond the system's limit only with rights; without them a burst may be lost, which is told as such.
+    if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
+        setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER).context("room for queries")?;
+    }
+    socket.set_read_timeout(Some(LOOK)).context("the sink's socket")?;
+    ready.send(()).context("nobody waits for the sink")?;
+    let mut arrived = Vec::new();
+    let mut query = [0_u8; 4096];
+    let mut control = nix::cmsg_space!(TimeSpec);
+    loop {
+        let (length, from, at) = {
+            let mut room = [IoSliceMut::new(&mut query)];
+            match recvmsg::<SockaddrStorage>(
+                socket.as_raw_fd(),
+                &mut room,
+                Some(&mut control),
+                MsgFlags::empty(),
+            ) {
+                Ok(got) => {
+                    let at = got.cmsgs().context("the times of arrival")?.find_map(|message| match message {
+                        ControlMessageOwned::ScmTimestampns(at) => Some(at),
+                        _ => None,
+                    });
+                    (got.bytes, got.address, at)
+                }
+                Err(Errno::EAGAIN) if stop.load(Ordering::Relaxed) => return Ok(arrived),
+                Err(Errno::EAGAIN | Errno::EINTR) => continue,
+                Err(error) => return Err(error).context("the sink's socket"),
+            }
+        };
+        let at = at.context("the kernel told no time of arrival")?;
+        arrived.push(Duration::from(at).as_nanos() as u64);
+        if let (Some(from), true) = (from, length > 2) {
+            query[2] |= 0x80;
+            // An answer that does not fit is one that the sender counts as lost; arrivals are what is asked for.
+            let _ = sendto(socket.as_raw_fd(), &query[..length], &from, MsgFlags::empty());
+        }
+    }
+}
