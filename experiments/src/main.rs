@@ -14,6 +14,7 @@ mod data;
 mod machine;
 mod options;
 mod page;
+mod rapid_dns;
 mod report;
 mod servload;
 
@@ -37,11 +38,18 @@ struct Experiment {
 }
 
 /// All of them, by name.
-const EXPERIMENTS: &[Experiment] = &[Experiment {
-    name: "servload",
-    about: "The workloads of servload's slides: requests, sessions, mean and peak for factors up to 1,600.",
-    perform: servload::perform,
-}];
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "rapid-dns",
+        about: "Rapid DNS (USITS 1999), figures 3 to 7 and the questions of its section 10, on a virtual clock.",
+        perform: rapid_dns::perform,
+    },
+    Experiment {
+        name: "servload",
+        about: "The workloads of servload's slides: requests, sessions, mean and peak for factors up to 1,600.",
+        perform: servload::perform,
+    },
+];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -32,6 +32,11 @@ fn smoke(name: &str) {
 }
 
 #[test]
+fn rapid_dns() {
+    smoke("rapid-dns");
+}
+
+#[test]
 fn servload() {
     smoke("servload");
 }
