@@ -8,11 +8,12 @@
 //! - [`peer`]: other people's servers; [`secondary`]: such that follow a zone of ours;
 //!   [`signer`]: zones signed afresh; [`certificate`]: for what is encrypted.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS.
-//! - [`folder`]: a temporary folder; [`data`]: the folder of test data, and how a test says that it skips.
+//! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data, and how a test says that it skips.
 
 pub mod certificate;
 pub mod data;
 pub mod folder;
+pub mod guide;
 pub mod http;
 pub mod peer;
 pub mod program;

@@ -38,69 +38,111 @@ pub struct Follows<'a> {
     pub key: Option<Key<'a>>,
 }
 
-/// Starts NSD.
-///
-/// # Panics
-/// Where it does not start.
-pub fn nsd(folder: &Folder, follows: &Follows<'_>) -> Peer {
-    let &Follows { dns, zone, primary, key } = follows;
-    let place = folder.path().display();
-    let files: String = ["pidfile", "xfrdfile", "zonelistfile", "cookie-secret-file"]
-        .iter()
-        .map(|option| format!("  {option}: \"{place}/nsd.{option}\"\n"))
-        .collect();
+/// A make of server that follows zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Make {
+    /// NSD.
+    Nsd,
+    /// Knot DNS.
+    Knot,
+    /// BIND.
+    Bind,
+}
+
+impl Make {
+    /// Starts a server that does what it is told.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn follow(self, folder: &Folder, follows: &Follows<'_>) -> Peer {
+        let zones = match self {
+            Make::Nsd => nsd(follows),
+            Make::Knot => knot(follows),
+            Make::Bind => bind(follows),
+        };
+        self.start(folder, follows.dns, &zones)
+    }
+
+    /// Starts a server at `dns` with this configuration of its keys and zones; all else is as a test needs it.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn start(self, folder: &Folder, dns: SocketAddr, zones: &str) -> Peer {
+        let place = folder.path().display();
+        let (ip, port) = (dns.ip(), dns.port());
+        let (mut command, said) = match self {
+            Make::Nsd => {
+                let files: String = ["pidfile", "xfrdfile", "zonelistfile", "cookie-secret-file"]
+                    .iter()
+                    .map(|option| format!("  {option}: \"{place}/nsd.{option}\"\n"))
+                    .collect();
+                let text = format!(
+                    "server:\n  ip-address: {ip}@{port}\n  server-count: 1\n  username: \"\"\n  database: \"\"\n  \
+                     zonesdir: \"{place}\"\n{files}  xfrdir: \"{place}\"\nremote-control:\n  control-enable: no\n{zones}"
+                );
+                let mut command = Command::new("/usr/sbin/nsd");
+                command.args(["-d", "-c", &folder.write("nsd.conf", text)]);
+                (command, "nsd started")
+            }
+            Make::Knot => {
+                let text = format!(
+                    "server:\n  rundir: {place}\n  listen: {ip}@{port}\n  udp-workers: 1\n  tcp-workers: 1\n  \
+                     background-workers: 1\ndatabase:\n  storage: {place}\nlog:\n  - target: stderr\n    any: info\n\
+                     template:\n  - id: default\n    storage: {place}\n{zones}"
+                );
+                let mut command = Command::new("/usr/sbin/knotd");
+                command.args(["-c", &folder.write("knot.conf", text)]);
+                (command, "server started")
+            }
+            Make::Bind => {
+                let text = format!(
+                    "options {{\n  directory \"{place}\";\n  pid-file none;\n  session-keyfile none;\n  recursion no;\n  \
+                     notify no;\n  dnssec-validation no;\n  listen-on port {port} {{ {ip}; }};\n  \
+                     listen-on-v6 {{ none; }};\n}};\ncontrols {{ }};\n{zones}"
+                );
+                let mut command = Command::new("/usr/sbin/named");
+                command.args(["-g", "-n", "1", "-c", &folder.write("named.conf", text)]);
+                (command, " running")
+            }
+        };
+        command.current_dir(folder.path());
+        let mut program = Program::spawn(command);
+        program.line(said);
+        Peer { dns, program }
+    }
+}
+
+fn nsd(follows: &Follows<'_>) -> String {
+    let &Follows { zone, primary, key, .. } = follows;
     let (described, named) = key.map_or((String::new(), "NOKEY"), |Key { algorithm, name, secret }| {
         (format!("key:\n  name: {name}\n  algorithm: {algorithm}\n  secret: \"{secret}\"\n"), name)
     });
-    let text = format!(
-        "server:\n  ip-address: {}@{}\n  server-count: 1\n  username: \"\"\n  database: \"\"\n  zonesdir: \"\"\n\
-         {files}  xfrdir: \"{place}\"\nremote-control:\n  control-enable: no\n{described}zone:\n  name: {zone}\n  \
-         zonefile: \"{place}/nsd.zone\"\n  request-xfr: {}@{} {named}\n  allow-notify: {} {named}\n",
-        dns.ip(),
-        dns.port(),
+    format!(
+        "{described}zone:\n  name: {zone}\n  zonefile: \"nsd.zone\"\n  request-xfr: {}@{} {named}\n  \
+         allow-notify: {} {named}\n",
         primary.ip(),
         primary.port(),
         primary.ip(),
-    );
-    let mut command = Command::new("/usr/sbin/nsd");
-    command.args(["-d", "-c", &folder.write("nsd.conf", text)]);
-    start(command, "nsd started", dns)
+    )
 }
 
-/// Starts Knot DNS.
-///
-/// # Panics
-/// Where it does not start.
-pub fn knot(folder: &Folder, follows: &Follows<'_>) -> Peer {
-    let &Follows { dns, zone, primary, key } = follows;
-    let run = folder.path().display();
+fn knot(follows: &Follows<'_>) -> String {
+    let &Follows { zone, primary, key, .. } = follows;
     let (described, named) = key.map_or_else(Default::default, |Key { algorithm, name, secret }| {
         let described = format!("key:\n  - id: {name}\n    algorithm: {algorithm}\n    secret: {secret}\n");
         (described, format!("    key: {name}\n"))
     });
-    let text = format!(
-        "server:\n  rundir: {run}\n  listen: {}@{}\n  udp-workers: 1\n  tcp-workers: 1\n  background-workers: 1\n\
-         database:\n  storage: {run}\nlog:\n  - target: stderr\n    any: info\n{described}remote:\n  \
-         - id: primary\n    address: {}@{}\n{named}acl:\n  - id: told\n    address: {}\n{named}    action: notify\n\
-         zone:\n  - domain: {zone}\n    file: {run}/knot.zone\n    master: primary\n    acl: told\n",
-        dns.ip(),
-        dns.port(),
+    format!(
+        "{described}remote:\n  - id: primary\n    address: {}@{}\n{named}acl:\n  - id: told\n    address: {}\n{named}    \
+         action: notify\nzone:\n  - domain: {zone}\n    file: knot.zone\n    master: primary\n    acl: told\n",
         primary.ip(),
         primary.port(),
         primary.ip(),
-    );
-    let mut command = Command::new("/usr/sbin/knotd");
-    command.args(["-c", &folder.write("knot.conf", text)]);
-    start(command, "server started", dns)
+    )
 }
 
-/// Starts BIND.
-///
-/// # Panics
-/// Where it does not start.
-pub fn bind(folder: &Folder, follows: &Follows<'_>) -> Peer {
-    let &Follows { dns, zone, primary, key } = follows;
-    let place = folder.path().display();
+fn bind(follows: &Follows<'_>) -> String {
+    let &Follows { zone, primary, key, .. } = follows;
     let (described, named, told) = match key {
         None => (String::new(), String::new(), primary.ip().to_string()),
         Some(Key { algorithm, name, secret }) => (
@@ -109,23 +151,10 @@ pub fn bind(folder: &Folder, follows: &Follows<'_>) -> Peer {
             format!("key \"{name}\""),
         ),
     };
-    let text = format!(
-        "options {{\n  directory \"{place}\";\n  pid-file none;\n  session-keyfile none;\n  recursion no;\n  \
-         notify no;\n  dnssec-validation no;\n  listen-on port {} {{ {}; }};\n  \
-         listen-on-v6 {{ none; }};\n}};\ncontrols {{ }};\n{described}zone \"{zone}\" {{\n  type secondary;\n  file \"named.zone\";\n  \
+    format!(
+        "{described}zone \"{zone}\" {{\n  type secondary;\n  file \"named.zone\";\n  \
          primaries {{ {} port {}{named}; }};\n  allow-notify {{ {told}; }};\n}};\n",
-        dns.port(),
-        dns.ip(),
         primary.ip(),
         primary.port(),
-    );
-    let mut command = Command::new("/usr/sbin/named");
-    command.args(["-g", "-n", "1", "-c", &folder.write("named.conf", text)]);
-    start(command, " running", dns)
-}
-
-fn start(command: Command, said: &str, dns: SocketAddr) -> Peer {
-    let mut program = Program::spawn(command);
-    program.line(said);
-    Peer { dns, program }
+    )
 }

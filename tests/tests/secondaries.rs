@@ -9,19 +9,17 @@ use tests::folder::Folder;
 use tests::peer::{Peer, free_address};
 use tests::program::{PROGRAM_WAIT, Program};
 use tests::query::{Answer, Question, exchange, socket};
-use tests::secondary::{self, Follows, Key};
+use tests::secondary::{Follows, Key, Make};
 use tests::serving::Serving;
 
 const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const OTHER_SECRET: &str = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=";
 
-type Start = fn(&Folder, &Follows<'_>) -> Peer;
-
 /// Each secondary and, where there are keys, its own.
-const SECONDARIES: [(&str, Start, Key<'static>); 3] = [
-    ("nsd", secondary::nsd, key("hmac-sha256", "nsd.example")),
-    ("knot", secondary::knot, key("hmac-sha512", "knot.example")),
-    ("bind", secondary::bind, key("hmac-sha384", "bind.example")),
+const SECONDARIES: [(&str, Make, Key<'static>); 3] = [
+    ("nsd", Make::Nsd, key("hmac-sha256", "nsd.example")),
+    ("knot", Make::Knot, key("hmac-sha512", "knot.example")),
+    ("bind", Make::Bind, key("hmac-sha384", "bind.example")),
 ];
 
 const fn key<'a>(algorithm: &'a str, name: &'a str) -> Key<'a> {
@@ -62,9 +60,9 @@ fn follow(has_keys: bool) {
     let peers: Vec<(&str, Peer)> = SECONDARIES
         .iter()
         .zip(addresses)
-        .map(|((name, start, each), dns)| {
+        .map(|((name, make, each), dns)| {
             let follows = Follows { dns, zone: "example", primary: ours.dns(), key: key(*each) };
-            (*name, start(&folder, &follows))
+            (*name, make.follow(&folder, &follows))
         })
         .collect();
     for serial in [1, 2, 3] {

@@ -73,6 +73,6 @@ impl Checkout {
 }
 
 /// The cargo that started us, so that one run uses one toolchain.
-fn cargo() -> OsString {
+pub(crate) fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

@@ -1,10 +1,10 @@
-//! The workspace's automation: `cargo xtask check`, `test`, `bench` and `experiment`.
+//! The workspace's automation: `cargo xtask check`, `test`, `bench`, `experiment` and `package`.
 //!
 //! Everything that a machine or a person runs on this repository starts here, so that a laptop and
 //! the continuous integration do the same. It reads top-down: [`suite`] is the list of steps behind
 //! `test`, [`check`] is the list of rules behind `check`, [`mod@bench`] builds and starts
-//! the measurements, [`mod@experiment`] the published figures, [`packages`] and [`python`] are what they and the tests need beyond Rust,
-//! and [`process`] starts other programs and bounds how long they take.
+//! the measurements, [`mod@experiment`] the published figures, [`mod@package`] makes the Debian
+//! package, [`packages`] and [`python`] are what they and the tests need beyond Rust, and [`process`] starts other programs and bounds how long they take.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
 
@@ -15,6 +15,7 @@ mod bench;
 mod check;
 mod checkout;
 mod experiment;
+mod package;
 mod packages;
 mod process;
 mod python;
@@ -30,9 +31,11 @@ usage: cargo xtask check              format, lints, docs and the house rules
        cargo xtask test [--install]   everything that .ci/run runs
        cargo xtask bench WHAT         measurements: lookups, answer, serve (see benches/README.md)
        cargo xtask experiment NAME    published figures beside ours (see docs/reference/experiments.md)
+       cargo xtask package [--install | --program FILE]
+                                      the Debian package, in target/package; of a program that is built
 
 --install  installs what the tests need beyond Rust: Debian packages (as root, or through sudo; their
-           services are kept from starting) and a Python environment under target/";
+           services are kept from starting), and under target/ a Python environment and cargo-deb";
 
 /// The exit code for a wrong command line, and for something that is needed and missing.
 const EXIT_NEEDS: u8 = 2;
@@ -46,6 +49,11 @@ fn main() -> ExitCode {
         ["test", "--install"] => open().and_then(|checkout| suite::run(checkout, true)),
         ["bench", ref words @ ..] => open().and_then(|checkout| bench::run(&checkout, words)),
         ["experiment", ref words @ ..] => open().and_then(|checkout| experiment::run(&checkout, words)),
+        ["package"] => open().and_then(|checkout| package::run(&checkout, false)),
+        ["package", "--install"] => open().and_then(|checkout| package::run(&checkout, true)),
+        ["package", "--program", program] => {
+            open().and_then(|checkout| package::run_with(&checkout, program.as_ref()))
+        }
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -45,6 +45,7 @@ impl Package {
 
 /// What the tests need.
 pub(crate) const TESTS: &[Package] = &[
+    Package { name: "adduser", why: "our package makes a user", probe: Probe::Program("adduser") },
     Package { name: "bind9", why: "a secondary of ours", probe: Probe::Program("named") },
     Package {
         name: "bind9-dnsutils",
@@ -52,7 +53,13 @@ pub(crate) const TESTS: &[Package] = &[
         probe: Probe::Program("dig"),
     },
     Package { name: "bind9-utils", why: "a signer of zones", probe: Probe::Program("dnssec-signzone") },
+    Package { name: "dpkg-dev", why: "what our package depends on", probe: Probe::Program("dpkg-shlibdeps") },
     Package { name: "fstrm-bin", why: "a reader of dnstap's socket", probe: Probe::Program("fstrm_capture") },
+    Package {
+        name: "iproute2",
+        why: "our package is tried in a network of its own",
+        probe: Probe::Program("ip"),
+    },
     Package { name: "knot", why: "a third server to compare answers with", probe: Probe::Program("knotd") },
     Package {
         name: "knot-dnsutils",

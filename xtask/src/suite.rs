@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::checkout::Checkout;
-use crate::{check, packages, python};
+use crate::{check, package, packages, python};
 
 /// Third-party crates and ours, unoptimised: one to three minutes on two cores.
 const BUILD_MAX: Duration = Duration::from_secs(900);
@@ -83,6 +83,14 @@ pub(crate) fn run(mut checkout: Checkout, install: bool) -> Result<()> {
         Err(error) => Outcome::Failed(format!("{error:#}")),
     };
     rows.push(Row { name: "python environment", time: start.elapsed(), outcome });
+
+    let start = Instant::now();
+    let outcome = match package::provide(&checkout, install) {
+        Ok(Some(_)) => Outcome::Passed,
+        Ok(None) => Outcome::Absent("absent: the tests of the Debian package skip; --install makes it"),
+        Err(error) => Outcome::Failed(format!("{error:#}")),
+    };
+    rows.push(Row { name: "cargo-deb", time: start.elapsed(), outcome });
 
     let start = Instant::now();
     let outcome = match data(&checkout.root, std::env::var_os("POINTSMAN_DATA").map(PathBuf::from))? {

@@ -177,6 +177,7 @@ impl Server {
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
         let editor = Editor::start(store, book, published.clone()).map_err(StartError::System)?;
         import(&editor, &options.imports).await?;
+        warn_of_steered(&editor.book());
         let mut tap = options.tap.map(Writer::new);
         if let Some(writer) = &mut tap {
             writer.make_file().map_err(StartError::Tap)?;
@@ -407,6 +408,18 @@ fn secret() -> io::Result<[u8; 16]> {
     let mut secret = [0; 16];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
     Ok(secret)
+}
+
+/// Tells of zones that secondaries follow and cannot take, for they had policies before.
+fn warn_of_steered(book: &Book) {
+    let zones = book.generation.zones.iter();
+    for zone in zones.filter(|zone| zone.is_steered() && book.secondaries.name(zone.origin())) {
+        tracing::warn!(
+            zone = ?zone.origin(),
+            "secondaries follow this zone and cannot take it, for it has policies; delete those, or take it out of \
+             [[secondary]]"
+        );
+    }
 }
 
 /// Imports at start, where a fault ends the program.

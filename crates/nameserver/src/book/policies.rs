@@ -222,6 +222,14 @@ impl Book {
             return Err((format!("{shown} is in none of our zones"), "a name in a zone that is served"));
         };
         zone.may_steer(name, hash).map_err(|why| (why, "a name whose addresses are ours to decide"))?;
+        // What is steered already may change: its operator must be able to drain a server.
+        if zone.policy_at(name, hash).is_none() && self.secondaries.name(zone.origin()) {
+            let zone = dns::name::to_text(zone.origin().wire());
+            let what = format!(
+                "{shown} is in the zone {zone}, which secondaries follow, and they cannot take a zone with policies"
+            );
+            return Err((what, "a name in a zone that no [[secondary]] names"));
+        }
         let other = zone.policy_at(name, hash).and_then(|id| self.generation.policies.get(id));
         match other.filter(|other| other.key() != key.wire()) {
             Some(other) => {

@@ -169,6 +169,27 @@ fn policies_stand_where_their_addresses_are_ours_to_decide() {
 }
 
 #[test]
+fn a_zone_that_secondaries_follow_by_name_gets_no_new_policies() {
+    let name = |text: &str| folded(text, "").unwrap();
+    let secondary = |zones: &[&str]| crate::transfer::Secondary {
+        zones: zones.iter().map(|zone| name(zone)).collect(),
+        ..crate::transfer::Secondary::default()
+    };
+    let (mut book, _) = book();
+    let other = r#"{"names":["other.example"],"servers":[{"address":"192.0.2.1"}]}"#;
+    book.secondaries = Arc::new(Secondaries(vec![secondary(&["example", "cdn.example"])]));
+    let told = refused(&book, policy(other));
+    assert!(told.contains("other.example. is in the zone example., which secondaries follow"), "{told}");
+    book.clone().apply(policy(POLICY)).expect("what was steered before may change");
+    let told = refused(&book, zone("cdn.example", ZONE));
+    assert!(told.contains("secondaries follow the zone, and cannot take it with"), "{told}");
+
+    book.secondaries = Arc::new(Secondaries(vec![secondary(&[]), secondary(&["example.net"])]));
+    book.clone().apply(policy(other)).expect("all zones are not this one");
+    book.apply(zone("cdn.example", ZONE)).expect("all zones are not this one");
+}
+
+#[test]
 fn a_zone_that_would_break_a_policy_is_refused() {
     let (book, _) = book();
     let broken = format!("{ZONE}www CNAME ns\ncdn NS ns\n");

@@ -61,6 +61,15 @@ impl Book {
             }
             // A new zone between the name and the zone that had it takes the name over.
             if let Some(holder) = holder.filter(|holder| holder.wire() != zone.origin().wire()) {
+                if self.secondaries.name(zone.origin()) {
+                    faults.push(Fault::whole(
+                        origin.clone(),
+                        format!(
+                            "secondaries follow the zone, and cannot take it with {name:?}, which a policy decides"
+                        ),
+                        "the policy deleted first, or the zone taken out of [[secondary]]",
+                    ));
+                }
                 moved.push((holder, name));
             }
         }

@@ -14,7 +14,7 @@
 //! - [`counters`]: what is counted.
 //!
 //! A zone with steered names is not given away: its records are only half of its answers, and a secondary would
-//! answer everybody with that half.
+//! answer everybody with that half. So a policy is refused in a zone that a secondary follows by name.
 
 pub mod counters;
 pub mod keys;

@@ -51,6 +51,11 @@ impl Secondaries {
         self.0.iter().any(|secondary| secondary.follows(zone))
     }
 
+    /// Whether one of them follows the zone by its name, not just as one of all zones.
+    pub fn name(&self, zone: &Folded) -> bool {
+        self.0.iter().any(|secondary| !secondary.zones.is_empty() && secondary.follows(zone))
+    }
+
     /// Whether a request may have the zone: one of them must allow it, in everything that it asks for.
     pub fn allow(&self, zone: &Folded, client: IpAddr, key: Option<&Key>) -> bool {
         self.0.iter().any(|secondary| secondary.follows(zone) && secondary.allows(client, key))
@@ -117,6 +122,8 @@ mod tests {
         }
         assert!(Secondaries(vec![rule(&[], &from, None)]).follow(&name("any.zone")));
         assert!(!Secondaries::default().follow(&name("any.zone")));
+        assert!(all.name(&name("by-key")) && !all.name(&name("other")));
+        assert!(!Secondaries(vec![rule(&[], &from, None)]).name(&name("any.zone")), "all are not one");
         let twice = Secondaries(vec![rule(&["x."], &from, Some(&b)), rule(&[], &from, None)]);
         assert_eq!(twice.told_of(&name("x")).len(), 1);
     }

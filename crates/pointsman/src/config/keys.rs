@@ -435,7 +435,8 @@ pub(crate) const SECONDARY: Section<SecondarySpec> = Section {
             default: Default::Absent { means: "all zones", example: "[\"example.com\"]" },
             about: "The zones that they follow.",
             consequence: "A change of such a zone must have a greater serial (RFC 1982), or it is refused. A zone with \
-                steered names is never given away: a secondary could not steer.",
+                policies is never given away, for a secondary could not steer: in a zone that is named here, policies \
+                are refused.",
         },
         Key {
             name: "from",
