@@ -33,6 +33,7 @@ pub(crate) type Upstream = Box<dyn FnMut(Ipv4Addr) -> (Answered, Duration)>;
 
 /// A server.
 pub(crate) struct Server {
+    reader: cache::Reader,
     front: Front,
     back_end: BackEnd,
     door: mpsc::Receiver<Wanted>,
@@ -147,6 +148,7 @@ impl Server {
         let (writer, reader) = cache::new(MEMORY, 0, 0);
         let (sender, door) = mpsc::channel(reverse::front::DOOR_MAX);
         Server {
+            reader: reader.clone(),
             front: Front::new(reader, sender, false, Arc::default()),
             back_end: BackEnd::new(writer, behaviour),
             door,
@@ -248,7 +250,7 @@ impl Server {
     /// Entries with a name, and all entries.
     pub(crate) fn entries(&self) -> (u64, u64) {
         let (mut named, mut all) = (0, 0);
-        self.front.view().for_each(|_, entry, _| {
+        self.reader.for_each(|_, entry, _| {
             all += 1;
             named += u64::from(entry.state == cache::State::Name);
         });
