@@ -7,11 +7,13 @@
 //! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one.
 //! - [`peer`]: other people's servers; [`secondary`]: such that follow a zone of ours;
 //!   [`signer`]: zones signed afresh; [`certificate`]: for what is encrypted.
-//! - [`http`]: a client of the API; [`query`]: a client of DNS.
-//! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data, and how a test says that it skips.
+//! - [`http`]: a client of the API; [`query`]: a client of DNS; [`flood`]: many, and their victims.
+//! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data,
+//!   and how a test says that it skips.
 
 pub mod certificate;
 pub mod data;
+pub mod flood;
 pub mod folder;
 pub mod guide;
 pub mod http;

@@ -55,11 +55,7 @@ pub(crate) const TESTS: &[Package] = &[
     Package { name: "bind9-utils", why: "a signer of zones", probe: Probe::Program("dnssec-signzone") },
     Package { name: "dpkg-dev", why: "what our package depends on", probe: Probe::Program("dpkg-shlibdeps") },
     Package { name: "fstrm-bin", why: "a reader of dnstap's socket", probe: Probe::Program("fstrm_capture") },
-    Package {
-        name: "iproute2",
-        why: "our package is tried in a network of its own",
-        probe: Probe::Program("ip"),
-    },
+    Package { name: "iproute2", why: "networks of a test's own", probe: Probe::Program("ip") },
     Package { name: "knot", why: "a third server to compare answers with", probe: Probe::Program("knotd") },
     Package {
         name: "knot-dnsutils",

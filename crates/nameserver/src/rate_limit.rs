@@ -59,6 +59,11 @@ pub struct Account {
     pub rtype: u16,
 }
 
+impl Account {
+    /// What an answer is counted as that is about no name.
+    pub const ERROR: Account = Account { class: Class::Error, name: 0, rtype: 0 };
+}
+
 /// A class of answers that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {

@@ -52,17 +52,15 @@ impl Worker {
     /// panics is dropped and counted; what then follows is [`Panics::suffered`]'s.
     pub fn run(self) {
         let transfers = self.transfers.clone();
-        let special =
-            move |generation: &Generation, asked: &Asked<'_>, now, rng: &mut Rng, out: &mut [u8]| {
-                transfers.answer(generation, asked, now, rng, out).map(Answered::from)
-            };
         match self.rate_limit.clone() {
             None => self.run_with(move |generation, asked, now, rng, out| {
-                special(generation, asked, now, rng, out)
+                transfers
+                    .answer(generation, asked, None, now, rng, out)
                     .unwrap_or_else(|| generation.answer_counted(asked, now, rng, out))
             }),
             Some(limit) => self.run_with(move |generation, asked, now, rng, out| {
-                special(generation, asked, now, rng, out)
+                transfers
+                    .answer(generation, asked, Some(&limit), now, rng, out)
                     .unwrap_or_else(|| generation.answer_limited(asked, &limit, now, rng, out))
             }),
         }

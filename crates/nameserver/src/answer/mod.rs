@@ -25,7 +25,7 @@ use net::clock::Now;
 
 use crate::cookies::Presented;
 use crate::generation::Generation;
-use crate::rate_limit::{self, Account, RateLimit, Verdict};
+use crate::rate_limit::{Account, RateLimit, Verdict};
 use crate::routed::Routed;
 use response::Response;
 
@@ -37,9 +37,6 @@ const UDP_PLAIN_MAX: usize = 512;
 
 /// The unit in which a connection's idle timeout is told, in milliseconds (RFC 7828 §3.1).
 const KEEPALIVE_UNIT_MS: u128 = 100;
-
-/// What an answer is counted as that is about no name.
-const ERROR: Account = Account { class: rate_limit::Class::Error, name: 0, rtype: 0 };
 
 /// A query as it came in.
 #[derive(Clone, Copy, Debug)]
@@ -250,7 +247,7 @@ impl Generation {
         let verdict = match (limit, presented) {
             (None, _) => Verdict::Within,
             (Some(_), Some(Presented::Valid)) => Verdict::Exempt,
-            (Some(limit), _) => limit.count(asked.client, ERROR, now.monotonic, rng),
+            (Some(limit), _) => limit.count(asked.client, Account::ERROR, now.monotonic, rng),
         };
         match verdict {
             Verdict::Drop => (Reply::Drop(Why::RateLimited), verdict),

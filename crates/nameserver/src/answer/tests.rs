@@ -792,7 +792,7 @@ fn any_is_answered_with_one_rrset() {
 
 /// A rate that two like answers use up.
 fn limit() -> RateLimit {
-    let limits = rate_limit::Limits { per_second: 2, slip: 1, ..rate_limit::Limits::default() };
+    let limits = crate::rate_limit::Limits { per_second: 2, slip: 1, ..crate::rate_limit::Limits::default() };
     RateLimit::new(limits, [1; 16])
 }
 

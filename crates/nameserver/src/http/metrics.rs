@@ -321,7 +321,7 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_rate_limit_exempt_total",
-        help: "Answers over UDP that no rate limits, for their clients' cookies are valid.",
+        help: "Answers over UDP that no rate limits, for their clients' cookies or signatures are valid.",
         kind: Kind::Counter,
         unit: "messages",
         labels: &[],

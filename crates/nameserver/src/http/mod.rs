@@ -54,7 +54,9 @@ use token::Token;
 pub use admission::{CHANGES_MAX, TEXTS_MAX};
 pub use body::{BODY_WAIT, JSON_MAX, POLICY_MAX, TEXT_MAX};
 pub use counters::Counters;
+pub use host::is_local;
 pub use metrics::{METRICS, Metric, Metrics, Tcp};
+pub use precondition::Tags;
 pub use serve::{CONNECTION_LIFETIME, CONNECTIONS_MAX, HEAD_MAX, HEAD_WAIT, serve};
 
 /// What every handler can reach.

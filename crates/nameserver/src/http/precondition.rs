@@ -9,7 +9,7 @@ use crate::edit::Refused;
 
 /// What a header of preconditions says.
 #[derive(Debug, PartialEq, Eq)]
-enum Tags {
+pub enum Tags {
     /// `*`: whatever there is.
     Any,
     /// One of these; the flag tells those that were marked as weak.
@@ -74,34 +74,36 @@ fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<Tags>, Failure> 
     if lines.is_empty() {
         return Ok(None);
     }
-    parse(&lines.join(",")).map(Some).ok_or_else(malformed)
+    Tags::read(&lines.join(",")).map(Some).ok_or_else(malformed)
 }
 
-/// Reads `*` or a list of tags; empty elements are allowed (RFC 9110 §5.6.1.2). The list is bounded by
-/// [`HEAD_MAX`](super::HEAD_MAX).
-fn parse(value: &str) -> Option<Tags> {
-    let mut rest = value.trim_matches([' ', '\t']);
-    if rest == "*" {
-        return Some(Tags::Any);
-    }
-    let mut tags = Vec::new();
-    while !rest.is_empty() {
-        if let Some(after) = rest.strip_prefix(',') {
+impl Tags {
+    /// Reads `*` or a list of tags; empty elements are allowed (RFC 9110 §5.6.1.2). The list is bounded by
+    /// [`HEAD_MAX`](super::HEAD_MAX).
+    pub fn read(value: &str) -> Option<Tags> {
+        let mut rest = value.trim_matches([' ', '\t']);
+        if rest == "*" {
+            return Some(Tags::Any);
+        }
+        let mut tags = Vec::new();
+        while !rest.is_empty() {
+            if let Some(after) = rest.strip_prefix(',') {
+                rest = after.trim_start_matches([' ', '\t']);
+                continue;
+            }
+            let (weak, quoted) = rest.strip_prefix("W/").map_or((false, rest), |quoted| (true, quoted));
+            let (tag, after) = quoted.strip_prefix('"')?.split_once('"')?;
+            if tag.bytes().any(|byte| !byte.is_ascii_graphic()) {
+                return None;
+            }
+            tags.push((tag.to_owned(), weak));
             rest = after.trim_start_matches([' ', '\t']);
-            continue;
+            if !rest.is_empty() && !rest.starts_with(',') {
+                return None;
+            }
         }
-        let (weak, quoted) = rest.strip_prefix("W/").map_or((false, rest), |quoted| (true, quoted));
-        let (tag, after) = quoted.strip_prefix('"')?.split_once('"')?;
-        if tag.bytes().any(|byte| !byte.is_ascii_graphic()) {
-            return None;
-        }
-        tags.push((tag.to_owned(), weak));
-        rest = after.trim_start_matches([' ', '\t']);
-        if !rest.is_empty() && !rest.starts_with(',') {
-            return None;
-        }
+        (!tags.is_empty()).then_some(Tags::OneOf(tags))
     }
-    (!tags.is_empty()).then_some(Tags::OneOf(tags))
 }
 
 #[cfg(test)]
@@ -128,7 +130,7 @@ mod tests {
             ("w/\"a\"", None),
             ("*, \"a\"", None),
         ] {
-            assert_eq!(parse(value), expected, "{value}");
+            assert_eq!(Tags::read(value), expected, "{value}");
         }
     }
 

@@ -38,8 +38,9 @@ use net::admission::{Admission, Refusal};
 use net::clock::{Clock, Now};
 use net::tcp::{Messages, Next};
 
-use crate::answer::{Asked, Reply, Transport, Why};
+use crate::answer::{Answered, Asked, Reply, Transport, Why};
 use crate::generation::Generation;
+use crate::rate_limit::{Account, RateLimit, Verdict};
 use counters::{Counters, count};
 pub use keys::Keys;
 use outgoing::Outgoing;
@@ -106,24 +107,34 @@ impl Transfers {
     /// [`Generation::answer`]'s.
     ///
     /// A signed query is verified and its answer signed; IXFR is answered by the SOA record alone (RFC 1995 §2).
-    /// Only these make it allocate.
+    /// Only these make it allocate. Where rates are limited, `limit` counts what is not proven by a right signature
+    /// as an error, whose source may be forged.
     pub fn answer(
         &self,
         generation: &Generation,
         asked: &Asked<'_>,
+        limit: Option<&RateLimit>,
         now: Now,
         rng: &mut Rng,
         out: &mut [u8],
-    ) -> Option<Reply> {
+    ) -> Option<Answered> {
         // Both have a record behind the question: the signature, or the SOA record that is known.
         let counts = asked.query.get(8..HEADER)?;
         if counts == [0; 4] || counts[..2] == [0; 2] && Tsig::read(asked.query) == Ok(None) {
             return None;
         }
-        match self.respond(generation, asked, now, rng, out)? {
-            Respond::Outgoing(_) => Some(Reply::Drop(Why::NoRoom)),
-            Respond::Reply(reply) => Some(reply),
-        }
+        let (reply, is_proven) = match self.respond(generation, asked, now, rng, out)? {
+            Respond::Outgoing(_) => (Reply::Drop(Why::NoRoom), true),
+            Respond::Reply(reply) => (reply, false),
+            Respond::Signed(reply) => (reply, true),
+        };
+        let (Some(limit), Reply::Send(_)) = (limit, reply) else { return Some(reply.into()) };
+        let verdict = match is_proven {
+            true => Verdict::Exempt,
+            false => limit.count(asked.client, Account::ERROR, now.monotonic, rng),
+        };
+        let reply = if verdict == Verdict::Drop { Reply::Drop(Why::RateLimited) } else { reply };
+        Some(Answered { verdict, ..reply.into() })
     }
 
     /// Answers a query over TCP as [`Transfers::answer`] does over UDP, but a transfer by a stream of messages.
@@ -137,7 +148,7 @@ impl Transfers {
     ) -> Option<Given> {
         Some(match self.respond(generation, asked, clock.now(), rng, out)? {
             Respond::Outgoing(outgoing) => Given::Stream(Box::new(Timed { outgoing, clock })),
-            Respond::Reply(reply) => Given::Reply(reply),
+            Respond::Reply(reply) | Respond::Signed(reply) => Given::Reply(reply),
         })
     }
 
@@ -200,7 +211,8 @@ impl Transfers {
             None => Some(length),
             Some(signer) => signer.sign(out, length, unix),
         });
-        Some(length.map_or(Reply::Drop(Why::NoRoom), Reply::Send).into())
+        let reply = length.map_or(Reply::Drop(Why::NoRoom), Reply::Send);
+        Some(if signer.is_some() { Respond::Signed(reply) } else { Respond::Reply(reply) })
     }
 
     /// A transfer, or what is given in its stead; takes the signer along where messages follow.
@@ -285,6 +297,8 @@ impl Transfers {
 enum Respond {
     Outgoing(Box<Outgoing>),
     Reply(Reply),
+    /// To a request with a right signature.
+    Signed(Reply),
 }
 
 impl From<Reply> for Respond {

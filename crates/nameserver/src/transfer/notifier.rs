@@ -217,8 +217,8 @@ fn compose(zone: &Zone, id: u16, out: &mut [u8]) -> Option<usize> {
     Some(length)
 }
 
-/// Reads the answer to a notification: the zone, the id and the response code.
-fn read(message: &[u8]) -> Option<(Vec<u8>, u16, Rcode)> {
+/// Reads the answer to a notification: the zone in wire form, the id and the response code.
+pub fn read(message: &[u8]) -> Option<(Vec<u8>, u16, Rcode)> {
     let header = message.first_chunk::<HEADER>()?;
     let is_answer = header[2] >> 3 == 0x10 | Opcode::NOTIFY.to_int() && header[4..6] == [0, 1];
     let zone = Folded::read(&message[HEADER..])?;

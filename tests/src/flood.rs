@@ -1,0 +1,78 @@
+//! Floods of a name server, and clients that want their answers meanwhile.
+//!
+//! All of it stands in a network namespace that the calling thread makes for itself ([`alone`]): every IPv4 address
+//! is there, on the loopback device, and nothing leads out. So sources can be forged by who may, and an attacker has as
+//! many addresses as it likes.
+//!
+//! - [`datagrams`]: floods over UDP, from forged sources;
+//! - [`crowd`]: floods of TCP connections;
+//! - [`clients`]: those who only want to know.
+
+pub mod clients;
+pub mod crowd;
+pub mod datagrams;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, unshare};
+use socket2::{Domain, Socket, Type};
+
+/// Where the server listens in the namespace.
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
+
+/// The zone that is asked for.
+pub const ORIGIN: &str = "example.com";
+
+/// Its content: `www` is what good clients ask for.
+pub const ZONE: &str = "$TTL 300\n@ SOA ns hm 1 7200 600 86400 60\n@ NS ns\nns A 10.99.0.1\nwww A 192.0.2.1\n\
+                        www AAAA 2001:db8::1\nwww MX 10 mail\nwww TXT \"some text, so that ANY would be large\"\n";
+
+/// The configuration of a server that limits rates.
+pub const CONFIG: &str = "version = \"v1\"\n[rate_limit]\nresponses_per_second = 100\n";
+
+/// The share of their answers that good clients must get.
+pub const KEPT_MIN: f64 = 0.95;
+
+/// By how many octets a flood may make the server's memory grow (docs/guides/face-the-internet.md): 8 MiB are the
+/// table of rates, and what allocators keep is the rest.
+pub const GROWTH_MAX: u64 = 32 << 20;
+
+/// Moves the calling thread into a network namespace of its own, and with it all that it starts. The namespace ends
+/// with the last of them.
+///
+/// # Errors
+/// Why that cannot be, for a test that then skips.
+pub fn alone() -> Result<(), String> {
+    unshare(CloneFlags::CLONE_NEWNET)
+        .map_err(|cause| format!("the system makes no network namespace: {cause}"))?;
+    for arguments in ["link set lo up", "route add local default dev lo"] {
+        let done = Command::new("ip").args(arguments.split(' ')).status();
+        if !done.as_ref().is_ok_and(|status| status.success()) {
+            return Err(format!("ip {arguments}: {done:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The most memory that a process has had at a time, in octets (VmHWM of proc(5)).
+///
+/// # Errors
+/// Where it is gone.
+pub fn memory_peak(process: u32) -> io::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("no VmHWM"))
+}
+
+/// A TCP connection from an address of the namespace.
+fn connect_from(from: Ipv4Addr, server: SocketAddrV4, wait: Duration) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect_timeout(&SocketAddr::from(server).into(), wait)?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket.into())
+}
