@@ -5,6 +5,7 @@
 //! - [`serve`]: the program beside other name servers, over the wire.
 //! - [`reverse`]: names for addresses.
 //! - [`mod@replay`]: the replayer beside other senders, seen by who receives.
+//! - [`floods`]: what good clients and the memory have of floods.
 //!
 //! [`data`] is what they measure with, [`report`] what they tell, [`machine`] what they were measured on.
 
@@ -12,6 +13,7 @@
 
 mod answer;
 mod data;
+mod floods;
 mod lookups;
 mod machine;
 mod options;
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         What::Serve => serve::run(&options, &mut report),
         What::Reverse => reverse::run(&options, &mut report),
         What::Replay => replay::run(&options, &mut report),
+        What::Floods => floods::run(&options, &mut report),
     };
     let outcome = outcome.and_then(|()| {
         print!("{}", report.table());

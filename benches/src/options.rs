@@ -4,6 +4,7 @@
 pub(crate) const USAGE: &str = "\
 usage: cargo xtask bench lookups [--keep] [--seed N]
        cargo xtask bench answer [--keep] [--seed N]
+       cargo xtask bench floods [--quick] [--only FLOOD,...] [--seed N] [--keep] [--install]
        cargo xtask bench serve [--quick] [--rounds N] [--only ARM,...] [--seed N] [--keep] [--install]
        cargo xtask bench reverse [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
        cargo xtask bench replay [--quick] [--rounds N] [--only ROW,...] [--seed N] [--keep] [--install]
@@ -23,6 +24,7 @@ pub(crate) enum What {
     Serve,
     Reverse,
     Replay,
+    Floods,
 }
 
 /// What was asked for.
@@ -50,6 +52,7 @@ impl Options {
             Some("serve") => What::Serve,
             Some("reverse") => What::Reverse,
             Some("replay") => What::Replay,
+            Some("floods") => What::Floods,
             other => return Err(format!("what to measure? {}", other.unwrap_or("nothing was given"))),
         };
         let mut options = Options { what, quick: false, keep: false, rounds: 0, only: Vec::new(), seed: 1 };

@@ -67,7 +67,8 @@ impl Guided {
         let failed = self.fresh(&format!("{}.failed", target.name))?;
         let mut run = self.program(target);
         run.arg(&inputs).arg(format!("-runs={executions}")).arg(format!("-max_len={INPUT_MAX}"));
-        run.arg(format!("-timeout={patience}")).arg(format!("-rss_limit_mb={MEMORY_MAX}"));
+        run.arg(format!("-timeout={patience}")).arg(format!("-report_slow_units={patience}"));
+        run.arg(format!("-rss_limit_mb={MEMORY_MAX}"));
         run.arg(format!("-artifact_prefix={}/", failed.display()));
         run.args(["-seed=1", "-verbosity=0", "-print_final_stats=1"]);
         succeed(&mut run).map_err(|error| match read_all(&failed) {

@@ -5,6 +5,7 @@ mod partition;
 mod rapid;
 mod reverse;
 mod trace;
+mod transfer;
 mod zone;
 
 use dns::writer::{End, header_only};
@@ -12,6 +13,7 @@ use dns::{Folded, OptRcode, Query, Rcode, Rtype, Suffixes, Writer};
 use domain::base::iana::OptionCode;
 use domain::base::opt::{OptRecord, UnknownOptData};
 use domain::base::{Message, MessageBuilder, Name, ToName};
+use nameserver::http::Tags;
 
 /// A reader under test.
 pub struct Target {
@@ -45,6 +47,12 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rapid_responses", run: rapid::responses, seeds: rapid::answered },
     Target { name: "snapshot", run: reverse::snapshot, seeds: reverse::snapshots },
     Target { name: "body", run: body, seeds: bodies },
+    Target { name: "transfer", run: transfer::transfer, seeds: transfer::requests },
+    Target { name: "notified", run: transfer::notified, seeds: transfer::notifications },
+    Target { name: "framing", run: transfer::framing, seeds: transfer::streams },
+    Target { name: "compare", run: trace::compare, seeds: trace::compared },
+    Target { name: "host", run: host, seeds: hosts },
+    Target { name: "tags", run: tags, seeds: tag_lists },
 ];
 
 /// The largest response that the `query` target writes, in octets: as over TCP.
@@ -203,6 +211,39 @@ fn bodies() -> Vec<Vec<u8>> {
     ]
     .map(|body| body.as_bytes().to_vec())
     .to_vec()
+}
+
+/// A host that counts as our own is an address or localhost, whatever port stands behind it.
+fn host(octets: &[u8]) {
+    let Ok(host) = str::from_utf8(octets) else { return };
+    if nameserver::http::is_local(host) {
+        let name = host.trim_end_matches(|end: char| end.is_ascii_digit()).trim_end_matches(':');
+        let is_address = host.bytes().all(|octet| octet.is_ascii_hexdigit() || b"[]:.%".contains(&octet));
+        assert!(is_address || name.eq_ignore_ascii_case("localhost"), "{host:?}");
+    }
+}
+
+fn hosts() -> Vec<Vec<u8>> {
+    let hosts =
+        ["127.0.0.1:8053", "[::1]:8053", "::1", "LocalHost", "localhost:80", "evil.example:80", "[::1"];
+    hosts.map(|host| host.as_bytes().to_vec()).into()
+}
+
+/// A list of entity tags that is read is the same when it is written and read again.
+fn tags(octets: &[u8]) {
+    let Some(tags) = str::from_utf8(octets).ok().and_then(Tags::read) else { return };
+    let written = match &tags {
+        Tags::Any => "*".to_owned(),
+        Tags::OneOf(tags) => {
+            let tag = |(tag, weak): &(String, bool)| format!("{}\"{tag}\"", if *weak { "W/" } else { "" });
+            tags.iter().map(tag).collect::<Vec<_>>().join(", ")
+        }
+    };
+    assert_eq!(Tags::read(&written), Some(tags), "{written}");
+}
+
+fn tag_lists() -> Vec<Vec<u8>> {
+    ["*", "\"a\"", "W/\"a\", \"b\" ,,\"\"", "\"a", "a"].map(|list| list.as_bytes().to_vec()).into()
 }
 
 #[cfg(test)]

@@ -29,6 +29,9 @@ pub(crate) const PACKAGES: &[Package] = &[
     Package::program("pdns-server", "pdns_server", "a server to measure"),
 ];
 
+/// What floods need.
+const FOR_FLOODS: &[Package] = &[Package::program("iproute2", "ip", "network namespaces")];
+
 /// Builds, and runs the measurement that the words name; `benches/src/options.rs` reads them.
 ///
 /// What is measured over the wire runs in a PID namespace and a mount namespace of its own, so that nothing that it
@@ -37,17 +40,21 @@ pub(crate) const PACKAGES: &[Package] = &[
 /// # Errors
 /// [`packages::Missing`] when something is needed and not to be installed; another error when a step failed.
 pub(crate) fn run(checkout: &Checkout, words: &[&str]) -> Result<()> {
-    let takes_namespaces = matches!(words.first(), Some(&"serve" | &"replay"));
-    if takes_namespaces {
+    let needed = match words.first() {
+        Some(&"serve" | &"replay") => Some(PACKAGES),
+        Some(&"floods") => Some(FOR_FLOODS),
+        _ => None,
+    };
+    if let Some(needed) = needed {
         if !nix::unistd::geteuid().is_root() {
-            bail!("this measurement makes network namespaces and loads XDP programs: it needs root");
+            bail!("this makes network namespaces and sends packets of its own making: it needs root");
         }
-        packages::provide(checkout, PACKAGES, words.contains(&"--install"))?;
+        packages::provide(checkout, needed, words.contains(&"--install"))?;
         checkout.cargo(&["build", "--release", "--package", "pointsman"], BUILD_MAX)?;
     }
     checkout.cargo(&["build", "--release", "--package", "benches"], BUILD_MAX)?;
     let program = checkout.root.join("target/release/benches");
-    let mut command = if takes_namespaces {
+    let mut command = if needed.is_some() {
         let mut command = checkout.command("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]).arg(&program);
         command

@@ -4,6 +4,7 @@ use std::io::{Cursor, Write as _};
 
 use dns::dnstap::{Dnstap, Kind, Message as Seen, Protocol, Time};
 use dns::frame_streams::{Control, DNSTAP, push_control, push_payload};
+use replay::compare::Verdict;
 use replay::mutate::{Mutation, Outcome};
 use replay::trace::pcap::Writer;
 use replay::trace::{Message, PORT, Summary, Trace, Transport, text};
@@ -136,6 +137,28 @@ pub(super) fn packed() -> Vec<Vec<u8>> {
 
 /// A query for A of a name of one label.
 const QUERY: &[u8] = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+
+/// Two responses, the length of the first in front: it makes no difference which is held against which, and none
+/// differs from itself.
+pub(super) fn compare(octets: &[u8]) {
+    let Some((recorded, given)) = net::framing::split_first(octets) else { return };
+    let verdict = replay::compare::compare(recorded, given);
+    assert_eq!(verdict, replay::compare::compare(given, recorded));
+    for message in [recorded, given] {
+        let same = replay::compare::compare(message, message);
+        assert!(matches!(same, Verdict::Same | Verdict::Truncated | Verdict::Unreadable), "{same:?}");
+    }
+}
+
+pub(super) fn compared() -> Vec<Vec<u8>> {
+    // Of a.: an address; a referral with a compressed name; nothing, cut.
+    let answer = b"\0\x01\x84\0\0\x01\0\x01\0\0\0\0\x01a\0\0\x01\0\x01\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01";
+    let referral = b"\0\x01\x80\0\0\x01\0\0\0\x01\0\0\x01a\0\0\x01\0\x01\xc0\x0c\0\x02\0\x01\0\0\0\x3c\0\x05\x02NS\xc0\x0c";
+    let cut = b"\0\x01\x86\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+    let messages = [&answer[..], referral, cut];
+    let pair = |one: &[u8], other: &[u8]| [&net::framing::prefix(one.len())[..], one, other].concat();
+    messages.iter().flat_map(|one| messages.map(|other| pair(one, other))).collect()
+}
 
 /// A list of changes, a zero octet and a message: what is read as changes is written and read as the same, and
 /// a query stays one.

@@ -99,6 +99,11 @@ static BOOK: LazyLock<Book> = LazyLock::new(|| {
     book
 });
 
+/// What is served.
+pub(super) fn generation() -> &'static nameserver::generation::Generation {
+    &BOOK.generation
+}
+
 /// Whatever is asked, the answer is well-formed, fits, and goes to the question that was asked.
 pub(super) fn answer(octets: &[u8]) {
     let local = IpAddr::from([127, 0, 0, 1]);
