@@ -17,6 +17,7 @@ pub(crate) struct Report {
     tables: Vec<Table>,
     musts: Vec<Must>,
     notes: Vec<String>,
+    pictures: Vec<(String, String)>,
 }
 
 /// A table; each cell is a text that reads well.
@@ -76,6 +77,7 @@ impl Report {
             tables: Vec::new(),
             musts: Vec::new(),
             notes: Vec::new(),
+            pictures: Vec::new(),
         }
     }
 
@@ -93,6 +95,11 @@ impl Report {
 
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
+    }
+
+    /// A picture, kept beside the report under this name.
+    pub(crate) fn picture(&mut self, name: &str, text: String) {
+        self.pictures.push((name.to_owned(), text));
     }
 
     /// The report as Markdown.
@@ -124,6 +131,9 @@ impl Report {
         let date = machine::said("date", &["-u", "+%Y-%m-%d"]);
         let folder = machine::root().join(format!("benches/runs/{date}-{}-{what}", machine::name()));
         fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
+        for (name, text) in &self.pictures {
+            fs::write(folder.join(name), text).with_context(|| name.clone())?;
+        }
         fs::write(folder.join("table.md"), self.table()).context("table.md")?;
         let text = serde_json::to_string_pretty(&self.json()).expect("plain values");
         fs::write(folder.join("report.json"), text + "\n").context("report.json")?;

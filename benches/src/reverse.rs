@@ -1,18 +1,26 @@
-//! Names for addresses: the cache alone, and the service beside Redis, Unbound and dnsmasq.
+//! Names for addresses: the cache alone, the service beside Redis, Unbound and dnsmasq, and its contract.
 //!
 //! - [`cache`]: memory, look-ups, and how long it takes to be warm; [`names`]: what is in it.
+//! - [`wire`]: look-ups over TCP ([`load`]) and DNS, beside others ([`servers`]).
+//! - [`chaos`]: answers while the upstream is in trouble, with a [`picture`].
 
 mod cache;
+mod chaos;
+mod load;
 mod names;
+mod picture;
+mod servers;
+mod wire;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::machine;
 use crate::options::Options;
 use crate::report::Report;
+use crate::serve::place::Place;
+use servers::Server;
 
 /// What can be measured.
-const PARTS: &[&str] = &["cache"];
+const PARTS: &[&str] = &["cache", "tcp", "dns", "chaos"];
 
 /// Measures all parts that are wanted.
 ///
@@ -22,10 +30,27 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     if let Some(unknown) = options.only.iter().find(|name| !PARTS.contains(&name.as_str())) {
         bail!("{unknown} is no part; there are {}", PARTS.join(", "));
     }
-    let folder = machine::root().join("target/bench");
-    std::fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
+    let place = Place::make()?;
+    for server in [Server::Pointsman, Server::Redis, Server::Unbound, Server::Dnsmasq] {
+        report.version(server.name(), server.version());
+    }
     if options.wants("cache") {
-        cache::run(options, &folder, report)?;
+        cache::run(options, &place.folder, report)?;
+    }
+    if options.wants("tcp") {
+        wire::tcp(options, &place, report)?;
+    }
+    if options.wants("dns") {
+        wire::dns(options, &place, report)?;
+    }
+    if options.wants("chaos") {
+        chaos::run(options, &place, report)?;
+    }
+    report.note(
+        "One core for the server, one for the source; only ratios between servers of one run mean something.",
+    );
+    if options.quick {
+        report.note("This was a `--quick` run: it shows that everything works, not how fast it is.");
     }
     Ok(())
 }

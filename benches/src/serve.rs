@@ -7,9 +7,9 @@
 
 pub(crate) mod place;
 pub(crate) mod process;
-mod rate;
+pub(crate) mod rate;
 pub(crate) mod servers;
-mod source;
+pub(crate) mod source;
 mod start;
 mod tcp;
 mod updates;

@@ -25,12 +25,22 @@ pub(crate) const PACKAGES: &[Package] = &[
     Package::library("knot-module-geoip", "knot/modules-3.2/geoip.so", "Knot's weighted addresses"),
     Package::program("nsd", "nsd", "a server to measure"),
     Package::library("pdns-backend-geoip", "pdns/libgeoipbackend.so", "PowerDNS's weighted addresses"),
-    Package::program("pdns-tools", "dnsreplay", "a sender to measure"),
     Package::program("pdns-server", "pdns_server", "a server to measure"),
+    Package::program("pdns-tools", "dnsreplay", "a sender to measure"),
 ];
 
 /// What floods need.
 const FOR_FLOODS: &[Package] = &[Package::program("iproute2", "ip", "network namespaces")];
+
+/// The servers that `reverse` is measured beside, and what measures them.
+pub(crate) const REVERSE: &[Package] = &[
+    Package::program("dnsmasq-base", "dnsmasq", "a server to measure"),
+    Package::program("ethtool", "ethtool", "checksums are computed on the way to XDP"),
+    Package::program("iproute2", "ip", "network namespaces"),
+    Package::program("knot-dnsutils", "kxdpgun", "the source of queries"),
+    Package::program("redis-server", "redis-server", "a server to measure"),
+    Package::program("unbound", "unbound", "a server to measure"),
+];
 
 /// Builds, and runs the measurement that the words name; `benches/src/options.rs` reads them.
 ///
@@ -43,6 +53,7 @@ pub(crate) fn run(checkout: &Checkout, words: &[&str]) -> Result<()> {
     let needed = match words.first() {
         Some(&"serve" | &"replay") => Some(PACKAGES),
         Some(&"floods") => Some(FOR_FLOODS),
+        Some(&"reverse") => Some(REVERSE),
         _ => None,
     };
     if let Some(needed) = needed {

@@ -28,7 +28,7 @@ const SOCKET_BUSY: &str = "requested resource is busy";
 const SOCKET_TRIES: usize = 20;
 const SOCKET_PAUSE: Duration = Duration::from_millis(250);
 
-/// Sends queries for one name.
+/// Sends queries, again and again.
 #[derive(Debug)]
 pub(crate) struct Source {
     queries: PathBuf,
@@ -70,8 +70,16 @@ impl Source {
     /// # Errors
     /// Where its file cannot be written.
     pub(crate) fn new(place: &Place, name: &str) -> Result<Source> {
+        Source::of(place, name, &format!("{name} A\n"))
+    }
+
+    /// A source of these queries, a line each, `name type`.
+    ///
+    /// # Errors
+    /// Where its file, which is called so, cannot be written.
+    pub(crate) fn of(place: &Place, name: &str, lines: &str) -> Result<Source> {
         let queries = place.folder.join(format!("{name}.queries"));
-        fs::write(&queries, format!("{name} A\n")).with_context(|| format!("{}", queries.display()))?;
+        fs::write(&queries, lines).with_context(|| format!("{}", queries.display()))?;
         Ok(Source { queries })
     }
 
