@@ -35,11 +35,13 @@ impl Reverse {
         Question::new(name, "PTR").edns().udp(self.dns)
     }
 
-    fn stop(mut self) {
+    /// Ends it; what it had to say.
+    fn stop(mut self) -> String {
         self.program.line("ready");
         self.program.signal(Signal::SIGTERM);
         let ended = self.program.end();
         assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        ended.stderr
     }
 }
 
@@ -75,7 +77,11 @@ impl Unbound {
              local-zone: \"2.0.192.in-addr.arpa.\" static\n\
              local-data: \"2.0.192.in-addr.arpa. 600 SOA ns.example. hm.example. 1 7200 600 86400 60\"\n\
              local-data: \"1.2.0.192.in-addr.arpa. 600 PTR Host1.Example.\"\n\
-             local-data: \"3.2.0.192.in-addr.arpa. 600 PTR 192.0.2.3.\"\n{many}\
+             local-data: \"3.2.0.192.in-addr.arpa. 600 PTR 192.0.2.3.\"\n\
+             local-data: \"5.2.0.192.in-addr.arpa. 600 PTR host1.example.\"\n{many}\
+             local-zone: \"example.\" static\n\
+             local-data: \"host1.example. 600 A 192.0.2.1\"\n\
+             local-data: \"six.example. 600 AAAA 2001:db8::1\"\n\
              local-zone: \"8.b.d.0.1.0.0.2.ip6.arpa.\" static\n\
              local-data: \"{six} 600 PTR six.example.\"\nremote-control:\ncontrol-enable: no\n",
             port = address.port(),
@@ -122,6 +128,41 @@ fn names_are_learned_from_unbound() {
     assert_eq!(Program::spawn(dig).end().stdout.trim(), "host1.example.");
     assert_eq!(Question::new("www.example.com", "A").udp(reverse.dns).rcode, "REFUSED");
     reverse.stop();
+}
+
+#[test]
+fn names_are_confirmed_by_their_addresses() {
+    let unbound = Unbound::start();
+    let more = ["--wait", "4s", "--interval", "5ms", "--confirm"];
+    let reverse = Reverse::start(&unbound.address, &more);
+    let six = six();
+    // Until somebody has said whether it leads back, a name is kept for five minutes.
+    for (asked, name) in
+        [(ONE, "host1.example."), (&six[..], "six.example."), ("5.2.0.192.in-addr.arpa", "host1.example.")]
+    {
+        let ttl =
+            |answer: &Answer| answer.answer[0].split(' ').nth(1).and_then(|ttl| ttl.parse::<u32>().ok());
+        let confirmed = (0..100_000).map(|_| reverse.ask(asked)).find(|answer| ttl(answer) > Some(300));
+        assert_eq!(confirmed.expect("it is kept for longer").data(), [name]);
+    }
+    let said = reverse.stop();
+    assert!(said.contains(" confirmed=2 mismatch=1 unconfirmed=0 "), "{said}");
+}
+
+#[test]
+fn a_network_without_names_is_not_asked_for_address_by_address() {
+    let unbound = Unbound::start();
+    let reverse = Reverse::start(&unbound.address, &["--wait", "4s", "--interval", "5ms"]);
+    // Unbound has nothing below 10.in-addr.arpa.
+    for i in 0..60 {
+        assert_eq!(reverse.ask(&format!("{}.{}.1.10.in-addr.arpa", i % 10, i / 10)).rcode, "NXDOMAIN");
+    }
+    let said = reverse.stop();
+    let count = |what: &str| {
+        let (_, rest) = said.split_once(&format!(" {what}=")).expect("it is counted");
+        rest.split(' ').next().and_then(|number| number.parse::<u32>().ok()).expect("a number")
+    };
+    assert!(count("questions") < 30 && count("empty_prefixes") > 0, "{said}");
 }
 
 /// What Debian's client of Redis prints.
@@ -260,6 +301,55 @@ fn the_mmdb_file_is_read_by_other_programs() {
     reverse.stop();
 }
 
+/// What `reverse filter` makes of `log`; its output goes behind what is in `out`.
+fn filter(resp: SocketAddr, more: &[&str], log: &str, out: &str) -> (Option<i32>, String) {
+    let out = std::fs::OpenOptions::new().append(true).create(true).open(out).expect("a file");
+    let log = std::fs::File::open(log).expect("a file");
+    let mut command = Command::new(tests::program::path());
+    command.args(["reverse", "filter", "--resp", &resp.to_string()]).args(more).stdin(log).stdout(out);
+    let ended = command.output().expect("it is started");
+    (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+}
+
+#[test]
+fn a_log_gets_names() {
+    let unbound = Unbound::start();
+    let mut reverse = Reverse::start(&unbound.address, &["--interval", "5ms", "--resp", "127.0.0.1:0"]);
+    let resp = reverse.address("RESP");
+    let folder = Folder::new();
+    let first = "192.0.2.1 - - \"GET /\" 200\n2001:db8::1 x\n192.0.2.200 y\nhost.test z\n\n192.0.2.1 last";
+    let log = folder.write("access.log", first);
+    // It waits for what is not known yet, and not for what is known to have no name.
+    let out = folder.at("named.log");
+    assert_eq!(filter(resp, &["--wait", "30s"], &log, &out), (Some(0), String::new()));
+    let named = first.replace("192.0.2.1 ", "host1.example ").replace("2001:db8::1", "six.example");
+    let read = |path: &str| std::fs::read_to_string(path).expect("a file");
+    assert_eq!(read(&out), named);
+
+    // What was added since is named, and nothing is written twice.
+    let (out, state) = (folder.at("resumed.log"), folder.at("state"));
+    let resume = ["--resume", state.as_str()];
+    assert_eq!(filter(resp, &resume, &log, &out).0, Some(0));
+    assert!(read(&out).ends_with("\n") && named.starts_with(&read(&out)), "only whole lines");
+    folder.write("access.log", format!("{first}\n192.0.2.1 more\n"));
+    std::fs::write(&out, read(&out) + "half a line that was written after the last note").expect("a file");
+    for _ in 0..2 {
+        assert_eq!(filter(resp, &resume, &log, &out).0, Some(0));
+        assert_eq!(read(&out), format!("{named}\nhost1.example more\n"));
+    }
+    folder.write("access.log", "192.0.2.1 rotated\n");
+    let (code, said) = filter(resp, &resume, &log, &out);
+    assert!(code == Some(1) && said.contains("rotated"), "{said}");
+
+    let log = folder.write("fields.log", "a 192.0.2.1\nb 2001:db8::1\nc 192.0.2.200\nd\n");
+    let out = folder.at("summary");
+    assert_eq!(filter(resp, &["--field", "2", "--summary", "tld", "--json"], &log, &out).0, Some(0));
+    assert_eq!(read(&out), "{\"no_name\":2,\"other\":0,\"top_level_domains\":{\"example\":2}}\n");
+    reverse.stop();
+    let (code, said) = filter(resp, &[], &log, &out);
+    assert!(code == Some(3) && said.contains("does not answer"), "{said}");
+}
+
 #[test]
 fn a_snapshot_outlives_the_program() {
     let unbound = Unbound::start();
@@ -314,10 +404,14 @@ fn a_snapshot_outlives_the_program() {
 fn what_is_given_wrong_is_told() {
     for (arguments, expected) in [
         (vec!["reverse"], "--upstream"),
+        (vec!["reverse", "--config", "/nowhere"], "cannot be read"),
         (vec!["reverse", "--upstream", "192.0.2.1"], "nowhere to answer"),
         (vec!["reverse", "--upstream", "192.0.2.1", "--dns", "0.0.0.0:0"], "nobody who may ask"),
         (vec!["reverse", "--upstream", "ns.example", "--dns", "127.0.0.1:0"], "IP address"),
-        (vec!["reverse", "--upstream", "192.0.2.1", "--dns", "127.0.0.1:0", "--interval", "x"], "50ms"),
+        (
+            vec!["reverse", "--upstream", "192.0.2.1", "--dns", "127.0.0.1:0", "--interval", "x"],
+            "a time from",
+        ),
     ] {
         let ended = Program::start(&arguments).end();
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {}", ended.stderr);

@@ -22,7 +22,7 @@ pub enum Next<K> {
     Ask(K),
     /// Something may wait, but the next question is due only after this long.
     Wait(Duration),
-    /// Nothing waits.
+    /// Nothing waits that may be asked for.
     Idle,
 }
 
@@ -39,15 +39,20 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Learner<K, 
 
     /// Takes the next key to be asked for.
     ///
-    /// Keys that `known` finds known meanwhile are back-end hits: they are passed over, counted, and cost no
-    /// interval.
-    pub fn next(&mut self, now: Duration, mut known: impl FnMut(&K) -> bool) -> Next<K> {
+    /// Lanes that are not `open` are passed over for now; of those there may be a few only. Keys that `known` finds
+    /// known meanwhile are back-end hits: they are passed over, counted, and cost no interval.
+    pub fn next(
+        &mut self,
+        now: Duration,
+        open: impl Fn(&L) -> bool,
+        mut known: impl FnMut(&K) -> bool,
+    ) -> Next<K> {
         let wait = self.pacer.wait(now);
         if !wait.is_zero() && !self.waiting.is_empty() {
             return Next::Wait(wait);
         }
         // Ends, for each turn takes one off the bounded stacks.
-        while let Some(key) = self.waiting.pop() {
+        while let Some(key) = self.waiting.pop(&open) {
             if known(&key) {
                 self.hits += 1;
                 continue;
@@ -70,6 +75,11 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Learner<K, 
     /// How long until the next question may be asked.
     pub fn wait(&self, now: Duration) -> Duration {
         self.pacer.wait(now)
+    }
+
+    /// How long until an interval may be spent on what nobody waits for: until the bucket is full.
+    pub fn spare(&self, now: Duration) -> Duration {
+        self.pacer.full(now)
     }
 
     /// What waits, and its counts.
@@ -108,10 +118,10 @@ mod tests {
         for key in 0..10 {
             learner.ask(key, 0, 0);
         }
-        assert_eq!(learner.next(50 * MS, |key| *key > 3), Next::Ask(3));
+        assert_eq!(learner.next(50 * MS, |_| true, |key| *key > 3), Next::Ask(3));
         assert_eq!(learner.hits(), 6);
-        assert_eq!(learner.next(60 * MS, |_| false), Next::Wait(40 * MS));
-        assert_eq!(learner.next(100 * MS, |_| true), Next::Idle);
+        assert_eq!(learner.next(60 * MS, |_| true, |_| false), Next::Wait(40 * MS));
+        assert_eq!(learner.next(100 * MS, |_| true, |_| true), Next::Idle);
         assert_eq!((learner.hits(), learner.questions()), (9, 1));
     }
 
@@ -126,7 +136,7 @@ mod tests {
             if ms % 5 == 0 {
                 learner.ask(ms, (), ());
             }
-            asked += u64::from(matches!(learner.next(ms * MS, |_| false), Next::Ask(_)));
+            asked += u64::from(matches!(learner.next(ms * MS, |_| true, |_| false), Next::Ask(_)));
         }
         assert_eq!(asked, 60_000u64.div_ceil(90));
         let left = learner.waiting().len() as u64;
@@ -147,7 +157,7 @@ mod tests {
                 learner.ask(ms, 2, 2);
                 since.insert(ms, ms);
             }
-            if let Next::Ask(key) = learner.next(ms * MS, |_| false)
+            if let Next::Ask(key) = learner.next(ms * MS, |_| true, |_| false)
                 && let Some(at) = since.remove(&key)
             {
                 worst = worst.max((ms - at) * MS);
@@ -169,7 +179,7 @@ mod tests {
                 now += step;
                 learner.ask(key, lane, client);
                 noted.insert(key);
-                if let Next::Ask(key) = learner.next(now * MS, |key| key % 3 == 0) {
+                if let Next::Ask(key) = learner.next(now * MS, |_| true, |key| key % 3 == 0) {
                     prop_assert!(noted.contains(&key) && key % 3 != 0);
                 }
                 prop_assert!(learner.questions() <= u64::from(1 + now / 50));

@@ -34,6 +34,11 @@ impl Pacer {
     pub fn wait(&self, now: Duration) -> Duration {
         self.due.saturating_sub(self.ahead).saturating_sub(now)
     }
+
+    /// How long until the bucket is full: zero where it is.
+    pub fn full(&self, now: Duration) -> Duration {
+        self.due.saturating_sub(now)
+    }
 }
 
 #[cfg(test)]
@@ -62,6 +67,7 @@ mod tests {
             [pacer.take(now), pacer.take(now), pacer.take(now), pacer.take(now)],
             [true, true, true, false]
         );
+        assert_eq!(pacer.full(now + 50 * MS), 100 * MS);
         assert!(pacer.take(now + 50 * MS));
         assert!(!pacer.take(now + 50 * MS));
     }

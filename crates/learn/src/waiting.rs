@@ -2,10 +2,12 @@
 //!
 //! What was asked for last is asked first: whoever asked is the likeliest to ask again soon. When all is full, the
 //! bottom of the deepest lane *leaks*, so that who floods loses its own. Lanes take turns by rounds: a lane that was
-//! served waits until every other lane that has something was served too, the one asked for last first. With a
-//! single lane this is Rapid DNS's "leaky bucket" (section 6).
+//! served waits until every other lane that has something was served too, the one asked for last first. Every other
+//! time it is the turn of a client instead, where there are several, so that one that floods all lanes leaves the
+//! others their share. With a single lane and client this is Rapid DNS's "leaky bucket" (section 6).
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
 /// Bounds what may wait.
@@ -43,6 +45,9 @@ pub enum Repeats {
 /// the memory is bounded and busy lanes get their next turn.
 const ROUND_MAX: usize = 4096;
 
+/// How many clients are gone over for one whose last key is of a lane that is open.
+const CLIENTS_MAX: usize = 16;
+
 /// Keys that wait to be asked for.
 #[derive(Debug)]
 pub struct Waiting<K, L, C> {
@@ -52,11 +57,16 @@ pub struct Waiting<K, L, C> {
     /// Where a key waits; empty with [`Repeats::Keep`].
     places: HashMap<K, u32>,
     lanes: HashMap<L, Lane>,
-    clients: HashMap<C, Ends>,
+    clients: HashMap<C, Client>,
+    /// Clients that wait for their turn, the next one first.
+    turns: BTreeMap<u64, C>,
+    turn: u64,
+    /// Whether it is a client's turn, not a lane's.
+    is_clients_turn: bool,
     /// Lanes with something in them, by when they were last pushed to: those of this round, those of the next.
     rounds: [BTreeSet<(u64, L)>; 2],
-    /// Lanes by their depth.
-    depths: BTreeSet<(usize, L)>,
+    /// Lanes by their depth; of the equally deep, the one pushed to last is the first.
+    depths: BTreeSet<(usize, Reverse<u64>, L)>,
     served: usize,
     round: u64,
     pushes: u64,
@@ -96,6 +106,18 @@ struct Lane {
     served: u64,
 }
 
+impl Lane {
+    fn depth<L>(&self, name: L) -> (usize, Reverse<u64>, L) {
+        (self.ends.length, Reverse(self.pushed), name)
+    }
+}
+
+#[derive(Debug)]
+struct Client {
+    ends: Ends,
+    turn: u64,
+}
+
 const NONE: u32 = u32::MAX;
 const BY_LANE: usize = 0;
 const BY_CLIENT: usize = 1;
@@ -111,6 +133,9 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
             places: HashMap::new(),
             lanes: HashMap::new(),
             clients: HashMap::new(),
+            turns: BTreeMap::new(),
+            turn: 0,
+            is_clients_turn: false,
             rounds: [BTreeSet::new(), BTreeSet::new()],
             depths: BTreeSet::new(),
             served: 0,
@@ -131,11 +156,11 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
             self.remove(place);
         }
         if self.len() >= self.limits.capacity.max(1)
-            && let Some((_, deepest)) = self.depths.last()
+            && let Some((.., deepest)) = self.depths.last()
         {
             self.leak(self.lanes[deepest].ends.bottom);
         }
-        if let Some(ends) = self.clients.get(&client)
+        if let Some(Client { ends, .. }) = self.clients.get(&client)
             && ends.length >= self.limits.per_client.max(1)
         {
             self.leak(ends.bottom);
@@ -143,26 +168,16 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
         self.insert(key, lane, client);
     }
 
-    /// Takes the top of the lane whose turn it is; its bottom with [`Order::OldestFirst`].
-    pub fn pop(&mut self) -> Option<K> {
-        if self.rounds[0].is_empty() || self.served >= ROUND_MAX {
-            self.next_round();
-        }
-        let (_, name) = *self.rounds[0].last()?;
-        let lane = self.lanes.get_mut(&name)?;
-        let place = match self.limits.order {
-            Order::NewestFirst => lane.ends.top,
-            Order::OldestFirst => lane.ends.bottom,
-        };
-        let round = self.round;
-        if lane.served != round {
-            // The key by which it is in this round's set must be taken out before it changes.
-            self.rounds[0].remove(&(lane.pushed, name));
-            self.rounds[1].insert((lane.pushed, name));
-            lane.served = round;
-            self.served += 1;
-        }
+    /// Takes the top of the lane, or of the client's keys, whose turn it is; the bottom with [`Order::OldestFirst`].
+    ///
+    /// Lanes that are not `open` are passed over, and keep their turn; of those there may be a few only.
+    pub fn pop(&mut self, open: impl Fn(&L) -> bool) -> Option<K> {
+        let is_clients_turn = self.is_clients_turn;
+        self.is_clients_turn = !is_clients_turn;
+        let place = if is_clients_turn && self.clients.len() > 1 { self.of_client(&open) } else { None };
+        let place = place.or_else(|| self.of_lane(&open))?;
         let key = self.nodes[place as usize].key;
+        self.serve(place);
         self.remove(place);
         Some(key)
     }
@@ -197,6 +212,54 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
         self.leaks
     }
 
+    /// The key of the lane whose turn it is.
+    fn of_lane(&mut self, open: impl Fn(&L) -> bool) -> Option<u32> {
+        if self.rounds[0].is_empty() || self.served >= ROUND_MAX {
+            self.next_round();
+        }
+        let first = |round: &BTreeSet<(u64, L)>| round.iter().rev().map(|(_, lane)| *lane).find(&open);
+        let lane = first(&self.rounds[0]).or_else(|| {
+            self.next_round();
+            first(&self.rounds[0])
+        });
+        Some(self.first(self.lanes.get(&lane?)?.ends))
+    }
+
+    /// The key of the client whose turn it is.
+    fn of_client(&mut self, open: impl Fn(&L) -> bool) -> Option<u32> {
+        let tops = self
+            .turns
+            .values()
+            .filter_map(|client| Some((*client, self.first(self.clients.get(client)?.ends))));
+        let (client, top) = tops.take(CLIENTS_MAX).find(|(_, top)| open(&self.nodes[*top as usize].lane))?;
+        let state = self.clients.get_mut(&client)?;
+        self.turns.remove(&state.turn);
+        self.turn += 1;
+        state.turn = self.turn;
+        self.turns.insert(self.turn, client);
+        Some(top)
+    }
+
+    fn first(&self, ends: Ends) -> u32 {
+        match self.limits.order {
+            Order::NewestFirst => ends.top,
+            Order::OldestFirst => ends.bottom,
+        }
+    }
+
+    /// Notes that a key's lane is served in this round.
+    fn serve(&mut self, place: u32) {
+        let name = self.nodes[place as usize].lane;
+        let Some(lane) = self.lanes.get_mut(&name) else { return };
+        if lane.served != self.round {
+            // The key by which it is in this round's set must be taken out before it changes.
+            self.rounds[0].remove(&(lane.pushed, name));
+            self.rounds[1].insert((lane.pushed, name));
+            lane.served = self.round;
+            self.served += 1;
+        }
+    }
+
     fn leak(&mut self, place: u32) {
         self.leaks += 1;
         self.remove(place);
@@ -221,28 +284,34 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
         let lane = self.lanes.entry(name).or_insert(Lane { ends: EMPTY, pushed: 0, served: 0 });
         let turn = usize::from(lane.served == self.round);
         self.rounds[turn].remove(&(lane.pushed, name));
-        self.depths.remove(&(lane.ends.length, name));
+        self.depths.remove(&lane.depth(name));
         lane.pushed = self.pushes;
         link(&mut self.nodes, &mut lane.ends, place, BY_LANE);
         self.rounds[turn].insert((lane.pushed, name));
-        self.depths.insert((lane.ends.length, name));
-        link(&mut self.nodes, self.clients.entry(client).or_insert(EMPTY), place, BY_CLIENT);
+        self.depths.insert(lane.depth(name));
+        let client = self.clients.entry(client).or_insert_with(|| {
+            self.turn += 1;
+            self.turns.insert(self.turn, client);
+            Client { ends: EMPTY, turn: self.turn }
+        });
+        link(&mut self.nodes, &mut client.ends, place, BY_CLIENT);
     }
 
     fn remove(&mut self, place: u32) {
         let Node { key, lane: name, client, .. } = self.nodes[place as usize];
         self.places.remove(&key);
-        if let Some(ends) = self.clients.get_mut(&client) {
+        if let Some(Client { ends, turn }) = self.clients.get_mut(&client) {
             unlink(&mut self.nodes, ends, place, BY_CLIENT);
             if ends.length == 0 {
+                self.turns.remove(turn);
                 self.clients.remove(&client);
             }
         }
         if let Some(lane) = self.lanes.get_mut(&name) {
-            self.depths.remove(&(lane.ends.length, name));
+            self.depths.remove(&lane.depth(name));
             unlink(&mut self.nodes, &mut lane.ends, place, BY_LANE);
             if lane.ends.length > 0 {
-                self.depths.insert((lane.ends.length, name));
+                self.depths.insert(lane.depth(name));
             } else {
                 let served = lane.served == self.round;
                 self.rounds[usize::from(served)].remove(&(lane.pushed, name));
@@ -297,7 +366,7 @@ mod tests {
     }
 
     fn popped(waiting: &mut Waiting<u32, u32, u8>) -> Vec<u32> {
-        std::iter::from_fn(|| waiting.pop()).collect()
+        std::iter::from_fn(|| waiting.pop(|_| true)).collect()
     }
 
     #[test]
@@ -342,7 +411,7 @@ mod tests {
         let mut lanes = waiting(9, 9, Repeats::MoveToTop);
         lanes.push(20, 2, 0);
         lanes.push(10, 1, 0);
-        assert_eq!(lanes.pop(), Some(10));
+        assert_eq!(lanes.pop(|_| true), Some(10));
         lanes.push(11, 1, 0);
         assert_eq!(popped(&mut lanes), [20, 11]);
     }
@@ -362,7 +431,40 @@ mod tests {
         for (key, client) in [(1, 1), (2, 2), (3, 2), (4, 2)] {
             lanes.push(key, 0, client);
         }
-        assert_eq!((lanes.leaks(), popped(&mut lanes)), (1, vec![4, 3, 1]));
+        assert_eq!((lanes.leaks(), popped(&mut lanes)), (1, vec![4, 1, 3]));
+    }
+
+    #[test]
+    fn of_lanes_that_are_as_deep_the_one_that_waited_longest_leaks() {
+        let mut lanes = waiting(3, 9, Repeats::MoveToTop);
+        for (key, lane) in [(20, 2), (90, 9), (30, 3), (40, 4)] {
+            lanes.push(key, lane, 0);
+        }
+        assert_eq!((lanes.leaks(), popped(&mut lanes)), (1, vec![40, 30, 90]));
+    }
+
+    #[test]
+    fn a_closed_lane_keeps_its_turn() {
+        let mut lanes = waiting(9, 9, Repeats::MoveToTop);
+        for (key, lane, client) in [(10, 1, 0), (11, 1, 0), (20, 2, 0), (30, 3, 0), (31, 3, 1)] {
+            lanes.push(key, lane, client);
+        }
+        let taken =
+            [lanes.pop(|lane| *lane != 3), lanes.pop(|lane| *lane == 1), lanes.pop(|lane| *lane == 2)];
+        assert_eq!(taken, [Some(20), Some(11), None]);
+        assert_eq!(popped(&mut lanes), [30, 10, 31]);
+    }
+
+    #[test]
+    fn a_client_that_floods_all_lanes_leaves_another_its_turns() {
+        let mut lanes = waiting(99, 50, Repeats::MoveToTop);
+        lanes.push(1, 1, 1);
+        lanes.push(2, 1, 1);
+        for flood in 1000..1200 {
+            lanes.push(flood, flood, 2);
+        }
+        let first: Vec<u32> = popped(&mut lanes).into_iter().take(6).collect();
+        assert_eq!(first, [1199, 2, 1198, 1197, 1196, 1]);
     }
 
     proptest! {
@@ -374,7 +476,7 @@ mod tests {
             let mut model: Vec<u32> = Vec::new();
             for key in keys {
                 if key == 0 {
-                    prop_assert_eq!(ours.pop(), model.pop());
+                    prop_assert_eq!(ours.pop(|_| true), model.pop());
                     continue;
                 }
                 ours.push(key, 0, 0);
@@ -401,14 +503,15 @@ mod tests {
             for (key, client, pop) in pushes {
                 ours.push(key, key % 7, client);
                 prop_assert!(ours.len() <= 12 && ours.lanes() <= ours.len());
-                prop_assert!(ours.clients.values().all(|ends| ends.length <= 5));
+                prop_assert!(ours.clients.values().all(|client| client.ends.length <= 5));
+                prop_assert_eq!(ours.turns.len(), ours.clients.len());
                 if pop {
-                    taken += u64::from(ours.pop().is_some());
+                    taken += u64::from(ours.pop(|lane| lane % 3 != 0).is_some());
                 }
             }
             prop_assert_eq!(ours.pushed(), ours.moved() + ours.leaks() + taken + ours.len() as u64);
             popped(&mut ours);
-            prop_assert!(ours.clients.is_empty() && ours.places.is_empty() && ours.depths.is_empty());
+            prop_assert!(ours.clients.is_empty() && ours.turns.is_empty() && ours.places.is_empty() && ours.depths.is_empty());
             prop_assert!(ours.rounds.iter().all(BTreeSet::is_empty));
         }
     }

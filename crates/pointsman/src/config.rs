@@ -1,9 +1,10 @@
-//! The configuration of `serve`: defaults < file < flags.
+//! The configuration of `serve` and `reverse`: defaults < file < flags.
 //!
 //! - [`keys`]: every key, declared once; [`kind`]: what values may be.
 //! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value.
 //! - [`lower`]: contradictions, and what the server is started with.
 //! - [`transfer`]: keys from their files, and who follows our zones.
+//! - [`mod@reverse`]: the flags of `reverse`, and what the service is started with.
 //! - [`page`]: the template and the manual's page, from the declarations.
 
 pub(crate) mod file;
@@ -12,10 +13,12 @@ pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod lower;
 pub(crate) mod page;
+pub(crate) mod reverse;
 pub(crate) mod spec;
 pub(crate) mod transfer;
 
 use std::fs;
+use std::path::Path;
 
 use api::{Fault, Faults};
 
@@ -30,16 +33,7 @@ use spec::Spec;
 pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     let mut faults = Faults::default();
     let mut spec = defaults();
-    if let Some(path) = &flags.config {
-        match fs::read_to_string(path) {
-            Ok(text) => file::read(path, &text, &mut spec, &mut faults),
-            Err(cause) => faults.push(Fault::whole(
-                path.to_string_lossy(),
-                format!("the configuration cannot be read: {cause}"),
-                "a file such as etc/pointsman.template.toml",
-            )),
-        }
-    }
+    read_file(flags.config.as_deref(), &mut spec, &mut faults);
     flags.read(&mut spec, &mut faults);
     let mut lowered = lower::lower(spec, &mut faults);
     if let Some(file) = &lowered.token_file {
@@ -52,12 +46,25 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     (lowered, faults)
 }
 
+fn read_file(path: Option<&Path>, spec: &mut Spec, faults: &mut Faults) {
+    let Some(path) = path else { return };
+    match fs::read_to_string(path) {
+        Ok(text) => file::read(path, &text, spec, faults),
+        Err(cause) => faults.push(Fault::whole(
+            path.to_string_lossy(),
+            format!("the configuration cannot be read: {cause}"),
+            "a file such as etc/pointsman.template.toml",
+        )),
+    }
+}
+
 /// The configuration of an empty file without flags.
 fn defaults() -> Spec {
     let mut spec = Spec::default();
     for section in keys::SECTIONS.into_iter().chain([&keys::SERVER]) {
         read_defaults(section, &mut spec);
     }
+    read_defaults(&keys::REVERSE, &mut spec.reverse);
     spec
 }
 

@@ -70,8 +70,42 @@ pub struct Wanted {
     pub client: IpAddr,
 }
 
-/// Of so many hits one is looked at more closely: its age is counted. A count for each hit would cost more than it
-/// tells.
+/// A hit that was looked at more closely: readers write nothing to the cache, and tell of a few hits here instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// The address.
+    pub address: IpAddr,
+    /// Why it may be asked for.
+    pub purpose: Purpose,
+}
+
+/// Why an address is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Somebody wants its name, which is not known.
+    Name,
+    /// Many want its name, which is about to expire.
+    Ahead,
+    /// It shows whether the names that are given are still right.
+    Sample,
+}
+
+/// Where hits are told of: a ring that loses what finds it full.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    /// The way to the back end; [`RING_MAX`] long.
+    pub seen: mpsc::Sender<Seen>,
+    /// Whether names that are about to expire are told of.
+    pub ahead: bool,
+    /// Of so many hits one is asked for again, in steps of [`LOOKED_AT_ONE_IN`]; 0 for none.
+    pub sample_one_in: u64,
+}
+
+/// Hits that wait to be noted by the back end: more than it can use between two of its turns are not worth keeping.
+pub const RING_MAX: usize = 1024;
+
+/// Of so many hits one is looked at more closely: its age is counted, and whether it is about to expire. So a name
+/// that is renewed ahead of time is one that is asked for about so often in the last tenth of its life.
 pub const LOOKED_AT_ONE_IN: u64 = 16;
 
 /// Upper bounds of the ages of what was known, in seconds: up to the week that Rapid DNS kept names for, and beyond.
@@ -90,6 +124,8 @@ pub struct Counts {
     pub stale: AtomicU64,
     /// Addresses that found the door full.
     pub door_full: AtomicU64,
+    /// Hits that found the ring full.
+    pub ring_full: AtomicU64,
     /// What was no question of this face: refused, broken, or too long.
     pub refused: AtomicU64,
     /// How long ago it was learned what hits found, in seconds; of one hit in [`LOOKED_AT_ONE_IN`].
@@ -103,6 +139,7 @@ impl Default for Counts {
             hits: AtomicU64::default(),
             stale: AtomicU64::default(),
             door_full: AtomicU64::default(),
+            ring_full: AtomicU64::default(),
             refused: AtomicU64::default(),
             ages: Histogram::new(&AGES_S),
         }
@@ -118,18 +155,32 @@ pub struct Front {
     /// Told each time something was learned.
     learned: Arc<Notify>,
     crawlers: Arc<Crawlers>,
+    ring: Option<Ring>,
     counts: Arc<Counts>,
 }
 
 impl Front {
     /// A front before `reader`, with `door` to the back end.
     pub fn new(reader: Reader, door: mpsc::Sender<Wanted>, serve_stale: bool, learned: Arc<Notify>) -> Front {
-        Front { reader, door, serve_stale, learned, crawlers: Arc::default(), counts: Arc::default() }
+        Front {
+            reader,
+            door,
+            serve_stale,
+            learned,
+            crawlers: Arc::default(),
+            ring: None,
+            counts: Arc::default(),
+        }
     }
 
     /// The same front, which knows these crawlers.
     pub fn knowing(self, crawlers: Arc<Crawlers>) -> Front {
         Front { crawlers, ..self }
+    }
+
+    /// The same front, which tells of some of its hits.
+    pub fn telling(self, ring: Ring) -> Front {
+        Front { ring: Some(ring), ..self }
     }
 
     /// The same front, with counts of its own.
@@ -170,10 +221,7 @@ impl Front {
         };
         self.counts.known[known.index()].fetch_add(1, Ordering::Relaxed);
         if let Some(entry) = entry.filter(|entry| !entry.is_stale(now)) {
-            let before = self.counts.hits.fetch_add(1, Ordering::Relaxed);
-            if before.is_multiple_of(LOOKED_AT_ONE_IN) {
-                self.counts.ages.observe(entry.age(now).into());
-            }
+            self.hit(address, &entry, now);
         }
         if let Known::Name(Since { stale: true, .. }, _) | Known::NoName(Since { stale: true, .. }) = known {
             self.counts.stale.fetch_add(1, Ordering::Relaxed);
@@ -187,6 +235,28 @@ impl Front {
     /// Says which crawler an address is, given what [`Front::look_up`] said of it.
     pub fn identify(&self, address: IpAddr, known: &Known, name: &NameText) -> Identity<'_> {
         self.crawlers.identify(address.to_canonical(), known, name)
+    }
+
+    /// Counts a hit, and looks at some of them more closely.
+    fn hit(&self, address: IpAddr, entry: &Entry, now: u32) {
+        let before = self.counts.hits.fetch_add(1, Ordering::Relaxed);
+        // Scattered, so that whoever asks in a fixed rhythm is not always or never seen.
+        let draw = before.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        if !draw.is_multiple_of(LOOKED_AT_ONE_IN) {
+            return;
+        }
+        self.counts.ages.observe(entry.age(now).into());
+        let Some(ring) = self.ring.as_ref().filter(|_| entry.state == State::Name) else { return };
+        let is_sample = ring.sample_one_in > 0
+            && (draw / LOOKED_AT_ONE_IN).is_multiple_of(ring.sample_one_in.div_ceil(LOOKED_AT_ONE_IN));
+        let purpose = match (is_sample, ring.ahead && entry.is_ending(now)) {
+            (true, _) => Purpose::Sample,
+            (false, true) => Purpose::Ahead,
+            (false, false) => return,
+        };
+        if ring.seen.try_send(Seen { address, purpose }).is_err() {
+            self.counts.ring_full.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// What an entry means now, and whether it is to be learned anew.

@@ -2,8 +2,9 @@
 //!
 //! What a PTR record says is written by whoever runs the address's reverse zone. Kept are letters, digits, `-`,
 //! `_` and `/` (RFC 2317 zones have the last), letters small, labels joined by dots, no final dot. Everything else
-//! is refused rather than escaped, so that a name means the same on every face. A name whose last label is all
-//! digits is refused too: it reads as an address, and programs would take it for one.
+//! is refused rather than escaped, so that a name means the same on every face. A name whose last label is a number,
+//! decimal or hexadecimal with `0x`, is refused too: it reads as an address, and programs would take it for one.
+//! `-` alone is refused: it stands for "no name" in lines of text.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -112,7 +113,11 @@ impl NameText {
             }
             last = label;
         }
-        !last.iter().all(u8::is_ascii_digit)
+        let is_number = match last.strip_prefix(b"0x") {
+            Some(hex) => hex.iter().all(u8::is_ascii_hexdigit),
+            None => last.iter().all(u8::is_ascii_digit),
+        };
+        !is_number && self.octets() != b"-"
     }
 }
 
@@ -143,6 +148,14 @@ impl Room<'_> {
     }
 }
 
+impl PartialEq for NameText {
+    fn eq(&self, other: &NameText) -> bool {
+        self.octets() == other.octets()
+    }
+}
+
+impl Eq for NameText {}
+
 impl fmt::Debug for NameText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.as_str())
@@ -167,6 +180,12 @@ mod tests {
             ("a.b..", None),
             ("192.0.2.1", None),
             ("host.7", None),
+            ("0x7f000001", None),
+            ("127.0.0.0X1", None),
+            ("host.0x", None),
+            ("host.0x1g", Some("host.0x1g")),
+            ("-", None),
+            ("-.example", Some("-.example")),
             ("a b.example", None),
             ("a\r\nb.example", None),
             ("\u{1b}[31m.example", None),

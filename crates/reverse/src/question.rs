@@ -1,4 +1,6 @@
-//! The question for an address's name, and what the answer to it says.
+//! What is asked for an address, and what the answers say.
+//!
+//! Its name; whether that name leads back to it; and whether there is anything at all in a prefix that it is in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,9 +8,9 @@ use dns::{Folded, Rcode, Rtype};
 use domain::base::iana::Class;
 use domain::base::name::{Name, ParsedName, ToName};
 use domain::base::{Message, MessageBuilder};
-use domain::rdata::{Cname, Ptr};
+use domain::rdata::{A, Aaaa, Cname, Ptr};
 
-use crate::cache::Why;
+use crate::cache::{Verdict, Why};
 use crate::name::NameText;
 
 /// The most aliases that are followed (RFC 2317 has one; a chain of more is an attempt at something).
@@ -21,16 +23,33 @@ pub const NAMES_MAX: usize = 64;
 /// The largest UDP answer that is asked for, in octets (DNS flag day 2020).
 const PAYLOAD: u16 = 1232;
 
+/// What is asked for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "few are under way at a time")]
+pub enum Ask {
+    /// Its name: PTR.
+    Name,
+    /// Whether this name of it leads back to it: A of the name, or AAAA.
+    Addresses(NameText),
+    /// Whether there is anything in the prefix of so many bits that it is in: A of the prefix's own name, as a
+    /// question that is minimised has it (RFC 9156 §2.1).
+    Prefix(u8),
+}
+
 /// What an answer says.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "most answers are names, and few are under way at a time")]
 pub enum Answered {
     /// The address has this name, for so many seconds.
     Name(NameText, u32),
-    /// It has none, for so many seconds.
+    /// It has none, for so many seconds; or there is something in the prefix.
     NoName(u32),
+    /// There is nothing at that name and below it, for so many seconds (RFC 8020).
+    Nothing(u32),
     /// It has names, but none that is kept, for so many seconds.
     Unusable(u32),
+    /// Whether the name leads back, for so many seconds.
+    Verdict(Verdict, u32),
     /// The answer did not fit a datagram: it must be asked over TCP.
     Truncated,
     /// It is no answer that says anything.
@@ -88,17 +107,17 @@ pub fn address_of(name: &Folded) -> Option<IpAddr> {
     }
 }
 
-/// Writes the question for an address's name.
+/// Writes a question.
 ///
 /// # Panics
 /// Never: it is short.
-pub fn question(address: IpAddr, id: u16) -> Vec<u8> {
-    let name = Name::from_octets(reverse_name(address)).expect("it was composed so");
+pub fn question(address: IpAddr, ask: &Ask, id: u16) -> Vec<u8> {
+    let (name, rtype) = asked(address, ask);
     let mut message = MessageBuilder::new_vec();
     message.header_mut().set_id(id);
     message.header_mut().set_rd(true);
     let mut message = message.question();
-    message.push((name, Rtype::PTR)).expect("there is room");
+    message.push((name, rtype)).expect("there is room");
     let mut message = message.additional();
     let opt = message.opt(|opt| {
         opt.set_udp_payload_size(PAYLOAD);
@@ -108,19 +127,19 @@ pub fn question(address: IpAddr, id: u16) -> Vec<u8> {
     message.finish()
 }
 
-/// Reads what came back for [`question()`] with the same address and id.
-pub fn read(octets: &[u8], address: IpAddr, id: u16) -> Answered {
+/// Reads what came back for [`question()`] with the same arguments.
+pub fn read(octets: &[u8], address: IpAddr, ask: &Ask, id: u16) -> Answered {
     let Ok(message) = Message::from_slice(octets) else { return Answered::Foreign };
     let header = message.header();
     if header.id() != id || !header.qr() {
         return Answered::Foreign;
     }
-    let asked = Name::from_octets(reverse_name(address)).expect("it was composed so");
+    let (name, rtype) = asked(address, ask);
     // A server that cannot do with the question may leave it out, but only with an error.
     match message.sole_question() {
         Ok(question) => {
-            let (rtype, class) = (question.qtype(), question.qclass());
-            if !question.qname().name_eq(&asked) || rtype != Rtype::PTR || class != Class::IN {
+            let is_same = question.qtype() == rtype && question.qclass() == Class::IN;
+            if !question.qname().name_eq(&name) || !is_same {
                 return Answered::Foreign;
             }
         }
@@ -128,34 +147,81 @@ pub fn read(octets: &[u8], address: IpAddr, id: u16) -> Answered {
     }
     match header.rcode() {
         Rcode::NOERROR | Rcode::NXDOMAIN if header.tc() => Answered::Truncated,
-        Rcode::NOERROR | Rcode::NXDOMAIN => said(message).unwrap_or(Answered::Failed(Why::Malformed)),
+        Rcode::NOERROR | Rcode::NXDOMAIN => {
+            let said = match ask {
+                Ask::Name => names(message),
+                Ask::Addresses(_) => addresses(message, address),
+                Ask::Prefix(_) => anything(message),
+            };
+            said.unwrap_or(Answered::Failed(Why::Malformed))
+        }
         Rcode::SERVFAIL => Answered::Failed(Why::Servfail),
         _ => Answered::Failed(Why::Refused),
     }
 }
 
-/// What the records say; `None` where they cannot be read.
-fn said(message: &Message<[u8]>) -> Option<Answered> {
-    let mut owner = message.sole_question().ok()?.into_qname();
-    let mut ttl = u32::MAX;
-    for _ in 0..ALIASES_MAX {
+/// The name and the type of a question.
+fn asked(address: IpAddr, ask: &Ask) -> (Name<Vec<u8>>, Rtype) {
+    let (wire, rtype) = match ask {
+        Ask::Name => (reverse_name(address), Rtype::PTR),
+        Ask::Addresses(name) => {
+            let mut wire = [0; 255];
+            let length = name.to_wire(&mut wire);
+            (wire[..length].to_vec(), if address.is_ipv4() { Rtype::A } else { Rtype::AAAA })
+        }
+        Ask::Prefix(bits) => (prefix_name(address, *bits), Rtype::A),
+    };
+    (Name::from_octets(wire).expect("it was composed so"), rtype)
+}
+
+/// The name above all PTR records of a prefix: the address's name without the labels behind so many bits.
+fn prefix_name(address: IpAddr, bits: u8) -> Vec<u8> {
+    let labels = match address {
+        IpAddr::V4(_) => 32u8.saturating_sub(bits) / 8,
+        IpAddr::V6(_) => 128u8.saturating_sub(bits) / 4,
+    };
+    let wire = reverse_name(address);
+    let start = (0..labels).fold(0, |at, _| at + 1 + usize::from(wire[at]));
+    wire[start..].to_vec()
+}
+
+/// Where aliases lead: the last name, the lowest TTL on the way, and how many there were.
+struct Aliases<'a> {
+    owner: ParsedName<&'a [u8]>,
+    ttl: u32,
+    count: usize,
+}
+
+/// Follows the aliases; `None` where they cannot be read, or are more than [`ALIASES_MAX`].
+fn aliases(message: &Message<[u8]>) -> Option<Aliases<'_>> {
+    let owner = message.sole_question().ok()?.into_qname();
+    let mut aliases = Aliases { owner, ttl: u32::MAX, count: 0 };
+    loop {
         let mut next = None;
         for record in message.answer().ok()?.limit_to_in::<Cname<_>>() {
             let record = record.ok()?;
-            if record.owner().name_eq(&owner) {
-                ttl = ttl.min(record.ttl().as_secs());
+            if record.owner().name_eq(&aliases.owner) {
+                aliases.ttl = aliases.ttl.min(record.ttl().as_secs());
                 next = Some(*record.data().cname());
             }
         }
-        match next {
-            Some(name) => owner = name,
-            None => break,
+        let Some(name) = next else { return Some(aliases) };
+        aliases.owner = name;
+        aliases.count += 1;
+        if aliases.count > ALIASES_MAX {
+            return None;
         }
     }
+}
+
+/// Which name an answer gives; `None` where it cannot be read.
+fn names(message: &Message<[u8]>) -> Option<Answered> {
+    let aliases = aliases(message)?;
+    let mut ttl = aliases.ttl;
     let (mut best, mut seen): (Option<NameText>, usize) = (None, 0);
     for record in message.answer().ok()?.limit_to_in::<Ptr<_>>() {
         let record = record.ok()?;
-        if !record.owner().name_eq(&owner) {
+        if !record.owner().name_eq(&aliases.owner) {
             continue;
         }
         seen += 1;
@@ -172,8 +238,51 @@ fn said(message: &Message<[u8]>) -> Option<Answered> {
     Some(match (best, seen) {
         (Some(name), _) => Answered::Name(name, ttl),
         (None, 1..) => Answered::Unusable(ttl),
-        (None, 0) => Answered::NoName(negative_ttl(message)),
+        (None, 0) => absence(message, &aliases),
     })
+}
+
+/// Whether the address is among those that an answer gives; `None` where it cannot be read.
+fn addresses(message: &Message<[u8]>, address: IpAddr) -> Option<Answered> {
+    let aliases = aliases(message)?;
+    let (mut ttl, mut seen, mut found) = (aliases.ttl, 0, false);
+    let mut one = |owner: &ParsedName<&[u8]>, other: IpAddr, seconds: u32| {
+        if owner.name_eq(&aliases.owner) {
+            (seen, ttl, found) = (seen + 1, ttl.min(seconds), found || other == address);
+        }
+    };
+    let answer = message.answer().ok()?;
+    if address.is_ipv4() {
+        for record in answer.limit_to_in::<A>() {
+            let record = record.ok()?;
+            one(record.owner(), record.data().addr().into(), record.ttl().as_secs());
+        }
+    } else {
+        for record in answer.limit_to_in::<Aaaa>() {
+            let record = record.ok()?;
+            one(record.owner(), record.data().addr().into(), record.ttl().as_secs());
+        }
+    }
+    Some(match (found, seen) {
+        (true, _) => Answered::Verdict(Verdict::Confirmed, ttl),
+        (false, 0) => Answered::Verdict(Verdict::Mismatch, ttl.min(negative_ttl(message))),
+        (false, _) => Answered::Verdict(Verdict::Mismatch, ttl),
+    })
+}
+
+/// Whether there is anything at the name or below it; `None` where the answer cannot be read.
+fn anything(message: &Message<[u8]>) -> Option<Answered> {
+    Some(absence(message, &aliases(message)?))
+}
+
+/// What an answer without the wanted records says. One that says NXDOMAIN behind an alias says it of the alias's
+/// target alone (RFC 6604 §2).
+fn absence(message: &Message<[u8]>, aliases: &Aliases<'_>) -> Answered {
+    let ttl = aliases.ttl.min(negative_ttl(message));
+    match message.header().rcode() {
+        Rcode::NXDOMAIN if aliases.count == 0 => Answered::Nothing(ttl),
+        _ => Answered::NoName(ttl),
+    }
 }
 
 /// How long an absence may be believed: the lower of the SOA's TTL and MINIMUM (RFC 2308 §5); 0 without one.
@@ -199,7 +308,7 @@ mod tests {
 
     /// An answer with these records: `owner CNAME target` or `owner PTR target`.
     fn answer(rcode: Rcode, records: &[(&str, &str, &str)]) -> Vec<u8> {
-        let asked = question(ADDRESS.parse().unwrap(), 77);
+        let asked = question(ADDRESS.parse().unwrap(), &Ask::Name, 77);
         let mut message =
             MessageBuilder::new_vec().start_answer(Message::from_slice(&asked).unwrap(), rcode).unwrap();
         for (owner, kind, target) in records {
@@ -212,7 +321,7 @@ mod tests {
     }
 
     fn told(octets: &[u8]) -> String {
-        match read(octets, ADDRESS.parse().unwrap(), 77) {
+        match read(octets, ADDRESS.parse().unwrap(), &Ask::Name, 77) {
             Answered::Name(name, ttl) => format!("{} {ttl}", name.as_str()),
             Answered::NoName(ttl) => format!("none {ttl}"),
             other => format!("{other:?}"),
@@ -233,11 +342,13 @@ mod tests {
             // RFC 2317, and the same in another order.
             (vec![(PTR, "CNAME", "7.0/25.example"), ("7.0/25.example", "PTR", "c.example")], "c.example 300"),
             (vec![("7.0/25.example", "PTR", "c.example"), (PTR, "CNAME", "7.0/25.example")], "c.example 300"),
-            (vec![(PTR, "CNAME", "a.example"), ("a.example", "CNAME", PTR)], "none 0"),
+            (vec![(PTR, "CNAME", "a.example"), ("a.example", "CNAME", PTR)], "Failed(Malformed)"),
+            (vec![(PTR, "CNAME", "a.example")], "none 0"),
         ] {
             assert_eq!(told(&answer(Rcode::NOERROR, &records)), expected, "{records:?}");
         }
-        assert_eq!(told(&answer(Rcode::NXDOMAIN, &[])), "none 0");
+        assert_eq!(told(&answer(Rcode::NXDOMAIN, &[])), "Nothing(0)");
+        assert_eq!(told(&answer(Rcode::NXDOMAIN, &[(PTR, "CNAME", "a.example")])), "none 0");
         assert_eq!(told(&answer(Rcode::SERVFAIL, &[])), "Failed(Servfail)");
         assert_eq!(told(&answer(Rcode::REFUSED, &[])), "Failed(Refused)");
     }
@@ -247,6 +358,72 @@ mod tests {
         let names: Vec<String> = (0..2000).map(|i| format!("n{:04}.example", 9999 - i)).collect();
         let records: Vec<_> = names.iter().map(|name| (PTR, "PTR", name.as_str())).collect();
         assert_eq!(told(&answer(Rcode::NOERROR, &records)), format!("n{}.example 600", 9999 - 63));
+    }
+
+    #[test]
+    fn as_many_aliases_as_are_allowed_are_followed() {
+        let name_of = |i: usize| if i == 0 { PTR.to_owned() } else { format!("a{i}.example") };
+        let chain = |length| -> Vec<(String, &str, String)> {
+            let aliases = (0..length).map(|i| (name_of(i), "CNAME", name_of(i + 1)));
+            aliases.chain([(name_of(length), "PTR", "end.example".to_owned())]).collect()
+        };
+        for (length, expected) in [(ALIASES_MAX, "end.example 300"), (ALIASES_MAX + 1, "Failed(Malformed)")] {
+            let records = chain(length);
+            let records: Vec<_> =
+                records.iter().map(|(owner, kind, to)| (&owner[..], *kind, &to[..])).collect();
+            assert_eq!(told(&answer(Rcode::NOERROR, &records)), expected);
+        }
+    }
+
+    #[test]
+    fn what_leads_back_and_what_is_in_a_prefix() {
+        let host = NameText::from_text(b"www.example").unwrap();
+        let told = |address: &str, ask: &Ask, rcode, records: &[(&str, &str, &str)]| {
+            let address = address.parse().unwrap();
+            let asked = question(address, ask, 7);
+            let mut message =
+                MessageBuilder::new_vec().start_answer(Message::from_slice(&asked).unwrap(), rcode).unwrap();
+            for (owner, kind, data) in records {
+                match *kind {
+                    "CNAME" => message.push((name(owner), 50, Cname::new(name(data)))).unwrap(),
+                    "A" => message.push((name(owner), 60, A::new(data.parse().unwrap()))).unwrap(),
+                    _ => message.push((name(owner), 60, Aaaa::new(data.parse().unwrap()))).unwrap(),
+                }
+            }
+            format!("{:?}", read(&message.finish(), address, ask, 7))
+        };
+        let leads = |address: &str, records: &[(&str, &str, &str)]| {
+            told(address, &Ask::Addresses(host), Rcode::NOERROR, records)
+        };
+        let www = "www.example";
+        assert_eq!(
+            leads("192.0.2.7", &[(www, "A", "192.0.2.8"), (www, "A", "192.0.2.7")]),
+            "Verdict(Confirmed, 60)"
+        );
+        assert_eq!(leads("192.0.2.7", &[(www, "A", "192.0.2.8")]), "Verdict(Mismatch, 60)");
+        assert_eq!(leads("192.0.2.7", &[("b.example", "A", "192.0.2.7")]), "Verdict(Mismatch, 0)");
+        assert_eq!(leads("192.0.2.7", &[]), "Verdict(Mismatch, 0)");
+        assert_eq!(leads("2001:db8::7", &[(www, "AAAA", "2001:db8::7")]), "Verdict(Confirmed, 60)");
+        assert_eq!(leads("2001:db8::7", &[(www, "A", "192.0.2.7")]), "Verdict(Mismatch, 0)");
+        let aliased = [(www, "CNAME", "b.example"), ("b.example", "A", "192.0.2.7")];
+        assert_eq!(leads("192.0.2.7", &aliased), "Verdict(Confirmed, 50)");
+
+        let prefix = |bits, rcode| told("192.0.2.7", &Ask::Prefix(bits), rcode, &[]);
+        assert_eq!([prefix(24, Rcode::NXDOMAIN), prefix(24, Rcode::NOERROR)], ["Nothing(0)", "NoName(0)"]);
+        assert_eq!(prefix(8, Rcode::SERVFAIL), "Failed(Servfail)");
+    }
+
+    #[test]
+    fn names_of_prefixes() {
+        for (address, bits, expected) in [
+            ("192.0.2.7", 24, "2.0.192.in-addr.arpa."),
+            ("192.0.2.7", 16, "0.192.in-addr.arpa."),
+            ("192.0.2.7", 8, "192.in-addr.arpa."),
+            ("2001:db8::7", 32, "8.b.d.0.1.0.0.2.ip6.arpa."),
+        ] {
+            let wire = prefix_name(address.parse().unwrap(), bits);
+            assert_eq!(dns::name::to_text(&wire), expected);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::backend::{self, BackEnd, Behaviour, Kept, Task, Upstreams};
 use crate::cache::snapshot::Unread;
-use crate::cache::{self, Reader, Why, Writer};
+use crate::cache::{self, Reader, Verdict, Why, Writer};
 use crate::crawlers::Crawlers;
 use crate::face::acl::Acl;
 use crate::face::dns::{self, Dns};
@@ -24,7 +24,7 @@ use crate::face::mmdb;
 use crate::face::rapid::{self, Rapid};
 use crate::face::resp::{self, Resp};
 use crate::face::stream;
-use crate::front::{self, DOOR_MAX, Front};
+use crate::front::{self, DOOR_MAX, Front, RING_MAX, Ring};
 
 /// The most upstreams that are asked in turn: more than a site has resolvers.
 pub const UPSTREAMS_MAX: usize = 16;
@@ -39,6 +39,10 @@ pub struct Options {
     pub upstreams: Vec<SocketAddr>,
     /// How the back end learns.
     pub behaviour: Behaviour,
+    /// Whether popular names are asked for again before they expire; not as the paper had it.
+    pub ahead: bool,
+    /// Of so many hits one is asked for again, to see whether it is still right; 0 for none.
+    pub sample_one_in: u64,
     /// Octets that the cache may take.
     pub memory: usize,
     /// How long what has expired is served while it is learned anew; zero for not at all.
@@ -130,6 +134,16 @@ impl Numbers {
             door_full = sum(&|counts| get(&counts.door_full)),
             back_end_hits = get(&back_end.hits),
             moved = get(&back_end.moved),
+            confirmed = get(&back_end.verdicts[Verdict::Confirmed as usize]),
+            mismatch = get(&back_end.verdicts[Verdict::Mismatch as usize]),
+            unconfirmed = get(&back_end.verdicts[Verdict::NotYet as usize]),
+            empty_prefixes = get(&back_end.prefixes[0]),
+            prefixes_in_use = get(&back_end.prefixes[1]),
+            contradicted = get(&back_end.contradicted),
+            ahead = get(&back_end.asked[1]),
+            samples_same = get(&back_end.staleness[0]),
+            samples_changed = get(&back_end.staleness[1]),
+            samples_gone = get(&back_end.staleness[2]),
             depth = get(&back_end.depth),
             lanes = get(&back_end.lanes),
             in_flight = get(&back_end.in_flight),
@@ -155,6 +169,7 @@ impl Numbers {
                 refused = get(&counts.failures[Why::Refused as usize]),
                 malformed = get(&counts.failures[Why::Malformed as usize]),
                 foreign = get(&counts.foreign),
+                many = get(&counts.many),
                 cut = get(&counts.cut),
                 milliseconds = counts.times.sum(),
                 "upstream since start"
@@ -220,8 +235,16 @@ impl Service {
         let (door, wanted) = mpsc::channel(DOOR_MAX);
         let learned = Arc::new(Notify::new());
         let (database, serve_stale) = (reader.clone(), !options.stale.is_zero());
+        let (ring, seen) = mpsc::channel(RING_MAX);
         let front = Front::new(reader.clone(), door, !options.stale.is_zero(), learned.clone())
             .knowing(options.crawlers);
+        let is_paper = options.behaviour.paper.is_some();
+        let ring = Ring {
+            seen: ring,
+            ahead: options.ahead && !is_paper,
+            sample_one_in: if is_paper { 0 } else { options.sample_one_in },
+        };
+        let front = front.telling(ring);
         let clock = Clock::new();
         let upstreams: Vec<_> = options
             .upstreams
@@ -244,6 +267,7 @@ impl Service {
             back_end,
             reader,
             wanted,
+            seen,
             upstreams: Upstreams::new(&numbers.upstreams),
             kept: options.kept,
             learned,

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::backend::UpstreamCounts;
 use crate::cache::Why;
-use crate::question::{self, Answered};
+use crate::question::{self, Answered, Ask, NAMES_MAX};
 
 /// The largest datagram that is taken, in octets.
 const DATAGRAM_MAX: usize = 4096;
@@ -48,15 +48,16 @@ impl Ids {
 pub async fn ask(
     upstream: SocketAddr,
     address: IpAddr,
+    ask: &Ask,
     id: u16,
     wait: Duration,
     counts: &UpstreamCounts,
 ) -> Answered {
     let asked = async {
-        match over_udp(upstream, address, id, counts).await? {
+        match over_udp(upstream, address, ask, id, counts).await? {
             Answered::Truncated => {
                 counts.cut.fetch_add(1, Ordering::Relaxed);
-                over_tcp(upstream, address, id, counts).await
+                over_tcp(upstream, address, ask, id, counts).await
             }
             answered => Ok(answered),
         }
@@ -72,6 +73,7 @@ pub async fn ask(
 async fn over_udp(
     upstream: SocketAddr,
     address: IpAddr,
+    ask: &Ask,
     id: u16,
     counts: &UpstreamCounts,
 ) -> std::io::Result<Answered> {
@@ -82,14 +84,14 @@ async fn over_udp(
     let socket = UdpSocket::bind((any, 0)).await?;
     // The kernel drops what does not come from there.
     socket.connect(upstream).await?;
-    socket.send(&question::question(address, id)).await?;
+    socket.send(&question::question(address, ask, id)).await?;
     let mut octets = vec![0; DATAGRAM_MAX];
     for _ in 0..FOREIGN_MAX {
         let length = socket.recv(&mut octets).await?;
-        match question::read(&octets[..length], address, id) {
+        match question::read(&octets[..length], address, ask, id) {
             Answered::Foreign => _ = counts.foreign.fetch_add(1, Ordering::Relaxed),
             answered => {
-                note_rcode(&octets, counts);
+                note_header(&octets, counts);
                 return Ok(answered);
             }
         }
@@ -100,25 +102,29 @@ async fn over_udp(
 async fn over_tcp(
     upstream: SocketAddr,
     address: IpAddr,
+    ask: &Ask,
     id: u16,
     counts: &UpstreamCounts,
 ) -> std::io::Result<Answered> {
     let mut stream = TcpStream::connect(upstream).await?;
-    let asked = question::question(address, id);
+    let asked = question::question(address, ask, id);
     stream.write_all(&[&net::framing::prefix(asked.len())[..], &asked].concat()).await?;
     let mut octets = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut octets).await?;
-    let answered = question::read(&octets, address, id);
+    let answered = question::read(&octets, address, ask, id);
     match answered {
         Answered::Foreign => _ = counts.foreign.fetch_add(1, Ordering::Relaxed),
-        _ => note_rcode(&octets, counts),
+        _ => note_header(&octets, counts),
     }
     Ok(answered)
 }
 
-/// Counts the rcode of a message that was read: the lower half of its fourth octet (RFC 1035 §4.1.1).
-fn note_rcode(octets: &[u8], counts: &UpstreamCounts) {
-    if let Some(octet) = octets.get(3) {
-        counts.rcodes[usize::from(octet & 15)].fetch_add(1, Ordering::Relaxed);
+/// Counts the rcode of a message that was read, and whether it has more records than are looked at: the lower half of
+/// its fourth octet, and its fourth word (RFC 1035 §4.1.1).
+fn note_header(octets: &[u8], counts: &UpstreamCounts) {
+    let Some([_, _, _, codes, _, _, high, low, ..]) = octets.get(..12) else { return };
+    counts.rcodes[usize::from(codes & 15)].fetch_add(1, Ordering::Relaxed);
+    if usize::from(u16::from_be_bytes([*high, *low])) > NAMES_MAX {
+        counts.many.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -132,6 +132,8 @@ pub(crate) fn standard() -> Behaviour {
         tries: 1,
         ttl: Ttl::Fixed(WEEK),
         negative: true,
+        confirm: false,
+        prefixes: false,
         paper: Some(Paper::default()),
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use domain::base::iana::Rcode;
 use domain::base::{Message, MessageBuilder, Name};
-use domain::rdata::{Cname, Ptr};
+use domain::rdata::{A, Cname, Ptr};
 use reverse::cache::{self, Entry, LIMIT_MIN, State};
 use reverse::face::resp::Session;
 use reverse::face::resp::read::WORDS_MAX;
 use reverse::face::stream::{OUTPUT_MAX, Then};
-use reverse::question::{Answered, question, read};
+use reverse::question::{Answered, Ask, question, read};
 use reverse::{Front, NameText};
 
 /// The address and id of the question that the seeds answer.
@@ -19,7 +19,11 @@ const ASKED: (IpAddr, u16) = (IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
 
 /// Whatever comes back, a name that is taken from it breaks no line and no header.
 pub(super) fn answer(octets: &[u8]) {
-    if let Answered::Name(name, _) = read(octets, ASKED.0, ASKED.1) {
+    let host = NameText::from_text(b"a.example").expect("a name");
+    for ask in [Ask::Addresses(host), Ask::Prefix(24)] {
+        assert!(!matches!(read(octets, ASKED.0, &ask, ASKED.1), Answered::Name(..) | Answered::Unusable(_)));
+    }
+    if let Answered::Name(name, _) = read(octets, ASKED.0, &Ask::Name, ASKED.1) {
         let text = name.as_str();
         assert!(
             !text.is_empty()
@@ -34,7 +38,7 @@ pub(super) fn answer(octets: &[u8]) {
 
 pub(super) fn answers() -> Vec<Vec<u8>> {
     let name = |text: &str| text.parse::<Name<Vec<u8>>>().expect("a name");
-    let asked = question(ASKED.0, ASKED.1);
+    let asked = question(ASKED.0, &Ask::Name, ASKED.1);
     let begin = |rcode| {
         let asked = Message::from_slice(&asked).expect("a question");
         MessageBuilder::new_vec().start_answer(asked, rcode).expect("room in a vector")
@@ -48,7 +52,13 @@ pub(super) fn answers() -> Vec<Vec<u8>> {
         .push((name("7.2.0.192.in-addr.arpa"), 60, Cname::new(name("7.0/25.example"))))
         .expect("room in a vector");
     aliased.push((name("7.0/25.example"), 60, Ptr::new(name("c.example")))).expect("room in a vector");
-    vec![plain.finish(), aliased.finish(), begin(Rcode::NXDOMAIN).finish()]
+    let asked =
+        question(ASKED.0, &Ask::Addresses(NameText::from_text(b"a.example").expect("a name")), ASKED.1);
+    let asked = Message::from_slice(&asked).expect("a question");
+    let mut addresses =
+        MessageBuilder::new_vec().start_answer(asked, Rcode::NOERROR).expect("room in a vector");
+    addresses.push((name("a.example"), 60, A::from_octets(192, 0, 2, 7))).expect("room in a vector");
+    vec![plain.finish(), aliased.finish(), addresses.finish(), begin(Rcode::NXDOMAIN).finish()]
 }
 
 /// A cache with one name, made once: making one takes longer than all else here.

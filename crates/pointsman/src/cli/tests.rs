@@ -32,8 +32,8 @@ fn every_help_ends_with_an_example_that_works() {
         let (_, example) =
             help.rsplit_once("Example:\n  ").unwrap_or_else(|| panic!("{name} has no example"));
         assert_eq!(example.trim_end().lines().count(), 1, "{name} ends with more than its example");
-        // What stands behind > is the shell's.
-        let said = example.split('>').next().unwrap_or(example).split_whitespace();
+        // What stands behind < or > is the shell's.
+        let said = example.split(['<', '>']).next().unwrap_or(example).split_whitespace();
         CommandLine::try_parse_from(said).unwrap_or_else(|error| panic!("{example}: {error}"));
         assert!(example.starts_with(&name) || name == "pointsman", "{name} shows another: {example}");
     }

@@ -6,7 +6,7 @@
 mod copy;
 mod info;
 mod output;
-mod progress;
+pub(crate) mod progress;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -64,7 +64,8 @@ impl Reader<'_> {
             self.faults.push(Fault::whole(&*self.path, what, "a line version = \"v1\""));
         }
         let sections: Vec<&str> = keys::SECTIONS.iter().map(|section| section.name).collect();
-        let headings = [&sections[..], &[keys::SECONDARY.name, keys::PARTITION.name]].concat();
+        let others = [keys::SECONDARY.name, keys::PARTITION.name, keys::REVERSE.name];
+        let headings = [&sections[..], &others].concat();
         for (name, value) in document {
             let section = keys::SECTIONS.iter().find(|section| section.name == name.get_ref());
             match (section, value.get_ref()) {
@@ -78,6 +79,12 @@ impl Reader<'_> {
                 }
                 (None, _) if name.get_ref() == keys::PARTITION.name => {
                     spec.partition = self.headings(value, &keys::PARTITION, PartitionSpec::at);
+                }
+                (None, DeValue::Table(table)) if name.get_ref() == keys::REVERSE.name => {
+                    self.table(table, &keys::REVERSE, &mut spec.reverse);
+                }
+                (None, other) if name.get_ref() == keys::REVERSE.name => {
+                    self.wrong(value.span().start, "reverse", &described(other), "a heading [reverse]");
                 }
                 (None, _) => self.key(name, value, &keys::SERVER, &headings, spec),
             }

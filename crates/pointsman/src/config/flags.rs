@@ -122,7 +122,7 @@ impl FromArgMatches for Flags {
     }
 }
 
-fn over_key(key: &'static Key<Spec>, flag: &'static str) -> Arg {
+pub(super) fn over_key<S>(key: &'static Key<S>, flag: &'static str) -> Arg {
     let default = match &key.default {
         Default::Required(_) => String::new(),
         Default::Value(value) => format!(" [default: {}]", value.trim_matches(['[', ']', '"'])),
@@ -173,7 +173,7 @@ fn over_partitions() -> [Arg; 4] {
     ]
 }
 
-fn read<S>(key: &Key<S>, flag: &'static str, value: &str, spec: &mut S, faults: &mut Faults) {
+pub(super) fn read<S>(key: &Key<S>, flag: &'static str, value: &str, spec: &mut S, faults: &mut Faults) {
     let place = Place::Flag(flag);
     if let Err(found) = key.kind.read(&Given::Flag(value), place.clone(), spec) {
         faults.push(place.fault(format!("{} is {found}", key.name), key.kind.expected()));

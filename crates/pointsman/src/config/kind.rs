@@ -11,6 +11,11 @@ use toml::de::DeValue;
 
 use super::spec::{Place, Placed, Version};
 
+const MIB: u64 = 1 << 20;
+
+/// Longer times are told in days.
+const DAY: Duration = Duration::from_secs(86_400);
+
 /// Finds the field of a key that holds one value.
 type Slot<S, T> = fn(&mut S) -> &mut Option<Placed<T>>;
 
@@ -33,6 +38,8 @@ pub(crate) enum Kind<S> {
     Address(Slot<S, SocketAddr>),
     /// Several of them.
     Addresses(Slots<S, SocketAddr>),
+    /// Several, whose port is DNS's where none is given.
+    Resolvers(Slots<S, SocketAddr>),
     /// A file.
     Path(Slot<S, PathBuf>),
     /// Several of them.
@@ -72,16 +79,23 @@ impl<S> Kind<S> {
                 format!("a whole number of at least {}", range.start())
             }
             Kind::Integer(_, range) => format!("a whole number from {} to {}", range.start(), range.end()),
-            Kind::Octets(_, range) => {
+            Kind::Octets(_, range) if *range.end() < MIB => {
                 format!("a size from {} B to {} B, in B or KiB", range.start(), range.end())
             }
+            Kind::Octets(_, range) => format!(
+                "a size from {} to {}, in KiB, MiB or GiB",
+                written_size(*range.start()),
+                written_size(*range.end())
+            ),
             Kind::Duration(_, range) => format!(
-                "a time from {} to {}, in ms, s, min or h",
+                "a time from {} to {}, in ms, s, min{}",
                 written(*range.start()),
-                written(*range.end())
+                written(*range.end()),
+                if *range.end() > DAY { ", h or d" } else { " or h" },
             ),
             Kind::Address(_) => "an IP address and a port, such as 127.0.0.1:53 or [::1]:53".into(),
             Kind::Addresses(_) => "IP addresses and ports, such as 127.0.0.1:53 or [::1]:53".into(),
+            Kind::Resolvers(_) => "IP addresses, with a port where it is not 53".into(),
             Kind::Path(_) => "the path of a file".into(),
             Kind::Paths(_) => "paths of files".into(),
             Kind::Store(_) => "sqlite:PATH".into(),
@@ -100,7 +114,7 @@ impl<S> Kind<S> {
             Kind::Integer(..) => "N",
             Kind::Octets(..) => "SIZE",
             Kind::Duration(..) => "TIME",
-            Kind::Address(_) | Kind::Addresses(_) => "ADDR",
+            Kind::Address(_) | Kind::Addresses(_) | Kind::Resolvers(_) => "ADDR",
             Kind::Path(_) | Kind::Paths(_) => "FILE",
             Kind::Store(_) => "sqlite:PATH",
             Kind::Name(..) => "NAME",
@@ -114,7 +128,12 @@ impl<S> Kind<S> {
     pub(crate) fn is_list(&self) -> bool {
         matches!(
             self,
-            Kind::Addresses(_) | Kind::Paths(_) | Kind::Zones(_) | Kind::Prefixes(_) | Kind::Words(..)
+            Kind::Addresses(_)
+                | Kind::Resolvers(_)
+                | Kind::Paths(_)
+                | Kind::Zones(_)
+                | Kind::Prefixes(_)
+                | Kind::Words(..)
         )
     }
 
@@ -131,6 +150,7 @@ impl<S> Kind<S> {
             Kind::Duration(slot, range) => set(slot(spec), duration(given, range), place),
             Kind::Address(slot) => set(slot(spec), address(given), place),
             Kind::Addresses(slots) => push(slots(spec), address(given), place),
+            Kind::Resolvers(slots) => push(slots(spec), resolver(given), place),
             Kind::Path(slot) => set(slot(spec), path(given), place),
             Kind::Paths(slots) => push(slots(spec), path(given), place),
             Kind::Store(slot) => set(slot(spec), store(given), place),
@@ -146,7 +166,7 @@ impl<S> Kind<S> {
     /// what they have until there is something better, so that one fault does not lead to others.
     pub(crate) fn clear(&self, spec: &mut S) {
         match self {
-            Kind::Addresses(slots) => slots(spec).clear(),
+            Kind::Addresses(slots) | Kind::Resolvers(slots) => slots(spec).clear(),
             Kind::Paths(slots) => slots(spec).clear(),
             Kind::Zones(slots) => slots(spec).clear(),
             Kind::Prefixes(slots) => slots(spec).clear(),
@@ -228,6 +248,8 @@ fn octets(given: &Given<'_>, range: &RangeInclusive<u64>) -> Result<u64, Wrong> 
     let scale = match unit {
         "B" => Some(1),
         "KiB" => Some(1 << 10),
+        "MiB" => Some(MIB),
+        "GiB" => Some(1 << 30),
         _ => None,
     };
     let octets = scale.and_then(|scale: u64| number.checked_mul(scale));
@@ -241,6 +263,7 @@ fn duration(given: &Given<'_>, range: &RangeInclusive<Duration>) -> Result<Durat
         "s" => Some(1_000),
         "min" => Some(60_000),
         "h" => Some(3_600_000),
+        "d" => Some(86_400_000),
         _ => None,
     };
     let time = scale_ms.and_then(|scale: u64| number.checked_mul(scale)).map(Duration::from_millis);
@@ -261,6 +284,12 @@ fn measure<'a>(given: &'a Given<'_>) -> Result<(&'a str, u64, &'a str), Wrong> {
 fn address(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
     let text = text(given)?;
     text.parse().map_err(|_| format!("{text:?}"))
+}
+
+fn resolver(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
+    let text = text(given)?;
+    let with_port = text.parse().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)));
+    with_port.map_err(|_| format!("{text:?}"))
 }
 
 fn path(given: &Given<'_>) -> Result<PathBuf, Wrong> {
@@ -303,9 +332,43 @@ fn choice(given: &Given<'_>, words: &'static [&'static str]) -> Result<&'static 
     words.iter().find(|word| **word == text).copied().ok_or_else(|| format!("{text:?}"))
 }
 
+/// Reads a time as keys have it.
+///
+/// # Errors
+/// What it should have been.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    duration(&Given::Flag(text), &(Duration::ZERO..=Duration::MAX))
+        .map_err(|_| "expected a time such as 50ms, 2s, 5min, 1h or 7d".into())
+}
+
+/// Reads a size as keys have it.
+///
+/// # Errors
+/// What it should have been.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    octets(&Given::Flag(text), &(0..=u64::MAX)).map_err(|_| "expected a size such as 64MiB or 2GiB".into())
+}
+
+/// Writes a size in the largest unit that divides it.
+fn written_size(octets: u64) -> String {
+    match [(1 << 30, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")]
+        .iter()
+        .find(|(unit, _)| octets.is_multiple_of(*unit))
+    {
+        Some((unit, name)) => format!("{} {name}", octets / unit),
+        None => format!("{octets} B"),
+    }
+}
+
 /// Writes a time in the largest unit that divides it.
 fn written(time: Duration) -> String {
     let ms = time.as_millis();
+    if ms == 0 {
+        return "0 s".into();
+    }
+    if time > DAY && ms.is_multiple_of(86_400_000) {
+        return format!("{} d", ms / 86_400_000);
+    }
     match [(3_600_000, "h"), (60_000, "min"), (1_000, "s")].iter().find(|(unit, _)| ms.is_multiple_of(*unit))
     {
         Some((unit, name)) => format!("{} {name}", ms / unit),

@@ -246,7 +246,7 @@ impl PartitionSpec {
 }
 
 /// Takes a path of the file as relative to the file, and any other as relative to where we are.
-fn resolve(path: &Placed<PathBuf>) -> PathBuf {
+pub(super) fn resolve(path: &Placed<PathBuf>) -> PathBuf {
     match &path.place {
         Place::File { path: file, .. } => {
             Path::new(&**file).parent().unwrap_or(Path::new("")).join(&path.value)
@@ -275,7 +275,7 @@ fn level(word: &str) -> tracing::Level {
     }
 }
 
-fn given<T>(value: Option<Placed<T>>) -> T {
+pub(super) fn given<T>(value: Option<Placed<T>>) -> T {
     given_placed(value).value
 }
 
@@ -283,6 +283,6 @@ fn given_placed<T>(value: Option<Placed<T>>) -> Placed<T> {
     value.expect("a key with a default always has a value")
 }
 
-fn count(number: u64) -> usize {
+pub(super) fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }

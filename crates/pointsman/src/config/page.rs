@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 #[cfg(test)]
 use super::keys::Section;
-use super::keys::{Default, Key, PARTITION, SECONDARY, SECTIONS, SERVER};
+use super::keys::{Default, Key, PARTITION, REVERSE, SECONDARY, SECTIONS, SERVER};
 
 /// The longest line of the template's comments, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -15,7 +15,7 @@ const COLUMNS_MAX: usize = 100;
 /// Settings are commented out by `#` alone, prose by `# `, so that a program can tell them apart.
 pub(crate) fn template() -> String {
     let mut text = String::from(
-        "# The configuration of `pointsman serve`: every key, its default and what follows from it.\n\
+        "# The configuration of `pointsman serve` and `pointsman reverse`: every key, its default and what follows.\n\
          # Only version must be there. Take the # from before a setting to change it.\n\
          # Relative paths are relative to this file. Flags of `serve` replace what stands here.\n\
          # `pointsman serve --config FILE --check` lists everything that is wrong.\n",
@@ -52,6 +52,12 @@ pub(crate) fn template() -> String {
         }
         template_key(&mut text, key);
     }
+    text += "\n";
+    comment(&mut text, REVERSE.about);
+    text += "#[reverse]\n";
+    for key in REVERSE.keys {
+        template_key(&mut text, key);
+    }
     text
 }
 
@@ -66,6 +72,8 @@ pub(super) fn manual() -> String {
          the file are relative to the file, those of flags to the current folder.\n\n\
          The file is read once, at start. SIGHUP imports again what `zone`, `partition`, `policy` and `cookie_secrets` name:\n\
          all of it, or nothing if anything is wrong. What was imported and is no longer named stays in the store.\n\n\
+         `pointsman reverse --config FILE` reads the same form: its keys stand under `[reverse]`, all else is for `serve`.\n\
+         Whichever reads the file lists what is wrong in all of it.\n\n\
          This page is written from the declarations of the keys.\n",
     );
     manual_section(&mut text, &SERVER, "## Above all headings");
@@ -76,6 +84,7 @@ pub(super) fn manual() -> String {
     manual_section(&mut text, &PARTITION, "## `[[partition]]`");
     text += "\nThe flags `--partition [NAME=]CSV` and `--mmdb [NAME=]FILE` with `--regions CSV` and `--field WORD` stand \
              for such\nheadings; where any of them is given, the file's partitions are not imported.\n";
+    manual_section(&mut text, &REVERSE, "## `[reverse]`");
     text
 }
 

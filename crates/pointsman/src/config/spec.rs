@@ -93,6 +93,41 @@ pub(crate) struct Spec {
     pub(crate) dnstap_sample: Option<Placed<u64>>,
     pub(crate) dnstap_messages: Vec<Placed<&'static str>>,
     pub(crate) dnstap_identity: Option<Placed<String>>,
+    pub(crate) reverse: ReverseSpec,
+}
+
+/// What `reverse` was given, one field for each key of its section.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReverseSpec {
+    pub(crate) upstream: Vec<Placed<SocketAddr>>,
+    pub(crate) dns: Vec<Placed<SocketAddr>>,
+    pub(crate) resp: Vec<Placed<SocketAddr>>,
+    pub(crate) rapid: Vec<Placed<SocketAddr>>,
+    pub(crate) mmdb: Option<Placed<PathBuf>>,
+    pub(crate) mmdb_interval: Option<Placed<Duration>>,
+    pub(crate) mmdb_size: Option<Placed<u64>>,
+    pub(crate) wait: Option<Placed<Duration>>,
+    pub(crate) workers: Option<Placed<u64>>,
+    pub(crate) allow: Vec<Placed<Prefix>>,
+    pub(crate) interval: Option<Placed<Duration>>,
+    pub(crate) burst: Option<Placed<u64>>,
+    pub(crate) stack: Option<Placed<u64>>,
+    pub(crate) per_client: Option<Placed<u64>>,
+    pub(crate) timeout: Option<Placed<Duration>>,
+    pub(crate) tries: Option<Placed<u64>>,
+    pub(crate) ttl: Option<Placed<String>>,
+    pub(crate) no_negative: Option<Placed<bool>>,
+    pub(crate) confirm: Option<Placed<bool>>,
+    pub(crate) crawlers: Option<Placed<PathBuf>>,
+    pub(crate) no_prefixes: Option<Placed<bool>>,
+    pub(crate) no_ahead: Option<Placed<bool>>,
+    pub(crate) sample: Option<Placed<u64>>,
+    pub(crate) stale: Option<Placed<Duration>>,
+    pub(crate) memory: Option<Placed<u64>>,
+    pub(crate) snapshot: Option<Placed<PathBuf>>,
+    pub(crate) snapshot_interval: Option<Placed<Duration>>,
+    pub(crate) paper: Option<Placed<bool>>,
+    pub(crate) json: Option<Placed<bool>>,
 }
 
 /// One secondary, or several alike.

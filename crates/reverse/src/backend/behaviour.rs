@@ -23,6 +23,11 @@ pub struct Behaviour {
     pub ttl: Ttl,
     /// Whether absences are kept as long as names, or only as long as an empty entry.
     pub negative: bool,
+    /// Whether it is asked if names lead back to their address; not with `paper`.
+    pub confirm: bool,
+    /// Whether it is asked if there is anything in the prefix of an address without a name; only where `negative`, and
+    /// not with `paper`.
+    pub prefixes: bool,
     /// How Rapid DNS did it, instead of our way: one stack for all, no retries.
     pub paper: Option<Paper>,
 }

@@ -9,10 +9,13 @@ use crate::question::Answered;
 
 /// What questions are asked for, in the order of [`Counts::asked`].
 ///
-/// `name`: an address was wanted. `confirm`: whether a name leads back. `prefix`: whether there is any name in a prefix.
-/// `ahead`: a name that many ask for is about to expire. `sample`: whether a name that was given is still right.
-/// `retry`: any of these, again.
-pub const PURPOSES: [&str; 6] = ["name", "confirm", "prefix", "ahead", "sample", "retry"];
+/// The first three are [`crate::front::Purpose`]: an address was wanted; a name that many ask for is about to expire;
+/// whether a name that was given is still right. `confirm`: whether a name leads back. `prefix`: whether there is
+/// anything in a prefix. `retry`: any of these, again.
+pub const PURPOSES: [&str; 6] = ["name", "ahead", "sample", "confirm", "prefix", "retry"];
+pub(super) const CONFIRM: usize = 3;
+pub(super) const PREFIX: usize = 4;
+pub(super) const RETRY: usize = 5;
 
 /// What became of re-asked hits, in the order of [`Counts::staleness`]: the name was the same, it was another, there
 /// is none any more, and nobody said.
@@ -53,8 +56,6 @@ pub struct Counts {
     pub spare_depth: AtomicU64,
     /// Of those, dropped at the bottom.
     pub spare_leaks: AtomicU64,
-    /// Answers with more names than are looked at.
-    pub many_names: AtomicU64,
     /// Entries in the cache, now.
     pub entries: AtomicU64,
     /// Octets of the cache, now.
@@ -74,7 +75,7 @@ pub struct Counts {
 pub struct UpstreamCounts {
     /// Questions that it was asked.
     pub questions: AtomicU64,
-    /// What its answers meant: a name or another thing that was asked for, none, a name that is not kept.
+    /// What its answers meant: a name, or whether one leads back; nothing of that kind; a name that is not kept.
     pub answers: [AtomicU64; 3],
     /// Questions that failed, as [`Why::ALL`].
     pub failures: [AtomicU64; 5],
@@ -82,6 +83,8 @@ pub struct UpstreamCounts {
     pub rcodes: [AtomicU64; 16],
     /// Answers that were cut, and asked for again over TCP.
     pub cut: AtomicU64,
+    /// Answers with more records than [`crate::question::NAMES_MAX`].
+    pub many: AtomicU64,
     /// Answers to questions that were never asked.
     pub foreign: AtomicU64,
     /// How long questions took until they were answered or given up, in milliseconds.
@@ -96,6 +99,7 @@ impl Default for UpstreamCounts {
             failures: Default::default(),
             rcodes: Default::default(),
             cut: AtomicU64::default(),
+            many: AtomicU64::default(),
             foreign: AtomicU64::default(),
             times: Histogram::new(&TIMES_MS),
         }
@@ -108,8 +112,8 @@ impl UpstreamCounts {
         let add = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);
         self.times.observe(took.as_millis() as u64);
         match answered {
-            Answered::Name(..) => add(&self.answers[0]),
-            Answered::NoName(_) => add(&self.answers[1]),
+            Answered::Name(..) | Answered::Verdict(..) => add(&self.answers[0]),
+            Answered::NoName(_) | Answered::Nothing(_) => add(&self.answers[1]),
             Answered::Unusable(_) => add(&self.answers[2]),
             Answered::Failed(why) => add(&self.failures[*why as usize]),
             Answered::Truncated | Answered::Foreign => add(&self.failures[Why::Malformed as usize]),

@@ -1,6 +1,13 @@
 //! What is asked, and what is kept of the answers.
+//!
+//! ```text
+//! wanted ─> name ─┬─ a name ──────────> does it lead back? ──────> the verdict is kept
+//!                 └─ nothing there ───> is there anything in its /24? ─ nothing ─> in its /16? ─ nothing ─> in its /8?
+//! ```
+//! Each step is a question of its own, with an interval of its own.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::hash_map::Entry as Busy;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,14 +17,25 @@ use learn::{Backoff, Learner, Limits, Next, Order, Pacer, Repeats};
 use net::clock::Now;
 
 use super::behaviour::Behaviour;
-use super::counts::Counts;
-use crate::cache::{Entry, State, Why, Writer};
-use crate::front::Wanted;
+use super::counts::{CONFIRM, Counts, PREFIX, RETRY};
+use super::spare::Spare;
+use crate::cache::{Entry, State, Verdict, Why, Writer, prefix};
+use crate::front::{Purpose, Seen, Wanted};
 use crate::name::NameText;
-use crate::question::Answered;
+use crate::question::{Answered, Ask};
 
 /// Questions under way at a time: each holds a socket. At 50 ms an interval and 2 s to wait there are 40.
 pub const IN_FLIGHT_MAX: usize = 256;
+
+/// Of those, in one lane, so that networks whose servers are slow do not take all of them.
+pub const LANE_IN_FLIGHT_MAX: usize = 32;
+
+/// How long it is kept that nobody could tell whether a name leads back, or whether there is anything in a prefix: as
+/// long as RFC 9520 §3.2 lets failures be kept.
+pub const UNCONFIRMED: Duration = Duration::from_secs(300);
+
+/// How long a prefix is not asked for that was said to be empty and is not: its servers do not follow RFC 8020.
+const CONTRADICTED: Duration = Duration::from_secs(7 * 86_400);
 
 /// How long an empty entry stands for a question under way (Rapid DNS, section 6).
 pub const PLACEHOLDER: Duration = Duration::from_secs(120);
@@ -35,14 +53,21 @@ fn lane(address: IpAddr) -> Lane {
 /// A question to be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The address whose name is asked for.
+    /// The address that it is about.
     pub address: IpAddr,
-    /// How often it was asked for already, without an answer.
+    /// What is asked.
+    pub ask: Ask,
+    /// Why it is asked for.
+    pub purpose: Purpose,
+    /// For how long the name may be kept, where it is asked whether that leads back.
+    pub life: Duration,
+    /// How often it was asked already, without an answer.
     pub tried: u32,
 }
 
 /// What [`BackEnd::next`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "it is looked at where it is made")]
 pub enum Due {
     /// Ask this now.
     Now(Question),
@@ -57,8 +82,12 @@ pub enum Due {
 pub struct BackEnd {
     cache: Writer,
     learner: Learner<IpAddr, Lane, IpAddr>,
-    retries: VecDeque<Question>,
+    spare: Spare,
+    /// Next steps and retries of addresses that are in flight.
+    steps: VecDeque<Question>,
     in_flight: HashSet<IpAddr>,
+    /// How many of them there are in a lane.
+    busy: HashMap<Lane, usize>,
     backoff: Backoff,
     behaviour: Behaviour,
     counts: Arc<Counts>,
@@ -71,13 +100,16 @@ impl BackEnd {
             Some(paper) => (paper.repeats, paper.order),
             None => (Repeats::MoveToTop, Order::NewestFirst),
         };
-        let limits = Limits { capacity: behaviour.stack, per_client: behaviour.per_client, repeats, order };
+        let per_client = if behaviour.paper.is_some() { behaviour.stack } else { behaviour.per_client };
+        let limits = Limits { capacity: behaviour.stack, per_client, repeats, order };
         let learner = Learner::new(limits, Pacer::new(behaviour.interval, behaviour.burst));
         BackEnd {
             cache,
             learner,
-            retries: VecDeque::new(),
+            spare: Spare::new(),
+            steps: VecDeque::new(),
             in_flight: HashSet::new(),
+            busy: HashMap::new(),
             backoff: Backoff::default(),
             behaviour,
             counts: Arc::default(),
@@ -86,7 +118,9 @@ impl BackEnd {
 
     /// Notes a wanted address.
     pub fn note(&mut self, Wanted { address, client }: Wanted) {
-        if self.behaviour.paper.is_some() {
+        if prefix::is_key(address) {
+            // Nobody has that address, and it has no entry.
+        } else if self.behaviour.paper.is_some() {
             // One lane, and one client that may have all of it: plain Rapid DNS.
             self.learner.ask(address, (false, 0), IpAddr::from([0, 0, 0, 0]));
         } else if !self.in_flight.contains(&address) {
@@ -94,33 +128,92 @@ impl BackEnd {
         }
     }
 
+    /// Notes a hit that a face looked at more closely.
+    pub fn see(&mut self, seen: Seen) {
+        self.spare.push(seen);
+    }
+
     /// What is to be asked; the answer is told to [`BackEnd::answered`].
     pub fn next(&mut self, now: Now) -> Due {
-        if let Some(question) = self.retries.front().copied() {
+        if let Some(step) = self.steps.front().copied() {
             if !self.learner.spend(now.monotonic) {
                 return Due::After(self.learner.wait(now.monotonic));
             }
-            self.retries.pop_front();
-            return Due::Now(question);
+            self.steps.pop_front();
+            return self.ask(step);
         }
-        // Behind the retries: those are in flight already, and hold no socket while they wait for their turn.
+        // Behind the next steps: those are in flight already, and hold no socket while they wait for their turn.
         if self.in_flight.len() >= IN_FLIGHT_MAX {
             return Due::Later;
         }
         let seconds = seconds(now);
-        let (cache, in_flight) = (&self.cache, &self.in_flight);
+        let (cache, in_flight, busy) = (&self.cache, &self.in_flight, &self.busy);
+        let is_paper = self.behaviour.paper.is_some();
+        let open = |lane: &Lane| is_paper || busy.get(lane).is_none_or(|count| *count < LANE_IN_FLIGHT_MAX);
         let known = |address: &IpAddr| {
             in_flight.contains(address) || cache.get(*address).is_some_and(|entry| !entry.is_stale(seconds))
         };
-        match self.learner.next(now.monotonic, known) {
-            Next::Idle => Due::Later,
+        match self.learner.next(now.monotonic, open, known) {
+            Next::Idle => self.next_spare(now),
             Next::Wait(wait) => Due::After(wait),
             Next::Ask(address) => {
-                self.in_flight.insert(address);
                 self.hold(address, seconds);
-                Due::Now(Question { address, tried: 0 })
+                self.begin(address, Purpose::Name)
             }
         }
+    }
+
+    /// What is asked while nobody waits.
+    fn next_spare(&mut self, now: Now) -> Due {
+        if self.spare.is_empty() {
+            return Due::Later;
+        }
+        let wait = self.learner.spare(now.monotonic);
+        if !wait.is_zero() {
+            return Due::After(wait);
+        }
+        let seconds = seconds(now);
+        while let Some(Seen { address, purpose }) = self.spare.pop() {
+            let entry = self.cache.get(address);
+            let is_worth = entry.is_some_and(|entry| {
+                let named = entry.state == State::Name && !entry.is_stale(seconds) && entry.failures == 0;
+                named && (purpose == Purpose::Sample || entry.is_ending(seconds))
+            });
+            let is_open = self.busy.get(&lane(address)).is_none_or(|count| *count < LANE_IN_FLIGHT_MAX);
+            if is_worth && is_open && !self.in_flight.contains(&address) && self.learner.spend(now.monotonic)
+            {
+                return self.begin(address, purpose);
+            }
+        }
+        Due::Later
+    }
+
+    fn begin(&mut self, address: IpAddr, purpose: Purpose) -> Due {
+        self.in_flight.insert(address);
+        *self.busy.entry(lane(address)).or_default() += 1;
+        self.ask(Question { address, ask: Ask::Name, purpose, life: Duration::ZERO, tried: 0 })
+    }
+
+    fn end(&mut self, address: IpAddr) {
+        if self.in_flight.remove(&address)
+            && let Busy::Occupied(mut busy) = self.busy.entry(lane(address))
+        {
+            *busy.get_mut() -= 1;
+            if *busy.get() == 0 {
+                busy.remove();
+            }
+        }
+    }
+
+    fn ask(&self, question: Question) -> Due {
+        let index = match (question.tried, question.ask) {
+            (1.., _) => RETRY,
+            (0, Ask::Name) => question.purpose as usize,
+            (0, Ask::Addresses(_)) => CONFIRM,
+            (0, Ask::Prefix(_)) => PREFIX,
+        };
+        self.counts.asked[index].fetch_add(1, Ordering::Relaxed);
+        Due::Now(question)
     }
 
     /// Puts an empty entry where there is none that is worth more.
@@ -136,42 +229,173 @@ impl BackEnd {
         self.cache.put(address, entry, &NameText::EMPTY);
     }
 
-    /// Keeps what was answered, or has it asked again.
+    /// Keeps what was answered, or has it asked again, or has more asked.
     pub fn answered(&mut self, question: Question, answered: Answered, now: Now) {
-        let (address, seconds) = (question.address, seconds(now));
-        let put = |cache: &mut Writer, state, life, name: &NameText| {
-            cache.put(address, Entry::new(state, seconds, life), name);
+        let now = seconds(now);
+        let again = self.behaviour.paper.is_none() && question.tried + 1 < self.behaviour.tries;
+        let next = match (answered, question.ask) {
+            (Answered::Failed(_), _) if again => Some(Question { tried: question.tried + 1, ..question }),
+            (answered, Ask::Name) => self.told_name(question, answered, now),
+            (answered, Ask::Addresses(name)) => {
+                self.told_verdict(question, &name, answered, now);
+                None
+            }
+            (answered, Ask::Prefix(bits)) => self.told_prefix(question, bits, answered, now),
         };
+        match next {
+            Some(step) => self.steps.push_back(step),
+            None => self.end(question.address),
+        }
+    }
+
+    /// Keeps what is said of a name; what is to be asked next.
+    fn told_name(&mut self, question: Question, answered: Answered, now: u32) -> Option<Question> {
+        let address = question.address;
+        if question.purpose == Purpose::Sample {
+            self.compare(address, &answered);
+        }
+        let ttl = self.behaviour.ttl;
         match answered {
-            Answered::Name(name, ttl) => put(&mut self.cache, State::Name, self.behaviour.ttl.of(ttl), &name),
-            Answered::NoName(ttl) if self.behaviour.negative => {
-                put(&mut self.cache, State::NoName, self.behaviour.ttl.of(ttl), &NameText::EMPTY);
+            Answered::Name(name, seconds) => {
+                let life = ttl.of(seconds);
+                self.contradict(address, now);
+                if !self.behaviour.confirm || self.behaviour.paper.is_some() {
+                    self.cache.put(address, Entry::new(State::Name, now, life), &name);
+                    return None;
+                }
+                // While it is asked, the verdict on the same name stands; should there be no answer, all of it is
+                // asked again before long.
+                let verdict = self.verdict(address, &name);
+                let entry = Entry { verdict, ..Entry::new(State::Name, now, life.min(UNCONFIRMED)) };
+                self.cache.put(address, entry, &name);
+                return Some(Question { ask: Ask::Addresses(name), life, tried: 0, ..question });
+            }
+            Answered::NoName(seconds) | Answered::Nothing(seconds) if self.behaviour.negative => {
+                self.cache.put(address, Entry::new(State::NoName, now, ttl.of(seconds)), &NameText::EMPTY);
+                if matches!(answered, Answered::Nothing(_))
+                    && self.behaviour.prefixes
+                    && self.behaviour.paper.is_none()
+                {
+                    return self.above(question, u8::MAX, now);
+                }
             }
             // The empty entry stands until it expires, and it is asked for again.
-            Answered::NoName(_) => put(&mut self.cache, State::Asked, PLACEHOLDER, &NameText::EMPTY),
-            Answered::Unusable(ttl) => {
+            Answered::NoName(_) | Answered::Nothing(_) => {
+                self.cache.put(address, Entry::new(State::Asked, now, PLACEHOLDER), &NameText::EMPTY);
+            }
+            Answered::Unusable(seconds) => {
                 let state =
                     if self.behaviour.paper.is_some() { State::NoName } else { State::Failed(Why::Unusable) };
-                put(&mut self.cache, state, self.behaviour.ttl.of(ttl), &NameText::EMPTY);
+                self.cache.put(address, Entry::new(state, now, ttl.of(seconds)), &NameText::EMPTY);
             }
             Answered::Failed(why) if let Some(paper) = self.behaviour.paper => {
                 if let (Why::Servfail, Some(life)) = (why, paper.servfail) {
-                    put(&mut self.cache, State::Failed(why), life, &NameText::EMPTY);
+                    self.cache.put(address, Entry::new(State::Failed(why), now, life), &NameText::EMPTY);
                 }
             }
-            Answered::Failed(_) if question.tried + 1 < self.behaviour.tries => {
-                self.retries.push_back(Question { tried: question.tried + 1, ..question });
-                return;
+            Answered::Failed(why) => self.failed(address, why, now),
+            // They end where they are asked, or answer another question.
+            Answered::Truncated | Answered::Foreign | Answered::Verdict(..) => {
+                self.failed(address, Why::Malformed, now);
             }
-            Answered::Failed(why) => self.failed(address, why, seconds),
-            // They end where they are asked.
-            Answered::Truncated | Answered::Foreign => self.failed(address, Why::Malformed, seconds),
         }
-        self.in_flight.remove(&address);
+        None
+    }
+
+    /// Keeps the verdict on a name, with the lower of both lives.
+    fn told_verdict(&mut self, question: Question, name: &NameText, answered: Answered, now: u32) {
+        let (verdict, life) = match answered {
+            Answered::Verdict(verdict, ttl) => (verdict, question.life.min(self.behaviour.ttl.of(ttl))),
+            // Nobody can tell, so it is not confirmed any more either.
+            _ => (Verdict::NotYet, question.life.min(UNCONFIRMED)),
+        };
+        self.counts.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
+        let entry = Entry { verdict, ..Entry::new(State::Name, now, life) };
+        self.cache.put(question.address, entry, name);
+    }
+
+    /// Keeps whether there is anything in a prefix; the question for the next one above.
+    fn told_prefix(
+        &mut self,
+        question: Question,
+        bits: u8,
+        answered: Answered,
+        now: u32,
+    ) -> Option<Question> {
+        let (state, life) = match answered {
+            Answered::Nothing(ttl) => (State::NoName, self.behaviour.ttl.of(ttl)),
+            Answered::NoName(ttl) => (State::Asked, self.behaviour.ttl.of(ttl)),
+            _ => (State::Asked, UNCONFIRMED),
+        };
+        self.cache.put_prefix(question.address, bits, Entry::new(state, now, life));
+        match answered {
+            Answered::Nothing(_) => {
+                self.counts.prefixes[0].fetch_add(1, Ordering::Relaxed);
+                self.above(question, bits, now)
+            }
+            Answered::NoName(_) => {
+                self.counts.prefixes[1].fetch_add(1, Ordering::Relaxed);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The question for the longest prefix shorter than `bits`, unless something is known of it.
+    fn above(&mut self, question: Question, bits: u8, now: u32) -> Option<Question> {
+        let address = question.address;
+        let bits = prefix::lengths(address).into_iter().find(|length| *length < bits)?;
+        if self.cache.prefix(address, bits).is_some_and(|entry| !entry.is_stale(now)) {
+            return None;
+        }
+        self.cache.put_prefix(address, bits, Entry::new(State::Asked, now, PLACEHOLDER));
+        Some(Question { ask: Ask::Prefix(bits), tried: 0, ..question })
+    }
+
+    /// Takes out the prefixes of an address that were taken for empty: it has a name.
+    fn contradict(&mut self, address: IpAddr, now: u32) {
+        for bits in prefix::lengths(address) {
+            if self.cache.prefix(address, bits).is_some_and(|entry| entry.state == State::NoName) {
+                self.counts.contradicted.fetch_add(1, Ordering::Relaxed);
+                self.cache.put_prefix(address, bits, Entry::new(State::Asked, now, CONTRADICTED));
+            }
+        }
+    }
+
+    /// The verdict on the name of an address, where that is this one.
+    fn verdict(&self, address: IpAddr, name: &NameText) -> Verdict {
+        match self.name(address) {
+            Some((old, old_name)) if old_name == *name => old.verdict,
+            _ => Verdict::NotYet,
+        }
+    }
+
+    /// The name of an address, with what is known of it.
+    fn name(&self, address: IpAddr) -> Option<(Entry, NameText)> {
+        let old = self.cache.get(address).filter(|old| old.state == State::Name)?;
+        let mut name = NameText::EMPTY;
+        self.cache.name(address, &mut name);
+        Some((old, name))
+    }
+
+    /// Counts whether a name that was given is still right.
+    fn compare(&self, address: IpAddr, answered: &Answered) {
+        let Some((_, old)) = self.name(address) else { return };
+        let index = match answered {
+            Answered::Name(name, _) if *name == old => 0,
+            Answered::Name(..) | Answered::Unusable(_) => 1,
+            Answered::NoName(_) | Answered::Nothing(_) => 2,
+            _ => 3,
+        };
+        self.counts.staleness[index].fetch_add(1, Ordering::Relaxed);
     }
 
     fn failed(&mut self, address: IpAddr, why: Why, now: u32) {
         let old = self.cache.get(address);
+        // It was asked for ahead of time, or as a sample, and nobody waits.
+        if old.is_some_and(|old| matches!(old.state, State::Name | State::NoName) && !old.is_stale(now)) {
+            return;
+        }
         let failures = old.map_or(0, |old| old.failures).saturating_add(1).min(15);
         let life = self.backoff.after(failures.into());
         let mut name = NameText::EMPTY;
@@ -209,6 +433,8 @@ impl BackEnd {
         set(&counts.moved, waiting.moved());
         set(&counts.depth, waiting.len() as u64);
         set(&counts.lanes, waiting.lanes() as u64);
+        set(&counts.spare_depth, self.spare.len() as u64);
+        set(&counts.spare_leaks, self.spare.leaks());
         set(&counts.in_flight, self.in_flight.len() as u64);
         let cached = self.cache.counts();
         set(&counts.expired, cached.expired);

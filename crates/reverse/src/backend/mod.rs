@@ -2,6 +2,7 @@
 //!
 //! - [`behaviour`]: [`Behaviour`], how it learns, as an operator chooses it.
 //! - [`decisions`]: [`BackEnd`], what is asked and what is kept: no clock and no socket.
+//! - `spare`: what is asked while nobody waits.
 //! - [`upstreams`]: [`Upstreams`], whose turn it is to be asked.
 //! - [`task`]: [`Task`] and [`run()`], the channels, the clock and the sockets around them.
 //! - [`counts`]: [`Counts`] and [`UpstreamCounts`], what the metrics and the log read.
@@ -9,6 +10,7 @@
 pub mod behaviour;
 pub mod counts;
 pub mod decisions;
+mod spare;
 pub mod task;
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use super::counts::Counts;
 use super::decisions::{BackEnd, Due, Question, seconds};
 use super::upstreams::Upstreams;
 use crate::cache::{self, Reader};
-use crate::front::Wanted;
+use crate::front::{RING_MAX, Seen, Wanted};
 use crate::question::Answered;
 use crate::upstream::{self, Ids};
 
@@ -42,6 +42,8 @@ pub struct Task {
     pub reader: Reader,
     /// Where wanted addresses come from.
     pub wanted: mpsc::Receiver<Wanted>,
+    /// Hits that were looked at more closely.
+    pub seen: mpsc::Receiver<Seen>,
     /// Who is asked.
     pub upstreams: Upstreams,
     /// How long one question waits.
@@ -63,6 +65,7 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
     let mut flights: JoinSet<Flight> = JoinSet::new();
     let mut saving: JoinSet<()> = JoinSet::new();
     let mut noted = Vec::with_capacity(NOTED_MAX);
+    let mut seen = Vec::with_capacity(RING_MAX);
     let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
     sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut saved = task.clock.now().monotonic;
@@ -88,6 +91,9 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
             // None is left once every face has ended; then only the shutdown is waited for.
             count = task.wanted.recv_many(&mut noted, NOTED_MAX), if !task.wanted.is_closed() => {
                 noted.drain(..count).for_each(|wanted| task.back_end.note(wanted));
+            }
+            count = task.seen.recv_many(&mut seen, RING_MAX), if !task.seen.is_closed() => {
+                seen.drain(..count).for_each(|one| task.back_end.see(one));
             }
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
             _ = sweeps.tick() => {
@@ -135,7 +141,8 @@ impl Task {
         counts.questions.fetch_add(1, Ordering::Relaxed);
         flights.spawn(async move {
             let begun = clock.now().monotonic;
-            let answered = upstream::ask(upstream, question.address, ids.next(), wait, &counts).await;
+            let answered =
+                upstream::ask(upstream, question.address, &question.ask, ids.next(), wait, &counts).await;
             (index, question, answered, clock.now().monotonic.saturating_sub(begun))
         });
     }

@@ -1,5 +1,6 @@
 //! The back end on a virtual clock.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,18 +8,20 @@ use std::time::Duration;
 use net::clock::Now;
 use tokio::sync::mpsc;
 
-use super::decisions::IN_FLIGHT_MAX;
+use super::decisions::{IN_FLIGHT_MAX, LANE_IN_FLIGHT_MAX};
 use super::*;
 use crate::cache::{self, Verdict, Why};
-use crate::front::{Front, Known, Since, Wanted};
+use crate::front::{Front, Known, Ring, Seen, Since, Wanted};
 use crate::name::NameText;
-use crate::question::Answered;
+use crate::question::{Answered, Ask};
 
 /// A service without threads or sockets: a virtual clock, and whatever the upstream is to say.
 struct World {
     back_end: BackEnd,
     front: Front,
     door: mpsc::Receiver<Wanted>,
+    seen: mpsc::Sender<Seen>,
+    ring: mpsc::Receiver<Seen>,
     now: Duration,
 }
 
@@ -32,6 +35,8 @@ fn behaviour() -> Behaviour {
         tries: 2,
         ttl: Ttl::Fixed(Duration::from_secs(1000)),
         negative: true,
+        confirm: false,
+        prefixes: false,
         paper: None,
     }
 }
@@ -41,8 +46,14 @@ impl World {
         let stale = if behaviour.paper.is_some() { 0 } else { 500 };
         let (cache, reader) = cache::new(cache::LIMIT_MIN, stale, 1);
         let (sender, door) = mpsc::channel(1024);
-        let front = Front::new(reader, sender, stale > 0, Arc::default());
-        World { back_end: BackEnd::new(cache, behaviour), front, door, now: Duration::from_secs(1_000_000) }
+        let (seen, ring) = mpsc::channel(1024);
+        let front = Front::new(reader, sender, stale > 0, Arc::default()).telling(Ring {
+            seen: seen.clone(),
+            ahead: true,
+            sample_one_in: 0,
+        });
+        let now = Duration::from_secs(1_000_000);
+        World { back_end: BackEnd::new(cache, behaviour), front, door, seen, ring, now }
     }
 
     fn now(&self) -> Now {
@@ -57,16 +68,36 @@ impl World {
         while let Ok(wanted) = self.door.try_recv() {
             self.back_end.note(wanted);
         }
+        while let Ok(seen) = self.ring.try_recv() {
+            self.back_end.see(seen);
+        }
         known
     }
 
-    /// Lets the time pass to the next question, and answers it.
+    /// Lets the time pass to the next question, answers it, and tells of which address it was.
     fn turn(&mut self, answered: Answered) -> Option<String> {
         self.now += Duration::from_millis(50);
         match self.back_end.next(self.now()) {
             Due::Now(question) => {
                 self.back_end.answered(question, answered, self.now());
                 Some(question.address.to_string())
+            }
+            _ => None,
+        }
+    }
+
+    /// The same, where it is told apart what is asked.
+    fn step(&mut self, answered: Answered) -> Option<String> {
+        self.now += Duration::from_millis(50);
+        match self.back_end.next(self.now()) {
+            Due::Now(question) => {
+                self.back_end.answered(question, answered, self.now());
+                let address = question.address;
+                Some(match question.ask {
+                    Ask::Name => format!("name {address}"),
+                    Ask::Addresses(name) => format!("addresses {}", name.as_str()),
+                    Ask::Prefix(bits) => format!("prefix {address}/{bits}"),
+                })
             }
             _ => None,
         }
@@ -201,7 +232,7 @@ fn questions_under_way_are_bounded() {
     let mut world =
         World::new(Behaviour { interval: Duration::ZERO, stack: 4096, per_client: 4096, ..behaviour() });
     for i in 0..600 {
-        world.look_up(&format!("10.{}.{}.1", i / 100, i % 100));
+        world.look_up(&format!("10.{}.{}.1", i % 100, i / 100));
     }
     let all = |world: &mut World| -> Vec<Question> {
         let now = world.now();
@@ -225,4 +256,283 @@ fn questions_under_way_are_bounded() {
     assert!(second.len() == IN_FLIGHT_MAX && second.iter().all(|question| question.tried == 1));
     fail(&mut world, second);
     assert_eq!(all(&mut world).len(), IN_FLIGHT_MAX);
+}
+
+fn verdict(verdict: Verdict, ttl: u32) -> Answered {
+    Answered::Verdict(verdict, ttl)
+}
+
+#[test]
+fn a_name_is_confirmed_by_a_second_question_and_kept_for_the_lower_ttl() {
+    let ttl = Ttl::Record(Duration::from_secs(1), Duration::from_secs(1000));
+    for (said, expected) in [
+        (verdict(Verdict::Confirmed, 400), (Verdict::Confirmed, 400)),
+        (verdict(Verdict::Confirmed, 900), (Verdict::Confirmed, 800)),
+        (verdict(Verdict::Mismatch, 90), (Verdict::Mismatch, 90)),
+        (Answered::Failed(Why::Servfail), (Verdict::NotYet, 300)),
+        (name(1), (Verdict::NotYet, 300)),
+    ] {
+        let mut world = World::new(Behaviour { confirm: true, tries: 1, ttl, ..behaviour() });
+        world.look_up(ONE);
+        assert_eq!(world.step(name(800)).as_deref(), Some("name 192.0.2.1"));
+        // The name is given at once; should the program end here, it is asked for again before long.
+        assert_eq!(
+            world.look_up(ONE),
+            Known::Name(Since { age: 0, left: 300, stale: false }, Verdict::NotYet)
+        );
+        assert_eq!(world.step(said).as_deref(), Some("addresses www.example"));
+        let (verdict, left) = expected;
+        assert_eq!(
+            world.look_up(ONE),
+            Known::Name(Since { age: 0, left, stale: false }, verdict),
+            "{said:?}"
+        );
+        assert_eq!(world.step(name(1)), None);
+        assert_eq!(world.counted(|counts| &counts.questions), 2);
+        assert_eq!(world.back_end.counts().verdicts[verdict as usize].load(Ordering::Relaxed), 1);
+        assert_eq!(world.counted(|counts| &counts.in_flight), 0);
+    }
+}
+
+#[test]
+fn a_verdict_stands_while_it_is_renewed_and_not_for_another_name() {
+    let mut world = World::new(Behaviour { confirm: true, tries: 1, ..behaviour() });
+    world.look_up(ONE);
+    world.step(name(1));
+    world.step(verdict(Verdict::Confirmed, 1));
+    let other = Answered::Name(NameText::from_text(b"other.example").unwrap(), 1);
+    for (renewed, expected) in [(name(1), Verdict::Confirmed), (other, Verdict::NotYet)] {
+        world.pass(1000);
+        assert!(matches!(world.look_up(ONE), Known::Name(Since { stale: true, .. }, Verdict::Confirmed)));
+        world.step(renewed);
+        assert!(
+            matches!(world.look_up(ONE), Known::Name(Since { stale: false, .. }, seen) if seen == expected)
+        );
+        world.step(verdict(Verdict::Confirmed, 1));
+    }
+    // Nobody can tell any more: then it is not confirmed.
+    world.pass(1000);
+    world.look_up(ONE);
+    world.step(Answered::Name(NameText::from_text(b"other.example").unwrap(), 1));
+    world.step(Answered::Failed(Why::Timeout));
+    assert!(matches!(world.look_up(ONE), Known::Name(_, Verdict::NotYet)));
+}
+
+#[test]
+fn an_empty_prefix_is_one_entry_for_all_addresses_in_it() {
+    let mut world = World::new(Behaviour { prefixes: true, ..behaviour() });
+    let nothing = Answered::Nothing(5);
+    world.look_up(ONE);
+    let asked: Vec<_> = [nothing, nothing, Answered::NoName(5), name(1)].map(|said| world.step(said)).into();
+    let expected = ["name 192.0.2.1", "prefix 192.0.2.1/24", "prefix 192.0.2.1/16"];
+    assert_eq!(asked.iter().flatten().collect::<Vec<_>>(), expected);
+    assert_eq!(world.counted(|counts| &counts.questions), 3);
+    // Its neighbours are known without a question; those beyond the /24 are asked for, but not their /16 again.
+    assert_eq!(world.look_up("192.0.2.77"), Known::NoName(Since { age: 0, left: 1000, stale: false }));
+    assert_eq!(world.step(name(1)), None);
+    assert_eq!(world.look_up("192.0.3.1"), Known::NotYet);
+    assert_eq!(world.step(nothing).as_deref(), Some("name 192.0.3.1"));
+    assert_eq!(world.step(nothing).as_deref(), Some("prefix 192.0.3.1/24"));
+    assert_eq!(world.step(nothing), None);
+    assert_eq!(world.counted(|counts| &counts.prefixes[0]), 2);
+
+    let six = "2001:db8:1:2::1";
+    world.look_up(six);
+    let asked: Vec<_> = (0..5).map_while(|_| world.step(nothing)).collect();
+    let expected = [64, 48, 32].map(|bits| format!("prefix {six}/{bits}"));
+    assert_eq!(asked[1..], expected);
+    assert_eq!(world.look_up("2001:db8:ffff::1").word(), "no_name");
+    assert_eq!(world.look_up("2001:db9::1").word(), "not_yet");
+}
+
+#[test]
+fn a_prefix_that_has_something_is_not_asked_for_again() {
+    let mut world = World::new(Behaviour { prefixes: true, tries: 1, ..behaviour() });
+    for (address, said, expected) in [
+        ("192.0.2.1", Answered::NoName(1), 2),
+        ("192.0.2.2", Answered::NoName(1), 1),
+        ("198.51.100.1", Answered::Failed(Why::Timeout), 2),
+        ("198.51.100.2", Answered::NoName(1), 1),
+    ] {
+        world.look_up(address);
+        let before = world.counted(|counts| &counts.questions);
+        world.step(Answered::Nothing(1));
+        world.step(said);
+        assert_eq!(world.counted(|counts| &counts.questions) - before, expected, "{address}");
+        assert_eq!(world.look_up(address).word(), "no_name");
+    }
+    // One that exists without a name says nothing of what is above it, and behind an alias neither.
+    world.look_up("203.0.113.1");
+    world.step(Answered::NoName(1));
+    assert_eq!(world.step(name(1)), None);
+}
+
+#[test]
+fn a_name_in_a_prefix_that_was_said_to_be_empty_ends_that() {
+    let mut world = World::new(Behaviour { prefixes: true, ..behaviour() });
+    world.look_up(ONE);
+    world.step(name(1));
+    world.look_up("192.0.2.2");
+    world.step(Answered::Nothing(1));
+    world.step(Answered::Nothing(1));
+    world.step(Answered::NoName(1));
+    assert_eq!(world.look_up("192.0.2.3").word(), "no_name");
+    assert_eq!(world.look_up(ONE).word(), "name", "what an address has of its own goes before");
+    world.pass(1000);
+    world.look_up(ONE);
+    world.step(name(1));
+    assert_eq!(world.look_up("192.0.2.3"), Known::NotYet);
+    assert_eq!(world.counted(|counts| &counts.contradicted), 1);
+}
+
+#[test]
+fn nobody_can_write_prefixes_by_asking_for_what_stands_for_them() {
+    let mut world = World::new(Behaviour { prefixes: true, ..behaviour() });
+    let key = "fff4:18c0:0:200::";
+    assert_eq!(world.look_up(key), Known::NotYet);
+    assert_eq!(world.step(Answered::Nothing(1)), None);
+    assert_eq!(world.look_up(ONE), Known::NotYet);
+}
+
+#[test]
+fn a_popular_name_is_asked_for_before_it_expires_when_nobody_waits() {
+    let mut world = World::new(behaviour());
+    world.look_up(ONE);
+    world.turn(name(1));
+    world.pass(890);
+    (0..40).for_each(|_| _ = world.look_up(ONE));
+    assert_eq!(world.turn(name(1)), None, "it is not in the last tenth of its life");
+    world.pass(20);
+    world.look_up(ONE);
+    assert_eq!(world.turn(name(1)), None, "asked for once, it is not popular");
+    (0..40).for_each(|_| _ = world.look_up(ONE));
+    world.look_up("198.51.100.1");
+    assert_eq!(world.turn(name(1)).as_deref(), Some("198.51.100.1"), "who waits goes before");
+    assert_eq!(world.turn(Answered::Failed(Why::Timeout)).as_deref(), Some(ONE));
+    assert_eq!(world.turn(name(1)).as_deref(), Some(ONE), "again, after a failure");
+    assert!(matches!(world.look_up(ONE), Known::Name(Since { age: 0, left: 1000, stale: false }, _)));
+    assert_eq!(world.counted(|counts| &counts.asked[1]), 1);
+}
+
+#[test]
+fn what_fails_ahead_of_time_leaves_the_name_as_it_is() {
+    let mut world = World::new(Behaviour { tries: 1, ..behaviour() });
+    world.look_up(ONE);
+    world.turn(name(1));
+    world.pass(910);
+    (0..40).for_each(|_| _ = world.look_up(ONE));
+    assert!(world.turn(Answered::Failed(Why::Timeout)).is_some());
+    assert!(matches!(world.look_up(ONE), Known::Name(Since { age: 910, stale: false, .. }, _)));
+}
+
+#[test]
+fn samples_tell_how_many_names_are_still_right() {
+    let mut world = World::new(Behaviour { tries: 1, ..behaviour() });
+    let ring = Ring { seen: world.seen.clone(), ahead: false, sample_one_in: 64 };
+    world.front = world.front.telling(ring);
+    let other = Answered::Name(NameText::from_text(b"other.example").unwrap(), 1);
+    let answers = [name(1), other, Answered::NoName(1), Answered::Failed(Why::Servfail)];
+    for (i, said) in answers.into_iter().enumerate() {
+        let address = format!("192.0.2.{i}");
+        world.look_up(&address);
+        world.turn(name(1));
+        let asked = (0..1000).find_map(|_| {
+            world.look_up(&address);
+            world.turn(said)
+        });
+        assert_eq!(asked, Some(address));
+    }
+    let counted = world.back_end.counts().staleness.each_ref().map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counted, [1, 1, 1, 1]);
+    assert_eq!(world.counted(|counts| &counts.asked[2]), 4);
+}
+
+#[test]
+fn a_slow_network_leaves_room_for_the_others() {
+    let mut world =
+        World::new(Behaviour { interval: Duration::ZERO, stack: 4096, per_client: 4096, ..behaviour() });
+    for i in 0..200 {
+        world.look_up(&format!("10.1.0.{i}"));
+        world.look_up(&format!("10.2.0.{i}"));
+    }
+    let now = world.now();
+    let asked = std::iter::from_fn(|| match world.back_end.next(now) {
+        Due::Now(question) => Some(question),
+        _ => None,
+    });
+    let asked: Vec<Question> = asked.collect();
+    assert_eq!(asked.len(), 2 * LANE_IN_FLIGHT_MAX);
+    // Two are done in one network: it may ask two more, and the other none.
+    let one: Vec<_> =
+        asked.iter().filter(|question| question.address.to_string().starts_with("10.1.")).collect();
+    one[..2].iter().for_each(|question| world.back_end.answered(**question, name(1), now));
+    for more in [true, true, false] {
+        let next = world.back_end.next(now);
+        assert_eq!(
+            matches!(next, Due::Now(question) if question.address.to_string().starts_with("10.1.")),
+            more
+        );
+    }
+}
+
+/// What becomes of a question in the contract's test.
+#[derive(Clone, Copy, Debug)]
+enum Upstream {
+    Works,
+    Refuses,
+    Silent,
+    Slow,
+    Garbage,
+}
+
+/// The contract: whatever upstreams do, and however full the stack is, an answer is what the cache holds at that
+/// moment, and is there at once: a look-up is a function that waits for nothing, and what it leaves behind is bounded.
+#[test]
+fn answers_do_not_depend_on_the_back_end() {
+    let known: Vec<String> = (0..50).map(|i| format!("192.0.2.{i}")).collect();
+    for upstream in [Upstream::Works, Upstream::Refuses, Upstream::Silent, Upstream::Slow, Upstream::Garbage]
+    {
+        let mut world = World::new(Behaviour {
+            stack: 256,
+            per_client: 256,
+            confirm: true,
+            prefixes: true,
+            ..behaviour()
+        });
+        for address in &known {
+            world.look_up(address);
+            while world.step(name(1)).is_some() {}
+        }
+        let mut flights: VecDeque<(Duration, Question, Answered)> = VecDeque::new();
+        let mut flood = 0u32;
+        // A minute in which 20 unknown addresses are wanted in each millisecond that is looked at.
+        for _ in 0..6_000 {
+            world.now += Duration::from_millis(10);
+            while let Due::Now(question) = world.back_end.next(world.now()) {
+                let (after, answered) = match upstream {
+                    Upstream::Works => (10, name(1)),
+                    Upstream::Refuses => (1, Answered::Failed(Why::Refused)),
+                    Upstream::Silent => (2_000, Answered::Failed(Why::Timeout)),
+                    Upstream::Slow => (1_990, name(1)),
+                    Upstream::Garbage => (1, Answered::Failed(Why::Malformed)),
+                };
+                flights.push_back((world.now + Duration::from_millis(after), question, answered));
+            }
+            while flights.front().is_some_and(|(due, ..)| *due <= world.now) {
+                let Some((_, question, answered)) = flights.pop_front() else { break };
+                world.back_end.answered(question, answered, world.now());
+            }
+            for _ in 0..20 {
+                flood += 1;
+                let fresh = format!("10.{}.{}.{}", flood >> 16 & 255, flood >> 8 & 255, flood & 255);
+                assert_eq!(world.look_up(&fresh).word(), "not_yet", "{upstream:?}");
+            }
+            let address = &known[flood as usize / 20 % known.len()];
+            assert_eq!(world.look_up(address).word(), "name", "{upstream:?}");
+        }
+        let questions = world.counted(|counts| &counts.questions);
+        assert!(questions <= 60_000 / 50 + 2 * known.len() as u64 + 1, "{upstream:?}: {questions}");
+        assert!(world.counted(|counts| &counts.depth) <= 256 && flights.len() <= IN_FLIGHT_MAX);
+        assert!(world.counted(|counts| &counts.leaks) > 100_000, "{upstream:?}: the stack was full");
+    }
 }

@@ -104,6 +104,11 @@ impl Entry {
         self.expiry.saturating_sub(now)
     }
 
+    /// Whether it is in the last tenth of its life.
+    pub fn is_ending(&self, now: u32) -> bool {
+        self.left(now) <= self.life / 10
+    }
+
     /// Whether it has expired.
     pub fn is_stale(&self, now: u32) -> bool {
         now >= self.expiry

@@ -6,11 +6,13 @@
 //! was taken, or nothing; so a view is taken for a batch of questions and dropped before waiting for the next.
 //!
 //! - [`entry`]: [`Entry`], what is known, in one word.
+//! - [`prefix`]: whole prefixes without a name, as one entry each.
 //! - [`snapshot`]: all of it in a file, and back; [`text`]: the same as lines, as Rapid DNS had it.
 
 pub mod entry;
 mod names;
 mod part;
+pub mod prefix;
 pub mod snapshot;
 mod table;
 mod template;
@@ -123,7 +125,7 @@ impl Reader {
         View(self.0.load_full())
     }
 
-    /// Calls `each` with all entries, in no order; what changes meanwhile is seen as it was or as it is then.
+    /// Calls `each` with all entries of addresses, in no order; what changes meanwhile is seen as it was or as it is then.
     pub fn for_each(&self, mut each: impl FnMut(IpAddr, Entry, &NameText)) {
         (0..SHARDS).for_each(|index| self.of_shard::<u32>(index, &mut each));
         (0..SHARDS).for_each(|index| self.of_shard::<u128>(index, &mut each));
@@ -135,6 +137,9 @@ impl Reader {
         for at in 0..shard.slots::<K>() {
             let Some((entry, key, reference)) = shard.read::<K>(at) else { continue };
             let address = key.address();
+            if prefix::is_key(address) {
+                continue;
+            }
             name.clear();
             let known = view.named(address, entry, reference, &mut name).or_else(|| {
                 // Its name was moved since: it is where a new view has it.
@@ -184,9 +189,13 @@ impl View {
 
     #[inline]
     fn find(&self, address: IpAddr) -> Option<(Entry, u32)> {
-        match address {
+        let found = match address {
             IpAddr::V4(v4) => find(&self.0.v4, u32::from(v4), self.0.seed),
             IpAddr::V6(v6) => find(&self.0.v6, u128::from(v6), self.0.seed),
+        };
+        match found {
+            Some(found) if !prefix::is_key(address) => Some(found),
+            _ => self.0.empty_prefix(address).map(|entry| (entry, 0)),
         }
     }
 
@@ -279,6 +288,14 @@ impl Root {
         Root { seed: *seed, v4: v4.clone(), v6: v6.clone(), segments: segments.clone() }
     }
 
+    /// What is known of the longest prefix without a name that an address is in.
+    fn empty_prefix(&self, address: IpAddr) -> Option<Entry> {
+        prefix::lengths(address).into_iter().find_map(|bits| {
+            let (entry, _) = find(&self.v6, prefix::key(address, bits), self.seed)?;
+            (entry.state == State::NoName).then_some(entry)
+        })
+    }
+
     /// Octets of all slots.
     fn slot_octets(&self) -> usize {
         self.v4.iter().chain(&self.v6).map(|shard| 8 * shard.words.len()).sum()
@@ -327,18 +344,33 @@ impl Writer {
     /// What does not fit the limit takes the place of what expires first nearby.
     pub fn put(&mut self, address: IpAddr, entry: Entry, name: &NameText) {
         match address {
+            _ if prefix::is_key(address) => {}
             IpAddr::V4(v4) => self.put_key::<u32>(v4.into(), entry, name),
             IpAddr::V6(v6) => self.put_key::<u128>(v6.into(), entry, name),
         }
     }
 
+    /// Puts what is known of the prefix of so many bits that an address is in: [`State::NoName`] where it has no name
+    /// in it, [`State::Asked`] where it has something, or is being asked for.
+    pub fn put_prefix(&mut self, address: IpAddr, bits: u8, entry: Entry) {
+        self.put_key::<u128>(prefix::key(address, bits), entry, &NameText::EMPTY);
+    }
+
+    /// What is known of the prefix of so many bits that an address is in.
+    pub fn prefix(&self, address: IpAddr, bits: u8) -> Option<Entry> {
+        find(&self.root.v6, prefix::key(address, bits), self.root.seed).map(|(entry, _)| entry)
+    }
+
     /// What is known of an address.
     pub fn get(&self, address: IpAddr) -> Option<Entry> {
-        match address {
+        let found = match address {
             IpAddr::V4(v4) => find(&self.root.v4, u32::from(v4), self.root.seed),
             IpAddr::V6(v6) => find(&self.root.v6, u128::from(v6), self.root.seed),
+        };
+        match found {
+            Some((entry, _)) if !prefix::is_key(address) => Some(entry),
+            _ => self.root.empty_prefix(address),
         }
-        .map(|(entry, _)| entry)
     }
 
     /// Reads the name of an address, where it has one.

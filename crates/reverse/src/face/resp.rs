@@ -4,7 +4,7 @@
 //! |---|---|
 //! | GET, MGET | the name, or nil where there is no name to give |
 //! | EXISTS | how many of the addresses have a name |
-//! | TTL | the seconds for which the name may be kept, or -2 |
+//! | TTL | the seconds for which the name may be kept; -1 where there is none to give, -2 where it is not known yet |
 //! | PING, ECHO, INFO, QUIT | as Redis does |
 //! | HELLO, COMMAND, CLIENT, CONFIG GET, SELECT 0 | what clients send at start |
 //!
@@ -154,7 +154,8 @@ impl Session {
             }
             (b"TTL", [key]) => match asked.look_up(address(key).ok_or(NO_ADDRESS)?).0 {
                 Known::Name(since, _) => integer(out, u64::from(since.left)),
-                _ => out.extend_from_slice(b":-2\r\n"),
+                Known::NotYet => out.extend_from_slice(b":-2\r\n"),
+                Known::NoName(_) | Known::Failed(..) => out.extend_from_slice(b":-1\r\n"),
             },
             (b"PING", []) => out.extend_from_slice(b"+PONG\r\n"),
             (b"PING" | b"ECHO", [text]) => bulk(out, text),
@@ -357,7 +358,8 @@ mod tests {
             ("EXISTS 192.0.2.1 192.0.2.2 192.0.2.1 x", ":2\r\n"),
             ("TTL 192.0.2.1", ":100\r\n"),
             ("TTL 192.0.2.5", ":30\r\n"),
-            ("TTL 192.0.2.2", ":-2\r\n"),
+            ("TTL 192.0.2.2", ":-1\r\n"),
+            ("TTL 192.0.2.9", ":-2\r\n"),
             ("PING", "+PONG\r\n"),
             ("PING x", "$1\r\nx\r\n"),
             ("ECHO x", "$1\r\nx\r\n"),

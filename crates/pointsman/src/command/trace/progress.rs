@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_millis(200);
 const WIDTH: u64 = 40;
 
 /// A file that says on a terminal how much of it was read.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     file: File,
     length: u64,
     read: u64,
@@ -21,7 +21,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(file: File, length: u64) -> Progress {
+    pub(crate) fn new(file: File, length: u64) -> Progress {
         let next = io::stderr().is_terminal().then(|| Instant::now() + AFTER);
         Progress { file, length, read: 0, next, is_shown: false }
     }

@@ -1,0 +1,458 @@
+//! `pointsman reverse filter`: names in the place of addresses in a log, from a running service's cache.
+//!
+//! Lines are taken in batches; the different addresses of one are asked for at once over the Redis protocol, and its lines
+//! are written in order. Nothing is waited for but the service's answers, which come at once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+
+use crate::command::trace::progress::Progress;
+use crate::failure::Failure;
+
+/// Lines of a batch: enough that one round to the service is shared by many.
+const LINES_MAX: usize = 1024;
+
+/// Octets of a line that is looked at; longer ones are passed on as they are, in pieces.
+const LINE_MAX: usize = 64 << 10;
+
+/// Octets of a batch, of lines that are long.
+const BATCH_MAX: usize = 1 << 20;
+
+/// Octets of one answer of the service: a name, or an error that is told.
+const ANSWER_MAX: u64 = 1024;
+
+/// How long the service may take for an answer: it never waits for anything itself.
+const SERVICE_MAX: Duration = Duration::from_secs(5);
+
+/// The time between two looks for names that are not known yet.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Top-level domains that are counted one by one: there are some 1,500 today. What is beyond is counted together.
+const DOMAINS_MAX: usize = 4096;
+
+/// How often it is noted how far the lines came.
+const NOTE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The arguments of `reverse filter`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  pointsman reverse filter --resp 127.0.0.1:6379 < access.log > named.log")]
+pub(crate) struct Filter {
+    /// A running service's address for the Redis protocol (`pointsman reverse --resp ADDR`)
+    #[arg(long, value_name = "ADDR")]
+    resp: SocketAddr,
+    /// Which field of a line is the address; fields are separated by blanks
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    field: u16,
+    /// How long the lines of a batch wait for names that are not known yet
+    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = crate::config::kind::time)]
+    wait: Duration,
+    /// Note in this file how far it came, and go on from there; stdin and stdout must be files
+    #[arg(long, value_name = "FILE", conflicts_with = "summary")]
+    resume: Option<PathBuf>,
+    /// Instead of lines, print requests by top-level domain
+    #[arg(long, value_name = "BY", value_parser = ["tld"])]
+    summary: Option<String>,
+    /// Print the summary as JSON
+    #[arg(long, requires = "summary")]
+    json: bool,
+}
+
+impl Filter {
+    /// Names stdin's lines.
+    ///
+    /// # Errors
+    /// [`Failure`]; what was written until then is whole lines.
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let unreadable = |cause| Failure::Failed(format!("stdin cannot be read: {cause}"));
+        let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(unreadable)?);
+        let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(|c| Failure::output(&c))?);
+        let length = input.metadata().map(|file| if file.is_file() { file.len() } else { 0 });
+        let length = length.map_err(unreadable)?;
+        let mut service = Service::connect(self.resp)?;
+        let mut noted = match &self.resume {
+            Some(path) => Some(Noted::begin(path, &mut input, &output, length)?),
+            None => None,
+        };
+        let left = length.saturating_sub(noted.as_ref().map_or(0, |noted| noted.input));
+        let mut lines =
+            Lines { from: BufReader::with_capacity(LINE_MAX, Progress::new(input, left)), within: false };
+        let mut out = BufWriter::with_capacity(LINE_MAX, output);
+        let mut domains = Domains::default();
+        let mut batch = Batch::default();
+        'input: while lines.batch(&mut batch).map_err(unreadable)? {
+            let names = service.names(&batch.addresses(self.field), self.wait)?;
+            for line in &batch.lines {
+                // What is still being written is named when it is whole.
+                if noted.is_some() && line.octets.last() != Some(&b'\n') && line.octets.len() < LINE_MAX {
+                    break 'input;
+                }
+                let place = line.is_begin.then(|| address(&line.octets, self.field)).flatten();
+                let name = place.as_ref().and_then(|(ip, _)| names.get(ip)).map(String::as_str);
+                if self.summary.is_some() {
+                    if line.is_begin {
+                        domains.count(name);
+                    }
+                    continue;
+                }
+                let named = match (place, name) {
+                    (Some((_, at)), Some(name)) => {
+                        [&line.octets[..at.start], name.as_bytes(), &line.octets[at.end..]].concat()
+                    }
+                    _ => line.octets.clone(),
+                };
+                out.write_all(&named).map_err(|cause| Failure::output(&cause))?;
+                if let Some(noted) = &mut noted {
+                    noted.input += line.octets.len() as u64;
+                    noted.output += named.len() as u64;
+                }
+            }
+            if let (Some(noted), Some(path)) = (&mut noted, &self.resume) {
+                noted.note(path, &mut out, false)?;
+            }
+        }
+        drop(lines);
+        if self.summary.is_some() {
+            let text = if self.json { domains.json() } else { domains.table() };
+            out.write_all(text.as_bytes()).map_err(|cause| Failure::output(&cause))?;
+        }
+        if let (Some(noted), Some(path)) = (&mut noted, &self.resume) {
+            noted.note(path, &mut out, true)?;
+        }
+        out.flush().map_err(|cause| Failure::output(&cause))
+    }
+}
+
+/// Lines that are named together.
+#[derive(Default)]
+struct Batch {
+    lines: Vec<Line>,
+}
+
+/// A line with its end, or a piece of one that is too long.
+struct Line {
+    octets: Vec<u8>,
+    /// Whether it begins where a line does.
+    is_begin: bool,
+}
+
+impl Batch {
+    /// The different addresses of the lines.
+    fn addresses(&self, field: u16) -> Vec<IpAddr> {
+        let lines = self.lines.iter().filter(|line| line.is_begin);
+        let mut all: Vec<IpAddr> =
+            lines.filter_map(|line| address(&line.octets, field)).map(|(ip, _)| ip).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+struct Lines<R> {
+    from: BufReader<R>,
+    /// Whether the piece before was no whole line.
+    within: bool,
+}
+
+impl<R: Read> Lines<R> {
+    /// Fills a batch; false where there is nothing more. A batch ends early where the input has nothing at hand, so that
+    /// a pipe's lines are not held back.
+    fn batch(&mut self, batch: &mut Batch) -> io::Result<bool> {
+        batch.lines.clear();
+        let mut octets = 0;
+        while batch.lines.len() < LINES_MAX && octets < BATCH_MAX {
+            if !batch.lines.is_empty() && !self.from.buffer().contains(&b'\n') {
+                break;
+            }
+            let mut line = Vec::new();
+            (&mut self.from).take(LINE_MAX as u64).read_until(b'\n', &mut line)?;
+            if line.is_empty() {
+                break;
+            }
+            octets += line.len();
+            let is_begin = !self.within;
+            self.within = line.last() != Some(&b'\n');
+            // A long line has no whole field to be sure of.
+            let is_whole = !self.within || line.len() < LINE_MAX;
+            batch.lines.push(Line { octets: line, is_begin: is_begin && is_whole });
+        }
+        Ok(!batch.lines.is_empty())
+    }
+}
+
+/// The address in a field of a line, and where it stands.
+fn address(line: &[u8], field: u16) -> Option<(IpAddr, std::ops::Range<usize>)> {
+    let mut at = 0;
+    for number in 1.. {
+        at += line[at..].iter().take_while(|octet| octet.is_ascii_whitespace()).count();
+        let length = line[at..].iter().take_while(|octet| !octet.is_ascii_whitespace()).count();
+        if length == 0 {
+            return None;
+        }
+        if number == field {
+            let address = std::str::from_utf8(&line[at..at + length]).ok()?.parse().ok()?;
+            return Some((address, at..at + length));
+        }
+        at += length;
+    }
+    None
+}
+
+/// A connection to a running service.
+struct Service {
+    address: SocketAddr,
+    stream: BufReader<TcpStream>,
+}
+
+impl Service {
+    fn connect(address: SocketAddr) -> Result<Service, Failure> {
+        let connected = TcpStream::connect_timeout(&address, SERVICE_MAX).and_then(|stream| {
+            stream.set_read_timeout(Some(SERVICE_MAX))?;
+            stream.set_write_timeout(Some(SERVICE_MAX))?;
+            Ok(stream)
+        });
+        match connected {
+            Ok(stream) => Ok(Service { address, stream: BufReader::new(stream) }),
+            Err(cause) => Err(unreachable(address, &cause)),
+        }
+    }
+
+    /// The names of these addresses, as far as they are known, or get known within `wait`.
+    fn names(&mut self, addresses: &[IpAddr], wait: Duration) -> Result<HashMap<IpAddr, String>, Failure> {
+        let mut names = HashMap::new();
+        let deadline = Instant::now() + wait;
+        let mut wanted = addresses.to_vec();
+        loop {
+            let answers = self.ask("GET", &wanted)?;
+            let mut unnamed = Vec::new();
+            for (address, answer) in wanted.iter().zip(answers) {
+                match answer {
+                    Some(name) => _ = names.insert(*address, name),
+                    None => unnamed.push(*address),
+                }
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if unnamed.is_empty() || left.is_zero() {
+                return Ok(names);
+            }
+            // -2 is not known yet; -1 is known to have none to give.
+            let states = self.ask("TTL", &unnamed)?;
+            wanted = unnamed
+                .into_iter()
+                .zip(states)
+                .filter(|(_, state)| state.as_deref() == Some("-2"))
+                .map(|(a, _)| a)
+                .collect();
+            if wanted.is_empty() {
+                return Ok(names);
+            }
+            std::thread::sleep(LOOK.min(left));
+        }
+    }
+
+    /// One answer for each address, `None` for nil.
+    fn ask(&mut self, verb: &str, addresses: &[IpAddr]) -> Result<Vec<Option<String>>, Failure> {
+        let asked: String = addresses.iter().map(|address| format!("{verb} {address}\r\n")).collect();
+        let mut answers = Vec::with_capacity(addresses.len());
+        let asked = self.stream.get_mut().write_all(asked.as_bytes());
+        asked.map_err(|cause| unreachable(self.address, &cause))?;
+        for _ in addresses {
+            let answer = answer(&mut self.stream).map_err(|cause| unreachable(self.address, &cause))?;
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+}
+
+fn unreachable(address: SocketAddr, cause: &io::Error) -> Failure {
+    Failure::Unreachable(format!(
+        "the service at {address} does not answer: {cause}; start one with `pointsman reverse --resp {address}`"
+    ))
+}
+
+/// Reads an answer of the Redis protocol: a text, a number, or nil.
+fn answer(from: &mut impl BufRead) -> io::Result<Option<String>> {
+    let read = |from: &mut dyn BufRead| -> io::Result<String> {
+        let mut line = Vec::new();
+        from.take(ANSWER_MAX).read_until(b'\n', &mut line)?;
+        let line = line.strip_suffix(b"\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(String::from_utf8_lossy(line).into_owned())
+    };
+    let head = read(from)?;
+    match head.split_at_checked(1) {
+        Some(("$", "-1")) => Ok(None),
+        Some(("$", _)) => read(from).map(Some),
+        Some((":" | "+", text)) => Ok(Some(text.to_owned())),
+        _ => Err(io::Error::other(format!("it said {head:?}"))),
+    }
+}
+
+/// How far the lines came, in octets of stdin and of stdout, as it stands in a file.
+struct Noted {
+    input: u64,
+    output: u64,
+    last: Instant,
+}
+
+impl Noted {
+    /// Goes on where a file says, or begins.
+    fn begin(path: &Path, input: &mut File, mut output: &File, length: u64) -> Result<Noted, Failure> {
+        let failed = |what: &str| Failure::Failed(format!("{}: {what}", path.display()));
+        let is_file = |file: &File| file.metadata().is_ok_and(|file| file.is_file());
+        if !is_file(input) || !is_file(output) {
+            return Err(failed("--resume needs files: < access.log >> named.log"));
+        }
+        let cause = |cause: io::Error| failed(&cause.to_string());
+        let (read, written) = match fs::read_to_string(path) {
+            Ok(text) => {
+                let numbers = text
+                    .split_once('\n')
+                    .and_then(|(a, b)| Some((a.parse().ok()?, b.trim_end().parse().ok()?)));
+                numbers.ok_or_else(|| {
+                    failed("it does not say how far the lines came; remove it to begin anew")
+                })?
+            }
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                (0, output.metadata().map_err(|cause| failed(&cause.to_string()))?.len())
+            }
+            Err(cause) => return Err(failed(&cause.to_string())),
+        };
+        if read > length || written > output.metadata().map_err(cause)?.len() {
+            return Err(failed(
+                "the files are shorter than what was done; were they rotated? remove it to begin anew",
+            ));
+        }
+        input.seek(SeekFrom::Start(read)).map_err(cause)?;
+        // What was written after the last note is written again.
+        output.set_len(written).map_err(cause)?;
+        output.seek(SeekFrom::Start(written)).map_err(cause)?;
+        Ok(Noted { input: read, output: written, last: Instant::now() })
+    }
+
+    /// Writes it down, once a second, or now.
+    fn note(&mut self, path: &Path, out: &mut BufWriter<File>, now: bool) -> Result<(), Failure> {
+        if !now && self.last.elapsed() < NOTE_INTERVAL {
+            return Ok(());
+        }
+        self.last = Instant::now();
+        out.flush().map_err(|cause| Failure::output(&cause))?;
+        let noted = reverse::whole::replace(path, 0o600, |mut file| {
+            file.write_all(format!("{}\n{}\n", self.input, self.output).as_bytes())
+        });
+        noted.map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))
+    }
+}
+
+/// Requests by top-level domain.
+#[derive(Default)]
+struct Domains {
+    counts: BTreeMap<String, u64>,
+    unknown: u64,
+    other: u64,
+}
+
+impl Domains {
+    fn count(&mut self, name: Option<&str>) {
+        let Some(domain) = name.and_then(|name| name.rsplit('.').next()) else { return self.unknown += 1 };
+        if let Some(count) = self.counts.get_mut(domain) {
+            *count += 1;
+        } else if self.counts.len() < DOMAINS_MAX {
+            self.counts.insert(domain.to_owned(), 1);
+        } else {
+            self.other += 1;
+        }
+    }
+
+    /// All of them, the most frequent first, then what has no name and what was not counted on its own.
+    fn rows(&self) -> Vec<(&str, u64)> {
+        let mut rows: Vec<(&str, u64)> =
+            self.counts.iter().map(|(domain, count)| (domain.as_str(), *count)).collect();
+        rows.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        rows.extend(
+            [("(no name)", self.unknown), ("(other)", self.other)].iter().filter(|(_, count)| *count > 0),
+        );
+        rows
+    }
+
+    fn table(&self) -> String {
+        let rows = self.rows();
+        let all = rows.iter().map(|(_, count)| count).sum::<u64>().max(1);
+        let line = |(domain, count): &(&str, u64)| {
+            format!("{count:>12} {:>6.2} % {domain}\n", *count as f64 * 100.0 / all as f64)
+        };
+        rows.iter().map(line).collect()
+    }
+
+    fn json(&self) -> String {
+        let domains: serde_json::Map<_, _> =
+            self.counts.iter().map(|(domain, count)| (domain.clone(), json!(count))).collect();
+        let all = json!({"top_level_domains": domains, "no_name": self.unknown, "other": self.other});
+        all.to_string() + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_found_in_their_field() {
+        for (line, field, expected) in [
+            ("192.0.2.1 - - [x]\n", 1, Some(("192.0.2.1", 0))),
+            ("  2001:db8::1\tx", 1, Some(("2001:db8::1", 2))),
+            ("a 192.0.2.1\n", 2, Some(("192.0.2.1", 2))),
+            ("a 192.0.2.1\n", 3, None),
+            ("host.example - -\n", 1, None),
+            ("192.0.2.1, 192.0.2.2\n", 1, None),
+            ("\n", 1, None),
+            ("", 1, None),
+        ] {
+            let found = address(line.as_bytes(), field).map(|(address, at)| (address.to_string(), at.start));
+            assert_eq!(found, expected.map(|(address, at)| (address.to_owned(), at)), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn lines_keep_their_order_and_long_ones_come_in_pieces() {
+        let long = format!("192.0.2.9 {}\n", "x".repeat(2 * LINE_MAX));
+        let text = format!("192.0.2.1 a\n{long}192.0.2.1 b\n\n192.0.2.2");
+        let mut lines = Lines { from: BufReader::with_capacity(LINE_MAX, text.as_bytes()), within: false };
+        let (mut batch, mut seen, mut addresses) = (Batch::default(), Vec::new(), Vec::new());
+        while lines.batch(&mut batch).unwrap() {
+            addresses.extend(batch.addresses(1));
+            batch.lines.iter().for_each(|line| seen.extend_from_slice(&line.octets));
+        }
+        assert!(seen == text.as_bytes());
+        addresses.dedup();
+        assert_eq!(addresses, ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse::<IpAddr>().unwrap()));
+    }
+
+    #[test]
+    fn answers_of_the_service() {
+        let read = |text: &str| answer(&mut text.as_bytes()).map_err(|cause| cause.to_string());
+        assert_eq!(read("$11\r\nwww.example\r\n"), Ok(Some("www.example".into())));
+        assert_eq!(read("$-1\r\n"), Ok(None));
+        assert_eq!(read(":-2\r\n"), Ok(Some("-2".into())));
+        assert!(read("-ERR no\r\n").unwrap_err().contains("ERR no"));
+        assert!(read("$11\r\nwww").is_err() && read("").is_err() && read(&"x".repeat(5000)).is_err());
+    }
+
+    #[test]
+    fn domains_are_counted_and_bounded() {
+        let mut domains = Domains::default();
+        for name in [Some("a.com"), Some("b.com"), Some("localhost"), None] {
+            domains.count(name);
+        }
+        assert_eq!(domains.rows(), [("com", 2), ("localhost", 1), ("(no name)", 1)]);
+        assert!(domains.table().starts_with("           2  50.00 % com\n"), "{}", domains.table());
+        (0..2 * DOMAINS_MAX).for_each(|i| domains.count(Some(&format!("x.t{i}"))));
+        assert_eq!((domains.counts.len(), domains.other), (DOMAINS_MAX, DOMAINS_MAX as u64 + 2));
+    }
+}

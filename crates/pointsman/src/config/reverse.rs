@@ -1,0 +1,329 @@
+//! The flags of `reverse`, one over each key, and from what was given to what the service is started with.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Fault, Faults};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use reverse::backend::{Behaviour, Kept, Paper, Ttl};
+use reverse::face::acl::Acl;
+use reverse::face::{dns, mmdb};
+use reverse::service::UPSTREAMS_MAX;
+use reverse::{Crawlers, Options};
+
+use super::flags::{over_key, read};
+use super::keys::REVERSE;
+use super::kind::{self, Kind};
+use super::lower::{count, given, resolve};
+use super::spec::{Placed, ReverseSpec};
+
+/// What `reverse` was given on the command line; values are read when all of the configuration is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    config: Option<PathBuf>,
+    /// Tell what is wrong, and end.
+    pub(crate) check: bool,
+    values: Vec<(&'static str, Vec<String>)>,
+}
+
+/// A configuration that holds together.
+#[derive(Clone, Debug)]
+pub(crate) struct Lowered {
+    /// What the service is started with.
+    pub(crate) options: Options,
+    /// Whether log lines are objects.
+    pub(crate) json: bool,
+}
+
+/// Reads file and flags; lists everything that is wrong, whichever it is in.
+pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
+    let (mut faults, mut spec) = (Faults::default(), super::defaults());
+    super::read_file(flags.config.as_deref(), &mut spec, &mut faults);
+    flags.read(&mut spec.reverse, &mut faults);
+    (lower(spec.reverse, &mut faults), faults)
+}
+
+impl Flags {
+    fn read(&self, spec: &mut ReverseSpec, faults: &mut Faults) {
+        for (name, values) in &self.values {
+            let key = REVERSE.key(name).expect("only the names of keys are flags");
+            let flag = key.flag.expect("each of these keys has a flag");
+            key.kind.clear(spec);
+            for value in values {
+                read(key, flag, value, spec, faults);
+            }
+        }
+    }
+}
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("The configuration file; flags replace what its [reverse] says");
+        let check = Arg::new("check")
+            .long("check")
+            .action(clap::ArgAction::SetTrue)
+            .help("Read the configuration, list every fault, and end");
+        let keys = REVERSE.keys.iter().filter_map(|key| {
+            let argument = over_key(key, key.flag?);
+            Some(match key.kind {
+                // `--paper` alone says it; `--paper=false` takes back what the file says.
+                Kind::Boolean(_) => {
+                    argument.num_args(0..=1).require_equals(true).default_missing_value("true")
+                }
+                Kind::Resolvers(_) => argument.value_delimiter(','),
+                _ => argument,
+            })
+        });
+        command.arg(config).arg(check).args(keys)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let all = |name| matches.get_many(name).into_iter().flatten().cloned().collect::<Vec<String>>();
+        let values = REVERSE.keys.iter().map(|key| (key.name, all(key.name)));
+        Ok(Flags {
+            config: matches.get_one("config").cloned(),
+            check: matches.get_flag("check"),
+            values: values.filter(|(_, values)| !values.is_empty()).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.
+fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
+    addresses(&spec, faults);
+    let ttl = spec.ttl.as_ref().map(|placed| (ttl(&placed.value), placed));
+    let ttl = match ttl {
+        Some((Err(expected), placed)) => {
+            faults.push(placed.place.fault(format!("ttl is {:?}", placed.value), expected));
+            Ttl::Fixed(Duration::ZERO)
+        }
+        Some((Ok(ttl), _)) => ttl,
+        None => Ttl::Fixed(Duration::ZERO),
+    };
+    let small = |number: Option<Placed<u64>>| u32::try_from(given(number)).unwrap_or(u32::MAX);
+    let plain = |all: &[Placed<SocketAddr>]| all.iter().map(|placed| placed.value).collect::<Vec<_>>();
+    // A prefix of the one kind reads as one of the other.
+    let allowed = spec.allow.iter().filter_map(|prefix| prefix.value.to_string().parse().ok());
+    let paper = given(spec.paper);
+    let stack = count(given(spec.stack));
+    let cores = net::thread::cores().map_or(1, |cores| cores.len());
+    let workers = spec.workers.map_or(cores, |workers| count(workers.value));
+    let wait = given(spec.wait);
+    let (mmdb_interval, mmdb_size) = (given(spec.mmdb_interval), count(given(spec.mmdb_size)));
+    let snapshot_interval = given(spec.snapshot_interval);
+    let crawlers = Arc::new(crawlers(spec.crawlers.as_ref(), faults));
+    let options = Options {
+        upstreams: plain(&spec.upstream),
+        behaviour: Behaviour {
+            interval: given(spec.interval),
+            burst: small(spec.burst),
+            stack,
+            per_client: spec.per_client.map_or(stack.div_ceil(2), |most| count(most.value)),
+            timeout: given(spec.timeout),
+            tries: small(spec.tries),
+            ttl,
+            negative: !given(spec.no_negative),
+            confirm: given(spec.confirm),
+            prefixes: !given(spec.no_prefixes),
+            paper: paper.then(Paper::default),
+        },
+        ahead: !given(spec.no_ahead),
+        sample_one_in: given(spec.sample),
+        memory: count(given(spec.memory)),
+        stale: if paper { Duration::ZERO } else { given(spec.stale) },
+        kept: spec.snapshot.map(|path| Kept { path: resolve(&path), interval: snapshot_interval }),
+        acl: Acl::new(allowed.collect()),
+        crawlers,
+        dns: plain(&spec.dns).into_iter().map(|address| dns::Options { address, wait, workers }).collect(),
+        resp: plain(&spec.resp),
+        rapid: plain(&spec.rapid),
+        mmdb: spec.mmdb.map(|path| mmdb::Options {
+            path: resolve(&path),
+            interval: mmdb_interval,
+            size: mmdb_size,
+        }),
+    };
+    Lowered { options, json: given(spec.json) }
+}
+
+fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
+    let mut whole = |what: &str, expected: &str| faults.push(Fault::whole("reverse", what, expected));
+    if spec.upstream.is_empty() {
+        whole("there is nobody to ask", "upstream (--upstream ADDR)");
+    }
+    let faces = || spec.dns.iter().chain(&spec.resp).chain(&spec.rapid);
+    if faces().next().is_none() && spec.mmdb.is_none() {
+        let expected = "dns, resp, rapid or mmdb (--dns ADDR, --resp ADDR, --rapid ADDR or --mmdb FILE)";
+        whole("there is nowhere to answer", expected);
+    }
+    if let Some(beyond) = spec.upstream.get(UPSTREAMS_MAX) {
+        faults.push(beyond.place.fault("there are too many upstreams", format!("{UPSTREAMS_MAX} at most")));
+    }
+    for Placed { value, place } in faces() {
+        if !value.ip().to_canonical().is_loopback() && spec.allow.is_empty() {
+            let what = format!("{value} is not loopback, and there is nobody who may ask there");
+            faults.push(place.fault(what, "allow (--allow PREFIX) for each network of clients"));
+        }
+    }
+    let waits = spec.wait.as_ref().is_some_and(|wait| !wait.value.is_zero());
+    for Placed { value, place } in spec.dns.iter().filter(|dns| waits && dns.value.ip().is_unspecified()) {
+        let what = format!("{value} is an address for all interfaces, and questions wait");
+        faults.push(place.fault(what, "an address for each interface, or no wait"));
+    }
+}
+
+/// Reads the file of crawlers; without one, none is known.
+fn crawlers(file: Option<&Placed<PathBuf>>, faults: &mut Faults) -> Crawlers {
+    let Some(file) = file else { return Crawlers::default() };
+    let path = resolve(file);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(cause) => {
+            faults.push(file.place.fault(format!("{} cannot be read: {cause}", path.display()), ""));
+            return Crawlers::default();
+        }
+    };
+    match Crawlers::read(&text, &path.to_string_lossy()) {
+        Ok(crawlers) => crawlers,
+        Err(found) => {
+            faults.append(found);
+            Crawlers::default()
+        }
+    }
+}
+
+fn ttl(text: &str) -> Result<Ttl, String> {
+    match text.split_once("..") {
+        None => kind::time(text).map(Ttl::Fixed),
+        Some((least, most)) => {
+            let (least, most) = (kind::time(least.trim_end())?, kind::time(most.trim_start())?);
+            if least > most {
+                Err("the longer time behind the shorter one".into())
+            } else {
+                Ok(Ttl::Record(least, most))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{defaults, file, page};
+    use clap::Parser;
+    use std::path::Path;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    /// Reads a file's text and flags, as `load` does.
+    fn lowered(text: &str, flags: &[&str]) -> Result<Lowered, String> {
+        let (mut faults, mut spec) = (Faults::default(), defaults());
+        file::read(Path::new("/etc/p.toml"), text, &mut spec, &mut faults);
+        let line = Line::try_parse_from(["reverse"].iter().chain(flags)).expect("flags are only read later");
+        line.flags.read(&mut spec.reverse, &mut faults);
+        let lowered = lower(spec.reverse, &mut faults);
+        faults.or(lowered).map_err(|faults| faults.to_string())
+    }
+
+    #[test]
+    fn flags_replace_what_the_file_says() {
+        let text = "version = \"v1\"\n[reverse]\nupstream = [\"192.0.2.53\"]\ndns = [\"127.0.0.1:5353\"]\n\
+                    ttl = \"1 min..1 d\"\npaper = true\nsnapshot = \"names.cache\"\nmemory = \"64MiB\"\n";
+        let file = lowered(text, &[]).expect("it is right").options;
+        assert_eq!(file.upstreams, ["192.0.2.53:53".parse().expect("an address")]);
+        assert!(file.behaviour.paper.is_some() && file.stale.is_zero() && file.memory == 64 << 20);
+        assert_eq!(file.behaviour.ttl, Ttl::Record(Duration::from_secs(60), Duration::from_secs(86_400)));
+        assert_eq!(file.kept.expect("it is kept").path, Path::new("/etc/names.cache"));
+        let flags = [
+            "--upstream",
+            "[2001:db8::1]:5300,192.0.2.1",
+            "--paper=false",
+            "--ttl",
+            "7d",
+            "--json",
+            "--wait",
+            "1s",
+        ];
+        let over = lowered(text, &flags).expect("it is right");
+        assert!(over.json && over.options.behaviour.paper.is_none());
+        assert_eq!(over.options.upstreams.len(), 2);
+        assert_eq!(over.options.behaviour.ttl, Ttl::Fixed(Duration::from_secs(7 * 86_400)));
+        assert_eq!(over.options.dns[0].wait, Duration::from_secs(1));
+        assert_eq!(over.options.stale, Duration::from_secs(86_400));
+    }
+
+    #[test]
+    fn everything_wrong_is_listed_at_once_with_its_place() {
+        let text = "version = \"v1\"\n[reverse]\nupstream = \"192.0.2.53\"\ndns = [\"0.0.0.0:53\"]\nwait = \"9 s\"\n\
+                    memory = \"1 MiB\"\nttl = \"1 d..1 h\"\nspeed = 9\n[tcp]\nidle = 10\n";
+        let found = lowered(text, &["--tries", "0"]).expect_err("much is wrong");
+        let expected = [
+            "/etc/p.toml:3:12: upstream is \"192.0.2.53\"; expected an array of IP addresses",
+            "/etc/p.toml:5:8: wait is \"9 s\"; expected a time from 0 s to 4 s",
+            "/etc/p.toml:6:10: memory is \"1 MiB\"; expected a size from 4 MiB to 1024 GiB, in KiB, MiB or GiB",
+            "/etc/p.toml:8:1: unknown key speed in reverse; expected upstream,",
+            "/etc/p.toml:10:8: idle is the number 10 without a unit",
+            "--tries: tries is \"0\"; expected a whole number from 1 to 10",
+            "reverse: there is nobody to ask",
+            "/etc/p.toml:4:8: 0.0.0.0:53 is not loopback, and there is nobody who may ask there",
+            "/etc/p.toml:7:7: ttl is \"1 d..1 h\"; expected the longer time behind the shorter one",
+        ];
+        let lines: Vec<&str> = found.lines().collect();
+        assert_eq!(lines.len(), expected.len(), "{found}");
+        for (line, expected) in lines.iter().zip(expected) {
+            assert!(line.starts_with(expected), "{line}\nis not\n{expected}");
+        }
+    }
+
+    #[test]
+    fn crawlers_are_read_and_their_faults_have_places() {
+        let path = std::env::temp_dir().join(format!("pointsman-crawlers-{}", std::process::id()));
+        let at = path.to_string_lossy().into_owned();
+        let flags = ["--upstream", "192.0.2.53", "--dns", "127.0.0.1:5353", "--crawlers", &at];
+        let missing = lowered("version = \"v1\"\n", &flags).expect_err("it is not there");
+        assert!(missing.contains("--crawlers") && missing.contains("cannot be read"), "{missing}");
+        std::fs::write(&path, "goodbot goodbot.example 192.0.2.0/24\n").expect("it is ours");
+        let read = lowered("version = \"v1\"\n", &flags).expect("it is right");
+        assert_ne!(*read.options.crawlers, Crawlers::default());
+        std::fs::write(&path, "goodbot 192.0.2.0/99\n").expect("it is ours");
+        let wrong = lowered("version = \"v1\"\n", &flags).expect_err("no such prefix");
+        assert!(wrong.starts_with(&format!("{at}:1:")), "{wrong}");
+        std::fs::remove_file(path).expect("it is ours");
+    }
+
+    #[test]
+    fn the_template_holds_when_uncommented() {
+        let template = page::template();
+        let (_, part) = template.split_once("#[reverse]\n").expect("a part of its own");
+        let setting =
+            |line: &str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
+        let settings: Vec<String> = part.lines().filter_map(setting).collect();
+        assert_eq!(settings.len(), REVERSE.keys.len());
+        // A file of crawlers is read, and this one is not there.
+        let settings: Vec<String> =
+            settings.into_iter().filter(|setting| !setting.starts_with("crawlers")).collect();
+        let text = format!("version = \"v1\"\n[reverse]\n{}\n", settings.join("\n"));
+        assert_eq!(lowered(&text, &[]).expect("what the template shows is right").options.memory, 400 << 20);
+    }
+}
