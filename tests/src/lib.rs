@@ -5,7 +5,7 @@
 //!
 //! In reading order:
 //! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one.
-//! - [`peer`]: other people's servers; [`secondary`]: such that follow a zone of ours;
+//! - [`peer`]: other people's servers; [`quic`]: one of our own for what they do not speak; [`secondary`]: such that follow a zone of ours;
 //!   [`signer`]: zones signed afresh; [`certificate`]: for what is encrypted.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS; [`flood`]: many, and their victims.
 //! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data,
@@ -20,6 +20,7 @@ pub mod http;
 pub mod peer;
 pub mod program;
 pub mod query;
+pub mod quic;
 pub mod secondary;
 pub mod serving;
 pub mod signer;

@@ -311,6 +311,31 @@ fn a_server_that_refuses_or_is_silent_is_told() {
 }
 
 #[test]
+fn a_capture_that_breaks_off_is_replayed_as_far_as_it_goes() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let (text, whole) = (trace(&folder, 40, 4, "udp"), folder.at("whole.pcap"));
+    assert_eq!(Program::start(&["trace", "convert", &text, &whole]).end().status.code(), Some(0));
+    let octets = std::fs::read(&whole).expect("it was written");
+    let server = serving.dns().to_string();
+    // The last packet of those that are left is cut.
+    let cut = octets.len() / 2;
+    let cut = folder.write("cut.pcap", &octets[..cut]);
+    for more in [&[][..], &["--processes", "2"]] {
+        let arguments = [&[&cut, "--server", &server, "--json"][..], &ANY, more].concat();
+        let ended = replay(&arguments);
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        let report: Value = serde_json::from_str(&ended.stdout).expect("a report");
+        let answers = report["answers"].as_u64().expect("a count");
+        assert!((15..=20).contains(&answers) && report["lost"] == 0, "{report}");
+        let place = format!("packet or line {}, octet ", answers + 1);
+        assert!(ended.stderr.contains(&place), "no '{place}' in: {}", ended.stderr);
+        assert!(ended.stderr.contains("what stands before was replayed"), "{}", ended.stderr);
+    }
+    serving.stop();
+}
+
+#[test]
 fn a_run_that_is_late_ends_with_3() {
     let folder = Folder::new();
     let serving = serving(&folder);

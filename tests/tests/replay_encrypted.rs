@@ -1,16 +1,21 @@
 //! Recorded traffic sent again over what is encrypted, to Debian's servers.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::Value;
 use tests::certificate::Certificate;
 use tests::folder::Folder;
 use tests::peer::Encrypted;
 use tests::program::{Ended, Program};
+use tests::quic::QuicServer;
 
 /// A tolerance that no machine misses: time is not what these tests are about.
 const ANY: [&str; 2] = ["--tolerance", "24h"];
 
 fn replay(arguments: &[&str]) -> Ended {
-    Program::start(&[&["replay"], arguments, &ANY].concat()).end()
+    // A debug build on a busy machine takes long for handshakes; a test that is about loss says so behind this.
+    let patient: &[&str] = if arguments.contains(&"--timeout") { &[] } else { &["--timeout", "30s"] };
+    Program::start(&[&["replay"], arguments, &ANY, patient].concat()).end()
 }
 
 fn reported(arguments: &[&str]) -> Value {
@@ -59,12 +64,97 @@ fn each_client_has_a_connection_under_tls_and_comes_back_with_its_session() {
     // A client has one transport, all along.
     let report =
         reported(&[&all[..], &["--transport", "udp=40%,tcp=30%,tls=30%", "--factor", "20"]].concat());
-    assert_eq!(report["answers"], 1_200, "{report}");
+    assert_eq!((&report["answers"], &report["lost_by"]), (&1_200.into(), &serde_json::json!({})));
     for transport in ["udp", "tcp", "tls"] {
         let queries = report["transports"][transport].as_u64().expect("a count");
         assert!(queries.is_multiple_of(10) && (200..700).contains(&queries), "{report}");
         assert_eq!(sockets(&report, transport), queries / 10, "{report}");
     }
+}
+
+/// Replays over one carrier, to Debian's server or to one of our own; what holds for each of them.
+fn over(folder: &Folder, certificate: &Certificate, to: &[&str], carrier: &str) {
+    let share = format!("{carrier}=100%");
+    // Queries of a client are 60 ms apart.
+    let trace = trace(folder, 48, 6, 10);
+    let all = [&[trace.as_str()], to, &["--transport", &share, "--tls-ca", &certificate.authority]].concat();
+    for more in [&[][..], &["--tls-name", "dns.example.com"], &["--threads", "2", "--fast"]] {
+        let report = reported(&[&all[..], more].concat());
+        let opened =
+            ["tcp", carrier, "handshakes_full", "handshakes_resumed"].map(|key| &report["sockets"][key]);
+        assert_eq!((&report["answers"], &report["rcodes"]["NOERROR"]), (&48.into(), &48.into()), "{report}");
+        assert_eq!(opened, [&0.into(), &6.into(), &6.into(), &0.into()] as [&Value; 4], "{report}");
+        assert_eq!(
+            (&report["transports"][carrier], &report["unexpected"]["aliens"]),
+            (&48.into(), &0.into())
+        );
+    }
+    // Ten times as far apart, each is answered before the next, also on a busy machine.
+    let brief = [&all[..], &["--idle", "1ms", "--speed", "0.1"]].concat();
+    let report = reported(&brief);
+    let count = |key: &str| report["sockets"][key].as_u64().expect("a count");
+    assert_eq!(report["answers"], 48, "{report}");
+    assert!(count(carrier) > 12 && count("closed_idle") > 12, "{}", report["sockets"]);
+    assert!(count("handshakes_resumed") > count("handshakes_full"), "{report}");
+    let report = reported(&[&brief[..], &["--no-resumption"]].concat());
+    assert_eq!(
+        (&report["answers"], &report["sockets"]["handshakes_resumed"]),
+        (&48.into(), &0.into()),
+        "{report}"
+    );
+    // Queries wait for room beyond what the server takes at once.
+    let report = reported(&[&all[..], &["--fast", "--loop", "30", "--window", "1000"]].concat());
+    assert_eq!(report["answers"], 48 * 30, "{report}");
+    // A first answer takes so many round trips: QUIC has one less.
+    let distant = [&all[..], &["--rtt", "50ms..50ms", "--limit", "6"]].concat();
+    let report = reported(&distant);
+    let least = report["latency_us"]["min"].as_f64().expect("a time");
+    let round_trips = if carrier == "quic" { 2.0 } else { 3.0 };
+    assert!(report["answers"] == 6 && least >= 49_900.0 * round_trips, "{report}");
+    let wrong = [&[trace.as_str()], to, &["--transport", &share]].concat();
+    let ended = replay(&wrong);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("does not verify for 127.0.0.1"), "{}", ended.stderr);
+    assert_eq!(reported(&[&wrong[..], &["--insecure"]].concat())["answers"], 48);
+}
+
+#[test]
+fn over_https_too() {
+    let folder = Folder::new();
+    let certificate = Certificate::new(&folder);
+    let server = Encrypted::unbound(&folder, &certificate);
+    let (to, port) = (server.dns.to_string(), server.https.to_string());
+    let to = ["--server", to.as_str(), "--https-port", port.as_str()];
+    over(&folder, &certificate, &to, "https");
+    // Another path is none of its endpoints.
+    let trace = trace(&folder, 6, 2, 1);
+    let elsewhere =
+        [&[trace.as_str(), "--transport", "https=100%", "--insecure"], &to[..], &["--https-path", "/"]];
+    let ended = replay(&elsewhere.concat());
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("http-status 6") && ended.stderr.contains("HTTP status 404"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn over_quic_too() {
+    let folder = Folder::new();
+    let certificate = Certificate::new(&folder);
+    let server = QuicServer::start(&certificate);
+    let (to, port) = (server.address.to_string(), server.address.port().to_string());
+    over(&folder, &certificate, &["--server", &to, "--quic-port", &port], "quic");
+    assert!(server.connections.load(Ordering::Relaxed) > 18);
+    assert_eq!(server.faults.load(Ordering::Relaxed), 0, "each query is as RFC 9250 wants it");
+    // Where nobody listens.
+    drop(server);
+    let trace = trace(&folder, 6, 2, 1);
+    let nobody = [&trace, "--server", &to, "--quic-port", &port, "--transport", "quic=100%", "--insecure"];
+    let ended = replay(&nobody);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("refused 6"), "{}", ended.stderr);
 }
 
 #[test]

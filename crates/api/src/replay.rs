@@ -24,8 +24,11 @@ pub struct ReplayReport {
     pub pacing: String,
     /// The seed of all draws.
     pub seed: u64,
-    /// Threads that sent.
+    /// Threads that sent, of all processes.
     pub threads: u64,
+    /// Processes that sent.
+    #[serde(default = "one")]
+    pub processes: u64,
     /// From the beginning to the last answer or loss.
     pub seconds: f64,
     /// Whether the run was interrupted.
@@ -37,11 +40,11 @@ pub struct ReplayReport {
     /// Queries that were not.
     pub lost: u64,
     /// Those by cause: `timeout`, `refused`, `reset`, `closed`, `unreachable`, `no-socket`, `evicted`, `no-room`,
-    /// `given-up`, `interrupted`, `handshake`.
+    /// `given-up`, `interrupted`, `handshake`, `http-status`.
     pub lost_by: BTreeMap<String, u64>,
     /// Answers by the code of their header.
     pub rcodes: BTreeMap<String, u64>,
-    /// Queries by the transport that was first used: `udp`, `tcp`, `tls`.
+    /// Queries by the transport that was first used: `udp`, `tcp`, `tls`, `quic`, `https`.
     pub transports: BTreeMap<String, u64>,
     /// Truncated answers, whose queries were asked again over TCP.
     pub tc_retries: u64,
@@ -85,6 +88,11 @@ pub struct ReplayReport {
     pub server_seconds: Option<Vec<ServerSecond>>,
     /// What was met in the trace.
     pub schedule: ScheduleMet,
+}
+
+/// What reports say that are older than further processes.
+fn one() -> u64 {
+    1
 }
 
 /// A distribution in microseconds; all zero where nothing was measured.
@@ -138,7 +146,13 @@ pub struct Sockets {
     /// Connections begun over TLS.
     #[serde(default)]
     pub tls: u64,
-    /// TCP connections that came about, those under TLS too.
+    /// Connections begun over QUIC.
+    #[serde(default)]
+    pub quic: u64,
+    /// Connections begun over HTTPS.
+    #[serde(default)]
+    pub https: u64,
+    /// TCP connections that came about, those under TLS and HTTPS too.
     pub tcp_established: u64,
     /// Handshakes of TLS that were done in full.
     #[serde(default)]
@@ -189,6 +203,12 @@ pub struct ServerSecond {
     pub user: f64,
     /// Processor time of the kernel for them in this second, in cores.
     pub system: f64,
+    /// The same by core, counted for that on which each thread was last seen.
+    #[serde(default)]
+    pub cores: Vec<f64>,
+    /// The share of this second in which each core of the host did anything, for whomever.
+    #[serde(default)]
+    pub host_cores: Vec<f64>,
     /// Resident memory; what processes share is counted for each.
     pub resident_octets: u64,
     /// Their TCP sockets by state.

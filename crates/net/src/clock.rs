@@ -3,7 +3,10 @@
 //! Nothing above this crate reads a clock. A worker asks its [`Clock`] once per batch and passes [`Now`] on,
 //! so that every decision can be repeated with the time at which it was made.
 
+use std::io;
 use std::time::{Duration, Instant, SystemTime};
+
+use nix::time::{ClockId, clock_gettime};
 
 /// Says what time it is, on two clocks at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +42,28 @@ impl Clock {
     }
 }
 
+/// Tells now in nanoseconds of the clock that all processes of the machine share.
+///
+/// # Errors
+/// What the system says.
+pub fn shared() -> io::Result<u64> {
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC)?);
+    Ok(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The moment that another process calls so many nanoseconds of [`shared`].
+///
+/// # Errors
+/// What the system says.
+pub fn of_shared(nanos: u64) -> io::Result<Instant> {
+    let (now, here) = (shared()?, Instant::now());
+    let moment = match nanos.checked_sub(now) {
+        Some(later) => here.checked_add(Duration::from_nanos(later)),
+        None => here.checked_sub(Duration::from_nanos(now - nanos)),
+    };
+    moment.ok_or_else(|| io::Error::other("no clock goes so far"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,6 +78,17 @@ mod tests {
             assert!(now.monotonic >= before.monotonic);
             before = now;
         }
+    }
+
+    #[test]
+    fn the_shared_clock_is_that_of_instants() {
+        let before = Instant::now();
+        let told = shared().expect("Linux has it");
+        let after = Instant::now();
+        let moment = of_shared(told).expect("it was now");
+        // Between the two readings inside there is some time, too.
+        assert!(moment >= before && moment <= after + before.elapsed());
+        assert!(of_shared(u64::MAX).is_ok_and(|moment| moment > after));
     }
 
     #[test]

@@ -71,14 +71,6 @@ impl Counts {
             None => self.unrecorded += 1,
         }
     }
-
-    /// Adds others.
-    pub fn merge(&mut self, other: &Counts) {
-        for (ours, theirs) in self.verdicts.iter_mut().zip(other.verdicts) {
-            *ours += theirs;
-        }
-        self.unrecorded += other.unrecorded;
-    }
 }
 
 /// Compares two responses in wire form.

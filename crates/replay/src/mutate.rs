@@ -106,6 +106,18 @@ pub struct ChangeTally {
     pub too_long: u64,
 }
 
+impl Tally {
+    /// Everything that is counted, always in the same order.
+    pub(crate) fn counters(&mut self) -> impl Iterator<Item = &mut u64> {
+        let Tally { responses, queries, unreadable, records, changed, changes } = self;
+        let each = changes.iter_mut().flat_map(|change| {
+            let ChangeTally { drawn, changed, too_long } = change;
+            [drawn, changed, too_long]
+        });
+        [responses, queries, unreadable, records, changed].into_iter().chain(each)
+    }
+}
+
 impl Mutation {
     /// Reads a list of changes, as [`grammar`] has it.
     ///
@@ -302,20 +314,6 @@ impl Tally {
                     tally.too_long += u64::from(*effect == Effect::TooLong);
                 }
             }
-        }
-    }
-
-    /// Adds another one of the same changes.
-    pub fn merge(&mut self, other: &Tally) {
-        self.responses += other.responses;
-        self.queries += other.queries;
-        self.unreadable += other.unreadable;
-        self.records += other.records;
-        self.changed += other.changed;
-        for (tally, other) in self.changes.iter_mut().zip(&other.changes) {
-            tally.drawn += other.drawn;
-            tally.changed += other.changed;
-            tally.too_long += other.too_long;
         }
     }
 }

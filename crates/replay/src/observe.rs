@@ -1,6 +1,7 @@
 //! The server while it is asked: processor time, memory and TCP sockets of its processes, as Linux tells them.
 //!
-//! TCP sockets are those that a descriptor of the processes holds; what the kernel keeps without one (TIME_WAIT) belongs
+//! The kernel does not tell on which core a process used its time: that of a thread counts for the core on which the
+//! thread was last seen. TCP sockets are those that a descriptor of the processes holds; what the kernel keeps without one (TIME_WAIT) belongs
 //! to nobody. The kernel tells the memory of sockets for the whole host only.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,6 +16,12 @@ const TICKS: f64 = 100.0;
 
 /// The most processes of a tree: a server with more is none that is replayed to.
 const PROCESSES_MAX: usize = 4_096;
+
+/// The most threads of which is told on which core they ran.
+const THREADS_MAX: usize = 16_384;
+
+/// The most cores: what Linux can be built for.
+const CORES_MAX: usize = 8_192;
 
 /// The names of TCP's states by their numbers in `/proc/net/tcp`, from 1.
 const STATES: [&str; 12] = [
@@ -38,6 +45,10 @@ pub struct Observer {
     pid: u32,
     /// Ticks of each process until the last reading: user, system.
     ticks: HashMap<u32, [u64; 2]>,
+    /// Ticks of each thread until the last reading, user and system together.
+    threads: HashMap<u32, u64>,
+    /// Ticks of each core of the host until the last reading: busy, all.
+    cores: Vec<[u64; 2]>,
 }
 
 impl Observer {
@@ -46,7 +57,8 @@ impl Observer {
     /// # Errors
     /// Those of [`Observer::second`].
     pub fn new(pid: u32) -> io::Result<Observer> {
-        let mut observer = Observer { pid, ticks: HashMap::new() };
+        let mut observer =
+            Observer { pid, ticks: HashMap::new(), threads: HashMap::new(), cores: Vec::new() };
         observer.second(1.0)?;
         Ok(observer)
     }
@@ -60,7 +72,19 @@ impl Observer {
         let mut second = ServerSecond { processes: tree.len() as u64, ..ServerSecond::default() };
         let mut sockets = HashSet::new();
         let mut ticks = HashMap::new();
+        let host = core_ticks(&fs::read_to_string("/proc/stat").unwrap_or_default());
+        second.host_cores = host.iter().enumerate().map(|(core, now)| self.busy(core, *now)).collect();
+        second.cores = vec![0.0; host.len()];
+        self.cores = host;
+        let mut threads = HashMap::new();
         for (pid, now) in tree {
+            for (thread, now, core) in threads_of(pid, THREADS_MAX.saturating_sub(threads.len())) {
+                let before = self.threads.get(&thread).copied().unwrap_or_default();
+                if let Some(cores) = second.cores.get_mut(core) {
+                    *cores += now.saturating_sub(before) as f64 / TICKS / since;
+                }
+                threads.insert(thread, now);
+            }
             let before = self.ticks.get(&pid).copied().unwrap_or_default();
             second.user += now[0].saturating_sub(before[0]) as f64 / TICKS / since;
             second.system += now[1].saturating_sub(before[1]) as f64 / TICKS / since;
@@ -75,7 +99,7 @@ impl Observer {
                 _ => {}
             }
         }
-        self.ticks = ticks;
+        (self.ticks, self.threads) = (ticks, threads);
         for table in ["tcp", "tcp6"] {
             // There is none of the second without IPv6.
             let table = fs::read_to_string(of(self.pid, "net").join(table)).unwrap_or_default();
@@ -85,6 +109,47 @@ impl Observer {
         second.host_tcp_pages = pages(&host).unwrap_or(0);
         Ok(second)
     }
+}
+
+impl Observer {
+    /// The share of the time since the last reading in which a core did something.
+    fn busy(&self, core: usize, now: [u64; 2]) -> f64 {
+        let before = self.cores.get(core).copied().unwrap_or_default();
+        let [busy, all] = [0, 1].map(|at| now[at].saturating_sub(before[at]) as f64);
+        if all > 0.0 { busy / all } else { 0.0 }
+    }
+}
+
+/// The ticks of each core, busy and all, from `/proc/stat`.
+fn core_ticks(stat: &str) -> Vec<[u64; 2]> {
+    let lines = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
+    let cores = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
+    let ticks = cores.take(CORES_MAX).map(|line| {
+        // user, nice, system, idle, waiting for disks, interrupts of two kinds, stolen; guests are part of the first.
+        let ticks = line.split_whitespace().skip(1).take(8).map(|ticks| ticks.parse().unwrap_or(0));
+        let ticks: Vec<u64> = ticks.collect();
+        let idle: u64 = ticks.iter().skip(3).take(2).sum();
+        let all = ticks.iter().sum::<u64>();
+        [all - idle, all]
+    });
+    ticks.collect()
+}
+
+/// The threads of a process: number, ticks, and the core on which each was last seen.
+fn threads_of(pid: u32, most: usize) -> Vec<(u32, u64, usize)> {
+    let tasks = fs::read_dir(of(pid, "task")).into_iter().flatten().flatten().take(most);
+    let read = tasks.filter_map(|task| {
+        let thread = task.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+        let (_, [user, system]) = stat_of(&stat)?;
+        Some((thread, user + system, core_of(&stat)?))
+    });
+    read.collect()
+}
+
+/// The core on which a thread was last seen, from its `stat`.
+fn core_of(stat: &str) -> Option<usize> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(36)?.parse().ok()
 }
 
 fn of(pid: u32, what: &str) -> PathBuf {
@@ -163,6 +228,10 @@ mod tests {
         let stat = "7 (a) b (c) S 3 7 7 0 -1 4194560 100 0 0 0 25 50 0 0 20 0 1 0 5 0 0";
         assert_eq!(stat_of(stat), Some((3, [25, 50])));
         assert_eq!(stat_of("7 (a"), None);
+        assert_eq!(core_of(&format!("7 (a) S {}3 0 0", "1 ".repeat(35))), Some(3));
+        assert_eq!(core_of(stat), None);
+        let host = "cpu  9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 1 1\ncpu1 10 0 0 90 0 0 0 0 0 0\nintr 5\n";
+        assert_eq!(core_ticks(host), [[27, 72], [10, 100]]);
         assert_eq!(pages("sockets: used 21\nTCP: inuse 1 orphan 0 tw 0 alloc 1 mem 9\n"), Some(9));
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
              0: 0100007F:0035 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 71 1 0\n   \
@@ -180,6 +249,8 @@ mod tests {
         let second = second.expect("it is there");
         assert!(second.processes >= 1 && second.resident_octets > 0, "{second:?}");
         assert!(second.tcp["listen"] >= 1, "{second:?}");
+        assert!(!second.cores.is_empty() && second.cores.len() == second.host_cores.len(), "{second:?}");
+        assert!(second.host_cores.iter().all(|busy| (0.0..=1.0).contains(busy)), "{second:?}");
         drop(listener);
         assert!(Observer::new(u32::MAX).is_err());
     }

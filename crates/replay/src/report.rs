@@ -26,8 +26,10 @@ pub struct About {
     pub seed: u64,
     /// What was changed in the queries.
     pub mutation: Option<Mutation>,
-    /// Threads that sent.
+    /// Threads that sent, in each process.
     pub threads: usize,
+    /// Processes, each with as many threads.
+    pub processes: usize,
     /// The most that the 99.9th percentile of lateness may be, in microseconds.
     pub tolerance_us: f64,
 }
@@ -55,7 +57,8 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         servers: about.servers,
         pacing: pacing.into(),
         seed: about.seed,
-        threads: about.threads as u64,
+        threads: (about.threads * about.processes) as u64,
+        processes: about.processes as u64,
         seconds: done.time.as_secs_f64(),
         interrupted: done.interrupted,
         queries: tally.queries,
@@ -82,6 +85,8 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
             udp: tally.opened[Carrier::Udp as usize],
             tcp: tally.opened[Carrier::Tcp as usize],
             tls: tally.opened[Carrier::Tls as usize],
+            quic: tally.opened[Carrier::Quic as usize],
+            https: tally.opened[Carrier::Https as usize],
             tcp_established: tally.established,
             handshakes_full: tally.handshakes[0],
             handshakes_resumed: tally.handshakes[1],

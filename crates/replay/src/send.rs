@@ -14,8 +14,8 @@
 //!
 //! In reading order: [`Options`] and [`run`]; [`mod@carrier`], [`mod@tls`], [`mod@distance`]: how clients ask;
 //! [`mod@tally`]: what is counted. Below: `worker` (the loop), `pace` (sleep or spin), `agenda` (what happens later),
-//! `clients`, `sockets` with `connection` and `layer` (what streams speak), `batch` (datagrams that go together),
-//! `pending` (which answer is whose), `octets` (what is read of responses), `rows` (the log), [`differing`] (pairs that
+//! `clients`, `sockets` with `connection` and `layer` (what streams speak; `https`), `datagrams` with `quic`, `batch` (datagrams that go together),
+//! `pending` (which answer is whose), `octets` (what is read of responses), `rows` (the log), [`packed`] (from process to process), [`differing`] (pairs that
 //! are kept).
 
 mod agenda;
@@ -23,12 +23,16 @@ mod batch;
 pub mod carrier;
 mod clients;
 mod connection;
+mod datagrams;
 pub mod differing;
 pub mod distance;
+mod https;
 mod layer;
 mod octets;
 mod pace;
+pub mod packed;
 mod pending;
+mod quic;
 mod rows;
 mod sockets;
 pub mod tally;
@@ -72,6 +76,8 @@ pub struct Options {
     pub carriers: Carriers,
     /// Where servers listen for what has a port of its own.
     pub ports: Ports,
+    /// The path of DNS over HTTPS, such as `/dns-query`.
+    pub https_path: String,
     /// TLS, where a carrier needs it.
     pub tls: Option<Arc<Tls>>,
     /// How far clients are away; `None` for no further than they are.
@@ -91,6 +97,8 @@ pub struct Options {
     pub window: Option<usize>,
     /// Threads that send, at most [`THREADS_MAX`].
     pub threads: usize,
+    /// Which process of the run this is.
+    pub process: Process,
     /// The seed of ids and choices.
     pub seed: u64,
     /// One row a query is written here.
@@ -100,6 +108,19 @@ pub struct Options {
     /// The server is read each second.
     pub observer: Option<Observer>,
 }
+
+/// A process of a run: clients are shared out by hash over all threads of all processes.
+pub struct Process {
+    /// How many there are, each with as many threads.
+    pub count: usize,
+    /// Which one this is, from 0.
+    pub number: usize,
+    /// Where there are others: is called once all is ready, and tells when the run begins; what fails ends it.
+    pub begin: Option<Begin>,
+}
+
+/// Waits for the other processes, and tells the moment at which all begin.
+pub type Begin = Box<dyn FnOnce() -> io::Result<Instant> + Send + Sync>;
 
 /// What is seen while it runs.
 #[derive(Debug, Default)]
@@ -139,6 +160,8 @@ pub struct Done {
     pub server_seconds: Option<Vec<ServerSecond>>,
 }
 
+pub use rows::HEADING as LOG_HEADING;
+
 /// Where rows of the log go.
 #[derive(Debug)]
 struct Log {
@@ -158,6 +181,8 @@ struct Shared<'a> {
     /// Descriptors that each thread's sockets may take.
     sockets_max: usize,
     anchor: OnceLock<Instant>,
+    /// All threads are ready; then, all may begin.
+    ready: Barrier,
     start: Barrier,
 }
 
@@ -178,10 +203,11 @@ where
     net::client::reserve_descriptors(usize::try_from(limit).unwrap_or(usize::MAX))?;
     let sockets_max = usize::try_from(limit).unwrap_or(usize::MAX) / options.threads;
     let mut file = options.log.take();
-    if let Some(file) = &mut file {
+    if let Some(file) = file.as_mut().filter(|_| options.process.count == 1) {
         file.write_all(rows::HEADING.as_bytes())?;
     }
     let observer = options.observer.take();
+    let begin = options.process.begin.take();
     let differing = options.compare.take().map(Differing::new).transpose()?;
     let shared = Shared {
         options: &options,
@@ -190,16 +216,21 @@ where
         differing,
         sockets_max,
         anchor: OnceLock::new(),
-        start: Barrier::new(options.threads + usize::from(observer.is_some())),
+        ready: Barrier::new(options.threads + usize::from(begin.is_some())),
+        start: Barrier::new(options.threads + usize::from(begin.is_some()) + usize::from(observer.is_some())),
     };
     // All that can fail at the beginning does so before a thread waits for the others.
-    let workers: Vec<Worker<'_, Schedule<I, F>>> = (0_u64..)
+    let first_share = (options.process.number * options.threads) as u64;
+    let workers: Vec<Worker<'_, Schedule<I, F>>> = (first_share..)
         .zip(schedules)
         .map(|(share, schedule)| Worker::new(&shared, share, schedule))
         .collect::<io::Result<_>>()?;
     let is_done = AtomicBool::new(false);
     let (ended, server_seconds) = thread::scope(|scope| {
         let observing = observer.map(|observer| scope.spawn(|| observe(observer, &shared, &is_done)));
+        if let Some(begin) = begin {
+            scope.spawn(|| await_others(begin, &shared));
+        }
         let mut threads = Vec::new();
         for worker in workers {
             let thread = thread::Builder::new().name("replay".into());
@@ -223,7 +254,7 @@ where
     let (mut met, mut end) = (Met::default(), 0);
     for ended in ended {
         let (counted, seen, until) = ended?;
-        tally.merge(&counted);
+        tally.merge(counted);
         (met, end) = (seen, end.max(until));
     }
     let log_error = shared.log.error.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -243,6 +274,11 @@ where
 }
 
 impl Shared<'_> {
+    /// Threads of all processes.
+    fn shares(&self) -> u64 {
+        (self.options.threads * self.options.process.count) as u64
+    }
+
     /// Whether all certificates have verified so far.
     ///
     /// # Errors
@@ -258,10 +294,27 @@ impl Shared<'_> {
     }
 }
 
-/// Reads the server at each second of the run, and at its end.
-fn observe(mut observer: Observer, shared: &Shared<'_>, is_done: &AtomicBool) -> Vec<ServerSecond> {
+/// Says that this process is ready, and waits for the moment at which all begin.
+fn await_others(begin: Begin, shared: &Shared<'_>) {
+    shared.ready.wait();
+    match begin() {
+        Ok(anchor) => {
+            let _ = shared.anchor.set(anchor);
+            thread::sleep(anchor.saturating_duration_since(Instant::now()));
+        }
+        Err(_) => shared.live.stop.store(true, Ordering::Relaxed),
+    }
     shared.start.wait();
-    let anchor = *shared.anchor.get_or_init(Instant::now);
+}
+
+/// Reads the server at each second of the run, and at its end.
+fn observe(observer: Observer, shared: &Shared<'_>, is_done: &AtomicBool) -> Vec<ServerSecond> {
+    shared.start.wait();
+    observe_from(*shared.anchor.get_or_init(Instant::now), observer, is_done)
+}
+
+/// Reads the server at each second from the anchor on until it is done; what parks is to be unparked then.
+pub fn observe_from(anchor: Instant, mut observer: Observer, is_done: &AtomicBool) -> Vec<ServerSecond> {
     let (mut seconds, mut before) = (Vec::new(), Duration::ZERO);
     while !is_done.load(Ordering::Relaxed) && seconds.len() < SECONDS_MAX {
         let due = Duration::from_secs(seconds.len() as u64 + 1);
@@ -281,6 +334,15 @@ fn observe(mut observer: Observer, shared: &Shared<'_>, is_done: &AtomicBool) ->
         before = now;
     }
     seconds
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process")
+            .field("count", &self.count)
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A source of queries in order of time.

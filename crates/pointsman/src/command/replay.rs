@@ -1,5 +1,6 @@
 //! `pointsman replay`: the queries of a trace, sent again on time.
 
+mod processes;
 mod transports;
 
 use std::fs::File;
@@ -20,7 +21,7 @@ use replay::report::{About, report};
 use replay::schedule::census::Census;
 use replay::schedule::{Clients, FACTORS, Pacing, Plan, Schedule};
 use replay::send::tls::Tls;
-use replay::send::{self, Live, Options, THREADS_MAX};
+use replay::send::{self, Done, LOG_HEADING, Live, Options, Process, THREADS_MAX};
 use replay::trace::{PORT, Trace};
 use routing::Prefix;
 use tokio::signal::unix::{SignalKind, signal};
@@ -30,6 +31,7 @@ use crate::config::kind::{Given, Kind};
 use crate::config::spec::{Place, Placed};
 use crate::failure::Failure;
 use crate::session;
+use processes::PROCESSES_MAX;
 use transports::Transports;
 
 /// How often the live line is written.
@@ -120,6 +122,13 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=THREADS_MAX as i64))]
     threads: u16,
 
+    /// Processes that send, each with --threads, as many sockets as one may open, and the trace for itself
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=PROCESSES_MAX))]
+    processes: u16,
+    /// Which of them this is; those that the first begins are told so
+    #[arg(long, value_name = "I", hide = true)]
+    process: Option<u16>,
+
     /// The most that the 99.9th percentile of lateness may be
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = time)]
     tolerance: Duration,
@@ -184,7 +193,7 @@ impl Replay {
             interrupts.recv().await;
             stop.stop.store(true, Ordering::Relaxed);
         });
-        let ended = tokio::task::spawn_blocking(move || self.replay(said, &live)).await;
+        let ended = tokio::task::spawn_blocking(move || self.replay(said, live)).await;
         waits.abort();
         ended.unwrap_or_else(|cause| Err(Failure::Failed(format!("the replay has panicked: {cause}"))))
     }
@@ -213,6 +222,16 @@ impl Replay {
         }
         if self.timeout.is_zero() {
             fault("--timeout", "0".into(), "more than no time");
+        }
+        if self.processes > 1 && self.compare.is_some() {
+            fault(
+                "--compare",
+                "answers are compared in one process".into(),
+                "--processes 1, and more --threads",
+            );
+        }
+        if self.process.is_some_and(|process| process >= self.processes) {
+            fault("--process", "there is no such process".into(), "a number below --processes");
         }
         let mutation = self.mutation().unwrap_or_else(|what| {
             fault("--mutate", what, "");
@@ -262,7 +281,7 @@ impl Replay {
         Mutation::parse(&changes, self.seed).map(Some)
     }
 
-    fn replay(self, said: Said, live: &Live) -> Result<(), Failure> {
+    fn replay(self, said: Said, live: Arc<Live>) -> Result<(), Failure> {
         let Said { plan, mutation, tls } = said;
         let unreadable = |cause: &dyn std::fmt::Display| {
             Failure::Faults(Fault::whole(self.trace.to_string_lossy(), cause.to_string(), "").into())
@@ -270,6 +289,36 @@ impl Replay {
         let open = || Trace::open(&self.trace, self.port);
         // Whatever is wrong with the file is told before anything is sent.
         let first = open().map_err(|error| unreadable(&error))?;
+        if let Some(folder) = self.report.as_ref().filter(|_| self.process.is_none()) {
+            std::fs::create_dir_all(folder).map_err(|cause| written(folder, &cause))?;
+        }
+        let observed = |pid| {
+            Observer::new(pid).map_err(|cause| {
+                let expected = "a running process whose descriptors this user may read";
+                Failure::Faults(Fault::whole("--observe", format!("{pid}: {cause}"), expected).into())
+            })
+        };
+        let is_first = self.process.is_none();
+        let observer = self.observe.filter(|_| is_first).map(observed).transpose()?;
+        let made = |path: &Option<PathBuf>| {
+            let Some(path) = path else { return Ok(None) };
+            // The first process makes it; all add to its end.
+            let file =
+                if is_first { File::create_new(path) } else { File::options().append(true).open(path) };
+            file.map(Some).map_err(|cause| written(path, &cause))
+        };
+        let (log, compare) = (made(&self.log)?, made(&self.compare)?);
+        if self.processes > 1 && is_first {
+            if let Some(mut log) = log {
+                let path = self.log.as_deref().unwrap_or(Path::new("--log"));
+                log.write_all(LOG_HEADING.as_bytes()).map_err(|cause| written(path, &cause))?;
+            }
+            let line = Line::begin();
+            let show = || line.iter().for_each(|line| line.show(&live));
+            let done = processes::run(usize::from(self.processes), mutation.as_ref(), &live, observer, show)?;
+            drop(line);
+            return self.conclude(&plan, mutation, &done);
+        }
         let census = match plan.wanted() {
             None => Census::default(),
             Some(wanted) => Census::of(first, wanted).map_err(|error| unreadable(&error))?,
@@ -283,25 +332,16 @@ impl Replay {
                 if self.compare.is_some() { schedule.with_responses() } else { schedule }
             })
             .collect();
-        if let Some(folder) = &self.report {
-            std::fs::create_dir_all(folder).map_err(|cause| written(folder, &cause))?;
-        }
-        let observed = |pid| {
-            Observer::new(pid).map_err(|cause| {
-                let expected = "a running process whose descriptors this user may read";
-                Failure::Faults(Fault::whole("--observe", format!("{pid}: {cause}"), expected).into())
-            })
+        let process = Process {
+            count: usize::from(self.processes),
+            number: usize::from(self.process.unwrap_or(0)),
+            begin: self.process.map(|_| processes::begin(&live)),
         };
-        let observer = self.observe.map(observed).transpose()?;
-        let made = |path: &Option<PathBuf>| match path {
-            Some(path) => File::create_new(path).map(Some).map_err(|cause| written(path, &cause)),
-            None => Ok(None),
-        };
-        let (log, compare) = (made(&self.log)?, made(&self.compare)?);
         let options = Options {
             servers: self.server.clone(),
             carriers: self.transports.carriers(),
             ports: self.transports.ports(),
+            https_path: self.transports.https_path(),
             tls,
             distances: self.transports.distances(),
             source: self.source_prefix,
@@ -311,33 +351,41 @@ impl Replay {
             idle: self.idle,
             window: self.fast.then_some(self.window as usize),
             threads,
+            process,
             seed: self.seed,
             log,
             compare,
             observer,
         };
         let done = std::thread::scope(|scope| {
-            let line = Line::begin();
-            let run = scope.spawn(|| send::run(schedules, options, live));
-            while let Some(line) = &line
-                && !run.is_finished()
-            {
-                line.show(live);
+            let line = if is_first { Line::begin() } else { None };
+            let run = scope.spawn(|| send::run(schedules, options, &live));
+            while (line.is_some() || !is_first) && !run.is_finished() {
+                match &line {
+                    Some(line) => line.show(&live),
+                    None => processes::tell_live(&live),
+                }
                 std::thread::park_timeout(LIVE_PERIOD);
             }
             run.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
         });
         let done = done.map_err(|cause| Failure::Failed(format!("failed to replay: {cause}")))?;
+        if is_first { self.conclude(&plan, mutation, &done) } else { processes::tell_done(&done) }
+    }
+
+    /// Tells what came of it.
+    fn conclude(&self, plan: &Plan, mutation: Option<Mutation>, done: &Done) -> Result<(), Failure> {
         let about = About {
             trace: self.trace.to_string_lossy().into_owned(),
             servers: self.server.iter().map(ToString::to_string).collect(),
             pacing: plan.pacing,
             mutation,
             seed: self.seed,
-            threads,
+            threads: usize::from(self.threads),
+            processes: usize::from(self.processes),
             tolerance_us: self.tolerance.as_secs_f64() * 1e6,
         };
-        let report = report(about, &done);
+        let report = report(about, done);
         if report.queries == 0 && report.schedule.damage.is_none() && !report.interrupted {
             let hint = "`pointsman trace info` tells what is in it, and --port where its servers listen";
             return Err(Failure::Failed(format!(
@@ -458,10 +506,13 @@ fn shown(report: &ReplayReport) -> String {
     )
 }
 
-/// Connections under TLS, where there are any.
+/// Encrypted connections, where there are any.
 fn secured(sockets: &Sockets) -> String {
     let handshakes = format!("{} full, {} resumed", sockets.handshakes_full, sockets.handshakes_resumed);
-    if sockets.tls == 0 { String::new() } else { format!(", {} TLS ({handshakes})", sockets.tls) }
+    let kinds = [("TLS", sockets.tls), ("QUIC", sockets.quic), ("HTTPS", sockets.https)];
+    let opened = kinds.iter().filter(|(_, count)| *count > 0);
+    let opened: String = opened.map(|(name, count)| format!(", {count} {name}")).collect();
+    if opened.is_empty() { opened } else { format!("{opened} (handshakes {handshakes})") }
 }
 
 /// Answers beside the recorded ones, as a table.

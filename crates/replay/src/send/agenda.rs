@@ -1,4 +1,5 @@
-//! What is to happen later at a thread's sockets: octets on their way between a server and a distant client.
+//! What is to happen later at a thread's sockets: octets on their way between a server and a distant client,
+//! and the timers of QUIC.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,12 +20,14 @@ pub(super) enum What {
     Heard(u64, Option<Response>),
     /// A client hears that its connection has come about.
     Opened,
-    /// Octets of a stream leave for the server.
+    /// Octets of a stream, or a datagram, leave for the server.
     Out(Vec<u8>),
-    /// Octets of a stream are with their client.
+    /// Octets of a stream, or a datagram, are with their client.
     In(Vec<u8>),
     /// A client hears that its connection has ended.
     Ended(Cause),
+    /// The time of a connection's timer has come.
+    Timer,
 }
 
 /// All that waits on a thread, in order of time; of the same time, in the order in which it was put down.

@@ -14,11 +14,15 @@ pub enum Carrier {
     Tcp,
     /// In a stream under TLS (RFC 7858).
     Tls,
+    /// In streams of QUIC (RFC 9250).
+    Quic,
+    /// In requests of HTTP/2 under TLS (RFC 8484).
+    Https,
 }
 
 impl Carrier {
     /// Every carrier.
-    pub const ALL: [Carrier; 3] = [Carrier::Udp, Carrier::Tcp, Carrier::Tls];
+    pub const ALL: [Carrier; 5] = [Carrier::Udp, Carrier::Tcp, Carrier::Tls, Carrier::Quic, Carrier::Https];
 
     /// Its name on command lines, in reports and in logs.
     pub fn name(self) -> &'static str {
@@ -26,6 +30,8 @@ impl Carrier {
             Carrier::Udp => "udp",
             Carrier::Tcp => "tcp",
             Carrier::Tls => "tls",
+            Carrier::Quic => "quic",
+            Carrier::Https => "https",
         }
     }
 
@@ -89,6 +95,10 @@ impl Carriers {
 pub struct Ports {
     /// For DNS over TLS.
     pub tls: u16,
+    /// For DNS over QUIC.
+    pub quic: u16,
+    /// For DNS over HTTPS.
+    pub https: u16,
 }
 
 impl Ports {
@@ -97,6 +107,8 @@ impl Ports {
         match carrier {
             Carrier::Udp | Carrier::Tcp => server,
             Carrier::Tls => SocketAddr::new(server.ip(), self.tls),
+            Carrier::Quic => SocketAddr::new(server.ip(), self.quic),
+            Carrier::Https => SocketAddr::new(server.ip(), self.https),
         }
     }
 }
@@ -107,20 +119,20 @@ mod tests {
 
     #[test]
     fn shares_are_kept_and_make_one() {
-        assert_eq!(Shares::new([0.5, 0.2, 0.2]), None);
-        assert_eq!(Shares::new([1.5, -0.5, 0.0]), None);
-        let carriers = Carriers::Shares(Shares::new([0.7, 0.2, 0.1]).expect("they make 1"));
-        let mut counts = [0; 3];
+        assert_eq!(Shares::new([0.5, 0.2, 0.2, 0.0, 0.0]), None);
+        assert_eq!(Shares::new([1.5, -0.5, 0.0, 0.0, 0.0]), None);
+        let carriers = Carriers::Shares(Shares::new([0.5, 0.2, 0.1, 0.1, 0.1]).expect("they make 1"));
+        let mut counts = [0; Carrier::ALL.len()];
         for client in 0..10_000 {
             let carrier = carriers.of(client, Transport::Udp, 1);
             assert_eq!(carrier, carriers.of(client, Transport::Tcp, 1), "what was recorded does not matter");
             counts[carrier as usize] += 1;
         }
-        for (count, share) in counts.iter().zip([7_000, 2_000, 1_000]) {
+        for (count, share) in counts.iter().zip([5_000, 2_000, 1_000, 1_000, 1_000]) {
             assert!(i32::abs(count - share) < 200, "{counts:?}");
         }
         for carrier in Carrier::ALL {
-            let mut all = [0.0; 3];
+            let mut all = [0.0; Carrier::ALL.len()];
             all[carrier as usize] = 1.0;
             let all = Carriers::Shares(Shares::new(all).expect("it is 1"));
             assert!((0..100).all(|client| all.of(client, Transport::Udp, 2) == carrier));

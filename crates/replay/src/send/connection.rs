@@ -6,6 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use net::client::Readiness;
 
@@ -22,6 +23,8 @@ pub(super) struct Around<'a> {
     pub(super) readiness: &'a Readiness,
     pub(super) agenda: &'a mut Agenda,
     pub(super) token: u64,
+    /// When the run began.
+    pub(super) anchor: Instant,
     /// Half a round trip, in nanoseconds.
     pub(super) half: u64,
     pub(super) now: u64,
@@ -51,11 +54,17 @@ impl Connection {
     ///
     /// # Errors
     /// Why the connection is to be closed; [`Cause::NoRoom`] alone leaves it as it was.
-    pub(super) fn ask(&mut self, message: &[u8], around: &mut Around<'_>) -> Result<(), Cause> {
+    pub(super) fn ask(
+        &mut self,
+        id: u16,
+        message: &[u8],
+        around: &mut Around<'_>,
+        told: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), Cause> {
         if self.unwritten.len() > UNWRITTEN_MAX {
             return Err(Cause::NoRoom);
         }
-        self.layer.ask(message)?;
+        self.layer.ask(id, message, told)?;
         self.pump(around)
     }
 
@@ -102,7 +111,7 @@ impl Connection {
         room: &mut Vec<u8>,
         plain: &mut Vec<u8>,
         around: &mut Around<'_>,
-        told: &mut impl FnMut(Told<'_>),
+        told: &mut dyn FnMut(Told<'_>),
     ) -> Result<(), Cause> {
         room.resize(READ, 0);
         loop {
@@ -143,7 +152,7 @@ impl Connection {
         octets: &[u8],
         plain: &mut Vec<u8>,
         around: &mut Around<'_>,
-        told: &mut impl FnMut(Told<'_>),
+        told: &mut dyn FnMut(Told<'_>),
     ) -> Result<(), Cause> {
         let received = self.layer.receive(octets, plain, told);
         // What a failed layer has left to say is why.

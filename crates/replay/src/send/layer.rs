@@ -7,6 +7,7 @@ use std::sync::Arc;
 use net::framing::{self, Assembler};
 use rustls::{ClientConnection, HandshakeKind};
 
+use super::https::Https;
 use super::tally::Cause;
 use super::tls::{Session, Tls};
 
@@ -20,6 +21,8 @@ const RECORD: usize = 16 << 10;
 pub(super) enum Told<'a> {
     /// A message.
     Message(&'a [u8]),
+    /// A query that is not answered on its own, though others may be.
+    Failed(u16, Cause),
     /// The handshake is done; whether an earlier session was resumed.
     Secured { is_resumed: bool },
 }
@@ -31,6 +34,8 @@ pub(super) enum Layer {
     Plain(Framed),
     /// The same under TLS (RFC 7858).
     Tls(Box<Secured>, Assembler),
+    /// HTTP/2 under TLS (RFC 8484).
+    Https(Box<Https>),
 }
 
 /// Framed messages as they are.
@@ -66,10 +71,18 @@ impl Layer {
     /// Takes a query.
     ///
     /// # Errors
-    /// [`Cause::NoRoom`], which leaves all as it was.
-    pub(super) fn ask(&mut self, message: &[u8]) -> Result<(), Cause> {
+    /// Why the connection is to be closed; [`Cause::NoRoom`] alone leaves all as it was.
+    pub(super) fn ask(
+        &mut self,
+        id: u16,
+        message: &[u8],
+        told: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), Cause> {
         if message.len() > framing::MESSAGE_MAX {
             return Err(Cause::NoRoom);
+        }
+        if let Layer::Https(https) = self {
+            return https.ask(id, message, told);
         }
         let frame = [&framing::prefix(message.len())[..], message].concat();
         match self {
@@ -79,6 +92,7 @@ impl Layer {
                 Ok(())
             }
             Layer::Tls(secured, _) => secured.write(&frame),
+            Layer::Https(_) => Ok(()),
         }
     }
 
@@ -90,7 +104,7 @@ impl Layer {
         &mut self,
         octets: &[u8],
         room: &mut Vec<u8>,
-        told: &mut impl FnMut(Told<'_>),
+        told: &mut dyn FnMut(Told<'_>),
     ) -> Result<(), Cause> {
         let assemble = |assembler: &mut Assembler, mut piece: &[u8], told: &mut dyn FnMut(Told<'_>)| {
             while let Some(message) = assembler.next(&mut piece) {
@@ -103,6 +117,7 @@ impl Layer {
                 assemble(&mut framed.assembler, octets, told);
                 Ok(())
             }
+            Layer::Https(https) => https.receive(octets, room, told),
             Layer::Tls(secured, assembler) => {
                 let is_open =
                     secured.receive(octets, room, told, |piece, told| assemble(assembler, piece, told))?;
@@ -116,6 +131,7 @@ impl Layer {
         match self {
             Layer::Plain(framed) => to.append(&mut framed.unsent),
             Layer::Tls(secured, _) => secured.take(to),
+            Layer::Https(https) => https.take(to),
         }
     }
 
@@ -123,7 +139,8 @@ impl Layer {
     pub(super) fn close(&mut self) {
         match self {
             Layer::Plain(_) => {}
-            Layer::Tls(secured, _) => secured.connection.send_close_notify(),
+            Layer::Tls(secured, _) => secured.close(),
+            Layer::Https(https) => https.close(),
         }
     }
 }
@@ -149,6 +166,28 @@ impl Secured {
         Ok(Secured { connection, tls: Arc::clone(tls), waiting: 0, is_told: false })
     }
 
+    /// What the server has chosen to speak (ALPN), once the handshake is done; nothing is empty.
+    pub(super) fn speaks(&self) -> Option<&[u8]> {
+        let is_done = !self.connection.is_handshaking();
+        is_done.then(|| self.connection.alpn_protocol().unwrap_or_default())
+    }
+
+    /// Keeps why something failed, if it is the first.
+    pub(super) fn note(&self, why: &impl ToString) {
+        self.tls.note(why);
+    }
+
+    /// Keeps why no connection is made, if it is the first.
+    pub(super) fn refused(&self, why: &impl ToString) -> Cause {
+        self.note(why);
+        Cause::Handshake
+    }
+
+    /// Says goodbye.
+    pub(super) fn close(&mut self) {
+        self.connection.send_close_notify();
+    }
+
     /// Takes plain text.
     ///
     /// # Errors
@@ -167,12 +206,12 @@ impl Secured {
     ///
     /// # Errors
     /// Why the connection is to be closed.
-    pub(super) fn receive<F: FnMut(Told<'_>)>(
+    pub(super) fn receive(
         &mut self,
         mut octets: &[u8],
         room: &mut Vec<u8>,
-        told: &mut F,
-        mut piece: impl FnMut(&[u8], &mut F),
+        told: &mut dyn FnMut(Told<'_>),
+        mut piece: impl FnMut(&[u8], &mut dyn FnMut(Told<'_>)),
     ) -> Result<bool, Cause> {
         room.resize(RECORD.max(room.len()), 0);
         while !octets.is_empty() {

@@ -14,7 +14,7 @@ use super::pending::Asked;
 const ROWS: usize = 64 << 10;
 
 /// The heading of the log.
-pub(super) const HEADING: &str =
+pub const HEADING: &str =
     "index\tdue_us\tsent_us\tlatency_us\tclient\tcopy\ttransport\tresult\tname\ttype\trtt_us\n";
 
 /// The rows of a thread that are not written yet.

@@ -9,7 +9,9 @@ use net::client::{self, Readiness};
 
 use super::carrier::Carrier;
 use super::connection::Connection;
+use super::datagrams::Datagrams;
 use super::layer::Layer;
+use super::quic::Quic;
 use super::tally::{Cause, Tally};
 
 /// Further loopback addresses that are tried when ports run out: each has the ports of its own.
@@ -44,6 +46,8 @@ pub(super) enum Kind {
     Udp(UdpSocket),
     /// A stream.
     Stream(Box<Connection>),
+    /// QUIC, connected to the server.
+    Quic(Box<Datagrams>),
 }
 
 /// What is to be opened.
@@ -56,8 +60,19 @@ pub(super) struct Opening {
     pub(super) source: Option<IpAddr>,
     /// Half a round trip between client and server, in nanoseconds.
     pub(super) half: u64,
-    /// What the client speaks; `None` for datagrams as they are.
-    pub(super) layer: Option<Layer>,
+    /// What the client speaks.
+    pub(super) speech: Speech,
+}
+
+/// What a client speaks at a socket.
+#[derive(Debug)]
+pub(super) enum Speech {
+    /// Messages in datagrams as they are.
+    Plain,
+    /// In a stream.
+    Stream(Layer),
+    /// QUIC.
+    Quic(Box<Quic>),
 }
 
 /// All sockets of a thread, in the order of their last use.
@@ -130,8 +145,8 @@ impl Sockets {
         readiness: &Readiness,
         tally: &mut Tally,
     ) -> io::Result<usize> {
-        let Opening { client, carrier, server, source, half, layer } = opening;
-        let is_stream = layer.is_some();
+        let Opening { client, carrier, server, source, half, speech } = opening;
+        let is_stream = matches!(speech, Speech::Stream(_));
         let mut made = make(is_stream, server, source.or_else(|| self.further(server)));
         while let Err(error) = &made
             && client::is_out_of_ports(error)
@@ -154,9 +169,10 @@ impl Sockets {
             self.free.push(slot);
             return Err(error);
         }
-        let kind = match layer {
-            None => Kind::Udp(made.into()),
-            Some(layer) => Kind::Stream(Box::new(Connection::new(made.into(), layer))),
+        let kind = match speech {
+            Speech::Plain => Kind::Udp(made.into()),
+            Speech::Quic(quic) => Kind::Quic(Box::new(Datagrams::new(made.into(), *quic))),
+            Speech::Stream(layer) => Kind::Stream(Box::new(Connection::new(made.into(), layer))),
         };
         let ids = VecDeque::new();
         let socket = Socket { kind, client, carrier, half, serial, ids, used: now, newer: NONE, older: NONE };
@@ -256,8 +272,8 @@ mod tests {
         let readiness = Readiness::new().expect("an epoll");
         let (mut sockets, mut tally) = (Sockets::new(3), Tally::new(None));
         let mut open = |sockets: &mut Sockets, client, now| {
-            let (carrier, source, half, layer) = (Carrier::Udp, None, 0, None);
-            let opening = Opening { client, carrier, server, source, half, layer };
+            let (carrier, source, half, speech) = (Carrier::Udp, None, 0, Speech::Plain);
+            let opening = Opening { client, carrier, server, source, half, speech };
             sockets.open(opening, now, &readiness, &mut tally).expect("a socket")
         };
         let slots: Vec<usize> = (0..3).map(|client| open(&mut sockets, client, client)).collect();

@@ -50,11 +50,13 @@ pub enum Cause {
     Interrupted,
     /// The server and the client did not come to terms on TLS.
     Handshake,
+    /// The server answered over HTTP, but not with a message.
+    Status,
 }
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Cause; 11] = [
+    pub const ALL: [Cause; 12] = [
         Cause::Timeout,
         Cause::Refused,
         Cause::Reset,
@@ -66,6 +68,7 @@ impl Cause {
         Cause::GivenUp,
         Cause::Interrupted,
         Cause::Handshake,
+        Cause::Status,
     ];
 
     /// Its name in reports and logs.
@@ -82,6 +85,7 @@ impl Cause {
             Cause::GivenUp => "given-up",
             Cause::Interrupted => "interrupted",
             Cause::Handshake => "handshake",
+            Cause::Status => "http-status",
         }
     }
 }
@@ -221,51 +225,60 @@ impl Tally {
     }
 
     /// Adds another thread's.
-    pub(super) fn merge(&mut self, other: &Tally) {
-        for (ours, theirs) in [
-            (&mut self.queries, other.queries),
-            (&mut self.answers, other.answers),
-            (&mut self.truncated, other.truncated),
-            (&mut self.late_answers, other.late_answers),
-            (&mut self.duplicates, other.duplicates),
-            (&mut self.aliens, other.aliens),
-            (&mut self.established, other.established),
-            (&mut self.closed_idle, other.closed_idle),
-            (&mut self.evicted, other.evicted),
-            (&mut self.closed_by_server, other.closed_by_server),
-            (&mut self.most_open, other.most_open),
-            (&mut self.further_sources, other.further_sources),
-            (&mut self.unchanged, other.unchanged),
-            (&mut self.clients, other.clients),
-        ] {
-            *ours += theirs;
+    pub(super) fn merge(&mut self, mut other: Tally) {
+        for (ours, theirs) in self.counters().into_iter().zip(other.counters()) {
+            *ours += *theirs;
         }
-        if let (Some(ours), Some(theirs)) = (&mut self.mutation, &other.mutation) {
-            ours.merge(theirs);
+        for (ours, theirs) in self.histograms().into_iter().zip(other.histograms()) {
+            ours.add(&*theirs).expect("all have the same bounds");
         }
-        self.comparison.merge(&other.comparison);
-        add(&mut self.transports, &other.transports);
-        add(&mut self.opened, &other.opened);
-        add(&mut self.handshakes, &other.handshakes);
-        add(&mut self.lost, &other.lost);
-        add(&mut self.rcodes, &other.rcodes);
-        for (ours, theirs) in [
-            (&mut self.lateness, &other.lateness),
-            (&mut self.latency, &other.latency),
-            (&mut self.latency_sent, &other.latency_sent),
-            (&mut self.quiet, &other.quiet),
-            (&mut self.busy, &other.busy),
-        ] {
-            ours.add(theirs).expect("all have the same bounds");
-        }
-        for (ours, theirs) in [
-            (&mut self.due_per_second, &other.due_per_second),
-            (&mut self.sent_per_second, &other.sent_per_second),
-            (&mut self.answered_per_second, &other.answered_per_second),
-        ] {
+        for (ours, theirs) in self.seconds().into_iter().zip(other.seconds()) {
             ours.resize(ours.len().max(theirs.len()), 0);
-            add(ours, theirs);
+            for (ours, theirs) in ours.iter_mut().zip(theirs) {
+                *ours += *theirs;
+            }
         }
+    }
+
+    /// Everything that is counted, always in the same order.
+    pub(super) fn counters(&mut self) -> Vec<&mut u64> {
+        let mut all = vec![
+            &mut self.queries,
+            &mut self.answers,
+            &mut self.truncated,
+            &mut self.late_answers,
+            &mut self.duplicates,
+            &mut self.aliens,
+            &mut self.established,
+            &mut self.closed_idle,
+            &mut self.evicted,
+            &mut self.closed_by_server,
+            &mut self.most_open,
+            &mut self.further_sources,
+            &mut self.unchanged,
+            &mut self.clients,
+            &mut self.comparison.unrecorded,
+        ];
+        all.extend(&mut self.transports);
+        all.extend(&mut self.lost);
+        all.extend(&mut self.rcodes);
+        all.extend(&mut self.opened);
+        all.extend(&mut self.handshakes);
+        all.extend(&mut self.comparison.verdicts);
+        all.extend(self.mutation.iter_mut().flat_map(mutate::Tally::counters));
+        all
+    }
+
+    /// The distributions, always in the same order.
+    pub(super) fn histograms(&mut self) -> [&mut Histogram<u64>; 5] {
+        let Tally { lateness, latency, latency_sent, quiet, busy, .. } = self;
+        [lateness, latency, latency_sent, quiet, busy]
+    }
+
+    /// The counts by second, always in the same order.
+    pub(super) fn seconds(&mut self) -> [&mut Vec<u64>; 3] {
+        let Tally { due_per_second, sent_per_second, answered_per_second, .. } = self;
+        [due_per_second, sent_per_second, answered_per_second]
     }
 
     /// Answers by the names of their codes.
@@ -318,12 +331,6 @@ fn count(seconds: &mut Vec<u64>, at: u64) {
     seconds[second] += 1;
 }
 
-fn add(ours: &mut [u64], theirs: &[u64]) {
-    for (ours, theirs) in ours.iter_mut().zip(theirs) {
-        *ours += theirs;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,8 +345,8 @@ mod tests {
         other.due(2 * S, Carrier::Tcp);
         other.sent(2 * S, 2 * S);
         other.lost(Cause::Reset);
-        one.merge(&other);
-        assert_eq!((one.queries, one.answers, one.lost_total(), one.transports), (2, 1, 1, [1, 1, 0]));
+        one.merge(other);
+        assert_eq!((one.queries, one.answers, one.lost_total(), one.transports), (2, 1, 1, [1, 1, 0, 0, 0]));
         assert_eq!(one.due_per_second, [1, 0, 1]);
         assert_eq!(one.named_rcodes(), BTreeMap::from([("NXDOMAIN".into(), 1)]));
         let close = |value: f64, expected: f64| (value - expected).abs() <= expected / 500.0;

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -33,6 +34,7 @@ pub enum Trust {
 #[derive(Debug)]
 pub struct Tls {
     config: ClientConfig,
+    verifier: Arc<dyn ServerCertVerifier>,
     name: Option<ServerName<'static>>,
     is_resuming: bool,
     unverified: Arc<OnceLock<String>>,
@@ -41,7 +43,10 @@ pub struct Tls {
 
 /// What one client remembers for its next connection.
 #[derive(Debug, Default)]
-pub(super) struct Session(Mutex<Remembered>);
+pub(super) struct Session {
+    remembered: Mutex<Remembered>,
+    watched: OnceLock<Arc<Watched>>,
+}
 
 #[derive(Debug, Default)]
 struct Remembered {
@@ -92,9 +97,9 @@ impl Tls {
             .with_safe_default_protocol_versions()
             .map_err(|cause| cause.to_string())?
             .dangerous()
-            .with_custom_certificate_verifier(verifier)
+            .with_custom_certificate_verifier(Arc::clone(&verifier))
             .with_no_client_auth();
-        Ok(Tls { config, name, is_resuming, unverified, failed: OnceLock::new() })
+        Ok(Tls { config, verifier, name, is_resuming, unverified, failed: OnceLock::new() })
     }
 
     /// The configuration of one connection: what it speaks (ALPN; empty for nothing to be said of it), and the session
@@ -109,6 +114,26 @@ impl Tls {
             config.alpn_protocols = vec![speaks.to_vec()];
         }
         Arc::new(config)
+    }
+
+    /// The same, with what notices whether a certificate is looked at: it is in a full handshake only.
+    pub(super) fn watched_config(
+        &self,
+        speaks: &[u8],
+        session: Option<Arc<Session>>,
+    ) -> (Arc<ClientConfig>, Arc<Watched>) {
+        let new =
+            || Arc::new(Watched { by: Arc::clone(&self.verifier), is_looked_at: AtomicBool::new(false) });
+        // A session is resumed only under the very verifier that it began with.
+        let watched = match &session {
+            Some(session) => Arc::clone(session.watched.get_or_init(new)),
+            None => new(),
+        };
+        watched.is_looked_at.store(false, Ordering::Relaxed);
+        let mut config = ClientConfig::clone(&self.config(speaks, session));
+        let verifier: Arc<dyn ServerCertVerifier> = Arc::<Watched>::clone(&watched);
+        config.dangerous().set_certificate_verifier(verifier);
+        (Arc::new(config), watched)
     }
 
     /// Whom a certificate must be for.
@@ -222,9 +247,59 @@ impl ServerCertVerifier for Trusting {
     }
 }
 
+/// Notices that a certificate is looked at.
+#[derive(Debug)]
+pub(super) struct Watched {
+    by: Arc<dyn ServerCertVerifier>,
+    is_looked_at: AtomicBool,
+}
+
+impl Watched {
+    /// Whether one was, in the last connection that was begun with this.
+    pub(super) fn is_looked_at(&self) -> bool {
+        self.is_looked_at.load(Ordering::Relaxed)
+    }
+}
+
+impl ServerCertVerifier for Watched {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.is_looked_at.store(true, Ordering::Relaxed);
+        self.by.verify_server_cert(certificate, chain, name, ocsp, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.by.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.by.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by.supported_verify_schemes()
+    }
+}
+
 impl Session {
     fn with<T>(&self, then: impl FnOnce(&mut Remembered) -> T) -> T {
-        then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        then(&mut self.remembered.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

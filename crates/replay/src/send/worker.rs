@@ -119,6 +119,7 @@ impl<'a, S: Source> Worker<'a, S> {
     pub(super) fn run(mut self) -> io::Result<(Tally, Met, u64)> {
         // What fails here must not keep the other threads waiting at the start.
         let filled = self.fill();
+        self.with.ready.wait();
         self.with.start.wait();
         self.anchor = *self.with.anchor.get_or_init(Instant::now);
         let ended = filled.and_then(|()| self.go());
@@ -204,7 +205,7 @@ impl<'a, S: Source> Worker<'a, S> {
     fn read_one(&mut self) -> io::Result<()> {
         match self.source.next_query()? {
             None => self.is_read_out = true,
-            Some(planned) if planned.client % self.with.options.threads as u64 == self.share => {
+            Some(planned) if planned.client % self.with.shares() == self.share => {
                 self.ahead.push_back(planned);
             }
             Some(_) => {}

@@ -24,6 +24,15 @@ pub(super) struct Transports {
     /// Where servers listen for DNS over TLS
     #[arg(long, value_name = "PORT", default_value_t = 853)]
     tls_port: u16,
+    /// Where servers listen for DNS over QUIC
+    #[arg(long, value_name = "PORT", default_value_t = 853)]
+    quic_port: u16,
+    /// Where servers listen for DNS over HTTPS
+    #[arg(long, value_name = "PORT", default_value_t = 443)]
+    https_port: u16,
+    /// The path of DNS over HTTPS
+    #[arg(long, value_name = "PATH", default_value = "/dns-query", value_parser = path)]
+    https_path: String,
     /// Trust the authorities of this PEM file; those of the host where not given
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     tls_ca: Option<PathBuf>,
@@ -47,7 +56,11 @@ impl Transports {
     }
 
     pub(super) fn ports(&self) -> Ports {
-        Ports { tls: self.tls_port }
+        Ports { tls: self.tls_port, quic: self.quic_port, https: self.https_port }
+    }
+
+    pub(super) fn https_path(&self) -> String {
+        self.https_path.clone()
     }
 
     pub(super) fn distances(&self) -> Option<Distances> {
@@ -78,8 +91,7 @@ impl Transports {
 
 /// Reads shares of transports, which must be all.
 fn carriers(text: &str) -> Result<Carriers, String> {
-    let expected =
-        "expected `recorded`, or shares of udp, tcp and tls that make 100 %, such as udp=70%,tcp=20%,tls=10%";
+    let expected = "expected `recorded`, or shares of udp, tcp, tls, quic and https that make 100 %, such as udp=70%,tcp=20%,tls=10%";
     if text == "recorded" {
         return Ok(Carriers::Recorded);
     }
@@ -94,6 +106,11 @@ fn carriers(text: &str) -> Result<Carriers, String> {
     }
     let shares = Shares::new(shares.map(|share| share.unwrap_or(0.0)));
     Ok(Carriers::Shares(shares.ok_or(expected)?))
+}
+
+fn path(text: &str) -> Result<String, String> {
+    let is_path = text.starts_with('/') && text.bytes().all(|octet| octet.is_ascii_graphic());
+    if is_path { Ok(text.into()) } else { Err("expected a path, such as /dns-query".into()) }
 }
 
 /// Reads round-trip times: two bounds, or a file with one a line.
@@ -141,9 +158,10 @@ mod tests {
         let shares = |shares| Shares::new(shares).map(Carriers::Shares);
         for (text, expected) in [
             ("recorded", Some(Carriers::Recorded)),
-            ("udp=70%,tcp=30%", shares([0.7, 0.3, 0.0])),
-            ("tcp=100%", shares([0.0, 1.0, 0.0])),
-            ("udp=70%,tcp=20%,tls=10%", shares([0.7, 0.2, 0.1])),
+            ("udp=70%,tcp=30%", shares([0.7, 0.3, 0.0, 0.0, 0.0])),
+            ("tcp=100%", shares([0.0, 1.0, 0.0, 0.0, 0.0])),
+            ("udp=70%,tcp=20%,tls=10%", shares([0.7, 0.2, 0.1, 0.0, 0.0])),
+            ("quic=50%,https=50%", shares([0.0, 0.0, 0.0, 0.5, 0.5])),
             ("udp=70%", None),
             ("udp=70%,udp=30%", None),
             ("udp=170%,tcp=-70%", None),

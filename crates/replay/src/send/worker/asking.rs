@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::time::Duration;
 
 use net::udp::BATCH_MAX;
 
@@ -11,11 +11,14 @@ use super::super::batch::{Datagram, Target};
 use super::super::carrier::Carrier;
 use super::super::clients;
 use super::super::connection::Around;
-use super::super::layer::Layer;
+use super::super::https::Https;
+use super::super::layer::{Layer, Told};
 use super::super::pending::{Asked, Key};
-use super::super::sockets::{self, Kind, Opening};
+use super::super::quic::Quic;
+use super::super::sockets::{self, Kind, Opening, Speech};
 use super::super::tally::Cause;
 use super::super::{Source, nanos};
+use super::hearing::Heard;
 use super::{LATE, Worker, endpoint};
 use crate::mutate;
 use crate::schedule::Planned;
@@ -145,15 +148,20 @@ impl<S: Source> Worker<'_, S> {
         set_id(&mut octets, key.id);
         let now = self.now();
         let Some(socket) = self.sockets.get(slot) else { return self.lost(&asked, Cause::NoSocket) };
+        let endpoint = socket.serial;
         let mut around = Around {
             readiness: &self.readiness,
             agenda: &mut self.agenda,
-            token: sockets::token(slot, socket.serial),
+            token: sockets::token(slot, endpoint),
+            anchor: self.anchor,
             half: socket.half,
             now,
         };
+        let (heard, is_kept) = (&mut self.heard, self.with.differing.is_some());
+        let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
         let taken = match &mut socket.kind {
-            Kind::Stream(connection) => connection.ask(&octets, &mut around),
+            Kind::Stream(connection) => connection.ask(key.id, &octets, &mut around, &mut told),
+            Kind::Quic(datagrams) => datagrams.ask(key.id, &octets, &mut around, &mut told),
             Kind::Udp(_) => Err(Cause::NoSocket),
         };
         let (due, is_retry) = (asked.planned.due, asked.is_retry);
@@ -255,11 +263,11 @@ impl<S: Source> Worker<'_, S> {
         }
         let half = self.half(client);
         let open = |worker: &mut Self| {
-            let layer = match worker.layer(client, carrier, server) {
-                Ok(layer) => layer,
+            let speech = match worker.speech(client, carrier, server) {
+                Ok(speech) => speech,
                 Err(cause) => return Ok(Err(cause)),
             };
-            let opening = Opening { client, carrier, server, source, half, layer };
+            let opening = Opening { client, carrier, server, source, half, speech };
             worker.sockets.open(opening, now, &worker.readiness, &mut worker.tally).map(Ok)
         };
         let mut opened = open(self);
@@ -272,17 +280,27 @@ impl<S: Source> Worker<'_, S> {
         opened
     }
 
-    /// What a client speaks over a carrier; `None` for datagrams as they are.
-    fn layer(&mut self, client: u64, carrier: Carrier, server: SocketAddr) -> Result<Option<Layer>, Cause> {
+    /// What a client speaks over a carrier.
+    fn speech(&mut self, client: u64, carrier: Carrier, server: SocketAddr) -> Result<Speech, Cause> {
+        let options = self.with.options;
         if carrier == Carrier::Udp {
-            return Ok(None);
+            return Ok(Speech::Plain);
         }
-        let Some(tls) = self.with.options.tls.as_ref().filter(|_| carrier.is_secure()) else {
-            return Ok(Some(Layer::Plain(Default::default())));
+        let Some(tls) = options.tls.as_ref().filter(|_| carrier.is_secure()) else {
+            return Ok(Speech::Stream(Layer::Plain(Default::default())));
         };
-        let tls = Arc::clone(tls);
         let session = if tls.is_resuming() { self.clients.session(client) } else { None };
-        Layer::tls(&tls, server, session).map(Some)
+        match carrier {
+            Carrier::Quic => {
+                let now = self.anchor + Duration::from_nanos(self.now());
+                Quic::new(tls, server, session, now).map(|quic| Speech::Quic(Box::new(quic)))
+            }
+            Carrier::Https => {
+                let made = Https::new(tls, &options.https_path, server, session)?;
+                Ok(Speech::Stream(Layer::Https(Box::new(made))))
+            }
+            _ => Layer::tls(tls, server, session).map(Speech::Stream),
+        }
     }
 
     /// The query as it is sent, with the recorded id.

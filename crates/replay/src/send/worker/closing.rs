@@ -1,5 +1,7 @@
 //! What is lost, and sockets that go.
 
+use std::time::Instant;
+
 use super::super::batch::Target;
 use super::super::pending::{Asked, Key};
 use super::super::sockets::Kind;
@@ -45,8 +47,10 @@ impl<S: Source> Worker<'_, S> {
         }
         let Some(mut socket) = self.sockets.close(slot) else { return };
         self.clients.keep_slot(socket.client, socket.carrier, None);
-        if let Kind::Stream(connection) = &mut socket.kind {
-            connection.close();
+        match &mut socket.kind {
+            Kind::Udp(_) => {}
+            Kind::Stream(connection) => connection.close(),
+            Kind::Quic(datagrams) => datagrams.close(Instant::now()),
         }
         while let Some(id) = socket.ids.pop_front() {
             self.fail(Key { endpoint: socket.serial, id }, cause);

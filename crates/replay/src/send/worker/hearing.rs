@@ -23,6 +23,8 @@ use crate::compare::compare;
 pub(super) enum Heard {
     /// A message; `None` where it is no response.
     Response(Option<Response>),
+    /// A query that is not answered.
+    Failed(u16, Cause),
     /// A handshake is done.
     Secured {
         /// An earlier session goes on.
@@ -31,9 +33,10 @@ pub(super) enum Heard {
 }
 
 impl Heard {
-    fn of(told: &Told<'_>, is_kept: bool) -> Heard {
+    pub(super) fn of(told: &Told<'_>, is_kept: bool) -> Heard {
         match told {
             Told::Message(octets) => Heard::Response(Response::read(octets, is_kept)),
+            Told::Failed(id, cause) => Heard::Failed(*id, *cause),
             Told::Secured { is_resumed } => Heard::Secured { is_resumed: *is_resumed },
         }
     }
@@ -84,8 +87,8 @@ impl<S: Source> Worker<'_, S> {
                 }
             },
             Kind::Stream(connection) => {
-                let (readiness, agenda) = (&self.readiness, &mut self.agenda);
-                let mut around = Around { readiness, agenda, token: ready.token, half, now };
+                let (readiness, agenda, anchor) = (&self.readiness, &mut self.agenda, self.anchor);
+                let mut around = Around { readiness, agenda, token: ready.token, anchor, half, now };
                 let mut failed = None;
                 if ready.writable {
                     match connection.writable(&mut around) {
@@ -100,6 +103,13 @@ impl<S: Source> Worker<'_, S> {
                     failed = connection.readable(room, plain, &mut around, &mut told).err();
                 }
                 failed
+            }
+            Kind::Quic(datagrams) => {
+                let (readiness, agenda, anchor) = (&self.readiness, &mut self.agenda, self.anchor);
+                let mut around = Around { readiness, agenda, token: ready.token, anchor, half, now };
+                let heard = &mut self.heard;
+                let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
+                datagrams.readable(&mut self.room, &mut around, &mut told).err()
             }
         };
         self.hear();
@@ -149,19 +159,26 @@ impl<S: Source> Worker<'_, S> {
         let is_kept = self.with.differing.is_some();
         let Some(socket) = self.sockets.get(slot) else { return };
         let (endpoint, half) = (socket.serial, socket.half);
-        let Kind::Stream(connection) = &mut socket.kind else { return };
-        let (readiness, agenda) = (&self.readiness, &mut self.agenda);
-        let mut around = Around { readiness, agenda, token, half, now };
-        let happened = match what {
-            What::Opened => connection.opened(&mut around),
-            What::Out(octets) => connection.leave(&octets, &mut around),
-            What::In(octets) => {
-                let heard = &mut self.heard;
-                let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
+        let (readiness, agenda, anchor) = (&self.readiness, &mut self.agenda, self.anchor);
+        let mut around = Around { readiness, agenda, token, anchor, half, now };
+        let heard = &mut self.heard;
+        let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
+        let happened = match (&mut socket.kind, what) {
+            (_, What::Ended(cause)) => Err(cause),
+            (Kind::Stream(connection), What::Opened) => connection.opened(&mut around),
+            (Kind::Stream(connection), What::Out(octets)) => connection.leave(&octets, &mut around),
+            (Kind::Stream(connection), What::In(octets)) => {
                 connection.receive(&octets, &mut self.plain, &mut around, &mut told)
             }
-            What::Ended(cause) => Err(cause),
-            What::Leaves(_) | What::Heard(..) => Ok(()),
+            (Kind::Quic(datagrams), What::Out(datagram)) => {
+                datagrams.leave(&datagram);
+                Ok(())
+            }
+            (Kind::Quic(datagrams), What::In(datagram)) => {
+                datagrams.receive(&datagram, &mut around, &mut told)
+            }
+            (Kind::Quic(datagrams), What::Timer) => datagrams.elapsed(&mut around, &mut told),
+            _ => Ok(()),
         };
         self.hear();
         if let Err(cause) = happened {
@@ -176,6 +193,7 @@ impl<S: Source> Worker<'_, S> {
         for (endpoint, heard) in heard.drain(..) {
             match heard {
                 Heard::Response(response) => self.hear_one(endpoint, response, now),
+                Heard::Failed(id, cause) => self.fail(Key { endpoint, id }, cause),
                 Heard::Secured { is_resumed } => self.tally.handshakes[usize::from(is_resumed)] += 1,
             }
         }

@@ -1,0 +1,143 @@
+//! A client's QUIC connection at its socket, at a distance.
+//!
+//! Datagrams of a distant client wait half a round trip in the agenda on either way, so that QUIC's own clocks measure
+//! that distance. Its timers are on the agenda, too.
+
+use std::io;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use super::agenda::What;
+use super::connection::Around;
+use super::layer::Told;
+use super::quic::Quic;
+use super::sockets::cause;
+use super::tally::Cause;
+
+/// Room for one datagram: what a packet of QUIC can be.
+const ROOM: usize = 64 << 10;
+
+/// A connection and its socket.
+#[derive(Debug)]
+pub(super) struct Datagrams {
+    socket: UdpSocket,
+    quic: Quic,
+    /// For when a timer is on the agenda.
+    timer: Option<u64>,
+}
+
+impl Datagrams {
+    /// A connection that begins at a connected socket.
+    pub(super) fn new(socket: UdpSocket, quic: Quic) -> Datagrams {
+        Datagrams { socket, quic, timer: None }
+    }
+
+    /// Takes a query.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed; [`Cause::NoRoom`] alone leaves it as it was.
+    pub(super) fn ask(
+        &mut self,
+        id: u16,
+        message: &[u8],
+        around: &mut Around<'_>,
+        told: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), Cause> {
+        self.quic.ask(id, message)?;
+        self.go_on(around, told)
+    }
+
+    /// Reads what is there, and tells of it or puts it on its way to the client.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed.
+    pub(super) fn readable(
+        &mut self,
+        room: &mut Vec<u8>,
+        around: &mut Around<'_>,
+        told: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), Cause> {
+        room.resize(ROOM.max(room.len()), 0);
+        while !around.agenda.is_full() {
+            match self.socket.recv(room) {
+                Ok(length) if around.half == 0 => self.quic.receive(&room[..length], around.instant()),
+                Ok(length) => {
+                    let on_its_way = What::In(room[..length].to_vec());
+                    around.agenda.push(around.now + around.half, around.token, on_its_way);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Nobody listens there.
+                Err(error) => return Err(cause(&error)),
+            }
+        }
+        if around.half == 0 { self.go_on(around, told) } else { Ok(()) }
+    }
+
+    /// Takes a datagram that is with the client.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed.
+    pub(super) fn receive(
+        &mut self,
+        datagram: &[u8],
+        around: &mut Around<'_>,
+        told: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), Cause> {
+        self.quic.receive(datagram, around.instant());
+        self.go_on(around, told)
+    }
+
+    /// Hands a datagram to the kernel; one that it has no room for is lost, as on any way.
+    pub(super) fn leave(&self, datagram: &[u8]) {
+        let _ = self.socket.send(datagram);
+    }
+
+    /// The time of a timer has come.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed.
+    pub(super) fn elapsed(
+        &mut self,
+        around: &mut Around<'_>,
+        told: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), Cause> {
+        self.timer = None;
+        self.quic.elapsed(around.instant());
+        self.go_on(around, told)
+    }
+
+    /// Says goodbye.
+    pub(super) fn close(&mut self, now: Instant) {
+        let Datagrams { socket, quic, .. } = self;
+        quic.close(now, |datagram| {
+            let _ = socket.send(&datagram);
+        });
+    }
+
+    fn go_on(&mut self, around: &mut Around<'_>, told: &mut dyn FnMut(Told<'_>)) -> Result<(), Cause> {
+        let Datagrams { socket, quic, timer } = self;
+        let gone_on = quic.go_on(around.instant(), told, |datagram| {
+            if around.half == 0 {
+                let _ = socket.send(&datagram);
+            } else {
+                around.agenda.push(around.now + around.half, around.token, What::Out(datagram));
+            }
+        });
+        if let Some(at) = quic.timeout() {
+            let at = super::nanos(at.saturating_duration_since(around.anchor)).max(around.now + 1);
+            // A timer that was put off stays: when it comes, the next one is put down.
+            if timer.is_none_or(|before| at < before) {
+                *timer = Some(at);
+                around.agenda.push(at, around.token, What::Timer);
+            }
+        }
+        gone_on
+    }
+}
+
+impl Around<'_> {
+    fn instant(&self) -> Instant {
+        self.anchor + Duration::from_nanos(self.now)
+    }
+}
