@@ -19,7 +19,7 @@ const CLIENTS: u32 = 10_000;
 /// Names in a query file: more than senders remember.
 const NAMES: usize = 100_000;
 
-/// Writes queries with equal gaps, each for a name of its own from one of [`CLIENTS`] random clients in
+/// Writes queries with equal gaps, each for a name of its own from one of 10,000 random clients in
 /// 172.16.0.0/12 (LDplayer's syn-0 to syn-4); returns their due times.
 ///
 /// # Errors
@@ -60,7 +60,7 @@ pub fn recorded(path: &Path, factor: f64, loops: u64, limit: Option<u64>, seed: 
     Ok(dues)
 }
 
-/// Writes a query file of [`NAMES`] names.
+/// Writes a query file of 100,000 names.
 ///
 /// # Errors
 /// Where it cannot be written.

@@ -45,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "resp", run: reverse::resp, seeds: reverse::commands },
     Target { name: "rapid_requests", run: rapid::requests, seeds: rapid::asked },
     Target { name: "rapid_responses", run: rapid::responses, seeds: rapid::answered },
+    Target { name: "bulk", run: reverse::bulk, seeds: reverse::bulks },
     Target { name: "snapshot", run: reverse::snapshot, seeds: reverse::snapshots },
     Target { name: "body", run: body, seeds: bodies },
     Target { name: "transfer", run: transfer::transfer, seeds: transfer::requests },
@@ -216,7 +217,7 @@ fn bodies() -> Vec<Vec<u8>> {
 /// A host that counts as our own is an address or localhost, whatever port stands behind it.
 fn host(octets: &[u8]) {
     let Ok(host) = str::from_utf8(octets) else { return };
-    if nameserver::http::is_local(host) {
+    if web::host::is_local(host) {
         let name = host.trim_end_matches(|end: char| end.is_ascii_digit()).trim_end_matches(':');
         let is_address = host.bytes().all(|octet| octet.is_ascii_hexdigit() || b"[]:.%".contains(&octet));
         assert!(is_address || name.eq_ignore_ascii_case("localhost"), "{host:?}");

@@ -64,8 +64,12 @@ impl Client {
                 BufReader::new(stream)
             }
         };
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n", self.server);
-        if !body.is_empty() {
+        let is_given = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        let mut head = format!("{method} {path} HTTP/1.1\r\n");
+        if !is_given("host") {
+            head += &format!("Host: {}\r\n", self.server);
+        }
+        if !body.is_empty() && !is_given("content-type") {
             head += &format!("Content-Type: {}\r\n", media_type(path));
         }
         for (name, value) in headers {

@@ -1,7 +1,8 @@
 //! The guides, done as a reader would: every file made, every command run, what it prints compared.
 //!
-//! `file NAME` is written, `serve` starts the server, `sh` has commands; `secondary MAKE` is the configuration of
-//! another server, which `follows` sees come to something; the rest is in [`tests::guide`].
+//! `file NAME` is written, `serve` starts the server, `reverse` the service of names, `nginx` Debian's; `sh` has
+//! commands, `until` such that are run again until they print that. `secondary MAKE` is the configuration of another
+//! server, which `follows` sees come to something; the rest is in [`tests::guide`].
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -9,15 +10,17 @@ use std::process::{Command, Output};
 use std::time::Instant;
 
 use tests::folder::Folder;
-use tests::guide::{self, blocks, compare, prompts};
+use tests::guide::{self, blocks, compare, is_as, prompts};
 use tests::peer::{Peer, free_address};
-use tests::program::{self, PROGRAM_WAIT};
+use tests::program::{self, PROGRAM_WAIT, Program};
 use tests::secondary::Make;
 use tests::serving::Serving;
 
 /// Where servers are in the guides; in a test, each has a port that is free.
 const OURS: &str = "5300";
 const SECONDARY: &str = "5354";
+const SITE: &str = "8080";
+const NAMES: &str = "127.0.0.1:8054";
 
 #[test]
 fn steer_a_name() {
@@ -27,6 +30,11 @@ fn steer_a_name() {
 #[test]
 fn replay_a_capture() {
     follow("replay-a-capture.md", None);
+}
+
+#[test]
+fn verify_crawlers_in_nginx() {
+    follow("verify-crawlers-in-nginx.md", None);
 }
 
 #[test]
@@ -50,15 +58,28 @@ struct Reader {
     serving: Option<Serving>,
     /// Where a secondary is, from the beginning, and the secondary.
     secondary: (SocketAddr, Option<Peer>),
+    /// Where a web server is.
+    site: SocketAddr,
+    /// Where the service of names is, once it runs.
+    names: Option<String>,
+    /// Other programs, which end with the test.
+    programs: Vec<Program>,
 }
 
 /// Goes through a guide from top to bottom; of other servers, only one make is tried.
 fn follow(name: &str, make: Option<(&str, Make)>) {
     let text = guide::read(name);
-    let mut reader = Reader { folder: Folder::new(), serving: None, secondary: (free_address(), None) };
+    let mut reader = Reader {
+        folder: Folder::new(),
+        serving: None,
+        secondary: (free_address(), None),
+        site: free_address(),
+        names: None,
+        programs: Vec::new(),
+    };
     let mut commands = 0;
     for (kind, content) in blocks(&text) {
-        let content = reader.at_ports(content);
+        let content = reader.here(content);
         match kind.split_once(' ').unwrap_or((kind, "")) {
             ("file", file) => {
                 let path = reader.folder.write(file, content);
@@ -66,6 +87,12 @@ fn follow(name: &str, make: Option<(&str, Make)>) {
                 keep_private(&path);
             }
             ("serve", _) => reader.serve(&content),
+            ("reverse", _) => reader.name_addresses(&content),
+            ("nginx", _) => {
+                let mut nginx = Program::spawn(reader.command(&content));
+                nginx.line("start worker process");
+                reader.programs.push(nginx);
+            }
             ("secondary", named) => {
                 if let Some((_, make)) = make.filter(|(wanted, _)| *wanted == named) {
                     let (address, peer) = &mut reader.secondary;
@@ -75,7 +102,13 @@ fn follow(name: &str, make: Option<(&str, Make)>) {
             ("follows", wanted) => {
                 let (command, expected) = prompts(&content).remove(0);
                 assert_eq!(expected, [wanted], "{command}");
-                reader.wait_for(command, wanted);
+                reader.wait_for(command, &[wanted]);
+            }
+            ("until", _) => {
+                for (command, expected) in prompts(&content) {
+                    commands += 1;
+                    reader.wait_for(command, &expected);
+                }
             }
             ("sh", _) => {
                 for (command, expected) in prompts(&content) {
@@ -92,14 +125,18 @@ fn follow(name: &str, make: Option<(&str, Make)>) {
     assert_eq!(make.is_some(), reader.secondary.1.is_some(), "{name} has the secondary that is asked for");
 }
 
+/// For the owner alone, but for what a web server that runs as another user reads.
 fn keep_private(path: &str) {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let mode = if path.ends_with(".html") { 0o644 } else { 0o600 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
 impl Reader {
-    /// The text with the ports that servers have here.
-    fn at_ports(&self, text: &str) -> String {
+    /// The text with the addresses that servers have here.
+    fn here(&self, text: &str) -> String {
         let text = text.replace(SECONDARY, &self.secondary.0.port().to_string());
+        let text = text.replace(SITE, &self.site.port().to_string());
+        let text = self.names.iter().fold(text, |text, names| text.replace(NAMES, names));
         match &self.serving {
             Some(serving) => text.replace(OURS, &serving.dns().port().to_string()),
             None => text,
@@ -113,6 +150,28 @@ impl Reader {
         self.serving = Some(Serving::under(program, &self.folder, &arguments));
     }
 
+    fn name_addresses(&mut self, command: &str) {
+        let mut service = Program::spawn(self.command(&command.replace(NAMES, "127.0.0.1:0")));
+        let line = service.line("(HTTP)");
+        service.line("ready");
+        self.names = Some(line.split(' ').nth(2).expect("an address").into());
+        self.programs.push(service);
+    }
+
+    /// The process of a command line, in the folder.
+    fn command(&self, line: &str) -> Command {
+        let mut words = line.split_whitespace();
+        let name = words.next().expect("a command has a name");
+        let mut process = match name {
+            "pointsman" => Command::new(program::path()),
+            // Where Debian keeps it, PATH may not look.
+            "nginx" => Command::new("/usr/sbin/nginx"),
+            name => Command::new(name),
+        };
+        process.args(words).current_dir(self.folder.path());
+        process
+    }
+
     /// Runs a command that must succeed; `None` where the machine does not have it.
     fn run(&self, command: &str) -> Option<String> {
         let output = self.try_to_run(command)?;
@@ -120,25 +179,24 @@ impl Reader {
         Some(String::from_utf8(output.stdout).expect("it prints text"))
     }
 
-    /// Runs a command against the server; `None` where the machine does not have it.
+    /// Runs a command against the servers; `None` where the machine does not have it.
     fn try_to_run(&self, command: &str) -> Option<Output> {
         let serving = self.serving.as_ref().expect("the server was started");
-        let mut words = command.split_whitespace();
-        let name = words.next().expect("a command has a name");
-        let mut process =
-            if name == "pointsman" { Command::new(program::path()) } else { Command::new(name) };
-        process.args(words).current_dir(self.folder.path());
-        let ran = process.env("POINTSMAN_API", format!("http://{}", serving.api)).output();
-        ran.inspect_err(|cause| tests::data::skip(&format!("{command}: {cause}"))).ok()
+        let mut process = self.command(command);
+        process.env("POINTSMAN_API", format!("http://{}", serving.api));
+        if let Some(names) = &self.names {
+            process.env("POINTSMAN_REVERSE", format!("http://{names}"));
+        }
+        process.output().inspect_err(|cause| tests::data::skip(&format!("{command}: {cause}"))).ok()
     }
 
-    /// Runs a command until it prints this: a secondary takes a moment.
-    fn wait_for(&self, command: &str, wanted: &str) {
+    /// Runs a command until it prints this: a secondary, or an answer from elsewhere, takes a moment.
+    fn wait_for(&self, command: &str, wanted: &[&str]) {
         let until = Instant::now() + PROGRAM_WAIT;
         loop {
             let Some(output) = self.try_to_run(command) else { return };
             let printed = String::from_utf8_lossy(&output.stdout);
-            if printed.trim_end() == wanted {
+            if is_as(&printed, wanted) {
                 return;
             }
             assert!(Instant::now() < until, "{command}: {printed}");

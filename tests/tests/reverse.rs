@@ -9,6 +9,7 @@ use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::Ptr;
 use nix::sys::signal::Signal;
 use tests::folder::Folder;
+use tests::http::Client;
 use tests::program::Program;
 use tests::query::{Answer, Question};
 
@@ -66,8 +67,7 @@ impl Unbound {
     fn start() -> Unbound {
         let folder = Folder::new();
         // Unbound cannot tell which port the system chose for it.
-        let address =
-            UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
+        let address = tests::peer::free_address();
         let many: String = (0..200)
             .map(|i| format!("local-data: \"9.2.0.192.in-addr.arpa. 600 PTR n{i}.example.\"\n"))
             .collect();
@@ -215,6 +215,94 @@ fn the_redis_protocol_answers_from_the_same_cache() {
     let mut told = String::new();
     broken.read_to_string(&mut told).expect("an error, and the end");
     assert_eq!(told, "-ERR Protocol error: invalid bulk length\r\n");
+    reverse.stop();
+}
+
+#[test]
+fn http_answers_from_the_same_cache() {
+    let (unbound, folder) = (Unbound::start(), Folder::new());
+    let crawlers = folder.write("crawlers.txt", "bot 203.0.113.0/24\nother example\n");
+    let http = ["--http", "127.0.0.1:0", "--crawlers", &crawlers, "--believe", "10.0.0.0/8"];
+    let more = [&["--wait", "4s", "--interval", "5ms"][..], &http].concat();
+    let mut reverse = Reverse::start(&unbound.address, &more);
+    let at = reverse.address("HTTP");
+    let mut client = Client::new(at);
+    assert_eq!(reverse.ask(ONE).data(), ["host1.example."]);
+    let known = client.call("GET", "/v1/names/192.0.2.1", "");
+    let max_age: u32 = known
+        .header("cache-control")
+        .and_then(|age| age.strip_prefix("max-age="))
+        .and_then(|age| age.parse().ok())
+        .expect("a time");
+    assert!((604_000..=604_800).contains(&max_age), "{max_age}");
+    let known = known.json();
+    assert_eq!((&known["state"], &known["name"]), (&"name".into(), &"host1.example".into()));
+    let unknown = client.call("GET", "/v1/names/2001:db8::77", "");
+    assert_eq!(
+        (unknown.header("cache-control"), &unknown.json()["state"]),
+        (Some("no-store"), &"not_yet".into())
+    );
+    for (path, expected) in [("/v1/names/x", 400), ("/v1/nothing", 404), ("/v1/check?claim=x", 400)] {
+        let answer = client.call("GET", path, "");
+        assert!(answer.status == expected && answer.json()["what"].is_string(), "{path}: {}", answer.text());
+    }
+
+    let text = [("content-type", "text/plain")];
+    let mut bulk =
+        |body: String| client.send("POST", "/v1/names", &text, body.as_bytes()).expect("an answer");
+    let lines = "192.0.2.1\n{\"address\":\"192.0.2.200\"}\nnonsense\n\"::ffff:192.0.2.1\"\n";
+    let states: Vec<String> = bulk(lines.into())
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("an object")["state"].to_string())
+        .collect();
+    assert_eq!(states, ["\"name\"", "\"not_yet\"", "null", "\"name\""]);
+    assert_eq!(bulk("192.0.2.1\n".repeat(10_001)).status, 413);
+
+    // Below the path, with any method, as Envoy asks; and under the site's own name.
+    let mut client = Client::new(at);
+    let mut check = |path: &str, address: &str| {
+        let headers = [("x-real-ip", address), ("host", "www.example")];
+        client.send("PUT", path, &headers, b"").expect("an answer")
+    };
+    let bot = check("/v1/check/any/path?not=ours&claim=bot", "203.0.113.7");
+    assert_eq!((bot.status, bot.header("x-client-verified")), (200, Some("bot")));
+    assert_eq!(check("/v1/check?claim=other", "203.0.113.7").status, 403);
+    let named = check("/v1/check", "192.0.2.1");
+    assert_eq!((named.status, named.header("x-client-name")), (200, Some("host1.example")));
+    assert_eq!(check("/v1/check?claim=bot", "198.51.100.1").status, 200);
+    assert_eq!(check("/v1/check?claim=bot&not_yet=deny", "198.51.100.2").status, 403);
+    assert_eq!(check("/v1/check", "unknown").status, 400);
+    // A page in a browser has no business there.
+    let foreign =
+        client.send("GET", "/v1/names/192.0.2.1", &[("host", "www.example")], b"").expect("an answer");
+    assert_eq!(foreign.status, 401);
+
+    let metrics = Client::new(at).call("GET", "/metrics", "").text();
+    for line in [
+        "pointsman_reverse_requests_total{face=\"dns\",state=\"name\"} ",
+        "pointsman_reverse_requests_total{face=\"http\",state=\"not_yet\"} ",
+        "pointsman_reverse_hits_total{face=\"http\"} ",
+        "pointsman_reverse_questions_total ",
+        "pointsman_reverse_leaks_total{stack=\"wanted\"} 0",
+        "pointsman_reverse_http_responses_total{status=\"413\"} 1",
+        "pointsman_reverse_upstream_seconds_bucket{le=\"0.001\"",
+    ] {
+        assert!(metrics.lines().any(|found| found.starts_with(line)), "{line} is not in\n{metrics}");
+    }
+    let mut status = Command::new(tests::program::path());
+    status.args(["reverse", "status", "--http", &format!("http://{at}")]);
+    let printed = Program::spawn(status).end().stdout;
+    assert!(printed.contains("UPSTREAM") && printed.contains(&unbound.address), "{printed}");
+
+    // A body that breaks off, a head that is none, and a client that never reads end their connections only.
+    for broken in ["POST /v1/names HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 99\r\n\r\n1", "\0\r\n\r\n"]
+    {
+        TcpStream::connect(at)
+            .and_then(|mut stream| stream.write_all(broken.as_bytes()))
+            .expect("it is taken");
+    }
+    assert_eq!(Client::new(at).call("GET", "/v1/status", "").json()["states"]["name"], 5);
     reverse.stop();
 }
 

@@ -10,6 +10,7 @@
 //! - [`zone`], [`region`], [`partition`], [`server`]: what else a name server holds.
 //! - [`explain`]: why a client is sent where it is; [`status`]: how the server is doing.
 //! - [`trace`]: what recorded traffic is like, and what was changed in it; [`replay`]: what came of sending it again.
+//! - [`reverse`]: what the reverse look-up service says of an address, and of itself.
 
 pub mod explain;
 pub mod fault;
@@ -19,6 +20,7 @@ pub mod policy;
 pub mod problem;
 pub mod region;
 pub mod replay;
+pub mod reverse;
 pub mod server;
 pub mod status;
 pub mod trace;
@@ -32,6 +34,7 @@ pub use policy::{Entry, Policy, Server, WhenAllDown};
 pub use problem::Problem;
 pub use region::{NewRegion, Region, RegionAdded};
 pub use replay::ReplayReport;
+pub use reverse::{AskedAddress, FaceAddress, KnownAddress, ReverseStatus, UpstreamStatus};
 pub use server::{NewServerState, ServerState};
 pub use status::{Changed, Counters, Counts, Health, Status, StoreState, TransferState, WorkerState};
 pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten};

@@ -64,7 +64,7 @@ enum Command {
     #[command(after_help = ends("pointsman status"))]
     Status(Status),
     /// Answer with names of addresses, at once or not at all, and learn them in the background
-    #[command(after_help = ends("pointsman reverse --upstream 192.0.2.53 --dns 127.0.0.1:5353"))]
+    #[command(after_help = ends("pointsman reverse --upstream 192.0.2.53 --dns 127.0.0.1:5353 --http 127.0.0.1:8054"))]
     Reverse(Box<Reverse>),
     /// Tell what recorded traffic is like, convert it, cut it and change it
     #[command(after_help = ends("pointsman trace info yesterday.pcap.xz"))]

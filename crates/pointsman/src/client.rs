@@ -24,8 +24,30 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// The largest answer, in octets: a zone of some millions of records.
 const ANSWER_MAX: usize = 512 << 20;
 
-/// Where the URL is given.
-const SOURCE: &str = "--api or POINTSMAN_API";
+/// Who is asked, as it is told where nobody answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// Where the URL is given.
+    source: &'static str,
+    /// What should be running.
+    program: &'static str,
+    /// A URL as it may be.
+    example: &'static str,
+}
+
+/// The name server's API.
+const API: Asked = Asked {
+    source: "--api or POINTSMAN_API",
+    program: "pointsman serve",
+    example: "a URL such as http://127.0.0.1:8053",
+};
+
+/// The reverse look-up service's HTTP face.
+pub(crate) const REVERSE: Asked = Asked {
+    source: "--http or POINTSMAN_REVERSE",
+    program: "pointsman reverse --http ADDR",
+    example: "a URL such as http://127.0.0.1:8054",
+};
 
 /// The most of an answer that is no problem of the API that an error quotes, in characters.
 const QUOTE_MAX: usize = 200;
@@ -40,6 +62,7 @@ pub(crate) struct Client {
     /// What stands before the API's own paths; without a final slash.
     prefix: String,
     token: Option<String>,
+    asked: Asked,
 }
 
 /// What is asked of the API.
@@ -87,12 +110,20 @@ impl Body {
 }
 
 impl Client {
-    /// A client of the API at `url`.
+    /// A client of the name server's API at `url`.
     ///
     /// # Errors
     /// What is wrong with the URL.
     pub(crate) fn new(url: &str, token: Option<String>) -> Result<Client, Fault> {
-        let fault = |what: String| Fault::whole(SOURCE, what, "a URL such as http://127.0.0.1:8053");
+        Client::of(url, token, API)
+    }
+
+    /// A client of anybody's API at `url`.
+    ///
+    /// # Errors
+    /// What is wrong with the URL.
+    pub(crate) fn of(url: &str, token: Option<String>, asked: Asked) -> Result<Client, Fault> {
+        let fault = |what: String| Fault::whole(asked.source, what, asked.example);
         let uri: Uri = url.parse().map_err(|_| fault(format!("{url:?} is no URL")))?;
         match uri.scheme_str() {
             Some("http") => {}
@@ -100,7 +131,7 @@ impl Client {
                 let what = format!("{url:?}: the API speaks plain http, without TLS");
                 let expected =
                     "http:// to a loopback address, through a tunnel (ssh -L) where it is another machine";
-                return Err(Fault::whole(SOURCE, what, expected));
+                return Err(Fault::whole(asked.source, what, expected));
             }
             _ => return Err(fault(format!("{url:?} does not begin with http://"))),
         }
@@ -115,6 +146,7 @@ impl Client {
             authority: format!("{}:{port}", authority.host()),
             prefix: uri.path().trim_end_matches('/').into(),
             token,
+            asked,
         })
     }
 
@@ -189,9 +221,8 @@ impl Client {
 
     fn unreachable(&self, why: String) -> Failure {
         Failure::Unreachable(format!(
-            "the API at {} cannot be reached: {why}\nIs the server running (pointsman serve)? Another address is \
-             given by --api URL or POINTSMAN_API.",
-            self.url
+            "the API at {} cannot be reached: {why}\nIs the server running ({})? Another address is given by {}.",
+            self.url, self.asked.program, self.asked.source
         ))
     }
 

@@ -79,6 +79,11 @@ impl Connection {
 }
 
 impl Session {
+    /// A session of a client; `json` prints what is answered as it is.
+    pub(crate) fn new(client: Client, json: bool) -> Session {
+        Session { client, json }
+    }
+
     /// Makes a call and prints what it answers: as it is, or as `shown` for people.
     ///
     /// # Errors

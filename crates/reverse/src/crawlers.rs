@@ -130,6 +130,11 @@ impl Crawlers {
         self.names.len()
     }
 
+    /// Whether one has this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()

@@ -9,12 +9,12 @@
 //!               └> door, a bounded queue ──> BackEnd ──> learn::Learner ──> upstream ──> cache::Writer
 //! ```
 //! In reading order:
-//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP, Rapid DNS and MMDB files.
+//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP, Rapid DNS, HTTP and MMDB files.
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`crawlers`]: which crawler an address is.
 //! - [`cache`]: what is known; [`name`]: which names are kept; [`whole`]: files put in their place.
 //! - [`histogram`]: how many observations were how large.
-//! - [`service`]: [`Service`], all of it, started and stopped.
+//! - [`service`]: [`Service`], all of it, started and stopped; [`numbers`]: what it counts.
 
 pub mod backend;
 pub mod cache;
@@ -23,6 +23,7 @@ pub mod face;
 pub mod front;
 pub mod histogram;
 pub mod name;
+pub mod numbers;
 pub mod question;
 pub mod service;
 pub mod upstream;

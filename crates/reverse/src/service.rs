@@ -4,27 +4,28 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use net::clock::Clock;
 use net::shutdown::Shutdown;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::backend::{self, BackEnd, Behaviour, Kept, Task, Upstreams};
 use crate::cache::snapshot::Unread;
-use crate::cache::{self, Reader, Verdict, Why, Writer};
+use crate::cache::{self, Reader, Writer};
 use crate::crawlers::Crawlers;
 use crate::face::acl::Acl;
 use crate::face::dns::{self, Dns};
+use crate::face::http::{self, Http, check::Check};
 use crate::face::mmdb;
 use crate::face::rapid::{self, Rapid};
 use crate::face::resp::{self, Resp};
 use crate::face::stream;
-use crate::front::{self, DOOR_MAX, Front, RING_MAX, Ring};
+use crate::front::{DOOR_MAX, Front, RING_MAX, Ring};
+use crate::numbers::{Connections, Numbers};
 
 /// The most upstreams that are asked in turn: more than a site has resolvers.
 pub const UPSTREAMS_MAX: usize = 16;
@@ -61,6 +62,10 @@ pub struct Options {
     pub rapid: Vec<SocketAddr>,
     /// The MMDB file.
     pub mmdb: Option<mmdb::Options>,
+    /// Addresses of the HTTP face.
+    pub http: Vec<SocketAddr>,
+    /// How HTTP judges clients of web servers.
+    pub check: Check,
 }
 
 /// Why a service did not start.
@@ -88,128 +93,6 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// What everybody may read of a running service.
-#[derive(Debug)]
-pub struct Numbers {
-    /// When it was started.
-    pub clock: Clock,
-    /// The back end's.
-    pub back_end: Arc<backend::Counts>,
-    /// Each upstream's.
-    pub upstreams: Vec<(SocketAddr, Arc<backend::UpstreamCounts>)>,
-    /// The MMDB file's, where there is one.
-    pub mmdb: Option<Arc<mmdb::Counts>>,
-    /// Queries that made the code panic; each was dropped.
-    pub panics: Arc<AtomicU64>,
-    faces: Mutex<Vec<(&'static str, Arc<front::Counts>)>>,
-    connections: Mutex<Vec<(&'static str, Arc<stream::Counters>)>>,
-}
-
-impl Numbers {
-    /// The counts of the faces by name, one for each thread.
-    pub fn faces(&self) -> Vec<(&'static str, Arc<front::Counts>)> {
-        self.faces.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Logs what the paper's figures show, and what became of the questions.
-    fn log(&self) {
-        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let faces = self.faces();
-        let sum =
-            |of: &dyn Fn(&front::Counts) -> u64| faces.iter().map(|(_, counts)| of(counts)).sum::<u64>();
-        let [name, no_name, failed, not_yet] =
-            [0, 1, 2, 3].map(|state| sum(&|counts| get(&counts.known[state])));
-        let back_end = &self.back_end;
-        tracing::info!(
-            requests = name + no_name + failed + not_yet,
-            hits = sum(&|counts| get(&counts.hits)),
-            questions = get(&back_end.questions),
-            leaks = get(&back_end.leaks),
-            name,
-            no_name,
-            failed,
-            not_yet,
-            stale = sum(&|counts| get(&counts.stale)),
-            refused = sum(&|counts| get(&counts.refused)),
-            door_full = sum(&|counts| get(&counts.door_full)),
-            back_end_hits = get(&back_end.hits),
-            moved = get(&back_end.moved),
-            confirmed = get(&back_end.verdicts[Verdict::Confirmed as usize]),
-            mismatch = get(&back_end.verdicts[Verdict::Mismatch as usize]),
-            unconfirmed = get(&back_end.verdicts[Verdict::NotYet as usize]),
-            empty_prefixes = get(&back_end.prefixes[0]),
-            prefixes_in_use = get(&back_end.prefixes[1]),
-            contradicted = get(&back_end.contradicted),
-            ahead = get(&back_end.asked[1]),
-            samples_same = get(&back_end.staleness[0]),
-            samples_changed = get(&back_end.staleness[1]),
-            samples_gone = get(&back_end.staleness[2]),
-            depth = get(&back_end.depth),
-            lanes = get(&back_end.lanes),
-            in_flight = get(&back_end.in_flight),
-            entries = get(&back_end.entries),
-            octets = get(&back_end.octets),
-            expired = get(&back_end.expired),
-            evicted = get(&back_end.evicted),
-            no_room = get(&back_end.no_room),
-            snapshots = get(&back_end.snapshots[0]),
-            snapshots_failed = get(&back_end.snapshots[1]),
-            panics = get(&self.panics),
-            "counts since start"
-        );
-        for (address, counts) in &self.upstreams {
-            tracing::info!(
-                upstream = %address,
-                questions = get(&counts.questions),
-                names = get(&counts.answers[0]),
-                no_names = get(&counts.answers[1]),
-                unusable = get(&counts.answers[2]),
-                timeouts = get(&counts.failures[Why::Timeout as usize]),
-                servfail = get(&counts.failures[Why::Servfail as usize]),
-                refused = get(&counts.failures[Why::Refused as usize]),
-                malformed = get(&counts.failures[Why::Malformed as usize]),
-                foreign = get(&counts.foreign),
-                many = get(&counts.many),
-                cut = get(&counts.cut),
-                milliseconds = counts.times.sum(),
-                "upstream since start"
-            );
-        }
-        if let Some(counts) = &self.mmdb {
-            tracing::info!(
-                written = get(&counts.written),
-                failed = get(&counts.failed),
-                names = get(&counts.names),
-                left_out = get(&counts.left_out),
-                "MMDB files since start"
-            );
-        }
-        self.log_connections();
-    }
-
-    fn log_connections(&self) {
-        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        for (face, counters) in &*self.connections.lock().unwrap_or_else(PoisonError::into_inner) {
-            tracing::info!(
-                face,
-                accepted = get(&counters.accepted),
-                strangers = get(&counters.strangers),
-                refused = get(&counters.refused),
-                accept_failed = get(&counters.accept_failed),
-                idle = get(&counters.idle),
-                late = get(&counters.late),
-                untaken = get(&counters.untaken),
-                panics = get(&counters.panics),
-                "connections since start"
-            );
-        }
-    }
-
-    pub(crate) fn add(&self, face: &'static str, front: &Front) {
-        self.faces.lock().unwrap_or_else(PoisonError::into_inner).push((face, front.counts().clone()));
-    }
-}
-
 /// A service that serves.
 #[derive(Debug)]
 pub struct Service {
@@ -230,14 +113,16 @@ impl Service {
         let faces: Vec<Dns> =
             options.dns.iter().map(Dns::bind).collect::<io::Result<_>>().map_err(StartError::Bind)?;
         let streams = bind_streams(&options).map_err(StartError::Bind)?;
+        let pages = bind(&options.http).map_err(StartError::Bind)?;
         let (cache, reader) = warm(&options)?;
+        let crawlers = options.crawlers;
 
         let (door, wanted) = mpsc::channel(DOOR_MAX);
         let learned = Arc::new(Notify::new());
         let (database, serve_stale) = (reader.clone(), !options.stale.is_zero());
         let (ring, seen) = mpsc::channel(RING_MAX);
         let front = Front::new(reader.clone(), door, !options.stale.is_zero(), learned.clone())
-            .knowing(options.crawlers);
+            .knowing(crawlers.clone());
         let is_paper = options.behaviour.paper.is_some();
         let ring = Ring {
             seen: ring,
@@ -253,15 +138,8 @@ impl Service {
             .collect();
         let timeout = options.behaviour.timeout;
         let back_end = BackEnd::new(cache, options.behaviour);
-        let numbers = Arc::new(Numbers {
-            clock,
-            back_end: back_end.counts().clone(),
-            upstreams,
-            mmdb: options.mmdb.is_some().then(Arc::default),
-            panics: Arc::default(),
-            faces: Mutex::default(),
-            connections: Mutex::default(),
-        });
+        let mmdb = options.mmdb.is_some().then(Arc::default);
+        let numbers = Arc::new(Numbers::new(clock, back_end.counts().clone(), upstreams, mmdb));
         let task = Task {
             timeout,
             back_end,
@@ -298,6 +176,23 @@ impl Service {
             service.listening.push((kind.word(), address));
             service.converse(kind, listener, &front, &options.acl);
         }
+        service.listening.extend(pages.iter().map(|(address, _)| ("HTTP", *address)));
+        let http = Http {
+            front,
+            clock,
+            numbers: numbers.clone(),
+            check: Arc::new(options.check),
+            crawlers,
+            loopback_only: !options.acl.is_open(),
+            listening: service.listening.clone().into(),
+            bulks: Arc::new(Semaphore::new(http::names::BULKS_MAX)),
+        };
+        for (_, listener) in pages {
+            if let Err(cause) = service.pages(listener, &http, &options.acl) {
+                service.stop().await;
+                return Err(StartError::System(cause));
+            }
+        }
         if let (Some(file), Some(counts)) = (options.mmdb, numbers.mmdb.clone()) {
             let shutdown = shutdown.clone();
             service.tasks.spawn(publish(file, database, serve_stale, clock, counts, shutdown));
@@ -314,10 +209,8 @@ impl Service {
     fn converse(&mut self, kind: Stream, listener: TcpListener, front: &Front, acl: &Acl) {
         let (front, acl, shutdown) = (front.for_thread(), acl.clone(), self.shutdown.clone());
         let (clock, counters) = (self.numbers.clock, Arc::<stream::Counters>::default());
-        self.numbers.add(kind.word(), &front);
-        let mut connections = self.numbers.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.push((kind.word(), counters.clone()));
-        drop(connections);
+        self.numbers.add(kind.label(), &front);
+        self.numbers.add_connections(kind.label(), Connections::Stream(counters.clone()));
         self.tasks.spawn(async move {
             let served = match kind {
                 Stream::Resp => {
@@ -338,9 +231,22 @@ impl Service {
                 }
             };
             if let Err(cause) = served {
-                tracing::error!(%cause, face = kind.word(), "the face is not served");
+                tracing::error!(%cause, face = kind.label(), "the face is not served");
             }
         });
+    }
+
+    /// Serves HTTP.
+    fn pages(&mut self, listener: TcpListener, http: &Http, acl: &Acl) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let http = Http { front: http.front.for_thread(), ..http.clone() };
+        let (acl, shutdown) = (acl.clone(), self.shutdown.clone());
+        let counters = Arc::<web::Counters>::default();
+        self.numbers.add("http", &http.front);
+        self.numbers.add_connections("http", Connections::Http(counters.clone()));
+        let router = http::router(http, counters.clone());
+        self.tasks.spawn(web::serve(listener, router, move |client| acl.allows(client), counters, shutdown));
+        Ok(())
     }
 
     /// The addresses that are listened at, with the face's name, ports as they were given by the system.
@@ -409,17 +315,31 @@ impl Stream {
             Stream::Rapid => "Rapid DNS",
         }
     }
+
+    /// As the metrics and the log say it.
+    fn label(self) -> &'static str {
+        match self {
+            Stream::Resp => "resp",
+            Stream::Rapid => "rapid",
+        }
+    }
 }
 
 fn bind_streams(options: &Options) -> io::Result<Vec<(Stream, SocketAddr, TcpListener)>> {
-    let resp = options.resp.iter().map(|address| (Stream::Resp, address));
-    let rapid = options.rapid.iter().map(|address| (Stream::Rapid, address));
-    resp.chain(rapid)
-        .map(|(kind, address)| {
-            let listener = net::tcp::bind(*address)?;
-            Ok((kind, listener.local_addr()?, listener))
-        })
-        .collect()
+    let mut streams = Vec::new();
+    for (kind, addresses) in [(Stream::Resp, &options.resp), (Stream::Rapid, &options.rapid)] {
+        streams.extend(bind(addresses)?.into_iter().map(|(address, listener)| (kind, address, listener)));
+    }
+    Ok(streams)
+}
+
+/// Binds addresses; returns them with the ports that the system chose.
+fn bind(addresses: &[SocketAddr]) -> io::Result<Vec<(SocketAddr, TcpListener)>> {
+    let one = |address: &SocketAddr| {
+        let listener = net::tcp::bind(*address)?;
+        Ok((listener.local_addr()?, listener))
+    };
+    addresses.iter().map(one).collect()
 }
 
 /// The cache as it was kept, or an empty one.

@@ -8,6 +8,7 @@ use domain::base::iana::Rcode;
 use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::{A, Cname, Ptr};
 use reverse::cache::{self, Entry, LIMIT_MIN, State};
+use reverse::face::http::names;
 use reverse::face::resp::Session;
 use reverse::face::resp::read::WORDS_MAX;
 use reverse::face::stream::{OUTPUT_MAX, Then};
@@ -110,6 +111,27 @@ pub(super) fn commands() -> Vec<Vec<u8>> {
         "*0\r\n*-1\r\n\r\nCOMMAND\nCONFIG GET save\nSELECT 0\n",
     ]
     .map(|commands| commands.as_bytes().to_vec())
+    .to_vec()
+}
+
+/// Whatever comes, each line has an answer of its own, which is an object, or all are refused.
+pub(super) fn bulk(octets: &[u8]) {
+    let Ok(answers) = names::answer(&FRONT, &FRONT.view(), ASKED.0, 1001, octets) else { return };
+    let lines = octets.split(|octet| *octet == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    let answers = String::from_utf8(answers).expect("JSON is text");
+    assert_eq!(lines.count(), answers.lines().count());
+    for answer in answers.lines() {
+        let answer: serde_json::Value = serde_json::from_str(answer).expect("an object");
+        assert!(answer["state"].is_string() != answer["what"].is_string(), "{answer}");
+    }
+}
+
+pub(super) fn bulks() -> Vec<Vec<u8>> {
+    [
+        "192.0.2.7\n\"192.0.2.7\"\n{\"address\": \"2001:db8::1\", \"more\": [1]}\n",
+        "\n\r\n::ffff:192.0.2.7\r\nx",
+    ]
+    .map(|text| text.as_bytes().to_vec())
     .to_vec()
 }
 

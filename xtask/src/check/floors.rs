@@ -20,6 +20,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("rapid", 1),
     ("routing", 2),
     ("store", 2),
+    ("web", 2),
     ("nameserver", 3),
     ("control", 3),
     ("balancer", 3),

@@ -1,31 +1,21 @@
 //! `/metrics`: every number that is exported, declared once.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use dns::Rcode;
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::registry::Registry;
 
 use api::Status;
+use web::metrics::{Kind, Samples};
 
 use super::Http;
 use crate::counters::{Count, Counters, LATENCY_BOUNDS_US, Latency, RCODES, TYPE_CLASSES, type_name};
 use crate::routed::Routed;
 use crate::tap;
 use crate::transfer::counters as transfer;
-
-/// The type of what [`metrics`] answers (OpenMetrics 1.0).
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Where the numbers of the data plane come from.
 #[derive(Debug, Default)]
@@ -43,7 +33,7 @@ pub struct Metrics {
     /// The counters of transfers, signatures and notifications.
     pub transfers: Arc<transfer::Counters>,
     /// What became of the API's requests and connections.
-    pub api: Arc<super::Counters>,
+    pub api: Arc<web::Counters>,
 }
 
 /// What a TCP listener counted.
@@ -55,46 +45,15 @@ pub struct Tcp {
     pub queries: Arc<Counters>,
 }
 
-/// A number that is exported: its declaration, and where it comes from.
-pub struct Metric {
-    /// Its name as it is scraped.
-    pub name: &'static str,
-    /// What it says, in one sentence.
-    pub help: &'static str,
-    /// How it behaves.
-    pub kind: Kind,
-    /// What its values are numbers of.
-    pub unit: &'static str,
-    /// Its labels, where it has some.
-    pub labels: &'static [&'static str],
-    read: fn(&Source<'_>, &mut Samples),
-}
-
-/// How a number behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It grows from 0 at start; the name ends in `_total`.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-    /// Counts by upper bounds, each growing from 0 at start, with their sum.
-    Histogram,
-}
+/// A number that is exported, and what reads it.
+pub type Metric = web::metrics::Metric<fn(&Source<'_>, &mut Samples)>;
 
 /// What a scrape reads.
-struct Source<'a> {
+#[derive(Debug)]
+pub struct Source<'a> {
     status: &'a Status,
     metrics: &'a Metrics,
     routed: &'a BTreeMap<[String; 3], u64>,
-}
-
-/// What is read of one metric.
-#[derive(Debug, Default)]
-struct Samples {
-    /// Values with those of their labels, in the order of [`Metric::labels`].
-    values: Vec<(Vec<String>, u64)>,
-    /// Of a histogram: the sum, and the upper bounds with their counts.
-    histogram: (f64, Vec<(f64, u64)>),
 }
 
 /// What queries come over, as labels.
@@ -513,7 +472,7 @@ pub const METRICS: &[Metric] = &[
         unit: "connections",
         labels: &["cause"],
         read: |source, samples| {
-            let causes: [Cause<super::Counters, AtomicU64>; 4] = [
+            let causes: [Cause<web::Counters, AtomicU64>; 4] = [
                 ("malformed", |api| &api.malformed),
                 ("head_late", |api| &api.head_late),
                 ("broken", |api| &api.broken),
@@ -538,7 +497,7 @@ pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
     let status = http.status().await;
     let routed = http.editor.routed_names(http.metrics.routed());
     let source = Source { status: &status, metrics: &http.metrics, routed: &routed };
-    ([(CONTENT_TYPE, OPEN_METRICS)], text(&source))
+    web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&source, samples)))
 }
 
 impl Metrics {
@@ -640,15 +599,18 @@ impl Metrics {
     }
 }
 
-impl Samples {
+/// What several metrics read.
+trait Read {
+    fn transfers(&mut self, source: &Source<'_>, causes: &[Cause<transfer::Counters, AtomicU64>]);
+    fn workers(&mut self, source: &Source<'_>, count: fn(&Counters) -> &Count);
+    fn latency(&mut self, latency: &Latency);
+}
+
+impl Read for Samples {
     fn transfers(&mut self, source: &Source<'_>, causes: &[Cause<transfer::Counters, AtomicU64>]) {
         for (cause, counter) in causes {
             self.push([(*cause).into()], counter(&source.metrics.transfers).load(Ordering::Relaxed));
         }
-    }
-
-    fn push<const N: usize>(&mut self, labels: [String; N], value: u64) {
-        self.values.push((labels.into(), value));
     }
 
     fn workers(&mut self, source: &Source<'_>, count: fn(&Counters) -> &Count) {
@@ -660,91 +622,18 @@ impl Samples {
     fn latency(&mut self, latency: &Latency) {
         let seconds = |microseconds: u64| microseconds as f64 / 1e6;
         let bounds = LATENCY_BOUNDS_US.map(seconds).into_iter().chain([f64::INFINITY]);
-        self.histogram = (seconds(latency.sum_us()), bounds.zip(latency.buckets()).collect());
-    }
-}
-
-fn text(source: &Source<'_>) -> String {
-    let scrape = |metric: &'static Metric| {
-        let mut samples = Samples::default();
-        (metric.read)(source, &mut samples);
-        (metric, samples)
-    };
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Scrape(METRICS.iter().map(scrape).collect())));
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry)
-        .expect("a string takes all that is written");
-    text
-}
-
-/// What was read, to be written.
-struct Scrape(Vec<(&'static Metric, Samples)>);
-
-impl fmt::Debug for Scrape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(metric, samples)| (metric.name, samples))).finish()
-    }
-}
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for (metric, samples) in &self.0 {
-            let (name, kind) = match metric.kind {
-                // The encoder adds the suffix itself.
-                Kind::Counter => (metric.name.trim_end_matches("_total"), MetricType::Counter),
-                Kind::Gauge => (metric.name, MetricType::Gauge),
-                Kind::Histogram => (metric.name, MetricType::Histogram),
-            };
-            let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
-            if metric.kind == Kind::Histogram {
-                let (sum, buckets) = &samples.histogram;
-                let count = buckets.iter().map(|(_, count)| count).sum();
-                family.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)?;
-                continue;
-            }
-            for (values, value) in &samples.values {
-                if values.is_empty() {
-                    // An empty set of labels would be written as `{}`; there is one sample without labels.
-                    sample(metric.kind, *value, family)?;
-                    break;
-                }
-                let labels: Vec<(&str, &str)> =
-                    metric.labels.iter().copied().zip(values.iter().map(String::as_str)).collect();
-                sample(metric.kind, *value, family.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn sample(kind: Kind, value: u64, encoder: MetricEncoder<'_>) -> fmt::Result {
-    match kind {
-        Kind::Counter => ConstCounter::new(value).encode(encoder),
-        Kind::Gauge | Kind::Histogram => ConstGauge::new(value).encode(encoder),
+        self.histogram(seconds(latency.sum_us()), bounds.zip(latency.buckets()).collect());
     }
 }
 
 /// What `docs/reference/metrics.md` holds.
 #[cfg(test)]
 pub(super) fn page() -> String {
-    let mut text = String::from(
+    web::metrics::page(
         "# Metrics\n\n\
          `GET /metrics` answers these numbers in the OpenMetrics text format, which Prometheus reads. Counters and\n\
          histograms begin at 0 with the process. A message that comes in is one of `pointsman_queries_total`; a dropped\n\
-         one is also one of `pointsman_dropped_total`, where `send_failed` is an answer that the system did not take.\n\n\
-         This page is written from the declarations of the metrics.\n\n\
-         | metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n",
-    );
-    for metric in METRICS {
-        let kind = match metric.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        let (name, unit, labels, help) = (metric.name, metric.unit, labels.join(", "), metric.help);
-        text += &format!("| `{name}` | {kind} | {unit} | {labels} | {help} |\n");
-    }
-    text
+         one is also one of `pointsman_dropped_total`, where `send_failed` is an answer that the system did not take.\n",
+        METRICS,
+    )
 }

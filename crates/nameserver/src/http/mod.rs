@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! connection ─> token ─> route ─> precondition ─> body ─> Editor ─> reply
-//!  serve.rs    token.rs          precondition.rs body.rs           reply.rs
+//!  web::serve  token.rs          precondition.rs body.rs           reply.rs
 //! ```
 //! Handlers decide nothing: what is right or wrong with a zone or a policy is the editor's to say, and every
 //! refusal leaves as one shape, [`api::Problem`].
 //!
 //! In reading order: `zones`, `regions`, `partitions`, `policies`, `servers`, `explain`, `status` and
 //! `metrics` are the routes; `path`, `precondition`, `body`, `admission` and `reply` are what they share;
-//! `token` and `host` say who may ask at all; `counters` is what became of requests and connections;
-//! `document` is the OpenAPI document, which is made from the routes' own declarations; [`serve()`] is the
+//! `token` and `web::host` say who may ask at all;
+//! `document` is the OpenAPI document, which is made from the routes' own declarations; [`web::serve()`] is the
 //! rim.
 //!
 //! **Rules for every route.** A change is answered with 200 and its generation, whether it created something
@@ -19,10 +19,8 @@
 
 mod admission;
 mod body;
-mod counters;
 mod document;
 mod explain;
-mod host;
 mod metrics;
 mod partitions;
 mod path;
@@ -30,7 +28,6 @@ mod policies;
 mod precondition;
 mod regions;
 mod reply;
-mod serve;
 mod servers;
 mod status;
 mod token;
@@ -42,7 +39,10 @@ mod tests;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -52,12 +52,9 @@ use reply::Failure;
 use token::Token;
 
 pub use admission::{CHANGES_MAX, TEXTS_MAX};
-pub use body::{BODY_WAIT, JSON_MAX, POLICY_MAX, TEXT_MAX};
-pub use counters::Counters;
-pub use host::is_local;
+pub use body::{JSON_MAX, POLICY_MAX, TEXT_MAX};
 pub use metrics::{METRICS, Metric, Metrics, Tcp};
 pub use precondition::Tags;
-pub use serve::{CONNECTION_LIFETIME, CONNECTIONS_MAX, HEAD_MAX, HEAD_WAIT, serve};
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -84,9 +81,9 @@ pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router
     let routes = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(http);
     let routes = match token {
         Some(token) => routes.layer(axum::middleware::from_fn_with_state(Token::new(token), token::require)),
-        None => routes.layer(axum::middleware::from_fn(host::require)),
+        None => routes.layer(axum::middleware::from_fn(local)),
     };
-    routes.layer(axum::middleware::from_fn_with_state(counters, counters::responses))
+    routes.layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
 }
 
 /// The OpenAPI 3.1 document, as `/v1/openapi.json` serves it and `docs/reference/openapi.json` keeps it.
@@ -120,6 +117,16 @@ fn text(mut document: utoipa::openapi::OpenApi) -> String {
     let mut text = document.to_pretty_json().expect("the document has only text keys");
     text.push('\n');
     text
+}
+
+/// Without a token: lets a request pass that is not sent under a host's name, or that asks for health.
+async fn local(request: Request, next: Next) -> Response {
+    if request.uri().path() != status::HEALTH
+        && let Err(failure) = web::host::check(&request)
+    {
+        return failure.into_response();
+    }
+    next.run(request).await
 }
 
 async fn no_such_path(uri: Uri) -> Failure {

@@ -5,36 +5,13 @@ use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use api::{Changed, Faults, Problem};
+use api::Changed;
 
 use super::precondition;
 use crate::book::Etag;
 use crate::edit::{Applied, Refused};
 
-/// A request that was refused.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) status: StatusCode,
-    pub(super) problem: Problem,
-}
-
-impl Failure {
-    /// `expected` may be empty.
-    pub(super) fn new(status: StatusCode, what: impl Into<String>, expected: impl Into<String>) -> Self {
-        Failure { status, problem: Problem::new(what, expected) }
-    }
-
-    /// 404: there is no `what`.
-    pub(super) fn missing(what: &str) -> Self {
-        Failure::new(StatusCode::NOT_FOUND, format!("there is no {what}"), "")
-    }
-}
-
-impl From<Faults> for Failure {
-    fn from(faults: Faults) -> Self {
-        Failure { status: StatusCode::UNPROCESSABLE_ENTITY, problem: faults.into() }
-    }
-}
+pub(super) use web::Failure;
 
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Self {
@@ -49,12 +26,6 @@ impl From<Refused> for Failure {
             Refused::Faults(faults) => faults.into(),
             other => Failure::new(status, other.to_string(), ""),
         }
-    }
-}
-
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
-        (self.status, Json(self.problem)).into_response()
     }
 }
 

@@ -16,7 +16,9 @@ use net::shutdown::Shutdown;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{Counters, METRICS, Metrics, Tcp, body, metrics, openapi, router, serve};
+use web::Counters;
+
+use super::{METRICS, Metrics, Tcp, body, metrics, openapi, router};
 use crate::book::Book;
 use crate::edit::Editor;
 use crate::generation::Settings;
@@ -421,14 +423,14 @@ async fn every_metric_is_declared_once_and_exported() {
     for (index, metric) in METRICS.iter().enumerate() {
         let family = metric.name.trim_end_matches("_total");
         assert!(family.starts_with("pointsman_"), "{family}");
-        assert_eq!(metric.kind == metrics::Kind::Counter, metric.name.ends_with("_total"), "{family}");
+        assert_eq!(metric.kind == web::metrics::Kind::Counter, metric.name.ends_with("_total"), "{family}");
         assert!(METRICS[..index].iter().all(|other| other.name != metric.name), "{family} twice");
         assert!(text.contains(&format!("# HELP {family} {}\n", metric.help)), "{family}");
         let samples: Vec<&str> = text
             .lines()
             .filter(|line| line.strip_prefix(metric.name).is_some_and(|rest| rest.starts_with(['{', ' '])))
             .collect();
-        if metric.kind == metrics::Kind::Histogram {
+        if metric.kind == web::metrics::Kind::Histogram {
             assert!(text.contains(&format!("\n{family}_bucket{{le=\"+Inf\"}} ")), "{family}");
             continue;
         }
@@ -495,7 +497,7 @@ async fn connections_are_served_until_the_shutdown() {
     let address = listener.local_addr().expect("an address");
     let shutdown = Shutdown::new();
     let (router, counters) = (router(api.editor.clone(), None, Metrics::default()), Arc::default());
-    let serving = tokio::spawn(serve(listener, router, counters, shutdown.clone()));
+    let serving = tokio::spawn(web::serve(listener, router, |_| true, counters, shutdown.clone()));
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");
     stream.write_all(b"GET /v1/health HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("a request");
     let mut answer = Vec::new();
@@ -503,7 +505,7 @@ async fn connections_are_served_until_the_shutdown() {
         assert_ne!(stream.read_buf(&mut answer).await.expect("an answer"), 0);
     }
     shutdown.begin();
-    serving.await.expect("no panic").expect("a clean end");
+    serving.await.expect("no panic");
     assert_eq!(stream.read_buf(&mut answer).await.expect("the end"), 0);
 }
 
@@ -514,7 +516,7 @@ async fn a_head_that_does_not_end_ends_the_connection() {
     let address = listener.local_addr().expect("an address");
     let counters = Arc::new(Counters::default());
     let router = router(api.editor.clone(), None, Metrics::default());
-    tokio::spawn(serve(listener, router, counters.clone(), Shutdown::new()));
+    tokio::spawn(web::serve(listener, router, |_| true, counters.clone(), Shutdown::new()));
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     for (sent, expected) in [(&b"GET /v1/health HTTP/1.1\r\nhost:"[..], [1, 0]), (b"\0\r\n\r\n", [1, 1])] {
         let mut stream = tokio::net::TcpStream::connect(address).await.expect("a connection");

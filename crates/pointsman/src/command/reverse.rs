@@ -1,6 +1,7 @@
 //! `pointsman reverse`: names for addresses, at once or not at all.
 
 mod filter;
+mod status;
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write as _};
@@ -17,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::kind;
 use crate::config::reverse::{self as config, Flags, Lowered};
 use crate::failure::Failure;
-use crate::log::{Form, Log};
+use crate::log::Log;
 use crate::session;
 
 /// The arguments of `reverse`.
@@ -32,6 +33,9 @@ pub(crate) struct Reverse {
 
 #[derive(Subcommand, Debug)]
 enum Action {
+    /// Print how a running service is doing
+    #[command(after_help = "Example:\n  pointsman reverse status --http http://127.0.0.1:8054")]
+    Status(status::Status),
     /// Write a snapshot as lines `address<TAB>expiry<TAB>name`, `-` for no name
     #[command(after_help = "Example:\n  pointsman reverse export names.cache > names.txt")]
     Export {
@@ -73,6 +77,7 @@ impl Reverse {
                 let filtered = tokio::task::spawn_blocking(|| filter.run()).await;
                 filtered.map_err(|panic| Failure::Failed(panic.to_string()))?
             }
+            Some(Action::Status(status)) => status.run().await,
             None => self.serve.run().await,
         }
     }
@@ -80,22 +85,22 @@ impl Reverse {
 
 impl Serve {
     async fn run(self) -> Result<(), Failure> {
-        let (Lowered { options, json }, faults) = config::load(&self.flags);
+        let (Lowered { options, form }, faults) = config::load(&self.flags);
         faults.or(())?;
         if self.flags.check {
             return session::print(b"ok");
         }
-        let form = if json { Form::Json } else { Form::Text };
-        Log { form, level: tracing::Level::INFO }.begin();
+        let log = Log { form, level: tracing::Level::INFO };
+        log.begin();
         // Before the start, so that a signal during it is not lost.
         let no_signals = |cause| Failure::Failed(format!("no signals: {cause}"));
         let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
         let service = Service::start(options).await.map_err(|error| Failure::Failed(error.to_string()))?;
         for (face, address) in service.listening() {
-            tell(&format!("listening on {address} ({face})"));
+            log.tell(&format!("listening on {address} ({face})"));
         }
-        tell("ready");
+        log.tell("ready");
         notify(NotifyState::Ready);
         tokio::select! {
             _ = terminate.recv() => {}
@@ -104,7 +109,7 @@ impl Serve {
         notify(NotifyState::Stopping);
         tracing::info!("stopping");
         service.stop().await;
-        tell("stopped");
+        log.tell("stopped");
         Ok(())
     }
 }
@@ -148,12 +153,6 @@ fn now() -> u32 {
 
 fn size(text: &str) -> Result<usize, String> {
     kind::size(text).and_then(|octets| usize::try_from(octets).map_err(|cause| cause.to_string()))
-}
-
-/// Tells the one who started us, whatever the form of the log.
-fn tell(line: &str) {
-    // Nobody may be reading any more, which is no reason not to serve.
-    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn notify(state: NotifyState<'_>) {

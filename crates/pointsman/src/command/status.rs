@@ -153,7 +153,7 @@ fn listed(counted: &BTreeMap<String, u64>) -> Option<String> {
 }
 
 /// Writes seconds with days, as people compare them.
-fn uptime(seconds: u64) -> String {
+pub(super) fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use api::{Fault, Faults};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use hyper::header::HeaderName;
 use reverse::backend::{Behaviour, Kept, Paper, Ttl};
 use reverse::face::acl::Acl;
+use reverse::face::http::check::{Check, NotYet};
 use reverse::face::{dns, mmdb};
 use reverse::service::UPSTREAMS_MAX;
 use reverse::{Crawlers, Options};
@@ -18,6 +20,8 @@ use super::keys::REVERSE;
 use super::kind::{self, Kind};
 use super::lower::{count, given, resolve};
 use super::spec::{Placed, ReverseSpec};
+use crate::log::Form;
+use routing::Prefix;
 
 /// What `reverse` was given on the command line; values are read when all of the configuration is.
 #[derive(Clone, Debug, Default)]
@@ -33,8 +37,8 @@ pub(crate) struct Flags {
 pub(crate) struct Lowered {
     /// What the service is started with.
     pub(crate) options: Options,
-    /// Whether log lines are objects.
-    pub(crate) json: bool,
+    /// The form of log lines.
+    pub(crate) form: Form,
 }
 
 /// Reads file and flags; lists everything that is wrong, whichever it is in.
@@ -120,7 +124,15 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
     let small = |number: Option<Placed<u64>>| u32::try_from(given(number)).unwrap_or(u32::MAX);
     let plain = |all: &[Placed<SocketAddr>]| all.iter().map(|placed| placed.value).collect::<Vec<_>>();
     // A prefix of the one kind reads as one of the other.
-    let allowed = spec.allow.iter().filter_map(|prefix| prefix.value.to_string().parse().ok());
+    let acl = |all: &[Placed<Prefix>]| {
+        Acl::new(all.iter().filter_map(|prefix| prefix.value.to_string().parse().ok()).collect())
+    };
+    let check = Check {
+        header: header(spec.client_header.as_ref(), faults),
+        believed: acl(&spec.believe),
+        // The words are those of the key.
+        not_yet: NotYet::from_word(given(spec.not_yet)).unwrap_or(NotYet::Allow),
+    };
     let paper = given(spec.paper);
     let stack = count(given(spec.stack));
     let cores = net::thread::cores().map_or(1, |cores| cores.len());
@@ -149,18 +161,21 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
         memory: count(given(spec.memory)),
         stale: if paper { Duration::ZERO } else { given(spec.stale) },
         kept: spec.snapshot.map(|path| Kept { path: resolve(&path), interval: snapshot_interval }),
-        acl: Acl::new(allowed.collect()),
+        acl: acl(&spec.allow),
         crawlers,
         dns: plain(&spec.dns).into_iter().map(|address| dns::Options { address, wait, workers }).collect(),
         resp: plain(&spec.resp),
         rapid: plain(&spec.rapid),
+        http: plain(&spec.http),
+        check,
         mmdb: spec.mmdb.map(|path| mmdb::Options {
             path: resolve(&path),
             interval: mmdb_interval,
             size: mmdb_size,
         }),
     };
-    Lowered { options, json: given(spec.json) }
+    let form = if given(spec.log) == "json" { Form::Json } else { Form::Text };
+    Lowered { options, form }
 }
 
 fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
@@ -168,9 +183,9 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
     if spec.upstream.is_empty() {
         whole("there is nobody to ask", "upstream (--upstream ADDR)");
     }
-    let faces = || spec.dns.iter().chain(&spec.resp).chain(&spec.rapid);
+    let faces = || spec.dns.iter().chain(&spec.resp).chain(&spec.rapid).chain(&spec.http);
     if faces().next().is_none() && spec.mmdb.is_none() {
-        let expected = "dns, resp, rapid or mmdb (--dns ADDR, --resp ADDR, --rapid ADDR or --mmdb FILE)";
+        let expected = "dns, resp, rapid, http or mmdb (--dns ADDR, --resp ADDR, --rapid ADDR, --http ADDR or --mmdb FILE)";
         whole("there is nowhere to answer", expected);
     }
     if let Some(beyond) = spec.upstream.get(UPSTREAMS_MAX) {
@@ -187,6 +202,16 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
         let what = format!("{value} is an address for all interfaces, and questions wait");
         faults.push(place.fault(what, "an address for each interface, or no wait"));
     }
+}
+
+/// Reads the name of the header that says who a client is.
+fn header(name: Option<&Placed<String>>, faults: &mut Faults) -> HeaderName {
+    let Some(name) = name else { return HeaderName::from_static("x-real-ip") };
+    name.value.parse().unwrap_or_else(|_| {
+        let expected = "the name of a header such as x-real-ip or x-forwarded-for";
+        faults.push(name.place.fault(format!("client_header is {:?}", name.value), expected));
+        HeaderName::from_static("x-real-ip")
+    })
 }
 
 /// Reads the file of crawlers; without one, none is known.
@@ -261,12 +286,13 @@ mod tests {
             "--paper=false",
             "--ttl",
             "7d",
-            "--json",
+            "--log",
+            "json",
             "--wait",
             "1s",
         ];
         let over = lowered(text, &flags).expect("it is right");
-        assert!(over.json && over.options.behaviour.paper.is_none());
+        assert!(over.form == Form::Json && over.options.behaviour.paper.is_none());
         assert_eq!(over.options.upstreams.len(), 2);
         assert_eq!(over.options.behaviour.ttl, Ttl::Fixed(Duration::from_secs(7 * 86_400)));
         assert_eq!(over.options.dns[0].wait, Duration::from_secs(1));

@@ -103,6 +103,10 @@ pub(crate) struct ReverseSpec {
     pub(crate) dns: Vec<Placed<SocketAddr>>,
     pub(crate) resp: Vec<Placed<SocketAddr>>,
     pub(crate) rapid: Vec<Placed<SocketAddr>>,
+    pub(crate) http: Vec<Placed<SocketAddr>>,
+    pub(crate) client_header: Option<Placed<String>>,
+    pub(crate) believe: Vec<Placed<Prefix>>,
+    pub(crate) not_yet: Option<Placed<&'static str>>,
     pub(crate) mmdb: Option<Placed<PathBuf>>,
     pub(crate) mmdb_interval: Option<Placed<Duration>>,
     pub(crate) mmdb_size: Option<Placed<u64>>,
@@ -127,7 +131,7 @@ pub(crate) struct ReverseSpec {
     pub(crate) snapshot: Option<Placed<PathBuf>>,
     pub(crate) snapshot_interval: Option<Placed<Duration>>,
     pub(crate) paper: Option<Placed<bool>>,
-    pub(crate) json: Option<Placed<bool>>,
+    pub(crate) log: Option<Placed<&'static str>>,
 }
 
 /// One secondary, or several alike.

@@ -2,6 +2,7 @@
 
 pub mod acl;
 pub mod dns;
+pub mod http;
 pub mod mmdb;
 pub mod rapid;
 pub mod resp;

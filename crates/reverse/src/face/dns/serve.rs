@@ -19,7 +19,7 @@ use super::super::acl::Acl;
 use super::{PAYLOAD, Reply, answer};
 use crate::backend::seconds;
 use crate::front::Front;
-use crate::service::Numbers;
+use crate::numbers::{Connections, Numbers};
 
 /// Questions that wait at one listener for what is not known yet; further ones are answered at once.
 pub const WAITING_MAX: usize = 4096;
@@ -105,6 +105,8 @@ impl Dns {
         }
         let (front, acl, shutdown, tcp) = (front.for_thread(), acl.clone(), shutdown.clone(), self.tcp);
         numbers.add("dns", &front);
+        let counters = Arc::new(net::tcp::Counters::default());
+        numbers.add_connections("dns", Connections::Dns(counters.clone()));
         tasks.spawn(async move {
             let handler = |client: SocketAddr, _: SocketAddr| {
                 let (front, allowed) = (front.clone(), acl.allows(client.ip()));
@@ -119,7 +121,7 @@ impl Dns {
                     }
                 }
             };
-            let (limits, counters) = (Limits::default(), Arc::new(net::tcp::Counters::default()));
+            let limits = Limits::default();
             let places = Arc::new(limits.admission());
             if let Err(cause) = net::tcp::serve(tcp, places, limits, counters, shutdown, handler).await {
                 tracing::error!(%cause, "TCP is not served");

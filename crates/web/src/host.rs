@@ -6,23 +6,21 @@ use std::net::IpAddr;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::http::header::HOST;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 
-use super::reply::Failure;
-use super::status::HEALTH;
+use crate::reply::Failure;
 
-/// Lets a request pass that was sent to an address or to localhost, that names no host, or that asks for
-/// health.
-pub(super) async fn require(request: Request, next: Next) -> Response {
+/// Lets a request pass that was sent to an address or to localhost, or that names no host.
+///
+/// # Errors
+/// The refusal of all others.
+pub fn check(request: &Request) -> Result<(), Failure> {
     match request.headers().get(HOST) {
-        Some(host) if !host.to_str().is_ok_and(is_local) && request.uri().path() != HEALTH => Failure::new(
+        Some(host) if !host.to_str().is_ok_and(is_local) => Err(Failure::new(
             StatusCode::UNAUTHORIZED,
             "without a token, the API is not served under a host's name",
             "an address or localhost as the host, or a server that was started with a token",
-        )
-        .into_response(),
-        _ => next.run(request).await,
+        )),
+        _ => Ok(()),
     }
 }
 

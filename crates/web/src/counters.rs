@@ -1,4 +1,4 @@
-//! What became of the API's requests and connections.
+//! What became of requests and connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,16 +15,22 @@ const STATUSES: usize = 500;
 #[derive(Debug)]
 pub struct Counters {
     responses: [AtomicU64; STATUSES],
+    /// Connections that were served.
+    pub accepted: AtomicU64,
+    /// Connections that were closed at once: who asked may not.
+    pub strangers: AtomicU64,
     /// Times that the system had no descriptor or memory for a connection.
     pub accept_failed: AtomicU64,
     /// Connections that ended for octets that are no request.
     pub malformed: AtomicU64,
-    /// Connections that ended because no whole head of a request came within [`HEAD_WAIT`](super::HEAD_WAIT).
+    /// Connections that ended because no whole head of a request came within [`HEAD_WAIT`](crate::serve::HEAD_WAIT).
     pub head_late: AtomicU64,
     /// Connections that broke.
     pub broken: AtomicU64,
-    /// Connections that were as old as [`CONNECTION_LIFETIME`](super::CONNECTION_LIFETIME).
+    /// Connections that were as old as [`CONNECTION_LIFETIME`](crate::serve::CONNECTION_LIFETIME).
     pub lifetime: AtomicU64,
+    /// Connections whose answers were not taken for [`UNTAKEN`](crate::serve::UNTAKEN).
+    pub untaken: AtomicU64,
 }
 
 impl Counters {
@@ -35,13 +41,13 @@ impl Counters {
     }
 
     /// Counts how a connection ended by itself.
-    pub(super) fn ended(&self, how: &hyper::Error) {
+    pub(crate) fn ended(&self, how: &hyper::Error) {
         let counter = match how {
             how if how.is_timeout() => &self.head_late,
             how if how.is_parse() => &self.malformed,
             _ => &self.broken,
         };
-        count(counter);
+        add(counter);
     }
 }
 
@@ -49,29 +55,28 @@ impl Default for Counters {
     fn default() -> Counters {
         Counters {
             responses: [const { AtomicU64::new(0) }; STATUSES],
+            accepted: AtomicU64::default(),
+            strangers: AtomicU64::default(),
             accept_failed: AtomicU64::default(),
             malformed: AtomicU64::default(),
             head_late: AtomicU64::default(),
             broken: AtomicU64::default(),
             lifetime: AtomicU64::default(),
+            untaken: AtomicU64::default(),
         }
     }
 }
 
 /// Counts one more.
-pub(super) fn count(counter: &AtomicU64) {
+pub(crate) fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Counts each answer by its status.
-pub(super) async fn responses(
-    State(counters): State<Arc<Counters>>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub async fn responses(State(counters): State<Arc<Counters>>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     if let Some(counter) = counters.responses.get(usize::from(response.status().as_u16()) - STATUS_FIRST) {
-        count(counter);
+        add(counter);
     }
     response
 }

@@ -1,0 +1,112 @@
+//! `pointsman reverse status`: how a running service is doing, as its HTTP face says.
+
+use std::fmt::Write as _;
+
+use api::{Faults, ReverseStatus};
+use clap::Args;
+use hyper::Method;
+
+use crate::client::{Call, Client, REVERSE};
+use crate::command::status::uptime;
+use crate::failure::Failure;
+use crate::session::{self, Session};
+
+/// The arguments of `reverse status`.
+#[derive(Args, Debug)]
+pub(super) struct Status {
+    /// The URL of the service's HTTP face
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "POINTSMAN_REVERSE",
+        default_value = "http://127.0.0.1:8054",
+        hide_env_values = true
+    )]
+    http: String,
+    /// Print what the service answers, as it is
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    /// Does it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let client = Client::of(&self.http, None, REVERSE).map_err(Faults::from)?;
+        Session::new(client, self.json).show(Call::new(Method::GET, "/v1/status"), shown).await
+    }
+}
+
+fn shown(state: ReverseStatus) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name:<15}{value}");
+    };
+    let share = |part: u64| match state.requests {
+        0 => part.to_string(),
+        all => format!("{part} ({:.1} %)", part as f64 * 100.0 / all as f64),
+    };
+    let known = |state_word: &str| share(state.states.get(state_word).copied().unwrap_or(0));
+    let faces: Vec<String> =
+        state.faces.iter().map(|face| format!("{} {}", face.face, face.address)).collect();
+    line("version", state.version);
+    line("up for", uptime(state.uptime_seconds));
+    line("faces", faces.join(", "));
+    line("requests", state.requests.to_string());
+    line("  name", known("name"));
+    line("  no name", known("no_name"));
+    line("  failed", known("failed"));
+    line("  not yet", known("not_yet"));
+    line("hits", share(state.hits));
+    line("questions", state.questions.to_string());
+    line("leaks", state.leaks.to_string());
+    line("back-end hits", state.back_end_hits.to_string());
+    line("waiting", format!("{}, {} under way", state.waiting, state.in_flight));
+    line("cache", format!("{} entries, {:.1} MiB", state.entries, state.octets as f64 / f64::from(1 << 20)));
+    text.push('\n');
+    let mut table =
+        session::table(&["UPSTREAM", "QUESTIONS", "NAMES", "NO NAME", "UNUSABLE", "FAILED", "MEAN"]);
+    for upstream in state.upstreams {
+        let answers = |word: &str| upstream.answers.get(word).copied().unwrap_or(0).to_string();
+        table.add_row([
+            upstream.address.clone(),
+            upstream.questions.to_string(),
+            answers("name"),
+            answers("no_name"),
+            answers("unusable"),
+            upstream.failures.values().sum::<u64>().to_string(),
+            upstream.mean_milliseconds.map_or_else(|| "-".into(), |mean| format!("{mean:.1} ms")),
+        ]);
+    }
+    text + &session::lines(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::UpstreamStatus;
+
+    #[test]
+    fn shares_and_upstreams_are_shown() {
+        let state = ReverseStatus {
+            requests: 8,
+            states: [("name".into(), 6), ("not_yet".into(), 2)].into(),
+            upstreams: vec![UpstreamStatus {
+                address: "192.0.2.53:53".into(),
+                questions: 3,
+                mean_milliseconds: Some(1.25),
+                ..UpstreamStatus::default()
+            }],
+            ..ReverseStatus::default()
+        };
+        let text = shown(state);
+        for line in ["requests       8", "  name         6 (75.0 %)", "  failed       0 (0.0 %)"] {
+            assert!(text.lines().any(|shown| shown == line), "{text}");
+        }
+        assert!(text.lines().last().is_some_and(|last| last.ends_with("1.2 ms")), "{text}");
+        assert!(shown(ReverseStatus::default()).contains("  name         0\n"));
+    }
+}

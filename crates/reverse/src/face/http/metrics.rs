@@ -1,0 +1,490 @@
+//! `/metrics`: every number that is exported, declared once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use dns::Rcode;
+use web::metrics::{Kind, Samples};
+
+use super::Http;
+use super::status::ANSWERS;
+use crate::backend::{PURPOSES, STALENESS};
+use crate::cache::{Verdict, Why};
+use crate::front::{self, LOOKED_AT_ONE_IN, WORDS};
+use crate::histogram::Histogram;
+use crate::numbers::Numbers;
+
+/// A number that is exported, and what reads it.
+pub type Metric = web::metrics::Metric<fn(&Numbers, &mut Samples)>;
+
+/// Everything that is exported.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: "pointsman_reverse_build_info",
+        help: "Always 1; the label is the version of the program.",
+        kind: Kind::Gauge,
+        unit: "none",
+        labels: &["version"],
+        read: |_, samples| samples.push([env!("CARGO_PKG_VERSION").into()], 1),
+    },
+    Metric {
+        name: "pointsman_reverse_uptime_seconds",
+        help: "Seconds since start.",
+        kind: Kind::Gauge,
+        unit: "seconds",
+        labels: &[],
+        read: |numbers, samples| samples.push([], numbers.clock.now().monotonic.as_secs()),
+    },
+    Metric {
+        name: "pointsman_reverse_requests_total",
+        help: "Look-ups by face and by what was known: name, no_name, failed or not_yet.",
+        kind: Kind::Counter,
+        unit: "look-ups",
+        labels: &["face", "state"],
+        read: |numbers, samples| {
+            for (state, word) in WORDS.iter().enumerate() {
+                samples.faces(numbers, &[word], &|counts| &counts.known[state]);
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_hits_total",
+        help: "Look-ups that found an entry, an empty one too: what Rapid DNS called a cache hit.",
+        kind: Kind::Counter,
+        unit: "look-ups",
+        labels: &["face"],
+        read: |numbers, samples| samples.faces(numbers, &[], &|counts| &counts.hits),
+    },
+    Metric {
+        name: "pointsman_reverse_stale_total",
+        help: "Answers that had expired and were being learned anew.",
+        kind: Kind::Counter,
+        unit: "look-ups",
+        labels: &["face"],
+        read: |numbers, samples| samples.faces(numbers, &[], &|counts| &counts.stale),
+    },
+    Metric {
+        name: "pointsman_reverse_refused_total",
+        help: "What was no question of its face: refused, broken or too long.",
+        kind: Kind::Counter,
+        unit: "requests",
+        labels: &["face"],
+        read: |numbers, samples| samples.faces(numbers, &[], &|counts| &counts.refused),
+    },
+    Metric {
+        name: "pointsman_reverse_door_full_total",
+        help: "Wanted addresses that found the door to the back end full, and were not noted.",
+        kind: Kind::Counter,
+        unit: "addresses",
+        labels: &["face"],
+        read: |numbers, samples| samples.faces(numbers, &[], &|counts| &counts.door_full),
+    },
+    Metric {
+        name: "pointsman_reverse_age_seconds",
+        help: "How long ago it was learned what hits found; one hit in 16 is looked at.",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &[],
+        read: |numbers, samples| {
+            const { assert!(LOOKED_AT_ONE_IN == 16) };
+            let faces = numbers.faces();
+            samples.sum(faces.iter().map(|(_, counts)| &counts.ages), 1.0);
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_questions_total",
+        help: "Questions that were asked, each for an interval.",
+        kind: Kind::Counter,
+        unit: "questions",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.questions)),
+    },
+    Metric {
+        name: "pointsman_reverse_asked_total",
+        help: "The same by purpose: name, confirm (does it lead back), prefix (is there any name in it), ahead (before \
+               it expires), sample (is it still right), and retry of any.",
+        kind: Kind::Counter,
+        unit: "questions",
+        labels: &["purpose"],
+        read: |numbers, samples| samples.each(&PURPOSES, &numbers.back_end.asked),
+    },
+    Metric {
+        name: "pointsman_reverse_back_end_hits_total",
+        help: "Addresses that were known when their turn came, which cost no question.",
+        kind: Kind::Counter,
+        unit: "addresses",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.hits)),
+    },
+    Metric {
+        name: "pointsman_reverse_leaks_total",
+        help: "Addresses that were dropped at the bottom of a stack: wanted, or spare (ahead of time, or as samples).",
+        kind: Kind::Counter,
+        unit: "addresses",
+        labels: &["stack"],
+        read: |numbers, samples| {
+            samples.push(["wanted".into()], get(&numbers.back_end.leaks));
+            samples.push(["spare".into()], get(&numbers.back_end.spare_leaks));
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_moved_total",
+        help: "Addresses that were wanted again while they waited, and moved to the top.",
+        kind: Kind::Counter,
+        unit: "addresses",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.moved)),
+    },
+    Metric {
+        name: "pointsman_reverse_waiting",
+        help: "Addresses that wait to be asked for: wanted, or spare (ahead of time, or as samples).",
+        kind: Kind::Gauge,
+        unit: "addresses",
+        labels: &["stack"],
+        read: |numbers, samples| {
+            samples.push(["wanted".into()], get(&numbers.back_end.depth));
+            samples.push(["spare".into()], get(&numbers.back_end.spare_depth));
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_lanes",
+        help: "Networks (IPv4 /16, IPv6 /32) of which some address waits.",
+        kind: Kind::Gauge,
+        unit: "networks",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.lanes)),
+    },
+    Metric {
+        name: "pointsman_reverse_in_flight",
+        help: "Addresses whose questions are under way.",
+        kind: Kind::Gauge,
+        unit: "addresses",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.in_flight)),
+    },
+    Metric {
+        name: "pointsman_reverse_verdicts_total",
+        help: "Names by whether they lead back to their address: confirmed, mismatch, or not_yet, for nobody could tell.",
+        kind: Kind::Counter,
+        unit: "names",
+        labels: &["verdict"],
+        read: |numbers, samples| samples.each(&Verdict::ALL.map(Verdict::word), &numbers.back_end.verdicts),
+    },
+    Metric {
+        name: "pointsman_reverse_prefixes_total",
+        help: "Prefixes that were asked about: empty ones have no name in them, others have something; contradicted are \
+               empty ones in which a name was found after all.",
+        kind: Kind::Counter,
+        unit: "prefixes",
+        labels: &["outcome"],
+        read: |numbers, samples| {
+            samples.each(&["empty", "other"], &numbers.back_end.prefixes);
+            samples.push(["contradicted".into()], get(&numbers.back_end.contradicted));
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_staleness_total",
+        help: "Hits that were asked for again, by what became of them: same, changed, gone, or failed.",
+        kind: Kind::Counter,
+        unit: "hits",
+        labels: &["outcome"],
+        read: |numbers, samples| samples.each(&STALENESS, &numbers.back_end.staleness),
+    },
+    Metric {
+        name: "pointsman_reverse_spare_depth",
+        help: "Addresses that wait for an interval that nobody needs: to be asked for ahead of time, or as samples.",
+        kind: Kind::Gauge,
+        unit: "addresses",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.spare_depth)),
+    },
+    Metric {
+        name: "pointsman_reverse_spare_leaks_total",
+        help: "Of those, dropped at the bottom of their stack.",
+        kind: Kind::Counter,
+        unit: "addresses",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.spare_leaks)),
+    },
+    Metric {
+        name: "pointsman_reverse_entries",
+        help: "Entries in the cache.",
+        kind: Kind::Gauge,
+        unit: "entries",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.entries)),
+    },
+    Metric {
+        name: "pointsman_reverse_cache_bytes",
+        help: "Octets of the cache.",
+        kind: Kind::Gauge,
+        unit: "bytes",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.octets)),
+    },
+    Metric {
+        name: "pointsman_reverse_dropped_entries_total",
+        help: "Entries that left the cache or did not come in: expired, evicted for others, or no_room for their name.",
+        kind: Kind::Counter,
+        unit: "entries",
+        labels: &["cause"],
+        read: |numbers, samples| {
+            let back_end = &numbers.back_end;
+            let causes = [
+                ("expired", &back_end.expired),
+                ("evicted", &back_end.evicted),
+                ("no_room", &back_end.no_room),
+            ];
+            for (cause, count) in causes {
+                samples.push([cause.into()], get(count));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_snapshots_total",
+        help: "Snapshots of the cache by outcome: written or failed.",
+        kind: Kind::Counter,
+        unit: "snapshots",
+        labels: &["outcome"],
+        read: |numbers, samples| samples.each(&["written", "failed"], &numbers.back_end.snapshots),
+    },
+    Metric {
+        name: "pointsman_reverse_mmdb_files_total",
+        help: "MMDB files by outcome: written or failed; absent without --mmdb.",
+        kind: Kind::Counter,
+        unit: "files",
+        labels: &["outcome"],
+        read: |numbers, samples| {
+            if let Some(counts) = &numbers.mmdb {
+                samples.push(["written".into()], get(&counts.written));
+                samples.push(["failed".into()], get(&counts.failed));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_upstream_questions_total",
+        help: "Questions by the upstream that was asked.",
+        kind: Kind::Counter,
+        unit: "questions",
+        labels: &["upstream"],
+        read: |numbers, samples| {
+            for (address, counts) in &numbers.upstreams {
+                samples.push([address.to_string()], get(&counts.questions));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_upstream_outcomes_total",
+        help: "What became of them: name (or another thing that was asked for), no_name, unusable, or failed by cause.",
+        kind: Kind::Counter,
+        unit: "questions",
+        labels: &["upstream", "outcome"],
+        read: |numbers, samples| {
+            for (address, counts) in &numbers.upstreams {
+                let failed = Why::ALL.iter().filter(|why| **why != Why::Unusable);
+                let failed = failed.map(|why| (why.word(), &counts.failures[*why as usize]));
+                for (word, count) in ANSWERS.into_iter().zip(&counts.answers).chain(failed) {
+                    samples.push([address.to_string(), word.into()], get(count));
+                }
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_upstream_rcodes_total",
+        help: "Answers that were believed, by upstream and response code; codes that never came are absent.",
+        kind: Kind::Counter,
+        unit: "answers",
+        labels: &["upstream", "rcode"],
+        read: |numbers, samples| {
+            for (address, counts) in &numbers.upstreams {
+                for (code, count) in counts.rcodes.iter().enumerate().filter(|(_, count)| get(count) > 0) {
+                    // Sixteen codes fit the header's four bits.
+                    let rcode = Rcode::checked_from_int(code as u8)
+                        .map_or_else(|| code.to_string(), |rcode| rcode.to_string());
+                    samples.push([address.to_string(), rcode], get(count));
+                }
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_upstream_oddities_total",
+        help: "What else came from upstreams: cut answers, asked for again over TCP; many: more records than are looked \
+               at; foreign ones, to questions that were never asked.",
+        kind: Kind::Counter,
+        unit: "answers",
+        labels: &["upstream", "kind"],
+        read: |numbers, samples| {
+            for (address, counts) in &numbers.upstreams {
+                samples.push([address.to_string(), "cut".into()], get(&counts.cut));
+                samples.push([address.to_string(), "many".into()], get(&counts.many));
+                samples.push([address.to_string(), "foreign".into()], get(&counts.foreign));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_upstream_seconds",
+        help: "How long questions took until they were answered or given up, over all upstreams.",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &[],
+        read: |numbers, samples| {
+            samples.sum(numbers.upstreams.iter().map(|(_, counts)| &counts.times), 1000.0)
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_upstream_milliseconds_total",
+        help: "How long questions took in sum, by upstream: over its questions, the mean.",
+        kind: Kind::Counter,
+        unit: "milliseconds",
+        labels: &["upstream"],
+        read: |numbers, samples| {
+            for (address, counts) in &numbers.upstreams {
+                samples.push([address.to_string()], counts.times.sum());
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_connections_total",
+        help: "Connections by face that were served.",
+        kind: Kind::Counter,
+        unit: "connections",
+        labels: &["face"],
+        read: |numbers, samples| {
+            for ((face, _), count) in
+                numbers.connections().iter().filter(|((_, word), _)| *word == "accepted")
+            {
+                samples.push([(*face).into()], *count);
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_connections_ended_total",
+        help: "Connections by face that were not served, or ended, by cause: strangers may not ask, refused found no \
+               place, accept_failed is the system's want; idle, late (a request) and untaken (answers) took too long; \
+               malformed was no request, broken broke; lifetime is over, gave_way was idle and made room; panics \
+               are faults of ours.",
+        kind: Kind::Counter,
+        unit: "connections",
+        labels: &["face", "cause"],
+        read: |numbers, samples| {
+            for ((face, cause), count) in
+                numbers.connections().iter().filter(|((_, word), _)| *word != "accepted")
+            {
+                samples.push([(*face).into(), (*cause).into()], *count);
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_http_responses_total",
+        help: "Answers over HTTP by status: from 400 on, requests that were refused; 403 are clients of web servers that \
+               may not go on.",
+        kind: Kind::Counter,
+        unit: "responses",
+        labels: &["status"],
+        read: |numbers, samples| {
+            for (status, count) in numbers.responses() {
+                samples.push([status.to_string()], count);
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_panics_total",
+        help: "Datagrams that made the code panic; each was dropped.",
+        kind: Kind::Counter,
+        unit: "messages",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.panics)),
+    },
+];
+
+/// Answers all numbers in the OpenMetrics text format, which Prometheus reads.
+pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
+    web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&http.numbers, samples)))
+}
+
+/// What several metrics read.
+trait Read {
+    /// A count of each face, summed over its threads, with more labels behind the face's.
+    fn faces(&mut self, numbers: &Numbers, more: &[&str], of: &dyn Fn(&front::Counts) -> &AtomicU64);
+    /// Counts by their words.
+    fn each(&mut self, words: &[&str], counts: &[AtomicU64]);
+    /// Histograms of the same bounds, together; so many of their unit are one of the metric's.
+    fn sum<'a>(&mut self, histograms: impl Iterator<Item = &'a Histogram>, unit: f64);
+}
+
+impl Read for Samples {
+    fn faces(&mut self, numbers: &Numbers, more: &[&str], of: &dyn Fn(&front::Counts) -> &AtomicU64) {
+        let mut faces = std::collections::BTreeMap::<&str, u64>::new();
+        for (face, counts) in numbers.faces() {
+            *faces.entry(face).or_default() += get(of(&counts));
+        }
+        for (face, count) in faces {
+            match more {
+                [] => self.push([face.into()], count),
+                [more, ..] => self.push([face.into(), (*more).into()], count),
+            }
+        }
+    }
+
+    fn each(&mut self, words: &[&str], counts: &[AtomicU64]) {
+        for (word, count) in words.iter().zip(counts) {
+            self.push([(*word).into()], get(count));
+        }
+    }
+
+    fn sum<'a>(&mut self, histograms: impl Iterator<Item = &'a Histogram>, unit: f64) {
+        let (mut sum, mut cells) = (0, Vec::<(f64, u64)>::new());
+        for histogram in histograms {
+            sum += histogram.sum();
+            for (index, (bound, count)) in histogram.cells().enumerate() {
+                match cells.get_mut(index) {
+                    Some((_, cell)) => *cell += count,
+                    None => cells.push((bound.map_or(f64::INFINITY, |bound| bound as f64 / unit), count)),
+                }
+            }
+        }
+        self.histogram(sum as f64 / unit, cells);
+    }
+}
+
+fn get(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_well_formed_and_told_once() {
+        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len());
+        for metric in METRICS {
+            assert!(
+                metric.name.starts_with("pointsman_reverse_") && metric.help.ends_with('.'),
+                "{}",
+                metric.name
+            );
+            assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn the_page_is_as_the_metrics_are_declared() {
+        let opening = "# Metrics of the reverse look-up service\n\n\
+             `GET /metrics` of `pointsman reverse --http ADDR` answers these numbers in the OpenMetrics text format, which\n\
+             Prometheus reads. Counters and histograms begin at 0 with the process. The paper's four series are\n\
+             `pointsman_reverse_requests_total`, `..._hits_total`, `..._questions_total` and `..._leaks_total`; the share of\n\
+             look-ups that were answered with a name is the requests with state `name` over all.\n";
+        let page = web::metrics::page(opening, METRICS);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/reverse-metrics.md");
+        if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
+            std::fs::write(path, &page).expect("the page can be written");
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(kept, page, "POINTSMAN_REGENERATE=1 cargo test -p reverse metrics");
+    }
+}

@@ -1,0 +1,93 @@
+//! HTTP: JSON for people and programs, a yes or no for web servers, and numbers.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /v1/names/{address}` | what is known of an address |
+//! | `POST /v1/names` | the same for many, a line each |
+//! | any method, `/v1/check` and all below it | 200 or 403 for a client of a web server |
+//! | `GET /v1/status`, `/metrics` | how the service is doing |
+//!
+//! It answers from the cache, as all faces do, and never waits. In reading order: [`check`] is the decision about a
+//! client; [`names`] what is known; [`status`] and [`metrics`] the numbers.
+
+pub mod check;
+pub mod metrics;
+pub mod names;
+pub mod status;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use net::clock::Clock;
+use tokio::sync::Semaphore;
+use web::Failure;
+
+use crate::crawlers::Crawlers;
+use crate::front::Front;
+use crate::numbers::Numbers;
+use check::Check;
+
+/// What every handler can reach.
+#[derive(Clone, Debug)]
+pub struct Http {
+    /// The front.
+    pub front: Front,
+    /// The clock.
+    pub clock: Clock,
+    /// What the service counts.
+    pub numbers: Arc<Numbers>,
+    /// How clients of web servers are judged.
+    pub check: Arc<Check>,
+    /// The crawlers that a claim may name.
+    pub crawlers: Arc<Crawlers>,
+    /// Whether nobody but loopback may ask.
+    pub loopback_only: bool,
+    /// Where all faces answer.
+    pub listening: Arc<[(&'static str, SocketAddr)]>,
+    /// Places for bulk requests.
+    pub bulks: Arc<Semaphore>,
+}
+
+/// All paths; answers are counted by status.
+pub fn router(http: Http, counters: Arc<web::Counters>) -> Router {
+    Router::new()
+        .route("/v1/names", axum::routing::post(names::bulk))
+        .route("/v1/names/{address}", get(names::one))
+        .route("/v1/status", get(status::status))
+        .route("/metrics", get(metrics::metrics))
+        .layer(axum::middleware::from_fn_with_state(http.loopback_only, local))
+        .route("/v1/check", any(check::check))
+        // Envoy puts the path that its client asked for behind ours.
+        .route("/v1/check/{*path}", any(check::check))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(http)
+        .layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
+}
+
+/// Refuses what is sent under a host's name while only this machine may ask: a page in somebody's browser could read
+/// the list of visitors under a name of its own (DNS rebinding). Web servers that check pass their clients' host on.
+async fn local(State(loopback_only): State<bool>, request: Request, next: Next) -> Response {
+    if loopback_only && web::host::check(&request).is_err() {
+        let what = "while only this machine may ask, nothing is served under a host's name";
+        let expected = "an address or localhost as the host, or a service that was started with --allow";
+        return Failure::new(StatusCode::UNAUTHORIZED, what, expected).into_response();
+    }
+    next.run(request).await
+}
+
+async fn no_such_path(uri: Uri) -> Failure {
+    let expected = "/v1/names/ADDRESS, /v1/names, /v1/check, /v1/status or /metrics";
+    Failure::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), expected)
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Failure {
+    let what = format!("{} has no method {method}", uri.path());
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, what, "a method of the Allow header")
+}

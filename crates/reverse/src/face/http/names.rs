@@ -1,0 +1,130 @@
+//! `/v1/names`: what is known of one address, or of many.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+use api::{AskedAddress, KnownAddress, Problem};
+use axum::Json;
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use web::{Failure, Peer};
+
+use super::Http;
+use crate::backend::seconds;
+use crate::cache::View;
+use crate::front::{Front, Known};
+use crate::name::NameText;
+
+/// The longest bulk request, in octets.
+pub const BULK_MAX: usize = 1 << 20;
+
+/// Addresses in one bulk request: the answers, of which none is longer than 600 octets, are in memory together.
+pub const LINES_MAX: usize = 10_000;
+
+/// Bulk requests under way at a time; one more is refused with 503.
+pub const BULKS_MAX: usize = 16;
+
+/// The type of a line each.
+const NDJSON: &str = "application/x-ndjson";
+
+/// Says what is known of an address.
+pub(super) async fn one(
+    State(http): State<Http>,
+    Extension(Peer(peer)): Extension<Peer>,
+    Path(text): Path<String>,
+) -> Result<Response, Failure> {
+    let address = text.parse().map_err(|_| {
+        let what = format!("'{text}' is no address");
+        Failure::new(StatusCode::BAD_REQUEST, what, "an IPv4 or IPv6 address such as 192.0.2.1")
+    })?;
+    let now = seconds(http.clock.now());
+    let known = known(&http.front, &http.front.view(), address, peer.ip(), now);
+    let cache = match (known.state.as_str(), known.left_seconds) {
+        ("not_yet", _) | (_, None) => "no-store".to_owned(),
+        (_, Some(left)) => format!("max-age={left}"),
+    };
+    Ok(([(CACHE_CONTROL, cache)], Json(known)).into_response())
+}
+
+/// Says what is known of many addresses, a line each, in their order.
+pub(super) async fn bulk(
+    State(http): State<Http>,
+    Extension(Peer(peer)): Extension<Peer>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let Ok(_place) = http.bulks.clone().try_acquire_owned() else {
+        let what = "too many bulk requests are under way";
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, what, "the same again shortly"));
+    };
+    let text = web::body::read(request, &[NDJSON, "text/plain"], BULK_MAX).await?;
+    let now = seconds(http.clock.now());
+    let lines = answer(&http.front, &http.front.view(), peer.ip(), now, &text)?;
+    Ok(([(CONTENT_TYPE, NDJSON), (CACHE_CONTROL, "no-store")], lines).into_response())
+}
+
+/// Answers the lines of a bulk request: each is an address as it is, as a JSON string, or as the member `address` of an
+/// object. What is none is told in its line's place.
+///
+/// # Errors
+/// The refusal of too many lines.
+pub fn answer(front: &Front, view: &View, client: IpAddr, now: u32, text: &[u8]) -> Result<Vec<u8>, Failure> {
+    let lines =
+        || text.split(|octet| *octet == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    if lines().nth(LINES_MAX).is_some() {
+        front.counts().refused.fetch_add(1, Ordering::Relaxed);
+        let expected = format!("at most {LINES_MAX} in a request");
+        return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "there are too many addresses", expected));
+    }
+    let mut out = Vec::new();
+    for line in lines() {
+        let written = match address(line) {
+            Some(address) => serde_json::to_writer(&mut out, &known(front, view, address, client, now)),
+            None => {
+                front.counts().refused.fetch_add(1, Ordering::Relaxed);
+                let expected = "192.0.2.1, \"192.0.2.1\" or {\"address\": \"192.0.2.1\"}";
+                serde_json::to_writer(&mut out, &Problem::new("the line is no address", expected))
+            }
+        };
+        written.expect("a vector takes everything");
+        out.push(b'\n');
+    }
+    Ok(out)
+}
+
+fn address(line: &[u8]) -> Option<IpAddr> {
+    if let Some(b'"' | b'{') = line.first() {
+        return serde_json::from_slice::<AskedAddress>(line).ok()?.text().parse().ok();
+    }
+    std::str::from_utf8(line).ok()?.parse().ok()
+}
+
+/// Looks an address up.
+fn known(front: &Front, view: &View, address: IpAddr, client: IpAddr, now: u32) -> KnownAddress {
+    let mut name = NameText::EMPTY;
+    let known = front.look_up(view, address, client, now, &mut name);
+    let identity = front.identify(address, &known, &name);
+    let mut said = KnownAddress {
+        address: address.to_canonical().to_string(),
+        state: known.word().into(),
+        identity: identity.word().into(),
+        crawler: identity.crawler().map(Into::into),
+        ..KnownAddress::default()
+    };
+    let since = match known {
+        Known::Name(since, verdict) => {
+            said.name = Some(name.as_str().into());
+            said.verdict = Some(verdict.word().into());
+            since
+        }
+        Known::NoName(since) => since,
+        Known::Failed(why, since) => {
+            said.why = Some(why.word().into());
+            since
+        }
+        Known::NotYet => return said,
+    };
+    (said.age_seconds, said.left_seconds, said.stale) = (Some(since.age), Some(since.left), since.stale);
+    said
+}

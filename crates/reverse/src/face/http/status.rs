@@ -1,0 +1,70 @@
+//! `/v1/status`: the numbers that matter, for people.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::{FaceAddress, ReverseStatus, UpstreamStatus};
+use axum::Json;
+use axum::extract::State;
+
+use super::Http;
+use crate::cache::Why;
+use crate::front::WORDS;
+
+/// The words for an upstream's answers, as they are counted.
+pub(super) const ANSWERS: [&str; 3] = ["name", "no_name", "unusable"];
+
+/// Says how the service is doing.
+pub(super) async fn status(State(http): State<Http>) -> Json<ReverseStatus> {
+    let (faces, back_end) = (http.numbers.faces(), &http.numbers.back_end);
+    let sum = |of: &dyn Fn(&crate::front::Counts) -> &AtomicU64| -> u64 {
+        faces.iter().map(|(_, counts)| get(of(counts))).sum()
+    };
+    let states: BTreeMap<String, u64> = WORDS
+        .iter()
+        .enumerate()
+        .map(|(state, word)| ((*word).into(), sum(&|counts| &counts.known[state])))
+        .collect();
+    Json(ReverseStatus {
+        version: env!("CARGO_PKG_VERSION").into(),
+        uptime_seconds: http.clock.now().monotonic.as_secs(),
+        faces: http
+            .listening
+            .iter()
+            .map(|(face, address)| FaceAddress { face: (*face).into(), address: address.to_string() })
+            .collect(),
+        requests: states.values().sum(),
+        states,
+        hits: sum(&|counts| &counts.hits),
+        questions: get(&back_end.questions),
+        leaks: get(&back_end.leaks),
+        back_end_hits: get(&back_end.hits),
+        waiting: get(&back_end.depth),
+        in_flight: get(&back_end.in_flight),
+        entries: get(&back_end.entries),
+        octets: get(&back_end.octets),
+        upstreams: http
+            .numbers
+            .upstreams
+            .iter()
+            .map(|(address, counts)| {
+                let ended: u64 = counts.times.cells().map(|(_, count)| count).sum();
+                UpstreamStatus {
+                    address: address.to_string(),
+                    questions: get(&counts.questions),
+                    answers: counted(&ANSWERS, &counts.answers),
+                    failures: counted(&Why::ALL.map(Why::word), &counts.failures),
+                    mean_milliseconds: (ended > 0).then(|| counts.times.sum() as f64 / ended as f64),
+                }
+            })
+            .collect(),
+    })
+}
+
+fn counted(words: &[&str], counts: &[AtomicU64]) -> BTreeMap<String, u64> {
+    words.iter().zip(counts).map(|(word, count)| ((*word).into(), get(count))).collect()
+}
+
+fn get(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}

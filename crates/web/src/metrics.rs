@@ -1,0 +1,155 @@
+//! Numbers that are exported, declared once: for Prometheus, and for a page of the documentation.
+
+use std::fmt;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+/// The type of what [`answer`] answers (OpenMetrics 1.0).
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A number that is exported: its declaration, and where it comes from.
+pub struct Metric<R> {
+    /// Its name as it is scraped.
+    pub name: &'static str,
+    /// What it says, in one sentence.
+    pub help: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// What its values are numbers of.
+    pub unit: &'static str,
+    /// Its labels, where it has some.
+    pub labels: &'static [&'static str],
+    /// Where it comes from: a function of what is scraped into [`Samples`].
+    pub read: R,
+}
+
+/// How a number behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It grows from 0 at start; the name ends in `_total`.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// Counts by upper bounds, each growing from 0 at start, with their sum.
+    Histogram,
+}
+
+/// What is read of one metric.
+#[derive(Debug, Default)]
+pub struct Samples {
+    /// Values with those of their labels, in the order of [`Metric::labels`].
+    values: Vec<(Vec<String>, u64)>,
+    /// Of a histogram: the sum, and the upper bounds with their counts.
+    histogram: (f64, Vec<(f64, u64)>),
+}
+
+impl Samples {
+    /// Adds a value, with those of its labels.
+    pub fn push<const N: usize>(&mut self, labels: [String; N], value: u64) {
+        self.values.push((labels.into(), value));
+    }
+
+    /// Sets a histogram: the sum, and the counts by upper bounds.
+    pub fn histogram(&mut self, sum: f64, buckets: Vec<(f64, u64)>) {
+        self.histogram = (sum, buckets);
+    }
+}
+
+/// All numbers in the OpenMetrics text format; `scrape` calls what reads one.
+pub fn text<R>(metrics: &'static [Metric<R>], mut scrape: impl FnMut(&R, &mut Samples)) -> String {
+    let read = |metric: &'static Metric<R>| {
+        let mut samples = Samples::default();
+        scrape(&metric.read, &mut samples);
+        let Metric { name, help, kind, labels, .. } = *metric;
+        Scraped { name, help, kind, labels, samples }
+    };
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Scrape(metrics.iter().map(read).collect())));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry)
+        .expect("a string takes all that is written");
+    text
+}
+
+/// What `/metrics` answers.
+pub fn answer(text: String) -> impl IntoResponse {
+    ([(CONTENT_TYPE, OPEN_METRICS)], text)
+}
+
+/// A page of the documentation: `opening`, and a line for each number.
+pub fn page<R>(opening: &str, metrics: &[Metric<R>]) -> String {
+    let mut text = format!(
+        "{opening}\nThis page is written from the declarations of the metrics.\n\n\
+         | metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n"
+    );
+    for metric in metrics {
+        let kind = match metric.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        };
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        let (name, unit, labels, help) = (metric.name, metric.unit, labels.join(", "), metric.help);
+        text += &format!("| `{name}` | {kind} | {unit} | {labels} | {help} |\n");
+    }
+    text
+}
+
+#[derive(Debug)]
+struct Scraped {
+    name: &'static str,
+    help: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    samples: Samples,
+}
+
+/// What was read, to be written.
+#[derive(Debug)]
+struct Scrape(Vec<Scraped>);
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        for metric in &self.0 {
+            let samples = &metric.samples;
+            let (name, kind) = match metric.kind {
+                // The encoder adds the suffix itself.
+                Kind::Counter => (metric.name.trim_end_matches("_total"), MetricType::Counter),
+                Kind::Gauge => (metric.name, MetricType::Gauge),
+                Kind::Histogram => (metric.name, MetricType::Histogram),
+            };
+            let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
+            if metric.kind == Kind::Histogram {
+                let (sum, buckets) = &samples.histogram;
+                let count = buckets.iter().map(|(_, count)| count).sum();
+                family.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)?;
+                continue;
+            }
+            for (values, value) in &samples.values {
+                if values.is_empty() {
+                    // An empty set of labels would be written as `{}`; there is one sample without labels.
+                    sample(metric.kind, *value, family)?;
+                    break;
+                }
+                let labels: Vec<(&str, &str)> =
+                    metric.labels.iter().copied().zip(values.iter().map(String::as_str)).collect();
+                sample(metric.kind, *value, family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sample(kind: Kind, value: u64, encoder: MetricEncoder<'_>) -> fmt::Result {
+    match kind {
+        Kind::Counter => ConstCounter::new(value).encode(encoder),
+        Kind::Gauge | Kind::Histogram => ConstGauge::new(value).encode(encoder),
+    }
+}

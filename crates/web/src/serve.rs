@@ -1,0 +1,225 @@
+//! The rim: connections, and how long each may take for what.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use net::shutdown::Shutdown;
+use net::tcp::ACCEPT_PAUSE;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Sleep;
+
+use crate::counters::{Counters, add};
+
+/// Connections open at a time; further ones wait in the system's backlog. People, scrapers and control
+/// processes hold a few each.
+pub const CONNECTIONS_MAX: usize = 256;
+
+/// The longest head of a request in octets: a name of 1,024 octets, percent-encoded, a token and some tags.
+pub const HEAD_MAX: usize = 16 << 10;
+
+/// How long a connection may wait for a request and for the whole of its head.
+pub const HEAD_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a connection may be open: whoever does not take its answer must not hold a place for ever. A
+/// request that is under way then has ten more seconds.
+pub const CONNECTION_LIFETIME: Duration = Duration::from_secs(600);
+
+/// How long the last request of a connection may take once the lifetime is over or the shutdown has begun: a
+/// change waits five seconds for the slowest worker.
+const LAST_REQUEST_WAIT: Duration = Duration::from_secs(10);
+
+/// How long a client may take none of its answer, with the system's buffers full.
+pub const UNTAKEN: Duration = Duration::from_secs(10);
+
+/// Who sent a request: an extension of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
+
+/// Serves connections of `listener` from addresses that `allows` lets in, until `shutdown` begins, and then those
+/// requests that are under way.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    allows: impl Fn(IpAddr) -> bool,
+    counters: Arc<Counters>,
+    shutdown: Shutdown,
+) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    let mut ends = pin!(shutdown.wait());
+    loop {
+        let accepted = async {
+            let place = places.clone().acquire_owned().await.expect("the places are never closed");
+            (place, listener.accept().await)
+        };
+        tokio::select! {
+            () = &mut ends => break,
+            (place, accepted) = accepted => match accepted {
+                Ok((_, client)) if !allows(client.ip()) => add(&counters.strangers),
+                Ok((stream, client)) => {
+                    add(&counters.accepted);
+                    let stream = Patient { stream, stalled: None, counters: counters.clone() };
+                    let served = connection(stream, Peer(client), router.clone(), counters.clone(), shutdown.clone());
+                    connections.spawn(async move {
+                        served.await;
+                        drop(place);
+                    });
+                }
+                Err(cause) => {
+                    add(&counters.accept_failed);
+                    tracing::warn!(%cause, "HTTP cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn connection(
+    stream: Patient,
+    peer: Peer,
+    router: Router,
+    counters: Arc<Counters>,
+    shutdown: Shutdown,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(HEAD_MAX);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        // What goes wrong on a connection is its client's to know; here it is only counted.
+        ended = &mut connection => return ended.unwrap_or_else(|how| counters.ended(&how)),
+        () = tokio::time::sleep(CONNECTION_LIFETIME) => add(&counters.lifetime),
+        () = shutdown.wait() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = tokio::time::timeout(LAST_REQUEST_WAIT, connection).await;
+}
+
+/// A connection that fails when nothing of what is written is taken for [`UNTAKEN`].
+struct Patient {
+    stream: TcpStream,
+    stalled: Option<Pin<Box<Sleep>>>,
+    counters: Arc<Counters>,
+}
+
+impl Patient {
+    fn wait(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(UNTAKEN)));
+        match stalled.as_mut().poll(context) {
+            Poll::Ready(()) => {
+                add(&self.counters.untaken);
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        octets: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, octets);
+        self.wait(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        octets: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, octets);
+        self.wait(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    // The clock runs by itself while everybody waits, so the limit comes at once.
+    #[tokio::test(start_paused = true)]
+    async fn who_never_reads_is_ended_and_strangers_are_not_served() {
+        let router = || Router::new().route("/", get(|| async { "x".repeat(64 << 20) }));
+        let (counters, shutdown) = (Arc::<Counters>::default(), Shutdown::new());
+        let start = |allowed: bool| async move {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            (listener, address, move |_| allowed)
+        };
+        let (listener, address, everybody) = start(true).await;
+        let served = tokio::spawn(serve(listener, router(), everybody, counters.clone(), shutdown.clone()));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        while counters.untaken.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let (listener, address, nobody) = start(false).await;
+        let refused = tokio::spawn(serve(listener, router(), nobody, counters.clone(), shutdown.clone()));
+        let mut stranger = TcpStream::connect(address).await.unwrap();
+        assert_eq!(stranger.read(&mut [0]).await.unwrap_or(0), 0);
+        shutdown.begin();
+        served.await.unwrap();
+        refused.await.unwrap();
+        let counts = [&counters.accepted, &counters.strangers].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [1, 1]);
+    }
+}
