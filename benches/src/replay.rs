@@ -1,8 +1,9 @@
 //! The replayer beside other senders, seen by who receives.
 //!
 //! Sender and receiver stand in network namespaces of their own, a core each, as in [`serve`](crate::serve). Who
-//! receives tells when each query arrived ([`arrivals`](experiments::arrivals)), and so how far from its due time ([`errors`](experiments::errors)); for the highest
-//! rate it is an echo that costs nothing ([`driver`]). [`traces`](experiments::traces) is what is sent, [`senders`] who sends.
+//! receives tells when each query arrived ([`arrivals`]), and so how far from its due time
+//! ([`errors`](experiments::errors)); for the highest rate it is an echo that costs nothing ([`driver`]). [`traces`] is
+//! what is sent, [`senders`] who sends.
 
 mod driver;
 mod senders;
