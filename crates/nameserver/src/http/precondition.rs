@@ -79,7 +79,7 @@ fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<Tags>, Failure> 
 
 impl Tags {
     /// Reads `*` or a list of tags; empty elements are allowed (RFC 9110 §5.6.1.2). The list is bounded by
-    /// [`HEAD_MAX`](super::HEAD_MAX).
+    /// [`HEAD_MAX`](web::serve::HEAD_MAX).
     pub fn read(value: &str) -> Option<Tags> {
         let mut rest = value.trim_matches([' ', '\t']);
         if rest == "*" {

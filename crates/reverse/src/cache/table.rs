@@ -3,7 +3,7 @@
 //! A slot is a few atomic words: what `entry::pack` makes, and the key with the reference of its
 //! name. There is one writer. It marks a slot busy, changes the other words, and sets the first word with a new
 //! version; a reader takes the other words only if the first one was the same before and after. It never waits: what
-//! it cannot read in a few tries is not known.
+//! it cannot read in a few tries is not known. Where only the first word is new, nothing is marked.
 //! ```text
 //! IPv4, 16 octets   entry | key 32, name 32
 //! IPv6, 32 octets   entry | name 32 | key, first half | key, second half
@@ -201,10 +201,15 @@ impl Shard {
         let slot = &self.words[at * K::WORDS..(at + 1) * K::WORDS];
         let before = slot[0].load(Ordering::Relaxed);
         let version = entry::version(before);
-        slot[0].store(entry::BUSY << 48 | version << 56, Ordering::Relaxed);
-        fence(Ordering::Release);
-        for (atomic, word) in slot[1..].iter().zip(key.write(name)) {
-            atomic.store(word, Ordering::Relaxed);
+        let words = key.write(name);
+        let is_same = |(atomic, word): (&AtomicU64, &u64)| atomic.load(Ordering::Relaxed) == *word;
+        // A name that is only renewed is never out of sight.
+        if !slot[1..].iter().zip(&words).all(is_same) {
+            slot[0].store(entry::BUSY << 48 | version << 56, Ordering::Relaxed);
+            fence(Ordering::Release);
+            for (atomic, word) in slot[1..].iter().zip(words) {
+                atomic.store(word, Ordering::Relaxed);
+            }
         }
         slot[0].store(entry::pack(entry, (version + 1) & 0xff), Ordering::Release);
     }

@@ -121,6 +121,30 @@ fn readers_see_whole_entries_while_they_are_written() {
 }
 
 #[test]
+fn a_name_that_is_renewed_is_never_out_of_sight() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    let six: IpAddr = "2001:db8::1".parse().expect("an address");
+    let renewed = |expiry| Entry { expiry, ..Entry::new(State::Name, 0, DAY) };
+    let done = std::sync::atomic::AtomicBool::new(false);
+    cache.put(v4(1), renewed(1), &kept("one.example"));
+    cache.put(six, renewed(1), &kept("six.example"));
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                assert_eq!(got(&reader, v4(1)).as_deref(), Some("one.example"));
+                assert_eq!(got(&reader, six).as_deref(), Some("six.example"));
+            }
+        });
+        for expiry in 2..100_000 {
+            cache.put(v4(1), renewed(expiry), &kept("one.example"));
+            cache.put(six, renewed(expiry), &kept("six.example"));
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        reading.join().expect("it was always there");
+    });
+}
+
+#[test]
 fn a_snapshot_is_read_back() {
     let (mut cache, reader) = filled();
     let mut file = Vec::new();
