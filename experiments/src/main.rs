@@ -11,6 +11,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
 
 mod data;
+mod ldplayer;
 mod machine;
 mod options;
 mod page;
@@ -39,6 +40,11 @@ struct Experiment {
 
 /// All of them, by name.
 const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "ldplayer",
+        about: "LDplayer's figures: timing, the highest rate, DNSSEC's bandwidth, what TCP and TLS cost, distance.",
+        perform: ldplayer::perform,
+    },
     Experiment {
         name: "rapid-dns",
         about: "Rapid DNS (USITS 1999), figures 3 to 7 and the questions of its section 10, on a virtual clock.",

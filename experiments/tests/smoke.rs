@@ -37,6 +37,11 @@ fn rapid_dns() {
 }
 
 #[test]
+fn ldplayer() {
+    smoke("ldplayer");
+}
+
+#[test]
 fn servload() {
     smoke("servload");
 }

@@ -37,6 +37,8 @@ pub struct ReplayReport {
     pub queries: u64,
     /// Queries that were answered.
     pub answers: u64,
+    /// Octets of all answers, truncated ones too, as DNS messages without what transports add.
+    pub answer_octets: u64,
     /// Queries that were not.
     pub lost: u64,
     /// Those by cause: `timeout`, `refused`, `reset`, `closed`, `unreachable`, `no-socket`, `evicted`, `no-room`,

@@ -63,6 +63,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         interrupted: done.interrupted,
         queries: tally.queries,
         answers: tally.answers,
+        answer_octets: tally.answer_octets,
         lost: tally.lost_total(),
         lost_by: lost_by.map(|(cause, count)| (cause.name().into(), count)).collect(),
         rcodes: tally.named_rcodes(),

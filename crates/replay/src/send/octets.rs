@@ -9,6 +9,8 @@ use crate::trace::message::question;
 pub(super) struct Response {
     /// The id.
     pub(super) id: u16,
+    /// Its length in octets.
+    pub(super) length: u64,
     /// The response code of the header.
     pub(super) rcode: u8,
     /// Whether it was cut (TC).
@@ -25,6 +27,7 @@ impl Response {
         let header = octets.first_chunk::<HEADER>()?;
         (header[2] & 0x80 != 0).then(|| Response {
             id: u16::from_be_bytes([header[0], header[1]]),
+            length: octets.len() as u64,
             rcode: header[3] & 0x0f,
             is_truncated: header[2] & 0x02 != 0,
             question: question(octets),

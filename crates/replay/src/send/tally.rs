@@ -99,6 +99,8 @@ pub struct Tally {
     pub transports: [u64; Carrier::ALL.len()],
     /// Queries with an answer.
     pub answers: u64,
+    /// Octets of these answers and of truncated ones, as DNS messages.
+    pub answer_octets: u64,
     /// Queries without one, by [`Cause::ALL`].
     pub lost: [u64; Cause::ALL.len()],
     /// Answers by the code of their header.
@@ -161,6 +163,7 @@ impl Tally {
             queries: 0,
             transports: [0; Carrier::ALL.len()],
             answers: 0,
+            answer_octets: 0,
             lost: [0; Cause::ALL.len()],
             rcodes: [0; 16],
             truncated: 0,
@@ -245,6 +248,7 @@ impl Tally {
         let mut all = vec![
             &mut self.queries,
             &mut self.answers,
+            &mut self.answer_octets,
             &mut self.truncated,
             &mut self.late_answers,
             &mut self.duplicates,

@@ -217,6 +217,7 @@ impl<S: Source> Worker<'_, S> {
 
     fn answered(&mut self, key: Key, asked: Box<Asked>, response: Response, now: u64) {
         self.release(key, &asked);
+        self.tally.answer_octets += response.length;
         if response.is_truncated && asked.carrier == Carrier::Udp {
             self.tally.truncated += 1;
             return self.ask_again(*asked, now);
