@@ -37,11 +37,6 @@ fn rapid_dns() {
 }
 
 #[test]
-fn ldplayer() {
-    smoke("ldplayer");
-}
-
-#[test]
 fn servload() {
     smoke("servload");
 }
