@@ -1,5 +1,6 @@
 //! The targets, one function each, with the well-formed inputs that the loop damages.
 
+mod credit;
 mod dnstap;
 mod partition;
 mod rapid;
@@ -53,6 +54,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "framing", run: transfer::framing, seeds: transfer::streams },
     Target { name: "compare", run: trace::compare, seeds: trace::compared },
     Target { name: "host", run: host, seeds: hosts },
+    Target { name: "credit_hello", run: credit::hello, seeds: credit::hellos },
+    Target { name: "credit_report", run: credit::report, seeds: credit::reports },
     Target { name: "tags", run: tags, seeds: tag_lists },
 ];
 

@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("net", 1),
     ("learn", 1),
     ("rapid", 1),
+    ("credit", 1),
     ("routing", 2),
     ("store", 2),
     ("web", 2),
