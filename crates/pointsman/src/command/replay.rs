@@ -1,36 +1,30 @@
 //! `pointsman replay`: the queries of a trace, sent again on time.
 
+mod line;
+mod perform;
 mod processes;
+mod shown;
 mod transports;
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use api::replay::{Comparison, Percentiles, ReplayReport, Sockets};
 use api::{Fault, Faults};
 use clap::{Args, ValueEnum};
 use replay::mutate::Mutation;
-use replay::observe::Observer;
-use replay::page::page;
-use replay::report::{About, report};
-use replay::schedule::census::Census;
-use replay::schedule::{Clients, FACTORS, Pacing, Plan, Schedule};
+use replay::schedule::{Clients, FACTORS, Pacing, Plan};
 use replay::send::tls::Tls;
-use replay::send::{self, Done, LOG_HEADING, Live, Options, Process, THREADS_MAX};
-use replay::trace::{PORT, Trace};
+use replay::send::{Live, THREADS_MAX};
+use replay::trace::PORT;
 use routing::Prefix;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::trace::changed;
 use crate::config::kind::{Given, Kind};
 use crate::config::spec::{Place, Placed};
 use crate::failure::Failure;
-use crate::session;
 use processes::PROCESSES_MAX;
 use transports::Transports;
 
@@ -193,7 +187,7 @@ impl Replay {
             interrupts.recv().await;
             stop.stop.store(true, Ordering::Relaxed);
         });
-        let ended = tokio::task::spawn_blocking(move || self.replay(said, live)).await;
+        let ended = tokio::task::spawn_blocking(move || self.replay(said, &live)).await;
         waits.abort();
         ended.unwrap_or_else(|cause| Err(Failure::Failed(format!("the replay has panicked: {cause}"))))
     }
@@ -280,297 +274,6 @@ impl Replay {
         }
         Mutation::parse(&changes, self.seed).map(Some)
     }
-
-    fn replay(self, said: Said, live: Arc<Live>) -> Result<(), Failure> {
-        let Said { plan, mutation, tls } = said;
-        let unreadable = |cause: &dyn std::fmt::Display| {
-            Failure::Faults(Fault::whole(self.trace.to_string_lossy(), cause.to_string(), "").into())
-        };
-        let open = || Trace::open(&self.trace, self.port);
-        // Whatever is wrong with the file is told before anything is sent.
-        let first = open().map_err(|error| unreadable(&error))?;
-        if let Some(folder) = self.report.as_ref().filter(|_| self.process.is_none()) {
-            std::fs::create_dir_all(folder).map_err(|cause| written(folder, &cause))?;
-        }
-        let observed = |pid| {
-            Observer::new(pid).map_err(|cause| {
-                let expected = "a running process whose descriptors this user may read";
-                Failure::Faults(Fault::whole("--observe", format!("{pid}: {cause}"), expected).into())
-            })
-        };
-        let is_first = self.process.is_none();
-        let observer = self.observe.filter(|_| is_first).map(observed).transpose()?;
-        let made = |path: &Option<PathBuf>| {
-            let Some(path) = path else { return Ok(None) };
-            // The first process makes it; all add to its end.
-            let file =
-                if is_first { File::create_new(path) } else { File::options().append(true).open(path) };
-            file.map(Some).map_err(|cause| written(path, &cause))
-        };
-        let (log, compare) = (made(&self.log)?, made(&self.compare)?);
-        if self.processes > 1 && is_first {
-            if let Some(mut log) = log {
-                let path = self.log.as_deref().unwrap_or(Path::new("--log"));
-                log.write_all(LOG_HEADING.as_bytes()).map_err(|cause| written(path, &cause))?;
-            }
-            let line = Line::begin();
-            let show = || line.iter().for_each(|line| line.show(&live));
-            let done = processes::run(usize::from(self.processes), mutation.as_ref(), &live, observer, show)?;
-            drop(line);
-            return self.conclude(&plan, mutation, &done);
-        }
-        let census = match plan.wanted() {
-            None => Census::default(),
-            Some(wanted) => Census::of(first, wanted).map_err(|error| unreadable(&error))?,
-        };
-        let census = Arc::new(census);
-        let threads = usize::from(self.threads);
-        let schedules = (0..threads)
-            .map(|_| {
-                let schedule =
-                    Schedule::new(plan.clone(), Arc::clone(&census), || open().map_err(io::Error::other));
-                if self.compare.is_some() { schedule.with_responses() } else { schedule }
-            })
-            .collect();
-        let process = Process {
-            count: usize::from(self.processes),
-            number: usize::from(self.process.unwrap_or(0)),
-            begin: self.process.map(|_| processes::begin(&live)),
-        };
-        let options = Options {
-            servers: self.server.clone(),
-            carriers: self.transports.carriers(),
-            ports: self.transports.ports(),
-            https_path: self.transports.https_path(),
-            tls,
-            distances: self.transports.distances(),
-            source: self.source_prefix,
-            unique_names: self.names == Names::Unique,
-            mutation: mutation.clone(),
-            timeout: self.timeout,
-            idle: self.idle,
-            window: self.fast.then_some(self.window as usize),
-            threads,
-            process,
-            seed: self.seed,
-            log,
-            compare,
-            observer,
-        };
-        let done = std::thread::scope(|scope| {
-            let line = if is_first { Line::begin() } else { None };
-            let run = scope.spawn(|| send::run(schedules, options, &live));
-            while (line.is_some() || !is_first) && !run.is_finished() {
-                match &line {
-                    Some(line) => line.show(&live),
-                    None => processes::tell_live(&live),
-                }
-                std::thread::park_timeout(LIVE_PERIOD);
-            }
-            run.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
-        });
-        let done = done.map_err(|cause| Failure::Failed(format!("failed to replay: {cause}")))?;
-        if is_first { self.conclude(&plan, mutation, &done) } else { processes::tell_done(&done) }
-    }
-
-    /// Tells what came of it.
-    fn conclude(&self, plan: &Plan, mutation: Option<Mutation>, done: &Done) -> Result<(), Failure> {
-        let about = About {
-            trace: self.trace.to_string_lossy().into_owned(),
-            servers: self.server.iter().map(ToString::to_string).collect(),
-            pacing: plan.pacing,
-            mutation,
-            seed: self.seed,
-            threads: usize::from(self.threads),
-            processes: usize::from(self.processes),
-            tolerance_us: self.tolerance.as_secs_f64() * 1e6,
-        };
-        let report = report(about, done);
-        if report.queries == 0 && report.schedule.damage.is_none() && !report.interrupted {
-            let hint = "`pointsman trace info` tells what is in it, and --port where its servers listen";
-            return Err(Failure::Failed(format!(
-                "{}: no query was found in it; {hint}",
-                self.trace.display()
-            )));
-        }
-        self.tell(&report)?;
-        if let Some(error) = &done.log_error {
-            return Err(Failure::Failed(format!("the log is not whole: {error}")));
-        }
-        if let Some(error) = done.differing.as_ref().and_then(|differing| differing.error.as_ref()) {
-            return Err(Failure::Failed(format!("the capture of differing answers is not whole: {error}")));
-        }
-        verdict(&report, done.tls_error.as_deref())
-    }
-
-    fn tell(&self, report: &ReplayReport) -> Result<(), Failure> {
-        let json = serde_json::to_vec_pretty(report)
-            .map_err(|cause| Failure::Failed(format!("the report is no JSON: {cause}")))?;
-        if let Some(folder) = &self.report {
-            for (name, content) in [("report.json", json.as_slice()), ("index.html", page(report).as_bytes())]
-            {
-                let path = folder.join(name);
-                std::fs::write(&path, content).map_err(|cause| written(&path, &cause))?;
-            }
-        }
-        if self.json { session::print(&json) } else { session::print(shown(report).as_bytes()) }
-    }
-}
-
-/// What the exit code says of a report.
-fn verdict(report: &ReplayReport, tls_error: Option<&str>) -> Result<(), Failure> {
-    if let Some(damage) = &report.schedule.damage {
-        return Err(Failure::Failed(format!(
-            "{}: packet or line {}, octet {} of the uncompressed file: {}; what stands before was replayed",
-            report.trace, damage.packet, damage.offset, damage.what
-        )));
-    }
-    if report.answers == 0 && !report.interrupted {
-        let causes: Vec<String> =
-            report.lost_by.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
-        let why =
-            tls_error.map_or_else(String::new, |error| format!("; the first handshake failed: {error}"));
-        return Err(Failure::Failed(format!(
-            "nobody answered at {}: {}{why}",
-            report.servers.join(", "),
-            causes.join(", ")
-        )));
-    }
-    if report.on_time == Some(false) {
-        return Err(Failure::Late(format!(
-            "OUT OF TOLERANCE: 99.9 % of the queries were sent within {:.0} us of their time, more than the {:.0} us \
-             allowed (--tolerance).\nThis run is no faithful replay: use more --threads, a slower --speed or a \
-             quieter machine.",
-            report.lateness_us.p999, report.tolerance_us
-        )));
-    }
-    Ok(())
-}
-
-/// The report for people.
-fn shown(report: &ReplayReport) -> String {
-    let share = |count: u64| match report.queries {
-        0 => "-".into(),
-        queries => format!("{:.2} %", count as f64 * 100.0 / queries as f64),
-    };
-    let mut counts = session::table(&["QUERIES", "COUNT", "SHARE"]);
-    let mut row = |what: &str, count: u64| {
-        counts.add_row([what.to_owned(), count.to_string(), share(count)]);
-    };
-    row("due", report.queries);
-    row("answered", report.answers);
-    report.rcodes.iter().for_each(|(rcode, count)| row(&format!("  {rcode}"), *count));
-    row("lost", report.lost);
-    report.lost_by.iter().for_each(|(cause, count)| row(&format!("  {cause}"), *count));
-    report.transports.iter().for_each(|(transport, count)| row(&format!("over {transport}"), *count));
-    row("truncated, asked again over tcp", report.tc_retries);
-
-    let mut times = session::table(&["MICROSECONDS", "P50", "P90", "P99", "P99.9", "MAX"]);
-    let mut row = |what: &str, times_us: &Percentiles| {
-        let Percentiles { p50, p90, p99, p999, max, .. } = *times_us;
-        times.add_row(
-            std::iter::once(what.to_owned())
-                .chain([p50, p90, p99, p999, max].map(|time| format!("{time:.1}"))),
-        );
-    };
-    row("lateness (sent - due)", &report.lateness_us);
-    row("latency from due", &report.latency_us);
-    row("latency from sent", &report.latency_sent_us);
-    row("  quiet clients", &report.quiet.latency_us);
-    row("  busy clients", &report.busy.latency_us);
-
-    let mutation = report.mutation.as_ref().map_or_else(String::new, |told| format!("\n\n{}", changed(told)));
-    let comparison = report.comparison.as_ref().map_or_else(String::new, compared);
-    let sockets = &report.sockets;
-    let unexpected = &report.unexpected;
-    format!(
-        "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
-         sockets: {} UDP, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
-         unexpected: {} late, {} duplicates, {} aliens{mutation}{comparison}",
-        session::lines(counts),
-        session::lines(times),
-        report.clients,
-        report.seconds,
-        report.queries as f64 / report.seconds.max(f64::MIN_POSITIVE),
-        sockets.udp,
-        sockets.tcp,
-        secured(sockets),
-        sockets.tcp_established,
-        sockets.most_open,
-        sockets.closed_idle,
-        sockets.evicted,
-        sockets.tcp_closed_by_server,
-        unexpected.late,
-        unexpected.duplicates,
-        unexpected.aliens,
-    )
-}
-
-/// Encrypted connections, where there are any.
-fn secured(sockets: &Sockets) -> String {
-    let handshakes = format!("{} full, {} resumed", sockets.handshakes_full, sockets.handshakes_resumed);
-    let kinds = [("TLS", sockets.tls), ("QUIC", sockets.quic), ("HTTPS", sockets.https)];
-    let opened = kinds.iter().filter(|(_, count)| *count > 0);
-    let opened: String = opened.map(|(name, count)| format!(", {count} {name}")).collect();
-    if opened.is_empty() { opened } else { format!("{opened} (handshakes {handshakes})") }
-}
-
-/// Answers beside the recorded ones, as a table.
-fn compared(told: &Comparison) -> String {
-    let mut table = session::table(&["ANSWER BESIDE THE RECORDED", "COUNT"]);
-    let mut row = |what: &str, count: u64| {
-        table.add_row([what.to_owned(), count.to_string()]);
-    };
-    row("same", told.same);
-    told.differing.iter().for_each(|(what, count)| row(&format!("differs: {what}"), *count));
-    row("one is truncated", told.truncated);
-    row("none was recorded", told.unrecorded);
-    let beyond = match told.pairs_beyond {
-        0 => String::new(),
-        count => format!(", {count} beyond its limit"),
-    };
-    let unmatched = match told.unmatched {
-        0 => String::new(),
-        count => format!("; {count} recorded responses belong to no query"),
-    };
-    let (lines, kept) = (session::lines(table), told.pairs_kept);
-    format!("\n\n{lines}\n\n{kept} differing pairs kept{beyond}{unmatched}")
-}
-
-/// The live line on a terminal.
-struct Line {
-    began: Instant,
-}
-
-impl Line {
-    fn begin() -> Option<Line> {
-        io::stderr().is_terminal().then(|| Line { began: Instant::now() })
-    }
-
-    fn show(&self, live: &Live) {
-        let read = |cell: &std::sync::atomic::AtomicU64| cell.load(Ordering::Relaxed);
-        let (sent, seconds) = (read(&live.sent), self.began.elapsed().as_secs_f64());
-        // A terminal that takes nothing is no reason to stop.
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[K{seconds:6.1} s  {sent} sent ({:.0}/s)  {} answered  {} lost  {} late  p99 of lateness {:.0} us",
-            sent as f64 / seconds.max(f64::MIN_POSITIVE),
-            read(&live.answered),
-            read(&live.lost),
-            read(&live.late),
-            read(&live.lateness_p99) as f64 / 1e3,
-        );
-    }
-}
-
-impl Drop for Line {
-    fn drop(&mut self) {
-        let _ = write!(io::stderr(), "\r\x1b[K");
-    }
-}
-
-fn written(path: &Path, cause: &io::Error) -> Failure {
-    Failure::Faults(Fault::whole(path.to_string_lossy(), format!("it cannot be made: {cause}"), "").into())
 }
 
 /// Whether an address is of this host or of a private network.

@@ -1,0 +1,222 @@
+//! A replay done: in this process, as one of several, or by several.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use api::Fault;
+use api::replay::ReplayReport;
+use replay::mutate::Mutation;
+use replay::observe::Observer;
+use replay::page::page;
+use replay::report::{About, report};
+use replay::schedule::census::Census;
+use replay::schedule::{Plan, Schedule};
+use replay::send::{self, Done, LOG_HEADING, Live, Options, Process};
+use replay::trace::Trace;
+
+use super::line::Line;
+use super::shown::{shown, verdict};
+use super::{LIVE_PERIOD, Names, Replay, Said, processes};
+use crate::failure::Failure;
+use crate::session;
+
+/// What a run writes to while it goes on, and whom it reads.
+struct Outputs {
+    log: Option<File>,
+    compare: Option<File>,
+    observer: Option<Observer>,
+}
+
+impl Replay {
+    /// Does what was said.
+    ///
+    /// # Errors
+    /// [`Failure`]; the report is printed and written before.
+    pub(super) fn replay(self, said: Said, live: &Arc<Live>) -> Result<(), Failure> {
+        // Whatever is wrong with the file is told before anything is sent.
+        let first = self.open().map_err(|error| self.unreadable(&error))?;
+        let outputs = self.outputs()?;
+        let Said { plan, mutation, tls } = said;
+        if self.processes > 1 && self.is_first() {
+            let done = self.by_several(mutation.as_ref(), outputs, live)?;
+            return self.conclude(&plan, mutation, &done);
+        }
+        let census = match plan.wanted() {
+            None => Census::default(),
+            Some(wanted) => Census::of(first, wanted).map_err(|error| self.unreadable(&error))?,
+        };
+        let schedules = self.schedules(&plan, census);
+        let options = self.options(mutation.clone(), tls, outputs, live);
+        let done = self.by_this(|| send::run(schedules, options, live), live)?;
+        if self.is_first() { self.conclude(&plan, mutation, &done) } else { processes::tell_done(&done) }
+    }
+
+    /// Whether this is the process that a user began.
+    fn is_first(&self) -> bool {
+        self.process.is_none()
+    }
+
+    fn open(&self) -> Result<Trace, replay::trace::Error> {
+        Trace::open(&self.trace, self.port)
+    }
+
+    fn unreadable(&self, cause: &dyn std::fmt::Display) -> Failure {
+        Failure::Faults(Fault::whole(self.trace.to_string_lossy(), cause.to_string(), "").into())
+    }
+
+    /// Makes what is written to. The first process makes files; all add to their ends.
+    fn outputs(&self) -> Result<Outputs, Failure> {
+        let made = |path: &Option<PathBuf>| {
+            let Some(path) = path else { return Ok(None) };
+            let file = if self.is_first() {
+                File::create_new(path)
+            } else {
+                File::options().append(true).open(path)
+            };
+            file.map(Some).map_err(|cause| written(path, &cause))
+        };
+        if let Some(folder) = self.report.as_ref().filter(|_| self.is_first()) {
+            std::fs::create_dir_all(folder).map_err(|cause| written(folder, &cause))?;
+        }
+        let observed = |pid| {
+            Observer::new(pid).map_err(|cause| {
+                let expected = "a running process whose descriptors this user may read";
+                Failure::Faults(Fault::whole("--observe", format!("{pid}: {cause}"), expected).into())
+            })
+        };
+        let observer = self.observe.filter(|_| self.is_first()).map(observed).transpose()?;
+        Ok(Outputs { log: made(&self.log)?, compare: made(&self.compare)?, observer })
+    }
+
+    /// A schedule for each thread.
+    fn schedules(
+        &self,
+        plan: &Plan,
+        census: Census,
+    ) -> Vec<Schedule<Trace, impl FnMut() -> io::Result<Trace> + Send + use<>>> {
+        let census = Arc::new(census);
+        (0..self.threads)
+            .map(|_| {
+                let (trace, port) = (self.trace.clone(), self.port);
+                let open = move || Trace::open(&trace, port).map_err(io::Error::other);
+                let schedule = Schedule::new(plan.clone(), Arc::clone(&census), open);
+                if self.compare.is_some() { schedule.with_responses() } else { schedule }
+            })
+            .collect()
+    }
+
+    fn options(
+        &self,
+        mutation: Option<Mutation>,
+        tls: Option<Arc<replay::send::tls::Tls>>,
+        outputs: Outputs,
+        live: &Arc<Live>,
+    ) -> Options {
+        Options {
+            servers: self.server.clone(),
+            carriers: self.transports.carriers(),
+            ports: self.transports.ports(),
+            https_path: self.transports.https_path(),
+            tls,
+            distances: self.transports.distances(),
+            source: self.source_prefix,
+            unique_names: self.names == Names::Unique,
+            mutation,
+            timeout: self.timeout,
+            idle: self.idle,
+            window: self.fast.then_some(self.window as usize),
+            threads: usize::from(self.threads),
+            process: Process {
+                count: usize::from(self.processes),
+                number: usize::from(self.process.unwrap_or(0)),
+                begin: self.process.map(|_| processes::begin(live)),
+            },
+            seed: self.seed,
+            log: outputs.log,
+            compare: outputs.compare,
+            observer: outputs.observer,
+        }
+    }
+
+    /// Has further processes do it.
+    fn by_several(
+        &self,
+        mutation: Option<&Mutation>,
+        outputs: Outputs,
+        live: &Live,
+    ) -> Result<Done, Failure> {
+        if let Some(mut log) = outputs.log {
+            let path = self.log.as_deref().unwrap_or(Path::new("--log"));
+            log.write_all(LOG_HEADING.as_bytes()).map_err(|cause| written(path, &cause))?;
+        }
+        let line = Line::begin();
+        let show = || line.iter().for_each(|line| line.show(live));
+        processes::run(usize::from(self.processes), mutation, live, outputs.observer, show)
+    }
+
+    /// Runs `run`, and tells how it goes: a terminal, or the process that began this one.
+    fn by_this(&self, run: impl FnOnce() -> io::Result<Done> + Send, live: &Live) -> Result<Done, Failure> {
+        let done = std::thread::scope(|scope| {
+            let line = if self.is_first() { Line::begin() } else { None };
+            let run = scope.spawn(run);
+            while (line.is_some() || !self.is_first()) && !run.is_finished() {
+                match &line {
+                    Some(line) => line.show(live),
+                    None => processes::tell_live(live),
+                }
+                std::thread::park_timeout(LIVE_PERIOD);
+            }
+            run.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
+        });
+        done.map_err(|cause| Failure::Failed(format!("failed to replay: {cause}")))
+    }
+
+    /// Tells what came of it.
+    fn conclude(&self, plan: &Plan, mutation: Option<Mutation>, done: &Done) -> Result<(), Failure> {
+        let about = About {
+            trace: self.trace.to_string_lossy().into_owned(),
+            servers: self.server.iter().map(ToString::to_string).collect(),
+            pacing: plan.pacing,
+            mutation,
+            seed: self.seed,
+            threads: usize::from(self.threads),
+            processes: usize::from(self.processes),
+            tolerance_us: self.tolerance.as_secs_f64() * 1e6,
+        };
+        let report = report(about, done);
+        if report.queries == 0 && report.schedule.damage.is_none() && !report.interrupted {
+            let hint = "`pointsman trace info` tells what is in it, and --port where its servers listen";
+            return Err(Failure::Failed(format!(
+                "{}: no query was found in it; {hint}",
+                self.trace.display()
+            )));
+        }
+        self.tell(&report)?;
+        if let Some(error) = &done.log_error {
+            return Err(Failure::Failed(format!("the log is not whole: {error}")));
+        }
+        if let Some(error) = done.differing.as_ref().and_then(|differing| differing.error.as_ref()) {
+            return Err(Failure::Failed(format!("the capture of differing answers is not whole: {error}")));
+        }
+        verdict(&report, done.tls_error.as_deref())
+    }
+
+    fn tell(&self, report: &ReplayReport) -> Result<(), Failure> {
+        let json = serde_json::to_vec_pretty(report)
+            .map_err(|cause| Failure::Failed(format!("the report is no JSON: {cause}")))?;
+        if let Some(folder) = &self.report {
+            for (name, content) in [("report.json", json.as_slice()), ("index.html", page(report).as_bytes())]
+            {
+                let path = folder.join(name);
+                std::fs::write(&path, content).map_err(|cause| written(&path, &cause))?;
+            }
+        }
+        if self.json { session::print(&json) } else { session::print(shown(report).as_bytes()) }
+    }
+}
+
+fn written(path: &Path, cause: &io::Error) -> Failure {
+    Failure::Faults(Fault::whole(path.to_string_lossy(), format!("it cannot be made: {cause}"), "").into())
+}

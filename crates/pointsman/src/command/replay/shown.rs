@@ -1,0 +1,127 @@
+//! What a report says to people, and to the exit code.
+
+use api::replay::{Comparison, Percentiles, ReplayReport, Sockets};
+
+use super::super::trace::changed;
+use crate::failure::Failure;
+use crate::session;
+
+/// What the exit code says of a report.
+pub(super) fn verdict(report: &ReplayReport, tls_error: Option<&str>) -> Result<(), Failure> {
+    if let Some(damage) = &report.schedule.damage {
+        return Err(Failure::Failed(format!(
+            "{}: packet or line {}, octet {} of the uncompressed file: {}; what stands before was replayed",
+            report.trace, damage.packet, damage.offset, damage.what
+        )));
+    }
+    if report.answers == 0 && !report.interrupted {
+        let causes: Vec<String> =
+            report.lost_by.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+        let why =
+            tls_error.map_or_else(String::new, |error| format!("; the first handshake failed: {error}"));
+        return Err(Failure::Failed(format!(
+            "nobody answered at {}: {}{why}",
+            report.servers.join(", "),
+            causes.join(", ")
+        )));
+    }
+    if report.on_time == Some(false) {
+        return Err(Failure::Late(format!(
+            "OUT OF TOLERANCE: 99.9 % of the queries were sent within {:.0} us of their time, more than the {:.0} us \
+             allowed (--tolerance).\nThis run is no faithful replay: use more --threads, a slower --speed or a \
+             quieter machine.",
+            report.lateness_us.p999, report.tolerance_us
+        )));
+    }
+    Ok(())
+}
+
+/// The report for people.
+pub(super) fn shown(report: &ReplayReport) -> String {
+    let share = |count: u64| match report.queries {
+        0 => "-".into(),
+        queries => format!("{:.2} %", count as f64 * 100.0 / queries as f64),
+    };
+    let mut counts = session::table(&["QUERIES", "COUNT", "SHARE"]);
+    let mut row = |what: &str, count: u64| {
+        counts.add_row([what.to_owned(), count.to_string(), share(count)]);
+    };
+    row("due", report.queries);
+    row("answered", report.answers);
+    report.rcodes.iter().for_each(|(rcode, count)| row(&format!("  {rcode}"), *count));
+    row("lost", report.lost);
+    report.lost_by.iter().for_each(|(cause, count)| row(&format!("  {cause}"), *count));
+    report.transports.iter().for_each(|(transport, count)| row(&format!("over {transport}"), *count));
+    row("truncated, asked again over tcp", report.tc_retries);
+
+    let mut times = session::table(&["MICROSECONDS", "P50", "P90", "P99", "P99.9", "MAX"]);
+    let mut row = |what: &str, times_us: &Percentiles| {
+        let Percentiles { p50, p90, p99, p999, max, .. } = *times_us;
+        times.add_row(
+            std::iter::once(what.to_owned())
+                .chain([p50, p90, p99, p999, max].map(|time| format!("{time:.1}"))),
+        );
+    };
+    row("lateness (sent - due)", &report.lateness_us);
+    row("latency from due", &report.latency_us);
+    row("latency from sent", &report.latency_sent_us);
+    row("  quiet clients", &report.quiet.latency_us);
+    row("  busy clients", &report.busy.latency_us);
+
+    let mutation = report.mutation.as_ref().map_or_else(String::new, |told| format!("\n\n{}", changed(told)));
+    let comparison = report.comparison.as_ref().map_or_else(String::new, compared);
+    let sockets = &report.sockets;
+    let unexpected = &report.unexpected;
+    format!(
+        "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
+         sockets: {} UDP, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
+         unexpected: {} late, {} duplicates, {} aliens{mutation}{comparison}",
+        session::lines(counts),
+        session::lines(times),
+        report.clients,
+        report.seconds,
+        report.queries as f64 / report.seconds.max(f64::MIN_POSITIVE),
+        sockets.udp,
+        sockets.tcp,
+        secured(sockets),
+        sockets.tcp_established,
+        sockets.most_open,
+        sockets.closed_idle,
+        sockets.evicted,
+        sockets.tcp_closed_by_server,
+        unexpected.late,
+        unexpected.duplicates,
+        unexpected.aliens,
+    )
+}
+
+/// Encrypted connections, where there are any.
+fn secured(sockets: &Sockets) -> String {
+    let handshakes = format!("{} full, {} resumed", sockets.handshakes_full, sockets.handshakes_resumed);
+    let kinds = [("TLS", sockets.tls), ("QUIC", sockets.quic), ("HTTPS", sockets.https)];
+    let opened = kinds.iter().filter(|(_, count)| *count > 0);
+    let opened: String = opened.map(|(name, count)| format!(", {count} {name}")).collect();
+    if opened.is_empty() { opened } else { format!("{opened} (handshakes {handshakes})") }
+}
+
+/// Answers beside the recorded ones, as a table.
+fn compared(told: &Comparison) -> String {
+    let mut table = session::table(&["ANSWER BESIDE THE RECORDED", "COUNT"]);
+    let mut row = |what: &str, count: u64| {
+        table.add_row([what.to_owned(), count.to_string()]);
+    };
+    row("same", told.same);
+    told.differing.iter().for_each(|(what, count)| row(&format!("differs: {what}"), *count));
+    row("one is truncated", told.truncated);
+    row("none was recorded", told.unrecorded);
+    let beyond = match told.pairs_beyond {
+        0 => String::new(),
+        count => format!(", {count} beyond its limit"),
+    };
+    let unmatched = match told.unmatched {
+        0 => String::new(),
+        count => format!("; {count} recorded responses belong to no query"),
+    };
+    let (lines, kept) = (session::lines(table), told.pairs_kept);
+    format!("\n\n{lines}\n\n{kept} differing pairs kept{beyond}{unmatched}")
+}
