@@ -60,6 +60,9 @@ fn compared(told: &Comparison) -> String {
     )
 }
 
+/// The most cores that are drawn: the busiest, as more lines could not be told apart.
+const CORES_MAX: usize = 8;
+
 /// The server's processor time, memory and connections as plots.
 fn observed(seconds: &[ServerSecond]) -> String {
     let line = |name: &str, of: &dyn Fn(&ServerSecond) -> f64| {
@@ -70,17 +73,40 @@ fn observed(seconds: &[ServerSecond]) -> String {
     };
     let cpu =
         vec![line("user", &|second| second.user * 100.0), line("system", &|second| second.system * 100.0)];
+    let cores = busiest(seconds).into_iter().map(|core| {
+        let of = |second: &ServerSecond| second.cores.get(core).copied().unwrap_or(0.0) * 100.0;
+        line(&format!("core {core}"), &of)
+    });
     let memory = vec![line("resident", &|second| second.resident_octets as f64 / f64::from(1 << 20))];
     let state =
         |name: &'static str| line(name, &move |second| second.tcp.get(name).copied().unwrap_or(0) as f64);
     let tcp = vec![state("established"), state("syn-received"), state("close-wait"), state("fin-wait-2")];
     format!(
-        "<h2>The server: processor time</h2>\n<p>Per cent of one core.</p>\n{}\n<h2>The server: resident memory</h2>\n\
-         <p>MiB.</p>\n{}\n<h2>The server: TCP sockets</h2>\n{}\n",
+        "<h2>The server: processor time</h2>\n<p>Per cent of one core.</p>\n{}\n\
+         <h2>The server: processor time by core</h2>\n<p>Per cent of each; a thread's time counts for the core on which \
+         it was last seen.</p>\n{}\n<h2>The server: resident memory</h2>\n<p>MiB.</p>\n{}\n<h2>The server: TCP sockets</h2>\n{}\n",
         over_time(cpu),
+        over_time(cores.collect()),
         over_time(memory),
         over_time(tcp)
     )
+}
+
+/// The cores on which the server used most time, in their order; at most [`CORES_MAX`].
+fn busiest(seconds: &[ServerSecond]) -> Vec<usize> {
+    let mut used: Vec<(usize, f64)> = Vec::new();
+    for (core, time) in seconds.iter().flat_map(|second| second.cores.iter().copied().enumerate()) {
+        match used.get_mut(core) {
+            Some((_, sum)) => *sum += time,
+            None => used.push((core, time)),
+        }
+    }
+    used.retain(|(_, time)| *time > 0.0);
+    used.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    used.truncate(CORES_MAX);
+    let mut cores: Vec<usize> = used.into_iter().map(|(core, _)| core).collect();
+    cores.sort_unstable();
+    cores
 }
 
 /// Lines over the seconds of a run.
@@ -124,6 +150,15 @@ fn nines_marks() -> Vec<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_busiest_cores_are_drawn() {
+        let second = |cores: &[f64]| ServerSecond { cores: cores.to_vec(), ..ServerSecond::default() };
+        assert_eq!(busiest(&[second(&[0.0, 0.5, 0.0]), second(&[0.1, 0.0, 0.0])]), [0, 1]);
+        let many: Vec<f64> = (0..40).map(f64::from).collect();
+        assert_eq!(busiest(&[second(&many)]), [32, 33, 34, 35, 36, 37, 38, 39]);
+        assert!(busiest(&[]).is_empty());
+    }
 
     #[test]
     fn many_seconds_become_few_points_of_the_same_mean() {
