@@ -42,6 +42,13 @@ fn servload() {
 }
 
 #[test]
+fn ldplayer() {
+    // It starts the program that stands beside it, which must be there and of this source.
+    tests::program::path();
+    smoke("ldplayer");
+}
+
+#[test]
 fn a_wrong_command_line_says_how_it_goes() {
     for (words, code) in [(&["servload", "--help"][..], 0), (&[][..], 2), (&["fly"][..], 2)] {
         let output = experiments(words);
