@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::command::balance::Balance;
 use crate::command::completions::Completions;
 use crate::command::explain::Explain;
 use crate::command::man::Man;
@@ -66,6 +67,9 @@ enum Command {
     /// Answer with names of addresses, at once or not at all, and learn them in the background
     #[command(after_help = ends("pointsman reverse --upstream 192.0.2.53 --dns 127.0.0.1:5353 --http 127.0.0.1:8054"))]
     Reverse(Box<Reverse>),
+    /// Spread queries over name servers by what each can take
+    #[command(after_help = ends("pointsman balance --listen 192.0.2.53:53 --backend 192.0.2.1 --backend 192.0.2.2"))]
+    Balance(Box<Balance>),
     /// Tell what recorded traffic is like, convert it, cut it and change it
     #[command(after_help = ends("pointsman trace info yesterday.pcap.xz"))]
     Trace(Trace),
@@ -97,6 +101,7 @@ impl CommandLine {
             Command::Explain(explain) => explain.run().await,
             Command::Status(status) => status.run().await,
             Command::Reverse(reverse) => reverse.run().await,
+            Command::Balance(balance) => balance.run().await,
             Command::Trace(trace) => trace.run(),
             Command::Replay(replay) => replay.run().await,
             Command::Completions(completions) => completions.run(),

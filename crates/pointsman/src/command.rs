@@ -1,5 +1,6 @@
 //! The subcommands, a module each.
 
+pub(crate) mod balance;
 pub(crate) mod completions;
 pub(crate) mod explain;
 pub(crate) mod man;

@@ -1,12 +1,14 @@
-//! The configuration of `serve` and `reverse`: defaults < file < flags.
+//! The configuration of `serve`, `reverse` and `balance`: defaults < file < flags.
 //!
 //! - [`keys`]: every key, declared once; [`kind`]: what values may be.
 //! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value.
 //! - [`lower`]: contradictions, and what the server is started with.
 //! - [`transfer`]: keys from their files, and who follows our zones.
 //! - [`mod@reverse`]: the flags of `reverse`, and what the service is started with.
+//! - [`balance`]: the same of `balance`.
 //! - [`page`]: the template and the manual's page, from the declarations.
 
+pub(crate) mod balance;
 pub(crate) mod file;
 pub(crate) mod flags;
 pub(crate) mod keys;
@@ -65,6 +67,7 @@ fn defaults() -> Spec {
         read_defaults(section, &mut spec);
     }
     read_defaults(&keys::REVERSE, &mut spec.reverse);
+    read_defaults(&keys::BALANCE, &mut spec.balance);
     spec
 }
 

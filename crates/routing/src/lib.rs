@@ -8,7 +8,9 @@
 //!   words, [`proximity`] where partitions come from.
 //! - [`policy`]: the matrix of probabilities and TTLs; [`servers`]: its columns, and which of them are up.
 //! - [`selection`]: how servers are drawn by their weights.
+//! - [`balance`]: which back end of a balancer gets a query.
 
+pub mod balance;
 pub mod partition;
 pub mod policy;
 pub mod prefix;

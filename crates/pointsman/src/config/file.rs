@@ -64,7 +64,7 @@ impl Reader<'_> {
             self.faults.push(Fault::whole(&*self.path, what, "a line version = \"v1\""));
         }
         let sections: Vec<&str> = keys::SECTIONS.iter().map(|section| section.name).collect();
-        let others = [keys::SECONDARY.name, keys::PARTITION.name, keys::REVERSE.name];
+        let others = [keys::SECONDARY.name, keys::PARTITION.name, keys::REVERSE.name, keys::BALANCE.name];
         let headings = [&sections[..], &others].concat();
         for (name, value) in document {
             let section = keys::SECTIONS.iter().find(|section| section.name == name.get_ref());
@@ -85,6 +85,12 @@ impl Reader<'_> {
                 }
                 (None, other) if name.get_ref() == keys::REVERSE.name => {
                     self.wrong(value.span().start, "reverse", &described(other), "a heading [reverse]");
+                }
+                (None, DeValue::Table(table)) if name.get_ref() == keys::BALANCE.name => {
+                    self.table(table, &keys::BALANCE, &mut spec.balance);
+                }
+                (None, other) if name.get_ref() == keys::BALANCE.name => {
+                    self.wrong(value.span().start, "balance", &described(other), "a heading [balance]");
                 }
                 (None, _) => self.key(name, value, &keys::SERVER, &headings, spec),
             }

@@ -11,7 +11,7 @@ use reverse::cache::LIMIT_MIN;
 use reverse::face::mmdb::{SIZE_MAX, SIZE_MIN};
 
 use super::kind::Kind;
-use super::spec::{PartitionSpec, ReverseSpec, SecondarySpec, Spec};
+use super::spec::{BalanceSpec, PartitionSpec, ReverseSpec, SecondarySpec, Spec};
 
 /// A key: what it is called, what it may be, and what follows from it.
 pub(crate) struct Key<S: 'static> {
@@ -760,6 +760,99 @@ pub(crate) const REVERSE: Section<ReverseSpec> = Section {
             default: Default::Value("false"),
             about: "Whether it learns just as Rapid DNS did.",
             consequence: "With true: duplicates in one stack, failures forgotten, nothing stale.",
+        },
+        Key {
+            name: "log",
+            flag: Some("log"),
+            kind: Kind::Choice(|s| &mut s.log, &["text", "json"]),
+            default: Default::Value("\"text\""),
+            about: "The form of log lines, which go to stderr.",
+            consequence: "With json each line is an object, for programs that collect logs.",
+        },
+    ],
+};
+
+/// What `balance` does; each key has a flag.
+pub(crate) const BALANCE: Section<BalanceSpec> = Section {
+    name: "balance",
+    about: "What `pointsman balance` is started with; `serve` passes over it. Its flags replace what stands here.",
+    keys: &[
+        Key {
+            name: "listen",
+            flag: Some("listen"),
+            kind: Kind::Addresses(|s| &mut s.listen),
+            default: Default::Value("[\"127.0.0.1:5300\"]"),
+            about: "The addresses at which queries are taken.",
+            consequence: "Each address has its own workers.",
+        },
+        Key {
+            name: "backend",
+            flag: Some("backend"),
+            kind: Kind::BackEnds(|s| &mut s.backend),
+            default: Default::Absent {
+                means: "none, which is a fault",
+                example: "[\"192.0.2.1:53\", \"192.0.2.2:53=3\"]",
+            },
+            about: "The name servers that answer.",
+            consequence: "Weights are for the policies wrr, random, least-outstanding, p2c and hash; pressure needs none.",
+        },
+        Key {
+            name: "policy",
+            flag: Some("policy"),
+            kind: Kind::Choice(|s| &mut s.policy, &routing::balance::NAMES),
+            default: Default::Value("\"pressure\""),
+            about: "Which back end gets a query.",
+            consequence: "docs/concepts/balance.md tells them apart.",
+        },
+        Key {
+            name: "timeout",
+            flag: Some("timeout"),
+            kind: Kind::Duration(|s| &mut s.timeout, Duration::from_millis(1)..=Duration::from_secs(30)),
+            default: Default::Value("\"1 s\""),
+            about: "How long a back end may take for an answer.",
+            consequence: "After that the query goes to another one, if the budget of 2 % allows it, else it is answered \
+                SERVFAIL. Failures count as if they had taken so long.",
+        },
+        Key {
+            name: "tries",
+            flag: Some("tries"),
+            kind: Kind::Integer(|s| &mut s.tries, 1..=8),
+            default: Default::Value("2"),
+            about: "To how many back ends a query may go, one after the other.",
+            consequence: "With 1 it is never sent a second time.",
+        },
+        Key {
+            name: "sockets",
+            flag: Some("sockets"),
+            kind: Kind::Integer(|s| &mut s.sockets, 1..=balancer::worker::SOCKETS_MAX as u64),
+            default: Default::Value("4"),
+            about: "How many sockets each worker has for a back end.",
+            consequence: "Each has a port of its own: more are harder to guess, and spread over the sockets of a server \
+                that has several.",
+        },
+        Key {
+            name: "workers",
+            flag: Some("workers"),
+            kind: Kind::Integer(|s| &mut s.workers, 1..=balancer::service::WORKERS_MAX as u64),
+            default: Default::Absent { means: "one for each core", example: "2" },
+            about: "How many threads carry datagrams at each address.",
+            consequence: "More than there are cores is slower.",
+        },
+        Key {
+            name: "outstanding_max",
+            flag: Some("outstanding-max"),
+            kind: Kind::Integer(|s| &mut s.outstanding_max, 1..=10_000_000),
+            default: Default::Value("100000"),
+            about: "How many queries may wait for answers at a time.",
+            consequence: "Beyond that queries are dropped, and counted. Each takes about 250 octets.",
+        },
+        Key {
+            name: "per_client_max",
+            flag: Some("per-client-max"),
+            kind: Kind::Integer(|s| &mut s.per_client_max, 1..=65_535),
+            default: Default::Value("10000"),
+            about: "How many of them one client may have at each worker: an IPv4 address or an IPv6 /64.",
+            consequence: "Beyond that its queries are dropped, and counted.",
         },
         Key {
             name: "log",

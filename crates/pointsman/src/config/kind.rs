@@ -13,6 +13,9 @@ use super::spec::{Place, Placed, Version};
 
 const MIB: u64 = 1 << 20;
 
+/// The largest weight of a back end: ratios beyond are no weights but switches.
+const WEIGHT_MAX: u32 = 10_000;
+
 /// Longer times are told in days.
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -40,6 +43,8 @@ pub(crate) enum Kind<S> {
     Addresses(Slots<S, SocketAddr>),
     /// Several, whose port is DNS's where none is given.
     Resolvers(Slots<S, SocketAddr>),
+    /// Several, each with a weight where one is given.
+    BackEnds(Slots<S, (SocketAddr, u32)>),
     /// A file.
     Path(Slot<S, PathBuf>),
     /// Several of them.
@@ -96,6 +101,9 @@ impl<S> Kind<S> {
             Kind::Address(_) => "an IP address and a port, such as 127.0.0.1:53 or [::1]:53".into(),
             Kind::Addresses(_) => "IP addresses and ports, such as 127.0.0.1:53 or [::1]:53".into(),
             Kind::Resolvers(_) => "IP addresses, with a port where it is not 53".into(),
+            Kind::BackEnds(_) => {
+                "IP addresses, with a port where it is not 53, and =WEIGHT where it is not 1".into()
+            }
             Kind::Path(_) => "the path of a file".into(),
             Kind::Paths(_) => "paths of files".into(),
             Kind::Store(_) => "sqlite:PATH".into(),
@@ -115,6 +123,7 @@ impl<S> Kind<S> {
             Kind::Octets(..) => "SIZE",
             Kind::Duration(..) => "TIME",
             Kind::Address(_) | Kind::Addresses(_) | Kind::Resolvers(_) => "ADDR",
+            Kind::BackEnds(_) => "ADDR[=WEIGHT]",
             Kind::Path(_) | Kind::Paths(_) => "FILE",
             Kind::Store(_) => "sqlite:PATH",
             Kind::Name(..) => "NAME",
@@ -130,6 +139,7 @@ impl<S> Kind<S> {
             self,
             Kind::Addresses(_)
                 | Kind::Resolvers(_)
+                | Kind::BackEnds(_)
                 | Kind::Paths(_)
                 | Kind::Zones(_)
                 | Kind::Prefixes(_)
@@ -151,6 +161,7 @@ impl<S> Kind<S> {
             Kind::Address(slot) => set(slot(spec), address(given), place),
             Kind::Addresses(slots) => push(slots(spec), address(given), place),
             Kind::Resolvers(slots) => push(slots(spec), resolver(given), place),
+            Kind::BackEnds(slots) => push(slots(spec), back_end(given), place),
             Kind::Path(slot) => set(slot(spec), path(given), place),
             Kind::Paths(slots) => push(slots(spec), path(given), place),
             Kind::Store(slot) => set(slot(spec), store(given), place),
@@ -167,6 +178,7 @@ impl<S> Kind<S> {
     pub(crate) fn clear(&self, spec: &mut S) {
         match self {
             Kind::Addresses(slots) | Kind::Resolvers(slots) => slots(spec).clear(),
+            Kind::BackEnds(slots) => slots(spec).clear(),
             Kind::Paths(slots) => slots(spec).clear(),
             Kind::Zones(slots) => slots(spec).clear(),
             Kind::Prefixes(slots) => slots(spec).clear(),
@@ -290,6 +302,14 @@ fn resolver(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
     let text = text(given)?;
     let with_port = text.parse().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)));
     with_port.map_err(|_| format!("{text:?}"))
+}
+
+fn back_end(given: &Given<'_>) -> Result<(SocketAddr, u32), Wrong> {
+    let text = text(given)?;
+    let (at, weight) = text.split_once('=').unwrap_or((text, "1"));
+    let weight = weight.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+    let address = resolver(&Given::Flag(at)).ok();
+    address.zip(weight).ok_or_else(|| format!("{text:?}"))
 }
 
 fn path(given: &Given<'_>) -> Result<PathBuf, Wrong> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 #[cfg(test)]
 use super::keys::Section;
-use super::keys::{Default, Key, PARTITION, REVERSE, SECONDARY, SECTIONS, SERVER};
+use super::keys::{BALANCE, Default, Key, PARTITION, REVERSE, SECONDARY, SECTIONS, SERVER};
 
 /// The longest line of the template's comments, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -15,7 +15,7 @@ const COLUMNS_MAX: usize = 100;
 /// Settings are commented out by `#` alone, prose by `# `, so that a program can tell them apart.
 pub(crate) fn template() -> String {
     let mut text = String::from(
-        "# The configuration of `pointsman serve` and `pointsman reverse`: every key, its default and what follows.\n\
+        "# The configuration of `pointsman serve`, `reverse` and `balance`: every key, its default and what follows.\n\
          # Only version must be there. Take the # from before a setting to change it.\n\
          # Relative paths are relative to this file. Flags of `serve` replace what stands here.\n\
          # `pointsman serve --config FILE --check` lists everything that is wrong.\n",
@@ -58,6 +58,12 @@ pub(crate) fn template() -> String {
     for key in REVERSE.keys {
         template_key(&mut text, key);
     }
+    text += "\n";
+    comment(&mut text, BALANCE.about);
+    text += "#[balance]\n";
+    for key in BALANCE.keys {
+        template_key(&mut text, key);
+    }
     text
 }
 
@@ -72,7 +78,8 @@ pub(super) fn manual() -> String {
          the file are relative to the file, those of flags to the current folder.\n\n\
          The file is read once, at start. SIGHUP imports again what `zone`, `partition`, `policy` and `cookie_secrets` name:\n\
          all of it, or nothing if anything is wrong. What was imported and is no longer named stays in the store.\n\n\
-         `pointsman reverse --config FILE` reads the same form: its keys stand under `[reverse]`, all else is for `serve`.\n\
+         `pointsman reverse --config FILE` and `pointsman balance --config FILE` read the same form: their keys stand under\n\
+         `[reverse]` and `[balance]`, all else is for `serve`.\n\
          Whichever reads the file lists what is wrong in all of it.\n\n\
          This page is written from the declarations of the keys.\n",
     );
@@ -85,6 +92,7 @@ pub(super) fn manual() -> String {
     text += "\nThe flags `--partition [NAME=]CSV` and `--mmdb [NAME=]FILE` with `--regions CSV` and `--field WORD` stand \
              for such\nheadings; where any of them is given, the file's partitions are not imported.\n";
     manual_section(&mut text, &REVERSE, "## `[reverse]`");
+    manual_section(&mut text, &BALANCE, "## `[balance]`");
     text
 }
 

@@ -342,6 +342,7 @@ mod tests {
     fn the_template_holds_when_uncommented() {
         let template = page::template();
         let (_, part) = template.split_once("#[reverse]\n").expect("a part of its own");
+        let (part, _) = part.split_once("\n#[").expect("another part follows");
         let setting =
             |line: &str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
         let settings: Vec<String> = part.lines().filter_map(setting).collect();

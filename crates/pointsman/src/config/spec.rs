@@ -94,6 +94,7 @@ pub(crate) struct Spec {
     pub(crate) dnstap_messages: Vec<Placed<&'static str>>,
     pub(crate) dnstap_identity: Option<Placed<String>>,
     pub(crate) reverse: ReverseSpec,
+    pub(crate) balance: BalanceSpec,
 }
 
 /// What `reverse` was given, one field for each key of its section.
@@ -131,6 +132,21 @@ pub(crate) struct ReverseSpec {
     pub(crate) snapshot: Option<Placed<PathBuf>>,
     pub(crate) snapshot_interval: Option<Placed<Duration>>,
     pub(crate) paper: Option<Placed<bool>>,
+    pub(crate) log: Option<Placed<&'static str>>,
+}
+
+/// What `balance` was given, one field for each key of its section.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BalanceSpec {
+    pub(crate) listen: Vec<Placed<SocketAddr>>,
+    pub(crate) backend: Vec<Placed<(SocketAddr, u32)>>,
+    pub(crate) policy: Option<Placed<&'static str>>,
+    pub(crate) timeout: Option<Placed<Duration>>,
+    pub(crate) tries: Option<Placed<u64>>,
+    pub(crate) sockets: Option<Placed<u64>>,
+    pub(crate) workers: Option<Placed<u64>>,
+    pub(crate) outstanding_max: Option<Placed<u64>>,
+    pub(crate) per_client_max: Option<Placed<u64>>,
     pub(crate) log: Option<Placed<&'static str>>,
 }
 

@@ -1,0 +1,116 @@
+//! What is counted: plain cells that only one thread writes, read by whoever asks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many response codes fit a header (RFC 1035 §4.1.1).
+pub const RCODES: usize = 16;
+
+/// The upper bounds of latencies in microseconds; one more cell is for all above.
+pub const LATENCY_BOUNDS_US: [u64; 14] = [
+    100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
+    2_000_000,
+];
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds to the count. Only the thread that owns the counter may do so: this is no atomic addition.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The count.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one thread counts of one back end.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Cells {
+    /// Queries sent, again ones too.
+    pub sent: Count,
+    /// Queries that are no longer in flight: answered, timed out, or given up.
+    pub ended: Count,
+    /// Answers by the header's response code.
+    pub answered: [Count; RCODES],
+    /// Queries that were not answered in time.
+    pub timeouts: Count,
+    /// Queries that the system says nobody listens for.
+    pub refused: Count,
+    /// Replies that came after their timeout.
+    pub late: Count,
+    /// Replies that answer nothing that was asked there.
+    pub alien: Count,
+    /// Replies to another question than was asked.
+    pub wrong_question: Count,
+    /// Latencies by [`LATENCY_BOUNDS_US`], and their sum in microseconds.
+    pub latencies: [Count; LATENCY_BOUNDS_US.len() + 1],
+    /// The sum of latencies in microseconds.
+    pub latency_us: Count,
+}
+
+impl Cells {
+    /// Queries in flight.
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        // Read in this order, so that what ends in between is not counted as never sent.
+        let ended = self.ended.get();
+        self.sent.get().saturating_sub(ended)
+    }
+
+    /// All answers.
+    pub fn answers(&self) -> u64 {
+        self.answered.iter().map(Count::get).sum()
+    }
+
+    /// Counts an answer.
+    #[inline]
+    pub fn count_answer(&self, rcode: u8, latency_ns: u64) {
+        let us = latency_ns / 1_000;
+        self.answered[usize::from(rcode) % RCODES].add(1);
+        self.latencies[LATENCY_BOUNDS_US.partition_point(|bound| *bound < us)].add(1);
+        self.latency_us.add(us);
+    }
+}
+
+/// What one thread counts of its clients.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct FrontCounters {
+    /// Messages that came in.
+    pub queries: Count,
+    /// Answers that went to clients, from back ends.
+    pub answers: Count,
+    /// Messages that were no query, dropped: shorter than a header, or responses.
+    pub no_query: Count,
+    /// Malformed queries, answered here.
+    pub malformed: Count,
+    /// Queries whose back ends did not answer, answered SERVFAIL.
+    pub failed: Count,
+    /// Queries dropped because all places were taken.
+    pub full: Count,
+    /// Queries dropped because their client had as many as one may have.
+    pub full_client: Count,
+    /// Queries for which no free id was found.
+    pub no_id: Count,
+    /// Queries that nobody had credit for, dropped.
+    pub shed: Count,
+    /// The same, answered with TC set, so that the client asks over TCP.
+    pub steered: Count,
+    /// Queries sent to a second back end.
+    pub retries: Count,
+    /// Queries that would have been, but for the budget.
+    pub retries_denied: Count,
+    /// Datagrams that the system did not take.
+    pub send_failed: Count,
+    /// Picks by their reasons, in the order of `routing::balance::Why`.
+    pub picks: [Count; routing::balance::Why::ALL.len()],
+    /// The step that `pressure` goes by now.
+    pub step: AtomicU64,
+}

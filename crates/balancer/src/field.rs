@@ -1,0 +1,269 @@
+//! The back ends, as all threads see them.
+//!
+//! A [`Field`] is replaced as a whole when a back end comes or goes. What changes all the time is in cells of each
+//! back end: every thread counts in cells of its own, and reads those of the others.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use routing::balance::{BACK_ENDS_MAX, Lease, Set};
+
+use crate::counters::{Cells, Count};
+
+/// A share in thousandths: all of it.
+pub const WHOLE: u32 = 1000;
+
+/// The back ends at one time.
+#[derive(Debug, Default)]
+pub struct Field {
+    /// By their places; those who go leave a gap.
+    pub places: Vec<Option<Arc<BackEnd>>>,
+}
+
+impl Field {
+    /// All back ends.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<BackEnd>> {
+        self.places.iter().flatten()
+    }
+
+    /// The back end at this address.
+    pub fn find(&self, address: SocketAddr) -> Option<&Arc<BackEnd>> {
+        self.iter().find(|back_end| back_end.address == address)
+    }
+
+    /// The same with one more, in the first gap; `None` where [`BACK_ENDS_MAX`] are there.
+    #[must_use]
+    pub fn with(&self, back_end: impl FnOnce(usize) -> BackEnd) -> Option<Field> {
+        let mut places = self.places.clone();
+        let gap = places.iter().position(Option::is_none).unwrap_or(places.len());
+        if gap >= BACK_ENDS_MAX {
+            return None;
+        }
+        if gap == places.len() {
+            places.push(None);
+        }
+        places[gap] = Some(Arc::new(back_end(gap)));
+        Some(Field { places })
+    }
+
+    /// The same without one.
+    #[must_use]
+    pub fn without(&self, place: usize) -> Field {
+        let mut places = self.places.clone();
+        places[place] = None;
+        Field { places }
+    }
+}
+
+/// Whether a back end gets queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Standing {
+    /// It does.
+    Up,
+    /// It does not answer: it gets none while others do.
+    Down,
+    /// An operator or its agent says that it is about to end: it gets none, and answers what it has.
+    Draining,
+}
+
+impl Standing {
+    /// As metrics and the API say it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Standing::Up => "up",
+            Standing::Down => "down",
+            Standing::Draining => "draining",
+        }
+    }
+}
+
+/// A name server behind the balancer.
+#[derive(Debug)]
+pub struct BackEnd {
+    /// Its place.
+    pub place: usize,
+    /// Where it answers.
+    pub address: SocketAddr,
+    /// What each thread counts of it; the last one is of the connections' side.
+    pub cells: Box<[Cells]>,
+    weight: AtomicU32,
+    is_down: AtomicBool,
+    drains: AtomicU8,
+    share: AtomicU32,
+    /// What was granted for datagrams, and for connections.
+    pub udp: Granted,
+    /// The same for connections.
+    pub tcp: Granted,
+    /// Connections opened.
+    pub connections: AtomicU64,
+}
+
+/// Who has said that a back end drains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Drained {
+    /// An operator.
+    ByOperator = 1,
+    /// Its agent.
+    ByAgent = 2,
+}
+
+/// A lease in cells; one thread writes them.
+///
+/// They are read one by one, so a reader may see the limit of one report with the end of the one before: both are
+/// limits that were granted, and the next look sees them together.
+#[derive(Debug, Default)]
+pub struct Granted {
+    limit: AtomicU64,
+    hard_until_ns: AtomicU64,
+    until_ns: AtomicU64,
+    queue_ns: AtomicU64,
+    /// Datagrams or connections that the system has turned away there.
+    pub drops: AtomicU64,
+}
+
+impl Granted {
+    /// Puts a new lease in force.
+    pub fn put(&self, lease: Lease) {
+        self.limit.store(lease.limit, Ordering::Relaxed);
+        self.hard_until_ns.store(lease.hard_until_ns, Ordering::Relaxed);
+        self.until_ns.store(lease.until_ns, Ordering::Relaxed);
+        self.queue_ns.store(lease.queue_ns, Ordering::Relaxed);
+    }
+
+    /// The lease in force, or the last one.
+    pub fn get(&self) -> Lease {
+        Lease {
+            limit: self.limit.load(Ordering::Relaxed),
+            hard_until_ns: self.hard_until_ns.load(Ordering::Relaxed),
+            until_ns: self.until_ns.load(Ordering::Relaxed),
+            queue_ns: self.queue_ns.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl BackEnd {
+    /// A back end of which nothing is known, for so many threads.
+    pub fn new(place: usize, address: SocketAddr, weight: u32, threads: usize) -> BackEnd {
+        BackEnd {
+            place,
+            address,
+            cells: (0..threads).map(|_| Cells::default()).collect(),
+            weight: AtomicU32::new(weight.max(1)),
+            is_down: AtomicBool::new(false),
+            drains: AtomicU8::new(0),
+            share: AtomicU32::new(WHOLE),
+            udp: Granted::default(),
+            tcp: Granted::default(),
+            connections: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it gets queries.
+    pub fn standing(&self) -> Standing {
+        if self.drains.load(Ordering::Relaxed) != 0 {
+            Standing::Draining
+        } else if self.is_down.load(Ordering::Relaxed) {
+            Standing::Down
+        } else {
+            Standing::Up
+        }
+    }
+
+    /// Says whether it answers.
+    pub fn set_down(&self, is_down: bool) {
+        self.is_down.store(is_down, Ordering::Relaxed);
+    }
+
+    /// Says that it drains, or that it does no longer; either who says so is enough.
+    pub fn set_draining(&self, who: Drained, drains: bool) {
+        if drains {
+            self.drains.fetch_or(who as u8, Ordering::Relaxed);
+        } else {
+            self.drains.fetch_and(!(who as u8), Ordering::Relaxed);
+        }
+    }
+
+    /// The weight, from 1.
+    pub fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// Changes the weight; 0 counts as 1.
+    pub fn set_weight(&self, weight: u32) {
+        self.weight.store(weight.max(1), Ordering::Relaxed);
+    }
+
+    /// The share of picks at which it may be picked, up to [`WHOLE`]: less while it starts, and while it fails.
+    pub fn share(&self) -> u32 {
+        self.share.load(Ordering::Relaxed)
+    }
+
+    /// Changes the share.
+    pub fn set_share(&self, share: u32) {
+        self.share.store(share.min(WHOLE), Ordering::Relaxed);
+    }
+
+    /// A count over all threads.
+    pub fn sum(&self, of: impl Fn(&Cells) -> &Count) -> u64 {
+        self.cells.iter().map(|cells| of(cells).get()).sum()
+    }
+
+    /// How many queries are in flight there, of all threads.
+    pub fn in_flight(&self) -> u64 {
+        self.cells.iter().map(Cells::in_flight).sum()
+    }
+}
+
+/// Those of these back ends that get queries, and those of them that get only a share.
+pub fn eligible(field: &Field) -> (Set, Set) {
+    let standing = |wanted| {
+        let found = field.iter().filter(move |back_end| back_end.standing() == wanted);
+        found.map(|back_end| back_end.place).collect::<Set>()
+    };
+    let up = standing(Standing::Up);
+    // Where nobody answers, probes may be what is wrong: those that are down are asked rather than none.
+    let ready = if up.is_empty() { standing(Standing::Down) } else { up };
+    let partial = field.iter().filter(|back_end| back_end.share() < WHOLE).map(|back_end| back_end.place);
+    (ready, ready.and(partial.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(count: usize) -> Field {
+        (0..count).fold(Field::default(), |field, last| {
+            let address = SocketAddr::from(([192, 0, 2, last as u8], 53));
+            field.with(|place| BackEnd::new(place, address, 1, 1)).expect("there is a place")
+        })
+    }
+
+    #[test]
+    fn gaps_are_filled_and_places_end() {
+        let field = field(3).without(1);
+        assert_eq!(field.iter().map(|back_end| back_end.place).collect::<Vec<_>>(), [0, 2]);
+        let address = SocketAddr::from(([192, 0, 2, 9], 53));
+        let again = field.with(|place| BackEnd::new(place, address, 0, 1)).expect("there is a gap");
+        assert_eq!(again.find(address).map(|back_end| (back_end.place, back_end.weight())), Some((1, 1)));
+        assert!(self::field(BACK_ENDS_MAX).with(|place| BackEnd::new(place, address, 1, 1)).is_none());
+    }
+
+    #[test]
+    fn who_drains_gets_nothing_and_who_is_down_only_when_all_are() {
+        let field = field(3);
+        let at = |place: usize| field.places[place].as_ref().expect("it is there");
+        at(0).set_down(true);
+        at(1).set_draining(Drained::ByOperator, true);
+        at(1).set_draining(Drained::ByAgent, true);
+        at(2).set_share(200);
+        assert_eq!(eligible(&field), (Set::from_bits(4), Set::from_bits(4)));
+        at(1).set_draining(Drained::ByAgent, false);
+        at(2).set_down(true);
+        assert_eq!(eligible(&field).0, Set::from_bits(5), "nobody is up");
+        at(1).set_draining(Drained::ByOperator, false);
+        assert_eq!(eligible(&field).0, Set::from_bits(2));
+    }
+}

@@ -1,0 +1,23 @@
+//! A balancer for DNS: takes queries, spends credits, forwards, matches replies.
+//!
+//! ```text
+//! clients ──UDP──> worker (a thread a core): Picker::pick ──> a socket of the back end, an id of its own ──> back end
+//!                    ^ Pending::matching: socket, id and question <──────────────────────────── reply ──────────┘
+//! clients ──TCP──> connections (tokio): the same pick, pooled connections or datagrams to back ends
+//! ```
+//! Which back end gets a query is `routing::balance`'s to say; here it is carried there and back. In reading order:
+//! - [`field`]: the back ends as all threads see them; [`counters`]: what is counted.
+//! - [`picker`]: one thread's view of them, and what it picks.
+//! - [`pending`]: queries that wait for replies; [`worker`]: the thread that has them.
+//! - [`message`]: the answers that are made here.
+//! - [`service`]: [`Service`], all of it, started and stopped.
+
+pub mod counters;
+pub mod field;
+pub mod message;
+pub mod pending;
+pub mod picker;
+pub mod service;
+pub mod worker;
+
+pub use service::{Options, Service};

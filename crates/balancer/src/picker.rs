@@ -1,0 +1,367 @@
+//! One thread's view of the back ends, and what it picks of them.
+
+use std::hash::{BuildHasher, Hasher};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fastrand::Rng;
+use routing::balance::overload::{self, Fairness};
+use routing::balance::pressure::Step;
+use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Set, State, Why};
+
+use crate::counters::{Cells, FrontCounters};
+use crate::field::{BackEnd, Field, WHOLE, eligible};
+
+/// For which transport a picker picks: leases are of either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// Datagrams.
+    Datagrams,
+    /// Connections.
+    Connections,
+}
+
+/// Of 50 queries one may be sent a second time: 2 %.
+const QUERIES_PER_RETRY: f32 = 50.0;
+
+/// How many may be sent a second time before so many were sent, and the most that are saved up: a back end that dies
+/// has a few dozens in flight.
+const RETRIES_SAVED_MAX: f32 = 32.0;
+
+/// What may be sent a second time.
+#[derive(Clone, Copy, Debug)]
+struct Budget(f32);
+
+/// What one thread knows, and picks by.
+#[derive(Debug)]
+pub struct Picker {
+    /// What the policy goes by.
+    pub state: State,
+    policy: Policy,
+    transport: For,
+    thread: usize,
+    field: Arc<Field>,
+    ready: Set,
+    partial: Set,
+    share: [u32; BACK_ENDS_MAX],
+    fairness: Fairness,
+    budget: Budget,
+    rng: Rng,
+    hasher: foldhash::fast::FixedState,
+    /// What a failure counts as, in nanoseconds: a query that waited in vain.
+    timeout_ns: u64,
+}
+
+impl Picker {
+    /// A picker for the thread of this number.
+    pub fn new(policy: Policy, transport: For, thread: usize, timeout_ns: u64, mut rng: Rng) -> Picker {
+        Picker {
+            state: State::new(),
+            policy,
+            transport,
+            thread,
+            field: Arc::default(),
+            ready: Set::EMPTY,
+            partial: Set::EMPTY,
+            share: [WHOLE; BACK_ENDS_MAX],
+            fairness: Fairness::new(),
+            budget: Budget(RETRIES_SAVED_MAX / 2.0),
+            hasher: foldhash::fast::FixedState::with_seed(rng.u64(..)),
+            rng,
+            timeout_ns,
+        }
+    }
+
+    /// Takes over what others have counted and what was granted; tells the places whose back end is another now.
+    pub fn look(&mut self, field: &Arc<Field>, now_ns: u64) -> Set {
+        let mut changed = Set::EMPTY;
+        if !Arc::ptr_eq(field, &self.field) {
+            changed = self.replace(field, now_ns);
+        }
+        (self.ready, self.partial) = eligible(field);
+        for back_end in self.field.iter() {
+            let place = back_end.place;
+            self.share[place] = back_end.share();
+            self.state.set_weight(place, back_end.weight());
+            let (mut in_flight, mut sent) = (0, 0);
+            for (thread, cells) in back_end.cells.iter().enumerate() {
+                if thread != self.thread {
+                    in_flight += cells.in_flight();
+                    sent += cells.sent.get();
+                }
+            }
+            let lease = match self.transport {
+                For::Datagrams => back_end.udp.get(),
+                For::Connections => {
+                    // Granted are connections, and a query that finds one open needs none.
+                    let lease = back_end.tcp.get();
+                    let left = lease.limit.saturating_sub(back_end.connections.load(Ordering::Relaxed));
+                    Lease { limit: self.state.sent_total(place) + left, ..lease }
+                }
+            };
+            self.state.elsewhere(place, u32::try_from(in_flight).unwrap_or(u32::MAX), sent);
+            self.state.lease(place, lease);
+        }
+        changed
+    }
+
+    fn replace(&mut self, field: &Arc<Field>, now_ns: u64) -> Set {
+        let mut changed = Set::EMPTY;
+        for place in 0..BACK_ENDS_MAX {
+            let at = |field: &Field| field.places.get(place).cloned().flatten();
+            let (old, new) = (at(&self.field), at(field));
+            let is_same = match (&old, &new) {
+                (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+                (None, None) => true,
+                _ => false,
+            };
+            if is_same {
+                continue;
+            }
+            changed = changed.with(place);
+            match new {
+                Some(back_end) => self.state.begin(place, back_end.weight(), now_ns),
+                None => self.state.end(place),
+            }
+        }
+        self.field = field.clone();
+        changed
+    }
+
+    /// The back end in a place.
+    pub fn back_end(&self, place: usize) -> Option<&Arc<BackEnd>> {
+        self.field.places.get(place)?.as_ref()
+    }
+
+    /// What this thread counts of it.
+    pub fn cells(&self, place: usize) -> Option<&Cells> {
+        Some(&self.back_end(place)?.cells[self.thread])
+    }
+
+    /// The random numbers of this thread.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// A hash of octets that nobody can foresee.
+    pub fn hash(&self, octets: &[u8]) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(octets);
+        hasher.finish()
+    }
+
+    /// A hash of the network that a client is in: of IPv4 the /24, of IPv6 the /56.
+    pub fn hash_prefix(&self, client: IpAddr) -> u64 {
+        match client.to_canonical() {
+            IpAddr::V4(v4) => self.hash(&v4.octets()[..3]),
+            IpAddr::V6(v6) => self.hash(&v6.octets()[..7]),
+        }
+    }
+
+    /// A hash of a client: of IPv6 the /64, of which one host has all.
+    pub fn hash_client(&self, client: IpAddr) -> u64 {
+        match client.to_canonical() {
+            IpAddr::V4(v4) => self.hash(&v4.octets()),
+            IpAddr::V6(v6) => self.hash(&Ipv6Addr::octets(&v6)[..8]),
+        }
+    }
+
+    /// Picks a back end that is not among `tried`; `None` where the query is to be shed.
+    pub fn pick(
+        &mut self,
+        key: u64,
+        client: IpAddr,
+        tried: Set,
+        now_ns: u64,
+        counters: &FrontCounters,
+    ) -> Option<usize> {
+        let among = self.among(tried);
+        let picked = self.policy.pick(&self.state, among, key, now_ns, &mut self.rng);
+        let Pick { back_end, why } = match picked {
+            Some(pick) => pick,
+            None => self.overdrawn(among, client, now_ns)?,
+        };
+        counters.picks[why as usize].add(1);
+        if let Policy::Pressure(pressure) = &self.policy {
+            counters.step.store(pressure.step() as u64 + 1, Ordering::Relaxed);
+        }
+        Some(back_end)
+    }
+
+    /// Where a query goes although nobody has credit: within half the timeout whoever asks, and up to all of it for those
+    /// who have had less than their share.
+    fn overdrawn(&mut self, among: Set, client: IpAddr, now_ns: u64) -> Option<Pick> {
+        let fair = self.fairness.admits(self.hash_prefix(client), now_ns);
+        let patience = if fair { self.timeout_ns } else { self.timeout_ns / 2 };
+        overload::pick(&self.state, among, now_ns, patience)
+    }
+
+    /// Those that may be picked now: a back end with a share is among them that often.
+    fn among(&mut self, tried: Set) -> Set {
+        let ready = Set::from_bits(self.ready.bits() & !tried.bits());
+        let mut among = ready;
+        for place in self.partial.and(ready).iter() {
+            if self.rng.u32(..WHOLE) >= self.share[place] {
+                among = among.without(place);
+            }
+        }
+        if among.is_empty() { ready } else { among }
+    }
+
+    /// Whether anybody but these could be picked.
+    pub fn has_others(&self, tried: Set) -> bool {
+        self.ready.bits() & !tried.bits() != 0
+    }
+
+    /// Whether a back end has credit for connections, by its agent.
+    pub fn has_connections(&self, now_ns: u64) -> bool {
+        self.field.iter().any(|back_end| {
+            let lease = back_end.tcp.get();
+            now_ns < lease.until_ns && lease.limit > back_end.connections.load(Ordering::Relaxed)
+        })
+    }
+
+    /// A query goes to a back end for the first time; returns the load there, with it.
+    pub fn sent(&mut self, place: usize, now_ns: u64) -> u32 {
+        self.budget.0 = (self.budget.0 + 1.0 / QUERIES_PER_RETRY).min(RETRIES_SAVED_MAX);
+        self.sent_again(place, now_ns)
+    }
+
+    /// A query goes to a back end once more; returns the load there, with it.
+    pub fn sent_again(&mut self, place: usize, now_ns: u64) -> u32 {
+        self.state.sent(place, now_ns);
+        if let Some(cells) = self.cells(place) {
+            cells.sent.add(1);
+        }
+        self.state.in_flight(place)
+    }
+
+    /// Takes one query out of what may be sent again.
+    pub fn may_retry(&mut self) -> bool {
+        let may = self.budget.0 >= 1.0;
+        if may {
+            self.budget.0 -= 1.0;
+        }
+        may
+    }
+
+    /// An answer has come.
+    pub fn answered(&mut self, place: usize, load: u32, rcode: u8, latency_ns: u64, now_ns: u64) {
+        if let Some(cells) = self.cells(place) {
+            cells.ended.add(1);
+            cells.count_answer(rcode, latency_ns);
+        }
+        // A server that fails fast is not a fast server.
+        let cost = if is_failure(rcode) { self.timeout_ns.max(latency_ns) } else { latency_ns };
+        self.state.answered(place, load, cost, now_ns);
+    }
+
+    /// Nothing has come in time, or nobody listens.
+    pub fn failed(&mut self, place: usize, load: u32, now_ns: u64) {
+        if let Some(cells) = self.cells(place) {
+            cells.ended.add(1);
+        }
+        self.state.failed(place, load, self.timeout_ns, now_ns);
+    }
+}
+
+/// Whether an answer says that the server could not do its work: SERVFAIL, NOTIMP and REFUSED (RFC 1035 §4.1.1).
+pub fn is_failure(rcode: u8) -> bool {
+    matches!(rcode, 2 | 4 | 5)
+}
+
+/// The step in force as `FrontCounters` has it; `None` before the first pick, and of other policies.
+pub fn step(number: u64) -> Option<Step> {
+    [Step::Credit, Step::TwoChoices, Step::Latency, Step::Blind]
+        .into_iter()
+        .find(|step| *step as u64 + 1 == number)
+}
+
+/// All reasons of picks, in the order of their counters.
+pub const WHYS: [Why; 16] = Why::ALL;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Drained;
+
+    const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 77));
+
+    fn picker(count: u8, policy: &str) -> (Picker, Arc<Field>, FrontCounters) {
+        let field = (0..count).fold(Field::default(), |field, last| {
+            let address = ([127, 0, 0, last], 53).into();
+            field.with(|place| BackEnd::new(place, address, 1, 2)).expect("there is a place")
+        });
+        let field = Arc::new(field);
+        let policy = Policy::from_name(policy).expect("one of the names");
+        let mut picker = Picker::new(policy, For::Datagrams, 0, 1_000_000, Rng::with_seed(1));
+        assert_eq!(picker.look(&field, 1).len(), usize::from(count));
+        (picker, field, FrontCounters::default())
+    }
+
+    fn at(field: &Field, place: usize) -> &BackEnd {
+        field.places[place].as_ref().expect("it is there")
+    }
+
+    #[test]
+    fn what_others_have_in_flight_counts() {
+        let (mut picker, field, counters) = picker(2, "least-outstanding");
+        at(&field, 0).cells[1].sent.add(3);
+        picker.look(&field, 2);
+        assert_eq!(picker.pick(1, CLIENT, Set::EMPTY, 2, &counters), Some(1));
+        assert_eq!(picker.state.sent_total(0), 3);
+    }
+
+    #[test]
+    fn a_share_is_what_a_back_end_gets_of_its_turns() {
+        let (mut picker, field, counters) = picker(2, "wrr");
+        at(&field, 0).set_share(WHOLE / 10);
+        picker.look(&field, 2);
+        let picks = |picker: &mut Picker| {
+            (0..1_000).filter(|_| picker.pick(1, CLIENT, Set::EMPTY, 2, &counters) == Some(0)).count()
+        };
+        let few = picks(&mut picker);
+        // Half of the turns would be its own.
+        assert!((25..80).contains(&few), "{few}");
+        at(&field, 1).set_draining(Drained::ByOperator, true);
+        picker.look(&field, 3);
+        assert_eq!(picks(&mut picker), 1_000, "it is the only one");
+    }
+
+    #[test]
+    fn one_query_in_fifty_may_be_sent_again() {
+        let (mut picker, _, _) = picker(2, "p2c");
+        while picker.may_retry() {}
+        let mut retries = 0;
+        for _ in 0..10_000 {
+            picker.sent(0, 1);
+            retries += u32::from(picker.may_retry());
+        }
+        assert!((195..=200).contains(&retries), "{retries}");
+    }
+
+    #[test]
+    fn without_credit_the_fewest_in_flight_go_on_and_then_nobody() {
+        let (mut picker, field, counters) = picker(1, "pressure");
+        let back_end = at(&field, 0);
+        back_end.udp.put(Lease {
+            limit: 1,
+            hard_until_ns: 1_000_000_000,
+            until_ns: 1_000_000_000,
+            queue_ns: 0,
+        });
+        picker.look(&field, 2);
+        let load = picker.sent(0, 2);
+        // A hundred microseconds for each in flight: ten fit a timeout of one millisecond, five half of it.
+        picker.answered(0, load, 0, 100_000, 3);
+        let mut sent = 0;
+        while picker.pick(1, CLIENT, Set::EMPTY, 4, &counters) == Some(0) {
+            picker.sent(0, 4);
+            sent += 1;
+            assert!(sent < 100);
+        }
+        assert!((4..=10).contains(&sent), "{sent}");
+        assert_eq!(counters.picks[Why::Overdrawn as usize].get(), sent);
+    }
+}

@@ -1,0 +1,463 @@
+//! A worker: one thread, one core, one socket for clients, and a set of sockets for each back end.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use dns::query::Refusal;
+use dns::writer::header_only;
+use dns::{Folded, Query, Rcode};
+use net::client::{Incoming, Outgoing, Readiness};
+use net::clock::Clock;
+use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
+use routing::balance::{BACK_ENDS_MAX, Set};
+
+use crate::counters::FrontCounters;
+use crate::field::{Field, Standing};
+use crate::message::{Says, answer};
+use crate::pending::{Asker, Index, Pending, Refused, Unmatched, rcode};
+use crate::picker::Picker;
+
+/// The most sockets of one back end: sixteen times as many ports and ids as one has.
+pub const SOCKETS_MAX: usize = 16;
+
+/// The longest that a worker waits for packets, so that it sees what has changed: back ends, leases, timeouts.
+const WAIT_MAX: Duration = Duration::from_millis(20);
+
+/// Places in which queries are counted by client. Clients whose hashes meet share one, and with it the limit.
+const CLIENT_PLACES: usize = 1 << 14;
+
+/// Batches that are received from a socket before others have their turn.
+const ROUNDS_MAX: usize = 8;
+
+/// The number of the clients' socket; those of back ends follow.
+const CLIENTS: u64 = 0;
+
+/// What a worker is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long a back end may take, in nanoseconds.
+    pub timeout_ns: u64,
+    /// To how many back ends a query may go, one after the other.
+    pub tries: usize,
+    /// Sockets for each back end, up to [`SOCKETS_MAX`].
+    pub sockets: usize,
+    /// Queries that wait at a time.
+    pub outstanding_max: usize,
+    /// The same of one client.
+    pub per_client_max: u16,
+}
+
+/// Everything that one worker needs.
+#[derive(Debug)]
+pub struct Worker {
+    /// Its number, from 0.
+    pub index: usize,
+    /// The core to stay on, where one is chosen.
+    pub core: Option<usize>,
+    /// Its own socket.
+    pub listener: Arc<UdpListener>,
+    /// The back ends.
+    pub field: Arc<ArcSwap<Field>>,
+    /// What it picks by.
+    pub picker: Picker,
+    /// Where it counts.
+    pub counters: Arc<FrontCounters>,
+    /// Set when it is to end.
+    pub stops: Arc<AtomicBool>,
+    /// The time.
+    pub clock: Clock,
+    /// What it is told.
+    pub limits: Limits,
+}
+
+/// A socket to a back end.
+#[derive(Debug)]
+struct Line {
+    socket: UdpSocket,
+    outgoing: Outgoing,
+}
+
+/// What a worker works with.
+struct Bench {
+    worker: Worker,
+    readiness: Readiness,
+    pending: Pending,
+    lines: Vec<Option<Line>>,
+    /// Lines with datagrams that wait to be sent.
+    ready: Vec<u16>,
+    answers: Outgoing,
+    clients: Vec<u16>,
+    name: Folded,
+    room: Box<[u8; DATAGRAM_MAX]>,
+    /// Back ends of which the system said just now that nobody listens.
+    gone: Set,
+}
+
+impl Worker {
+    /// Serves until it is to stop and the listener is stopped; then what is in flight is waited for.
+    ///
+    /// # Errors
+    /// What the system says where it refuses what is needed to begin.
+    pub fn run(self) -> std::io::Result<()> {
+        if let Some(core) = self.core
+            && let Err(cause) = net::thread::pin(core)
+        {
+            tracing::warn!(worker = self.index, core, %cause, "the worker is not pinned to its core");
+        }
+        let sockets = BACK_ENDS_MAX * SOCKETS_MAX;
+        let readiness = Readiness::new()?;
+        readiness.add(&*self.listener, CLIENTS, false)?;
+        let bench = Bench {
+            readiness,
+            pending: Pending::new(self.limits.outstanding_max, sockets),
+            lines: (0..sockets).map(|_| None).collect(),
+            ready: Vec::with_capacity(sockets),
+            answers: Outgoing::new(),
+            clients: vec![0; CLIENT_PLACES],
+            name: Folded::root(),
+            room: Box::new([0; DATAGRAM_MAX]),
+            gone: Set::EMPTY,
+            worker: self,
+        };
+        bench.serve()
+    }
+}
+
+impl Bench {
+    fn serve(mut self) -> std::io::Result<()> {
+        let mut incoming = Incoming::new();
+        let mut tokens = Vec::new();
+        let mut ends = false;
+        loop {
+            self.readiness.wait(self.wait())?;
+            tokens.clear();
+            tokens.extend(self.readiness.ready()?.map(|ready| ready.token));
+            if !ends && self.worker.stops.load(Ordering::Acquire) {
+                self.readiness.forget(&*self.worker.listener)?;
+                ends = true;
+            }
+            if ends && self.pending.is_empty() {
+                return Ok(());
+            }
+            let now = self.now();
+            let field = self.worker.field.load_full();
+            for place in self.worker.picker.look(&field, now).iter() {
+                self.replace(place, now);
+            }
+            for token in &tokens {
+                match *token {
+                    CLIENTS if ends => {}
+                    CLIENTS => self.take_queries(&mut incoming, now),
+                    line => self.take_replies(line as u16 - 1, &mut incoming),
+                }
+            }
+            self.expire(now);
+            self.flush();
+            self.bury();
+            self.flush();
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.worker.clock.now().monotonic.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// How long to wait for packets: until the next timeout, and not too long.
+    fn wait(&self) -> Duration {
+        let Some(oldest) = self.pending.oldest_ns() else { return WAIT_MAX };
+        let due = oldest.saturating_add(self.worker.limits.timeout_ns);
+        Duration::from_nanos(due.saturating_sub(self.now()) + 1).min(WAIT_MAX)
+    }
+
+    /// Another back end is in this place, or none.
+    fn replace(&mut self, place: usize, now: u64) {
+        for index in self.pending.waiting_for(place) {
+            // Only a back end that has nothing in flight is taken out, so these were sent between two looks.
+            let next = self.pending.time_out(index);
+            self.dispatch_again(next, now);
+        }
+        let address = self.worker.picker.back_end(place).map(|back_end| back_end.address);
+        for line in place * SOCKETS_MAX..(place + 1) * SOCKETS_MAX {
+            self.lines[line] = None;
+            let Some(address) = address.filter(|_| line % SOCKETS_MAX < self.worker.limits.sockets) else {
+                continue;
+            };
+            let opened = net::client::ask(address, None).and_then(|socket| {
+                self.readiness.add(&socket, line as u64 + 1, false)?;
+                Ok(Line { socket, outgoing: Outgoing::new() })
+            });
+            match opened {
+                Ok(line_opened) => self.lines[line] = Some(line_opened),
+                Err(cause) => tracing::error!(%address, %cause, "a socket to the back end cannot be opened"),
+            }
+        }
+    }
+
+    fn take_queries(&mut self, incoming: &mut Incoming, now: u64) {
+        if let Err(cause) = incoming.receive(&*self.worker.listener) {
+            tracing::error!(worker = self.worker.index, %cause, "receiving from clients failed");
+            return;
+        }
+        for datagram in incoming.replies() {
+            self.worker.counters.queries.add(1);
+            if let Some(client) = datagram.peer {
+                self.take_query(datagram.octets, client, datagram.local, now);
+            }
+        }
+    }
+
+    fn take_query(&mut self, octets: &[u8], client: SocketAddr, local: Option<IpAddr>, now: u64) {
+        let (key, question_end) = match Query::read(octets, &mut self.name) {
+            Ok(query) => {
+                let mut asked = [0; 257];
+                let wire = query.name.wire();
+                asked[..wire.len()].copy_from_slice(wire);
+                asked[wire.len()..wire.len() + 2].copy_from_slice(&query.rtype.to_int().to_be_bytes());
+                (self.worker.picker.hash(&asked[..wire.len() + 2]), query.head.len())
+            }
+            Err(Refusal::Silence) => return self.worker.counters.no_query.add(1),
+            Err(refusal) => {
+                let rcode = match refusal {
+                    Refusal::Rcode(rcode) => rcode,
+                    _ => Rcode::FORMERR,
+                };
+                self.worker.counters.malformed.add(1);
+                if let Some(length) = header_only(octets, rcode, &mut self.room[..]) {
+                    self.send_answer(length, client, local);
+                }
+                return;
+            }
+        };
+        let counted_at = self.worker.picker.hash_client(client.ip()) as u32 % CLIENT_PLACES as u32;
+        if self.clients[counted_at as usize] >= self.worker.limits.per_client_max {
+            return self.worker.counters.full_client.add(1);
+        }
+        let id = u16::from_be_bytes([octets[0], octets[1]]);
+        let asker = Asker { client, local, id, counted_at };
+        match self.pending.take(asker, octets, question_end, key) {
+            Ok(index) => {
+                self.clients[counted_at as usize] += 1;
+                self.dispatch(index, now, Picker::sent);
+            }
+            Err(_) => self.worker.counters.full.add(1),
+        }
+    }
+
+    /// Sends a query to a back end; `sent` counts it there.
+    fn dispatch(&mut self, index: Index, now: u64, sent: fn(&mut Picker, usize, u64) -> u32) {
+        let waiting = self.pending.get(index);
+        let (key, client, tried) = (waiting.key, waiting.asker.client.ip(), waiting.tried);
+        let worker = &mut self.worker;
+        let Some(place) = worker.picker.pick(key, client, tried, now, &worker.counters) else {
+            let says = if worker.picker.has_connections(now) {
+                worker.counters.steered.add(1);
+                Some(Says::Truncated)
+            } else {
+                worker.counters.shed.add(1);
+                None
+            };
+            return self.give_up(index, says);
+        };
+        let sockets = worker.limits.sockets;
+        let begin = worker.picker.rng().usize(..sockets);
+        for turn in 0..sockets {
+            let line = (place * SOCKETS_MAX + (begin + turn) % sockets) as u16;
+            if self.lines[usize::from(line)].is_none() {
+                continue;
+            }
+            // What follows from the back end is set before it waits, for then its place in the order is fixed.
+            let waiting = self.pending.get_mut(index);
+            (waiting.back_end, waiting.sent_ns, waiting.tried) = (place, now, tried.with(place));
+            match self.pending.sent(index, line, self.worker.picker.rng()) {
+                Ok(()) => {
+                    let load = sent(&mut self.worker.picker, place, now);
+                    self.pending.get_mut(index).load = load;
+                    return self.push(line, index);
+                }
+                Err(Refused::NoId | Refused::Full) => {}
+            }
+        }
+        self.worker.counters.no_id.add(1);
+        self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+    }
+
+    /// Sends a query to another back end, or gives it up.
+    fn dispatch_again(&mut self, index: Index, now: u64) {
+        let tried = self.pending.get(index).tried;
+        let picker = &mut self.worker.picker;
+        if tried.len() < self.worker.limits.tries && picker.has_others(tried) {
+            if picker.may_retry() {
+                self.worker.counters.retries.add(1);
+                return self.dispatch(index, now, Picker::sent_again);
+            }
+            self.worker.counters.retries_denied.add(1);
+        }
+        self.worker.counters.failed.add(1);
+        self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+    }
+
+    /// A query that does not wait is answered by us, or not at all.
+    fn give_up(&mut self, index: Index, says: Option<Says>) {
+        let waiting = self.pending.get(index);
+        let asker = waiting.asker;
+        if let Some(says) = says {
+            let length = answer(&waiting.query, waiting.question_end, asker.id, says, &mut self.room[..]);
+            self.send_answer(length, asker.client, asker.local);
+        }
+        self.forget_client(asker);
+        self.pending.give_back(index);
+    }
+
+    fn forget_client(&mut self, asker: Asker) {
+        let count = &mut self.clients[asker.counted_at as usize];
+        *count = count.saturating_sub(1);
+    }
+
+    fn push(&mut self, line: u16, index: Index) {
+        let Some(open) = &mut self.lines[usize::from(line)] else { return };
+        if open.outgoing.is_empty() {
+            self.ready.push(line);
+        }
+        open.outgoing.push(&self.pending.get(index).query, None, None);
+        if open.outgoing.is_full() {
+            self.send(line);
+        }
+    }
+
+    /// Sends what the room holds.
+    fn send_answer(&mut self, length: usize, client: SocketAddr, local: Option<IpAddr>) {
+        if self.answers.is_full() {
+            self.send_answers();
+        }
+        self.answers.push(&self.room[..length], Some(client), local);
+    }
+
+    fn take_replies(&mut self, line: u16, incoming: &mut Incoming) {
+        let place = usize::from(line) / SOCKETS_MAX;
+        for _ in 0..ROUNDS_MAX {
+            let Some(open) = &self.lines[usize::from(line)] else { return };
+            let received = match incoming.receive(&open.socket) {
+                Ok(received) => received,
+                // An ICMP message; the error is taken with it, and replies may stand behind it.
+                Err(_) => {
+                    self.gone = self.gone.with(place);
+                    continue;
+                }
+            };
+            let now = self.now();
+            for reply in incoming.replies().take(received) {
+                self.take_reply(line, place, reply.octets, now);
+            }
+            if received < BATCH_MAX {
+                return;
+            }
+        }
+    }
+
+    fn take_reply(&mut self, line: u16, place: usize, octets: &[u8], now: u64) {
+        let index = match self.pending.matching(line, octets) {
+            Ok(index) => index,
+            Err(why) => {
+                if let Some(cells) = self.worker.picker.cells(place) {
+                    match why {
+                        Unmatched::Alien => cells.alien.add(1),
+                        Unmatched::Late => cells.late.add(1),
+                        Unmatched::WrongQuestion => cells.wrong_question.add(1),
+                    }
+                }
+                return;
+            }
+        };
+        let waiting = self.pending.get(index);
+        let (asker, load) = (waiting.asker, waiting.load);
+        let latency = now.saturating_sub(waiting.sent_ns);
+        let length = if octets.len() >= DATAGRAM_MAX {
+            // Its end may be lost.
+            answer(&waiting.query, waiting.question_end, asker.id, Says::Truncated, &mut self.room[..])
+        } else {
+            self.room[..octets.len()].copy_from_slice(octets);
+            self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
+            octets.len()
+        };
+        self.worker.picker.answered(place, load, rcode(octets).to_int(), latency, now);
+        self.worker.counters.answers.add(1);
+        self.send_answer(length, asker.client, asker.local);
+        self.forget_client(asker);
+        self.pending.end(index);
+    }
+
+    /// Goes on with queries whose back ends did not answer in time.
+    fn expire(&mut self, now: u64) {
+        let timeout = self.worker.limits.timeout_ns;
+        while let Some(index) = self.pending.first_sent_before(now.saturating_sub(timeout)) {
+            let waiting = self.pending.get(index);
+            let (place, load) = (waiting.back_end, waiting.load);
+            if let Some(cells) = self.worker.picker.cells(place) {
+                cells.timeouts.add(1);
+            }
+            self.worker.picker.failed(place, load, now);
+            let next = self.pending.time_out(index);
+            self.dispatch_again(next, now);
+        }
+        self.pending.forget_late(now, timeout);
+    }
+
+    /// Goes on with queries of back ends that are gone: nobody listens there, so nobody answers.
+    fn bury(&mut self) {
+        let now = self.now();
+        for place in std::mem::take(&mut self.gone).iter() {
+            if let Some(back_end) = self.worker.picker.back_end(place) {
+                if back_end.standing() == Standing::Up {
+                    tracing::warn!(back_end = %back_end.address, "nobody listens at the back end");
+                }
+                back_end.set_down(true);
+            }
+            let field = self.worker.field.load_full();
+            self.worker.picker.look(&field, now);
+            for index in self.pending.waiting_for(place) {
+                let load = self.pending.get(index).load;
+                if let Some(cells) = self.worker.picker.cells(place) {
+                    cells.refused.add(1);
+                }
+                self.worker.picker.failed(place, load, now);
+                let next = self.pending.time_out(index);
+                self.dispatch_again(next, now);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        while let Some(line) = self.ready.pop() {
+            self.send(line);
+        }
+        self.send_answers();
+    }
+
+    fn send(&mut self, line: u16) {
+        let Some(open) = &mut self.lines[usize::from(line)] else { return };
+        let mut is_gone = false;
+        let counters = &self.worker.counters;
+        // What an ICMP message has refused is not sent; it is found among those that wait.
+        let all = open.outgoing.send(&open.socket, |told| is_gone |= told.is_err());
+        if !all {
+            counters.send_failed.add(open.outgoing.len() as u64);
+            open.outgoing.clear();
+        }
+        if is_gone {
+            self.gone = self.gone.with(usize::from(line) / SOCKETS_MAX);
+        }
+    }
+
+    fn send_answers(&mut self) {
+        let mut failed = 0;
+        let all = self.answers.send(&*self.worker.listener, |told| failed += u64::from(told.is_err()));
+        if !all {
+            failed += self.answers.len() as u64;
+            self.answers.clear();
+        }
+        self.worker.counters.send_failed.add(failed);
+    }
+}

@@ -1,0 +1,216 @@
+//! The flags of `balance`, one over each key, and from what was given to what the balancer is started with.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use api::{Fault, Faults};
+use balancer::Options;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use routing::balance::BACK_ENDS_MAX;
+
+use super::flags::{over_key, read};
+use super::keys::BALANCE;
+use super::kind::Kind;
+use super::lower::{count, given};
+use super::spec::{BalanceSpec, Placed};
+use crate::log::Form;
+
+/// What `balance` was given on the command line; values are read when all of the configuration is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    config: Option<PathBuf>,
+    /// Tell what is wrong, and end.
+    pub(crate) check: bool,
+    values: Vec<(&'static str, Vec<String>)>,
+}
+
+/// A configuration that holds together.
+#[derive(Clone, Debug)]
+pub(crate) struct Lowered {
+    /// What the balancer is started with.
+    pub(crate) options: Options,
+    /// The form of log lines.
+    pub(crate) form: Form,
+}
+
+/// Reads file and flags; lists everything that is wrong, whichever it is in.
+pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
+    let (mut faults, mut spec) = (Faults::default(), super::defaults());
+    super::read_file(flags.config.as_deref(), &mut spec, &mut faults);
+    flags.read(&mut spec.balance, &mut faults);
+    (lower(spec.balance, &mut faults), faults)
+}
+
+impl Flags {
+    fn read(&self, spec: &mut BalanceSpec, faults: &mut Faults) {
+        for (name, values) in &self.values {
+            let key = BALANCE.key(name).expect("only the names of keys are flags");
+            let flag = key.flag.expect("each of these keys has a flag");
+            key.kind.clear(spec);
+            for value in values {
+                read(key, flag, value, spec, faults);
+            }
+        }
+    }
+}
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("The configuration file; flags replace what its [balance] says");
+        let check = Arg::new("check")
+            .long("check")
+            .action(clap::ArgAction::SetTrue)
+            .help("Read the configuration, list every fault, and end");
+        let keys = BALANCE.keys.iter().filter_map(|key| {
+            let argument = over_key(key, key.flag?);
+            Some(match key.kind {
+                Kind::BackEnds(_) => argument.value_delimiter(','),
+                _ => argument,
+            })
+        });
+        command.arg(config).arg(check).args(keys)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let all = |name| matches.get_many(name).into_iter().flatten().cloned().collect::<Vec<String>>();
+        let values = BALANCE.keys.iter().map(|key| (key.name, all(key.name)));
+        Ok(Flags {
+            config: matches.get_one("config").cloned(),
+            check: matches.get_flag("check"),
+            values: values.filter(|(_, values)| !values.is_empty()).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.
+fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
+    addresses(&spec, faults);
+    let options = Options {
+        listen: spec.listen.iter().map(|placed| placed.value).collect(),
+        back_ends: spec.backend.iter().map(|placed| placed.value).collect(),
+        policy: given(spec.policy).into(),
+        workers: spec.workers.map(|placed| count(placed.value)),
+        timeout: given(spec.timeout),
+        tries: count(given(spec.tries)),
+        sockets: count(given(spec.sockets)),
+        outstanding_max: count(given(spec.outstanding_max)),
+        // The key's range ends there.
+        per_client_max: u16::try_from(given(spec.per_client_max)).unwrap_or(u16::MAX),
+    };
+    let form = if given(spec.log) == "json" { Form::Json } else { Form::Text };
+    Lowered { options, form }
+}
+
+fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
+    if spec.backend.is_empty() {
+        faults.push(Fault::whole("balance", "there is no back end", "backend (--backend ADDR)"));
+    }
+    if let Some(beyond) = spec.backend.get(BACK_ENDS_MAX) {
+        faults.push(beyond.place.fault("there are too many back ends", format!("{BACK_ENDS_MAX} at most")));
+    }
+    let mut seen = HashSet::new();
+    for Placed { value: (address, _), place } in &spec.backend {
+        if !seen.insert(*address) {
+            faults.push(place.fault(format!("backend has {address} twice"), "each address once"));
+        }
+        if address.port() == 0 {
+            faults.push(place.fault(format!("{address} has port 0"), "the port of a name server"));
+        }
+    }
+    for Placed { value, place } in &spec.listen {
+        if value.port() != 0 && seen.contains(value) {
+            let what = format!("{value} is in listen and in backend: queries would go round in a circle");
+            faults.push(place.fault(what, "another address for the balancer"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{defaults, file, page};
+    use clap::Parser;
+    use std::path::Path;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    /// Reads a file's text and flags, as `load` does.
+    fn lowered(text: &str, flags: &[&str]) -> Result<Lowered, String> {
+        let (mut faults, mut spec) = (Faults::default(), defaults());
+        file::read(Path::new("/etc/p.toml"), text, &mut spec, &mut faults);
+        let line = Line::try_parse_from(["balance"].iter().chain(flags)).expect("flags are only read later");
+        line.flags.read(&mut spec.balance, &mut faults);
+        let lowered = lower(spec.balance, &mut faults);
+        faults.or(lowered).map_err(|faults| faults.to_string())
+    }
+
+    #[test]
+    fn flags_replace_what_the_file_says() {
+        let text = "version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\", \"[2001:db8::1]:5300=3\"]\npolicy = \"p2c\"\n\
+                    timeout = \"250 ms\"\n";
+        let file = lowered(text, &[]).expect("it is right").options;
+        let at = |text: &str| text.parse().expect("an address");
+        assert_eq!(file.back_ends, [(at("192.0.2.1:53"), 1), (at("[2001:db8::1]:5300"), 3)]);
+        assert_eq!((file.policy.as_str(), file.timeout.as_millis(), file.tries), ("p2c", 250, 2));
+        let flags = ["--backend", "192.0.2.7,192.0.2.8=2", "--policy", "wrr", "--log", "json"];
+        let over = lowered(text, &flags).expect("it is right");
+        assert!(over.form == Form::Json && over.options.policy == "wrr");
+        assert_eq!(over.options.back_ends, [(at("192.0.2.7:53"), 1), (at("192.0.2.8:53"), 2)]);
+    }
+
+    #[test]
+    fn everything_wrong_is_listed_at_once_with_its_place() {
+        let text = "version = \"v1\"\n[balance]\nlisten = [\"192.0.2.1:53\"]\n\
+                    backend = [\"192.0.2.1\", \"192.0.2.1:53\", \"192.0.2.2=0\", \"192.0.2.3:0\"]\n\
+                    policy = \"fastest\"\nspeed = 9\ntimeout = \"1 h\"\n";
+        let found = lowered(text, &["--tries", "0"]).expect_err("much is wrong");
+        let expected = [
+            "/etc/p.toml:4:41: backend is \"192.0.2.2=0\"; expected IP addresses, with a port",
+            "/etc/p.toml:5:10: policy is \"fastest\"; expected pressure, wrr,",
+            "/etc/p.toml:6:1: unknown key speed in balance; expected listen,",
+            "/etc/p.toml:7:11: timeout is \"1 h\"; expected a time from 1 ms to 30 s",
+            "--tries: tries is \"0\"; expected a whole number from 1 to 8",
+            "/etc/p.toml:4:25: backend has 192.0.2.1:53 twice; expected each address once",
+            "/etc/p.toml:4:56: 192.0.2.3:0 has port 0",
+            "/etc/p.toml:3:11: 192.0.2.1:53 is in listen and in backend",
+        ];
+        let lines: Vec<&str> = found.lines().collect();
+        assert_eq!(lines.len(), expected.len(), "{found}");
+        for (line, expected) in lines.iter().zip(expected) {
+            assert!(line.starts_with(expected), "{line}\nis not\n{expected}");
+        }
+        let none = lowered("version = \"v1\"\n", &[]).expect_err("nobody answers");
+        assert_eq!(none, "balance: there is no back end; expected backend (--backend ADDR)");
+    }
+
+    #[test]
+    fn the_template_holds_when_uncommented() {
+        let template = page::template();
+        let (_, part) = template.split_once("#[balance]\n").expect("a part of its own");
+        let setting =
+            |line: &str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).map(str::to_owned);
+        let settings: Vec<String> = part.lines().filter_map(setting).collect();
+        assert_eq!(settings.len(), BALANCE.keys.len());
+        let text = format!("version = \"v1\"\n[balance]\n{}\n", settings.join("\n"));
+        assert_eq!(lowered(&text, &[]).expect("what the template shows is right").options.back_ends.len(), 2);
+    }
+}

@@ -1,0 +1,172 @@
+//! `pressure`: leased credit as the hard limit, then what is in flight, then the lowest latency at that load.
+//!
+//! A server whose queue is full gets nothing, for its agent says so. Among those with credit, who has far more in flight
+//! than what it answers accounts for is passed over, and of the rest goes the one whose answer is expected first. There
+//! is no weight. As leases run out it falls back step by step, each with less to go by:
+//!
+//! 1. *credit*: some leases are fresh, and their reports come when they should. A back end without an agent takes part
+//!    without a limit.
+//! 2. *two choices*: reports are late, or leases have just run out. What is expected may be out of date everywhere at once, and several
+//!    balancers lose their leases together: of two that are drawn the better one goes, so that they do not all run to
+//!    the same.
+//! 3. *latency*: nobody has leases. The lowest latency at its load.
+//! 4. *blind*: there are no answers either. The question's hash.
+
+use fastrand::Rng;
+
+use super::{BACK_ENDS_MAX, Pick, Set, State, Why, below, hash, least};
+
+/// What `pressure` goes by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Step {
+    /// Fresh leases.
+    #[default]
+    Credit,
+    /// Leases that have just run out.
+    TwoChoices,
+    /// Answers alone.
+    Latency,
+    /// Nothing.
+    Blind,
+}
+
+impl Step {
+    /// As metrics say it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Step::Credit => "credit",
+            Step::TwoChoices => "two_choices",
+            Step::Latency => "latency",
+            Step::Blind => "blind",
+        }
+    }
+}
+
+/// The policy with the step in force.
+#[derive(Clone, Debug, Default)]
+pub struct Pressure {
+    step: Step,
+}
+
+impl Pressure {
+    /// Nothing was picked yet.
+    pub fn new() -> Pressure {
+        Pressure::default()
+    }
+
+    /// What the last pick went by.
+    pub fn step(&self) -> Step {
+        self.step
+    }
+
+    /// Picks; none where all leases are fresh and nobody has credit.
+    #[inline]
+    pub fn pick(&mut self, state: &State, among: Set, key: u64, now_ns: u64, rng: &mut Rng) -> Option<Pick> {
+        let (mut leased, mut lapsed, mut spent, mut known) = (false, false, Set::EMPTY, false);
+        for index in among.iter() {
+            known |= state.latency(index).is_known(now_ns);
+            if state.is_prompt(index, now_ns) {
+                leased = true;
+                if state.credit(index) == 0 {
+                    spent = spent.with(index);
+                }
+            } else {
+                lapsed |= state.is_leased(index, now_ns) || state.has_lapsed(index, now_ns);
+            }
+        }
+        self.step = match (leased, lapsed, known) {
+            (true, ..) => Step::Credit,
+            (_, true, _) => Step::TwoChoices,
+            (_, _, true) => Step::Latency,
+            _ => Step::Blind,
+        };
+        let begin = below(rng, BACK_ENDS_MAX);
+        match self.step {
+            Step::Credit => {
+                let able = Set::from_bits(among.bits() & !spent.bits());
+                let (back_end, _) = least(able, begin, |index| state.expected_ns(index, now_ns))?;
+                Some(Pick { back_end, why: Why::Credit })
+            }
+            Step::TwoChoices => {
+                let (one, other) = two_by_speed(state, among, rng)?;
+                let is_better = state.expected_ns(other, now_ns) < state.expected_ns(one, now_ns);
+                Some(Pick { back_end: if is_better { other } else { one }, why: Why::TwoChoices })
+            }
+            Step::Latency => {
+                let (back_end, _) = least(among, begin, |index| state.expected_ns(index, now_ns))?;
+                Some(Pick { back_end, why: Why::Latency })
+            }
+            Step::Blind => hash::pick(state, among, key).map(|pick| Pick { why: Why::Blind, ..pick }),
+        }
+    }
+}
+
+/// Two by chance, different where there are two; who answers twice as many in a time is drawn twice as often.
+#[inline]
+fn two_by_speed(state: &State, among: Set, rng: &mut Rng) -> Option<(usize, usize)> {
+    let one = by_speed(state, among, rng)?;
+    Some((one, by_speed(state, among.without(one), rng).unwrap_or(one)))
+}
+
+/// One by chance.
+#[inline]
+fn by_speed(state: &State, among: Set, rng: &mut Rng) -> Option<usize> {
+    // A server that is not known counts as one of a microsecond.
+    let speed = |index| 1.0 / state.latency(index).slope_ns().max(1_000.0);
+    let sum: f32 = among.iter().map(speed).sum();
+    let mut point = rng.f32() * sum;
+    for index in among.iter() {
+        point -= speed(index);
+        if point < 0.0 {
+            return Some(index);
+        }
+    }
+    // Rounding may leave a rest.
+    among.iter().next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balance::Lease;
+    use crate::balance::latency::UNKNOWN_NS;
+    use crate::balance::state::LAPSED_NS;
+
+    #[test]
+    fn it_falls_back_step_by_step() {
+        let (mut state, mut rng, mut pressure) = (State::new(), Rng::with_seed(1), Pressure::new());
+        for (index, latency) in [(0, 1_000), (1, 3_000)] {
+            state.begin(index, 1, 0);
+            state.sent(index, 10);
+            state.answered(index, 1, latency, 10);
+            state.lease(index, Lease { limit: 2, hard_until_ns: 1_000, until_ns: 1_000, queue_ns: 0 });
+        }
+        let mut pick = |state: &State, now| {
+            let picked = pressure.pick(state, state.all(), 7, now, &mut rng);
+            (picked.map(|pick| (pick.back_end, pick.why)), pressure.step())
+        };
+        assert_eq!(pick(&state, 999), (Some((0, Why::Credit)), Step::Credit));
+        state.sent(0, 10);
+        assert_eq!(pick(&state, 999), (Some((1, Why::Credit)), Step::Credit), "the first has no credit");
+        state.sent(1, 10);
+        assert_eq!(pick(&state, 999), (None, Step::Credit));
+        let lapsed = pick(&state, 1_000);
+        assert_eq!((lapsed.0.map(|(_, why)| why), lapsed.1), (Some(Why::TwoChoices), Step::TwoChoices));
+        assert_eq!(pick(&state, 1_000 + LAPSED_NS), (Some((0, Why::Latency)), Step::Latency));
+        let blind = pick(&state, 10 + UNKNOWN_NS);
+        assert_eq!((blind.0.map(|(_, why)| why), blind.1), (Some(Why::Blind), Step::Blind));
+    }
+
+    #[test]
+    fn who_has_no_agent_takes_part() {
+        let (mut state, mut rng, mut pressure) = (State::new(), Rng::with_seed(1), Pressure::new());
+        for (index, latency) in [(0, 1_000), (1, 3_000)] {
+            state.begin(index, 1, 0);
+            state.sent(index, 10);
+            state.answered(index, 1, latency, 10);
+        }
+        state.lease(0, Lease { limit: 1, hard_until_ns: 1_000, until_ns: 1_000, queue_ns: 0 });
+        let picked = pressure.pick(&state, state.all(), 7, 20, &mut rng);
+        assert_eq!(picked, Some(Pick { back_end: 1, why: Why::Credit }));
+    }
+}

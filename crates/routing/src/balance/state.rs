@@ -1,0 +1,250 @@
+//! What is known of each back end: in flight, sent, latency, lease.
+
+use super::{BACK_ENDS_MAX, Latency, Set};
+
+/// How long after its end a lease still tells something, in nanoseconds: half a second is many times what a report takes,
+/// and servers change within seconds.
+pub const LAPSED_NS: u64 = 500_000_000;
+
+/// The longest way there and back on which a report is prompt, in nanoseconds: half of the delay that agents aim at, so
+/// that what has changed meanwhile fits the queue.
+const PROMPT_NS: u64 = 10_000_000;
+
+/// For how long a limit is hard, in nanoseconds: an interval of reports and half of one.
+const HARD_NS: u64 = 30_000_000;
+
+/// What an agent has granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lease {
+    /// The credit, absolute: queries may be sent until so many were, counted from the first.
+    pub limit: u64,
+    /// Until when the limit is hard, in nanoseconds of the monotonic clock: see [`Lease::reported`].
+    pub hard_until_ns: u64,
+    /// When it runs out; 0 before the first.
+    pub until_ns: u64,
+    /// How long a query waits in its queue, in nanoseconds.
+    pub queue_ns: u64,
+}
+
+impl Lease {
+    /// Before the first report.
+    pub const NONE: Lease = Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0 };
+
+    /// The lease of a report that came at `now_ns` and answers what was said at `from_ns`.
+    ///
+    /// Its limit is hard only while the next report is not overdue, and if it came promptly: else that the credit is
+    /// spent says more about the way of reports than about the queue, and one server's lost reports would drive its
+    /// queries to others that have none to spare.
+    pub fn reported(limit: u64, from_ns: u64, now_ns: u64, until_ns: u64, queue_ns: u64) -> Lease {
+        let is_prompt = now_ns.saturating_sub(from_ns) <= PROMPT_NS;
+        Lease { limit, hard_until_ns: if is_prompt { from_ns + HARD_NS } else { 0 }, until_ns, queue_ns }
+    }
+}
+
+/// What a balancer knows of its back ends, by their places.
+///
+/// One thread owns it. What other threads of the same balancer have sent is told by [`elsewhere`](Self::elsewhere).
+#[derive(Clone, Debug)]
+pub struct State {
+    all: Set,
+    weight: [u32; BACK_ENDS_MAX],
+    in_flight: [u32; BACK_ENDS_MAX],
+    sent: [u64; BACK_ENDS_MAX],
+    in_flight_elsewhere: [u32; BACK_ENDS_MAX],
+    sent_elsewhere: [u64; BACK_ENDS_MAX],
+    latency: [Latency; BACK_ENDS_MAX],
+    lease: [Lease; BACK_ENDS_MAX],
+    /// When the last answer came, or the first query after a rest went.
+    moved_ns: [u64; BACK_ENDS_MAX],
+}
+
+impl State {
+    /// Knows no back end.
+    #[expect(clippy::new_without_default, reason = "named as what stands beside it")]
+    pub fn new() -> State {
+        State {
+            all: Set::EMPTY,
+            weight: [0; BACK_ENDS_MAX],
+            in_flight: [0; BACK_ENDS_MAX],
+            sent: [0; BACK_ENDS_MAX],
+            in_flight_elsewhere: [0; BACK_ENDS_MAX],
+            sent_elsewhere: [0; BACK_ENDS_MAX],
+            latency: [Latency::UNKNOWN; BACK_ENDS_MAX],
+            lease: [Lease::NONE; BACK_ENDS_MAX],
+            moved_ns: [0; BACK_ENDS_MAX],
+        }
+    }
+
+    /// Puts a back end, of which nothing is known, in a place; a weight of 0 counts as 1.
+    pub fn begin(&mut self, index: usize, weight: u32, now_ns: u64) {
+        self.all = self.all.with(index);
+        self.weight[index] = weight.max(1);
+        self.in_flight[index] = 0;
+        self.sent[index] = 0;
+        self.in_flight_elsewhere[index] = 0;
+        self.sent_elsewhere[index] = 0;
+        self.latency[index] = Latency::begun(now_ns);
+        self.lease[index] = Lease::NONE;
+        self.moved_ns[index] = now_ns;
+    }
+
+    /// Takes a back end out of its place.
+    pub fn end(&mut self, index: usize) {
+        self.all = self.all.without(index);
+    }
+
+    /// All back ends.
+    pub fn all(&self) -> Set {
+        self.all
+    }
+
+    /// Changes a weight; 0 counts as 1.
+    pub fn set_weight(&mut self, index: usize, weight: u32) {
+        self.weight[index] = weight.max(1);
+    }
+
+    /// What other threads of this balancer have in flight and have sent.
+    pub fn elsewhere(&mut self, index: usize, in_flight: u32, sent: u64) {
+        self.in_flight_elsewhere[index] = in_flight;
+        self.sent_elsewhere[index] = sent;
+    }
+
+    /// A report has come.
+    pub fn lease(&mut self, index: usize, lease: Lease) {
+        self.lease[index] = lease;
+    }
+
+    /// A query goes there.
+    #[inline]
+    pub fn sent(&mut self, index: usize, now_ns: u64) {
+        if self.in_flight[index] == 0 {
+            self.moved_ns[index] = now_ns;
+        }
+        self.sent[index] += 1;
+        self.in_flight[index] += 1;
+    }
+
+    /// An answer has come; `load` is what was in flight, with it, when it was sent.
+    #[inline]
+    pub fn answered(&mut self, index: usize, load: u32, latency_ns: u64, now_ns: u64) {
+        self.in_flight[index] = self.in_flight[index].saturating_sub(1);
+        self.latency[index].observe(load, latency_ns, now_ns);
+        self.moved_ns[index] = now_ns;
+    }
+
+    /// Nothing has come in time, or a failure has: it counts as what a failure costs, however fast it came.
+    #[inline]
+    pub fn failed(&mut self, index: usize, load: u32, cost_ns: u64, now_ns: u64) {
+        self.answered(index, load, cost_ns, now_ns);
+    }
+
+    /// A query is no longer waited for, and nothing follows from it.
+    pub fn forgotten(&mut self, index: usize) {
+        self.in_flight[index] = self.in_flight[index].saturating_sub(1);
+    }
+
+    /// The weight, from 1.
+    #[inline]
+    pub fn weight(&self, index: usize) -> u32 {
+        self.weight[index]
+    }
+
+    /// How many queries are in flight there, of all threads.
+    #[inline]
+    pub fn in_flight(&self, index: usize) -> u32 {
+        self.in_flight[index] + self.in_flight_elsewhere[index]
+    }
+
+    /// How many of them are of this thread.
+    pub fn in_flight_here(&self, index: usize) -> u32 {
+        self.in_flight[index]
+    }
+
+    /// How many queries were ever sent there, by all threads.
+    #[inline]
+    pub fn sent_total(&self, index: usize) -> u64 {
+        self.sent[index] + self.sent_elsewhere[index]
+    }
+
+    /// What its latency is.
+    #[inline]
+    pub fn latency(&self, index: usize) -> &Latency {
+        &self.latency[index]
+    }
+
+    /// What was granted last.
+    #[inline]
+    pub fn granted(&self, index: usize) -> &Lease {
+        &self.lease[index]
+    }
+
+    /// Whether its agent's reports come when they should, so that its limit is hard.
+    #[inline]
+    pub fn is_prompt(&self, index: usize, now_ns: u64) -> bool {
+        now_ns < self.lease[index].hard_until_ns
+    }
+
+    /// Whether its lease has not run out.
+    #[inline]
+    pub fn is_leased(&self, index: usize, now_ns: u64) -> bool {
+        now_ns < self.lease[index].until_ns
+    }
+
+    /// Whether it has, but not long ago.
+    #[inline]
+    pub fn has_lapsed(&self, index: usize, now_ns: u64) -> bool {
+        let until = self.lease[index].until_ns;
+        until != 0 && until <= now_ns && now_ns - until < LAPSED_NS
+    }
+
+    /// The credit that is left of the last lease, fresh or not.
+    #[inline]
+    pub fn credit(&self, index: usize) -> u64 {
+        self.lease[index].limit.saturating_sub(self.sent_total(index))
+    }
+
+    /// How long a query would take that is sent there now, in nanoseconds.
+    ///
+    /// Who has something in flight and says nothing takes at least as long as that lasts already.
+    #[inline]
+    pub fn expected_ns(&self, index: usize, now_ns: u64) -> f32 {
+        if self.in_flight[index] == 0 && self.in_flight_elsewhere[index] == 0 {
+            return self.latency[index].at_rest(now_ns);
+        }
+        let expected = self.latency[index].at(self.in_flight(index) + 1);
+        if self.in_flight[index] == 0 {
+            return expected;
+        }
+        expected.max(now_ns.saturating_sub(self.moved_ns[index]) as f32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_is_absolute_and_runs_out_with_time() {
+        let mut state = State::new();
+        state.begin(3, 0, 0);
+        let lease = Lease { limit: 2, hard_until_ns: 50, until_ns: 100, queue_ns: 0 };
+        state.lease(3, lease);
+        assert_eq!((state.credit(3), state.weight(3), state.is_leased(3, 99)), (2, 1, true));
+        state.sent(3, 5);
+        // The same report again changes nothing.
+        state.lease(3, lease);
+        assert_eq!(state.credit(3), 1);
+        state.elsewhere(3, 4, 5);
+        assert!(state.is_prompt(3, 49) && !state.is_prompt(3, 50));
+        assert_eq!((state.credit(3), state.in_flight(3), state.sent_total(3)), (0, 5, 6));
+        assert!(!state.is_leased(3, 100) && state.has_lapsed(3, 100));
+        assert!(!state.has_lapsed(3, 100 + LAPSED_NS));
+        // An answer that was never asked for makes nothing negative.
+        state.answered(3, 1, 5, 101);
+        state.forgotten(3);
+        state.forgotten(3);
+        assert_eq!(state.in_flight_here(3), 0);
+        state.begin(3, 7, 0);
+        assert_eq!((state.sent_total(3), state.granted(3).until_ns), (0, 0));
+    }
+}
