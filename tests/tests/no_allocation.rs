@@ -12,12 +12,13 @@ use std::time::Duration;
 use nameserver::answer::{Asked, Reply, Transport};
 use nameserver::book::{Book, Edit};
 use nameserver::cookies::Secrets;
+use nameserver::fast::Fast;
 use nameserver::generation::Settings;
 use nameserver::rate_limit::{Limits, RateLimit};
 use nameserver::tap::{Config, Destination, Exchange, Writer};
 use net::clock::Now;
 use routing::policy::Context;
-use routing::{Family, Partition, Policy, RegionId, Servers, route};
+use routing::{Family, Partition, Policy, RegionId, Rotation, Servers, route};
 use tests::query::{Answer, Question};
 
 /// The system's allocator, which counts calls per thread.
@@ -265,6 +266,7 @@ fn options_and_rates_allocate_nothing() {
     let limit = RateLimit::new(limits, [1; 16]);
     let mut rng = fastrand::Rng::with_seed(1);
     let (mut out, mut limited) = (vec![0; 65_535], vec![0; 65_535]);
+    let fast = Fast::default();
     let client: IpAddr = "127.0.0.1".parse().expect("an address");
     let new = Question::new("static.example.com", "A").option(3, &[]).option(11, &[]).option(10, &[1; 8]);
     let bad = new.clone().option(10, &[2; 24]);
@@ -282,7 +284,7 @@ fn options_and_rates_allocate_nothing() {
                 let before = ALLOCATIONS.get();
                 let reply = book.generation.answer(&asked, NOW, &mut rng, &mut out);
                 let verdict =
-                    book.generation.answer_limited(&asked, &limit, NOW, &mut rng, &mut limited).verdict;
+                    book.generation.answer_limited(&asked, &limit, fast, NOW, &mut rng, &mut limited).verdict;
                 assert_eq!(ALLOCATIONS.get(), before, "allocations for {query:02x?}");
                 verdicts[verdict as usize] += 1;
                 let Reply::Send(length) = reply else { panic!("{query:02x?} is answered") };
@@ -339,31 +341,36 @@ fn what_is_malformed_or_does_not_fit_allocates_nothing() {
 
 #[test]
 fn routing_allocates_nothing() {
-    let spec = api::Policy::read("policy", POLICY).expect("a policy");
     let europe = RegionId::new(1).expect("not too large");
     let prefix = "10.0.0.0/8".parse().expect("a prefix");
     let partition = Arc::new(Partition::compile([(prefix, europe)]));
     let mut servers = Servers::default();
-    let mut context = Context {
-        region: &|_| Some(europe),
-        partition: &|_| Some(partition.clone()),
-        server: &mut |address| servers.add(address),
-    };
     let origin = api::place::Origin { source: "policy", text: None };
-    let policy = Policy::compile(&spec, origin, &mut context).expect("it compiles");
     let mut rng = fastrand::Rng::with_seed(1);
-    let mut chosen = 0;
-    for down in ["192.0.2.11", "192.0.2.99"] {
-        servers.set_down([down.parse().expect("an address")]);
-        for client in ["10.1.2.3", "192.0.2.1", "2001:db8::1"] {
-            let client = client.parse().expect("an address");
-            for family in [Family::V4, Family::V6] {
-                let before = ALLOCATIONS.get();
-                let choice = route(&policy, family, client, servers.state(), &mut rng);
-                assert_eq!(ALLOCATIONS.get(), before, "allocations for {client}");
-                chosen += choice.order().len();
+    let rotation = Rotation::new();
+    for order in ["weighted", "fixed", "rotate", "nearest"] {
+        let spec = POLICY.replacen('{', &format!("{{\"order\": \"{order}\", "), 1);
+        let spec = api::Policy::read("policy", &spec).expect("a policy");
+        let mut context = Context {
+            region: &|_| Some(europe),
+            partition: &|_| Some(partition.clone()),
+            server: &mut |address| servers.add(address),
+        };
+        let policy = Policy::compile(&spec, origin, &mut context).expect("it compiles");
+        let mut chosen = 0;
+        for down in ["192.0.2.11", "192.0.2.99"] {
+            servers.set_down([down.parse().expect("an address")]);
+            for client in ["10.1.2.3", "192.0.2.1", "2001:db8::1"] {
+                let client = client.parse().expect("an address");
+                for family in [Family::V4, Family::V6] {
+                    let state = servers.state().with_turns(Some(rotation.of(1)));
+                    let before = ALLOCATIONS.get();
+                    let choice = route(&policy, family, client, state, &mut rng);
+                    assert_eq!(ALLOCATIONS.get(), before, "allocations for {client}");
+                    chosen += choice.order().len();
+                }
             }
         }
+        assert_eq!(chosen, 3 * (2 + 1) + 3 * (3 + 1), "every choice was made");
     }
-    assert_eq!(chosen, 3 * (2 + 1) + 3 * (3 + 1), "every choice was made");
 }

@@ -30,7 +30,7 @@ pub use explain::{AddressType, Explain, Explanation, RowServer};
 pub use fault::{Fault, Faults};
 pub use partition::{Lookup, PartitionSummary};
 pub use place::Origin;
-pub use policy::{Entry, Policy, Server, WhenAllDown};
+pub use policy::{Entry, Order, Policy, Server, WhenAllDown};
 pub use problem::Problem;
 pub use region::{NewRegion, Region, RegionAdded};
 pub use replay::ReplayReport;

@@ -22,6 +22,9 @@ pub struct Policy {
     /// How many servers an answer holds; 0 means all of them, the form of the MyXDNS paper.
     #[serde(default = "one")]
     pub answers: u16,
+    /// In which order servers are answered, so that the first `answers` of them are.
+    #[serde(default)]
+    pub order: Order,
     /// What is answered while every server of the asked family is down.
     #[serde(default)]
     pub when_all_down: WhenAllDown,
@@ -63,6 +66,26 @@ pub struct Entry {
     pub ttl: Option<u32>,
 }
 
+/// In which order a name's servers are answered: what a row's probabilities are used for.
+///
+/// In each of them, servers of a row with probability 0 come after all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Drawn by the probabilities, without replacement: Algorithm 1 of the MyXDNS paper.
+    #[default]
+    Weighted,
+    /// As the policy lists them, each time: the static policy.
+    Fixed,
+    /// As the policy lists them, each query of a name beginning one further: round-robin.
+    Rotate,
+    /// The most probable first; of those that are alike, each is as likely to be the first. Where the partition ranks
+    /// servers for the client's region, and the policy has no row for that region, the ranks decide: the best first,
+    /// and those without a rank behind them as the policy lists them. Where nothing tells one server from another,
+    /// they come as the policy lists them.
+    Nearest,
+}
+
 /// What a name answers while all servers of the asked family are down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -94,9 +117,20 @@ impl Policy {
 // reader has found nothing; what cannot be read is then left out or replaced by its default.
 
 fn read_policy<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Policy> {
-    let optional = ["answers", "when_all_down", "partition", "names"];
+    let optional = ["answers", "order", "when_all_down", "partition", "names"];
     let object = reader.object(node, &["servers"], &optional)?;
     let answers = object.get("answers").and_then(|node| reader.integer(node, 0..=u16::MAX));
+    let order = object.get("order").and_then(|node| match reader.string(node)? {
+        "weighted" => Some(Order::Weighted),
+        "fixed" => Some(Order::Fixed),
+        "rotate" => Some(Order::Rotate),
+        "nearest" => Some(Order::Nearest),
+        other => {
+            let expected = "\"weighted\", \"fixed\", \"rotate\" or \"nearest\"";
+            reader.fault(node, format!("unknown value '{other}'"), expected);
+            None
+        }
+    });
     let when_all_down = object.get("when_all_down").and_then(|node| match reader.string(node)? {
         "answer" => Some(WhenAllDown::Answer),
         "empty" => Some(WhenAllDown::Empty),
@@ -112,6 +146,7 @@ fn read_policy<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Policy
     let servers = servers.iter().filter_map(|node| read_server(reader, node)).collect();
     Some(Policy {
         answers: answers.unwrap_or_else(one),
+        order: order.unwrap_or_default(),
         when_all_down: when_all_down.unwrap_or_default(),
         partition: partition.map_or_else(default_partition, String::from),
         names,
@@ -173,7 +208,7 @@ mod tests {
     #[test]
     fn all_faults_at_once() {
         let text = r#"{
-  "answers": 70000,
+  "answers": 70000, "order": "random",
   "when_all_down": "maybe",
   "partition": 7,
   "names": ["a.example", 5],
@@ -187,10 +222,11 @@ mod tests {
 }"#;
         let expected = [
             "body:2:14: 70000 is out of range; expected a whole number from 0 to 65535",
+            "body:2:30: unknown value 'random'; expected \"weighted\", \"fixed\", \"rotate\" or \"nearest\"",
             "body:3:20: unknown value 'maybe'; expected \"answer\" or \"empty\"",
             "body:4:16: a number is of the wrong type; expected a string",
             "body:5:26: a number is of the wrong type; expected a string",
-            "body:6:3: unknown key 'colour'; expected servers, answers, when_all_down, partition, names",
+            "body:6:3: unknown key 'colour'; expected servers, answers, order, when_all_down, partition, names",
             "body:8:17: '192.0.2.300' cannot be read; \
              expected an IP address such as \"192.0.2.1\" or \"2001:db8::1\"",
             "body:8:59: -1 is out of range; expected a number from 0 on",
@@ -223,11 +259,13 @@ mod tests {
             regions,
         });
         let down = prop_oneof![Just(WhenAllDown::Answer), Just(WhenAllDown::Empty)];
+        let order = prop::sample::select(vec![Order::Weighted, Order::Fixed, Order::Rotate, Order::Nearest]);
         let names = prop::collection::vec(".{0,9}", 0..3);
         let servers = prop::collection::vec(server, 0..4);
-        (any::<u16>(), down, ".{0,9}", names, servers).prop_map(
-            |(answers, when_all_down, partition, names, servers)| Policy {
+        (any::<u16>(), order, down, ".{0,9}", names, servers).prop_map(
+            |(answers, order, when_all_down, partition, names, servers)| Policy {
                 answers,
+                order,
                 when_all_down,
                 partition,
                 names,

@@ -152,7 +152,9 @@ impl Edits<'_> {
         let text = load(path)?;
         let source = shown(path);
         let regions = Provisional::default();
-        csv::read(&source, &utf8(&source, &text)?, &|region| regions.id(region))?;
+        let content = utf8(&source, &text)?;
+        csv::read(&source, &content, &|region| regions.id(region))?;
+        csv::ranks(&source, &content, &|region| regions.id(region))?;
         self.put_partition(name, path, Etag::of(&text), regions, source, text);
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! - [`answer`]: what is answered: bytes in, bytes out, no socket and no clock.
 //! - [`cookies`]: whether a client is where its packets say; [`rate_limit`]: how many answers it gets otherwise.
 //! - [`generation`]: all that decides an answer, as one immutable value; [`zone`], [`names`] and [`policies`] are
-//!   its parts.
+//!   its parts. [`fast`]: what changes between two queries of one.
 //! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
 //! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
 //! - [`import`]: files as edits; [`view`]: what the API shows; [`http`]: the API.
@@ -19,6 +19,7 @@ pub mod book;
 pub mod cookies;
 pub mod counters;
 pub mod edit;
+pub mod fast;
 pub mod generation;
 pub mod http;
 pub mod import;

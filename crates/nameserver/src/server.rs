@@ -13,12 +13,14 @@ use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Verdict};
 use net::udp::UdpListener;
+use routing::Rotation;
 
 use crate::answer::{Asked, Reply, Transport};
 use crate::book::Book;
 use crate::cookies::Secrets;
 use crate::counters::Counters;
 use crate::edit::{Applied, Editor, Refused};
+use crate::fast::Fast;
 use crate::generation::Settings;
 use crate::http::{self, Tcp};
 use crate::import::Import;
@@ -128,6 +130,7 @@ struct Bound {
 struct Answering {
     published: Arc<Published>,
     transfers: Arc<Transfers>,
+    rotation: Arc<Rotation>,
     panics: Arc<Panics>,
     clock: Clock,
 }
@@ -195,10 +198,12 @@ impl Server {
             tasks: tokio::task::JoinSet::new(),
             tap: None,
         };
+        let rotation = Arc::new(Rotation::new());
         let mut counters = http::Metrics {
             tap: tap.as_ref().map(|writer| writer.counters().clone()).unwrap_or_default(),
             updates: server.editor.latency(),
             transfers: transfers.counters().clone(),
+            rotation: rotation.clone(),
             ..http::Metrics::default()
         };
         let panics = Arc::new(Panics::default());
@@ -211,6 +216,7 @@ impl Server {
                     core: Some(cores[index % workers % cores.len()]),
                     listener: listener.clone(),
                     transfers: transfers.clone(),
+                    rotation: rotation.clone(),
                     published: published.clone(),
                     counters: Arc::new(Counters::default()),
                     panics: panics.clone(),
@@ -232,6 +238,7 @@ impl Server {
             let answering = Answering {
                 published: published.clone(),
                 transfers: transfers.clone(),
+                rotation: rotation.clone(),
                 panics: panics.clone(),
                 clock,
             };
@@ -310,19 +317,20 @@ impl Server {
         let counted = Arc::new(Mutex::new((counted, tap)));
         self.tasks.spawn(async move {
             let handler = |client: SocketAddr, server: SocketAddr| {
-                let Answering { published, transfers, panics, clock } = answering.clone();
+                let Answering { published, transfers, rotation, panics, clock } = answering.clone();
                 let counted = counted.clone();
                 let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
                 move |query: &[u8], out: &mut [u8]| {
                     let (peer, local) = (client.ip().to_canonical(), server.ip());
                     let asked = Asked { query, client: peer, local, transport: Transport::Tcp };
                     let (generation, now) = (published.load(), clock.now());
+                    let fast = Fast { limit: None, rotation: Some(&rotation) };
                     let answered = catch_unwind(AssertUnwindSafe(|| {
                         transfers
-                            .stream(&generation, &asked, clock, &mut rng, out)
+                            .stream(&generation, &asked, fast, clock, &mut rng, out)
                             .map(|given| (given, None))
                             .unwrap_or_else(|| {
-                                let answered = generation.answer_counted(&asked, now, &mut rng, out);
+                                let answered = generation.answer_counted(&asked, fast, now, &mut rng, out);
                                 (Given::Reply(answered.reply), answered.routed)
                             })
                     }));

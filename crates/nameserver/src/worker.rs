@@ -7,9 +7,11 @@ use std::sync::Arc;
 use fastrand::Rng;
 use net::clock::{Clock, Now};
 use net::udp::{Batch, Datagram, UdpListener};
+use routing::Rotation;
 
 use crate::answer::{Answered, Asked, Reply, Transport};
 use crate::counters::Counters;
+use crate::fast::Fast;
 use crate::generation::Generation;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
@@ -27,6 +29,8 @@ pub struct Worker {
     pub listener: Arc<UdpListener>,
     /// What answers signed queries and transfers.
     pub transfers: Arc<Transfers>,
+    /// Whose turn it is, where policies rotate; all workers have the same.
+    pub rotation: Arc<Rotation>,
     /// Where generations come from.
     pub published: Arc<Published>,
     /// Where it counts.
@@ -52,16 +56,19 @@ impl Worker {
     /// panics is dropped and counted; what then follows is [`Panics::suffered`]'s.
     pub fn run(self) {
         let transfers = self.transfers.clone();
+        let rotation = self.rotation.clone();
         match self.rate_limit.clone() {
             None => self.run_with(move |generation, asked, now, rng, out| {
+                let fast = Fast { limit: None, rotation: Some(&rotation) };
                 transfers
-                    .answer(generation, asked, None, now, rng, out)
-                    .unwrap_or_else(|| generation.answer_counted(asked, now, rng, out))
+                    .answer(generation, asked, fast, now, rng, out)
+                    .unwrap_or_else(|| generation.answer_counted(asked, fast, now, rng, out))
             }),
             Some(limit) => self.run_with(move |generation, asked, now, rng, out| {
+                let fast = Fast { limit: Some(&limit), rotation: Some(&rotation) };
                 transfers
-                    .answer(generation, asked, Some(&limit), now, rng, out)
-                    .unwrap_or_else(|| generation.answer_limited(asked, &limit, now, rng, out))
+                    .answer(generation, asked, fast, now, rng, out)
+                    .unwrap_or_else(|| generation.answer_limited(asked, &limit, fast, now, rng, out))
             }),
         }
     }
@@ -162,6 +169,7 @@ mod tests {
         let worker = Worker {
             index: 0,
             rate_limit: None,
+            rotation: Arc::default(),
             transfers: Arc::new(Transfers::new(crate::transfer::Config::default())),
             core: None,
             listener,

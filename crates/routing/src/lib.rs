@@ -7,7 +7,7 @@
 //! - [`partition`]: which region an address is in, and how far that holds; [`prefix`] and [`region`] are its
 //!   words, [`proximity`] where partitions come from.
 //! - [`policy`]: the matrix of probabilities and TTLs; [`servers`]: its columns, and which of them are up.
-//! - [`selection`]: how servers are drawn by their weights.
+//! - [`selection`]: how servers are ordered by their weights; [`rotation`]: whose turn it is.
 //! - [`balance`]: which back end of a balancer gets a query.
 
 pub mod balance;
@@ -16,6 +16,7 @@ pub mod policy;
 pub mod prefix;
 pub mod proximity;
 pub mod region;
+pub mod rotation;
 pub mod route;
 pub mod selection;
 pub mod servers;
@@ -24,5 +25,6 @@ pub use partition::{Leaf, Partition};
 pub use policy::{Family, Policy};
 pub use prefix::Prefix;
 pub use region::RegionId;
+pub use rotation::Rotation;
 pub use route::{Choice, Why, route};
 pub use servers::{ServerId, Servers, State};

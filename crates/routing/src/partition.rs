@@ -69,7 +69,26 @@ pub struct Partition {
     lower_words: Vec<u32>,
     regions: Vec<(RegionId, u64)>,
     ranges: u64,
+    /// By region and server, each pair once.
+    ranks: Vec<Rank>,
 }
+
+/// How near a server is to the clients of a region, as one of the region's ranking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// The region.
+    pub region: RegionId,
+    /// The server.
+    pub server: IpAddr,
+    /// Its rank: from 1, the best, to [`RANK_MAX`]; not unique.
+    pub rank: u16,
+}
+
+/// The lowest rank: far more than a policy has servers.
+pub const RANK_MAX: u16 = 10_000;
+
+/// The most ranks of one partition: as many regions as a policy may have, each with 64 servers.
+pub const RANKS_MAX: usize = 1 << 18;
 
 /// What a partition says of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +166,20 @@ impl Partition {
         self.lookup_in_cell((word & !CELL) as usize, address as u64)
     }
 
+    /// The same with these ranks of servers, in place of those that it had; of two for one region and server the better
+    /// counts.
+    pub fn with_ranks(mut self, mut ranks: Vec<Rank>) -> Partition {
+        ranks.sort_unstable();
+        ranks.dedup_by_key(|rank| (rank.region, rank.server));
+        self.ranks = ranks;
+        self
+    }
+
+    /// The ranks of servers, by region and server.
+    pub fn ranks(&self) -> &[Rank] {
+        &self.ranks
+    }
+
     /// The same without `region`: its addresses become unclassified, also where its prefixes lie
     /// inside those of another region.
     pub fn without_region(&self, region: RegionId) -> Partition {
@@ -163,7 +196,8 @@ impl Partition {
             let counted = if counted == region { RegionId::NONE } else { counted };
             *regions.entry(counted).or_insert(0) += prefixes;
         }
-        Partition::of_runs(&without(self.runs_v4()), &without(self.runs_v6()), regions)
+        let ranks = self.ranks.iter().filter(|rank| rank.region != region).copied().collect();
+        Partition::of_runs(&without(self.runs_v4()), &without(self.runs_v6()), regions).with_ranks(ranks)
     }
 
     /// The regions that prefixes were given for, ascending, with the number of those prefixes.
@@ -178,7 +212,8 @@ impl Partition {
             + size_of_val(&self.cells[..])
             + size_of_val(&self.lower[..])
             + size_of_val(&self.lower_words[..])
-            + size_of_val(&self.regions[..]);
+            + size_of_val(&self.regions[..])
+            + size_of_val(&self.ranks[..]);
         Size {
             prefixes: self.regions.iter().map(|(_, prefixes)| prefixes).sum(),
             ranges: self.ranges,
@@ -242,6 +277,7 @@ impl Partition {
             lower_words,
             regions: regions.into_iter().collect(),
             ranges,
+            ranks: Vec::new(),
         }
     }
 

@@ -8,15 +8,16 @@
 //! ```
 //! Equal rows are stored once. Weights are whole numbers, scaled to the row's largest.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::place::{Origin, Pointed, pointer};
 use api::policy::TTL_MAX;
-use api::{Entry, Faults, WhenAllDown};
+use api::{Entry, Faults, Order, WhenAllDown};
 
-use crate::partition::Partition;
+use crate::partition::{Partition, RANK_MAX};
 use crate::region::RegionId;
 use crate::servers::ServerId;
 
@@ -60,6 +61,7 @@ pub struct Policy {
     pub(crate) v4: Matrix,
     pub(crate) v6: Matrix,
     pub(crate) answers: u16,
+    pub(crate) order: Order,
     pub(crate) when_all_down: WhenAllDown,
     pub(crate) partition: Arc<Partition>,
 }
@@ -120,18 +122,21 @@ impl Policy {
         }
         regions.sort_unstable();
         regions.dedup();
-        if regions.len() > REGIONS_MAX {
-            let what = format!("{} regions have entries", regions.len());
+        let ranked =
+            partition.as_ref().map(|partition| ranked(spec, partition, &regions)).unwrap_or_default();
+        if regions.len() + ranked.len() > REGIONS_MAX {
+            let what = format!("{} regions have entries or ranks", regions.len() + ranked.len());
             found.add(pointer(&[&"servers"]), what, format!("at most {REGIONS_MAX}"));
         }
         let (true, Some(partition)) = (found.0.is_empty(), partition) else {
             return Err(origin.place(found.0));
         };
-        let mut matrix = |is_v4: bool| Matrix::compile(spec, is_v4, &regions, context.server);
+        let mut matrix = |is_v4: bool| Matrix::compile(spec, is_v4, &regions, &ranked, context.server);
         Ok(Policy {
             v4: matrix(true),
             v6: matrix(false),
             answers: spec.answers,
+            order: spec.order,
             when_all_down: spec.when_all_down,
             partition,
         })
@@ -145,6 +150,12 @@ impl Policy {
     /// The TTLs of a region's row, in seconds, a server each; the default column's where it has none.
     pub fn ttls(&self, family: Family, region: RegionId) -> &[u32] {
         self.matrix(family).row(region).1
+    }
+
+    /// Whether the order is a rotation: then a decision takes a turn.
+    #[inline]
+    pub fn rotates(&self) -> bool {
+        self.order == Order::Rotate
     }
 
     /// The partition that tells a client's region.
@@ -172,23 +183,50 @@ impl Matrix {
         spec: &api::Policy,
         is_v4: bool,
         regions: &[(RegionId, &str)],
+        ranked: &Ranked,
         id: &mut dyn FnMut(IpAddr) -> ServerId,
     ) -> Matrix {
         let given: Vec<&api::Server> =
             spec.servers.iter().filter(|server| server.address.is_ipv4() == is_v4).collect();
         let servers: Box<[Target]> =
             given.iter().map(|server| Target { id: id(server.address), address: server.address }).collect();
-        let mut rows: Vec<(Vec<u32>, Vec<u32>)> =
-            vec![row(given.iter().map(|server| Some(server.default)), is_uniform(spec, |s| Some(s.default)))];
-        let mut index = Vec::with_capacity(regions.len());
-        for (region, name) in regions {
-            let entries = given.iter().map(|server| server.regions.get(*name).copied());
-            let row = row(entries, is_uniform(spec, |server| server.regions.get(*name).copied()));
+        let row = |entries: &mut dyn Iterator<Item = Option<Entry>>, uniform: bool| {
+            let (mut weights, ttls) = row(entries, uniform);
+            if uniform && spec.order == Order::Nearest {
+                // Nothing tells one from another: they come as they are listed.
+                descend(&mut weights);
+            }
+            (weights, ttls)
+        };
+        let defaults = row(
+            &mut given.iter().map(|server| Some(server.default)),
+            is_uniform(spec, |server| Some(server.default)),
+        );
+        let of_rank = |ranks: &BTreeMap<IpAddr, u16>| {
+            let mut weights = vec![0; given.len()];
+            descend(&mut weights);
+            for (weight, server) in weights.iter_mut().zip(&given) {
+                if let Some(rank) = ranks.get(&server.address) {
+                    *weight = SERVERS_MAX as u32 + u32::from(RANK_MAX.saturating_sub(*rank)) + 1;
+                }
+            }
+            (weights, defaults.1.clone())
+        };
+        let own = regions.iter().map(|(region, name)| {
+            let mut entries = given.iter().map(|server| server.regions.get(*name).copied());
+            (*region, row(&mut entries, is_uniform(spec, |server| server.regions.get(*name).copied())))
+        });
+        let mut own: Vec<_> =
+            own.chain(ranked.iter().map(|(region, ranks)| (*region, of_rank(ranks)))).collect();
+        own.sort_by_key(|(region, _)| *region);
+        let mut rows = vec![defaults.clone()];
+        let mut index = Vec::with_capacity(own.len());
+        for (region, row) in own {
             let at = rows.iter().position(|known| *known == row).unwrap_or_else(|| {
                 rows.push(row);
                 rows.len() - 1
             });
-            index.push((*region, at as u32));
+            index.push((region, at as u32));
         }
         let (weights, ttls): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
         Matrix {
@@ -209,13 +247,37 @@ impl Matrix {
     }
 }
 
+/// The ranks of a policy's servers, for each region that has some.
+type Ranked = BTreeMap<RegionId, BTreeMap<IpAddr, u16>>;
+
+/// The ranks that decide for regions without a row of the policy's own, where the policy goes by ranks.
+fn ranked(spec: &api::Policy, partition: &Partition, own: &[(RegionId, &str)]) -> Ranked {
+    let mut ranked = Ranked::new();
+    if spec.order != Order::Nearest {
+        return ranked;
+    }
+    for rank in partition.ranks() {
+        let is_ours = spec.servers.iter().any(|server| server.address == rank.server);
+        if is_ours && own.binary_search_by_key(&rank.region, |(region, _)| *region).is_err() {
+            ranked.entry(rank.region).or_default().insert(rank.server, rank.rank);
+        }
+    }
+    ranked
+}
+
+/// Weights that keep servers as they are listed.
+fn descend(weights: &mut [u32]) {
+    let count = weights.len() as u32;
+    weights.iter_mut().zip(0..).for_each(|(weight, at)| *weight = count - at);
+}
+
 /// Whether a column has no probability at all, over both families: then all servers are alike.
 fn is_uniform(spec: &api::Policy, entry: impl Fn(&api::Server) -> Option<Entry>) -> bool {
     spec.servers.iter().filter_map(entry).all(|entry| entry.probability.is_none())
 }
 
 /// One row: weights scaled so that the largest is [`WEIGHT_MAX`], and TTLs.
-fn row(entries: impl Iterator<Item = Option<Entry>>, uniform: bool) -> (Vec<u32>, Vec<u32>) {
+fn row(entries: &mut dyn Iterator<Item = Option<Entry>>, uniform: bool) -> (Vec<u32>, Vec<u32>) {
     let entries: Vec<Option<Entry>> = entries.collect();
     let probability = |entry: &Option<Entry>| match entry {
         Some(entry) if uniform => entry.probability.unwrap_or(1.0),

@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use api::WhenAllDown;
+use api::{Order, WhenAllDown};
 use fastrand::Rng;
 
 use crate::policy::{Family, Policy, SERVERS_MAX, Target};
 use crate::region::RegionId;
-use crate::selection::draw;
+use crate::selection::{draw, heaviest, listed};
 use crate::servers::State;
 
 /// What a client is answered.
@@ -49,11 +49,12 @@ impl Choice {
     }
 }
 
-/// Decides for one client (section 4.2 of the MyXDNS paper, its lines 5 to 8 exchanged as the prose has it).
+/// Decides for one client (section 4.2 of the MyXDNS paper, its lines 5 to 8 exchanged as the prose has it; the other
+/// orders are those of [`api::Order`]).
 ///
 /// `client` is the address that tells the region: the client's own where client subnet gave it, zero-padded
 /// where that is shorter than the partition is fine. Nothing is allocated; the same arguments and randomness
-/// choose the same.
+/// choose the same. A policy that rotates takes a turn of `state`.
 #[inline]
 pub fn route(policy: &Policy, family: Family, client: IpAddr, state: State<'_>, rng: &mut Rng) -> Choice {
     let matrix = policy.matrix(family);
@@ -89,13 +90,23 @@ pub fn route(policy: &Policy, family: Family, client: IpAddr, state: State<'_>, 
         up => &mut candidates[..up],
     };
     let wanted = if policy.answers == 0 { servers } else { usize::from(policy.answers).min(servers) };
-    choice.count = draw(weights, candidates, &mut choice.order[..wanted], rng) as u16;
+    let order = &mut choice.order[..wanted];
+    choice.count = match policy.order {
+        Order::Weighted => draw(weights, candidates, order, rng),
+        Order::Fixed => listed(weights, candidates, order, 0),
+        Order::Rotate => {
+            let row = if is_own { region } else { RegionId::NONE };
+            let turn = state.turns().map_or_else(|| rng.u64(..), |turns| turns.take(family, row));
+            listed(weights, candidates, order, turn)
+        }
+        Order::Nearest => heaviest(weights, candidates, order, rng),
+    } as u16;
     choice.ttl = ttls[usize::from(choice.order[0])];
     choice
 }
 
-/// The probability that each server of a family is drawn first for a region, as things stand; all 0 where
-/// nothing is answered.
+/// The probability that each server of a family is first for a region, as things stand; all 0 where nothing is
+/// answered. In a rotation it is the share of turns.
 pub fn probabilities(policy: &Policy, family: Family, region: RegionId, state: State<'_>) -> Vec<f64> {
     let matrix = policy.matrix(family);
     let (weights, _, _) = matrix.row(region);
@@ -110,6 +121,27 @@ pub fn probabilities(policy: &Policy, family: Family, region: RegionId, state: S
         shares = up.iter().map(|up| f64::from(u8::from(*up))).collect();
         total = shares.iter().sum();
     }
+    let only = |shares: &mut Vec<f64>, is_first: &dyn Fn(f64) -> bool| {
+        shares.iter_mut().for_each(|share| *share = f64::from(u8::from(is_first(*share))));
+        shares.iter().sum()
+    };
+    total = match policy.order {
+        _ if total == 0.0 => 0.0,
+        Order::Weighted => total,
+        Order::Rotate => only(&mut shares, &|share| share > 0.0),
+        Order::Fixed => {
+            let first = shares.iter().position(|share| *share > 0.0);
+            shares
+                .iter_mut()
+                .enumerate()
+                .for_each(|(at, share)| *share = f64::from(u8::from(Some(at) == first)));
+            1.0
+        }
+        Order::Nearest => {
+            let most = shares.iter().copied().fold(0.0, f64::max);
+            only(&mut shares, &|share| share == most)
+        }
+    };
     if total > 0.0 {
         shares.iter_mut().for_each(|share| *share /= total);
     }
@@ -221,6 +253,103 @@ mod tests {
                 route(&policy, Family::V6, "::1".parse().unwrap(), servers.state(), &mut Rng::with_seed(2));
             assert_eq!((none.order().len(), none.scope, none.why), (0, 0, Why::NoFamily));
         }
+    }
+
+    /// The orders of so many answers, servers by their last octet.
+    fn answers(policy: &Policy, client: &str, state: State<'_>, count: usize) -> Vec<Vec<u8>> {
+        let mut rng = Rng::with_seed(5);
+        let client = client.parse().unwrap();
+        let mut each = || route(policy, Family::V4, client, state, &mut rng).order().to_vec();
+        (0..count).map(|_| each().iter().map(|index| index + 1).collect()).collect()
+    }
+
+    const FOUR: &str = r#"{"order":"ORDER","answers":2,"servers":[
+        {"address":"192.0.2.1"},{"address":"192.0.2.2"},{"address":"192.0.2.3","regions":{"1":{"probability":1,"ttl":7}}},
+        {"address":"192.0.2.4","regions":{"1":{"probability":1}}}]}"#;
+
+    #[test]
+    fn a_fixed_policy_answers_the_first_that_are_up() {
+        let mut servers = Servers::default();
+        let policy = policy(&FOUR.replace("ORDER", "fixed"), &[("10.0.0.0/8", 1)], &mut servers);
+        assert_eq!(answers(&policy, "192.0.2.9", servers.state(), 3), vec![vec![1, 2]; 3]);
+        assert_eq!(answers(&policy, "10.0.0.1", servers.state(), 3), vec![vec![3, 4]; 3]);
+        servers.set_down(["192.0.2.1".parse().unwrap(), "192.0.2.4".parse().unwrap()]);
+        assert_eq!(answers(&policy, "192.0.2.9", servers.state(), 3), vec![vec![2, 3]; 3]);
+        assert_eq!(answers(&policy, "10.0.0.1", servers.state(), 3), vec![vec![3, 2]; 3]);
+        let one = RegionId::new(1).unwrap();
+        assert_eq!(probabilities(&policy, Family::V4, one, servers.state()), [0.0, 0.0, 1.0, 0.0]);
+    }
+
+    #[test]
+    fn a_rotation_begins_one_further_each_time() {
+        let mut servers = Servers::default();
+        let policy = policy(&FOUR.replace("ORDER", "rotate"), &[("10.0.0.0/8", 1)], &mut servers);
+        let rotation = crate::Rotation::new();
+        let state = servers.state().with_turns(Some(rotation.of(1)));
+        let expected = [[1, 2], [2, 3], [3, 4], [4, 1], [1, 2]];
+        assert_eq!(answers(&policy, "192.0.2.9", state, 5), expected);
+        assert_eq!(answers(&policy, "10.0.0.1", state, 3), [[3, 4], [4, 3], [3, 4]], "another row");
+        let other = servers.state().with_turns(Some(rotation.of(2)));
+        assert_eq!(answers(&policy, "192.0.2.9", other, 2), expected[..2], "another name");
+        assert_eq!(probabilities(&policy, Family::V4, RegionId::NONE, state), [0.25; 4]);
+        servers.set_down(["192.0.2.2".parse().unwrap()]);
+        let state = servers.state().with_turns(Some(rotation.of(3)));
+        assert_eq!(answers(&policy, "192.0.2.9", state, 4), [[1, 3], [3, 4], [4, 1], [1, 3]]);
+    }
+
+    #[test]
+    fn the_nearest_are_answered_and_ties_are_even() {
+        let mut servers = Servers::default();
+        let spec = FOUR.replace("ORDER", "nearest");
+        let rank = |region, server: &str, rank| crate::partition::Rank {
+            region: RegionId::new(region).unwrap(),
+            server: server.parse().unwrap(),
+            rank,
+        };
+        let ranks = vec![
+            rank(1, "192.0.2.1", 1),
+            rank(2, "192.0.2.2", 3),
+            rank(2, "192.0.2.4", 1),
+            rank(3, "192.0.2.1", 2),
+            rank(3, "192.0.2.3", 1),
+            rank(3, "192.0.2.4", 2),
+            rank(4, "198.51.100.1", 1),
+        ];
+        let entries = (1..=4).map(|id| (Prefix::new([10, id, 0, 0].into(), 16).unwrap(), u32::from(id)));
+        let entries = entries.map(|(prefix, id)| (prefix, RegionId::new(id).unwrap()));
+        let partition = Arc::new(Partition::compile(entries).with_ranks(ranks));
+        let mut context = Context {
+            region: &|name| name.parse().ok().and_then(RegionId::new),
+            partition: &|_| Some(partition.clone()),
+            server: &mut |address| servers.add(address),
+        };
+        let origin = api::place::Origin { source: "p", text: None };
+        let policy = Policy::compile(&api::Policy::read("p", &spec).unwrap(), origin, &mut context).unwrap();
+        let state = servers.state();
+        let seen = |client| {
+            let mut counts = std::collections::BTreeMap::new();
+            answers(&policy, client, state, 4_000)
+                .into_iter()
+                .for_each(|order| *counts.entry(order).or_insert(0u32) += 1);
+            counts
+        };
+        let sure = |order: [u8; 2]| std::collections::BTreeMap::from([(order.to_vec(), 4_000u32)]);
+        assert_eq!(seen("10.2.0.1"), sure([4, 2]), "by rank");
+        assert_eq!(seen("10.4.0.1"), sure([1, 2]), "no server of ours is ranked: as they are listed");
+        assert_eq!(seen("192.0.2.9"), sure([1, 2]), "no region: as they are listed");
+        // The policy's own row goes before ranks, and its two servers are alike.
+        for (client, both) in [("10.1.0.1", [[3, 4], [4, 3]]), ("10.3.0.1", [[3, 1], [3, 4]])] {
+            let counts = seen(client);
+            assert_eq!(counts.len(), 2, "{counts:?}");
+            // Five deviations of 32.
+            assert!(both.iter().all(|order| counts[&order.to_vec()].abs_diff(2_000) < 160), "{counts:?}");
+        }
+        let three = RegionId::new(3).unwrap();
+        assert_eq!(probabilities(&policy, Family::V4, three, state), [0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(
+            probabilities(&policy, Family::V4, RegionId::new(1).unwrap(), state),
+            [0.0, 0.0, 0.5, 0.5]
+        );
     }
 
     proptest! {

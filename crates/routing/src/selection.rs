@@ -1,8 +1,9 @@
-//! Algorithm 1 of the MyXDNS paper: the order in which servers are answered.
+//! The order in which servers are answered: by weighted draw, by list, or by rank.
 
 use fastrand::Rng;
 
-/// Draws up to `order.len()` servers without replacement, each by its weight's share of what remains.
+/// Draws up to `order.len()` servers without replacement, each by its weight's share of what remains: Algorithm 1 of
+/// the MyXDNS paper.
 ///
 /// `candidates` are indices into `weights`; the drawn ones are written to `order` and their number is
 /// returned. When the weights of all that remain are 0, each of them is as probable as the other (lines 15 to
@@ -28,6 +29,46 @@ pub fn draw(weights: &[u32], candidates: &mut [u8], order: &mut [u8], rng: &mut 
         };
         *slot = candidates[picked];
         total -= u64::from(weights[usize::from(candidates[picked])]);
+        left -= 1;
+        candidates.swap(picked, left);
+    }
+    wanted
+}
+
+/// Takes up to `order.len()` servers as they are listed, from the `turn`-th on and round.
+///
+/// Those of weight 0 come last and have no turn, unless all are; the rest is as for [`draw`].
+pub fn listed(weights: &[u32], candidates: &mut [u8], order: &mut [u8], turn: u64) -> usize {
+    let mut weighty = 0;
+    for at in 0..candidates.len() {
+        if weights[usize::from(candidates[at])] > 0 {
+            candidates[weighty..=at].rotate_right(1);
+            weighty += 1;
+        }
+    }
+    let round = if weighty == 0 { candidates.len() } else { weighty };
+    if round > 0 {
+        candidates[..round].rotate_left((turn % round as u64) as usize);
+    }
+    let wanted = order.len().min(candidates.len());
+    order[..wanted].copy_from_slice(&candidates[..wanted]);
+    wanted
+}
+
+/// Takes up to `order.len()` servers, the heaviest first; of those of equal weight each is as likely to be next. The
+/// rest is as for [`draw`].
+pub fn heaviest(weights: &[u32], candidates: &mut [u8], order: &mut [u8], rng: &mut Rng) -> usize {
+    let wanted = order.len().min(candidates.len());
+    let mut left = candidates.len();
+    for slot in &mut order[..wanted] {
+        let remaining = &candidates[..left];
+        let weight = |candidate: &u8| weights[usize::from(*candidate)];
+        let most = remaining.iter().map(weight).max().expect("no more are wanted than there are");
+        let ties = remaining.iter().filter(|candidate| weight(candidate) == most).count();
+        let skipped = if ties == 1 { 0 } else { below(rng, ties as u64) as usize };
+        let mut tied = (0..left).filter(|at| weight(&remaining[*at]) == most);
+        let picked = tied.nth(skipped).expect("fewer are skipped than there are");
+        *slot = candidates[picked];
         left -= 1;
         candidates.swap(picked, left);
     }
@@ -142,5 +183,45 @@ mod tests {
         let run = |seed| (0..50).map(|_| order(&weights, 3, &mut Rng::with_seed(seed))).collect::<Vec<_>>();
         assert_eq!(run(1), run(1));
         assert_eq!(order(&[], 3, &mut Rng::with_seed(1)), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn lists_are_taken_in_turn() {
+        for (weights, turn, wanted, expected) in [
+            (&[1u32, 1, 1][..], 0, 3, &[0u8, 1, 2][..]),
+            (&[1, 1, 1], 1, 2, &[1, 2]),
+            (&[1, 1, 1], 2, 3, &[2, 0, 1]),
+            (&[1, 1, 1], u64::MAX, 1, &[0]),
+            (&[0, 1, 0, 2], 0, 4, &[1, 3, 0, 2]),
+            (&[0, 1, 0, 2], 1, 4, &[3, 1, 0, 2]),
+            (&[0, 0, 0], 1, 2, &[1, 2]),
+            (&[5], 9, 3, &[0]),
+            (&[], 3, 2, &[]),
+        ] {
+            let mut candidates: Vec<u8> = (0..weights.len() as u8).collect();
+            let mut order = vec![0; wanted];
+            let count = listed(weights, &mut candidates, &mut order, turn);
+            assert_eq!(&order[..count], expected, "{weights:?} at {turn}");
+        }
+    }
+
+    #[test]
+    fn the_heaviest_come_first_and_ties_are_even() {
+        let weights = [3, 9, 3, 1, 3];
+        let mut rng = Rng::with_seed(4);
+        let mut seen: HashMap<Vec<u8>, u32> = HashMap::new();
+        const DRAWS: u32 = 60_000;
+        for _ in 0..DRAWS {
+            let mut candidates = [4, 0, 1, 2, 3];
+            let mut order = [0; 3];
+            assert_eq!(heaviest(&weights, &mut candidates, &mut order, &mut rng), 3);
+            *seen.entry(order.to_vec()).or_default() += 1;
+        }
+        // The nearest, then two of three that are alike, in either order: six outcomes.
+        assert_eq!(seen.len(), 6, "{seen:?}");
+        let due = f64::from(DRAWS) / 6.0;
+        let chi: f64 = seen.values().map(|count| (f64::from(*count) - due).powi(2) / due).sum();
+        // The 99.9th percentile with five degrees of freedom.
+        assert!(seen.keys().all(|order| order[0] == 1) && chi < 20.5, "{seen:?}: {chi}");
     }
 }

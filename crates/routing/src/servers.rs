@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use crate::rotation::Turns;
+
 /// A server's number in one generation's [`Servers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServerId(u32);
@@ -30,11 +32,12 @@ pub struct Servers {
     any_down: bool,
 }
 
-/// Which servers may be drawn: what `route` asks while it decides.
+/// What `route` asks while it decides: which servers may be drawn, and whose turn it is.
 #[derive(Clone, Copy, Debug)]
 pub struct State<'a> {
     down: &'a [u64],
     any_down: bool,
+    turns: Option<Turns<'a>>,
 }
 
 impl Servers {
@@ -85,13 +88,25 @@ impl Servers {
     /// What `route` reads.
     #[inline]
     pub fn state(&self) -> State<'_> {
-        State { down: &self.down, any_down: self.any_down }
+        State { down: &self.down, any_down: self.any_down, turns: None }
     }
 }
 
-impl State<'_> {
-    /// All servers up.
-    pub const ALL_UP: State<'static> = State { down: &[], any_down: false };
+impl<'a> State<'a> {
+    /// All servers up, and nobody's turn.
+    pub const ALL_UP: State<'static> = State { down: &[], any_down: false, turns: None };
+
+    /// The same with the turns of the asked name, where policies rotate; without, a rotation begins anywhere.
+    #[inline]
+    pub fn with_turns(self, turns: Option<Turns<'a>>) -> State<'a> {
+        State { turns, ..self }
+    }
+
+    /// The turns of the asked name.
+    #[inline]
+    pub(crate) fn turns(&self) -> Option<Turns<'a>> {
+        self.turns
+    }
 
     /// Whether a server may be drawn.
     #[inline]

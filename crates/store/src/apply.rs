@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{Entry, Policy, WhenAllDown};
+use api::{Entry, Order, Policy, WhenAllDown};
 use sqlx::error::ErrorKind;
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, query, query_scalar};
 
@@ -152,24 +152,34 @@ async fn put_policy(sql: &mut SqliteConnection, policy: &Policy) -> Result<(), F
         WhenAllDown::Answer => "answer",
         WhenAllDown::Empty => "empty",
     };
+    let order = match policy.order {
+        Order::Weighted => "weighted",
+        Order::Fixed => "fixed",
+        Order::Rotate => "rotate",
+        Order::Nearest => "nearest",
+    };
     let id =
         match policy_id(sql, key).await? {
             Some(id) => {
                 query("DELETE FROM policy_name WHERE policy_id = ?").bind(id).execute(&mut *sql).await?;
                 query("DELETE FROM policy_server WHERE policy_id = ?").bind(id).execute(&mut *sql).await?;
-                query(r#"UPDATE policy SET answers = ?, when_all_down = ?, "partition" = ? WHERE id = ?"#)
-                    .bind(policy.answers)
-                    .bind(when_all_down)
-                    .bind(&policy.partition)
-                    .bind(id)
-                    .execute(&mut *sql)
-                    .await?;
+                query(
+                    r#"UPDATE policy SET answers = ?, "order" = ?, when_all_down = ?, "partition" = ? WHERE id = ?"#,
+                )
+                .bind(policy.answers)
+                .bind(order)
+                .bind(when_all_down)
+                .bind(&policy.partition)
+                .bind(id)
+                .execute(&mut *sql)
+                .await?;
                 id
             }
             None => query_scalar(
-                r#"INSERT INTO policy (answers, when_all_down, "partition") VALUES (?, ?, ?) RETURNING id"#,
+                r#"INSERT INTO policy (answers, "order", when_all_down, "partition") VALUES (?, ?, ?, ?) RETURNING id"#,
             )
             .bind(policy.answers)
+            .bind(order)
             .bind(when_all_down)
             .bind(&policy.partition)
             .fetch_one(&mut *sql)

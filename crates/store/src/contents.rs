@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use api::{Entry, Policy, Server, WhenAllDown};
+use api::{Entry, Order, Policy, Server, WhenAllDown};
 use sqlx::{Connection, SqliteConnection, query_as, query_scalar};
 
 use crate::text::{TEXT_MAX, unpack};
@@ -123,17 +123,25 @@ async fn policies(
     regions: &BTreeMap<u32, String>,
 ) -> Result<Vec<Policy>, Failure> {
     let mut policies: BTreeMap<i64, Policy> = BTreeMap::new();
-    let heads: Vec<(i64, u16, String, String)> =
-        query_as(r#"SELECT id, answers, when_all_down, "partition" FROM policy"#)
+    let heads: Vec<(i64, u16, String, String, String)> =
+        query_as(r#"SELECT id, answers, "order", when_all_down, "partition" FROM policy"#)
             .fetch_all(&mut *sql)
             .await?;
-    for (id, answers, when_all_down, partition) in heads {
+    for (id, answers, order, when_all_down, partition) in heads {
+        let order = match order.as_str() {
+            "weighted" => Order::Weighted,
+            "fixed" => Order::Fixed,
+            "rotate" => Order::Rotate,
+            "nearest" => Order::Nearest,
+            other => return Err(Failure::Corrupt(format!("policy {id}: order '{other}'"))),
+        };
         let when_all_down = match when_all_down.as_str() {
             "answer" => WhenAllDown::Answer,
             "empty" => WhenAllDown::Empty,
             other => return Err(Failure::Corrupt(format!("policy {id}: when_all_down '{other}'"))),
         };
-        let policy = Policy { answers, when_all_down, partition, names: Vec::new(), servers: Vec::new() };
+        let (names, servers) = (Vec::new(), Vec::new());
+        let policy = Policy { answers, order, when_all_down, partition, names, servers };
         policies.insert(id, policy);
     }
 

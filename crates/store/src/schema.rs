@@ -17,8 +17,10 @@ const APPLICATION_ID: i32 = i32::from_be_bytes(*b"PMan");
 pub(crate) type Version = (i64, &'static str, &'static str);
 
 /// The versions of the tables, in order.
-pub(crate) const VERSIONS: &[Version] =
-    &[(1, "tables", include_str!("../migrations/sqlite/0001_tables.sql"))];
+pub(crate) const VERSIONS: &[Version] = &[
+    (1, "tables", include_str!("../migrations/sqlite/0001_tables.sql")),
+    (2, "order", include_str!("../migrations/sqlite/0002_order.sql")),
+];
 
 /// What was done to a store of an older program.
 #[derive(Clone, Debug, PartialEq, Eq)]

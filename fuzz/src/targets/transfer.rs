@@ -8,6 +8,7 @@ use domain::base::iana::Rtype;
 use domain::base::{Message, MessageBuilder, Name, Serial, ToName, Ttl};
 use domain::rdata::Soa;
 use nameserver::answer::{Asked, Reply, Transport};
+use nameserver::fast::Fast;
 use nameserver::transfer::keys::{Algorithm, Key};
 use nameserver::transfer::signature::Signer;
 use nameserver::transfer::{Config, Given, Keys, Secondaries, Secondary, Transfers, notifier};
@@ -63,9 +64,9 @@ pub(super) fn transfer(octets: &[u8]) {
     let (mut rng, mut out) = (fastrand::Rng::with_seed(1), vec![0; FRAME_MAX]);
     let out = &mut out[..if is_over_tcp { FRAME_MAX - 2 } else { 1_232 }];
     let given = if is_over_tcp {
-        TRANSFERS.stream(generation, &asked, clock, &mut rng, out)
+        TRANSFERS.stream(generation, &asked, Fast::default(), clock, &mut rng, out)
     } else {
-        let answered = TRANSFERS.answer(generation, &asked, None, now, &mut rng, out);
+        let answered = TRANSFERS.answer(generation, &asked, Fast::default(), now, &mut rng, out);
         answered.map(|answered| Given::Reply(answered.reply))
     };
     match given {

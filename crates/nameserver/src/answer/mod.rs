@@ -24,6 +24,7 @@ use fastrand::Rng;
 use net::clock::Now;
 
 use crate::cookies::Presented;
+use crate::fast::Fast;
 use crate::generation::Generation;
 use crate::rate_limit::{Account, RateLimit, Verdict};
 use crate::routed::Routed;
@@ -107,26 +108,34 @@ impl Generation {
     ///
     /// [`Settings::udp_payload_max`]: crate::generation::Settings::udp_payload_max
     pub fn answer(&self, asked: &Asked<'_>, now: Now, rng: &mut Rng, out: &mut [u8]) -> Reply {
-        self.answer_counted(asked, now, rng, out).reply
+        self.answer_counted(asked, Fast::default(), now, rng, out).reply
     }
 
-    /// Answers a query into `out` as [`Generation::answer`] does, and says what is counted of it.
-    pub fn answer_counted(&self, asked: &Asked<'_>, now: Now, rng: &mut Rng, out: &mut [u8]) -> Answered {
-        self.respond(asked, None, now, rng, out)
-    }
-
-    /// Answers a query over UDP into `out` unless its like were answered too often; counts it in `limit`.
-    ///
-    /// As [`Generation::answer`] but for that table, which is the one thing that is written.
-    pub fn answer_limited(
+    /// Answers a query into `out` as [`Generation::answer`] does, with the fast state, and says what is counted of it.
+    pub fn answer_counted(
         &self,
         asked: &Asked<'_>,
-        limit: &RateLimit,
+        fast: Fast<'_>,
         now: Now,
         rng: &mut Rng,
         out: &mut [u8],
     ) -> Answered {
-        self.respond(asked, Some(limit), now, rng, out)
+        self.respond(asked, None, fast, now, rng, out)
+    }
+
+    /// Answers a query over UDP into `out` unless its like were answered too often; counts it in `limit`.
+    ///
+    /// As [`Generation::answer_counted`] but for that table, which is written.
+    pub fn answer_limited(
+        &self,
+        asked: &Asked<'_>,
+        limit: &RateLimit,
+        fast: Fast<'_>,
+        now: Now,
+        rng: &mut Rng,
+        out: &mut [u8],
+    ) -> Answered {
+        self.respond(asked, Some(limit), fast, now, rng, out)
     }
 
     // In both, so that what is not limited pays nothing for what is.
@@ -135,6 +144,7 @@ impl Generation {
         &self,
         asked: &Asked<'_>,
         limit: Option<&RateLimit>,
+        fast: Fast<'_>,
         now: Now,
         rng: &mut Rng,
         out: &mut [u8],
@@ -160,7 +170,7 @@ impl Generation {
             // Where there is no room the answer is worth more than what stands beside it.
             writer.keep_room(&options);
         }
-        let mut response = Response::new(self, &query, asked.client, rng, writer);
+        let mut response = Response::new(self, &query, asked.client, fast, rng, writer);
         let unproven = matches!(presented, Some(Presented::ClientOnly | Presented::Invalid));
         if query.edns.as_ref().is_some_and(|edns| edns.version > dns::edns::VERSION) {
             response.end.rcode = OptRcode::BADVERS;

@@ -12,6 +12,7 @@ use routing::{Family, route};
 
 use super::begin;
 use super::proofs::Proofs;
+use crate::fast::Fast;
 use crate::generation::Generation;
 use crate::policies::Steered;
 use crate::rate_limit::{self, Account};
@@ -33,6 +34,7 @@ pub(super) struct Response<'a> {
     /// DO: signatures and proofs are wanted (RFC 4035 §3.1).
     dnssec_ok: bool,
     pub(super) proofs: Proofs<'a>,
+    fast: Fast<'a>,
     pub(super) rng: &'a mut Rng,
     pub(super) end: End,
     /// What the answer to the asked name is counted as: a class, and how many of its last labels it is about.
@@ -52,6 +54,13 @@ struct Current<'n> {
 
 /// A wildcard that stands in for a name that does not exist: the name's closest encloser, and its labels.
 type Wildcard<'a> = Option<(Found<'a>, usize)>;
+
+/// The name that a policy is at: so many of the last labels of the current name, or the wildcard below them.
+#[derive(Clone, Copy)]
+struct Owner {
+    labels: usize,
+    is_wildcard: bool,
+}
 
 /// An alias's target.
 struct Target {
@@ -73,6 +82,7 @@ impl<'a> Response<'a> {
         generation: &'a Generation,
         query: &'a Query<'a>,
         asker: IpAddr,
+        fast: Fast<'a>,
         rng: &'a mut Rng,
         writer: Writer<'a>,
     ) -> Response<'a> {
@@ -87,6 +97,7 @@ impl<'a> Response<'a> {
             subnet_given: subnet.is_some(),
             dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
             proofs: Proofs::new(),
+            fast,
             rng,
             end: begin(generation),
             counted: (rate_limit::Class::Error, 0),
@@ -204,13 +215,15 @@ impl<'a> Response<'a> {
         self.note(rate_limit::Class::Positive, labels, current);
         let rtype = self.query.rtype;
         if let Some(steered) = found.policy().and_then(|id| self.generation.policies.get(id)) {
+            // A wildcard is one name, whatever it is asked as.
+            let owner = Owner { labels, is_wildcard: wildcard.is_some() };
             match rtype {
-                Rtype::A => return self.routed(zone, steered, Family::V4, current),
-                Rtype::AAAA => return self.routed(zone, steered, Family::V6, current),
+                Rtype::A => return self.routed(zone, steered, Family::V4, owner, current),
+                Rtype::AAAA => return self.routed(zone, steered, Family::V6, owner, current),
                 Rtype::ANY => {
                     let no_v4 = steered.policy.targets(Family::V4).is_empty();
                     let family = if no_v4 { Family::V6 } else { Family::V4 };
-                    return self.routed(zone, steered, family, current);
+                    return self.routed(zone, steered, family, owner, current);
                 }
                 _ => {}
             }
@@ -290,10 +303,16 @@ impl<'a> Response<'a> {
         zone: &Zone,
         steered: &Steered,
         family: Family,
+        owner: Owner,
         current: Current<'_>,
     ) -> Result<Outcome, Full> {
         let policy = &steered.policy;
-        let choice = route(policy, family, self.client, self.generation.servers.state(), self.rng);
+        let turns = self.fast.rotation.filter(|_| policy.rotates()).map(|rotation| {
+            let name = self.generation.hash.of_suffix(current.folded, owner.labels);
+            rotation.of(if owner.is_wildcard { !name } else { name })
+        });
+        let state = self.generation.servers.state().with_turns(turns);
+        let choice = route(policy, family, self.client, state, self.rng);
         let targets = policy.targets(family);
         let first = choice.order().first().map(|index| targets[usize::from(*index)].id);
         self.routed = Some(Routed { policy: steered.key_hash, region: choice.region, server: first });

@@ -9,6 +9,7 @@ use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::AllRecordData;
 
 use super::*;
+use crate::fast::Fast;
 use crate::generation::Settings;
 use crate::zone::{Zone, read};
 
@@ -801,7 +802,8 @@ fn limited(generation: &Generation, limit: &RateLimit, query: &[u8]) -> (Verdict
     let local = "127.0.0.1".parse().unwrap();
     let asked = Asked { query, client: local, local, transport: Transport::Udp };
     let (mut out, mut rng) = (vec![0; 1232], fastrand::Rng::with_seed(1));
-    let Answered { reply, verdict, .. } = generation.answer_limited(&asked, limit, NOW, &mut rng, &mut out);
+    let Answered { reply, verdict, .. } =
+        generation.answer_limited(&asked, limit, Fast::default(), NOW, &mut rng, &mut out);
     let Reply::Send(length) = reply else { panic!("slip 1 drops nothing") };
     (verdict, Message::from_octets(out[..length].to_vec()).unwrap())
 }

@@ -1,6 +1,6 @@
 //! Partitions: named maps from prefixes to regions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -95,15 +95,19 @@ impl Book {
     ) -> Result<Vec<Change>, Refused> {
         let gone = RegionId::new(id).ok_or_else(|| Refused::NotFound(format!("region {id}")))?;
         let mut changes = Vec::new();
+        // The region itself is no longer among them.
+        let regions = self.regions.clone();
+        let ids = region_ids(&regions);
         for (name, found) in self.partitions.clone().iter() {
-            if !found.partition.regions().any(|(region, _)| region == gone) {
+            let ranks = found.partition.ranks().iter().any(|rank| rank.region == gone);
+            if !ranks && !found.partition.regions().any(|(region, _)| region == gone) {
                 continue;
             }
-            let known = |name: &str| if name == region { Some(gone) } else { self.region_id(name) };
+            let known = |name: &str| if name == region { Some(gone) } else { ids.get(name).copied() };
             let entries = csv::read(name, &found.text, &known)?;
-            let names: BTreeMap<u32, &str> =
-                self.regions.iter().map(|(id, name)| (*id, name.as_str())).collect();
-            let text = csv::write(&entries, &|region| names.get(&region.get()).copied());
+            let shown = |region: RegionId| regions.get(&region.get()).map(String::as_str);
+            let ranks = csv::write_ranks(found.partition.ranks(), &shown);
+            let text = ranks + &csv::write(&entries, &shown);
             let partition = Arc::new(found.partition.without_region(gone));
             self.install_partition(name.clone(), Partitioned { text: text.clone(), partition })?;
             changes.push(Change::PutPartition { name: name.clone(), text });
@@ -112,8 +116,19 @@ impl Book {
     }
 
     fn compile_partition(&self, source: &str, text: String) -> Result<Partitioned, Faults> {
-        let entries = csv::read(source, &text, &|name| self.region_id(name))?;
-        Ok(Partitioned { partition: Arc::new(Partition::compile(entries)), text })
+        let ids = region_ids(&self.regions);
+        let region = |name: &str| ids.get(name).copied();
+        let mut faults = Faults::default();
+        let entries = csv::read(source, &text, &region).unwrap_or_else(|found| {
+            faults.append(found);
+            Vec::new()
+        });
+        let ranks = csv::ranks(source, &text, &region).unwrap_or_else(|found| {
+            faults.append(found);
+            Vec::new()
+        });
+        faults.or(())?;
+        Ok(Partitioned { partition: Arc::new(Partition::compile(entries).with_ranks(ranks)), text })
     }
 
     /// Puts a partition in its place, and under the policies that use it.
@@ -121,4 +136,9 @@ impl Book {
         Arc::make_mut(&mut self.partitions).insert(name.clone(), Arc::new(compiled));
         self.compile_policies_again(|spec| spec.partition == name)
     }
+}
+
+/// The ids of regions by name: a partition may name them a million times.
+fn region_ids(regions: &BTreeMap<u32, String>) -> HashMap<&str, RegionId> {
+    regions.iter().filter_map(|(id, name)| Some((name.as_str(), RegionId::new(*id)?))).collect()
 }

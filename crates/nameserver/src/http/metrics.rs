@@ -32,6 +32,8 @@ pub struct Metrics {
     pub tap: Arc<tap::Counters>,
     /// The counters of transfers, signatures and notifications.
     pub transfers: Arc<transfer::Counters>,
+    /// Whose turn it is, where policies rotate.
+    pub rotation: Arc<routing::Rotation>,
     /// What became of the API's requests and connections.
     pub api: Arc<web::Counters>,
 }
@@ -306,6 +308,14 @@ pub const METRICS: &[Metric] = &[
             samples.push(["full".into()], full.iter().sum());
             samples.push(["failed".into()], source.metrics.tap.failed.load(Ordering::Relaxed));
         },
+    },
+    Metric {
+        name: "pointsman_rotation_shared_total",
+        help: "Turns of policies that rotate, taken in a cell that several names share because the table is full.",
+        kind: Kind::Counter,
+        unit: "turns",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.rotation.beyond()),
     },
     Metric {
         name: "pointsman_tcp_connections_total",

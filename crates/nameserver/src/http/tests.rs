@@ -250,7 +250,7 @@ async fn regions_partitions_policies_and_servers_work_together() {
     assert_eq!((&outside["region"], &outside["id"]), (&Value::Null, &json!(0)));
 
     let policy = json!({
-        "answers": 1, "when_all_down": "empty", "partition": "default", "names": ["www.example.com."],
+        "answers": 1, "order": "rotate", "when_all_down": "empty", "partition": "default", "names": ["www.example.com."],
         "servers": [
             {"address": "198.51.100.1", "default": {"probability": 1.0, "ttl": 30}, "regions": {}},
             {

@@ -39,8 +39,9 @@ use net::clock::{Clock, Now};
 use net::tcp::{Messages, Next};
 
 use crate::answer::{Answered, Asked, Reply, Transport, Why};
+use crate::fast::Fast;
 use crate::generation::Generation;
-use crate::rate_limit::{Account, RateLimit, Verdict};
+use crate::rate_limit::{Account, Verdict};
 use counters::{Counters, count};
 pub use keys::Keys;
 use outgoing::Outgoing;
@@ -107,13 +108,13 @@ impl Transfers {
     /// [`Generation::answer`]'s.
     ///
     /// A signed query is verified and its answer signed; IXFR is answered by the SOA record alone (RFC 1995 §2).
-    /// Only these make it allocate. Where rates are limited, `limit` counts what is not proven by a right signature
+    /// Only these make it allocate. Where rates are limited, what is not proven by a right signature counts
     /// as an error, whose source may be forged.
     pub fn answer(
         &self,
         generation: &Generation,
         asked: &Asked<'_>,
-        limit: Option<&RateLimit>,
+        fast: Fast<'_>,
         now: Now,
         rng: &mut Rng,
         out: &mut [u8],
@@ -123,12 +124,12 @@ impl Transfers {
         if counts == [0; 4] || counts[..2] == [0; 2] && Tsig::read(asked.query) == Ok(None) {
             return None;
         }
-        let (reply, is_proven) = match self.respond(generation, asked, now, rng, out)? {
+        let (reply, is_proven) = match self.respond(generation, asked, fast, now, rng, out)? {
             Respond::Outgoing(_) => (Reply::Drop(Why::NoRoom), true),
             Respond::Reply(reply) => (reply, false),
             Respond::Signed(reply) => (reply, true),
         };
-        let (Some(limit), Reply::Send(_)) = (limit, reply) else { return Some(reply.into()) };
+        let (Some(limit), Reply::Send(_)) = (fast.limit, reply) else { return Some(reply.into()) };
         let verdict = match is_proven {
             true => Verdict::Exempt,
             false => limit.count(asked.client, Account::ERROR, now.monotonic, rng),
@@ -142,11 +143,12 @@ impl Transfers {
         &self,
         generation: &Generation,
         asked: &Asked<'_>,
+        fast: Fast<'_>,
         clock: Clock,
         rng: &mut Rng,
         out: &mut [u8],
     ) -> Option<Given> {
-        Some(match self.respond(generation, asked, clock.now(), rng, out)? {
+        Some(match self.respond(generation, asked, fast, clock.now(), rng, out)? {
             Respond::Outgoing(outgoing) => Given::Stream(Box::new(Timed { outgoing, clock })),
             Respond::Reply(reply) | Respond::Signed(reply) => Given::Reply(reply),
         })
@@ -157,6 +159,7 @@ impl Transfers {
         &self,
         generation: &Generation,
         asked: &Asked<'_>,
+        fast: Fast<'_>,
         now: Now,
         rng: &mut Rng,
         out: &mut [u8],
@@ -202,7 +205,7 @@ impl Transfers {
                 }
             }
         } else {
-            match generation.answer(&asked, now, rng, &mut out[..room]) {
+            match generation.answer_counted(&asked, fast, now, rng, &mut out[..room]).reply {
                 Reply::Send(length) => Some(length),
                 dropped => return Some(dropped.into()),
             }

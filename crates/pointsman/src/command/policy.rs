@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use api::{Entry, Fault, Policy, WhenAllDown};
+use api::{Entry, Fault, Order, Policy, WhenAllDown};
 use clap::{Args, Subcommand};
 use hyper::Method;
 
@@ -139,8 +139,14 @@ fn matrix(policy: Policy) -> String {
         WhenAllDown::Answer => "answered all the same",
         WhenAllDown::Empty => "left out",
     };
+    let order = match policy.order {
+        Order::Weighted => "weighted: drawn by the probabilities",
+        Order::Fixed => "fixed: as listed",
+        Order::Rotate => "rotate: as listed, each query one further",
+        Order::Nearest => "nearest: the most probable or best ranked first",
+    };
     format!(
-        "names      {}\npartition  {}\nanswers    {}\nall down   {when_all_down}\n\n{}",
+        "names      {}\npartition  {}\nanswers    {}\norder      {order}\nall down   {when_all_down}\n\n{}",
         policy.names.join(" "),
         policy.partition,
         answers(policy.answers),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use api::{Entry, NewServerState, Policy, Server, WhenAllDown};
+use api::{Entry, NewServerState, Order, Policy, Server, WhenAllDown};
 use hyper::Method;
 use routing::proximity::csv;
 use routing::{Prefix, RegionId};
@@ -161,6 +161,7 @@ fn policy(matrix: &Matrix) -> Policy {
     };
     Policy {
         answers: 1,
+        order: Order::Weighted,
         when_all_down: WhenAllDown::Answer,
         partition: "default".into(),
         names: vec![NAME.into()],

@@ -10,18 +10,30 @@
 //!
 //! The header is optional. A hyphen instead of a region's name leaves the prefix unclassified, which
 //! cuts a hole into a shorter prefix. The order does not matter: the longest prefix decides.
+//!
+//! A line that begins with `@` says how near a server is to the clients of a region, as one of that region's ranking:
+//! from 1, the nearest; servers that are equally near have the same rank. Policies with `"order": "nearest"` go by it.
+//!
+//! ```text
+//! @europe,198.51.100.1,1
+//! @europe,203.0.113.1,2
+//! ```
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::net::IpAddr;
 
 use api::{Fault, Faults};
 
-use super::lines::{Cell, Line, pairs, region};
-use crate::partition::PREFIXES_MAX;
+use super::lines::{Cell, Line, cell, pairs, region};
+use crate::partition::{PREFIXES_MAX, RANK_MAX, RANKS_MAX, Rank};
 use crate::prefix::{ParsePrefixError, Prefix};
 use crate::region::RegionId;
 
 pub use super::lines::UNCLASSIFIED;
+
+/// What a line with a rank begins with.
+const RANK: char = '@';
 
 /// Reads the prefixes of `text`, in its order. `source` names it in faults, and `regions` tells the
 /// number that belongs to a region's name.
@@ -37,28 +49,108 @@ pub fn read(
     let mut faults = Faults::default();
     let mut entries = Vec::new();
     let mut lines: HashMap<Prefix, u32> = HashMap::new();
-    pairs(source, text, ["prefix", "region"], &mut faults, |Line { number, left, right }, faults| {
-        let prefix = match left.text.parse::<Prefix>() {
-            Ok(prefix) => {
-                let first = *lines.entry(prefix).or_insert(number);
-                if first != number {
-                    let what = format!("prefix {prefix} stands in line {first} already");
-                    faults.push(Fault::at(source, number, left.column, what, "each prefix once"));
+    pairs(
+        source,
+        text,
+        ["prefix", "region"],
+        Some(RANK),
+        &mut faults,
+        |Line { number, left, right }, faults| {
+            let prefix = match left.text.parse::<Prefix>() {
+                Ok(prefix) => {
+                    let first = *lines.entry(prefix).or_insert(number);
+                    if first != number {
+                        let what = format!("prefix {prefix} stands in line {first} already");
+                        faults.push(Fault::at(source, number, left.column, what, "each prefix once"));
+                    }
+                    Some(prefix)
                 }
-                Some(prefix)
-            }
-            Err(error) => {
-                faults.push(not_a_prefix(source, number, left, error));
-                None
-            }
-        };
-        let region = region(source, number, right, regions).map_err(|fault| faults.push(fault)).ok();
-        entries.extend(prefix.zip(region));
-    });
+                Err(error) => {
+                    faults.push(not_a_prefix(source, number, left, error));
+                    None
+                }
+            };
+            let region = region(source, number, right, regions).map_err(|fault| faults.push(fault)).ok();
+            entries.extend(prefix.zip(region));
+        },
+    );
     if entries.len() > PREFIXES_MAX {
         faults.push(Fault::whole(source, "too many prefixes", format!("at most {PREFIXES_MAX}")));
     }
     faults.or(entries)
+}
+
+/// Reads the ranks of servers, which are the lines that [`read`] passes over.
+///
+/// # Errors
+/// Everything that is wrong, with line and column: a region that does not exist, what is no address, a rank out of
+/// range, a server that a region has twice, a column too few or too many.
+pub fn ranks(
+    source: &str,
+    text: &str,
+    regions: &dyn Fn(&str) -> Option<RegionId>,
+) -> Result<Vec<Rank>, Faults> {
+    let mut faults = Faults::default();
+    let mut ranks = Vec::new();
+    let mut lines: HashMap<(RegionId, IpAddr), u32> = HashMap::new();
+    for (line, number) in text.lines().zip(1..).filter(|(line, _)| line.trim_start().starts_with(RANK)) {
+        match rank(source, number, line, regions) {
+            Ok(rank) => {
+                let first = *lines.entry((rank.region, rank.server)).or_insert(number);
+                if first != number {
+                    let what = format!("the region's rank of {} stands in line {first} already", rank.server);
+                    faults.push(Fault::at(source, number, 1, what, "each server once for a region"));
+                }
+                ranks.push(rank);
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+    if ranks.len() > RANKS_MAX {
+        faults.push(Fault::whole(source, "too many ranks", format!("at most {RANKS_MAX}")));
+    }
+    faults.or(ranks)
+}
+
+fn rank(
+    source: &str,
+    number: u32,
+    line: &str,
+    regions: &dyn Fn(&str) -> Option<RegionId>,
+) -> Result<Rank, Fault> {
+    let fault = |column: u32, what: String, expected: &str| Fault::at(source, number, column, what, expected);
+    let commas: Vec<usize> = line.match_indices(',').map(|(at, _)| at).collect();
+    let [first, second] = commas[..] else {
+        let what = format!("{} columns", commas.len() + 1);
+        return Err(fault(1, what, "@region,address,rank, such as @europe,192.0.2.1,1"));
+    };
+    let name = cell(line, line.find(RANK).map_or(0, |at| at + 1), first);
+    let (server, rank) = (cell(line, first + 1, second), cell(line, second + 1, line.len()));
+    let id = region(source, number, name, regions)?;
+    if id.is_none() {
+        return Err(fault(name.column, "ranks of no region".into(), "the name of a region"));
+    }
+    let address = server.text.parse().map_err(|_| {
+        let what = format!("not an address: '{}'", server.text);
+        fault(server.column, what, "the address of a server, such as 192.0.2.1")
+    })?;
+    let number =
+        rank.text.parse().ok().filter(|number| (1..=RANK_MAX).contains(number)).ok_or_else(|| {
+            let what = format!("not a rank: '{}'", rank.text);
+            fault(rank.column, what, &format!("a whole number from 1 to {RANK_MAX}"))
+        })?;
+    Ok(Rank { region: id, server: address, rank: number })
+}
+
+/// Writes ranks so that [`ranks`] gives them back; those of a region that has no name are left out.
+pub fn write_ranks<'a>(ranks: &[Rank], name: &dyn Fn(RegionId) -> Option<&'a str>) -> String {
+    let mut text = String::new();
+    for Rank { region, server, rank } in ranks {
+        if let Some(name) = name(*region) {
+            writeln!(text, "{RANK}{name},{server},{rank}").expect("a String takes everything");
+        }
+    }
+    text
 }
 
 /// Writes prefixes so that [`read`] gives them back: with a header, ordered by family, address and
@@ -152,6 +244,29 @@ mod tests {
             "x.csv:10:8: unknown region 'region'; expected the name of a region that was added, or -",
             "x.csv:11:12: prefix without a length; expected such as 192.0.2.0/24",
             "x.csv:11:13: unknown region 'pluto'; expected the name of a region that was added, or -",
+        ];
+        assert_eq!(faults.to_string().lines().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn ranks_stand_between_prefixes() {
+        let text = "@europe,192.0.2.1,1\n192.0.2.0/24,europe\n @ asia , 2001:db8::1 , 10000\n";
+        let ranks = ranks("x.csv", text, &number).unwrap();
+        assert_eq!(write_ranks(&ranks, &name), "@europe,192.0.2.1,1\n@asia,2001:db8::1,10000\n");
+        assert_eq!(read("x.csv", text, &number).unwrap().len(), 1);
+        let text = "@europe,192.0.2.1\n@mars,192.0.2.1,1\n@-,192.0.2.1,1\n@asia,nowhere,1\n@asia,192.0.2.1,0\n\
+                    @asia,192.0.2.1,1\n@asia,192.0.2.1,1\n@asia,192.0.2.1,1,2\n@asia,192.0.2.9,10001\n";
+        let faults = super::ranks("x.csv", text, &number).unwrap_err();
+        let expected = [
+            "x.csv:1:1: 2 columns; expected @region,address,rank, such as @europe,192.0.2.1,1",
+            "x.csv:2:2: unknown region 'mars'; expected the name of a region that was added, or -",
+            "x.csv:3:2: ranks of no region; expected the name of a region",
+            "x.csv:4:7: not an address: 'nowhere'; expected the address of a server, such as 192.0.2.1",
+            "x.csv:5:17: not a rank: '0'; expected a whole number from 1 to 10000",
+            "x.csv:7:1: the region's rank of 192.0.2.1 stands in line 6 already; \
+             expected each server once for a region",
+            "x.csv:8:1: 4 columns; expected @region,address,rank, such as @europe,192.0.2.1,1",
+            "x.csv:9:17: not a rank: '10001'; expected a whole number from 1 to 10000",
         ];
         assert_eq!(faults.to_string().lines().collect::<Vec<_>>(), expected);
     }

@@ -30,12 +30,13 @@ pub(super) struct Cell<'a> {
     pub(super) column: u32,
 }
 
-/// Calls `each` for every line of `text` that is neither empty nor a comment, and reports those that
-/// have not two columns. The first line may be `header`, in any case, and is then passed over.
+/// Calls `each` for every line of `text` that is neither empty nor a comment nor begins with `other`, and reports those
+/// that have not two columns. The first line may be `header`, in any case, and is then passed over.
 pub(super) fn pairs<'a>(
     source: &str,
     text: &'a str,
     header: [&str; 2],
+    other: Option<char>,
     faults: &mut Faults,
     mut each: impl FnMut(Line<'a>, &mut Faults),
 ) {
@@ -50,7 +51,7 @@ pub(super) fn pairs<'a>(
             return;
         }
         let trimmed = line.trim_start();
-        if trimmed.is_empty() || trimmed.starts_with('#') {
+        if trimmed.is_empty() || trimmed.starts_with('#') || other.is_some_and(|o| trimmed.starts_with(o)) {
             continue;
         }
         if line.len() > LINE_MAX {
@@ -99,7 +100,7 @@ pub(super) fn region(
     Err(Fault::at(source, line, cell.column, what, expected))
 }
 
-fn cell(line: &str, start: usize, end: usize) -> Cell<'_> {
+pub(super) fn cell(line: &str, start: usize, end: usize) -> Cell<'_> {
     let text = &line[start..end];
     let trimmed = text.trim_start();
     Cell { text: trimmed.trim_end(), column: (start + text.len() - trimmed.len()) as u32 + 1 }

@@ -69,7 +69,7 @@ impl Codes {
         let mut faults = Faults::default();
         let mut codes = Codes { field, regions: HashMap::new() };
         let mut lines: HashMap<String, u32> = HashMap::new();
-        pairs(source, text, ["code", "region"], &mut faults, |Line { number, left, right }, faults| {
+        pairs(source, text, ["code", "region"], None, &mut faults, |Line { number, left, right }, faults| {
             let code = match field.code(source, number, left) {
                 Ok(code) => {
                     let first = *lines.entry(code.clone()).or_insert(number);

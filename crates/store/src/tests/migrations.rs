@@ -9,8 +9,11 @@ use crate::{Contents, Migrated, OpenError, Store};
 
 /// The versions of a program after this one: it has a table more, or cannot make it.
 fn next(sql: &'static str) -> Vec<Version> {
-    VERSIONS.iter().copied().chain([(2, "more", sql)]).collect()
+    VERSIONS.iter().copied().chain([(LAST + 1, "more", sql)]).collect()
 }
+
+/// The version of this program's tables.
+const LAST: i64 = VERSIONS[VERSIONS.len() - 1].0;
 
 /// A store of this program with something of everything.
 async fn filled(folder: &Folder) -> Contents {
@@ -28,14 +31,14 @@ async fn filled(folder: &Folder) -> Contents {
 async fn an_older_store_is_migrated_and_a_copy_kept() {
     let folder = Folder::new();
     let contents = filled(&folder).await;
-    let copy = folder.0.join("pointsman.db.version-1");
+    let copy = folder.0.join(format!("pointsman.db.version-{LAST}"));
     // What another upgrade left goes.
     fs::write(&copy, "old").expect("writes");
-    fs::write(folder.0.join("pointsman.db.version-1.part"), "half").expect("writes");
+    fs::write(folder.0.join(format!("pointsman.db.version-{LAST}.part")), "half").expect("writes");
 
     let versions = next("CREATE TABLE more (id INTEGER)");
     let store = Store::open_at(&folder.url(), &versions).await.expect("migrates");
-    assert_eq!(store.migrated(), Some(&Migrated { from: 1, to: 2, copy: copy.clone() }));
+    assert_eq!(store.migrated(), Some(&Migrated { from: LAST, to: LAST + 1, copy: copy.clone() }));
     assert_eq!(store.load().await.expect("loads"), contents);
     store.commit(1, &[zone("example.net.", "another")]).await.expect("commits");
     store.close().await.expect("closes");
@@ -45,9 +48,8 @@ async fn an_older_store_is_migrated_and_a_copy_kept() {
 
     // The older program refuses what it does not know, and takes the copy.
     let refused = Store::open(&folder.url()).await.expect_err("it is newer");
-    let OpenError::Newer { found: 2, known: 1, copy: Some(kept), .. } = &refused else {
-        panic!("{refused}");
-    };
+    let OpenError::Newer { found, known, copy: Some(kept), .. } = &refused else { panic!("{refused}") };
+    assert_eq!((*found, *known), (LAST + 1, LAST));
     assert_eq!(kept, &copy);
     assert!(refused.to_string().ends_with(&format!("from before: {}", copy.display())), "{refused}");
     assert_eq!(fs::metadata(&copy).expect("it is there").permissions().mode() & 0o777, 0o600);
@@ -63,7 +65,7 @@ async fn a_migration_that_fails_changes_nothing() {
     let contents = filled(&folder).await;
     let versions = next("CREATE TABLE more (id INTEGER); CREATE TABLE zone (again INTEGER)");
     Store::open_at(&folder.url(), &versions).await.expect_err("the table is there already");
-    assert!(folder.0.join("pointsman.db.version-1").exists(), "the copy came first");
+    assert!(folder.0.join(format!("pointsman.db.version-{LAST}")).exists(), "the copy came first");
     let store = open(&folder).await;
     assert_eq!(store.load().await.expect("loads"), contents);
     store.close().await.expect("closes");
@@ -73,9 +75,24 @@ async fn a_migration_that_fails_changes_nothing() {
 async fn a_store_that_cannot_be_copied_is_not_migrated() {
     let folder = Folder::new();
     let contents = filled(&folder).await;
-    fs::create_dir(folder.0.join("pointsman.db.version-1.part")).expect("a folder in its place");
+    fs::create_dir(folder.0.join(format!("pointsman.db.version-{LAST}.part")))
+        .expect("a folder in its place");
     let versions = next("CREATE TABLE more (id INTEGER)");
     let refused = Store::open_at(&folder.url(), &versions).await.expect_err("there is no place for a copy");
-    assert!(refused.to_string().contains("version-1.part"), "{refused}");
+    assert!(refused.to_string().contains(&format!("version-{LAST}.part")), "{refused}");
     assert_eq!(open(&folder).await.load().await.expect("loads"), contents);
+}
+
+#[tokio::test]
+async fn policies_of_the_first_tables_are_drawn_by_weight() {
+    let folder = Folder::new();
+    let store = Store::open_at(&folder.url(), &VERSIONS[..1]).await.expect("opens");
+    let sql = r#"INSERT INTO policy (id, answers, when_all_down, "partition") VALUES (1, 1, 'empty', 'default');
+        INSERT INTO policy_name VALUES (1, 0, 'www.example.');"#;
+    let mut slot = store.connection.lock().await;
+    sqlx::raw_sql(sql).execute(&mut slot.as_mut().expect("connected").sql).await.expect("inserts");
+    drop(slot);
+    store.close().await.expect("closes");
+    let store = open(&folder).await;
+    assert_eq!(store.load().await.expect("loads").policies[0].order, api::Order::Weighted);
 }

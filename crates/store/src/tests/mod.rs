@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use api::{Entry, Policy, Server, WhenAllDown};
+use api::{Entry, Order, Policy, Server, WhenAllDown};
 use sqlx::{query, query_scalar};
 
 use crate::{Change, CommitError, Contents, GENERATIONS_KEPT, OpenError, Store};
@@ -70,6 +70,7 @@ fn policy(names: &[&str], regions: &[&str]) -> Policy {
     };
     Policy {
         answers: 1,
+        order: Order::Rotate,
         when_all_down: WhenAllDown::Empty,
         partition: "default".into(),
         names: names.iter().map(|name| (*name).to_owned()).collect(),

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use api::{Entry, Policy, Server, WhenAllDown};
+use api::{Entry, Order, Policy, Server, WhenAllDown};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -104,10 +104,12 @@ fn policy() -> impl Strategy<Value = Policy> {
             regions,
         },
     );
+    let order = select(vec![Order::Weighted, Order::Fixed, Order::Rotate, Order::Nearest]);
     let when = select(vec![WhenAllDown::Answer, WhenAllDown::Empty]);
-    (any::<u16>(), when, word(&REGIONS), vec(name(), 0..3), vec(server, 0..3)).prop_map(
-        |(answers, when_all_down, partition, names, servers)| Policy {
+    (any::<u16>(), order, when, word(&REGIONS), vec(name(), 0..3), vec(server, 0..3)).prop_map(
+        |(answers, order, when_all_down, partition, names, servers)| Policy {
             answers,
+            order,
             when_all_down,
             partition,
             names,
