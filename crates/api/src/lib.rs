@@ -10,8 +10,10 @@
 //! - [`zone`], [`region`], [`partition`], [`server`]: what else a name server holds.
 //! - [`explain`]: why a client is sent where it is; [`status`]: how the server is doing.
 //! - [`trace`]: what recorded traffic is like, and what was changed in it; [`replay`]: what came of sending it again.
+//! - [`agent`]: what an agent beside a server sees.
 //! - [`reverse`]: what the reverse look-up service says of an address, and of itself.
 
+pub mod agent;
 pub mod explain;
 pub mod fault;
 pub mod partition;
@@ -26,6 +28,7 @@ pub mod status;
 pub mod trace;
 pub mod zone;
 
+pub use agent::{AgentBalancer, AgentService, AgentStatus};
 pub use explain::{AddressType, Explain, Explanation, RowServer};
 pub use fault::{Fault, Faults};
 pub use partition::{Lookup, PartitionSummary};

@@ -16,7 +16,7 @@
 //! - [`thread`]: pinning to a core.
 //! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
-//! - [`mapped`]: a file as memory.
+//! - [`mapped`]: a file as memory; [`memory`]: what the kernel says of a socket's.
 //!
 //! Only Linux is supported. The modules with `unsafe` code are `mmsg` and `mapped`.
 
@@ -34,6 +34,7 @@ pub mod listen;
 // What is mapped is a raw pointer, and the crates that wrap it are unsafe for files all the same.
 #[allow(unsafe_code)]
 pub mod mapped;
+pub mod memory;
 pub mod privileges;
 pub mod shutdown;
 pub mod tcp;

@@ -284,11 +284,12 @@ pub(crate) fn set_option(socket: &impl AsFd, level: i32, option: i32, value: i32
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads how many datagrams the kernel has dropped at this socket.
-pub(crate) fn kernel_drops(socket: &impl AsFd) -> io::Result<u32> {
-    /// Place of the drops in what `SO_MEMINFO` tells (`SK_MEMINFO_DROPS`, the last of Linux 4.12 and later).
-    const DROPS: usize = 8;
-    let mut memory_info = [0_u32; DROPS + 1];
+/// Numbers that `SO_MEMINFO` tells on Linux 4.12 and later.
+pub(crate) const MEMORY_NUMBERS: usize = 9;
+
+/// Reads what the kernel says of a socket's memory: the numbers of `SK_MEMINFO_*`, in their order.
+pub(crate) fn memory_info(socket: &impl AsFd) -> io::Result<[u32; MEMORY_NUMBERS]> {
+    let mut memory_info = [0_u32; MEMORY_NUMBERS];
     let mut len = size_of_val(&memory_info) as libc::socklen_t;
     // SAFETY: the pointer and the length are those of `memory_info`, which outlives the call; the kernel
     // writes at most `len` octets, and any octets are valid numbers.
@@ -301,7 +302,7 @@ pub(crate) fn kernel_drops(socket: &impl AsFd) -> io::Result<u32> {
             &raw mut len,
         )
     };
-    if result == 0 { Ok(memory_info[DROPS]) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(memory_info) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Offers a receive header's full rooms; the kernel leaves in it what it has used of them.

@@ -14,6 +14,7 @@
 //! Every reply leaves from the address that was asked, also where the socket is bound to all addresses.
 
 use crate::listen::{BindError, Transport};
+use crate::memory::Memory;
 use crate::mmsg;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -122,7 +123,7 @@ impl UdpListener {
     /// # Errors
     /// What the system says when the socket cannot be asked.
     pub fn kernel_drops(&self) -> io::Result<u32> {
-        mmsg::kernel_drops(&self.socket)
+        Memory::of(&self.socket).map(|memory| memory.drops)
     }
 
     #[inline]

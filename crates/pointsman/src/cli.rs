@@ -2,9 +2,11 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::command::agent::Agent;
 use crate::command::balance::Balance;
 use crate::command::completions::Completions;
 use crate::command::explain::Explain;
+use crate::command::key::Key;
 use crate::command::man::Man;
 use crate::command::partition::Partition;
 use crate::command::policy::Policies;
@@ -70,6 +72,14 @@ enum Command {
     /// Spread queries over name servers by what each can take
     #[command(after_help = ends("pointsman balance --listen 192.0.2.53:53 --backend 192.0.2.1 --backend 192.0.2.2"))]
     Balance(Box<Balance>),
+    /// Tell balancers what the server beside it can still take
+    #[command(after_help = ends(
+        "pointsman agent --service udp:192.0.2.1:53 --balancer 192.0.2.9:5390 --key credit.key"
+    ))]
+    Agent(Box<Agent>),
+    /// Make the key that balancers and agents share
+    #[command(after_help = ends("pointsman key new credit.key"))]
+    Key(Key),
     /// Tell what recorded traffic is like, convert it, cut it and change it
     #[command(after_help = ends("pointsman trace info yesterday.pcap.xz"))]
     Trace(Trace),
@@ -102,6 +112,8 @@ impl CommandLine {
             Command::Status(status) => status.run().await,
             Command::Reverse(reverse) => reverse.run().await,
             Command::Balance(balance) => balance.run().await,
+            Command::Agent(agent) => agent.run().await,
+            Command::Key(key) => key.run(),
             Command::Trace(trace) => trace.run(),
             Command::Replay(replay) => replay.run().await,
             Command::Completions(completions) => completions.run(),

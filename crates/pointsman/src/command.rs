@@ -1,8 +1,10 @@
 //! The subcommands, a module each.
 
+pub(crate) mod agent;
 pub(crate) mod balance;
 pub(crate) mod completions;
 pub(crate) mod explain;
+pub(crate) mod key;
 pub(crate) mod man;
 pub(crate) mod partition;
 pub(crate) mod policy;

@@ -5,13 +5,15 @@
 //! - [`demo`]: a name server with clients from everywhere, to look at.
 //! - [`config`]: every key of `serve`, declared once; [`log`]: what is logged.
 //! - [`session`] and [`client`]: what the commands of the API share; [`origin`]: which zone a file is of.
-//! - [`token`]: the API's token in a file.
+//! - [`token`]: the API's token in a file; [`credit_key`]: the key of balancers and agents.
+//! - [`terminal`]: pictures that are drawn over themselves.
 //! - [`failure`]: why a command did not succeed, and the exit code.
 
 mod cli;
 mod client;
 mod command;
 mod config;
+mod credit_key;
 mod demo;
 mod failure;
 #[cfg(test)]
@@ -19,6 +21,7 @@ mod fresh;
 mod log;
 mod origin;
 mod session;
+mod terminal;
 mod token;
 
 use std::io::Write;

@@ -14,7 +14,7 @@ mod in_force;
 mod output;
 mod play;
 mod sample;
-mod screen;
+pub(crate) mod screen;
 mod summary;
 mod tally;
 mod timeline;

@@ -3,20 +3,16 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use terminal_size::{Height, Width};
-
 use super::screen::{self, View};
 use super::watch::Watch;
 use crate::failure::Failure;
+use crate::terminal;
 
 /// How often the picture is drawn.
 const PICTURE_PERIOD: Duration = Duration::from_millis(100);
 
 /// How often a line is written where there is no terminal.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
-
-/// Columns and lines of a terminal that does not tell its own.
-const SIZE: (u16, u16) = (80, 24);
 
 /// Writes what is seen while the demo runs.
 pub(super) struct Output {
@@ -37,10 +33,9 @@ impl Output {
     /// Chooses by what stands behind stdout, or behind stderr with `to_stderr`: pictures for a terminal that
     /// can move its cursor, with colours unless `NO_COLOR` is set (no-color.org).
     pub(super) fn new(to_stderr: bool) -> Output {
-        let set = |variable: &str| std::env::var_os(variable).filter(|value| !value.is_empty());
         let is_terminal = if to_stderr { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
-        let form = match is_terminal && set("TERM").is_some_and(|term| term != "dumb") {
-            true => Form::Picture { has_colours: set("NO_COLOR").is_none(), drawn: 0 },
+        let form = match terminal::takes_pictures(is_terminal) {
+            true => Form::Picture { has_colours: terminal::takes_colours(), drawn: 0 },
             false => Form::Lines,
         };
         let to: Box<dyn Write + Send> =
@@ -85,11 +80,11 @@ impl Output {
             Form::Lines if view.now < LINE_PERIOD => return Ok(()),
             Form::Lines => screen::second(view) + "\n",
             Form::Picture { has_colours, drawn } => {
-                let (columns, rows) = size();
+                let (columns, rows) = terminal::size();
                 let mut lines = screen::picture(view, columns, *has_colours);
                 // What has scrolled out of sight cannot be drawn over; the cursor needs a line too.
                 lines.truncate(rows.saturating_sub(1));
-                let text = over(*drawn, &lines);
+                let text = terminal::over(*drawn, &lines);
                 *drawn = lines.len();
                 text
             }
@@ -124,30 +119,5 @@ impl Output {
             .write_all(text.as_bytes())
             .and_then(|()| self.to.flush())
             .map_err(|cause| Failure::output(&cause))
-    }
-}
-
-/// The terminal's columns and lines.
-fn size() -> (usize, usize) {
-    let (columns, rows) = terminal_size::terminal_size().map_or(SIZE, |(Width(w), Height(h))| (w, h));
-    (columns.into(), rows.into())
-}
-
-/// Lines that replace the `drawn` ones above the cursor (ECMA-48: CPL, EL, ED).
-fn over(drawn: usize, lines: &[String]) -> String {
-    let up = if drawn > 0 { format!("\x1b[{drawn}F") } else { String::new() };
-    let lines: String = lines.iter().map(|line| format!("{line}\x1b[K\n")).collect();
-    format!("{up}{lines}\x1b[J")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_picture_is_drawn_over_the_last() {
-        let lines = ["a".to_owned(), "b".to_owned()];
-        assert_eq!(over(0, &lines), "a\x1b[K\nb\x1b[K\n\x1b[J");
-        assert_eq!(over(3, &lines), "\x1b[3Fa\x1b[K\nb\x1b[K\n\x1b[J");
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn taken(time: Option<Duration>) -> String {
 }
 
 /// A number with commas between thousands.
-pub(super) fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {

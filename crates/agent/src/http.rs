@@ -1,0 +1,333 @@
+//! HTTP: the status as JSON, and numbers for Prometheus.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /v1/status` | how the agent is doing |
+//! | `GET /metrics` | [`METRICS`] |
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::{AgentBalancer, AgentService};
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use net::shutdown::Shutdown;
+use web::Failure;
+use web::metrics::{Kind, Samples};
+
+use crate::run::{Counts, View};
+
+/// A bound address that is served once [`Http::serve`] runs.
+#[derive(Debug)]
+pub struct Http {
+    listener: tokio::net::TcpListener,
+    address: SocketAddr,
+}
+
+impl Http {
+    /// Binds the address; port 0 lets the system choose. Within the runtime that will serve.
+    ///
+    /// # Errors
+    /// What the system says, with the address and how to go on.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = net::tcp::bind(address)?;
+        let address = listener.local_addr()?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        Ok(Self { listener, address })
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown` begins. Whoever can reach the address may ask.
+    pub async fn serve(self, view: View, shutdown: Shutdown) {
+        let counters = Arc::new(web::Counters::default());
+        let router = router(view, self.address.ip().is_loopback(), counters.clone());
+        web::serve(self.listener, router, |_| true, counters, shutdown).await;
+    }
+}
+
+fn router(view: View, loopback_only: bool, counters: Arc<web::Counters>) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/metrics", get(metrics))
+        .layer(axum::middleware::from_fn_with_state(loopback_only, local))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(view)
+        .layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
+}
+
+/// Refuses what is sent under a host's name where only this machine can ask: a page in somebody's browser could read
+/// it under a name of its own (DNS rebinding).
+async fn local(State(loopback_only): State<bool>, request: Request, next: Next) -> Response {
+    if loopback_only && web::host::check(&request).is_err() {
+        let what = "at an address of loopback, nothing is served under a host's name";
+        return Failure::new(StatusCode::UNAUTHORIZED, what, "an address or localhost as the host")
+            .into_response();
+    }
+    next.run(request).await
+}
+
+async fn status(State(view): State<View>) -> impl IntoResponse {
+    Json(view.status())
+}
+
+async fn metrics(State(view): State<View>) -> impl IntoResponse {
+    let status = view.status();
+    let seen = Seen { services: &status.services, uptime: status.uptime_seconds, counts: view.counts() };
+    web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&seen, samples)))
+}
+
+async fn no_such_path(uri: Uri) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), "/v1/status or /metrics")
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Failure {
+    let what = format!("{} has no method {method}", uri.path());
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, what, "a method of the Allow header")
+}
+
+/// What metrics are read from.
+#[derive(Debug)]
+pub struct Seen<'a> {
+    services: &'a [AgentService],
+    uptime: u64,
+    counts: &'a Counts,
+}
+
+/// A number that is exported, and what reads it.
+pub type Metric = web::metrics::Metric<fn(&Seen<'_>, &mut Samples)>;
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    unit: &'static str,
+    labels: &'static [&'static str],
+    read: fn(&Seen<'_>, &mut Samples),
+) -> Metric {
+    Metric { name, help, kind: Kind::Gauge, unit, labels, read }
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    unit: &'static str,
+    labels: &'static [&'static str],
+    read: fn(&Seen<'_>, &mut Samples),
+) -> Metric {
+    Metric { name, help, kind: Kind::Counter, unit, labels, read }
+}
+
+const SERVICE: &[&str] = &["service"];
+const BALANCER: &[&str] = &["service", "balancer"];
+
+/// Everything that is exported.
+pub const METRICS: &[Metric] = &[
+    gauge(
+        "pointsman_agent_build_info",
+        "Always 1; the label is the version of the program.",
+        "none",
+        &["version"],
+        |_, samples| samples.push([env!("CARGO_PKG_VERSION").into()], 1),
+    ),
+    gauge("pointsman_agent_uptime_seconds", "Seconds since start.", "seconds", &[], |seen, samples| {
+        samples.push([], seen.uptime);
+    }),
+    gauge(
+        "pointsman_agent_sockets",
+        "Sockets of the service; 0 where it is not there.",
+        "sockets",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| Some(service.sockets as u64)),
+    ),
+    gauge(
+        "pointsman_agent_backlog",
+        "Datagrams or connections that wait: the fullest queue times the number of sockets.",
+        "datagrams or connections",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| Some(service.backlog)),
+    ),
+    gauge(
+        "pointsman_agent_backlog_limit",
+        "How many can wait.",
+        "datagrams or connections",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| Some(service.backlog_limit)),
+    ),
+    gauge(
+        "pointsman_agent_free",
+        "How many more will not be turned away.",
+        "datagrams or connections",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| Some(service.free)),
+    ),
+    gauge(
+        "pointsman_agent_charge_octets",
+        "Octets of the kernel's memory that a datagram takes, once that was learned.",
+        "octets",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| service.charge_octets.map(u64::from)),
+    ),
+    gauge(
+        "pointsman_agent_drain_rate",
+        "Datagrams or connections that are taken in a second, once that was measured.",
+        "datagrams or connections per second",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| service.drain_per_second),
+    ),
+    gauge(
+        "pointsman_agent_queue_delay_microseconds",
+        "How long the last in the queue will wait.",
+        "microseconds",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| Some(service.queue_delay_us)),
+    ),
+    counter(
+        "pointsman_agent_drops_total",
+        "Datagrams or connections that the kernel has turned away.",
+        "datagrams or connections",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| Some(service.drops)),
+    ),
+    gauge(
+        "pointsman_agent_draining",
+        "1 while the service takes no more.",
+        "none",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| Some(service.draining.into())),
+    ),
+    gauge(
+        "pointsman_agent_heard",
+        "1 while a hello of the balancer is in force.",
+        "none",
+        BALANCER,
+        |seen, samples| seen.links(samples, |link| link.heard.into()),
+    ),
+    gauge(
+        "pointsman_agent_credit",
+        "How many the balancer may send on top of what its last hello counts.",
+        "queries or connections",
+        BALANCER,
+        |seen, samples| seen.links(samples, |link| link.credit),
+    ),
+    gauge(
+        "pointsman_agent_demand",
+        "Queries or connections that the balancer sends in a second, averaged.",
+        "queries or connections per second",
+        BALANCER,
+        |seen, samples| seen.links(samples, |link| link.demand_per_second),
+    ),
+    counter(
+        "pointsman_agent_reports_total",
+        "Reports and introductions that were sent to the balancer.",
+        "reports",
+        BALANCER,
+        |seen, samples| seen.links(samples, |link| link.reports),
+    ),
+    counter(
+        "pointsman_agent_unsent_total",
+        "Reports that the system did not take.",
+        "reports",
+        &[],
+        |seen, samples| samples.push([], read(&seen.counts.unsent)),
+    ),
+    counter("pointsman_agent_hellos_total", "Hellos that counted.", "hellos", &[], |seen, samples| {
+        samples.push([], read(&seen.counts.hellos));
+    }),
+    counter(
+        "pointsman_agent_refused_total",
+        "Datagrams that counted for nothing: of a stranger, of another length, unknown (protocol, version or kind), \
+         unsigned, malformed, about an alien service, or old.",
+        "datagrams",
+        &["why"],
+        |seen, samples| {
+            let Counts { strangers, length, unknown, unsigned, malformed, alien, old, .. } = seen.counts;
+            for (why, count) in [
+                ("stranger", strangers),
+                ("length", length),
+                ("unknown", unknown),
+                ("unsigned", unsigned),
+                ("malformed", malformed),
+                ("alien", alien),
+                ("old", old),
+            ] {
+                samples.push([why.into()], read(count));
+            }
+        },
+    ),
+    counter(
+        "pointsman_agent_looks_total",
+        "Looks at queues: at all that the kernel tells, at duplicates of sockets alone, or refused.",
+        "looks",
+        &["kind"],
+        |seen, samples| {
+            let Counts { samples: whole, glances, failed, .. } = seen.counts;
+            for (kind, count) in [("whole", whole), ("duplicate", glances), ("refused", failed)] {
+                samples.push([kind.into()], read(count));
+            }
+        },
+    ),
+];
+
+impl Seen<'_> {
+    fn each(&self, samples: &mut Samples, read: impl Fn(&AgentService) -> Option<u64>) {
+        for service in self.services {
+            if let Some(value) = read(service) {
+                samples.push([service.service.clone()], value);
+            }
+        }
+    }
+
+    fn links(&self, samples: &mut Samples, read: impl Fn(&AgentBalancer) -> u64) {
+        for service in self.services {
+            for link in &service.balancers {
+                samples.push([service.service.clone(), link.address.clone()], read(link));
+            }
+        }
+    }
+}
+
+fn read(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_well_formed_and_told_once() {
+        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len());
+        for metric in METRICS {
+            let is_named = metric.name.starts_with("pointsman_agent_") && metric.help.ends_with('.');
+            assert!(is_named, "{}", metric.name);
+            assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn the_page_is_as_the_metrics_are_declared() {
+        let opening = "# Metrics of the agent\n\n\
+             `GET /metrics` of `pointsman agent --http ADDR` answers these numbers in the OpenMetrics text format, which\n\
+             Prometheus reads. Counters begin at 0 with the process. Whoever can reach the address may ask.\n";
+        let page = web::metrics::page(opening, METRICS);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/agent-metrics.md");
+        if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
+            std::fs::write(path, &page).expect("the page can be written");
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(kept, page, "POINTSMAN_REGENERATE=1 cargo test -p agent metrics");
+    }
+}

@@ -1,0 +1,335 @@
+//! One service: samples and hellos in, reports out. Pure; time is an argument.
+//!
+//! What a balancer may have sent is what it says it has, and what there is room for on top of that:
+//!
+//! ```text
+//! limit = sent + min(free - margin, target delay x drain rate - queue length)
+//! ```
+//!
+//! The first keeps the queue from overflowing, the second from becoming long: so a large buffer is no credit. Both are
+//! looked up when a hello comes, behind the queries that it counts. A report without a new hello repeats the limit: the
+//! kernel counts nothing that is received, so what came since is not known. Where it has turned something away, nothing
+//! more is granted until the next hello.
+
+use std::time::Duration;
+
+use credit::{Hello, INTRODUCTION, Report, Service, Transport};
+
+use crate::charge::Charge;
+use crate::drain::Drain;
+use crate::link::{self, Link};
+use crate::queue::{Drops, Room, Sample, Waiting};
+
+/// How many are granted where the queue is empty, however slow the service is believed to be: with less than some it
+/// could never show that it is faster.
+const CREDIT_MIN: u64 = 4;
+
+/// One part of so many of what is free is kept back, and one more: what others send between two hellos.
+const MARGIN: u64 = 8;
+
+/// How much later than after an interval a report is sent that no hello has asked for: the next hello may be late.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// The longest queue delay that is reported: that of a service that takes nothing.
+pub const DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// How a service is metered.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// For how long a query should wait in the queue at most.
+    pub target_delay: Duration,
+    /// From one report to the next.
+    pub interval: Duration,
+    /// For how long a report is valid.
+    pub lease: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { target_delay: Duration::from_millis(20), interval: credit::INTERVAL, lease: credit::LEASE }
+    }
+}
+
+/// What is known of a service.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    service: Service,
+    settings: Settings,
+    charge: Charge,
+    drain: Drain,
+    drops: Drops,
+    links: Vec<Link>,
+    /// The inodes of the last sample.
+    sockets: Vec<u32>,
+    /// When the last whole sample was taken.
+    sampled: Option<Duration>,
+    room: Room,
+    /// What all balancers have sent since this was made.
+    arrived: u64,
+    /// What has become of the last hello that was answered.
+    since: Since,
+    is_draining: bool,
+    /// Whether reports go out without being due.
+    is_urgent: bool,
+}
+
+/// What was seen since a hello was answered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Since {
+    /// Octets that were charged then.
+    charged: u64,
+    /// Octets that waited then.
+    queued: u64,
+    /// How many were granted then, to all.
+    granted: u64,
+    /// By how many more are sent and not answered, as the hellos after it say.
+    unanswered: i64,
+    /// Whether a balancer has used half of its credit.
+    is_wanted: bool,
+    /// Whether something was turned away.
+    has_dropped: bool,
+    /// Whether half of what was granted is in the queues.
+    is_half_filled: bool,
+}
+
+impl Meter {
+    /// Makes a meter that knows nothing, for as many balancers as there are sequences to begin reports with.
+    pub fn new(service: Service, settings: Settings, first: impl IntoIterator<Item = u64>) -> Self {
+        Self {
+            service,
+            settings,
+            charge: Charge::default(),
+            drain: Drain::default(),
+            drops: Drops::default(),
+            links: first.into_iter().map(Link::new).collect(),
+            sockets: Vec::new(),
+            sampled: None,
+            room: Room::default(),
+            arrived: 0,
+            since: Since::default(),
+            is_draining: false,
+            is_urgent: false,
+        }
+    }
+
+    /// Takes a hello of a balancer; whether it counts. If so, a whole [`sample`](Self::sample) is due.
+    ///
+    /// # Panics
+    /// Where there is no such balancer.
+    pub fn hear(&mut self, balancer: usize, hello: &Hello, now: Duration) -> bool {
+        let Some(told) = self.links[balancer].hear(hello, now) else { return false };
+        self.arrived += told.sent;
+        self.since.unanswered = self.since.unanswered.saturating_add(told.unanswered);
+        self.since.is_wanted |= told.is_half_used;
+        true
+    }
+
+    /// Whether a hello waits for an answer.
+    pub fn is_owing(&self) -> bool {
+        self.links.iter().any(|link| link.is_owed)
+    }
+
+    /// Whether something is to be reported at `now`, so that a sample is due.
+    pub fn is_due(&self, now: Duration) -> bool {
+        let due = self.settings.interval + PATIENCE;
+        self.is_owing() || self.is_urgent || self.sampled.is_none_or(|at| now.saturating_sub(at) >= due)
+    }
+
+    /// Takes a sample that is not whole. A whole one is due where it shows something to report at once.
+    pub fn glance(&mut self, sample: &Sample) {
+        self.observe(sample);
+        let filled = charged(sample).saturating_sub(self.since.charged) / u64::from(self.charge.octets());
+        if self.since.granted > 0 && filled >= self.since.granted.div_ceil(2) && !self.since.is_half_filled {
+            self.since.is_half_filled = true;
+            self.is_urgent = true;
+        }
+    }
+
+    /// Takes a whole sample.
+    pub fn sample(&mut self, sample: &Sample) {
+        let (before, had_dropped) = (self.since.queued, self.since.has_dropped);
+        self.observe(sample);
+        let inodes: Vec<u32> = sample.queues.iter().map(|queue| queue.inode).collect();
+        let is_another = inodes != self.sockets;
+        if is_another {
+            self.sockets = inodes;
+            self.drain = Drain::default();
+            self.is_urgent = true;
+        }
+        let now = queued(sample);
+        let is_owing = self.is_owing();
+        self.sampled = Some(sample.at);
+        if is_owing && !is_another && !had_dropped && !self.since.has_dropped {
+            let unanswered = self.since.unanswered.max(0).cast_unsigned();
+            self.charge.observe_growth(now.saturating_sub(before), unanswered);
+        }
+        self.room = Room::of(&sample.queues, self.charge.octets());
+        if is_owing {
+            self.drain.observe(sample.at, self.arrived, self.room.length, self.since.is_wanted);
+            self.since = Since { charged: charged(sample), queued: now, ..Since::default() };
+        }
+    }
+
+    /// Takes what each sample tells.
+    fn observe(&mut self, sample: &Sample) {
+        if self.drops.observe(&sample.queues) > 0 && !self.since.has_dropped {
+            self.since.has_dropped = true;
+            self.is_urgent = true;
+        }
+        for queue in &sample.queues {
+            if let Waiting::Datagrams { charged, queued, .. } = queue.waiting {
+                self.charge.observe(charged);
+                self.charge.observe(queued);
+            }
+        }
+    }
+
+    /// Begins to drain, or takes again: all balancers are told at once.
+    pub fn drain(&mut self, is_draining: bool) {
+        self.is_urgent |= self.is_draining != is_draining;
+        self.is_draining = is_draining;
+    }
+
+    /// Makes the reports that are due at `now`, and introductions, each for a balancer.
+    pub fn reports(&mut self, now: Duration, mut send: impl FnMut(usize, &Report)) {
+        let credit = self.credit();
+        let Settings { interval, lease, .. } = self.settings;
+        let demands: Vec<f64> = self
+            .links
+            .iter()
+            .filter(|link| link.heard(now, lease).is_some())
+            .map(|link| link.demand)
+            .collect();
+        let is_urgent = std::mem::take(&mut self.is_urgent);
+        let has_dropped = self.since.has_dropped;
+        for balancer in 0..self.links.len() {
+            let link = &mut self.links[balancer];
+            let silence = link.reported.map_or(Duration::MAX, |at| now.saturating_sub(at));
+            let Some(hello) = link.heard(now, lease).copied() else {
+                link.is_owed = false;
+                if silence >= INTRODUCTION {
+                    send(balancer, &self.report(balancer, None, now));
+                }
+                continue;
+            };
+            if !(link.is_owed || is_urgent || silence >= interval + PATIENCE) {
+                continue;
+            }
+            if std::mem::take(&mut link.is_owed) {
+                let granted = link::share(credit, link.demand, &demands);
+                link.limit = hello.sent.saturating_add(granted);
+                self.since.granted += granted;
+            } else if has_dropped {
+                link.limit = link.limit.min(hello.sent);
+            }
+            if self.is_draining {
+                link.limit = hello.sent;
+            }
+            send(balancer, &self.report(balancer, Some(&hello), now));
+        }
+    }
+
+    /// How many datagrams or connections all balancers together may send on top of what they had sent at the last
+    /// whole sample.
+    pub fn credit(&self) -> u64 {
+        let Room { free, length, .. } = self.room;
+        let timed = (self.settings.target_delay.as_secs_f64() * self.drain.rate()) as u64;
+        let timed = timed.saturating_sub(length).max(if length == 0 { CREDIT_MIN } else { 0 });
+        free.saturating_sub(free / MARGIN + 1).min(timed)
+    }
+
+    fn report(&mut self, balancer: usize, hello: Option<&Hello>, now: Duration) -> Report {
+        let queue_delay = self.queue_delay();
+        let link = &mut self.links[balancer];
+        let sequence = link.next;
+        link.next += 1;
+        link.reports += 1;
+        link.reported = Some(now);
+        let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        Report {
+            balancer: hello.map_or(0, |hello| hello.balancer),
+            nonce: hello.map_or(0, |hello| hello.nonce),
+            service: self.service,
+            sequence,
+            hello: hello.map_or(0, |hello| hello.sequence),
+            sent: hello.map_or(0, |hello| hello.sent),
+            limit: hello.map_or(0, |_| link.limit),
+            queue_delay,
+            drops: self.drops.total(),
+            backlog: count(self.room.length),
+            backlog_limit: count(self.room.limit),
+            lease: self.settings.lease,
+            draining: self.is_draining,
+        }
+    }
+
+    /// How long the last in the queue will wait, at most [`DELAY_MAX`].
+    pub fn queue_delay(&self) -> Duration {
+        match self.room.length {
+            0 => Duration::ZERO,
+            length => Duration::try_from_secs_f64(length as f64 / self.drain.rate())
+                .map_or(DELAY_MAX, |delay| delay.min(DELAY_MAX)),
+        }
+    }
+
+    /// Which service it is.
+    pub fn service(&self) -> Service {
+        self.service
+    }
+
+    /// For how long a report and a hello are valid.
+    pub fn lease(&self) -> Duration {
+        self.settings.lease
+    }
+
+    /// The room in the queues at the last whole sample.
+    pub fn room(&self) -> Room {
+        self.room
+    }
+
+    /// How many sockets there are.
+    pub fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// All that was turned away since the meter was made.
+    pub fn dropped(&self) -> u64 {
+        self.drops.total()
+    }
+
+    /// Octets that a datagram is charged, once that was learned; nothing for connections.
+    pub fn charge(&self) -> Option<u32> {
+        (self.service.transport() == Transport::Udp && self.charge.is_learned()).then(|| self.charge.octets())
+    }
+
+    /// Datagrams or connections that are taken from the queues in a second, once that was measured.
+    pub fn drain_rate(&self) -> Option<f64> {
+        self.drain.is_known().then(|| self.drain.rate())
+    }
+
+    /// Whether it is being drained.
+    pub fn is_draining(&self) -> bool {
+        self.is_draining
+    }
+
+    /// The links, in the order of the balancers.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+}
+
+fn charged(sample: &Sample) -> u64 {
+    let octets = sample.queues.iter().map(|queue| match queue.waiting {
+        Waiting::Datagrams { charged, .. } => u64::from(charged),
+        Waiting::Connections { .. } => 0,
+    });
+    octets.sum()
+}
+
+fn queued(sample: &Sample) -> u64 {
+    let octets = sample.queues.iter().map(|queue| match queue.waiting {
+        Waiting::Datagrams { queued, .. } => u64::from(queued),
+        Waiting::Connections { .. } => 0,
+    });
+    octets.sum()
+}

@@ -1,0 +1,194 @@
+//! `pointsman agent`: tells balancers what the server beside it can still take.
+
+mod print;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent::http::Http;
+use agent::run::{BALANCERS_MAX, SERVICES_MAX};
+use agent::{Options, Settings};
+use api::{Fault, Faults};
+use clap::Args;
+use credit::{Key, Service};
+use net::shutdown::Shutdown;
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::kind;
+use crate::credit_key;
+use crate::failure::Failure;
+use crate::log::{Form, Log};
+use print::Print;
+
+/// How long a query may be meant to wait: below a tick of the agent nothing can be held, above a second nobody waits.
+const TARGET_DELAY: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
+
+/// The arguments of `agent`.
+#[derive(Args, Debug)]
+pub(crate) struct Agent {
+    /// What to look at, as udp:ADDRESS:PORT or tcp:ADDRESS:PORT; the address as balancers know it
+    #[arg(long, value_name = "SERVICE", required = true)]
+    service: Vec<Service>,
+    /// Where balancers take reports
+    #[arg(
+        long,
+        value_name = "ADDR",
+        value_delimiter = ',',
+        required_unless_present = "print",
+        requires = "key"
+    )]
+    balancer: Vec<SocketAddr>,
+    /// The file with the key that the balancers have too
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// How long a query should wait in the queue at most
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = target_delay)]
+    target_delay: Duration,
+    /// Answer /v1/status and /metrics over HTTP at this address, to whoever can reach it
+    #[arg(long, value_name = "ADDR")]
+    http: Option<SocketAddr>,
+    /// Show what is seen, on stdout: a table on a terminal, else a line a second
+    #[arg(long)]
+    print: bool,
+    /// With --print: an object a second
+    #[arg(long, requires = "print")]
+    json: bool,
+    /// The form of log lines
+    #[arg(long, value_name = "FORM", default_value = "text", value_parser = ["text", "json"])]
+    log: String,
+}
+
+impl Agent {
+    /// Reports until it is told to stop.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        let key = self.check()?;
+        let form = if self.log == "json" { Form::Json } else { Form::Text };
+        // A table would be torn by every line.
+        let level = if self.print { tracing::Level::WARN } else { tracing::Level::INFO };
+        let log = Log { form, level };
+        log.begin();
+        let mut signals = Signals::new()?;
+        let settings = Settings { target_delay: self.target_delay, ..Settings::default() };
+        let options = Options { services: self.service, balancers: self.balancer, key, settings };
+        let http = self.http.map(Http::bind).transpose();
+        let http = http.map_err(|cause| Failure::Failed(format!("failed to {cause}")))?;
+        let agent = agent::Agent::start(options).map_err(|error| Failure::Failed(error.to_string()))?;
+        let shutdown = Shutdown::new();
+        let served = http.map(|http| {
+            log.tell(&format!("listening on http://{}", http.address()));
+            tokio::spawn(http.serve(agent.view(), shutdown.clone()))
+        });
+        log.tell("ready");
+        notify(NotifyState::Ready);
+        let view = agent.view();
+        let mut print = self.print.then(|| Print::new(self.json));
+        let mut told = Ok(());
+        while told.is_ok() {
+            let wait = async {
+                match &print {
+                    Some(print) => tokio::time::sleep(print.period()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = signals.terminate.recv() => break,
+                _ = signals.interrupt.recv() => break,
+                _ = signals.drain.recv() => {
+                    agent.drain(true);
+                    tracing::info!("draining: no more credit, until SIGUSR2");
+                }
+                _ = signals.take.recv() => {
+                    agent.drain(false);
+                    tracing::info!("taking queries again");
+                }
+                () = wait => told = print.as_mut().map_or(Ok(()), |print| print.show(&view.status())),
+            }
+        }
+        notify(NotifyState::Stopping);
+        shutdown.begin();
+        agent.stop();
+        if let Some(served) = served {
+            // A panic of it is in the log.
+            let _ = served.await;
+        }
+        log.tell("stopped");
+        told
+    }
+
+    /// Checks what was given, as a whole; returns the key.
+    fn check(&self) -> Result<Key, Failure> {
+        let mut faults = Faults::default();
+        let mut at_most = |flag: &str, count: usize, most: usize| {
+            if count > most {
+                faults.push(Fault::whole(
+                    flag,
+                    format!("it is given {count} times"),
+                    format!("at most {most}"),
+                ));
+            }
+        };
+        at_most("--service", self.service.len(), SERVICES_MAX);
+        at_most("--balancer", self.balancer.len(), BALANCERS_MAX);
+        let mut services = self.service.clone();
+        services.sort_unstable();
+        for same in services.windows(2).filter(|pair| pair[0] == pair[1]) {
+            faults.push(Fault::whole(
+                "--service",
+                format!("{} is given twice", same[0]),
+                "each service once",
+            ));
+        }
+        let mut balancers = self.balancer.clone();
+        balancers.sort_unstable();
+        for same in balancers.windows(2).filter(|pair| pair[0] == pair[1]) {
+            faults.push(Fault::whole(
+                "--balancer",
+                format!("{} is given twice", same[0]),
+                "each balancer once",
+            ));
+        }
+        let key = match &self.key {
+            Some(path) => credit_key::read(path).map_err(|fault| faults.push(fault)).ok(),
+            // Nothing is signed where there is nobody to tell.
+            None => Some(Key::new(&[0; credit::key::KEY_LEN])),
+        };
+        faults.or(())?;
+        Ok(key.expect("without a key there is a fault"))
+    }
+}
+
+/// What the agent is told by signals.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    drain: Signal,
+    take: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let on = |kind| signal(kind).map_err(|cause| Failure::Failed(format!("no signals: {cause}")));
+        Ok(Self {
+            terminate: on(SignalKind::terminate())?,
+            interrupt: on(SignalKind::interrupt())?,
+            drain: on(SignalKind::user_defined1())?,
+            take: on(SignalKind::user_defined2())?,
+        })
+    }
+}
+
+fn target_delay(text: &str) -> Result<Duration, String> {
+    let time = kind::time(text)?;
+    if TARGET_DELAY.contains(&time) { Ok(time) } else { Err("expected 1ms to 1s".into()) }
+}
+
+fn notify(state: NotifyState<'_>) {
+    if let Err(cause) = sd_notify::notify(&[state]) {
+        tracing::warn!(%cause, "the service manager was not told");
+    }
+}

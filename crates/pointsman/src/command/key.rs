@@ -1,0 +1,57 @@
+//! `pointsman key`: the secret that a balancer and its agents share.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use credit::Key as Secret;
+use credit::key::KEY_LEN;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::failure::Failure;
+use crate::session;
+
+/// The arguments of `key`.
+#[derive(Args, Debug)]
+pub(crate) struct Key {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Make a new key
+    #[command(after_help = "Example:\n  pointsman key new credit.key")]
+    New {
+        /// The file, which only its owner can read (mode 600); one that is there is not replaced. Without it the key is
+        /// printed
+        file: Option<PathBuf>,
+    },
+}
+
+impl Key {
+    /// Does it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let Action::New { file } = self.action;
+        let mut octets = [0; KEY_LEN];
+        let random = SystemRandom::new();
+        random.fill(&mut octets).map_err(|_| Failure::Failed("the system has no random octets".into()))?;
+        let text = Secret::text(&octets);
+        match file {
+            None => session::print(text.as_bytes()),
+            Some(path) => write(&path, &text)
+                .map_err(|cause| Failure::Failed(format!("{}: it cannot be made: {cause}", path.display()))),
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
