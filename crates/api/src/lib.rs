@@ -11,9 +11,11 @@
 //! - [`explain`]: why a client is sent where it is; [`status`]: how the server is doing.
 //! - [`trace`]: what recorded traffic is like, and what was changed in it; [`replay`]: what came of sending it again.
 //! - [`agent`]: what an agent beside a server sees.
+//! - [`control`]: what the control process measured, decided and did.
 //! - [`reverse`]: what the reverse look-up service says of an address, and of itself.
 
 pub mod agent;
+pub mod control;
 pub mod explain;
 pub mod fault;
 pub mod partition;
@@ -29,6 +31,9 @@ pub mod trace;
 pub mod zone;
 
 pub use agent::{AgentBalancer, AgentService, AgentStatus};
+pub use control::{
+    ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, ControlShare, LoadReport,
+};
 pub use explain::{AddressType, Explain, Explanation, RowServer};
 pub use fault::{Fault, Faults};
 pub use partition::{Lookup, PartitionSummary};

@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::command::agent::Agent;
 use crate::command::balance::Balance;
 use crate::command::completions::Completions;
+use crate::command::control::Control;
 use crate::command::explain::Explain;
 use crate::command::key::Key;
 use crate::command::man::Man;
@@ -66,6 +67,9 @@ enum Command {
     /// Tell how the server is doing
     #[command(after_help = ends("pointsman status"))]
     Status(Status),
+    /// Let the load of the servers decide: measure it, recompute the rows of a policy, install them
+    #[command(after_help = ends("pointsman control --config control.toml --once --dry-run"))]
+    Control(Control),
     /// Answer with names of addresses, at once or not at all, and learn them in the background
     #[command(after_help = ends("pointsman reverse --upstream 192.0.2.53 --dns 127.0.0.1:5353 --http 127.0.0.1:8054"))]
     Reverse(Box<Reverse>),
@@ -110,6 +114,7 @@ impl CommandLine {
             Command::Server(server) => server.run().await,
             Command::Explain(explain) => explain.run().await,
             Command::Status(status) => status.run().await,
+            Command::Control(control) => control.run().await,
             Command::Reverse(reverse) => reverse.run().await,
             Command::Balance(balance) => balance.run().await,
             Command::Agent(agent) => agent.run().await,

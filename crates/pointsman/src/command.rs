@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod balance;
 pub(crate) mod completions;
+pub(crate) mod control;
 pub(crate) mod explain;
 pub(crate) mod key;
 pub(crate) mod man;

@@ -1,4 +1,4 @@
-//! The configuration of `serve`, `reverse` and `balance`: defaults < file < flags.
+//! The configuration of `serve`, `reverse`, `balance` and `control`: defaults < file < flags.
 //!
 //! - [`keys`]: every key, declared once; [`kind`]: what values may be.
 //! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value.
@@ -6,9 +6,11 @@
 //! - [`transfer`]: keys from their files, and who follows our zones.
 //! - [`mod@reverse`]: the flags of `reverse`, and what the service is started with.
 //! - [`balance`]: the same of `balance`.
+//! - [`control`]: the file of `control`, which is one of its own.
 //! - [`page`]: the template and the manual's page, from the declarations.
 
 pub(crate) mod balance;
+pub(crate) mod control;
 pub(crate) mod file;
 pub(crate) mod flags;
 pub(crate) mod keys;

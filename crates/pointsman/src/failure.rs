@@ -5,6 +5,7 @@ use std::io;
 use std::process::ExitCode;
 
 use api::Faults;
+use web::client::Unmet;
 
 /// The exit codes, as every `--help` of a group of commands has them.
 pub(crate) const EXIT_CODES: &str = "\
@@ -45,6 +46,16 @@ impl Failure {
         match cause.kind() {
             io::ErrorKind::BrokenPipe => Failure::NotRead,
             _ => Failure::Failed(format!("failed to write to stdout: {cause}")),
+        }
+    }
+}
+
+impl From<Unmet> for Failure {
+    fn from(unmet: Unmet) -> Self {
+        match unmet {
+            Unmet::Unreachable(what) => Failure::Unreachable(what),
+            Unmet::Faults(faults) => Failure::Faults(faults),
+            Unmet::Refused { what, .. } => Failure::Failed(what),
         }
     }
 }

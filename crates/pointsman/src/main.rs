@@ -4,13 +4,12 @@
 //! - [`cli`]: what can be said; [`command`]: the subcommands, a module each.
 //! - [`demo`]: a name server with clients from everywhere, to look at.
 //! - [`config`]: every key of `serve`, declared once; [`log`]: what is logged.
-//! - [`session`] and [`client`]: what the commands of the API share; [`origin`]: which zone a file is of.
+//! - [`session`]: what the commands of the API share; [`origin`]: which zone a file is of.
 //! - [`token`]: the API's token in a file; [`credit_key`]: the key of balancers and agents.
 //! - [`terminal`]: pictures that are drawn over themselves.
 //! - [`failure`]: why a command did not succeed, and the exit code.
 
 mod cli;
-mod client;
 mod command;
 mod config;
 mod credit_key;

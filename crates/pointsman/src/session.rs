@@ -9,9 +9,9 @@ use comfy_table::{Table, presets};
 use hyper::StatusCode;
 use serde::de::DeserializeOwned;
 
-use crate::client::{Answer, Body, Call, Client};
 use crate::failure::Failure;
 use crate::token;
+use web::client::{Answer, Body, Call, Client};
 
 /// The largest file that is sent, in octets, so that a wrong path (`/dev/zero`) ends.
 const FILE_MAX: u64 = 512 << 20;

@@ -1,17 +1,21 @@
-//! What is common to the HTTP faces of the programs: connections, bodies, refusals, and numbers that are scraped.
+//! What is common to the HTTP faces of the programs: connections, bodies, refusals, and numbers that are scraped; and
+//! the client of them.
 //!
 //! - [`serve()`]: connections, and how long each may take for what.
 //! - [`counters`]: what became of requests and connections.
-//! - [`host`]: which names a request may be sent to; [`body`]: what it brings.
+//! - [`host`]: which names a request may be sent to; [`token`]: what it must carry; [`body`]: what it brings.
 //! - [`reply`]: [`Failure`], the one shape of every refusal.
 //! - [`metrics`]: numbers declared once, for Prometheus and for a page of the documentation.
+//! - [`client`]: one request and its answer, from the other side.
 
 pub mod body;
+pub mod client;
 pub mod counters;
 pub mod host;
 pub mod metrics;
 pub mod reply;
 pub mod serve;
+pub mod token;
 
 pub use counters::Counters;
 pub use reply::Failure;

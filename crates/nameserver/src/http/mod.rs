@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! connection ─> token ─> route ─> precondition ─> body ─> Editor ─> reply
-//!  web::serve  token.rs          precondition.rs body.rs           reply.rs
+//!  web::serve  web::token         precondition.rs body.rs           reply.rs
 //! ```
 //! Handlers decide nothing: what is right or wrong with a zone or a policy is the editor's to say, and every
 //! refusal leaves as one shape, [`api::Problem`].
 //!
 //! In reading order: `zones`, `regions`, `partitions`, `policies`, `servers`, `explain`, `status` and
 //! `metrics` are the routes; `path`, `precondition`, `body`, `admission` and `reply` are what they share;
-//! `token` and `web::host` say who may ask at all;
+//! `web::token` and `web::host` say who may ask at all;
 //! `document` is the OpenAPI document, which is made from the routes' own declarations; [`web::serve()`] is the
 //! rim.
 //!
@@ -30,7 +30,6 @@ mod regions;
 mod reply;
 mod servers;
 mod status;
-mod token;
 mod zones;
 
 #[cfg(test)]
@@ -49,7 +48,7 @@ use utoipa_axum::routes;
 use crate::edit::Editor;
 use admission::Admission;
 use reply::Failure;
-use token::Token;
+use web::token::Token;
 
 pub use admission::{CHANGES_MAX, TEXTS_MAX};
 pub use body::{JSON_MAX, POLICY_MAX, TEXT_MAX};
@@ -80,7 +79,10 @@ pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router
     let counters = http.metrics.api.clone();
     let routes = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(http);
     let routes = match token {
-        Some(token) => routes.layer(axum::middleware::from_fn_with_state(Token::new(token), token::require)),
+        Some(token) => routes.layer(axum::middleware::from_fn_with_state(
+            Token::new(token, status::HEALTH),
+            web::token::require,
+        )),
         None => routes.layer(axum::middleware::from_fn(local)),
     };
     routes.layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))

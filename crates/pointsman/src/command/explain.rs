@@ -6,9 +6,9 @@ use api::{AddressType, Explain as Question, Explanation};
 use clap::Args;
 use hyper::Method;
 
-use crate::client::{Body, Call};
 use crate::failure::Failure;
 use crate::session::{self, Connection};
+use web::client::{Body, Call};
 
 /// The arguments of `explain`.
 #[derive(Args, Debug)]

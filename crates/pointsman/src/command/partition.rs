@@ -8,9 +8,9 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 
 use super::Precondition;
-use crate::client::{Call, encoded, segment};
 use crate::failure::Failure;
 use crate::session::{self, Connection};
+use web::client::{Call, encoded, segment};
 
 /// Where partitions are.
 const PATH: &str = "/v1/partitions";

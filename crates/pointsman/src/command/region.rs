@@ -4,9 +4,9 @@ use api::{NewRegion, Region, RegionAdded};
 use clap::{Args, Subcommand};
 use hyper::Method;
 
-use crate::client::{Body, Call};
 use crate::failure::Failure;
 use crate::session::{self, Connection, Session};
+use web::client::{Body, Call};
 
 /// Where regions are.
 const PATH: &str = "/v1/regions";

@@ -6,9 +6,9 @@ use api::{NewServerState, ServerState};
 use clap::{Args, Subcommand};
 use hyper::Method;
 
-use crate::client::{Body, Call, segment};
 use crate::failure::Failure;
 use crate::session::{self, Connection};
+use web::client::{Body, Call, segment};
 
 /// Where servers are.
 const PATH: &str = "/v1/servers";

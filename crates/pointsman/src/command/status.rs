@@ -7,9 +7,9 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use hyper::Method;
 
-use crate::client::Call;
 use crate::failure::Failure;
 use crate::session::{self, Connection};
+use web::client::Call;
 
 /// The most workers that are shown one by one; of more, only those at another generation are.
 const WORKERS_SHOWN: usize = 16;

@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use hyper::Method;
 
 use super::Precondition;
-use crate::client::{Call, segment};
 use crate::failure::Failure;
 use crate::origin;
 use crate::session::{self, Connection};
+use web::client::{Call, segment};
 
 /// The arguments of `zone`.
 #[derive(Args, Debug)]

@@ -10,17 +10,27 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, Key, Section};
 use super::kind::{Given, Kind, described, one_of};
-use super::spec::{PartitionSpec, Place, SecondarySpec, Spec};
+use super::spec::{PartitionSpec, Place, Placed, SecondarySpec, Spec};
 
 /// Reads the text of the file at `path` into `spec`, over what is there, and adds what is wrong to `faults`
 /// in the order of the file.
 pub(crate) fn read(path: &Path, text: &str, spec: &mut Spec, faults: &mut Faults) {
+    read_by(path, text, faults, |reader, document| reader.document(document, spec));
+}
+
+/// Reads a text by what takes the document apart, as [`read`] does.
+pub(super) fn read_by(
+    path: &Path,
+    text: &str,
+    faults: &mut Faults,
+    document_by: impl FnOnce(&mut Reader<'_>, &DeTable<'_>),
+) {
     let (document, errors) = DeTable::parse_recoverable(text);
     let mut reader = Reader { path: path.to_string_lossy().into(), text, faults: Vec::new() };
     let is_broken = !errors.is_empty();
     // After a broken line the rest is guesswork: faults of keys that are none would only distract.
     if !is_broken {
-        reader.document(document.get_ref(), spec);
+        document_by(&mut reader, document.get_ref());
     }
     for error in errors {
         let place = reader.place(error.span().map_or(0, |span| span.start));
@@ -51,7 +61,8 @@ pub(crate) fn read_default<S>(key: &Key<S>, value: &str, spec: &mut S) -> Result
     }
 }
 
-struct Reader<'a> {
+/// Takes a document apart.
+pub(super) struct Reader<'a> {
     path: Arc<str>,
     text: &'a str,
     faults: Vec<Fault>,
@@ -59,10 +70,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn document(&mut self, document: &DeTable<'_>, spec: &mut Spec) {
-        if !document.contains_key(keys::SERVER.keys[0].name) {
-            let what = "the key version is missing";
-            self.faults.push(Fault::whole(&*self.path, what, "a line version = \"v1\""));
-        }
+        self.version(document);
         let sections: Vec<&str> = keys::SECTIONS.iter().map(|section| section.name).collect();
         let others = [keys::SECONDARY.name, keys::PARTITION.name, keys::REVERSE.name, keys::BALANCE.name];
         let headings = [&sections[..], &others].concat();
@@ -97,6 +105,14 @@ impl Reader<'_> {
         }
     }
 
+    /// That the document says which form it has.
+    pub(super) fn version(&mut self, document: &DeTable<'_>) {
+        if !document.contains_key(keys::SERVER.keys[0].name) {
+            let what = "the key version is missing";
+            self.faults.push(Fault::whole(&*self.path, what, "a line version = \"v1\""));
+        }
+    }
+
     /// The keys under a heading.
     fn table<S>(&mut self, table: &DeTable<'_>, section: &Section<S>, spec: &mut S) {
         for (name, value) in table {
@@ -105,7 +121,7 @@ impl Reader<'_> {
     }
 
     /// What stands under each of several equal headings.
-    fn headings<S>(
+    pub(super) fn headings<S>(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         section: &Section<S>,
@@ -133,7 +149,7 @@ impl Reader<'_> {
     }
 
     /// One key; `sections` are the headings that could stand in its stead.
-    fn key<S>(
+    pub(super) fn key<S>(
         &mut self,
         name: &Spanned<Cow<'_, str>>,
         value: &Spanned<DeValue<'_>>,
@@ -153,6 +169,7 @@ impl Reader<'_> {
             return;
         };
         match value.get_ref() {
+            DeValue::Table(table) if matches!(key.kind, Kind::Ranks(_)) => self.ranks(key, table, spec),
             DeValue::Array(elements) if key.kind.is_list() && !elements.is_empty() => {
                 key.kind.clear(spec);
                 for element in elements {
@@ -165,6 +182,28 @@ impl Reader<'_> {
                 self.wrong(value.span().start, key.name, &described(other), &expected);
             }
             _ => self.value(key, value, spec),
+        }
+    }
+
+    /// The entries of a table of ranks, each with its place.
+    fn ranks<S>(&mut self, key: &Key<S>, table: &DeTable<'_>, spec: &mut S) {
+        let Kind::Ranks(slots) = &key.kind else { return };
+        for (name, value) in table {
+            let start = value.span().start;
+            let rank = match value.get_ref() {
+                DeValue::Integer(number) => u32::from_str_radix(number.as_str(), number.radix()).ok(),
+                _ => None,
+            };
+            match rank.filter(|rank| *rank > 0) {
+                Some(rank) => {
+                    let place = self.place(start);
+                    slots(spec).push(Placed { value: (name.get_ref().to_string(), rank), place });
+                }
+                None => {
+                    let what = format!("the rank of {}", name.get_ref());
+                    self.wrong(start, &what, &described(value.get_ref()), "a whole number from 1 on");
+                }
+            }
         }
     }
 

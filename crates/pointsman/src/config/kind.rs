@@ -33,6 +33,8 @@ pub(crate) enum Kind<S> {
     Boolean(Slot<S, bool>),
     /// A whole number within a range.
     Integer(Slot<S, u64>, RangeInclusive<u64>),
+    /// A number within a range.
+    Number(Slot<S, f64>, RangeInclusive<f64>),
     /// A number of octets within a range, given with its unit.
     Octets(Slot<S, u64>, RangeInclusive<u64>),
     /// A time within a range, given with its unit.
@@ -45,6 +47,10 @@ pub(crate) enum Kind<S> {
     Resolvers(Slots<S, SocketAddr>),
     /// Several, each with a weight where one is given.
     BackEnds(Slots<S, (SocketAddr, u32)>),
+    /// An IP address alone.
+    Ip(Slot<S, IpAddr>),
+    /// Several of them.
+    Ips(Slots<S, IpAddr>),
     /// A file.
     Path(Slot<S, PathBuf>),
     /// Several of them.
@@ -53,6 +59,10 @@ pub(crate) enum Kind<S> {
     Store(Slot<S, String>),
     /// A name of something.
     Name(Slot<S, String>, &'static str),
+    /// Several texts of any kind.
+    Texts(Slots<S, String>, &'static str),
+    /// Whole numbers from 1 on by name: a table in the file.
+    Ranks(Slots<S, (String, u32)>),
     /// The names of zones.
     Zones(Slots<S, Folded>),
     /// Prefixes of addresses.
@@ -84,6 +94,16 @@ impl<S> Kind<S> {
                 format!("a whole number of at least {}", range.start())
             }
             Kind::Integer(_, range) => format!("a whole number from {} to {}", range.start(), range.end()),
+            Kind::Number(_, range) if *range.end() == f64::MAX && *range.start() == f64::MIN_POSITIVE => {
+                "a number above 0".into()
+            }
+            Kind::Number(_, range) if *range.end() == f64::MAX => {
+                format!("a number of at least {}", range.start())
+            }
+            Kind::Number(_, range) if *range.start() == f64::MIN_POSITIVE => {
+                format!("a number above 0, at most {}", range.end())
+            }
+            Kind::Number(_, range) => format!("a number from {} to {}", range.start(), range.end()),
             Kind::Octets(_, range) if *range.end() < MIB => {
                 format!("a size from {} B to {} B, in B or KiB", range.start(), range.end())
             }
@@ -104,10 +124,13 @@ impl<S> Kind<S> {
             Kind::BackEnds(_) => {
                 "IP addresses, with a port where it is not 53, and =WEIGHT where it is not 1".into()
             }
+            Kind::Ip(_) => "an IP address, such as 192.0.2.1 or 2001:db8::1".into(),
+            Kind::Ips(_) => "IP addresses, such as 192.0.2.1 or 2001:db8::1".into(),
             Kind::Path(_) => "the path of a file".into(),
             Kind::Paths(_) => "paths of files".into(),
             Kind::Store(_) => "sqlite:PATH".into(),
-            Kind::Name(_, expected) => (*expected).into(),
+            Kind::Name(_, expected) | Kind::Texts(_, expected) => (*expected).into(),
+            Kind::Ranks(_) => "a table of regions with a whole number from 1 on each".into(),
             Kind::Zones(_) => "names of zones, such as example.com".into(),
             Kind::Prefixes(_) => "addresses or prefixes, such as 192.0.2.1 or 2001:db8::/32".into(),
             Kind::Choice(_, words) | Kind::Words(_, words) => one_of(words),
@@ -119,14 +142,16 @@ impl<S> Kind<S> {
         match self {
             Kind::Version(_) => "VERSION",
             Kind::Boolean(_) => "BOOL",
-            Kind::Integer(..) => "N",
+            Kind::Integer(..) | Kind::Number(..) | Kind::Ranks(_) => "N",
             Kind::Octets(..) => "SIZE",
             Kind::Duration(..) => "TIME",
             Kind::Address(_) | Kind::Addresses(_) | Kind::Resolvers(_) => "ADDR",
             Kind::BackEnds(_) => "ADDR[=WEIGHT]",
+            Kind::Ip(_) | Kind::Ips(_) => "ADDR",
             Kind::Path(_) | Kind::Paths(_) => "FILE",
             Kind::Store(_) => "sqlite:PATH",
             Kind::Name(..) => "NAME",
+            Kind::Texts(..) => "TEXT",
             Kind::Zones(_) => "ZONE",
             Kind::Prefixes(_) => "PREFIX",
             Kind::Choice(..) | Kind::Words(..) => "WORD",
@@ -140,7 +165,9 @@ impl<S> Kind<S> {
             Kind::Addresses(_)
                 | Kind::Resolvers(_)
                 | Kind::BackEnds(_)
+                | Kind::Ips(_)
                 | Kind::Paths(_)
+                | Kind::Texts(..)
                 | Kind::Zones(_)
                 | Kind::Prefixes(_)
                 | Kind::Words(..)
@@ -156,16 +183,25 @@ impl<S> Kind<S> {
             Kind::Version(slot) => set(slot(spec), version(given), place),
             Kind::Boolean(slot) => set(slot(spec), boolean(given), place),
             Kind::Integer(slot, range) => set(slot(spec), integer(given, range), place),
+            Kind::Number(slot, range) => set(slot(spec), number(given, range), place),
             Kind::Octets(slot, range) => set(slot(spec), octets(given, range), place),
             Kind::Duration(slot, range) => set(slot(spec), duration(given, range), place),
             Kind::Address(slot) => set(slot(spec), address(given), place),
             Kind::Addresses(slots) => push(slots(spec), address(given), place),
             Kind::Resolvers(slots) => push(slots(spec), resolver(given), place),
             Kind::BackEnds(slots) => push(slots(spec), back_end(given), place),
+            Kind::Ip(slot) => set(slot(spec), ip(given), place),
+            Kind::Ips(slots) => push(slots(spec), ip(given), place),
             Kind::Path(slot) => set(slot(spec), path(given), place),
             Kind::Paths(slots) => push(slots(spec), path(given), place),
             Kind::Store(slot) => set(slot(spec), store(given), place),
             Kind::Name(slot, _) => set(slot(spec), name(given), place),
+            Kind::Texts(slots, _) => push(slots(spec), name(given), place),
+            // The file's reader takes tables apart; nothing else is one.
+            Kind::Ranks(_) => Err(match given {
+                Given::File(value) => described(value),
+                Given::Flag(text) => format!("{text:?}"),
+            }),
             Kind::Zones(slots) => push(slots(spec), zone(given), place),
             Kind::Prefixes(slots) => push(slots(spec), prefix(given), place),
             Kind::Words(slots, words) => push(slots(spec), choice(given, words), place),
@@ -179,6 +215,8 @@ impl<S> Kind<S> {
         match self {
             Kind::Addresses(slots) | Kind::Resolvers(slots) => slots(spec).clear(),
             Kind::BackEnds(slots) => slots(spec).clear(),
+            Kind::Ips(slots) => slots(spec).clear(),
+            Kind::Texts(slots, _) => slots(spec).clear(),
             Kind::Paths(slots) => slots(spec).clear(),
             Kind::Zones(slots) => slots(spec).clear(),
             Kind::Prefixes(slots) => slots(spec).clear(),
@@ -253,6 +291,23 @@ fn integer(given: &Given<'_>, range: &RangeInclusive<u64>) -> Result<u64, Wrong>
         Given::Flag(text) => (text.parse().ok(), format!("{text:?}")),
     };
     read.filter(|number| range.contains(number)).ok_or(wrong)
+}
+
+fn number(given: &Given<'_>, range: &RangeInclusive<f64>) -> Result<f64, Wrong> {
+    let (read, wrong): (Option<f64>, _) = match given {
+        Given::File(value @ DeValue::Integer(number)) => {
+            (u64::from_str_radix(number.as_str(), number.radix()).ok().map(|n| n as f64), described(value))
+        }
+        Given::File(value @ DeValue::Float(number)) => (number.as_str().parse().ok(), described(value)),
+        Given::File(other) => return Err(described(other)),
+        Given::Flag(text) => (text.parse().ok(), format!("{text:?}")),
+    };
+    read.filter(|number| range.contains(number)).ok_or(wrong)
+}
+
+fn ip(given: &Given<'_>) -> Result<IpAddr, Wrong> {
+    let text = text(given)?;
+    text.parse().map_err(|_| format!("{text:?}"))
 }
 
 fn octets(given: &Given<'_>, range: &RangeInclusive<u64>) -> Result<u64, Wrong> {

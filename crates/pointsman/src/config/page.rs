@@ -3,9 +3,8 @@
 
 use std::fmt::Write as _;
 
-#[cfg(test)]
-use super::keys::Section;
-use super::keys::{BALANCE, Default, Key, PARTITION, REVERSE, SECONDARY, SECTIONS, SERVER};
+use super::control::keys::{CONTROL, SERVER as CONTROL_SERVER, SOURCE};
+use super::keys::{BALANCE, Default, Key, PARTITION, REVERSE, SECONDARY, SECTIONS, SERVER, Section};
 
 /// The longest line of the template's comments, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -93,6 +92,105 @@ pub(super) fn manual() -> String {
              for such\nheadings; where any of them is given, the file's partitions are not imported.\n";
     manual_section(&mut text, &REVERSE, "## `[reverse]`");
     manual_section(&mut text, &BALANCE, "## `[balance]`");
+    text
+}
+
+/// What `etc/control.template.toml` holds.
+pub(crate) fn control_template() -> String {
+    let mut text = String::from(
+        "# The configuration of `pointsman control`: every key, its default and what follows.\n\
+         # Take the # from before a setting to change it. Relative paths are relative to this file.\n\
+         # `pointsman control --config FILE --check` lists everything that is wrong;\n\
+         # `pointsman control --config FILE --once --dry-run` shows what it would do.\n",
+    );
+    for key in CONTROL.keys {
+        template_key(&mut text, key);
+    }
+    template_part(&mut text, &SOURCE);
+    text += CONTROL_SOURCES;
+    template_part(&mut text, &CONTROL_SERVER);
+    text += CONTROL_SERVERS;
+    text
+}
+
+/// Sources as they may be, one of each kind.
+const CONTROL_SOURCES: &str = "
+#[[source]]
+#name = \"uptime\"
+#kind = \"command\"
+#command = [\"ssh\", \"{address}\", \"uptime\"]
+#after = \"load average:\"
+#threshold = 0.5
+#
+#[[source]]
+#name = \"requests\"
+#kind = \"prometheus\"
+#url = \"http://{address}:9100/metrics\"
+#metric = \"http_requests_total\"
+#per_second = true
+#threshold = 2000
+#
+#[[source]]
+#name = \"sockets\"
+#kind = \"json\"
+#url = \"http://{address}:8080/status\"
+#pointer = \"/sockets/open\"
+#threshold = 10000
+#weight = 0.5
+#
+#[[source]]
+#name = \"disk\"
+#kind = \"push\"
+#threshold = 0.9
+";
+
+/// Servers as they may be.
+const CONTROL_SERVERS: &str = "
+#[[server]]
+#address = \"192.0.2.1\"
+#also = [\"2001:db8::1\"]
+#ranks = { europe = 1, asia = 2 }
+#
+#[[server]]
+#address = \"198.51.100.1\"
+#capacity = 2.0
+#ranks = { europe = 2, asia = 1 }
+";
+
+/// The keys under a heading, as prose.
+fn template_part<S>(text: &mut String, section: &Section<S>) {
+    *text += "\n";
+    comment(text, &format!("[[{}]] {}", section.name, section.about));
+    for key in section.keys {
+        let mut about =
+            format!("- {}: {} {} Expected: {}", key.name, key.about, key.consequence, key.kind.expected());
+        match key.default {
+            Default::Value(value) => {
+                let _ = write!(about, "; {value} unless given");
+            }
+            Default::Absent { means, .. } => {
+                let _ = write!(about, "; without it: {means}");
+            }
+            Default::Required(_) => {}
+        }
+        comment(text, &format!("{about}."));
+    }
+}
+
+/// What `docs/reference/control-configuration.md` holds.
+#[cfg(test)]
+pub(super) fn control_manual() -> String {
+    let mut text = String::from(
+        "# Configuration of the control process\n\n\
+         `pointsman control --config FILE` reads a TOML file.\n\
+         [`etc/control.template.toml`](../../etc/control.template.toml) has every key to copy from (`--template` prints\n\
+         it), and `--check` lists everything that is wrong, with file, line and column. Relative paths are relative to the\n\
+         file. It is read once, at start. What the process does with it is in [control](control.md).\n\n\
+         This page is written from the declarations of the keys.\n",
+    );
+    manual_section(&mut text, &CONTROL, "## Above all headings");
+    manual_section(&mut text, &SOURCE, "## `[[source]]`");
+    manual_section(&mut text, &CONTROL_SERVER, "## `[[server]]`");
     text
 }
 

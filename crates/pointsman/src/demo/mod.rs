@@ -31,7 +31,6 @@ use hyper::Method;
 use nameserver::generation::Settings;
 use nameserver::server::{Options, Server, StartError};
 
-use crate::client::{Body, Call, Client, segment};
 use crate::config::kind::{Given, Kind};
 use crate::config::spec::{Place, Placed};
 use crate::failure::Failure;
@@ -43,6 +42,7 @@ use play::{Signals, Stage};
 use sample::{Change, NEAREST, SITES};
 use summary::Summary;
 use watch::Watch;
+use web::client::{Body, Call, Client, segment};
 
 /// The address that the name server listens at where it is free, as the manual's examples have it.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 5300);

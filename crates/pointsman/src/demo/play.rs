@@ -16,8 +16,8 @@ use super::output::Output;
 use super::sample::{Change, SCRIPT};
 use super::screen::View;
 use super::watch::Watch;
-use crate::client::{Call, Client};
 use crate::failure::Failure;
+use web::client::{Call, Client};
 
 /// How many queries all clients together send a second: enough for shares to settle within a second, and to
 /// see a change within a millisecond; little enough to leave a small machine in peace.

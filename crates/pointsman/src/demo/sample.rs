@@ -8,7 +8,7 @@ use routing::proximity::csv;
 use routing::{Prefix, RegionId};
 
 use super::in_force::{InForce, Matrix};
-use crate::client::{Body, Call, segment};
+use web::client::{Body, Call, segment};
 
 /// The zone's name; nobody has names below `example` (RFC 2606 §2).
 pub(super) const ORIGIN: &str = "demo.example.";

@@ -6,10 +6,10 @@ use api::{Faults, ReverseStatus};
 use clap::Args;
 use hyper::Method;
 
-use crate::client::{Call, Client, REVERSE};
 use crate::command::status::uptime;
 use crate::failure::Failure;
 use crate::session::{self, Session};
+use web::client::{Call, Client, REVERSE};
 
 /// The arguments of `reverse status`.
 #[derive(Args, Debug)]

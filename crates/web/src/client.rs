@@ -1,6 +1,6 @@
-//! A client of the HTTP API: one request, one connection, everything bounded.
+//! A client of HTTP APIs, ours above all: one request, one connection, everything bounded.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use api::{Fault, Faults, Problem};
@@ -12,41 +12,47 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::TcpStream;
 
-use crate::failure::Failure;
-
 /// How long a connection may take to be made: a server that is there accepts within a round trip.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long an answer may take: the largest zones compile in less, and the server itself gives up waiting
-/// for its workers after 5 s.
+/// How long an answer may take unless it is told otherwise: the largest zones compile in less, and the server itself
+/// gives up waiting for its workers after 5 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The largest answer, in octets: a zone of some millions of records.
+/// The largest answer in octets unless it is told otherwise: a zone of some millions of records.
 const ANSWER_MAX: usize = 512 << 20;
 
 /// Who is asked, as it is told where nobody answers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub struct Asked {
+    /// What it is.
+    pub name: &'static str,
     /// Where the URL is given.
-    source: &'static str,
+    pub source: &'static str,
     /// What should be running.
-    program: &'static str,
+    pub program: &'static str,
     /// A URL as it may be.
-    example: &'static str,
+    pub example: &'static str,
+    /// Where the token is given.
+    pub token: &'static str,
 }
 
-/// The name server's API.
+/// The name server's API, as the commands ask it.
 const API: Asked = Asked {
+    name: "the API",
     source: "--api or POINTSMAN_API",
     program: "pointsman serve",
     example: "a URL such as http://127.0.0.1:8053",
+    token: "--token-file FILE or POINTSMAN_TOKEN",
 };
 
-/// The reverse look-up service's HTTP face.
-pub(crate) const REVERSE: Asked = Asked {
+/// The reverse look-up service's HTTP face, as the commands ask it.
+pub const REVERSE: Asked = Asked {
+    name: "the API",
     source: "--http or POINTSMAN_REVERSE",
     program: "pointsman reverse --http ADDR",
     example: "a URL such as http://127.0.0.1:8054",
+    token: "nothing: it asks for none",
 };
 
 /// The most of an answer that is no problem of the API that an error quotes, in characters.
@@ -54,7 +60,7 @@ const QUOTE_MAX: usize = 200;
 
 /// Where the API is, and what it is told there.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub struct Client {
     /// The URL as it was given, for people.
     url: String,
     /// Host and port, as the system's resolver takes them and as the Host header has them.
@@ -63,47 +69,85 @@ pub(crate) struct Client {
     prefix: String,
     token: Option<String>,
     asked: Asked,
+    timeout: Duration,
+    answer_max: usize,
 }
+
+/// Why a call did not do what it was made for.
+#[derive(Clone, Debug)]
+pub enum Unmet {
+    /// Nobody answers.
+    Unreachable(String),
+    /// What was sent is wrong.
+    Faults(Faults),
+    /// It was refused, or what was answered is of no use.
+    Refused {
+        /// What was answered.
+        status: StatusCode,
+        /// Why, and how to go on.
+        what: String,
+    },
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unmet::Unreachable(what) | Unmet::Refused { what, .. } => f.write_str(what),
+            Unmet::Faults(faults) => write!(f, "{faults}"),
+        }
+    }
+}
+
+impl std::error::Error for Unmet {}
 
 /// What is asked of the API.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) method: Method,
+pub struct Call {
+    /// What to do.
+    pub method: Method,
     /// The path from `/v1` on, encoded.
-    pub(crate) path: String,
-    pub(crate) body: Option<Body>,
+    pub path: String,
+    /// What is sent with it.
+    pub body: Option<Body>,
     /// The tag that what is changed must have, without quotes.
-    pub(crate) if_match: Option<String>,
+    pub if_match: Option<String>,
 }
 
 /// What is sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Body {
-    pub(crate) media_type: &'static str,
-    pub(crate) content: Vec<u8>,
+pub struct Body {
+    /// Its type.
+    pub media_type: &'static str,
+    /// Its octets.
+    pub content: Vec<u8>,
     /// What stands in faults for the `body`: the file that it is from.
-    pub(crate) source: String,
+    pub source: String,
 }
 
 /// What the API answered, where it did what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
+pub struct Answer {
+    /// The status, one of success.
+    pub status: StatusCode,
     /// The tag of what was got, without quotes.
-    pub(crate) tag: Option<String>,
-    pub(crate) body: Bytes,
+    pub tag: Option<String>,
+    /// What came.
+    pub body: Bytes,
 }
 
 impl Call {
     /// A call without a body.
-    pub(crate) fn new(method: Method, path: impl Into<String>) -> Call {
+    pub fn new(method: Method, path: impl Into<String>) -> Call {
         Call { method, path: path.into(), body: None, if_match: None }
     }
 }
 
 impl Body {
     /// A shape of the API as JSON.
-    pub(crate) fn json(shape: &impl Serialize) -> Body {
+    ///
+    /// # Panics
+    /// Where the shape has no form as JSON: those of the API have one.
+    pub fn json(shape: &impl Serialize) -> Body {
         let content = serde_json::to_vec(shape).expect("the API's shapes have text keys only");
         Body { media_type: "application/json", content, source: "the request".into() }
     }
@@ -114,7 +158,7 @@ impl Client {
     ///
     /// # Errors
     /// What is wrong with the URL.
-    pub(crate) fn new(url: &str, token: Option<String>) -> Result<Client, Fault> {
+    pub fn new(url: &str, token: Option<String>) -> Result<Client, Fault> {
         Client::of(url, token, API)
     }
 
@@ -122,7 +166,7 @@ impl Client {
     ///
     /// # Errors
     /// What is wrong with the URL.
-    pub(crate) fn of(url: &str, token: Option<String>, asked: Asked) -> Result<Client, Fault> {
+    pub fn of(url: &str, token: Option<String>, asked: Asked) -> Result<Client, Fault> {
         let fault = |what: String| Fault::whole(asked.source, what, asked.example);
         let uri: Uri = url.parse().map_err(|_| fault(format!("{url:?} is no URL")))?;
         match uri.scheme_str() {
@@ -147,19 +191,31 @@ impl Client {
             prefix: uri.path().trim_end_matches('/').into(),
             token,
             asked,
+            timeout: ANSWER_TIMEOUT,
+            answer_max: ANSWER_MAX,
         })
+    }
+
+    /// The URL as it was given.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The same client, with less patience: an answer, connection and all, may take `timeout` and have `answer_max`
+    /// octets.
+    pub fn within(self, timeout: Duration, answer_max: usize) -> Client {
+        Client { timeout, answer_max, ..self }
     }
 
     /// Makes a call.
     ///
     /// # Errors
-    /// [`Failure::Unreachable`] where nobody answers, [`Failure::Faults`] where what was sent is wrong, and
-    /// [`Failure::Failed`] for all else that the API does not do.
-    pub(crate) async fn send(&self, call: Call) -> Result<Answer, Failure> {
+    /// [`Unmet`]; whatever is no success is refused.
+    pub async fn send(&self, call: Call) -> Result<Answer, Unmet> {
         let source = call.body.as_ref().map(|body| body.source.clone());
-        let (status, tag, body) = tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(call))
+        let (status, tag, body) = tokio::time::timeout(self.timeout, self.exchange(call))
             .await
-            .map_err(|_| self.unreachable(format!("no answer within {} s", ANSWER_TIMEOUT.as_secs())))??;
+            .map_err(|_| self.unreachable(format!("no answer within {} ms", self.timeout.as_millis())))??;
         if status.is_success() {
             Ok(Answer { status, tag, body })
         } else {
@@ -167,7 +223,7 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, call: Call) -> Result<(StatusCode, Option<String>, Bytes), Failure> {
+    async fn exchange(&self, call: Call) -> Result<(StatusCode, Option<String>, Bytes), Unmet> {
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.authority))
             .await
             .map_err(|_| self.unreachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))?
@@ -205,13 +261,14 @@ impl Client {
     async fn receive(
         &self,
         response: Response<hyper::body::Incoming>,
-    ) -> Result<(StatusCode, Option<String>, Bytes), Failure> {
+    ) -> Result<(StatusCode, Option<String>, Bytes), Unmet> {
         let status = response.status();
         let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
         let tag = tag.map(|tag| tag.trim_matches('"').to_owned());
-        let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await.map_err(|cause| {
+        let body = Limited::new(response.into_body(), self.answer_max).collect().await.map_err(|cause| {
             if cause.is::<LengthLimitError>() {
-                Failure::Failed(format!("the answer of {} is larger than {} MiB", self.url, ANSWER_MAX >> 20))
+                let what = format!("the answer of {} is larger than {} octets", self.url, self.answer_max);
+                Unmet::Refused { status, what }
             } else {
                 self.unreachable(format!("the connection was lost: {cause}"))
             }
@@ -219,24 +276,24 @@ impl Client {
         Ok((status, tag, body.to_bytes()))
     }
 
-    fn unreachable(&self, why: String) -> Failure {
-        Failure::Unreachable(format!(
-            "the API at {} cannot be reached: {why}\nIs the server running ({})? Another address is given by {}.",
-            self.url, self.asked.program, self.asked.source
+    fn unreachable(&self, why: String) -> Unmet {
+        Unmet::Unreachable(format!(
+            "{} at {} cannot be reached: {why}\nIs the server running ({})? Another address is given by {}.",
+            self.asked.name, self.url, self.asked.program, self.asked.source
         ))
     }
 
     /// Sorts what the API says where it does not do what it was asked.
-    fn refused(&self, status: StatusCode, body: &[u8], source: Option<&str>) -> Failure {
+    fn refused(&self, status: StatusCode, body: &[u8], source: Option<&str>) -> Unmet {
         let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
-            return Failure::Failed(self.not_ours(status, body));
+            return Unmet::Refused { status, what: self.not_ours(status, body) };
         };
         if !problem.faults.is_empty() {
             let mut faults = Faults { faults: problem.faults, omitted: problem.omitted };
             if let Some(source) = source {
                 name_source(&mut faults, source);
             }
-            return Failure::Faults(faults);
+            return Unmet::Faults(faults);
         }
         let mut what = problem.what;
         if !problem.expected.is_empty() {
@@ -244,27 +301,27 @@ impl Client {
         }
         match status {
             StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE | StatusCode::UNPROCESSABLE_ENTITY => {
-                Failure::Faults(Fault::whole(source.unwrap_or("the request"), what, "").into())
+                Unmet::Faults(Fault::whole(source.unwrap_or("the request"), what, "").into())
             }
             _ => {
                 if let Some(hint) = self.way_on(status) {
                     let _ = write!(what, "\n{hint}");
                 }
-                Failure::Failed(what)
+                Unmet::Refused { status, what }
             }
         }
     }
 
-    fn way_on(&self, status: StatusCode) -> Option<&'static str> {
+    fn way_on(&self, status: StatusCode) -> Option<String> {
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.token.is_none() => {
-                Some("Give the server's token with --token-file FILE or POINTSMAN_TOKEN.")
+                Some(format!("Give the server's token with {}.", self.asked.token))
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                Some("The token given with --token-file or POINTSMAN_TOKEN is not the server's.")
+                Some(format!("The token given with {} is not the server's.", self.asked.token))
             }
             StatusCode::SERVICE_UNAVAILABLE => {
-                Some("The last generation goes on; `pointsman status` tells how the store is.")
+                Some("The last generation goes on; `pointsman status` tells how the store is.".into())
             }
             _ => None,
         }
@@ -282,7 +339,7 @@ impl Client {
 }
 
 /// Encodes one segment of a path (RFC 3986 §3.3); the root's `.` would be taken away on the way, and is `=2E`.
-pub(crate) fn segment(name: &str) -> String {
+pub fn segment(name: &str) -> String {
     if name == "." {
         return "=2E".into();
     }
@@ -290,7 +347,7 @@ pub(crate) fn segment(name: &str) -> String {
 }
 
 /// Encodes everything but unreserved characters (RFC 3986 §2.3), for a segment or a value in a query.
-pub(crate) fn encoded(text: &str) -> String {
+pub fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

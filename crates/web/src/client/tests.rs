@@ -71,11 +71,9 @@ async fn check(answer: Canned, exit: &str, told: &str) {
     let failure = client.send(put()).await.expect_err("the server refuses");
     server.await.expect("the server ends");
     let found = match &failure {
-        Failure::Failed(_) => "failed",
-        Failure::Faults(_) => "faults",
-        Failure::Unreachable(_) => "unreachable",
-        Failure::Late(_) => "late",
-        Failure::NotRead => "not read",
+        Unmet::Refused { .. } => "failed",
+        Unmet::Faults(_) => "faults",
+        Unmet::Unreachable(_) => "unreachable",
     };
     let failure = failure.to_string();
     assert_eq!((found, failure.replace(&client.url, "URL").as_str()), (exit, told), "for {answer:?}");
@@ -94,24 +92,24 @@ async fn refusals_say_what_where_and_how_to_go_on() {
     .await;
     let long = r#"{"what":"the body is too long","expected":"at most 4 MiB"}"#;
     check((413, None, long), "faults", "a.zone: the body is too long; expected at most 4 MiB").await;
-    check((412, None, r#"{"what":"it has changed"}"#), "failed", "pointsman: it has changed").await;
-    check((404, None, r#"{"what":"there is no zone a."}"#), "failed", "pointsman: there is no zone a.").await;
+    check((412, None, r#"{"what":"it has changed"}"#), "failed", "it has changed").await;
+    check((404, None, r#"{"what":"there is no zone a."}"#), "failed", "there is no zone a.").await;
     check(
         (401, None, r#"{"what":"the token is wrong"}"#),
         "failed",
-        "pointsman: the token is wrong\nThe token given with --token-file or POINTSMAN_TOKEN is not the server's.",
+        "the token is wrong\nThe token given with --token-file FILE or POINTSMAN_TOKEN is not the server's.",
     )
     .await;
     check(
         (503, None, r#"{"what":"the disk is full"}"#),
         "failed",
-        "pointsman: the disk is full\nThe last generation goes on; `pointsman status` tells how the store is.",
+        "the disk is full\nThe last generation goes on; `pointsman status` tells how the store is.",
     )
     .await;
     check(
         (502, None, "<html>Bad Gateway</html>"),
         "failed",
-        "pointsman: URL answered 502 Bad Gateway, which is not in the words of Pointsman's API: \"<html>Bad \
+        "URL answered 502 Bad Gateway, which is not in the words of Pointsman's API: \"<html>Bad \
          Gateway</html>\"",
     )
     .await;
@@ -124,7 +122,7 @@ async fn a_server_that_is_not_there_is_told_apart() {
     let client = Client::new(&format!("http://{address}"), None).expect("a URL");
     drop(free);
     let refused = client.send(Call::new(Method::GET, "/v1/status")).await.expect_err("nobody is there");
-    let Failure::Unreachable(told) = refused else { panic!("{refused:?}") };
+    let Unmet::Unreachable(told) = refused else { panic!("{refused:?}") };
     assert!(told.starts_with(&format!("the API at http://{address} cannot be reached: ")), "{told}");
     assert!(told.contains("pointsman serve"), "{told}");
 
@@ -134,7 +132,7 @@ async fn a_server_that_is_not_there_is_told_apart() {
     let hang_up = tokio::spawn(async move { drop(rude.accept().await) });
     let lost = client.send(Call::new(Method::GET, "/v1/status")).await.expect_err("it hangs up");
     hang_up.await.expect("the server ends");
-    assert!(matches!(lost, Failure::Unreachable(_)), "{lost:?}");
+    assert!(matches!(lost, Unmet::Unreachable(_)), "{lost:?}");
 }
 
 #[test]

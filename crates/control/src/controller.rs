@@ -1,0 +1,390 @@
+//! A round: what serves, what the loads are, what should serve, and its installation.
+//!
+//! What is not known never makes the rows worse. A server whose load is unknown keeps its shares; one that only the
+//! policy knows keeps them, too; where nothing is known, nothing is installed. And nobody is overwritten: rows are
+//! installed only over those that they were decided from (`If-Match`), and after a change of somebody else's the
+//! controller stands back for a while.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{
+    Changed, ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, ControlShare, Policy,
+};
+use hyper::{Method, StatusCode};
+use net::clock::{Clock, Now};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use web::client::{Body, Call, Client, Unmet, segment};
+
+use crate::algorithm::Algorithm;
+use crate::load::Load;
+use crate::matrix::{self, Column};
+use crate::numbers::Numbers;
+use crate::readings::Readings;
+use crate::situation::{Server, Shares, Situation};
+use crate::source::Source;
+
+/// Measurements at a time: each may be a process or a connection.
+const MEASURING_MAX: usize = 64;
+
+/// Rounds without a change of somebody else's after which the controller takes over again: an operator, or another
+/// control process, that goes on changing the policy is left alone.
+pub const STAND_BACK: u32 = 5;
+
+/// What a control process is started with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The API of the name server.
+    pub client: Client,
+    /// The policy's first name.
+    pub policy: String,
+    /// How it is decided.
+    pub algorithm: Algorithm,
+    /// The TTL of the rows, in seconds.
+    pub ttl: u32,
+    /// How long a source may take.
+    pub timeout: Duration,
+    /// How old a value may be.
+    pub stale: Duration,
+    /// The regions that have ranks.
+    pub regions: Vec<String>,
+    /// The servers.
+    pub servers: Vec<ServerOptions>,
+    /// The sources of their loads.
+    pub sources: Vec<Source>,
+    /// Whether nothing is installed.
+    pub dry_run: bool,
+}
+
+/// A server of the configuration.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Its addresses; at least one. Sources are asked with the first.
+    pub addresses: Vec<IpAddr>,
+    /// How much it can take beside the others.
+    pub capacity: f64,
+    /// Its rank for each region of [`Options::regions`].
+    pub ranks: Vec<u32>,
+}
+
+/// Decides the rows of a policy, round by round.
+#[derive(Debug)]
+pub struct Controller {
+    options: Options,
+    clock: Clock,
+    readings: Arc<Readings>,
+    numbers: Arc<Numbers>,
+    /// The tag of the policy as it was last seen or written; `None` until then.
+    tag: Option<String>,
+    /// Rounds that are left to stand back for.
+    stand_back: u32,
+    /// What was last told of each server, so that it is told once.
+    told: Vec<String>,
+}
+
+/// What was decided.
+struct Decision {
+    policy: Policy,
+    rows: Vec<ControlRow>,
+}
+
+/// Why a round came to nothing.
+struct Stopped(ControlOutcome, String);
+
+impl Controller {
+    /// A controller that has not looked at anything yet.
+    pub fn new(options: Options, clock: Clock, readings: Arc<Readings>, numbers: Arc<Numbers>) -> Controller {
+        let told = vec![String::new(); options.servers.len()];
+        Controller { options, clock, readings, numbers, tag: None, stand_back: 0, told }
+    }
+
+    /// Measures, decides, and installs what was decided.
+    pub async fn round(&mut self) -> ControlRound {
+        let began = self.clock.now();
+        let mut round = ControlRound {
+            unix_seconds: began.unix.as_secs(),
+            policy: self.options.policy.clone(),
+            outcome: ControlOutcome::Unchanged,
+            why: String::new(),
+            generation: None,
+            servers: Vec::new(),
+            rows: Vec::new(),
+        };
+        if let Err(Stopped(outcome, why)) = self.work(&mut round).await {
+            (round.outcome, round.why) = (outcome, why);
+        }
+        self.tell(&round);
+        self.numbers.round(&round);
+        round
+    }
+
+    async fn work(&mut self, round: &mut ControlRound) -> Result<(), Stopped> {
+        // Before anything is measured: what is decided from these rows is installed over these rows only.
+        let seen = self.see().await;
+        self.measure().await;
+        let now = self.clock.now();
+        let servers = self.servers(now, round);
+        let (policy, tag) = seen?;
+        self.notice(&tag);
+
+        let addresses: Vec<Vec<IpAddr>> = self.options.servers.iter().map(|s| s.addresses.clone()).collect();
+        let columns = matrix::columns(&policy, &addresses);
+        if !columns.iter().any(|column| column.configured.is_some()) {
+            let what = format!("none of the configured servers is in the policy {}", self.options.policy);
+            return Err(Stopped(ControlOutcome::Nothing, what));
+        }
+        for (number, server) in round.servers.iter_mut().enumerate() {
+            if !columns.iter().any(|column| column.configured == Some(number)) {
+                server.why = add(&server.why, "it is not in the policy");
+            }
+        }
+        let decision = self.decide(now, &policy, &columns, &servers);
+        round.rows = decision.rows;
+        self.install(round, &policy, decision.policy, tag).await
+    }
+
+    /// What serves, and its tag.
+    async fn see(&self) -> Result<(Policy, String), Stopped> {
+        let call = Call::new(Method::GET, self.path());
+        let answer = self.options.client.send(call).await.map_err(|unmet| {
+            let outcome = match &unmet {
+                Unmet::Unreachable(_) => ControlOutcome::Unreachable,
+                Unmet::Refused { status: StatusCode::NOT_FOUND, .. } => ControlOutcome::Nothing,
+                _ => ControlOutcome::Refused,
+            };
+            Stopped(outcome, unmet.to_string())
+        })?;
+        let policy = serde_json::from_slice(&answer.body)
+            .map_err(|cause| format!("the API's answer is not understood: {cause}"));
+        let tag = answer.tag.ok_or_else(|| "the API gave no tag".to_owned());
+        let both = policy.and_then(|policy| Ok((policy, tag?)));
+        both.map_err(|what| Stopped(ControlOutcome::Refused, what))
+    }
+
+    /// Asks all sources for all servers, a bounded number at a time.
+    async fn measure(&self) {
+        let places = Arc::new(Semaphore::new(MEASURING_MAX));
+        let mut measuring = JoinSet::new();
+        for (number, server) in self.options.servers.iter().enumerate() {
+            for (source, options) in self.options.sources.iter().enumerate() {
+                let (kind, timeout) = (options.kind.clone(), self.options.timeout);
+                let (address, places, clock) = (server.addresses[0], places.clone(), self.clock);
+                measuring.spawn(async move {
+                    let _place = places.acquire_owned().await;
+                    let measured = kind.measure(address, timeout).await;
+                    (number, source, measured, clock.now())
+                });
+            }
+        }
+        for (server, source, measured, at) in measuring.join_all().await {
+            let Some(measured) = measured else { continue };
+            let per_second = self.options.sources[source].per_second;
+            let verdict = self.readings.note(server, source, measured, at.monotonic, per_second);
+            self.numbers.reading(source, verdict);
+        }
+    }
+
+    /// Each configured server as an algorithm sees it, noted in the round.
+    fn servers(&mut self, now: Now, round: &mut ControlRound) -> Vec<Server> {
+        let stale = self.options.stale;
+        let mut servers = Vec::new();
+        for (number, server) in self.options.servers.iter().enumerate() {
+            let read: Vec<_> = (0..self.options.sources.len())
+                .map(|source| self.readings.value(number, source, now.monotonic, stale))
+                .collect();
+            let scaled: Vec<_> =
+                self.options.sources.iter().zip(&read).map(|(s, (v, _))| (s.scale, *v)).collect();
+            let load = Load::of(&scaled);
+            let unknown = self.options.sources.iter().zip(&read).find(|(_, (value, _))| value.is_none());
+            let why = unknown.map_or(String::new(), |(source, (_, why))| {
+                format!("its load is unknown: {}: {why}", source.name)
+            });
+            round.servers.push(ControlServer {
+                address: server.addresses[0],
+                load: load.map(|load| load.relative),
+                room: load.map(|load| load.room),
+                readings: self
+                    .options
+                    .sources
+                    .iter()
+                    .zip(read)
+                    .map(|(source, (value, why))| ControlReading { source: source.name.clone(), value, why })
+                    .collect(),
+                why,
+            });
+            servers.push(Server { capacity: server.capacity, load });
+        }
+        servers
+    }
+
+    /// Sees whether somebody else changed the policy since the last round.
+    fn notice(&mut self, tag: &str) {
+        match &self.tag {
+            Some(known) if known != tag => {
+                self.stand_back = STAND_BACK;
+                let policy = &self.options.policy;
+                tracing::warn!(policy, "somebody else changed the policy; standing back");
+            }
+            _ => self.stand_back = self.stand_back.saturating_sub(1),
+        }
+        self.tag = Some(tag.to_owned());
+    }
+
+    fn decide(&mut self, now: Now, policy: &Policy, columns: &[Column], servers: &[Server]) -> Decision {
+        let regions = &self.options.regions;
+        let unknown = Server { capacity: 1.0, load: None };
+        let of = |column: &Column| column.configured.map_or(unknown, |server| servers[server]);
+        let seen: Vec<Server> = columns.iter().map(of).collect();
+        // For the default column nobody is nearer than anybody else.
+        let mut ranks = vec![vec![1; columns.len()]];
+        ranks.extend((0..regions.len()).map(|region| {
+            let rank =
+                |column: &Column| column.configured.map_or(1, |s| self.options.servers[s].ranks[region]);
+            columns.iter().map(rank).collect::<Vec<u32>>()
+        }));
+        let present = matrix::shares(policy, columns, regions);
+        let situation = Situation { servers: &seen, ranks: &ranks, present: &present };
+        let shares = self.options.algorithm.decide(now.monotonic, &situation);
+        let demand = match &self.options.algorithm {
+            Algorithm::Third(third) => Some(third.demand().to_vec()),
+            _ => None,
+        };
+        let rows = (0..shares.len()).map(|row| ControlRow {
+            region: row.checked_sub(1).map(|region| regions[region].clone()),
+            demand: demand.as_ref().and_then(|demand| demand.get(row).copied()),
+            shares: shared(policy, columns, &present[row], &shares, row),
+        });
+        let rows = rows.collect();
+        // Without any load there is nothing to decide from, and no reason to touch what serves.
+        let nothing = seen.iter().all(|server| server.load.is_none());
+        let serves = matrix::serves(policy, columns, regions, &shares, self.options.ttl);
+        let policy = if nothing || serves {
+            policy.clone()
+        } else {
+            matrix::with(policy, columns, regions, &shares, self.options.ttl)
+        };
+        Decision { policy, rows }
+    }
+
+    async fn install(
+        &mut self,
+        round: &mut ControlRound,
+        present: &Policy,
+        decided: Policy,
+        tag: String,
+    ) -> Result<(), Stopped> {
+        if decided == *present {
+            let known = round.servers.iter().any(|server| server.load.is_some());
+            round.why = if known { "they serve already" } else { "no server's load is known" }.into();
+            return Ok(());
+        }
+        if self.stand_back > 0 {
+            let what =
+                format!("somebody else changed the policy not long ago; {} rounds to go", self.stand_back);
+            return Err(Stopped(ControlOutcome::StoodBack, what));
+        }
+        if self.options.dry_run {
+            return Err(Stopped(ControlOutcome::DryRun, "they would be installed".into()));
+        }
+        let mut call = Call::new(Method::PUT, self.path());
+        (call.body, call.if_match) = (Some(Body::json(&decided)), Some(tag));
+        match self.options.client.send(call).await {
+            Ok(answer) => {
+                let changed: Option<Changed> = serde_json::from_slice(&answer.body).ok();
+                round.outcome = ControlOutcome::Installed;
+                round.generation = changed.map(|changed| changed.generation);
+                round.why = "every worker serves them".into();
+                if answer.status == StatusCode::ACCEPTED {
+                    round.why = "they are stored, and not every worker serves them yet".into();
+                }
+            }
+            Err(Unmet::Refused { status: StatusCode::PRECONDITION_FAILED, .. }) => {
+                self.stand_back = STAND_BACK;
+                self.tag = None;
+                let what = "somebody else changed the policy within the round (412)";
+                return Err(Stopped(ControlOutcome::Overtaken, what.into()));
+            }
+            Err(unmet) => {
+                // Whether it was done is not known where the connection was lost: the next round looks.
+                self.tag = None;
+                let outcome = match &unmet {
+                    Unmet::Unreachable(_) => ControlOutcome::Unreachable,
+                    _ => ControlOutcome::Refused,
+                };
+                return Err(Stopped(outcome, unmet.to_string()));
+            }
+        }
+        self.remember(&decided).await;
+        Ok(())
+    }
+
+    /// Finds the tag of what was just installed, unless somebody else was quicker still.
+    async fn remember(&mut self, installed: &Policy) {
+        self.tag = None;
+        if let Ok((policy, tag)) = self.see().await {
+            if policy.servers == installed.servers {
+                self.tag = Some(tag);
+            } else {
+                self.stand_back = STAND_BACK;
+            }
+        }
+    }
+
+    /// Says in the log what a round came to: what was done and what went wrong, and of each server what is new.
+    fn tell(&mut self, round: &ControlRound) {
+        let (policy, outcome) = (&round.policy, round.outcome.word());
+        for (told, server) in self.told.iter_mut().zip(&round.servers) {
+            if *told != server.why {
+                match server.why.as_str() {
+                    "" => tracing::info!(server = %server.address, "its load is known"),
+                    why => tracing::warn!(server = %server.address, "{why}"),
+                }
+                told.clone_from(&server.why);
+            }
+        }
+        match round.outcome {
+            ControlOutcome::Unchanged => tracing::debug!(policy, outcome, "{}", round.why),
+            ControlOutcome::Installed => {
+                tracing::info!(policy, generation = round.generation, "installed: {}", rows(round));
+            }
+            ControlOutcome::DryRun => tracing::info!(policy, "would be installed: {}", rows(round)),
+            ControlOutcome::StoodBack => tracing::info!(policy, outcome, "{}", round.why),
+            _ => tracing::error!(policy, outcome, "{}", round.why),
+        }
+    }
+
+    fn path(&self) -> String {
+        format!("/v1/policies/{}", segment(&self.options.policy))
+    }
+}
+
+fn shared(
+    policy: &Policy,
+    columns: &[Column],
+    before: &[f64],
+    shares: &Shares,
+    row: usize,
+) -> Vec<ControlShare> {
+    let numbers = columns.iter().zip(before).zip(&shares[row]);
+    let share = |((column, before), after): ((&Column, &f64), &f64)| {
+        let address = policy.servers[column.places[0]].address;
+        ControlShare { address, before: *before, after: *after }
+    };
+    numbers.map(share).collect()
+}
+
+/// The rows in one line.
+fn rows(round: &ControlRound) -> String {
+    let row = |row: &ControlRow| {
+        let shares: Vec<String> =
+            row.shares.iter().map(|share| format!("{} {:.3}", share.address, share.after)).collect();
+        format!("{}: {}", row.region.as_deref().unwrap_or("default"), shares.join(", "))
+    };
+    round.rows.iter().map(row).collect::<Vec<_>>().join("; ")
+}
+
+fn add(why: &str, more: &str) -> String {
+    if why.is_empty() { more.into() } else { format!("{why}; {more}") }
+}

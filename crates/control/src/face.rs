@@ -1,0 +1,128 @@
+//! The HTTP face: reports of loads in, numbers out.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `PUT /v1/loads/{source}/{address}` | takes the load that a server reports of itself |
+//! | `GET /v1/status` | the last round |
+//! | `GET /v1/health` | that the process answers; needs no token |
+//! | `GET /metrics` | how the process is doing |
+
+pub mod metrics;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::{ControlRound, LoadReport};
+use axum::extract::{Path, Request, State};
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, put};
+use axum::{Json, Router};
+use net::clock::Clock;
+use web::Failure;
+use web::token::Token;
+
+use crate::numbers::{Numbers, Verdict};
+use crate::readings::Readings;
+
+/// The longest report in octets: one number.
+const REPORT_MAX: usize = 1 << 10;
+
+/// The path that needs no token: a supervisor that asks for it has none.
+const HEALTH: &str = "/v1/health";
+
+/// What every handler can reach.
+#[derive(Clone, Debug)]
+pub struct Face {
+    /// The clock.
+    pub clock: Clock,
+    /// Where reports go.
+    pub readings: Arc<Readings>,
+    /// What the process counts.
+    pub numbers: Arc<Numbers>,
+    /// The servers by all of their addresses.
+    pub servers: Arc<Vec<Vec<IpAddr>>>,
+    /// The sources: name, whether reports are taken, and whether they are counts that grow.
+    pub sources: Arc<Vec<(String, bool, bool)>>,
+}
+
+/// All paths. Without a token, nothing is served under a host's name and no report is taken.
+pub fn router(face: Face, token: Option<String>) -> Router {
+    let counters = face.numbers.http.clone();
+    let routes = Router::new()
+        .route("/v1/status", get(status))
+        .route(HEALTH, get(health))
+        .route("/metrics", get(metrics::metrics))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method);
+    let routes = match token {
+        Some(token) => routes
+            .route("/v1/loads/{source}/{address}", put(report))
+            .with_state(face)
+            .layer(axum::middleware::from_fn_with_state(Token::new(token, HEALTH), web::token::require)),
+        None => routes.with_state(face).layer(axum::middleware::from_fn(local)),
+    };
+    routes.layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
+}
+
+/// Lets a request pass that is not sent under a host's name, or that asks for health.
+async fn local(request: Request, next: Next) -> Response {
+    if request.uri().path() != HEALTH
+        && let Err(failure) = web::host::check(&request)
+    {
+        return failure.into_response();
+    }
+    next.run(request).await
+}
+
+async fn report(
+    State(face): State<Face>,
+    Path((source, address)): Path<(String, String)>,
+    request: Request,
+) -> Result<StatusCode, Failure> {
+    let body = web::body::read(request, &["application/json"], REPORT_MAX).await?;
+    let address: Option<IpAddr> = address.parse().ok();
+    let server = face.servers.iter().position(|own| address.is_some_and(|address| own.contains(&address)));
+    let server = server.ok_or_else(|| Failure::missing("server of this address in the configuration"))?;
+    let number = face.sources.iter().position(|(name, ..)| *name == source);
+    let number = number.ok_or_else(|| Failure::missing(&format!("source {source} in the configuration")))?;
+    let (_, is_pushed, per_second) = face.sources[number];
+    if !is_pushed {
+        let what = format!("the source {source} is asked, and takes no reports");
+        return Err(Failure::new(StatusCode::CONFLICT, what, "a source of kind push"));
+    }
+    let report: LoadReport = serde_json::from_slice(&body).map_err(|cause| {
+        let what = format!("the report cannot be read: {cause}");
+        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, what, "{\"value\": NUMBER}")
+    })?;
+    let now = face.clock.now().monotonic;
+    match face.readings.note(server, number, Ok(report.value), now, per_second) {
+        Verdict::Absurd => {
+            face.numbers.reading(number, Verdict::Absurd);
+            let what = format!("{} is no load", report.value);
+            Err(Failure::new(StatusCode::UNPROCESSABLE_ENTITY, what, "a number from 0 on"))
+        }
+        _ => {
+            face.numbers.reading(number, Verdict::Reported);
+            Ok(StatusCode::NO_CONTENT)
+        }
+    }
+}
+
+async fn status(State(face): State<Face>) -> Result<Json<ControlRound>, Failure> {
+    let round = face.numbers.last();
+    round.map(Json).ok_or_else(|| Failure::missing("round that has ended yet"))
+}
+
+async fn health() -> impl IntoResponse {
+    Json(serde_json::json!({}))
+}
+
+async fn no_such_path(uri: Uri) -> Failure {
+    Failure::missing(&format!("path {}", uri.path()))
+}
+
+async fn no_such_method(method: Method) -> Failure {
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path has no {method}"), "")
+}

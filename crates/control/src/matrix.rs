@@ -1,0 +1,192 @@
+//! A policy's matrix as shares of servers, and shares as a matrix.
+//!
+//! The control process thinks in servers: machines with a load, of which one may have several addresses. The policy has
+//! a cell for each address and draws among those of the family that is asked for. So a server's share is written at
+//! each of its addresses, and is read at those of its first family.
+
+use std::net::IpAddr;
+
+use api::{Entry, Policy};
+
+use crate::situation::Shares;
+
+/// A server of the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its number in the configuration; `None` for a server that only the policy knows.
+    pub configured: Option<usize>,
+    /// Which of the policy's servers are its addresses; at least one.
+    pub places: Vec<usize>,
+}
+
+/// Sorts a policy's addresses by the servers that have them: the configured ones first, then each of the others alone.
+pub fn columns(policy: &Policy, configured: &[Vec<IpAddr>]) -> Vec<Column> {
+    let places_of = |addresses: &[IpAddr]| -> Vec<usize> {
+        let servers = policy.servers.iter().enumerate();
+        servers.filter(|(_, server)| addresses.contains(&server.address)).map(|(place, _)| place).collect()
+    };
+    let mut columns: Vec<Column> = configured
+        .iter()
+        .enumerate()
+        .map(|(server, addresses)| Column { configured: Some(server), places: places_of(addresses) })
+        .filter(|column| !column.places.is_empty())
+        .collect();
+    for (place, server) in policy.servers.iter().enumerate() {
+        if !configured.iter().flatten().any(|address| *address == server.address) {
+            columns.push(Column { configured: None, places: vec![place] });
+        }
+    }
+    columns
+}
+
+/// What serves: a row for the default column, and one for each region.
+pub fn shares(policy: &Policy, columns: &[Column], regions: &[String]) -> Shares {
+    let rows = std::iter::once(None).chain(regions.iter().map(Some));
+    rows.map(|region| row(policy, columns, region)).collect()
+}
+
+fn row(policy: &Policy, columns: &[Column], region: Option<&String>) -> Vec<f64> {
+    // A region without any entry has the default column; a column without any probability is uniform.
+    let region = region.filter(|region| policy.servers.iter().any(|s| s.regions.contains_key(*region)));
+    let cell = |place: usize| -> Option<Entry> {
+        let server = &policy.servers[place];
+        match region {
+            Some(region) => server.regions.get(region).copied(),
+            None => Some(server.default),
+        }
+    };
+    let is_uniform =
+        (0..policy.servers.len()).all(|place| cell(place).is_none_or(|e| e.probability.is_none()));
+    let value = |place: usize| {
+        let cell = cell(place);
+        if is_uniform {
+            f64::from(u8::from(cell.is_some()))
+        } else {
+            cell.and_then(|c| c.probability).unwrap_or(0.0)
+        }
+    };
+    let values: Vec<f64> = columns
+        .iter()
+        .map(|column| {
+            let is_v4 = |place: &&usize| policy.servers[**place].address.is_ipv4();
+            let first = column.places.iter().filter(is_v4).count();
+            let of_first = |place: &&usize| first == 0 || is_v4(place);
+            column.places.iter().filter(of_first).map(|place| value(*place)).sum()
+        })
+        .collect();
+    let sum: f64 = values.iter().sum();
+    if sum.is_finite() && sum > 0.0 {
+        values.iter().map(|value| value / sum).collect()
+    } else {
+        // Where all are 0, any order is as likely as any other (the paper's Algorithm 1).
+        vec![1.0 / values.len().max(1) as f64; values.len()]
+    }
+}
+
+/// The policy with these shares in its default column and in the regions' rows; the rows of other regions, and all that
+/// is not a row, stay as they are.
+pub fn with(policy: &Policy, columns: &[Column], regions: &[String], shares: &Shares, ttl: u32) -> Policy {
+    let mut policy = policy.clone();
+    for (number, column) in columns.iter().enumerate() {
+        for place in &column.places {
+            let is_v4 = policy.servers[*place].address.is_ipv4();
+            let alike = column
+                .places
+                .iter()
+                .filter(|other| policy.servers[**other].address.is_ipv4() == is_v4)
+                .count();
+            let entry =
+                |share: f64| Entry { probability: Some(rounded(share / alike as f64)), ttl: Some(ttl) };
+            let server = &mut policy.servers[*place];
+            server.default = entry(shares[0][number]);
+            for (region, row) in regions.iter().zip(&shares[1..]) {
+                server.regions.insert(region.clone(), entry(row[number]));
+            }
+        }
+    }
+    policy
+}
+
+/// The change of a share below which rows are as good as the same: no client sees it.
+const CHANGE_MIN: f64 = 5e-4;
+
+/// Whether the policy serves these shares already, with this TTL and with a row for each region.
+pub fn serves(policy: &Policy, columns: &[Column], regions: &[String], wanted: &Shares, ttl: u32) -> bool {
+    let present = shares(policy, columns, regions);
+    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= CHANGE_MIN;
+    let is_ours = |entry: Option<&Entry>| entry.is_some_and(|entry| entry.ttl == Some(ttl));
+    present.iter().flatten().zip(wanted.iter().flatten()).all(near)
+        && policy.servers.iter().all(|server| {
+            is_ours(Some(&server.default)) && regions.iter().all(|region| is_ours(server.regions.get(region)))
+        })
+}
+
+/// To a hundred-thousandth: no client sees more, and people read it.
+fn rounded(share: f64) -> f64 {
+    (share * 1e5).round() / 1e5
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::situation::assert_rows;
+
+    fn policy(text: &str) -> Policy {
+        Policy::read("test", text).expect("the test gives a policy")
+    }
+
+    fn addresses(texts: &[&[&str]]) -> Vec<Vec<IpAddr>> {
+        texts.iter().map(|s| s.iter().map(|a| a.parse().expect("an address")).collect()).collect()
+    }
+
+    #[test]
+    fn what_serves_is_read_as_the_name_server_reads_it() {
+        let policy = policy(
+            r#"{"servers":[
+            {"address":"192.0.2.1","default":{"probability":3},"regions":{"europe":{"ttl":5}}},
+            {"address":"192.0.2.2","default":{"probability":1},"regions":{"asia":{"probability":2},"none":{"probability":0}}},
+            {"address":"192.0.2.3","regions":{"asia":{"probability":2},"europe":{}}}]}"#,
+        );
+        let configured = addresses(&[&["192.0.2.1"], &["192.0.2.9"], &["192.0.2.3"]]);
+        let columns = columns(&policy, &configured);
+        let column = |configured, place| Column { configured, places: vec![place] };
+        // The second is not in the policy, and the policy has one that is not configured.
+        assert_eq!(columns, [column(Some(0), 0), column(Some(2), 2), column(None, 1)]);
+        let regions = ["europe", "asia", "none", "oceania"].map(String::from);
+        let expected: &[&[f64]] = &[
+            &[0.75, 0.0, 0.25],
+            // Uniform over those that have an entry, and only they are there.
+            &[0.5, 0.5, 0.0],
+            &[0.0, 0.5, 0.5],
+            &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],
+            // No row: the default column.
+            &[0.75, 0.0, 0.25],
+        ];
+        assert_rows(&shares(&policy, &columns, &regions), expected);
+    }
+
+    #[test]
+    fn a_server_has_the_same_share_in_both_families() {
+        let policy = policy(
+            r#"{"answers":2,"names":["www.example.com."],"servers":[
+            {"address":"192.0.2.1"},{"address":"192.0.2.2","regions":{"asia":{"probability":1}}},
+            {"address":"2001:db8::1"},{"address":"192.0.2.3"}]}"#,
+        );
+        let configured = addresses(&[&["192.0.2.1", "2001:db8::1"], &["192.0.2.2", "192.0.2.3"]]);
+        let (columns, regions) = (columns(&policy, &configured), ["europe".to_owned()]);
+        let wanted = vec![vec![0.5, 0.5], vec![0.2, 0.8]];
+        let new = with(&policy, &columns, &regions, &wanted, 30);
+        let cells: Vec<(Option<f64>, Option<f64>)> =
+            new.servers.iter().map(|s| (s.default.probability, s.regions["europe"].probability)).collect();
+        let expected = [(0.5, 0.2), (0.25, 0.4), (0.5, 0.2), (0.25, 0.4)];
+        assert_eq!(cells, expected.map(|(a, b)| (Some(a), Some(b))));
+        assert_rows(&shares(&new, &columns, &regions), &[&[0.5, 0.5], &[0.2, 0.8]]);
+        assert!(
+            serves(&new, &columns, &regions, &wanted, 30) && !serves(&new, &columns, &regions, &wanted, 60)
+        );
+        assert!(!serves(&policy, &columns, &regions, &wanted, 30));
+        assert!(!serves(&new, &columns, &regions, &vec![vec![0.5, 0.5], vec![0.21, 0.79]], 30));
+        assert_eq!(new.servers[1].regions["asia"].probability, Some(1.0), "other regions stay as they are");
+        assert_eq!((new.answers, new.names), (2, policy.names));
+    }
+}

@@ -1,0 +1,205 @@
+//! Load sources: what is asked for a server's load, and what of its answer is the load.
+//!
+//! [`text`] finds the value in what came; this module goes and gets it. Whatever a source answers is foreign: it has
+//! [`ANSWER_MAX`] octets and the time that is configured, and what cannot be read is a reading that failed.
+
+pub mod text;
+
+use std::net::IpAddr;
+use std::process::Stdio;
+use std::time::Duration;
+
+use api::Fault;
+use hyper::Method;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::Command;
+use web::client::{Asked, Call, Client, Unmet};
+
+use crate::load::Scale;
+use text::Sample;
+
+/// The largest answer of a source in octets: a page of metrics of a busy exporter has a tenth.
+pub const ANSWER_MAX: usize = 4 << 20;
+
+/// What stands in URLs, pointers, labels and commands for the server's address.
+pub const ADDRESS: &str = "{address}";
+
+/// Who a source asks, as it is told where nobody answers.
+const ASKED: Asked = Asked {
+    name: "the load",
+    source: "url",
+    program: "what the source asks",
+    example: "a URL such as http://{address}:9100/metrics",
+    token: "nothing: sources send none",
+};
+
+/// A source of loads.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// What its values mean.
+    pub scale: Scale,
+    /// Whether the load is by how much the value grows in a second.
+    pub per_second: bool,
+    /// Where they are from.
+    pub kind: Kind,
+}
+
+/// Where a source's values are from.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// A value in a JSON document.
+    Json {
+        /// The document.
+        url: String,
+        /// The value in it (RFC 6901).
+        pointer: String,
+    },
+    /// A metric in Prometheus's text format.
+    Prometheus {
+        /// The page.
+        url: String,
+        /// The metric.
+        sample: Sample,
+    },
+    /// The output of a command, which is run without a shell.
+    Command {
+        /// The program and its arguments.
+        line: Vec<String>,
+        /// The text behind which the value stands.
+        after: String,
+    },
+    /// What the servers report.
+    Pushed,
+}
+
+impl Kind {
+    /// Asks for the value of the server at `address`; `None` for what is reported, not asked for.
+    ///
+    /// # Errors
+    /// What went wrong, in one line.
+    pub async fn measure(&self, address: IpAddr, timeout: Duration) -> Option<Result<f64, String>> {
+        Some(match self {
+            Kind::Json { url, pointer } => match page(url, address, timeout).await {
+                Ok(page) => text::json(&page, &pointer.replace(ADDRESS, &address.to_string())),
+                Err(why) => Err(why),
+            },
+            Kind::Prometheus { url, sample } => match page(url, address, timeout).await {
+                Ok(page) => sample.with(ADDRESS, &address.to_string()).read(&String::from_utf8_lossy(&page)),
+                Err(why) => Err(why),
+            },
+            Kind::Command { line, after } => {
+                match tokio::time::timeout(timeout, output(line, address)).await {
+                    Ok(Ok(output)) => text::number_after(&output, after),
+                    Ok(Err(why)) => Err(why),
+                    Err(_) => Err(format!("{} has not ended within {} ms", line[0], timeout.as_millis())),
+                }
+            }
+            Kind::Pushed => return None,
+        })
+    }
+}
+
+/// Sees whether a URL, with an address in its place, is one that can be asked.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check(url: &str) -> Result<(), Fault> {
+    client(url, IpAddr::from([192, 0, 2, 1])).map(|_| ())
+}
+
+/// The client of a URL, and the path that is asked for.
+fn client(url: &str, address: IpAddr) -> Result<(Client, String), Fault> {
+    let written = match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    let url = url.replace(ADDRESS, &written);
+    let host = url.find("://").map_or(0, |scheme| scheme + 3);
+    let path = url[host..].find(['/', '?']).map_or(url.len(), |path| host + path);
+    let (base, path) = url.split_at(path);
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    // What the client sends must be a URI as a whole, too.
+    if format!("{base}{path}").parse::<hyper::Uri>().is_err() {
+        return Err(Fault::whole(ASKED.source, format!("{url:?} is no URL"), ASKED.example));
+    }
+    Ok((Client::of(base, None, ASKED)?, path))
+}
+
+async fn page(url: &str, address: IpAddr, timeout: Duration) -> Result<Vec<u8>, String> {
+    let (client, path) = client(url, address).map_err(|fault| fault.what)?;
+    let answer = client.within(timeout, ANSWER_MAX).send(Call::new(Method::GET, path)).await;
+    answer.map(|answer| answer.body.into()).map_err(|unmet| first_line(&unmet))
+}
+
+/// A refusal without its hints, which are for people at a command line.
+fn first_line(unmet: &Unmet) -> String {
+    unmet.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+/// What a command prints; it is killed when nobody waits for it any more.
+async fn output(line: &[String], address: IpAddr) -> Result<String, String> {
+    let (name, arguments) = line.split_first().ok_or("there is no command")?;
+    let mut command = Command::new(name);
+    command.args(arguments.iter().map(|argument| argument.replace(ADDRESS, &address.to_string())));
+    // Numbers have a point in this one.
+    command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.kill_on_drop(true).spawn().map_err(|cause| format!("{name}: {cause}"))?;
+    let stdout = read(child.stdout.take());
+    let stderr = read(child.stderr.take());
+    let (stdout, stderr) = tokio::join!(stdout, stderr);
+    let status = child.wait().await.map_err(|cause| format!("{name}: {cause}"))?;
+    if !status.success() {
+        let said = stderr.lines().next().unwrap_or_default().to_owned();
+        return Err(format!("{name} ended with {status}: {said}"));
+    }
+    Ok(stdout)
+}
+
+/// The beginning of what comes out of a pipe; the rest is thrown away, so that the command does not wait for a reader.
+async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
+    let Some(mut pipe) = pipe else { return String::new() };
+    let mut kept = Vec::new();
+    // What cannot be read is as if it had not been said.
+    let _ = (&mut pipe).take(ANSWER_MAX as u64).read_to_end(&mut kept).await;
+    let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_have_the_address_and_a_path() {
+        for (url, address, base, path) in [
+            ("http://{address}:9100/metrics", "192.0.2.1", "http://192.0.2.1:9100", "/metrics"),
+            ("http://{address}:9100", "2001:db8::1", "http://[2001:db8::1]:9100", "/"),
+            ("http://a.example?x={address}", "192.0.2.1", "http://a.example", "/?x=192.0.2.1"),
+        ] {
+            let address = address.parse().expect("an address");
+            let (client, asked) = client(url, address).expect("a URL");
+            assert_eq!((client.url(), asked.as_str()), (base, path), "{url}");
+        }
+        for url in ["https://{address}/", "{address}:9100/metrics", "http://", "http://a.example/a b"] {
+            assert!(check(url).is_err(), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_are_run_without_a_shell_and_not_for_ever() {
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let run = async |line: &[&str], after: &str| {
+            let line = line.iter().map(|word| (*word).into()).collect();
+            let kind = Kind::Command { line, after: after.into() };
+            kind.measure(address, Duration::from_millis(500)).await.expect("it is asked for")
+        };
+        assert_eq!(run(&["echo", "load of {address}: 0.75,"], "192.0.2.1:").await, Ok(0.75));
+        let failed = run(&["false"], "").await.expect_err("it fails");
+        assert!(failed.starts_with("false ended with exit status: 1"), "{failed}");
+        assert!(run(&["/nowhere/uptime"], "").await.is_err());
+        let late = run(&["cat", "/dev/zero"], "").await.expect_err("it has no end");
+        assert_eq!(late, "cat has not ended within 500 ms");
+    }
+}

@@ -1,0 +1,157 @@
+//! `pointsman control`: rows from loads, round by round.
+
+use std::io;
+use std::path::PathBuf;
+
+use api::{ControlOutcome, ControlRound};
+use clap::Args;
+use control::Service;
+use sd_notify::NotifyState;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::control::{self as config, Lowered};
+use crate::config::page;
+use crate::failure::Failure;
+use crate::log::Log;
+use crate::session;
+
+/// The arguments of `control`.
+#[derive(Args, Debug)]
+pub(crate) struct Control {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", required_unless_present = "template")]
+    config: Option<PathBuf>,
+    /// Read the configuration, list every fault, and end
+    #[arg(long)]
+    check: bool,
+    /// Print a configuration file with every key and its default, and end
+    #[arg(long, exclusive = true)]
+    template: bool,
+    /// Install nothing; print what would be installed, and why
+    #[arg(long)]
+    dry_run: bool,
+    /// Make one round and end; the exit code tells whether it came to an end
+    #[arg(long)]
+    once: bool,
+    /// Print each round as JSON, a line each
+    #[arg(long)]
+    json: bool,
+}
+
+impl Control {
+    /// Makes rounds until it is told to stop.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) async fn run(self) -> Result<(), Failure> {
+        if self.template {
+            return session::print(page::control_template().as_bytes());
+        }
+        let path = self.config.as_deref().expect("the command line asks for it");
+        let Lowered { mut options, interval, listen, report_token, form } = config::load(path)?;
+        if self.check {
+            return session::print(b"ok");
+        }
+        options.dry_run = self.dry_run;
+        let log = Log { form, level: tracing::Level::INFO };
+        log.begin();
+        // Before the start, so that a signal during it is not lost.
+        let no_signals = |cause: io::Error| Failure::Failed(format!("no signals: {cause}"));
+        let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+        let mut service = Service::start(options, listen, report_token)
+            .await
+            .map_err(|cause| Failure::Failed(format!("failed to listen: {cause}")))?;
+        if let Some(address) = service.listening() {
+            log.tell(&format!("listening on http://{address} (reports and metrics)"));
+        }
+        let shown = |round: &ControlRound| match (self.json, self.dry_run || self.once) {
+            (true, _) => print_json(round),
+            (false, true) => session::print(table(round).as_bytes()),
+            (false, false) => Ok(()),
+        };
+        if self.once {
+            let round = service.round().await;
+            let printed = shown(&round);
+            service.stop().await;
+            printed?;
+            return outcome(&round);
+        }
+        log.tell("ready");
+        notify(NotifyState::Ready);
+        let mut printed = Ok(());
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        let each = |round: &ControlRound| {
+            printed = shown(round);
+            printed.is_ok()
+        };
+        service.run(interval, stop, each).await;
+        notify(NotifyState::Stopping);
+        service.stop().await;
+        log.tell("stopped");
+        printed
+    }
+}
+
+/// Whether one round did what it was made for; why it did not is in the log already.
+fn outcome(round: &ControlRound) -> Result<(), Failure> {
+    match round.outcome {
+        ControlOutcome::Installed | ControlOutcome::Unchanged | ControlOutcome::DryRun => Ok(()),
+        ControlOutcome::Unreachable => Err(Failure::Unreachable(round.why.clone())),
+        _ => Err(Failure::Failed(round.why.clone())),
+    }
+}
+
+fn print_json(round: &ControlRound) -> Result<(), Failure> {
+    let mut line = serde_json::to_vec(round)
+        .map_err(|cause| Failure::Failed(format!("the round cannot be written: {cause}")))?;
+    line.push(b'\n');
+    session::print(&line)
+}
+
+/// A round for people.
+fn table(round: &ControlRound) -> String {
+    let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
+    let mut text = format!("policy   {}\noutcome  {}: {}\n", round.policy, round.outcome.word(), round.why);
+    if let Some(generation) = round.generation {
+        text += &format!("served   as of generation {generation}\n");
+    }
+    let sources: Vec<&str> =
+        round.servers.first().iter().flat_map(|s| &s.readings).map(|r| r.source.as_str()).collect();
+    let headings: Vec<&str> = ["SERVER", "LOAD", "ROOM"].into_iter().chain(sources).chain(["WHY"]).collect();
+    let mut servers = session::table(&headings);
+    for server in &round.servers {
+        let mut cells = vec![server.address.to_string(), number(server.load), number(server.room)];
+        cells.extend(server.readings.iter().map(|reading| number(reading.value)));
+        let is_over = server.load.is_some_and(|load| load > 1.0);
+        cells.push(if server.why.is_empty() && is_over { "overloaded".into() } else { server.why.clone() });
+        servers.add_row(cells);
+    }
+    text += &format!("\n{}\n", session::lines(servers));
+    if round.rows.is_empty() {
+        return text;
+    }
+    let addresses: Vec<String> = round.rows[0].shares.iter().map(|share| share.address.to_string()).collect();
+    let headings = ["REGION", "DEMAND"].into_iter().chain(addresses.iter().map(String::as_str));
+    let mut rows = session::table(&headings.collect::<Vec<_>>());
+    for row in &round.rows {
+        let mut cells = vec![row.region.clone().unwrap_or("default".into()), number(row.demand)];
+        cells.extend(row.shares.iter().map(|share| match (share.after - share.before).abs() < 5e-4 {
+            true => format!("{:.3}", share.after),
+            false => format!("{:.3} -> {:.3}", share.before, share.after),
+        }));
+        rows.add_row(cells);
+    }
+    text + &format!("\n{}\n", session::lines(rows))
+}
+
+fn notify(state: NotifyState<'_>) {
+    if let Err(cause) = sd_notify::notify(&[state]) {
+        tracing::warn!(%cause, "the service manager was not told");
+    }
+}

@@ -1,0 +1,125 @@
+use super::*;
+
+const HEAD: &str = "version = \"v1\"\npolicy = \"www.example.com\"\n";
+
+fn lowered(text: &str) -> Result<Lowered, String> {
+    read(Path::new("/etc/c.toml"), text).map_err(|faults| faults.to_string())
+}
+
+fn check(text: &str, expected: &[&str]) {
+    let found = lowered(text).expect_err("something is wrong");
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines.len(), expected.len(), "{found}");
+    for (line, expected) in lines.iter().zip(expected) {
+        let whole = format!("/etc/c.toml:{expected}");
+        assert!(line.starts_with(&whole), "{line}\nis not\n{whole}");
+    }
+}
+
+#[test]
+fn a_whole_configuration() {
+    let text = format!(
+        "{HEAD}algorithm = \"II\"\nttl = \"1 min\"\nfavour = 2\n\
+         [[source]]\nname = \"load\"\nkind = \"command\"\ncommand = [\"ssh\", \"{{address}}\", \"uptime\"]\n\
+         after = \"average:\"\nlow = 0.4\nhigh = 0.6\n\
+         [[source]]\nname = \"requests\"\nkind = \"prometheus\"\nurl = \"http://{{address}}:9100/metrics\"\n\
+         metric = \"requests_total\"\nper_second = true\nlow = 10\nhigh = 20.5\nthreshold = 18\nweight = 2\n\
+         [[server]]\naddress = \"192.0.2.1\"\nalso = [\"2001:db8::1\"]\ncapacity = 2\nranks = {{ europe = 1, asia = 2 }}\n\
+         [[server]]\naddress = \"192.0.2.2\"\n[server.ranks]\nasia = 1\neurope = 2\n"
+    );
+    let Lowered { options, interval, .. } = lowered(&text).expect("it is right");
+    assert!(matches!(options.algorithm, Algorithm::Second(2.0)));
+    assert_eq!((options.ttl, interval), (60, Duration::from_secs(10)));
+    assert_eq!(options.regions, ["asia", "europe"]);
+    assert_eq!(options.servers[0].addresses.len(), 2);
+    let ranks: Vec<&[u32]> = options.servers.iter().map(|server| &server.ranks[..]).collect();
+    assert_eq!(ranks, [[2, 1], [1, 2]]);
+    let scales: Vec<Scale> = options.sources.iter().map(|source| source.scale).collect();
+    assert_eq!(scales[0], Scale { threshold: 0.6, low: 0.4, high: 0.6, weight: 1.0 });
+    assert_eq!(scales[1], Scale { threshold: 18.0, low: 10.0, high: 20.5, weight: 2.0 });
+    assert!(options.sources[1].per_second && !options.sources[0].per_second);
+}
+
+#[test]
+fn everything_wrong_is_listed_at_once_with_its_line() {
+    check(
+        "version = \"v1\"\nspeed = 9\nstep = 0.01\ntimeout = \"20 s\"\n",
+        &[
+            "2:1: unknown key speed; expected version, policy,",
+            " the key policy is missing",
+            " there is no source of loads",
+            " there is no server",
+            "4:11: timeout is 20s, interval only 10s; expected timeout <= interval",
+            "3:8: hysteresis is 0.05, step only 0.01; expected hysteresis < step",
+        ],
+    );
+    check(
+        &format!(
+            "{HEAD}algorithm = \"II\"\nlisten = \"0.0.0.0:80\"\n\
+             [[source]]\nname = \"a\"\nkind = \"json\"\nlow = 0.6\nhigh = 0.4\nafter = \"x\"\nurl = \"https://{{address}}\"\n\
+             [[source]]\nname = \"a\"\nkind = \"prometheus\"\nurl = \"http://one\"\nmetric = \"1\"\nlow = -1\nhigh = nan\n\
+             [[source]]\nkind = \"push\"\nweight = 0\nthreshold = 1\n\
+             [[server]]\naddress = \"192.0.2.1\"\nranks = {{ europe = 3, asia = 0 }}\n\
+             [[server]]\naddress = \"192.0.2.1\"\ncapacity = 0\nranks = {{ europe = 1 }}\n"
+        ),
+        &[
+            "17:7: low is the number -1; expected a number of at least 0",
+            "18:8: high is the number nan; expected a number above 0",
+            "21:10: weight is the number 0; expected a number above 0",
+            "25:30: the rank of asia is the number 0; expected a whole number from 1 on",
+            "28:12: capacity is the number 0; expected a number above 0",
+            "8:7: the watermarks are crossed: low is 0.6, high 0.4; expected low < high",
+            "10:9: after beside kind json; expected no after",
+            "11:7: url: \"https://192.0.2.1\": the API speaks plain http",
+            "13:8: the source a is given twice; expected each name once",
+            "12:1: the source has no low, which Algorithm II needs; expected the key low",
+            "12:1: the source has no high, which Algorithm II needs; expected the key high",
+            "12:1: the source does not say whose load it is: all servers would have the same",
+            "16:10: metric: \"1\" is no metric; expected a metric such as node_load1",
+            "19:1: the source has no name; expected the key name",
+            "19:1: the source has no low, which Algorithm II needs; expected the key low",
+            "19:1: the source has no high, which Algorithm II needs; expected the key high",
+            "25:20: the rank of europe is 3; expected a rank from 1 to 2",
+            "27:11: 192.0.2.1 is given twice; expected each address once",
+            "19:1: a source of kind push takes reports, and there is no report_token_file",
+            "4:10: listen is 0.0.0.0:80, which other machines reach, and there is no token",
+        ],
+    );
+}
+
+#[test]
+fn the_paper_s_two_servers_of_one_region_have_ranks_one_and_two() {
+    let text = format!(
+        "{HEAD}[[source]]\nname = \"l\"\nkind = \"json\"\nurl = \"http://{{address}}/\"\nthreshold = 0.5\n\
+         [[server]]\naddress = \"192.0.2.1\"\nranks.all = 1\n[[server]]\naddress = \"192.0.2.2\"\nranks.all = 2\n"
+    );
+    let Lowered { options, .. } = lowered(&text).expect("section 7 of the paper");
+    assert!(matches!(options.algorithm, Algorithm::Third(_)));
+    assert_eq!(options.servers[1].ranks, [2]);
+}
+
+#[test]
+fn the_template_is_fresh_and_holds_when_uncommented() {
+    let template = super::super::page::control_template();
+    crate::fresh::check("etc/control.template.toml", &template);
+    let uncomment = |line: &str| {
+        let setting = line.strip_prefix('#').filter(|rest| !rest.starts_with(' ') && !rest.is_empty());
+        setting.unwrap_or(line).to_owned() + "\n"
+    };
+    let settings: String = template.lines().map(uncomment).collect();
+    for key in CONTROL.keys {
+        let line = format!("{} = ", key.name);
+        assert_eq!(settings.lines().filter(|setting| setting.starts_with(&line)).count(), 1, "{}", key.name);
+    }
+    // The tokens are not there.
+    let settings: Vec<&str> = settings.lines().filter(|line| !line.contains("token_file")).collect();
+    let settings =
+        settings.join("\n").replace("kind = \"push\"", "kind = \"json\"\nurl = \"http://{address}/\"");
+    let Lowered { options, .. } = lowered(&settings).expect("what the template shows is right");
+    assert_eq!((options.sources.len(), options.servers.len()), (4, 2));
+}
+
+#[test]
+fn the_manual_is_fresh() {
+    crate::fresh::check("docs/reference/control-configuration.md", &super::super::page::control_manual());
+}
