@@ -20,7 +20,7 @@ use crate::serve::place::Place;
 use servers::Server;
 
 /// What can be measured.
-const PARTS: &[&str] = &["cache", "tcp", "dns", "chaos"];
+const PARTS: &[&str] = &["cache", "tcp", "http", "dns", "chaos"];
 
 /// Measures all parts that are wanted.
 ///
@@ -39,6 +39,9 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     if options.wants("tcp") {
         wire::tcp(options, &place, report)?;
+    }
+    if options.wants("http") {
+        wire::http(options, &place, report)?;
     }
     if options.wants("dns") {
         wire::dns(options, &place, report)?;

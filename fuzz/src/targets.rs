@@ -48,6 +48,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rapid_responses", run: rapid::responses, seeds: rapid::answered },
     Target { name: "bulk", run: reverse::bulk, seeds: reverse::bulks },
     Target { name: "snapshot", run: reverse::snapshot, seeds: reverse::snapshots },
+    Target { name: "snapshot_content", run: reverse::snapshot_content, seeds: reverse::damages },
     Target { name: "body", run: body, seeds: bodies },
     Target { name: "transfer", run: transfer::transfer, seeds: transfer::requests },
     Target { name: "notified", run: transfer::notified, seeds: transfer::notifications },

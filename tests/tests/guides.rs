@@ -1,7 +1,7 @@
 //! The guides, done as a reader would: every file made, every command run, what it prints compared.
 //!
-//! `file NAME` is written, `serve` starts the server, `reverse` the service of names, `nginx` Debian's; `sh` has
-//! commands, `until` such that are run again until they print that. `secondary MAKE` is the configuration of another
+//! `file NAME` is written, `serve` starts the server, `reverse` the service of names, `nginx` Debian's, `web` another web
+//! server; `sh` has commands, `until` such that are run again until they print that. `secondary MAKE` is the configuration of another
 //! server, which `follows` sees come to something; the rest is in [`tests::guide`].
 
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tests::serving::Serving;
 /// Where servers are in the guides; in a test, each has a port that is free.
 const OURS: &str = "5300";
 const SECONDARY: &str = "5354";
-const SITE: &str = "8080";
+const SITES: [&str; 3] = ["8080", "8081", "8082"];
 const NAMES: &str = "127.0.0.1:8054";
 
 #[test]
@@ -35,6 +35,11 @@ fn replay_a_capture() {
 #[test]
 fn verify_crawlers_in_nginx() {
     follow("verify-crawlers-in-nginx.md", None);
+}
+
+#[test]
+fn verify_crawlers_elsewhere() {
+    follow("verify-crawlers-elsewhere.md", None);
 }
 
 #[test]
@@ -58,8 +63,8 @@ struct Reader {
     serving: Option<Serving>,
     /// Where a secondary is, from the beginning, and the secondary.
     secondary: (SocketAddr, Option<Peer>),
-    /// Where a web server is.
-    site: SocketAddr,
+    /// Where web servers are.
+    sites: [SocketAddr; 3],
     /// Where the service of names is, once it runs.
     names: Option<String>,
     /// Other programs, which end with the test.
@@ -73,7 +78,7 @@ fn follow(name: &str, make: Option<(&str, Make)>) {
         folder: Folder::new(),
         serving: None,
         secondary: (free_address(), None),
-        site: free_address(),
+        sites: std::array::from_fn(|_| free_address()),
         names: None,
         programs: Vec::new(),
     };
@@ -93,6 +98,7 @@ fn follow(name: &str, make: Option<(&str, Make)>) {
                 nginx.line("start worker process");
                 reader.programs.push(nginx);
             }
+            ("web", _) => reader.programs.push(Program::spawn(reader.command(&content))),
             ("secondary", named) => {
                 if let Some((_, make)) = make.filter(|(wanted, _)| *wanted == named) {
                     let (address, peer) = &mut reader.secondary;
@@ -135,7 +141,9 @@ impl Reader {
     /// The text with the addresses that servers have here.
     fn here(&self, text: &str) -> String {
         let text = text.replace(SECONDARY, &self.secondary.0.port().to_string());
-        let text = text.replace(SITE, &self.site.port().to_string());
+        let text = SITES.iter().zip(self.sites).fold(text, |text, (site, address)| {
+            text.replace(&format!(":{site}"), &format!(":{}", address.port()))
+        });
         let text = self.names.iter().fold(text, |text, names| text.replace(NAMES, names));
         match &self.serving {
             Some(serving) => text.replace(OURS, &serving.dns().port().to_string()),
@@ -164,11 +172,11 @@ impl Reader {
         let name = words.next().expect("a command has a name");
         let mut process = match name {
             "pointsman" => Command::new(program::path()),
-            // Where Debian keeps it, PATH may not look.
-            "nginx" => Command::new("/usr/sbin/nginx"),
+            // Where Debian keeps them, PATH may not look.
+            "nginx" | "haproxy" | "apache2" => Command::new(format!("/usr/sbin/{name}")),
             name => Command::new(name),
         };
-        process.args(words).current_dir(self.folder.path());
+        process.args(words).current_dir(self.folder.path()).env("HOME", self.folder.path());
         process
     }
 

@@ -131,6 +131,19 @@ fn names_are_learned_from_unbound() {
 }
 
 #[test]
+fn each_dns_listener_waits_as_long_as_it_was_told() {
+    let unbound = Unbound::start();
+    let mut reverse = Reverse::start(&unbound.address, &["--interval", "50ms", "--dns", "127.0.0.1:0+4s"]);
+    let waiting = reverse.address("DNS");
+    let at_once = reverse.ask(ONE);
+    assert_eq!((at_once.rcode.as_str(), at_once.answer.len()), ("NOERROR", 0));
+    assert!(at_once.authority[0].starts_with("in-addr.arpa. 0 in soa"), "{:?}", at_once.authority);
+    let later = Question::new(&six(), "PTR").edns().udp(waiting);
+    assert_eq!(later.data(), ["six.example."]);
+    reverse.stop();
+}
+
+#[test]
 fn names_are_confirmed_by_their_addresses() {
     let unbound = Unbound::start();
     let more = ["--wait", "4s", "--interval", "5ms", "--confirm"];

@@ -46,6 +46,11 @@ impl Package {
 /// What the tests need.
 pub(crate) const TESTS: &[Package] = &[
     Package { name: "adduser", why: "our package makes a user", probe: Probe::Program("adduser") },
+    Package {
+        name: "apache2-bin",
+        why: "a web server that has its clients checked",
+        probe: Probe::Program("apache2"),
+    },
     Package { name: "bind9", why: "a secondary of ours", probe: Probe::Program("named") },
     Package {
         name: "bind9-dnsutils",
@@ -53,9 +58,19 @@ pub(crate) const TESTS: &[Package] = &[
         probe: Probe::Program("dig"),
     },
     Package { name: "bind9-utils", why: "a signer of zones", probe: Probe::Program("dnssec-signzone") },
+    Package {
+        name: "caddy",
+        why: "a web server that has its clients checked",
+        probe: Probe::Program("caddy"),
+    },
     Package { name: "curl", why: "the client of the guide about crawlers", probe: Probe::Program("curl") },
     Package { name: "dpkg-dev", why: "what our package depends on", probe: Probe::Program("dpkg-shlibdeps") },
     Package { name: "fstrm-bin", why: "a reader of dnstap's socket", probe: Probe::Program("fstrm_capture") },
+    Package {
+        name: "haproxy",
+        why: "a web server that has its clients checked",
+        probe: Probe::Program("haproxy"),
+    },
     Package { name: "iproute2", why: "networks of a test's own", probe: Probe::Program("ip") },
     Package { name: "knot", why: "a third server to compare answers with", probe: Probe::Program("knotd") },
     Package {

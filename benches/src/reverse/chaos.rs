@@ -279,8 +279,8 @@ fn connections(names: &Names, length: Duration, rng: &mut Rng) -> Result<Seen> {
                 Err(cause) => return Err(cause).context("an answer"),
             }
             let (mut at, now) = (0, begun.elapsed());
-            while let Some((length, _)) = Form::Resp.answer(&input[at..]) {
-                at += length;
+            while let Some(answer) = Form::Resp.answer(&input[at..]) {
+                at += answer.length;
                 let due = pending.pop_front().context("an answer that nobody asked for")?;
                 seen.times.push(now.saturating_sub(due).as_secs_f64() * 1e6);
             }

@@ -10,11 +10,14 @@ use fastrand::Rng;
 /// Connections.
 const CONNECTIONS: usize = 50;
 
-/// Look-ups under way on each.
+/// Look-ups under way on each, where they are pipelined.
 const PIPELINE: usize = 64;
 
-/// Batches that are prepared, and sent again and again: 262,144 look-ups.
-const BATCHES: usize = 4096;
+/// Addresses in a bulk request.
+const BULK: usize = 1000;
+
+/// Look-ups that are prepared, and sent again and again.
+const PREPARED: usize = 1 << 18;
 
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -26,6 +29,10 @@ pub(crate) enum Form {
     Resp,
     /// The protocol of Rapid DNS.
     Rapid,
+    /// Checks over HTTP, one after the other, as web servers send them.
+    Check,
+    /// Many addresses in a request over HTTP.
+    Bulk,
 }
 
 /// What one run saw.
@@ -39,7 +46,39 @@ pub(crate) struct Seen {
     pub(crate) seconds: f64,
 }
 
+/// An answer at the beginning of what was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Its octets.
+    pub(crate) length: usize,
+    /// How many addresses it is for.
+    answers: u64,
+    /// Of them, with a name.
+    names: u64,
+}
+
 impl Form {
+    /// Writes requests for some addresses, which are then under way together; gives how many answers there will be.
+    fn batch(self, mut next: impl FnMut() -> Ipv4Addr, out: &mut Vec<u8>) -> usize {
+        match self {
+            Form::Resp | Form::Rapid => {
+                (0..PIPELINE).for_each(|_| self.ask(next(), out));
+                PIPELINE
+            }
+            Form::Check => {
+                self.ask(next(), out);
+                1
+            }
+            Form::Bulk => {
+                let lines: String = (0..BULK).map(|_| format!("{}\n", next())).collect();
+                let head = "POST /v1/names HTTP/1.1\r\nhost: names\r\ncontent-type: application/x-ndjson\r\n";
+                let text = format!("{head}content-length: {}\r\n\r\n{lines}", lines.len());
+                out.extend_from_slice(text.as_bytes());
+                1
+            }
+        }
+    }
+
     /// Writes a look-up.
     pub(crate) fn ask(self, address: Ipv4Addr, out: &mut Vec<u8>) {
         match self {
@@ -51,32 +90,60 @@ impl Form {
                 out.extend_from_slice(&address.octets());
                 out.push(0xff);
             }
+            Form::Check | Form::Bulk => {
+                let text = format!("GET /v1/check HTTP/1.1\r\nhost: names\r\nx-real-ip: {address}\r\n\r\n");
+                out.extend_from_slice(text.as_bytes());
+            }
         }
     }
 
-    /// The length of the answer at the beginning, and whether it is a name; `None` where it is not whole.
-    pub(crate) fn answer(self, input: &[u8]) -> Option<(usize, bool)> {
+    /// The answer at the beginning; `None` where it is not whole.
+    pub(crate) fn answer(self, input: &[u8]) -> Option<Answer> {
+        let one = |length, is_name| Some(Answer { length, answers: 1, names: u64::from(is_name) });
         match self {
             Form::Resp => {
                 let end = input.iter().position(|octet| *octet == b'\n')?;
                 let digits = input.get(1..end.checked_sub(1)?)?;
                 if input[0] != b'$' || digits == b"-1" {
-                    return Some((end + 1, false));
+                    return one(end + 1, false);
                 }
-                let length = digits.iter().fold(0, |sum, digit| 10 * sum + usize::from(digit - b'0'));
-                let whole = end + 1 + length + 2;
-                (input.len() >= whole).then_some((whole, true))
+                let whole = end + 1 + number(digits) + 2;
+                if input.len() >= whole { one(whole, true) } else { None }
             }
             Form::Rapid => {
                 let end = 4 + input.get(4..)?.iter().position(|octet| *octet == 0)?;
-                (input.len() > end + 1).then_some((end + 2, end > 4))
+                if input.len() > end + 1 { one(end + 2, end > 4) } else { None }
+            }
+            Form::Check | Form::Bulk => {
+                let head = find(input, b"\r\n\r\n")? + 4;
+                let value = |name: &[u8]| Some(&input[find(&input[..head], name)? + name.len()..head]);
+                let whole = head + value(b"content-length: ").map_or(0, number);
+                let body = input.get(head..whole)?;
+                if self == Form::Check {
+                    return one(whole, value(b"x-client-name: ").is_some());
+                }
+                let lines = body.split(|octet| *octet == b'\n').filter(|line| !line.is_empty());
+                let names = lines.clone().filter(|line| find(line, b"\"state\":\"name\"").is_some()).count();
+                Some(Answer { length: whole, answers: lines.count() as u64, names: names as u64 })
             }
         }
     }
 }
 
+fn find(within: &[u8], wanted: &[u8]) -> Option<usize> {
+    within.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// The number that these octets begin with.
+fn number(octets: &[u8]) -> usize {
+    let digits = octets.iter().take_while(|octet| octet.is_ascii_digit());
+    digits.fold(0, |sum, digit| 10 * sum + usize::from(digit - b'0'))
+}
+
 struct Connection {
     stream: TcpStream,
+    /// Answers that are to come.
+    pending: usize,
     input: Vec<u8>,
 }
 
@@ -92,26 +159,33 @@ pub(crate) fn run(
     seed: u64,
 ) -> Result<Seen> {
     let mut rng = Rng::with_seed(seed);
-    let batches: Vec<Vec<u8>> = (0..BATCHES)
-        .map(|_| {
-            let mut batch = Vec::new();
-            (0..PIPELINE).for_each(|_| form.ask(addresses[rng.usize(..addresses.len())], &mut batch));
-            batch
-        })
-        .collect();
+    let mut left = PREPARED;
+    let mut batches = Vec::new();
+    while left > 0 {
+        let mut requests = Vec::new();
+        let mut next = || {
+            left = left.saturating_sub(1);
+            addresses[rng.usize(..addresses.len())]
+        };
+        let answers = form.batch(&mut next, &mut requests);
+        batches.push((requests, answers));
+    }
     let mut batches = batches.iter().cycle();
     let mut next = || batches.next().expect("it begins again");
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
+        let (requests, pending) = next();
         let mut stream = connect(at)?;
-        stream.write_all(next()).context("a request")?;
-        connections.push(Connection { stream, input: Vec::with_capacity(1 << 16) });
+        stream.write_all(requests).context("a request")?;
+        connections.push(Connection { stream, pending: *pending, input: Vec::with_capacity(1 << 16) });
     }
     let (mut seen, begun) = (Seen::default(), Instant::now());
     while begun.elapsed() < length {
         for connection in &mut connections {
-            connection.answers(form, PIPELINE, &mut seen)?;
-            connection.stream.write_all(next()).context("a request")?;
+            connection.answers(form, &mut seen)?;
+            let (requests, pending) = next();
+            connection.pending = *pending;
+            connection.stream.write_all(requests).context("a request")?;
         }
     }
     seen.seconds = begun.elapsed().as_secs_f64();
@@ -119,16 +193,16 @@ pub(crate) fn run(
 }
 
 impl Connection {
-    /// Reads so many answers.
-    fn answers(&mut self, form: Form, count: usize, seen: &mut Seen) -> Result<()> {
-        let (mut left, mut at) = (count, 0);
-        while left > 0 {
+    /// Reads all answers that are to come.
+    fn answers(&mut self, form: Form, seen: &mut Seen) -> Result<()> {
+        let mut at = 0;
+        while self.pending > 0 {
             match form.answer(&self.input[at..]) {
-                Some((length, is_name)) => {
+                Some(Answer { length, answers, names }) => {
                     at += length;
-                    left -= 1;
-                    seen.answers += 1;
-                    seen.names += u64::from(is_name);
+                    self.pending -= 1;
+                    seen.answers += answers;
+                    seen.names += names;
                 }
                 None => {
                     self.input.drain(..at);
@@ -166,17 +240,24 @@ mod tests {
 
     #[test]
     fn answers_are_told_apart() {
+        let check = b"HTTP/1.1 200 OK\r\nx-client-name: a.b\r\ncontent-length: 0\r\n\r\nH";
+        let bulk = b"HTTP/1.1 200 OK\r\ncontent-length: 33\r\n\r\n{\"state\":\"name\"}\n{\"state\":\"x\"}\nH";
         for (form, input, expected) in [
-            (Form::Resp, &b"$11\r\nwww.example\r\n$"[..], Some((18, true))),
+            (Form::Resp, &b"$11\r\nwww.example\r\n$"[..], Some((18, 1, 1))),
             (Form::Resp, b"$11\r\nwww.exam", None),
-            (Form::Resp, b"$-1\r\n$", Some((5, false))),
+            (Form::Resp, b"$-1\r\n$", Some((5, 1, 0))),
             (Form::Resp, b"$1", None),
-            (Form::Rapid, b"\xff\x00\x02\x01a.b\x00\xff\x01", Some((9, true))),
-            (Form::Rapid, b"\xff\x00\x02\x01\x00\xff", Some((6, false))),
+            (Form::Rapid, b"\xff\x00\x02\x01a.b\x00\xff\x01", Some((9, 1, 1))),
+            (Form::Rapid, b"\xff\x00\x02\x01\x00\xff", Some((6, 1, 0))),
             (Form::Rapid, b"\xff\x00\x02\x01a.b\x00", None),
             (Form::Rapid, b"\xff\x00", None),
+            (Form::Check, check, Some((check.len() - 1, 1, 1))),
+            (Form::Check, &check[..40], None),
+            (Form::Bulk, bulk, Some((bulk.len() - 1, 2, 1))),
+            (Form::Bulk, &bulk[..bulk.len() - 2], None),
         ] {
-            assert_eq!(form.answer(input), expected, "{input:?}");
+            let answer = form.answer(input).map(|answer| (answer.length, answer.answers, answer.names));
+            assert_eq!(answer, expected, "{input:?}");
         }
     }
 }

@@ -34,6 +34,9 @@ pub(crate) const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 6379);
 /// The port of the protocol of Rapid DNS.
 pub(crate) const RAPID: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 5354);
 
+/// The port of HTTP.
+pub(crate) const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 8054);
+
 /// The port of DNS.
 pub(crate) const DNS: SocketAddr = SocketAddr::new(IpAddr::V4(SERVER), 53);
 
@@ -106,9 +109,14 @@ impl Server {
 /// Ours, with the names of a snapshot; whoever it asks is of no account.
 pub(crate) fn pointsman(snapshot: &Path, upstream: &str, more: &[&str]) -> Command {
     let mut command = Side::Server.command(&program());
-    command.args(["reverse", "--upstream", upstream, "--workers", "1", "--allow", "0.0.0.0/0", "--snapshot"]);
-    command.arg(snapshot).args(["--snapshot-interval", "1h", "--memory", "1GiB"]);
-    for (face, address) in [("--resp", RESP), ("--rapid", RAPID), ("--dns", DNS)] {
+    command.args(["reverse", "--upstream", upstream, "--workers", "1", "--allow", "0.0.0.0/0"]);
+    command.args(["--believe", "0.0.0.0/0", "--snapshot"]).arg(snapshot).args([
+        "--snapshot-interval",
+        "1h",
+        "--memory",
+        "1GiB",
+    ]);
+    for (face, address) in [("--resp", RESP), ("--rapid", RAPID), ("--dns", DNS), ("--http", HTTP)] {
         command.arg(face).arg(address.to_string());
     }
     command.args(more);

@@ -8,7 +8,7 @@ use reverse::NameText;
 
 use super::load::{self, Form};
 use super::names;
-use super::servers::{Names, RAPID, RESP, Server};
+use super::servers::{HTTP, Names, RAPID, RESP, Server};
 use crate::options::Options;
 use crate::report::{Limit, Report, Table, median};
 use crate::serve::place::{Place, Side};
@@ -112,6 +112,44 @@ pub(crate) fn tcp(options: &Options, place: &Place, report: &mut Report) -> Resu
     report.must("Rapid DNS: answers/s", Limit::AtLeast(2e6), median(&rates[2]));
     let ours = (memory[1] > 0.0).then_some(memory[0] / memory[1]);
     report.must("memory an entry over Redis's", Limit::AtMost(0.5), ours);
+    Ok(())
+}
+
+/// Look-ups over HTTP: nobody else answers them.
+///
+/// # Errors
+/// Where the service does not start, or does not answer with names.
+pub(crate) fn http(options: &Options, place: &Place, report: &mut Report) -> Result<()> {
+    let wanted = wanted(if options.quick { NAMES_QUICK } else { NAMES })?;
+    let addresses: Vec<_> = wanted.iter().map(|(address, _)| *address).collect();
+    let length = Duration::from_secs(if options.quick { 1 } else { 5 });
+    let mut rows = Vec::new();
+    for (what, form) in [("checks, one after the other", Form::Check), ("bulk, 1,000 addresses", Form::Bulk)]
+    {
+        let (mut rates, mut cpus) = (Vec::new(), Vec::new());
+        for round in 1..=options.rounds {
+            let group = Server::Pointsman.start(place, &wanted)?;
+            let before = group.cpu()?;
+            let seed = options.seed + round as u64;
+            let seen = Side::Source.within(|| load::run(HTTP, form, &addresses, length, seed))?;
+            let cpu = group.cpu()?.saturating_sub(before);
+            anyhow::ensure!(
+                seen.names as f64 >= seen.answers as f64 * NAMED_MIN,
+                "some have no name: {seen:?}"
+            );
+            rates.push(seen.answers as f64 / seen.seconds);
+            cpus.push(cpu.as_secs_f64() * 1e6 / seen.answers as f64);
+            println!("round {round} HTTP {what}: {:.0}/s", rates[rates.len() - 1]);
+        }
+        let middle =
+            |values: &[f64], digits: usize| format!("{:.digits$}", median(values).unwrap_or_default());
+        rows.push(vec![what.to_owned(), middle(&rates, 0), middle(&cpus, 2)]);
+    }
+    report.add(Table {
+        title: "One core, HTTP, 50 connections",
+        head: &["what", "addresses/s, median", "CPU an address, us"],
+        rows,
+    });
     Ok(())
 }
 

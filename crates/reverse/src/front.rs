@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Notify, mpsc};
 
-use crate::cache::{Entry, Reader, State, Verdict, View, Why};
+use crate::cache::{Entry, Reader, State, TOGETHER, Verdict, View, Why};
 use crate::crawlers::{Crawlers, Identity};
 use crate::histogram::Histogram;
 use crate::name::NameText;
@@ -215,6 +215,33 @@ impl Front {
     ) -> Known {
         let address = address.to_canonical();
         let entry = view.get(address, name);
+        self.tell(address, entry, client, now)
+    }
+
+    /// Says what is known of several addresses, as [`Front::look_up`] does of each in their order, in less time: they
+    /// wait for memory together.
+    pub fn look_up_each(
+        &self,
+        view: &View,
+        addresses: &[IpAddr],
+        client: IpAddr,
+        now: u32,
+        mut each: impl FnMut(IpAddr, Known, &NameText),
+    ) {
+        let mut canonical = [client; TOGETHER];
+        for addresses in addresses.chunks(TOGETHER) {
+            for (canonical, address) in canonical.iter_mut().zip(addresses) {
+                *canonical = address.to_canonical();
+            }
+            view.get_each(&canonical[..addresses.len()], |address, entry, name| {
+                each(address, self.tell(address, entry, client, now), name);
+            });
+        }
+    }
+
+    /// Says what was found, counts it, and leaves to the back end what is wanted.
+    #[inline]
+    fn tell(&self, address: IpAddr, entry: Option<Entry>, client: IpAddr, now: u32) -> Known {
         let (known, wanted) = match entry {
             None => (Known::NotYet, true),
             Some(entry) => self.known(&entry, now),

@@ -7,21 +7,23 @@
 //! `-` alone is refused: it stands for "no name" in lines of text.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The longest name in this form, in octets.
 pub const TEXT_MAX: usize = 253;
 
+/// Octets for a name: eight are written at once, of which fewer may count.
+const ROOM: usize = TEXT_MAX + 8;
+
 /// A name in this form, on the stack.
 #[derive(Clone, Copy)]
 pub struct NameText {
-    octets: [u8; TEXT_MAX],
+    octets: [u8; ROOM],
     length: u8,
 }
 
 impl NameText {
     /// The empty name, which no answer has: room to be filled.
-    pub const EMPTY: NameText = NameText { octets: [0; TEXT_MAX], length: 0 };
+    pub const EMPTY: NameText = NameText { octets: [0; ROOM], length: 0 };
 
     /// Reads the uncompressed wire form; `None` where the name is not kept.
     pub fn from_wire(wire: &[u8]) -> Option<NameText> {
@@ -88,7 +90,7 @@ impl NameText {
     /// Adds an octet; an error where there is no room.
     #[inline]
     pub(crate) fn push(&mut self, octet: u8) -> Result<(), ()> {
-        *self.octets.get_mut(usize::from(self.length)).ok_or(())? = octet;
+        *self.octets[..TEXT_MAX].get_mut(usize::from(self.length)).ok_or(())? = octet;
         self.length += 1;
         Ok(())
     }
@@ -123,7 +125,7 @@ impl NameText {
 
 /// A name while it is written.
 pub(crate) struct Room<'a> {
-    octets: &'a mut [u8; TEXT_MAX],
+    octets: &'a mut [u8; ROOM],
     length: usize,
 }
 
@@ -131,20 +133,16 @@ impl Room<'_> {
     /// Adds an octet; an error where there is no room.
     #[inline]
     pub(crate) fn push(&mut self, octet: u8) -> Result<(), ()> {
-        *self.octets.get_mut(self.length).ok_or(())? = octet;
-        self.length += 1;
-        Ok(())
+        self.append(octet.into(), 1)
     }
 
-    /// Adds octets; an error where there is no room.
+    /// Adds the lowest so many octets of a word, the lowest first; an error where there is no room.
     #[inline]
-    pub(crate) fn append(&mut self, octets: &[AtomicU8]) -> Result<(), ()> {
-        let room = self.octets.get_mut(self.length..self.length + octets.len()).ok_or(())?;
-        for (to, from) in room.iter_mut().zip(octets) {
-            *to = from.load(Ordering::Relaxed);
-        }
-        self.length += octets.len();
-        Ok(())
+    pub(crate) fn append(&mut self, word: u64, count: usize) -> Result<(), ()> {
+        let room = self.octets.get_mut(self.length..self.length + 8).ok_or(())?;
+        room.copy_from_slice(&word.to_le_bytes());
+        self.length += count.min(8);
+        if self.length > TEXT_MAX { Err(()) } else { Ok(()) }
     }
 }
 

@@ -153,6 +153,80 @@ pub(super) fn snapshot(octets: &[u8]) {
     }
 }
 
+/// A snapshot whose content is damaged, and whose checksum is right all the same, as a forger's is: all that is in it is
+/// looked at, swept, collected, changed, written and read again. The input is the damage: places and what stands there.
+pub(super) fn snapshot_content(octets: &[u8]) {
+    let mut file = CONTENT.clone();
+    let end = file.len() - 8;
+    for damage in octets.as_chunks::<5>().0.iter().take(DAMAGES_MAX) {
+        let [a, b, c, d, value] = *damage;
+        // Half of it goes to what comes before the slots, which is little.
+        let place = u32::from_le_bytes([a, b, c, d]) as usize;
+        let within = if place.is_multiple_of(2) { 4200.min(end) } else { end };
+        file[place / 2 % within] = value;
+    }
+    let words = file[..end].as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
+    let sum = cache::snapshot::checksum(words);
+    file[end..].copy_from_slice(&sum.to_ne_bytes());
+    let Ok((mut writer, reader)) = cache::snapshot::read(&file, LIMIT_MIN, 0) else { return };
+    let addresses: Vec<IpAddr> = (0..12).map(content_address).collect();
+    let look = || reader.view().get_each(&addresses, |_, _, name| assert!(name.octets().len() <= 253));
+    look();
+    // Twice over all: the names are collected, and those that are not kept anywhere else go.
+    (0..2 * cache::Writer::SWEEPS).for_each(|_| writer.sweep(1001));
+    reader.for_each(|_, _, name| {
+        assert!(name.octets().is_empty() || NameText::from_text(name.octets()).is_some())
+    });
+    for address in &addresses {
+        writer.put(
+            *address,
+            Entry::new(State::Name, 1001, Duration::from_secs(60)),
+            &NameText::from_text(b"new.example").expect("a name"),
+        );
+    }
+    look();
+    let mut again = Vec::new();
+    cache::snapshot::write(&reader.view(), 1001, &mut again).expect("memory takes it");
+    cache::snapshot::read(&again, 4 * LIMIT_MIN, 0).expect("what is written is read");
+}
+
+/// Damages of one input.
+const DAMAGES_MAX: usize = 64;
+
+/// A snapshot of some names, with both families and a prefix in it.
+static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let (mut writer, reader) = cache::new(LIMIT_MIN, 0, 7);
+    for number in 0..12 {
+        let entry = Entry::new(State::Name, 1000, Duration::from_secs(60));
+        let name = format!("ip-192-0-2-{number}.pool.example");
+        writer.put(content_address(number), entry, &NameText::from_text(name.as_bytes()).expect("a name"));
+    }
+    let nothing = Entry::new(State::NoName, 1000, Duration::from_secs(60));
+    writer.put_prefix(IpAddr::from([198, 51, 100, 1]), 24, nothing);
+    let mut file = Vec::new();
+    cache::snapshot::write(&reader.view(), 1000, &mut file).expect("memory takes it");
+    file
+});
+
+fn content_address(number: u8) -> IpAddr {
+    match number % 2 {
+        0 => IpAddr::from([192, 0, 2, number]),
+        _ => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(number)]),
+    }
+}
+
+pub(super) fn damages() -> Vec<Vec<u8>> {
+    let damage = |place: u32, value: u8| [&place.to_le_bytes()[..], &[value]].concat();
+    // The number of slots and of segments, a slot, the length of a name.
+    vec![
+        Vec::new(),
+        damage(2 * 32, 1),
+        damage(2 * 40, 9),
+        damage(2 * 4300 + 1, 0xff),
+        damage(2 * 6000 + 1, 0xff),
+    ]
+}
+
 pub(super) fn snapshots() -> Vec<Vec<u8>> {
     let (mut writer, reader) = cache::new(LIMIT_MIN, 0, 7);
     let write = || {

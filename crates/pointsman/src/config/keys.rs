@@ -499,9 +499,9 @@ pub(crate) const REVERSE: Section<ReverseSpec> = Section {
         Key {
             name: "dns",
             flag: Some("dns"),
-            kind: Kind::Addresses(|s| &mut s.dns),
+            kind: Kind::Waiting(|s| &mut s.dns, Duration::ZERO..=WAIT_CEILING),
             default: Default::Absent { means: "DNS is not answered", example: "[\"127.0.0.1:5353\"]" },
-            about: "The addresses at which DNS is answered, over UDP and TCP.",
+            about: "The addresses at which DNS is answered, over UDP and TCP; behind a +, how long questions wait there.",
             consequence: "Any program that asks for names of addresses works unchanged.",
         },
         Key {
@@ -590,7 +590,8 @@ pub(crate) const REVERSE: Section<ReverseSpec> = Section {
             flag: Some("wait"),
             kind: Kind::Duration(|s| &mut s.wait, Duration::ZERO..=WAIT_CEILING),
             default: Default::Value("\"0 ms\""),
-            about: "How long a DNS question over UDP waits for a name that is not known yet.",
+            about: "How long a DNS question over UDP waits for a name that is not known yet, at addresses of dns that \
+                do not say it.",
             consequence: "For clients that cannot ask twice. 4,096 wait at a time; the addresses of dns must then be \
                 those of one interface.",
         },

@@ -43,6 +43,8 @@ pub(crate) enum Kind<S> {
     Address(Slot<S, SocketAddr>),
     /// Several of them.
     Addresses(Slots<S, SocketAddr>),
+    /// Several, each with how long those who ask there wait, within a range, where that is given.
+    Waiting(Slots<S, (SocketAddr, Option<Duration>)>, RangeInclusive<Duration>),
     /// Several, whose port is DNS's where none is given.
     Resolvers(Slots<S, SocketAddr>),
     /// Several, each with a weight where one is given.
@@ -120,6 +122,10 @@ impl<S> Kind<S> {
             ),
             Kind::Address(_) => "an IP address and a port, such as 127.0.0.1:53 or [::1]:53".into(),
             Kind::Addresses(_) => "IP addresses and ports, such as 127.0.0.1:53 or [::1]:53".into(),
+            Kind::Waiting(_, range) => format!(
+                "IP addresses and ports, such as 127.0.0.1:53, or 127.0.0.1:53+200ms to wait so long, {} at most",
+                written(*range.end())
+            ),
             Kind::Resolvers(_) => "IP addresses, with a port where it is not 53".into(),
             Kind::BackEnds(_) => {
                 "IP addresses, with a port where it is not 53, and =WEIGHT where it is not 1".into()
@@ -148,6 +154,7 @@ impl<S> Kind<S> {
             Kind::Address(_) | Kind::Addresses(_) | Kind::Resolvers(_) => "ADDR",
             Kind::BackEnds(_) => "ADDR[=WEIGHT]",
             Kind::Ip(_) | Kind::Ips(_) => "ADDR",
+            Kind::Waiting(..) => "ADDR[+TIME]",
             Kind::Path(_) | Kind::Paths(_) => "FILE",
             Kind::Store(_) => "sqlite:PATH",
             Kind::Name(..) => "NAME",
@@ -163,6 +170,7 @@ impl<S> Kind<S> {
         matches!(
             self,
             Kind::Addresses(_)
+                | Kind::Waiting(..)
                 | Kind::Resolvers(_)
                 | Kind::BackEnds(_)
                 | Kind::Ips(_)
@@ -188,6 +196,7 @@ impl<S> Kind<S> {
             Kind::Duration(slot, range) => set(slot(spec), duration(given, range), place),
             Kind::Address(slot) => set(slot(spec), address(given), place),
             Kind::Addresses(slots) => push(slots(spec), address(given), place),
+            Kind::Waiting(slots, range) => push(slots(spec), waiting(given, range), place),
             Kind::Resolvers(slots) => push(slots(spec), resolver(given), place),
             Kind::BackEnds(slots) => push(slots(spec), back_end(given), place),
             Kind::Ip(slot) => set(slot(spec), ip(given), place),
@@ -217,6 +226,7 @@ impl<S> Kind<S> {
             Kind::BackEnds(slots) => slots(spec).clear(),
             Kind::Ips(slots) => slots(spec).clear(),
             Kind::Texts(slots, _) => slots(spec).clear(),
+            Kind::Waiting(slots, _) => slots(spec).clear(),
             Kind::Paths(slots) => slots(spec).clear(),
             Kind::Zones(slots) => slots(spec).clear(),
             Kind::Prefixes(slots) => slots(spec).clear(),
@@ -351,6 +361,19 @@ fn measure<'a>(given: &'a Given<'_>) -> Result<(&'a str, u64, &'a str), Wrong> {
 fn address(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
     let text = text(given)?;
     text.parse().map_err(|_| format!("{text:?}"))
+}
+
+fn waiting(
+    given: &Given<'_>,
+    range: &RangeInclusive<Duration>,
+) -> Result<(SocketAddr, Option<Duration>), Wrong> {
+    let text = text(given)?;
+    let (address, wait) = match text.split_once('+') {
+        Some((address, wait)) => (address, duration(&Given::Flag(wait), range).map(Some)),
+        None => (text, Ok(None)),
+    };
+    let read = address.parse().ok().zip(wait.ok());
+    read.ok_or_else(|| format!("{text:?}"))
 }
 
 fn resolver(given: &Given<'_>) -> Result<SocketAddr, Wrong> {

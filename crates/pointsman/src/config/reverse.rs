@@ -163,7 +163,15 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
         kept: spec.snapshot.map(|path| Kept { path: resolve(&path), interval: snapshot_interval }),
         acl: acl(&spec.allow),
         crawlers,
-        dns: plain(&spec.dns).into_iter().map(|address| dns::Options { address, wait, workers }).collect(),
+        dns: spec
+            .dns
+            .iter()
+            .map(|Placed { value: (address, own), .. }| dns::Options {
+                address: *address,
+                wait: own.unwrap_or(wait),
+                workers,
+            })
+            .collect(),
         resp: plain(&spec.resp),
         rapid: plain(&spec.rapid),
         http: plain(&spec.http),
@@ -183,7 +191,11 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
     if spec.upstream.is_empty() {
         whole("there is nobody to ask", "upstream (--upstream ADDR)");
     }
-    let faces = || spec.dns.iter().chain(&spec.resp).chain(&spec.rapid).chain(&spec.http);
+    let faces = || {
+        let dns = spec.dns.iter().map(|Placed { value: (address, _), place }| (address, place));
+        let others = spec.resp.iter().chain(&spec.rapid).chain(&spec.http);
+        dns.chain(others.map(|Placed { value, place }| (value, place)))
+    };
     if faces().next().is_none() && spec.mmdb.is_none() {
         let expected = "dns, resp, rapid, http or mmdb (--dns ADDR, --resp ADDR, --rapid ADDR, --http ADDR or --mmdb FILE)";
         whole("there is nowhere to answer", expected);
@@ -191,16 +203,18 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
     if let Some(beyond) = spec.upstream.get(UPSTREAMS_MAX) {
         faults.push(beyond.place.fault("there are too many upstreams", format!("{UPSTREAMS_MAX} at most")));
     }
-    for Placed { value, place } in faces() {
+    for (value, place) in faces() {
         if !value.ip().to_canonical().is_loopback() && spec.allow.is_empty() {
             let what = format!("{value} is not loopback, and there is nobody who may ask there");
             faults.push(place.fault(what, "allow (--allow PREFIX) for each network of clients"));
         }
     }
-    let waits = spec.wait.as_ref().is_some_and(|wait| !wait.value.is_zero());
-    for Placed { value, place } in spec.dns.iter().filter(|dns| waits && dns.value.ip().is_unspecified()) {
-        let what = format!("{value} is an address for all interfaces, and questions wait");
-        faults.push(place.fault(what, "an address for each interface, or no wait"));
+    let wait = spec.wait.as_ref().map_or(Duration::ZERO, |wait| wait.value);
+    for Placed { value: (address, own), place } in &spec.dns {
+        if !own.unwrap_or(wait).is_zero() && address.ip().is_unspecified() {
+            let what = format!("{address} is an address for all interfaces, and questions wait");
+            faults.push(place.fault(what, "an address for each interface, or no wait"));
+        }
     }
 }
 
@@ -290,12 +304,19 @@ mod tests {
             "json",
             "--wait",
             "1s",
+            "--dns",
+            "127.0.0.1:5353",
+            "--dns",
+            "127.0.0.1:5354+200ms",
+            "--dns",
+            "[::1]:5353+0ms",
         ];
         let over = lowered(text, &flags).expect("it is right");
         assert!(over.form == Form::Json && over.options.behaviour.paper.is_none());
         assert_eq!(over.options.upstreams.len(), 2);
         assert_eq!(over.options.behaviour.ttl, Ttl::Fixed(Duration::from_secs(7 * 86_400)));
-        assert_eq!(over.options.dns[0].wait, Duration::from_secs(1));
+        let waits: Vec<u128> = over.options.dns.iter().map(|dns| dns.wait.as_millis()).collect();
+        assert_eq!(waits, [1_000, 200, 0]);
         assert_eq!(over.options.stale, Duration::from_secs(86_400));
     }
 

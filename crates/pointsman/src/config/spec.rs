@@ -101,7 +101,7 @@ pub(crate) struct Spec {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReverseSpec {
     pub(crate) upstream: Vec<Placed<SocketAddr>>,
-    pub(crate) dns: Vec<Placed<SocketAddr>>,
+    pub(crate) dns: Vec<Placed<(SocketAddr, Option<Duration>)>>,
     pub(crate) resp: Vec<Placed<SocketAddr>>,
     pub(crate) rapid: Vec<Placed<SocketAddr>>,
     pub(crate) http: Vec<Placed<SocketAddr>>,

@@ -2,8 +2,8 @@
 //!
 //! Readers write nothing and never wait. A [`Reader`] gives a [`View`], which is one pointer; look-ups in it are plain
 //! loads. The [`Writer`] puts entries in place (`table`), keeps names once (`names`, `template`), and replaces the
-//! root, a list of shared parts, only when a part grows. Whoever keeps a view for long sees what was there when it
-//! was taken, or nothing; so a view is taken for a batch of questions and dropped before waiting for the next.
+//! root, a list of shared parts, only when a part grows. Whoever keeps a view for long may see what was there when it
+//! was taken; so a view is taken for a batch of questions and dropped before waiting for the next.
 //!
 //! - [`entry`]: [`Entry`], what is known, in one word.
 //! - [`prefix`]: whole prefixes without a name, as one entry each.
@@ -46,7 +46,7 @@ const DROPPED_MIN: usize = 1000;
 
 /// Look-ups of [`View::get_each`] that wait for memory together: what they touch is some four lines each, which the
 /// nearest cache of a processor holds.
-const TOGETHER: usize = 64;
+pub const TOGETHER: usize = 64;
 
 /// Everything, as shared parts.
 #[derive(Debug)]
@@ -63,7 +63,11 @@ pub struct Reader(Arc<ArcSwap<Root>>);
 
 /// The cache as it is read: entries change under it, its parts do not.
 #[derive(Clone, Debug)]
-pub struct View(Arc<Root>);
+pub struct View {
+    root: Arc<Root>,
+    /// Where those entries are found whose names were put, or moved, since.
+    reader: Reader,
+}
 
 /// Changes the cache. There is one.
 #[derive(Debug)]
@@ -122,7 +126,7 @@ pub fn new(limit: usize, stale: u32, seed: u64) -> (Writer, Reader) {
 impl Reader {
     /// The cache as it is now.
     pub fn view(&self) -> View {
-        View(self.0.load_full())
+        View { root: self.0.load_full(), reader: self.clone() }
     }
 
     /// Calls `each` with all entries of addresses, in no order; what changes meanwhile is seen as it was or as it is then.
@@ -133,7 +137,7 @@ impl Reader {
 
     fn of_shard<K: Table>(&self, index: usize, each: &mut impl FnMut(IpAddr, Entry, &NameText)) {
         let (mut view, mut name) = (self.view(), NameText::EMPTY);
-        let shard = K::shards(&view.0)[index].clone();
+        let shard = K::shards(&view.root)[index].clone();
         for at in 0..shard.slots::<K>() {
             let Some((entry, key, reference)) = shard.read::<K>(at) else { continue };
             let address = key.address();
@@ -159,51 +163,69 @@ impl View {
     pub fn get(&self, address: IpAddr, name: &mut NameText) -> Option<Entry> {
         name.clear();
         let (entry, reference) = self.find(address)?;
-        self.named(address, entry, reference, name)
+        self.named(address, entry, reference, name).or_else(|| self.anew(address, name))
     }
 
-    /// What is known of several addresses, as [`View::get`] of each in their order; but they wait for memory together,
-    /// where one after the other would wait for its slot and its name alone.
+    /// What is known of several addresses, as [`View::get`] of each in their order; but [`TOGETHER`] of them wait for
+    /// memory together, where one after the other would wait for its slot and its name alone.
     pub fn get_each(&self, addresses: &[IpAddr], mut each: impl FnMut(IpAddr, Option<Entry>, &NameText)) {
         let (mut name, mut found) = (NameText::EMPTY, [None; TOGETHER]);
         for addresses in addresses.chunks(TOGETHER) {
             // What is loaded here is not looked at: it is on its way while the next is asked for.
             let slots = addresses.iter().fold(0, |sum, address| sum ^ self.approach(*address));
             std::hint::black_box(slots);
+            let segments = &self.root.segments;
             let mut heads = 0;
             for (found, address) in found.iter_mut().zip(addresses) {
                 *found = self.find(*address);
                 if let Some((Entry { state: State::Name, .. }, reference)) = found {
-                    heads ^= names::approach(&self.0.segments, *reference);
+                    heads ^= names::approach(segments, *reference);
                 }
             }
             std::hint::black_box(heads);
+            let mut tails = 0;
+            for (entry, reference) in found[..addresses.len()].iter().flatten() {
+                if entry.state == State::Name {
+                    tails ^= names::approach_tail(segments, *reference);
+                }
+            }
+            std::hint::black_box(tails);
             for (found, address) in found.iter().zip(addresses) {
                 name.clear();
-                let entry =
-                    found.and_then(|(entry, reference)| self.named(*address, entry, reference, &mut name));
+                let entry = found.and_then(|(entry, reference)| {
+                    let named = self.named(*address, entry, reference, &mut name);
+                    named.or_else(|| self.anew(*address, &mut name))
+                });
                 each(*address, entry, &name);
             }
         }
     }
 
+    /// Looks an address up whose name this view does not have.
+    #[cold]
+    fn anew(&self, address: IpAddr, name: &mut NameText) -> Option<Entry> {
+        let view = self.reader.view();
+        let (entry, reference) = view.find(address)?;
+        view.named(address, entry, reference, name)
+    }
+
     #[inline]
     fn find(&self, address: IpAddr) -> Option<(Entry, u32)> {
         let found = match address {
-            IpAddr::V4(v4) => find(&self.0.v4, u32::from(v4), self.0.seed),
-            IpAddr::V6(v6) => find(&self.0.v6, u128::from(v6), self.0.seed),
+            IpAddr::V4(v4) => find(&self.root.v4, u32::from(v4), self.root.seed),
+            IpAddr::V6(v6) => find(&self.root.v6, u128::from(v6), self.root.seed),
         };
         match found {
             Some(found) if !prefix::is_key(address) => Some(found),
-            _ => self.0.empty_prefix(address).map(|entry| (entry, 0)),
+            _ => self.root.empty_prefix(address).map(|entry| (entry, 0)),
         }
     }
 
     #[inline]
     fn approach(&self, address: IpAddr) -> u64 {
         match address {
-            IpAddr::V4(v4) => approach(&self.0.v4, u32::from(v4), self.0.seed),
-            IpAddr::V6(v6) => approach(&self.0.v6, u128::from(v6), self.0.seed),
+            IpAddr::V4(v4) => approach(&self.root.v4, u32::from(v4), self.root.seed),
+            IpAddr::V6(v6) => approach(&self.root.v6, u128::from(v6), self.root.seed),
         }
     }
 
@@ -211,7 +233,7 @@ impl View {
     #[inline]
     fn named(&self, address: IpAddr, entry: Entry, reference: u32, name: &mut NameText) -> Option<Entry> {
         if entry.state == State::Name {
-            names::read(&self.0.segments, reference, octets(address), name).ok()?;
+            names::read(&self.root.segments, reference, octets(address), name).ok()?;
         }
         Some(entry)
     }

@@ -10,7 +10,7 @@
 //! new segments and lets the old ones go, whose number is used again only once no reader can have them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::part::Part;
 use super::template;
@@ -22,11 +22,14 @@ pub(super) const SEGMENT: usize = 1 << 16;
 /// The most segments: as a reference can name.
 pub(super) const SEGMENTS_MAX: usize = 1 << 16;
 
-/// Octets that only grow.
-pub(super) type Segment = Part<AtomicU8>;
+/// Octets that only grow, as words: the first is the lowest of its word, so that eight are read at once.
+pub(super) type Segment = Part;
 
 /// All segments by their number.
 pub(super) type Segments = Vec<Option<Arc<Segment>>>;
+
+/// What octets of templates have that stand for digits, in each of eight.
+const TOKENS: u64 = 0x8080_8080_8080_8080;
 
 /// Reads a name into `name`; an error where the reference is none of these segments.
 #[inline]
@@ -37,40 +40,88 @@ pub(super) fn read(
     name: &mut NameText,
 ) -> Result<(), ()> {
     name.clear();
-    let (head, behind) = record(segments, reference)?;
-    let tail = tail_of(behind)?;
-    let tail = if tail != 0 { Some(record(segments, tail)?.0) } else { None };
+    let head = Record::at(segments, reference)?;
+    let tail = head.tail()?;
+    let tail = if tail != 0 { Some(Record::at(segments, tail)?) } else { None };
     name.fill(|name| {
-        for octet in head {
-            template::decode(octet.load(Ordering::Relaxed), octets, name)?;
-        }
+        head.each_eight(|eight, count| {
+            if eight & TOKENS & lowest(count) == 0 {
+                return name.append(eight, count);
+            }
+            let mut some = eight.to_le_bytes().into_iter().take(count);
+            some.try_for_each(|octet| template::decode(octet, octets, name))
+        })?;
         if let Some(tail) = tail {
             name.push(b'.')?;
-            name.append(tail)?;
+            tail.each_eight(|eight, count| name.append(eight, count))?;
         }
         Ok(())
     })
 }
 
-/// The first octet of a name's record, so that it is near when the name is read.
+/// The beginning of a name's record, so that it is near when the name is read.
 #[inline]
-pub(super) fn approach(segments: &[Option<Arc<Segment>>], reference: u32) -> u8 {
-    let segment = segments.get((reference >> 16) as usize).and_then(Option::as_ref);
-    segment.map_or(0, |segment| segment[(reference & 0xffff) as usize].load(Ordering::Relaxed))
+pub(super) fn approach(segments: &[Option<Arc<Segment>>], reference: u32) -> u64 {
+    Record::at(segments, reference).map_or(0, |head| head.length as u64)
 }
 
-/// A record's octets, and what stands behind it.
+/// The same for the part that it shares with others, once its own is near.
 #[inline]
-fn record(segments: &[Option<Arc<Segment>>], reference: u32) -> Result<(&[AtomicU8], &[AtomicU8]), ()> {
-    let segment = segments.get((reference >> 16) as usize).and_then(Option::as_ref).ok_or(())?;
-    let (length, rest) = segment[(reference & 0xffff) as usize..].split_first().ok_or(())?;
-    rest.split_at_checked(usize::from(length.load(Ordering::Relaxed))).ok_or(())
+pub(super) fn approach_tail(segments: &[Option<Arc<Segment>>], reference: u32) -> u64 {
+    let tail = Record::at(segments, reference).and_then(|head| head.tail());
+    tail.map_or(0, |tail| if tail == 0 { 0 } else { approach(segments, tail) })
 }
 
+/// A record in a segment.
+#[derive(Clone, Copy)]
+struct Record<'a> {
+    words: &'a [AtomicU64],
+    /// Where its octets begin, behind their number.
+    begin: usize,
+    length: usize,
+}
+
+impl Record<'_> {
+    #[inline]
+    fn at(segments: &[Option<Arc<Segment>>], reference: u32) -> Result<Record<'_>, ()> {
+        let segment = segments.get((reference >> 16) as usize).and_then(Option::as_ref).ok_or(())?;
+        let (words, at): (&[AtomicU64], _) = (segment, (reference & 0xffff) as usize);
+        let length = (eight(words, at) & 0xff) as usize;
+        if at + 1 + length > SEGMENT { Err(()) } else { Ok(Record { words, begin: at + 1, length }) }
+    }
+
+    /// The reference behind a head.
+    #[inline]
+    fn tail(self) -> Result<u32, ()> {
+        let at = self.begin + self.length;
+        if at + 4 > SEGMENT { Err(()) } else { Ok(eight(self.words, at) as u32) }
+    }
+
+    /// Gives the octets, eight at a time, and how many of those count.
+    #[inline]
+    fn each_eight(self, mut each: impl FnMut(u64, usize) -> Result<(), ()>) -> Result<(), ()> {
+        let mut at = 0;
+        while at < self.length {
+            each(eight(self.words, self.begin + at), (self.length - at).min(8))?;
+            at += 8;
+        }
+        Ok(())
+    }
+}
+
+/// Eight octets from one on; 0 stands for those beyond the end.
 #[inline]
-fn tail_of(behind: &[AtomicU8]) -> Result<u32, ()> {
-    let octets: &[AtomicU8; 4] = behind.first_chunk().ok_or(())?;
-    Ok(u32::from_le_bytes(octets.each_ref().map(|octet| octet.load(Ordering::Relaxed))))
+fn eight(words: &[AtomicU64], at: usize) -> u64 {
+    let word = |index: usize| words.get(index).map_or(0, |word| word.load(Ordering::Relaxed));
+    let (index, bits) = (at / 8, at % 8 * 8);
+    // In two steps, for there is no shift by all 64.
+    word(index) >> bits | word(index + 1) << (63 - bits) << 1
+}
+
+/// The bits of the lowest so many octets; of eight at most.
+#[inline]
+fn lowest(count: usize) -> u64 {
+    u64::MAX >> (64 - 8 * count.clamp(1, 8))
 }
 
 /// The writer's side: where the next name goes, and which are there already.
@@ -207,8 +258,10 @@ impl Names {
             }
         };
         let segment = segments[usize::from(id)].as_ref().ok_or(NoRoom)?;
-        for (octet, byte) in segment[at..].iter().zip(bytes) {
-            octet.store(*byte, Ordering::Relaxed);
+        for (at, byte) in (at..).zip(bytes) {
+            // Nothing was there but zeros, and nobody else writes.
+            let word = &segment[at / 8];
+            word.store(word.load(Ordering::Relaxed) | u64::from(*byte) << (at % 8 * 8), Ordering::Relaxed);
         }
         self.filling = Some((id, at + bytes.len()));
         Ok(u32::from(id) << 16 | at as u32)
@@ -221,7 +274,7 @@ fn new_segment(segments: &mut Segments, retired: &[(u16, Arc<Segment>)]) -> Opti
     if id >= SEGMENTS_MAX {
         return None;
     }
-    let segment = (0..SEGMENT).map(|_| AtomicU8::new(0)).collect();
+    let segment = (0..SEGMENT / 8).map(|_| AtomicU64::new(0)).collect();
     if id == segments.len() {
         segments.push(None);
     }
@@ -229,19 +282,22 @@ fn new_segment(segments: &mut Segments, retired: &[(u16, Arc<Segment>)]) -> Opti
     Some(id as u16)
 }
 
+/// Whether what a reference refers to begins with these octets.
 fn is(segments: &[Option<Arc<Segment>>], reference: u32, bytes: &[u8]) -> bool {
-    let there = segments.get((reference >> 16) as usize).and_then(Option::as_ref);
-    let there = there.and_then(|segment| segment.get((reference & 0xffff) as usize..)?.get(..bytes.len()));
-    there.is_some_and(|there| {
-        there.iter().zip(bytes).all(|(octet, byte)| octet.load(Ordering::Relaxed) == *byte)
-    })
+    let Some(words) = segments.get((reference >> 16) as usize).and_then(Option::as_ref) else { return false };
+    let at = (reference & 0xffff) as usize;
+    at + bytes.len() <= SEGMENT
+        && bytes.chunks(8).zip((at..).step_by(8)).all(|(some, at)| {
+            let mut expected = [0; 8];
+            expected[..some.len()].copy_from_slice(some);
+            eight(words, at) & lowest(some.len()) == u64::from_le_bytes(expected)
+        })
 }
 
 fn hash_at(segments: &[Option<Arc<Segment>>], reference: u32, is_head: bool) -> u64 {
-    let Ok((octets, behind)) = record(segments, reference) else { return 0 };
-    let (length, behind) = (octets.len(), &behind[..if is_head { 4.min(behind.len()) } else { 0 }]);
-    let octets = octets.iter().chain(behind).map(|octet| octet.load(Ordering::Relaxed));
-    hash(std::iter::once(length as u8).chain(octets))
+    let Ok(record) = Record::at(segments, reference) else { return 0 };
+    let end = record.begin + record.length + if is_head { 4 } else { 0 };
+    hash((record.begin - 1..end).map(|at| eight(record.words, at) as u8))
 }
 
 fn hash(octets: impl Iterator<Item = u8>) -> u64 {

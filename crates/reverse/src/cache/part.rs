@@ -2,26 +2,26 @@
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use net::mapped::Mapping;
 
-/// Atomics in a row.
+/// Words in a row.
 #[derive(Debug)]
-pub(super) enum Part<T> {
+pub(super) enum Part {
     /// Memory of its own.
-    Own(Box<[T]>),
+    Own(Box<[AtomicU64]>),
     /// These of a mapping; it ends with the last part of it.
     Mapped(Arc<Mapping>, Range<usize>),
 }
 
-impl<T> FromIterator<T> for Part<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
-        Part::Own(items.into_iter().collect())
+impl FromIterator<AtomicU64> for Part {
+    fn from_iter<I: IntoIterator<Item = AtomicU64>>(words: I) -> Self {
+        Part::Own(words.into_iter().collect())
     }
 }
 
-impl Deref for Part<AtomicU64> {
+impl Deref for Part {
     type Target = [AtomicU64];
 
     #[inline]
@@ -29,18 +29,6 @@ impl Deref for Part<AtomicU64> {
         match self {
             Part::Own(words) => words,
             Part::Mapped(mapping, range) => &mapping.words()[range.clone()],
-        }
-    }
-}
-
-impl Deref for Part<AtomicU8> {
-    type Target = [AtomicU8];
-
-    #[inline]
-    fn deref(&self) -> &[AtomicU8] {
-        match self {
-            Part::Own(octets) => octets,
-            Part::Mapped(mapping, range) => &mapping.octets()[range.clone()],
         }
     }
 }

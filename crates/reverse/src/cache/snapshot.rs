@@ -109,12 +109,19 @@ pub fn read(octets: &[u8], limit: usize, stale: u32) -> Result<(Writer, Reader),
     over(Mapping::of(octets)?, limit, stale)
 }
 
+/// The checksum that stands behind these words.
+pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
+    let mut sum = Sum::new();
+    words.for_each(|word| sum.add(word));
+    sum.finish()
+}
+
 /// Writes the cache as it was when `view` was taken, without what has expired at `now`.
 ///
 /// # Errors
 /// What `out` says.
 pub fn write(view: &View, now: u32, out: impl Write) -> io::Result<()> {
-    let root = &view.0;
+    let root = &view.root;
     let mut out = Summed { out, piece: Vec::with_capacity(PIECE), sum: Sum::new() };
     let segments = || (0u64..).zip(&root.segments).filter_map(|(id, segment)| Some((id, segment.as_ref()?)));
     let kind = u64::from(VERSION) << 32 | SHARDS as u64;
@@ -137,8 +144,8 @@ pub fn write(view: &View, now: u32, out: impl Write) -> io::Result<()> {
         write_shard::<u128>(shard, now, root, &mut out)?;
     }
     for (_, segment) in segments() {
-        for octets in segment.as_chunks::<8>().0 {
-            out.put(u64::from_ne_bytes(octets.each_ref().map(|octet| octet.load(Ordering::Relaxed))))?;
+        for word in segment.iter() {
+            out.put(word.load(Ordering::Relaxed))?;
         }
     }
     let sum = out.sum.finish();
@@ -206,15 +213,13 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
         }
         std::cmp::Ordering::Equal => {}
     }
-    let mut sum = Sum::new();
-    mapping.words()[..end].iter().for_each(|word| sum.add(word.load(Ordering::Relaxed)));
-    if word(end) != Some(sum.finish()) {
+    if word(end) != Some(checksum(mapping.words()[..end].iter().map(|word| word.load(Ordering::Relaxed)))) {
         return Err(Unread::Damaged("it is damaged: its checksum is another"));
     }
     let mapping = Arc::new(mapping);
     let segments = segments(&mapping, ids, begin)?;
     let shards = |parts: Vec<Range<usize>>| {
-        let shard = |range| Arc::new(Shard { words: Part::Mapped(mapping.clone(), range) });
+        let shard = |range| Arc::new(Shard::over(Part::Mapped(mapping.clone(), range)));
         parts.into_iter().map(shard).collect()
     };
     let root = Root { seed, v4: shards(v4), v6: shards(v6), segments };
@@ -244,8 +249,8 @@ fn segments(mapping: &Arc<Mapping>, ids: &[u64], begin: usize) -> Result<Segment
         if segments.len() <= id {
             segments.resize(id + 1, None);
         }
-        let begin = begin * 8 + index * SEGMENT;
-        segments[id] = Some(Arc::new(Part::Mapped(mapping.clone(), begin..begin + SEGMENT)));
+        let begin = begin + index * (SEGMENT / 8);
+        segments[id] = Some(Arc::new(Part::Mapped(mapping.clone(), begin..begin + SEGMENT / 8)));
     }
     Ok(segments)
 }

@@ -2,8 +2,9 @@
 //!
 //! A slot is a few atomic words: what `entry::pack` makes, and the key with the reference of its
 //! name. There is one writer. It marks a slot busy, changes the other words, and sets the first word with a new
-//! version; a reader takes the other words only if the first one was the same before and after. It never waits: what
-//! it cannot read in a few tries is not known. Where only the first word is new, nothing is marked.
+//! version; a reader takes the other words only if the first one was the same before and after. What was in a busy
+//! slot stands beside the slots meanwhile, and readers take it from there: they never wait, and what is known is never
+//! out of sight while it changes. Where only the first word is new, nothing is marked.
 //! ```text
 //! IPv4, 16 octets   entry | key 32, name 32
 //! IPv6, 32 octets   entry | name 32 | key, first half | key, second half
@@ -18,8 +19,9 @@ use super::part::Part;
 /// over nine; what would be farther away than this is put in the place of what expires first.
 pub(super) const PROBES_MAX: usize = 256;
 
-/// How often a reader tries to read a slot that is being written.
-const TRIES_MAX: usize = 4;
+/// How often a reader tries to read a slot: each try that fails has seen another change of that very slot, so that
+/// more than a few take a writer that does nothing else.
+const TRIES_MAX: usize = 64;
 
 /// Words of a line of the processor's cache.
 const LINE: usize = 8;
@@ -99,7 +101,9 @@ fn fold(a: u64, b: u64) -> u64 {
 /// Some slots, read by all and written by one.
 #[derive(Debug)]
 pub(super) struct Shard {
-    pub(super) words: Part<AtomicU64>,
+    pub(super) words: Part,
+    /// The words of the slot that is busy, as they were before.
+    before: [AtomicU64; WORDS_MAX],
 }
 
 /// Where a key is, or could be.
@@ -117,7 +121,12 @@ pub(super) enum Place {
 impl Shard {
     /// A shard of free slots.
     pub(super) fn new<K: Key>(slots: usize) -> Shard {
-        Shard { words: (0..slots * K::WORDS).map(|_| AtomicU64::new(0)).collect() }
+        Shard::over((0..slots * K::WORDS).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// A shard of these slots.
+    pub(super) fn over(words: Part) -> Shard {
+        Shard { words, before: Default::default() }
     }
 
     /// How many slots it has.
@@ -139,7 +148,7 @@ impl Shard {
                 return None;
             }
             if key.is_like(slot[1].load(Ordering::Relaxed))
-                && let Some((entry, found, name)) = read_from::<K>(slot, first)
+                && let Some((entry, found, name)) = self.read_from::<K>(slot, first)
                 && found == key
             {
                 return Some((entry, name));
@@ -161,7 +170,7 @@ impl Shard {
     /// Reads a slot; `None` where it holds nothing, or is being written.
     pub(super) fn read<K: Key>(&self, at: usize) -> Option<(Entry, K, u32)> {
         let slot = &self.words[at * K::WORDS..(at + 1) * K::WORDS];
-        read_from(slot, slot[0].load(Ordering::Acquire))
+        self.read_from(slot, slot[0].load(Ordering::Acquire))
     }
 
     /// Finds where a key is or may go. For the writer alone.
@@ -175,7 +184,7 @@ impl Shard {
         for _ in 0..PROBES_MAX.min(slots) {
             let slot = &self.words[at * K::WORDS..(at + 1) * K::WORDS];
             let first = slot[0].load(Ordering::Relaxed);
-            match read_from::<K>(slot, first) {
+            match self.read_from::<K>(slot, first) {
                 Some((entry, found, name)) if found == key => return Place::Found(at, entry, name),
                 Some((entry, ..)) => {
                     let this = (entry.expiry, at);
@@ -203,9 +212,14 @@ impl Shard {
         let version = entry::version(before);
         let words = key.write(name);
         let is_same = |(atomic, word): (&AtomicU64, &u64)| atomic.load(Ordering::Relaxed) == *word;
-        // A name that is only renewed is never out of sight.
+        // A name that is only renewed needs no more than its first word.
         if !slot[1..].iter().zip(&words).all(is_same) {
-            slot[0].store(entry::BUSY << 48 | version << 56, Ordering::Relaxed);
+            // Whoever sees these has seen the last change complete, and whoever sees the mark sees these.
+            fence(Ordering::Release);
+            for (kept, atomic) in self.before.iter().zip(slot) {
+                kept.store(atomic.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            slot[0].store(entry::BUSY << 48 | version << 56, Ordering::Release);
             fence(Ordering::Release);
             for (atomic, word) in slot[1..].iter().zip(words) {
                 atomic.store(word, Ordering::Relaxed);
@@ -214,32 +228,41 @@ impl Shard {
         slot[0].store(entry::pack(entry, (version + 1) & 0xff), Ordering::Release);
     }
 
+    /// Reads a slot whose first word was just read.
+    #[inline]
+    fn read_from<K: Key>(&self, slot: &[AtomicU64], mut first: u64) -> Option<(Entry, K, u32)> {
+        for _ in 0..TRIES_MAX {
+            let mut words = [0; WORDS_MAX - 1];
+            let mut take = |from: &[AtomicU64]| {
+                for (word, atomic) in words.iter_mut().zip(from) {
+                    *word = atomic.load(Ordering::Relaxed);
+                }
+            };
+            let entry = if entry::kind(first) == entry::BUSY {
+                take(&self.before[1..slot.len()]);
+                entry::unpack(self.before[0].load(Ordering::Relaxed))
+            } else {
+                take(&slot[1..]);
+                Some(entry::unpack(first)?)
+            };
+            // All of one state where the slot is still what it was.
+            fence(Ordering::Acquire);
+            let again = slot[0].load(Ordering::Relaxed);
+            if again == first {
+                let (key, name) = K::read(&words);
+                return Some((entry?, key, name));
+            }
+            first = slot[0].load(Ordering::Acquire);
+        }
+        None
+    }
+
     /// Takes what is in a slot out of it. For the writer alone.
     pub(super) fn remove<K: Key>(&self, at: usize) {
         let first = &self.words[at * K::WORDS];
         let version = (entry::version(first.load(Ordering::Relaxed)) + 1) & 0xff;
         first.store(entry::GONE << 48 | version << 56, Ordering::Release);
     }
-}
-
-/// Reads a slot whose first word was just read.
-#[inline]
-fn read_from<K: Key>(slot: &[AtomicU64], mut first: u64) -> Option<(Entry, K, u32)> {
-    for _ in 0..TRIES_MAX {
-        let entry = entry::unpack(first)?;
-        let mut words = [0; WORDS_MAX - 1];
-        for (word, atomic) in words.iter_mut().zip(&slot[1..]) {
-            *word = atomic.load(Ordering::Relaxed);
-        }
-        fence(Ordering::Acquire);
-        let again = slot[0].load(Ordering::Relaxed);
-        if again == first {
-            let (key, name) = K::read(&words);
-            return Some((entry, key, name));
-        }
-        first = slot[0].load(Ordering::Acquire);
-    }
-    None
 }
 
 /// The first slot of a hash: its lower half, stretched over the slots, for the upper bits chose the shard.

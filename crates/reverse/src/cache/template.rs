@@ -92,7 +92,7 @@ pub(super) fn decode(octet: u8, octets: Option<[u8; 4]>, name: &mut Room<'_>) ->
     let (hundreds, tens, ones) = digits(value);
     match octet {
         0x80..=0x83 => decimal(value, name),
-        0x84..=0x87 => [hundreds, tens, ones].into_iter().try_for_each(|digit| name.push(digit)),
+        0x84..=0x87 => name.append(u64::from_le_bytes([hundreds, tens, ones, 0, 0, 0, 0, 0]), 3),
         0x88..=0x8b => [value >> 4, value & 15]
             .into_iter()
             .try_for_each(|d| name.push(b"0123456789abcdef"[usize::from(d)])),
@@ -110,22 +110,30 @@ pub(super) fn decode(octet: u8, octets: Option<[u8; 4]>, name: &mut Room<'_>) ->
     }
 }
 
-#[inline]
-fn digits(value: u8) -> (u8, u8, u8) {
+const fn digits(value: u8) -> (u8, u8, u8) {
     (b'0' + value / 100, b'0' + value / 10 % 10, b'0' + value % 10)
 }
 
 #[inline]
 fn decimal(value: u8, name: &mut Room<'_>) -> Result<(), ()> {
-    let (hundreds, tens, ones) = digits(value);
-    if value >= 100 {
-        name.push(hundreds)?;
-    }
-    if value >= 10 {
-        name.push(tens)?;
-    }
-    name.push(ones)
+    let (digits, count) = DECIMAL[usize::from(value)];
+    name.append(digits.into(), usize::from(count))
 }
+
+/// Each octet in decimal, the first digit lowest, and how many digits there are.
+const DECIMAL: [(u32, u8); 256] = {
+    let (mut all, mut value) = ([(0, 0); 256], 0);
+    while value < 256 {
+        let (hundreds, tens, ones) = digits(value as u8);
+        all[value] = match value {
+            100.. => (u32::from_le_bytes([hundreds, tens, ones, 0]), 3),
+            10.. => (u32::from_le_bytes([tens, ones, 0, 0]), 2),
+            _ => (ones as u32, 1),
+        };
+        value += 1;
+    }
+    all
+};
 
 /// The value of some digits, where it is an octet's.
 fn value(digits: &[u8]) -> Option<u8> {

@@ -145,6 +145,52 @@ fn a_name_that_is_renewed_is_never_out_of_sight() {
 }
 
 #[test]
+fn a_name_that_changes_is_never_out_of_sight() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    let six: IpAddr = "2001:db8::1".parse().expect("an address");
+    let names = ["one.example", "other.example"];
+    let changed = |number: u32| Entry { expiry: 2_000_000 + number, ..Entry::new(State::Name, 0, DAY) };
+    let put = |cache: &mut Writer, number: u32| {
+        for address in [v4(1), v4(2), six] {
+            cache.put(address, changed(number), &kept(names[number as usize % 2]));
+        }
+    };
+    put(&mut cache, 0);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let (view, mut name) = (reader.view(), NameText::EMPTY);
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                for address in [v4(1), v4(2), six] {
+                    let entry = view.get(address, &mut name).expect("it is known all the time");
+                    assert_eq!(name.as_str(), names[entry.expiry as usize % 2]);
+                }
+            }
+        });
+        (1..20_000).for_each(|number| put(&mut cache, number));
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        reading.join().expect("it was always there, and whole");
+    });
+}
+
+#[test]
+fn a_view_has_names_that_were_put_since() {
+    let (mut cache, reader) = new(64 << 20, 0, 7);
+    put(&mut cache, v4(1), "first.example");
+    put(&mut cache, v4(2), "first.example");
+    let view = reader.view();
+    // More than a segment of other names, so that the next one is where this view cannot look.
+    (0..10_000).for_each(|number| put(&mut cache, v4(2), &format!("h{number}.some-longer-name.example")));
+    put(&mut cache, v4(1), "second.example");
+    let mut name = NameText::EMPTY;
+    let entry = view.get(v4(1), &mut name);
+    assert_eq!((entry.is_some(), name.as_str()), (true, "second.example"));
+    let mut seen = Vec::new();
+    view.get_each(&[v4(1)], |_, entry, name| seen.push((entry.is_some(), name.as_str().to_owned())));
+    assert_eq!(seen, [(true, "second.example".to_owned())]);
+}
+
+#[test]
 fn a_snapshot_is_read_back() {
     let (mut cache, reader) = filled();
     let mut file = Vec::new();

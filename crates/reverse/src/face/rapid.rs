@@ -11,9 +11,8 @@ use rapid::frame::{Requests, response};
 
 use super::stream::{Conversation, OUTPUT_MAX, Step, Then};
 use crate::backend::seconds;
-use crate::cache::View;
+use crate::cache::{TOGETHER, View};
 use crate::front::{Front, Known};
-use crate::name::NameText;
 
 /// A connection on the cache.
 #[derive(Debug)]
@@ -52,17 +51,19 @@ impl Session {
     /// that counts as refused.
     pub fn answer(&mut self, front: &Front, view: &View, now: u32, input: &[u8], out: &mut Vec<u8>) -> Step {
         let (mut taken, losses) = (0, self.requests.losses());
-        let mut then = Then::Again;
-        while out.len() < OUTPUT_MAX {
-            let Some(address) = self.requests.next(input, &mut taken) else {
+        let (mut then, mut addresses) = (Then::Again, [self.client; TOGETHER]);
+        while then == Then::Again && out.len() < OUTPUT_MAX {
+            let asked = std::iter::from_fn(|| self.requests.next(input, &mut taken));
+            let count = addresses.iter_mut().zip(asked).map(|(at, address)| *at = address.into()).count();
+            if count < TOGETHER {
                 then = Then::Read;
-                break;
-            };
-            let mut name = NameText::EMPTY;
-            match front.look_up(view, address.into(), self.client, now, &mut name) {
-                Known::Name(..) => response(address, name.octets(), out),
-                _ => response(address, b"", out),
             }
+            front.look_up_each(view, &addresses[..count], self.client, now, |address, known, name| {
+                let name = if matches!(known, Known::Name(..)) { name.octets() } else { b"" };
+                if let IpAddr::V4(address) = address {
+                    response(address, name, out);
+                }
+            });
         }
         front.counts().refused.fetch_add(self.requests.losses() - losses, Ordering::Relaxed);
         Step { taken, then }
@@ -105,7 +106,7 @@ mod tests {
     fn a_batch_ends_when_its_room_is_full() {
         let (front, _door) = front();
         let mut session = Session::new("127.0.0.1".parse().unwrap());
-        let (many, mut out) = (b"\xC0\0\x02\x01\xFF".repeat(OUTPUT_MAX / 17 + 2), Vec::new());
+        let (many, mut out) = (b"\xC0\0\x02\x01\xFF".repeat(OUTPUT_MAX / 17 + TOGETHER), Vec::new());
         let step = session.answer(&front, &front.view(), NOW, &many, &mut out);
         assert!(out.len() >= OUTPUT_MAX && step.taken < many.len() && step.then == Then::Again);
     }

@@ -18,7 +18,7 @@ use net::clock::Clock;
 
 use super::stream::{Conversation, OUTPUT_MAX, Step, Then};
 use crate::backend::seconds;
-use crate::cache::View;
+use crate::cache::{TOGETHER, View};
 use crate::front::{Front, Known, WORDS};
 use crate::name::NameText;
 use read::{Command, command};
@@ -95,23 +95,40 @@ impl Session {
 
     /// Answers the commands at the beginning of `input` at `now`, in seconds since 1970.
     pub fn answer(&mut self, front: &Front, view: &View, now: u32, input: &[u8], out: &mut Vec<u8>) -> Step {
+        let asked = Asked { front, view, client: self.client, now };
         let (mut taken, mut words) = (0, Vec::new());
+        // Those of GETs that follow each other.
+        let mut addresses = Vec::with_capacity(TOGETHER);
         while out.len() < OUTPUT_MAX {
-            match command(&input[taken..], &mut words) {
+            let next = command(&input[taken..], &mut words);
+            if let Command::Whole(length) = next {
+                taken += length;
+                if let [verb, key] = words[..]
+                    && verb.eq_ignore_ascii_case(b"GET")
+                    && let Some(address) = address(key)
+                {
+                    addresses.push(address);
+                    if addresses.len() == TOGETHER {
+                        self.names_of(&asked, &mut addresses, out);
+                    }
+                    continue;
+                }
+            }
+            self.names_of(&asked, &mut addresses, out);
+            match next {
                 Command::Part => return Step { taken, then: Then::Read },
                 Command::Malformed(why) => {
                     front.counts().refused.fetch_add(1, Ordering::Relaxed);
                     put(out, format_args!("-ERR Protocol error: {why}\r\n"));
                     return Step { taken, then: Then::Close };
                 }
-                Command::Whole(length) => taken += length,
+                Command::Whole(_) => {}
             }
             let Some((verb, arguments)) = words.split_first() else { continue };
             if verb.eq_ignore_ascii_case(b"QUIT") {
                 out.extend_from_slice(b"+OK\r\n");
                 return Step { taken, then: Then::Close };
             }
-            let asked = Asked { front, view, client: self.client, now };
             // An answer that was begun is taken back.
             let begin = out.len();
             if let Err(Refused(why)) = self.obey(&asked, verb, arguments, out) {
@@ -135,24 +152,28 @@ impl Session {
         upper.copy_from_slice(verb);
         upper.make_ascii_uppercase();
         match (&*upper, arguments) {
-            (b"GET", [key]) => self.name_of(asked, address(key).ok_or(NO_ADDRESS)?, out),
+            (b"GET", [_]) => return Err(NO_ADDRESS),
             (b"MGET", keys @ [_, ..]) => {
                 put(out, format_args!("*{}\r\n", keys.len()));
+                let mut addresses = Vec::with_capacity(keys.len());
                 for key in keys {
-                    match address(key) {
-                        Some(address) => self.name_of(asked, address, out),
+                    let Some(address) = address(key) else {
                         // As Redis does with keys that hold something else: the others have their answers.
-                        None => self.nil(out),
-                    }
+                        self.names_of(asked, &mut addresses, out);
+                        self.nil(out);
+                        continue;
+                    };
+                    addresses.push(address);
                 }
+                self.names_of(asked, &mut addresses, out);
             }
             (b"EXISTS", keys @ [_, ..]) => {
                 let has_name = |key: &&&[u8]| {
-                    address(key).is_some_and(|address| matches!(asked.look_up(address).0, Known::Name(..)))
+                    address(key).is_some_and(|address| matches!(asked.look_up(address), Known::Name(..)))
                 };
                 integer(out, keys.iter().filter(has_name).count() as u64);
             }
-            (b"TTL", [key]) => match asked.look_up(address(key).ok_or(NO_ADDRESS)?).0 {
+            (b"TTL", [key]) => match asked.look_up(address(key).ok_or(NO_ADDRESS)?) {
                 Known::Name(since, _) => integer(out, u64::from(since.left)),
                 Known::NotYet => out.extend_from_slice(b":-2\r\n"),
                 Known::NoName(_) | Known::Failed(..) => out.extend_from_slice(b":-1\r\n"),
@@ -175,11 +196,14 @@ impl Session {
         Ok(())
     }
 
-    fn name_of(&self, asked: &Asked<'_>, address: IpAddr, out: &mut Vec<u8>) {
-        match asked.look_up(address) {
-            (Known::Name(..), name) => bulk(out, name.octets()),
+    /// Writes the names of these addresses, which are then none.
+    fn names_of(&self, asked: &Asked<'_>, addresses: &mut Vec<IpAddr>, out: &mut Vec<u8>) {
+        let Asked { front, view, client, now } = *asked;
+        front.look_up_each(view, addresses, client, now, |_, known, name| match known {
+            Known::Name(..) => bulk(out, name.octets()),
             _ => self.nil(out),
-        }
+        });
+        addresses.clear();
     }
 
     fn hello(&mut self, options: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Refused> {
@@ -285,9 +309,8 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn look_up(&self, address: IpAddr) -> (Known, NameText) {
-        let mut name = NameText::EMPTY;
-        (self.front.look_up(self.view, address, self.client, self.now, &mut name), name)
+    fn look_up(&self, address: IpAddr) -> Known {
+        self.front.look_up(self.view, address, self.client, self.now, &mut { NameText::EMPTY })
     }
 
     /// What INFO tells: the counts of this face.
@@ -320,9 +343,19 @@ fn integer(out: &mut Vec<u8>, number: u64) {
 }
 
 fn bulk(out: &mut Vec<u8>, octets: &[u8]) {
-    put(out, format_args!("${}\r\n", octets.len()));
+    out.push(b'$');
+    decimal(out, octets.len());
+    out.extend_from_slice(b"\r\n");
     out.extend_from_slice(octets);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Every name has its length before it: this takes a fraction of what formatting does.
+fn decimal(out: &mut Vec<u8>, number: usize) {
+    if number >= 10 {
+        decimal(out, number / 10);
+    }
+    out.push(b'0' + (number % 10) as u8);
 }
 
 fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
@@ -395,6 +428,15 @@ mod tests {
         assert!(answers.ends_with("*0\r\n$-1\r\n"), "{answers}");
         // What is refused changes nothing.
         assert!(said("HELLO 3 AUTH a b\nGET 192.0.2.2\n").0.ends_with("\r\n$-1\r\n"));
+    }
+
+    #[test]
+    fn pipelined_look_ups_keep_their_order() {
+        let (one, other) = ("GET 192.0.2.1\nGET 192.0.2.2\n", "$11\r\nwww.example\r\n$-1\r\n");
+        let input = format!("{}PING\nGET x\n{one}TTL 192.0.2.9\n{one}", one.repeat(70));
+        let expected =
+            format!("{}+PONG\r\n-ERR the key is no IP address\r\n{other}:-2\r\n{other}", other.repeat(70));
+        assert_eq!(said(&input), (expected, Step { taken: input.len(), then: Then::Read }));
     }
 
     #[test]

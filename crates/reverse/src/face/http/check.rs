@@ -11,10 +11,12 @@
 
 use std::net::IpAddr;
 
+use api::Problem;
 use axum::extract::{Extension, Query, State};
 use axum::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use utoipa::IntoParams;
 use web::{Failure, Peer};
 
 use super::Http;
@@ -90,7 +92,42 @@ impl Check {
     }
 }
 
-/// Answers 200 or 403, without a body.
+/// What a request says.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "declares the parameters; `check` reads them")]
+struct CheckQuery {
+    /// The crawler that the client says it is; one of those that the service knows. Empty is none.
+    #[param(required = false)]
+    claim: Option<String>,
+    /// What becomes of a client that is not known yet: `allow` or `deny`.
+    #[param(required = false, pattern = "^(allow|deny)$")]
+    not_yet: Option<String>,
+}
+
+/// Answers 200 or 403, without a body: may a client go on?
+///
+/// Any method does, and any path below this one. The client is the last address of the header that the service is
+/// configured with, `x-real-ip` by default, where whoever asks is believed, and otherwise whoever asks.
+#[utoipa::path(
+    get, path = "/v1/check", operation_id = "check", tag = "check",
+    params(CheckQuery),
+    responses(
+        (
+            status = 200, description = "It goes on.",
+            headers(
+                ("x-client-state", description = "`name`, `no_name`, `failed` or `not_yet`."),
+                ("x-client-identity", description = "`none`, `not_yet`, `verified` or `spoofed`."),
+                ("x-client-name", description = "Its name, where it has one."),
+                ("x-client-verdict", description = "Whether the name leads back; with a name."),
+                ("x-client-verified", description = "The crawler that it is."),
+            ),
+        ),
+        (status = 400, description = "The request does not say who the client is, or says something else wrong.",
+            body = Problem),
+        (status = 403, description = "It does not; the same headers."),
+    ),
+)]
 pub(super) async fn check(
     State(http): State<Http>,
     Extension(Peer(peer)): Extension<Peer>,

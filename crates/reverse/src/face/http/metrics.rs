@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use api::Problem;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use dns::Rcode;
@@ -399,6 +400,16 @@ pub const METRICS: &[Metric] = &[
 ];
 
 /// Answers all numbers in the OpenMetrics text format, which Prometheus reads.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "service",
+    responses(
+        (
+            status = 200, description = "All numbers.", body = String,
+            content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+        (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
+    ),
+)]
 pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
     web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&http.numbers, samples)))
 }

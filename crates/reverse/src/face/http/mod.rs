@@ -6,11 +6,13 @@
 //! | `POST /v1/names` | the same for many, a line each |
 //! | any method, `/v1/check` and all below it | 200 or 403 for a client of a web server |
 //! | `GET /v1/status`, `/metrics` | how the service is doing |
+//! | `GET /v1/openapi.json` | all this for programs |
 //!
 //! It answers from the cache, as all faces do, and never waits. In reading order: [`check`] is the decision about a
-//! client; [`names`] what is known; [`status`] and [`metrics`] the numbers.
+//! client; [`names`] what is known; [`status`] and [`metrics`] the numbers; [`document`] what OpenAPI says of them.
 
 pub mod check;
+pub mod document;
 pub mod metrics;
 pub mod names;
 pub mod status;
@@ -60,6 +62,7 @@ pub fn router(http: Http, counters: Arc<web::Counters>) -> Router {
         .route("/v1/names", axum::routing::post(names::bulk))
         .route("/v1/names/{address}", get(names::one))
         .route("/v1/status", get(status::status))
+        .route("/v1/openapi.json", get(status::openapi))
         .route("/metrics", get(metrics::metrics))
         .layer(axum::middleware::from_fn_with_state(http.loopback_only, local))
         .route("/v1/check", any(check::check))
@@ -83,7 +86,7 @@ async fn local(State(loopback_only): State<bool>, request: Request, next: Next) 
 }
 
 async fn no_such_path(uri: Uri) -> Failure {
-    let expected = "/v1/names/ADDRESS, /v1/names, /v1/check, /v1/status or /metrics";
+    let expected = "/v1/names/ADDRESS, /v1/names, /v1/check, /v1/status, /v1/openapi.json or /metrics";
     Failure::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), expected)
 }
 

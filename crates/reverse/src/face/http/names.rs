@@ -9,11 +9,12 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use utoipa::IntoParams;
 use web::{Failure, Peer};
 
 use super::Http;
 use crate::backend::seconds;
-use crate::cache::View;
+use crate::cache::{TOGETHER, View};
 use crate::front::{Front, Known};
 use crate::name::NameText;
 
@@ -29,7 +30,26 @@ pub const BULKS_MAX: usize = 16;
 /// The type of a line each.
 const NDJSON: &str = "application/x-ndjson";
 
+/// The path of an address.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "declares the parameter; `one` reads it")]
+struct AddressPath {
+    /// The address.
+    #[param(required = true, schema_with = api::server::address)]
+    address: String,
+}
+
 /// Says what is known of an address.
+#[utoipa::path(
+    get, path = "/v1/names/{address}", operation_id = "name", tag = "names",
+    params(AddressPath),
+    responses(
+        (status = 200, description = "What is known of it now.", body = KnownAddress),
+        (status = 400, description = "That is no address.", body = Problem),
+        (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
+    ),
+)]
 pub(super) async fn one(
     State(http): State<Http>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -40,7 +60,9 @@ pub(super) async fn one(
         Failure::new(StatusCode::BAD_REQUEST, what, "an IPv4 or IPv6 address such as 192.0.2.1")
     })?;
     let now = seconds(http.clock.now());
-    let known = known(&http.front, &http.front.view(), address, peer.ip(), now);
+    let mut name = NameText::EMPTY;
+    let known = http.front.look_up(&http.front.view(), address, peer.ip(), now, &mut name);
+    let known = tell(&http.front, address, known, &name);
     let cache = match (known.state.as_str(), known.left_seconds) {
         ("not_yet", _) | (_, None) => "no-store".to_owned(),
         (_, Some(left)) => format!("max-age={left}"),
@@ -49,6 +71,26 @@ pub(super) async fn one(
 }
 
 /// Says what is known of many addresses, a line each, in their order.
+#[utoipa::path(
+    post, path = "/v1/names", operation_id = "names", tag = "names",
+    request_body(
+        description = "An address a line: as it is, as a JSON string, or as the member `address` of an object; \
+                       10,000 lines and 1 MiB at most.",
+        content((String = "application/x-ndjson"), (String = "text/plain")),
+    ),
+    responses(
+        (
+            status = 200, content_type = "application/x-ndjson", body = KnownAddress,
+            description = "An object a line; a Problem for a line that is no address.",
+        ),
+        (status = 400, description = "The body broke off.", body = Problem),
+        (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
+        (status = 408, description = "The body came too slowly.", body = Problem),
+        (status = 413, description = "There are too many addresses, or the body is too long.", body = Problem),
+        (status = 415, description = "The body is of another type.", body = Problem),
+        (status = 503, description = "Too many bulk requests are under way.", body = Problem),
+    ),
+)]
 pub(super) async fn bulk(
     State(http): State<Http>,
     Extension(Peer(peer)): Extension<Peer>,
@@ -77,20 +119,37 @@ pub fn answer(front: &Front, view: &View, client: IpAddr, now: u32, text: &[u8])
         let expected = format!("at most {LINES_MAX} in a request");
         return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "there are too many addresses", expected));
     }
-    let mut out = Vec::new();
+    let (mut out, mut addresses) = (Vec::new(), Vec::with_capacity(TOGETHER));
+    let know = |addresses: &mut Vec<IpAddr>, out: &mut Vec<u8>| {
+        front.look_up_each(view, addresses, client, now, |address, known, name| {
+            let written = serde_json::to_writer(&mut *out, &tell(front, address, known, name));
+            end_line(out, written);
+        });
+        addresses.clear();
+    };
     for line in lines() {
-        let written = match address(line) {
-            Some(address) => serde_json::to_writer(&mut out, &known(front, view, address, client, now)),
+        match address(line) {
+            Some(address) => addresses.push(address),
             None => {
+                know(&mut addresses, &mut out);
                 front.counts().refused.fetch_add(1, Ordering::Relaxed);
                 let expected = "192.0.2.1, \"192.0.2.1\" or {\"address\": \"192.0.2.1\"}";
-                serde_json::to_writer(&mut out, &Problem::new("the line is no address", expected))
+                let problem = Problem::new("the line is no address", expected);
+                let written = serde_json::to_writer(&mut out, &problem);
+                end_line(&mut out, written);
             }
-        };
-        written.expect("a vector takes everything");
-        out.push(b'\n');
+        }
+        if addresses.len() == TOGETHER {
+            know(&mut addresses, &mut out);
+        }
     }
+    know(&mut addresses, &mut out);
     Ok(out)
+}
+
+fn end_line(out: &mut Vec<u8>, written: serde_json::Result<()>) {
+    written.expect("a vector takes everything");
+    out.push(b'\n');
 }
 
 fn address(line: &[u8]) -> Option<IpAddr> {
@@ -100,11 +159,9 @@ fn address(line: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(line).ok()?.parse().ok()
 }
 
-/// Looks an address up.
-fn known(front: &Front, view: &View, address: IpAddr, client: IpAddr, now: u32) -> KnownAddress {
-    let mut name = NameText::EMPTY;
-    let known = front.look_up(view, address, client, now, &mut name);
-    let identity = front.identify(address, &known, &name);
+/// Says what was found.
+fn tell(front: &Front, address: IpAddr, known: Known, name: &NameText) -> KnownAddress {
+    let identity = front.identify(address, &known, name);
     let mut said = KnownAddress {
         address: address.to_canonical().to_string(),
         state: known.word().into(),

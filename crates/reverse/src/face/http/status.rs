@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::{FaceAddress, ReverseStatus, UpstreamStatus};
+use api::{FaceAddress, Problem, ReverseStatus, UpstreamStatus};
 use axum::Json;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 
 use super::Http;
 use crate::cache::Why;
@@ -14,7 +16,26 @@ use crate::front::WORDS;
 /// The words for an upstream's answers, as they are counted.
 pub(super) const ANSWERS: [&str; 3] = ["name", "no_name", "unusable"];
 
+/// Returns this document.
+#[utoipa::path(
+    get, path = "/v1/openapi.json", operation_id = "openapi", tag = "service",
+    responses(
+        (status = 200, description = "The OpenAPI 3.1 document.", body = Object),
+        (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
+    ),
+)]
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], super::document::openapi())
+}
+
 /// Says how the service is doing.
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "status", tag = "service",
+    responses(
+        (status = 200, description = "How it is doing.", body = ReverseStatus),
+        (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
+    ),
+)]
 pub(super) async fn status(State(http): State<Http>) -> Json<ReverseStatus> {
     let (faces, back_end) = (http.numbers.faces(), &http.numbers.back_end);
     let sum = |of: &dyn Fn(&crate::front::Counts) -> &AtomicU64| -> u64 {

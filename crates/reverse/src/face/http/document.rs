@@ -1,0 +1,86 @@
+//! The OpenAPI document of the HTTP face.
+
+use utoipa::OpenApi;
+
+use super::{check, metrics, names, status};
+
+/// The OpenAPI 3.1 document, as `/v1/openapi.json` serves it and `docs/reference/reverse-openapi.json` keeps it.
+pub fn openapi() -> String {
+    let mut text = Document::openapi().to_pretty_json().expect("the document has only text keys");
+    text.push('\n');
+    text
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Pointsman names for addresses",
+        version = "1",
+        description = "Which name an address has, from a cache only: what is not known yet is said to be so at \
+                       once, and learned in the background.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
+    ),
+    servers((url = "/")),
+    paths(
+        names::one,
+        names::bulk,
+        check::check,
+        status::status,
+        status::openapi,
+        metrics::metrics,
+    ),
+    tags(
+        (name = "names", description = "What is known of addresses."),
+        (name = "check", description = "For web servers: may a client go on?"),
+        (name = "service", description = "How the service is doing."),
+    ),
+)]
+struct Document;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::Value;
+
+    /// Where the document is kept, from this crate's folder.
+    const KEPT: &str = "../../docs/reference/reverse-openapi.json";
+
+    #[test]
+    fn openapi_is_the_one_that_is_kept() {
+        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join(KEPT);
+        let made = super::openapi();
+        if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
+            std::fs::write(&kept, &made).expect("the document can be written");
+        }
+        let read = std::fs::read_to_string(&kept).unwrap_or_default();
+        assert!(
+            read == made,
+            "docs/reference/reverse-openapi.json is not what the handlers declare; to mend: \
+             POINTSMAN_REGENERATE=1 cargo test -p reverse openapi"
+        );
+    }
+
+    #[test]
+    fn every_path_is_there_with_its_statuses() {
+        let document: Value = serde_json::from_str(&super::openapi()).expect("it is JSON");
+        let mut found: Vec<String> = Vec::new();
+        for (path, item) in document["paths"].as_object().expect("paths") {
+            for (method, operation) in item.as_object().expect("methods") {
+                let responses = operation["responses"].as_object().expect("responses");
+                let statuses: Vec<&str> = responses.keys().map(String::as_str).collect();
+                found.push(format!("{method} {path} {}", statuses.join(" ")));
+            }
+        }
+        found.sort();
+        let expected = [
+            "get /metrics 200 401",
+            "get /v1/check 200 400 403",
+            "get /v1/names/{address} 200 400 401",
+            "get /v1/openapi.json 200 401",
+            "get /v1/status 200 401",
+            "post /v1/names 200 400 401 408 413 415 503",
+        ];
+        assert_eq!(found, expected);
+    }
+}
