@@ -176,7 +176,9 @@ impl Reader {
             "nginx" | "haproxy" | "apache2" => Command::new(format!("/usr/sbin/{name}")),
             name => Command::new(name),
         };
-        process.args(words).current_dir(self.folder.path()).env("HOME", self.folder.path());
+        // As a shell has them there.
+        let folder = self.folder.path();
+        process.args(words).current_dir(folder).env("HOME", folder).env("PWD", folder);
         process
     }
 

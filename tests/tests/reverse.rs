@@ -513,9 +513,20 @@ fn what_is_given_wrong_is_told() {
             vec!["reverse", "--upstream", "192.0.2.1", "--dns", "127.0.0.1:0", "--interval", "x"],
             "a time from",
         ),
+        (
+            vec!["reverse", "--upstream", "192.0.2.1", "--dns", "127.0.0.1:0", "--ttl", "x"],
+            "expected a time such as 7 d, or LEAST..MOST",
+        ),
     ] {
         let ended = Program::start(&arguments).end();
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(expected), "{arguments:?}: {}", ended.stderr);
+    }
+    for option in ["--snapshot", "--mmdb"] {
+        let arguments =
+            ["reverse", "--upstream", "192.0.2.1", "--dns", "127.0.0.1:0", option, "/nowhere/file"];
+        let ended = Program::start(&arguments).end();
+        assert_eq!(ended.status.code(), Some(1), "{option}: {}", ended.stderr);
+        assert!(ended.stderr.contains("/nowhere/file: there is no such folder"), "{}", ended.stderr);
     }
 }

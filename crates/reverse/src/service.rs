@@ -75,6 +75,8 @@ pub enum StartError {
     Bind(io::Error),
     /// The snapshot cannot be used.
     Snapshot(std::path::PathBuf, Unread),
+    /// A file that is to be written would be in a folder that is not there.
+    Folder(std::path::PathBuf),
     /// The system refused a thread or a socket.
     System(io::Error),
 }
@@ -85,6 +87,13 @@ impl std::fmt::Display for StartError {
             StartError::Bind(cause) => write!(f, "failed to {cause}"),
             StartError::Snapshot(path, why) => {
                 write!(f, "{}: {why}; move it away to begin with an empty cache", path.display())
+            }
+            StartError::Folder(path) => {
+                write!(
+                    f,
+                    "{}: there is no such folder to write it into; make it, or name another",
+                    path.display()
+                )
             }
             StartError::System(cause) => write!(f, "the system refused a thread or a socket: {cause}"),
         }
@@ -110,6 +119,14 @@ impl Service {
     /// # Errors
     /// [`StartError`]; nothing of the service is left then.
     pub async fn start(options: Options) -> Result<Service, StartError> {
+        for path in
+            options.kept.iter().map(|kept| &kept.path).chain(options.mmdb.iter().map(|mmdb| &mmdb.path))
+        {
+            // A name alone is in the current folder.
+            if path.parent().is_some_and(|folder| folder != Path::new("") && !folder.is_dir()) {
+                return Err(StartError::Folder(path.clone()));
+            }
+        }
         let faces: Vec<Dns> =
             options.dns.iter().map(Dns::bind).collect::<io::Result<_>>().map_err(StartError::Bind)?;
         let streams = bind_streams(&options).map_err(StartError::Bind)?;

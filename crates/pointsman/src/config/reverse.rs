@@ -187,7 +187,13 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
 }
 
 fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
-    let mut whole = |what: &str, expected: &str| faults.push(Fault::whole("reverse", what, expected));
+    // What could not be read may be what is missing.
+    let is_read = faults.is_empty();
+    let mut whole = |what: &str, expected: &str| {
+        if is_read {
+            faults.push(Fault::whole("reverse", what, expected));
+        }
+    };
     if spec.upstream.is_empty() {
         whole("there is nobody to ask", "upstream (--upstream ADDR)");
     }
@@ -249,10 +255,12 @@ fn crawlers(file: Option<&Placed<PathBuf>>, faults: &mut Faults) -> Crawlers {
 }
 
 fn ttl(text: &str) -> Result<Ttl, String> {
+    let expected = "a time such as 7 d, or LEAST..MOST such as 1 min..1 d";
+    let time = |text| kind::time(text).map_err(|_| expected.to_owned());
     match text.split_once("..") {
-        None => kind::time(text).map(Ttl::Fixed),
+        None => time(text).map(Ttl::Fixed),
         Some((least, most)) => {
-            let (least, most) = (kind::time(least.trim_end())?, kind::time(most.trim_start())?);
+            let (least, most) = (time(least.trim_end())?, time(most.trim_start())?);
             if least > most {
                 Err("the longer time behind the shorter one".into())
             } else {
@@ -332,7 +340,6 @@ mod tests {
             "/etc/p.toml:8:1: unknown key speed in reverse; expected upstream,",
             "/etc/p.toml:10:8: idle is the number 10 without a unit",
             "--tries: tries is \"0\"; expected a whole number from 1 to 10",
-            "reverse: there is nobody to ask",
             "/etc/p.toml:4:8: 0.0.0.0:53 is not loopback, and there is nobody who may ask there",
             "/etc/p.toml:7:7: ttl is \"1 d..1 h\"; expected the longer time behind the shorter one",
         ];
