@@ -2,6 +2,7 @@
 //!
 //! - [`lookups`]: partitions: how long a look-up takes, how large they are, how long they take to build.
 //! - [`answer`]: `answer` alone, without sockets.
+//! - [`mod@agent`]: what of a core the agent takes.
 //! - [`serve`]: the program beside other name servers, over the wire.
 //! - [`reverse`]: names for addresses.
 //! - [`mod@replay`]: the replayer beside other senders, seen by who receives.
@@ -11,6 +12,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
 
+mod agent;
 mod answer;
 mod data;
 mod floods;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let outcome = match options.what {
         What::Lookups => lookups::run(&options, &mut report),
         What::Answer => answer::run(&options, &mut report),
+        What::Agent => agent::run(&options, &mut report),
         What::Serve => serve::run(&options, &mut report),
         What::Reverse => reverse::run(&options, &mut report),
         What::Replay => replay::run(&options, &mut report),

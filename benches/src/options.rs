@@ -4,6 +4,7 @@
 pub(crate) const USAGE: &str = "\
 usage: cargo xtask bench lookups [--keep] [--seed N]
        cargo xtask bench answer [--keep] [--seed N]
+       cargo xtask bench agent [--quick] [--keep]
        cargo xtask bench floods [--quick] [--only FLOOD,...] [--seed N] [--keep] [--install]
        cargo xtask bench serve [--quick] [--rounds N] [--only ARM,...] [--seed N] [--keep] [--install]
        cargo xtask bench reverse [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
@@ -21,6 +22,7 @@ usage: cargo xtask bench lookups [--keep] [--seed N]
 pub(crate) enum What {
     Lookups,
     Answer,
+    Agent,
     Serve,
     Reverse,
     Replay,
@@ -49,6 +51,7 @@ impl Options {
         let what = match words.next() {
             Some("lookups") => What::Lookups,
             Some("answer") => What::Answer,
+            Some("agent") => What::Agent,
             Some("serve") => What::Serve,
             Some("reverse") => What::Reverse,
             Some("replay") => What::Replay,

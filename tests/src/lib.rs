@@ -8,10 +8,12 @@
 //! - [`peer`]: other people's servers; [`quic`]: one of our own for what they do not speak; [`secondary`]: such that follow a zone of ours;
 //!   [`signer`]: zones signed afresh; [`certificate`]: for what is encrypted.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS; [`flood`]: many, and their victims.
+//! - [`credit`]: the balancer's end of the credit protocol.
 //! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data,
 //!   and how a test says that it skips.
 
 pub mod certificate;
+pub mod credit;
 pub mod data;
 pub mod flood;
 pub mod folder;
