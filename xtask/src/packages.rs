@@ -92,7 +92,7 @@ pub(crate) const TESTS: &[Package] = &[
     Package { name: "openssl", why: "a maker of certificates", probe: Probe::Program("openssl") },
     Package {
         name: "python3-venv",
-        why: "the API's tests (schemathesis)",
+        why: "the tests of the API (schemathesis) and of our Python package",
         probe: Probe::Modules("venv, ensurepip"),
     },
     Package {

@@ -1,4 +1,4 @@
-//! The Python environment of the tests that check the HTTP API from outside: `target/python`.
+//! The Python environment of the tests that check the HTTP API from outside, and our Python package: `target/python`.
 //!
 //! Such tests find its interpreter by the variable `POINTSMAN_PYTHON`, and skip when it is not set.
 
@@ -13,7 +13,7 @@ use crate::checkout::Checkout;
 /// What is installed, each package at one version.
 const REQUIREMENTS: &str = include_str!("../python-requirements.txt");
 
-/// About 30 small packages from a slow index.
+/// About 40 small packages from a slow index.
 const INSTALL_MAX: Duration = Duration::from_secs(300);
 
 /// The interpreter of a complete environment; with `install`, one that is not complete is made anew.

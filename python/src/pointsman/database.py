@@ -1,0 +1,140 @@
+"""The calls of the MyXDNS paper (section 3.2), and what goes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from pointsman.shapes import DEFAULT, Cell, Explanation, Region, Rows, Status
+from pointsman.transport import Refused, Transport
+
+
+def connect_db(url: str = "http://127.0.0.1:8053", token: str | None = None) -> Database:
+    """Connects to a name server's API (the paper's Connect_DB)."""
+    return Database(Transport(url, token))
+
+
+class Database:
+    """What a name server holds. Every change is durable and served when its call returns."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._transport.close()
+
+    def add_region(self, name: str | None = None) -> int:
+        """Defines a region and returns its number, which no other will ever have (Add_Region).
+
+        The paper's regions have no names; without one, a name is made up.
+        """
+        name = name if name is not None else f"region-{uuid4().hex[:12]}"
+        return int(self._transport.call("POST", "/v1/regions", {"name": name}).shape["id"])
+
+    def remove_region(self, region: Region) -> None:
+        """Removes a region with its rows; its clients become unclassified (Remove_Region)."""
+        number = region if isinstance(region, int) else self._numbers()[region]
+        self._transport.call("DELETE", f"/v1/regions/{number}")
+
+    def find_ip_region(self, address: str, partition: str = "default") -> int:
+        """Returns the number of the region that an address is in, 0 for none (Find_IP_Region)."""
+        path = f"/v1/partitions/{quote(partition, safe='')}/lookup?address={quote(address, safe='')}"
+        return int(self._transport.call("GET", path).shape["id"])
+
+    def update_prob(self, name: str, rows: Mapping[str, Mapping[Region, Cell]]) -> int:
+        """Installs a routing policy for a name and returns the first generation that has it (Update_Prob).
+
+        `rows[server][region]` are the paper's (P, TTL) pairs; region 0 is its default (D, TTL). A policy that is there
+        keeps its other names, its partition and how many servers it answers; without one, one is made. With `Rows` that
+        were read, `Changed` is raised where somebody else was quicker.
+        """
+        names = self._names(rows)
+        servers = [
+            {
+                "address": address,
+                "default": _cell(cells.get(DEFAULT, Cell())),
+                "regions": {
+                    names.get(region, str(region)): _cell(cell) for region, cell in cells.items() if region != DEFAULT
+                },
+            }
+            for address, cells in rows.items()
+        ]
+        try:
+            policy = self._policy(name)[0]
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            policy = {"names": [name]}
+        tag = rows.tag if isinstance(rows, Rows) else None
+        answer = self._transport.call("PUT", _path(name), {**policy, "servers": servers}, tag)
+        return int(answer.shape["generation"])
+
+    def rows(self, name: str) -> Rows:
+        """Returns the rows that serve a name."""
+        policy, tag = self._policy(name)
+        rows = Rows()
+        for server in policy["servers"]:
+            cells: dict[Region, Cell] = {DEFAULT: Cell(**server.get("default", {}))}
+            cells.update((region, Cell(**cell)) for region, cell in server.get("regions", {}).items())
+            rows[server["address"]] = cells
+        rows.tag = tag
+        return rows
+
+    @contextmanager
+    def changing(self, name: str) -> Iterator[Rows]:
+        """Gives the rows that serve a name, and installs what they are at the end of the block.
+
+        Where the block raises, nothing is installed: what serves goes on. Where somebody else changed the policy
+        meanwhile, `Changed` is raised, and theirs stands.
+        """
+        rows = self.rows(name)
+        before = {server: dict(cells) for server, cells in rows.items()}
+        yield rows
+        if rows != before:
+            self.update_prob(name, rows)
+
+    def status(self) -> Status:
+        """Returns how the name server is doing."""
+        shape = self._transport.call("GET", "/v1/status").shape
+        return Status(shape["version"], shape["uptime_seconds"], shape["generation"], shape)
+
+    def explain(self, name: str, client: str, qtype: str = "A") -> Explanation:
+        """Returns why a client is sent where it is; `qtype` is A or AAAA."""
+        body = {"name": name, "client": client, "type": qtype}
+        return Explanation.read(self._transport.call("POST", "/v1/explain", body).shape)
+
+    def _policy(self, name: str) -> tuple[dict[str, Any], str | None]:
+        answer = self._transport.call("GET", _path(name))
+        return answer.shape, answer.tag
+
+    def _numbers(self) -> dict[str, int]:
+        """The numbers of regions by name."""
+        return {region["name"]: region["id"] for region in self._transport.call("GET", "/v1/regions").shape}
+
+    def _names(self, rows: Mapping[str, Mapping[Region, Cell]]) -> dict[Region, str]:
+        """The names of regions by number, where numbers are used; the name server tells what it does not know."""
+        if not any(isinstance(region, int) and region != DEFAULT for cells in rows.values() for region in cells):
+            return {}
+        return {number: name for name, number in self._numbers().items()}
+
+
+def _path(name: str) -> str:
+    return "/v1/policies/" + ("=2E" if name == "." else quote(name, safe=""))
+
+
+def _cell(cell: Cell) -> dict[str, float | int]:
+    pairs = {"probability": cell.probability, "ttl": cell.ttl}
+    return {key: value for key, value in pairs.items() if value is not None}

@@ -1,0 +1,91 @@
+"""The package against a name server at POINTSMAN_TEST_API whose partition `default` has 10.0.0.0/8 in europe."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from pointsman import Cell, Changed, Database, Refused, Region, Rows, Unreachable, connect_db
+
+NAME = "py.example.com"
+
+
+@pytest.fixture
+def db() -> Iterator[Database]:
+    with connect_db(os.environ["POINTSMAN_TEST_API"]) as db:
+        yield db
+
+
+@pytest.fixture
+def rows(db: Database) -> Rows:
+    first: dict[Region, Cell] = {0: Cell(1.0, 60), "europe": Cell(0.25, 30)}
+    db.update_prob(NAME, {"192.0.2.1": first, "192.0.2.2": {0: Cell(0.0), "europe": Cell(0.75, 20)}})
+    return db.rows(NAME)
+
+
+def test_the_five_calls(db: Database) -> None:
+    first, second = db.add_region(), db.add_region("from-python")
+    assert second > first > 0
+    europe = db.find_ip_region("10.1.2.3")
+    assert europe > 0 and db.find_ip_region("192.0.2.1") == 0
+    before = db.status().generation
+    generation = db.update_prob("five.example.com", {"192.0.2.1": {0: Cell(1), europe: Cell(1, 5), second: Cell(1)}})
+    assert generation == db.status().generation == before + 1
+    assert set(db.rows("five.example.com")["192.0.2.1"]) == {0, "europe", "from-python"}
+    # A region takes its rows with it.
+    db.remove_region("from-python")
+    assert set(db.rows("five.example.com")["192.0.2.1"]) == {0, "europe"}
+    db.remove_region(first)
+    with pytest.raises(Refused) as refused:
+        db.remove_region(first)
+    assert refused.value.status == 404
+
+
+def test_rows_are_read_as_they_were_written(db: Database, rows: Rows) -> None:
+    assert rows == {
+        "192.0.2.1": {0: Cell(1.0, 60), "europe": Cell(0.25, 30)},
+        "192.0.2.2": {0: Cell(0.0), "europe": Cell(0.75, 20)},
+    }
+    why = db.explain(NAME, "10.1.2.3")
+    assert why.region == "europe" and why.probabilities == pytest.approx({"192.0.2.1": 0.25, "192.0.2.2": 0.75}, 1e-6)
+    assert [server.ttl for server in why.row] == [30, 20]
+    assert db.status().all["counts"]["policies"] >= 1
+
+
+def test_an_algorithm_that_raises_leaves_what_serves(db: Database, rows: Rows) -> None:
+    generation = db.status().generation
+    with pytest.raises(ZeroDivisionError), db.changing(NAME) as changed:
+        changed["192.0.2.1"]["europe"] = Cell(0.0)
+        changed["192.0.2.2"]["europe"] = Cell(1 / 0)
+    assert db.rows(NAME) == rows and db.status().generation == generation
+    with db.changing(NAME):
+        pass
+    assert db.status().generation == generation, "nothing changed, nothing is installed"
+
+
+def test_what_is_absurd_is_refused_whole(db: Database, rows: Rows) -> None:
+    for absurd in (float("nan"), float("inf")):
+        with pytest.raises(ValueError), db.changing(NAME) as changed:
+            changed["192.0.2.1"]["europe"] = Cell(absurd)
+    with pytest.raises(Refused) as refused, db.changing(NAME) as changed:
+        changed["192.0.2.1"]["europe"] = Cell(-1.0)
+        changed["192.0.2.2"]["atlantis"] = Cell(1.0)
+    assert refused.value.status == 422
+    assert "-1" in str(refused.value), str(refused.value)
+    with pytest.raises(Refused) as refused, db.changing(NAME) as changed:
+        changed["192.0.2.2"]["atlantis"] = Cell(1.0)
+    assert refused.value.faults and "atlantis" in str(refused.value)
+    assert db.rows(NAME) == rows
+
+
+def test_whoever_was_quicker_stands(db: Database, rows: Rows) -> None:
+    with pytest.raises(Changed), db.changing(NAME) as mine:
+        mine["192.0.2.1"][0] = Cell(0.5)
+        with db.changing(NAME) as theirs:
+            theirs["192.0.2.1"][0] = Cell(0.125)
+    assert db.rows(NAME)["192.0.2.1"][0] == Cell(0.125)
+
+
+def test_nobody_there() -> None:
+    with connect_db("http://127.0.0.1:9") as db, pytest.raises(Unreachable):
+        db.status()

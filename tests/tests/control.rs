@@ -1,0 +1,387 @@
+//! The control process against the real name server: what it installs, and that what it does not know makes nothing
+//! worse.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use tests::folder::Folder;
+use tests::http::Client;
+use tests::program::{self, Ended, Program};
+use tests::query::Question;
+use tests::serving::{Serving, store};
+
+const ZONE: &str = "$TTL 1h\n@ SOA ns h 1 2h 10m 2w 5m\n@ NS ns\nns A 192.0.2.53\n";
+const WHERE: &str = "10.0.0.0/8,europe\n172.16.0.0/12,asia\n";
+const POLICY: &str = r#"{"names":["www.example.com."],"servers":[
+    {"address":"192.0.2.1","default":{"probability":1,"ttl":60}},{"address":"192.0.2.2","default":{"probability":1}}]}"#;
+
+/// Two servers, each nearest to a region of its own.
+const SERVERS: &str = "
+[[server]]
+address = \"192.0.2.1\"
+ranks = { europe = 1, asia = 2 }
+[[server]]
+address = \"192.0.2.2\"
+ranks = { europe = 2, asia = 1 }
+";
+
+/// A name server with a policy, and a folder in which each server's load is a file.
+struct World {
+    folder: Folder,
+    serving: Serving,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = Folder::new();
+        let zone = folder.write("example.com.zone", ZONE);
+        let partition = folder.write("where.csv", WHERE);
+        let serving = Serving::start(&folder, &["--zone", &zone, "--partition", &partition]);
+        serving.call("PUT", "/v1/policies/www.example.com", POLICY);
+        World { folder, serving }
+    }
+
+    /// Sets what a server's file says.
+    fn load(&self, address: &str, says: &str) {
+        self.folder.write(address, says);
+    }
+
+    /// Writes a configuration: the head, `keys`, the `sources` and both servers.
+    fn config(&self, keys: &str, sources: &str) -> String {
+        let head = format!(
+            "version = \"v1\"\npolicy = \"www.example.com\"\napi = \"http://{}\"\nalgorithm = \"I\"\n",
+            self.serving.api
+        );
+        self.folder.write("control.toml", head + keys + sources + SERVERS)
+    }
+
+    /// The source whose loads are files.
+    fn files(&self) -> String {
+        let path = self.folder.at("{address}");
+        format!(
+            "[[source]]\nname = \"file\"\nkind = \"command\"\ncommand = [\"cat\", \"{path}\"]\nthreshold = 0.5\n"
+        )
+    }
+
+    /// Makes one round, which ends with this code; returns it as JSON.
+    fn round(&self, config: &str, more: &[&str], code: i32) -> Value {
+        let arguments = [&["control", "--config", config, "--once", "--json"], more].concat();
+        let Ended { status, stdout, stderr } = Program::start(&arguments).end();
+        assert_eq!(status.code(), Some(code), "{stdout}{stderr}");
+        serde_json::from_str(&stdout).unwrap_or_else(|cause| panic!("{cause}: {stdout}{stderr}"))
+    }
+
+    fn policy(&self) -> Value {
+        self.serving.call("GET", "/v1/policies/www.example.com", "").json()
+    }
+
+    /// The probability of a server for a region.
+    fn probability(&self, server: usize, region: &str) -> f64 {
+        let policy = self.policy();
+        let cell = &policy["servers"][server]["regions"][region]["probability"];
+        cell.as_f64().unwrap_or_else(|| panic!("no such cell: {policy}"))
+    }
+}
+
+#[test]
+fn a_round_installs_what_it_decides_and_queries_follow() {
+    let world = World::new();
+    let config = world.config("", &world.files());
+    world.load("192.0.2.1", "load 0.2");
+    world.load("192.0.2.2", "load 0.4");
+    let before = world.policy();
+    let dry = world.round(&config, &["--dry-run"], 0);
+    assert_eq!((&dry["outcome"], world.policy()), (&Value::from("dry_run"), before));
+    let shown = Program::start(&["control", "--config", &config, "--once", "--dry-run"]).end().stdout;
+    assert!(shown.contains("0.500 -> 1.000") && shown.contains("they would be installed"), "{shown}");
+
+    let round = world.round(&config, &[], 0);
+    assert_eq!((&round["outcome"], &round["rows"]), (&Value::from("installed"), &dry["rows"]));
+    assert_eq!([world.probability(0, "europe"), world.probability(0, "asia")], [1.0, 0.0]);
+    // In the default column nobody is nearer: 0.6 and 0.2 to spare.
+    assert_eq!(world.policy()["servers"][0]["default"]["probability"], 0.75);
+    let europe = || Question::new("www.example.com", "A").subnet("10.1.2.0/24").udp(world.serving.dns());
+    let answered = europe();
+    assert!(answered.answer[0].contains("192.0.2.1") && answered.answer[0].contains("30"), "{answered:?}");
+
+    assert_eq!(world.round(&config, &[], 0)["outcome"], "unchanged");
+    world.load("192.0.2.1", "load 0.6");
+    world.round(&config, &[], 0);
+    assert!(europe().answer[0].contains("192.0.2.2"));
+    // All are overloaded: all share.
+    world.load("192.0.2.2", "load 0.6");
+    world.round(&config, &[], 0);
+    assert_eq!([world.probability(0, "europe"), world.probability(1, "europe")], [0.5, 0.5]);
+}
+
+#[test]
+fn what_is_not_known_makes_nothing_worse() {
+    let world = World::new();
+    let config = world.config("", &world.files());
+    world.load("192.0.2.1", "0.2");
+    world.load("192.0.2.2", "0.2");
+    world.round(&config, &[], 0);
+    let serving = world.policy();
+    // No file, no number, absurd ones: the server keeps what it has, and so does the other, for it has the rest.
+    for (says, why) in [
+        (None, "cat ended with exit status: 1"),
+        (Some("no load"), "there is no number"),
+        (Some("-0.1"), "-0.1 is no load"),
+    ] {
+        match says {
+            Some(says) => world.load("192.0.2.1", says),
+            None => std::fs::remove_file(world.folder.at("192.0.2.1")).expect("it is ours"),
+        }
+        let round = world.round(&config, &[], 0);
+        let server = &round["servers"][0];
+        assert_eq!((&server["load"], &round["outcome"]), (&Value::Null, &Value::from("unchanged")));
+        assert!(server["why"].as_str().is_some_and(|told| told.contains(why)), "{server}");
+        // Even where the other is overloaded: sending its clients to where nobody knows anything may be worse.
+        world.load("192.0.2.2", "0.9");
+        world.round(&config, &[], 0);
+        assert_eq!(world.policy(), serving);
+        world.load("192.0.2.2", "0.2");
+    }
+    world.load("192.0.2.2", "nothing");
+    assert_eq!(world.round(&config, &[], 0)["why"], "no server's load is known");
+    assert_eq!(world.policy(), serving);
+
+    // Not in the policy, and not in the configuration.
+    world.load("192.0.2.1", "0.2");
+    let other = POLICY.replace("192.0.2.2", "192.0.2.3");
+    world.serving.call("PUT", "/v1/policies/www.example.com", &other);
+    let round = world.round(&config, &[], 0);
+    assert!(round["servers"][1]["why"].as_str().is_some_and(|why| why.ends_with("it is not in the policy")));
+    assert_eq!(world.probability(1, "europe"), 0.5, "it keeps what it had");
+    // No policy.
+    world.serving.call("DELETE", "/v1/policies/www.example.com", "");
+    assert_eq!(world.round(&config, &[], 1)["outcome"], "nothing");
+    // A region that the name server does not know.
+    world.serving.call("PUT", "/v1/policies/www.example.com", POLICY);
+    let text = std::fs::read_to_string(&config).expect("it is ours").replace("asia", "oceania");
+    let round = world.round(&world.folder.write("oceania.toml", text), &[], 1);
+    assert_eq!(round["outcome"], "refused");
+    assert!(round["why"].as_str().is_some_and(|why| why.contains("oceania")), "{round}");
+    // Nobody there.
+    world.serving.stop();
+    let ended = Program::start(&["control", "--config", &config, "--once"]).end();
+    assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+}
+
+#[test]
+fn who_is_overtaken_stands_back() {
+    let world = World::new();
+    // What it measures by is a change of somebody else's, so that it is overtaken within the round.
+    let other = world.folder.write("other.json", POLICY.replace("\"ttl\":60", "\"ttl\":61"));
+    let config = format!(
+        "version = \"v1\"\npolicy = \"www.example.com\"\napi = \"http://{api}\"\ntimeout = \"10 s\"\n\
+         [[source]]\nname = \"rival\"\nkind = \"command\"\nthreshold = 10\nafter = \"generation \"\n\
+         command = [\"{program}\", \"policy\", \"put\", \"{other}\", \"--api\", \"http://{api}\"]\n\
+         [[server]]\naddress = \"192.0.2.1\"\n",
+        api = world.serving.api,
+        program = program::path().display(),
+    );
+    let round = world.round(&world.folder.write("one.toml", config), &[], 1);
+    assert_eq!(round["outcome"], "overtaken", "{round}");
+    assert_eq!(world.policy()["servers"][0]["default"]["ttl"], 61, "the other's change stands");
+}
+
+#[test]
+fn of_two_processes_one_works_and_the_other_takes_over() {
+    let world = World::new();
+    world.load("192.0.2.1", "0.2");
+    world.load("192.0.2.2", "0.2");
+    let config =
+        world.config("interval = \"200 ms\"\ntimeout = \"200 ms\"\nttl = \"40 s\"\n", &world.files());
+    let mut first = Program::start(&["control", "--config", &config]);
+    first.line("installed");
+    // The second wants another TTL, so both would go on overwriting each other.
+    let text = std::fs::read_to_string(&config).expect("it is ours").replace("40 s", "50 s");
+    let second = world.folder.write("second.toml", text);
+    let mut second = Program::start(&["control", "--config", &second]);
+    second.line("installed");
+    first.line("standing back");
+    first.line("rounds to go");
+    assert_eq!(world.policy()["servers"][0]["default"]["ttl"], 50);
+    second.signal(Signal::SIGTERM);
+    assert_eq!(second.end().status.code(), Some(0));
+    first.line("installed");
+    assert_eq!(world.policy()["servers"][0]["default"]["ttl"], 40);
+    first.signal(Signal::SIGTERM);
+    let ended = first.end();
+    assert!(ended.status.success() && ended.stderr.ends_with("stopped"), "{}", ended.stderr);
+}
+
+#[test]
+fn it_goes_on_when_the_api_was_away() {
+    let world = World::new();
+    world.load("192.0.2.1", "0.2");
+    world.load("192.0.2.2", "0.2");
+    let config = world.config("interval = \"200 ms\"\ntimeout = \"200 ms\"\n", &world.files());
+    let mut control = Program::start(&["control", "--config", &config]);
+    control.line("installed");
+    let World { folder, serving } = world;
+    let api = serving.api.to_string();
+    serving.stop();
+    control.line("cannot be reached");
+    folder.write("192.0.2.1", "0.9");
+    let mut again =
+        Program::start(&["serve", "--api", &api, "--store", &store(&folder), "--listen", "127.0.0.1:0"]);
+    again.line("ready");
+    control.line("installed");
+    let mut client = Client::new(api.parse().expect("an address"));
+    let policy = client.call("GET", "/v1/policies/www.example.com", "").json();
+    assert_eq!(policy["servers"][0]["regions"]["europe"]["probability"], 0.0);
+}
+
+#[test]
+fn several_sources_and_reports() {
+    let world = World::new();
+    let site = Site::start();
+    site.say(
+        "192.0.2.1",
+        "{\"cpu\":{\"busy\":0.3}}",
+        "# TYPE open gauge\nopen{kind=\"tcp\"} 50\nopen{kind=\"udp\"} 7\n",
+    );
+    site.say("192.0.2.2", "{\"cpu\":{\"busy\":0.1}}", "open{kind=\"tcp\"} 20\n");
+    let token = world.folder.write("token", "secret\n");
+    let sources = format!(
+        "listen = \"127.0.0.1:0\"\nreport_token_file = \"{token}\"\ninterval = \"200 ms\"\ntimeout = \"200 ms\"\n\
+         [[source]]\nname = \"cpu\"\nkind = \"json\"\nurl = \"http://{site}/json?of={{address}}\"\npointer = \"/cpu/busy\"\n\
+         threshold = 0.5\nweight = 3\n\
+         [[source]]\nname = \"open\"\nkind = \"prometheus\"\nurl = \"http://{site}/metrics?of={{address}}\"\n\
+         metric = \"open{{kind=\\\"tcp\\\"}}\"\nthreshold = 100\n\
+         [[source]]\nname = \"disk\"\nkind = \"push\"\nthreshold = 0.9\n",
+        site = site.address
+    );
+    let config = world.config(&sources, "");
+    let mut control = Program::start(&["control", "--config", &config]);
+    let line = control.line("listening on http://");
+    let face: SocketAddr = line["listening on http://".len()..]
+        .split(' ')
+        .next()
+        .and_then(|a| a.parse().ok())
+        .expect("an address");
+    // One source says nothing yet.
+    assert!(control.line("its load is unknown").contains("nothing has been reported"));
+    let mut client = Client::new(face);
+    let bearer = [("Authorization", "Bearer secret")];
+    let mut report = |source: &str, server: &str, body: &str, token: bool| {
+        let headers = [("Content-Type", "application/json"), bearer[0]];
+        let headers = if token { &headers[..] } else { &headers[..1] };
+        client
+            .send("PUT", &format!("/v1/loads/{source}/{server}"), headers, body.as_bytes())
+            .expect("it answers")
+            .status
+    };
+    for (source, server, body, token, status) in [
+        ("disk", "192.0.2.1", "{\"value\":0.1}", false, 401),
+        ("disk", "192.0.2.9", "{\"value\":0.1}", true, 404),
+        ("dusk", "192.0.2.1", "{\"value\":0.1}", true, 404),
+        ("cpu", "192.0.2.1", "{\"value\":0.1}", true, 409),
+        ("disk", "192.0.2.1", "{\"value\":-1}", true, 422),
+        ("disk", "192.0.2.1", "{\"value\":NaN}", true, 422),
+        ("disk", "192.0.2.1", "{\"value\":0.45}", true, 204),
+        ("disk", "192.0.2.2", "{\"value\":0.09}", true, 204),
+    ] {
+        assert_eq!(report(source, server, body, token), status, "{source} {server} {body}");
+    }
+    control.line("installed");
+    let get = |path: &str| Client::new(face).send("GET", path, &bearer, b"").expect("it answers");
+    let status = get("/v1/status").json();
+    // (3 × 0.6 + 0.5 + 0.5) / 5 and (3 × 0.2 + 0.2 + 0.1) / 5.
+    let load = |server: usize| status["servers"][server]["load"].as_f64().expect("it is known");
+    assert!((load(0) - 0.56).abs() < 1e-9 && (load(1) - 0.18).abs() < 1e-9, "{status}");
+    let metrics = get("/metrics").text();
+    for expected in [
+        "pointsman_control_rounds_total{outcome=\"installed\"} 1",
+        "pointsman_control_readings_total{source=\"disk\",verdict=\"reported\"} 2",
+        "pointsman_control_readings_total{source=\"disk\",verdict=\"absurd\"} 1",
+        "pointsman_control_load_thousandths{server=\"192.0.2.1\"} 560",
+        "pointsman_control_unknown_servers 0",
+    ] {
+        assert!(metrics.contains(expected), "{expected}:\n{metrics}");
+    }
+    // One resource that is used up is enough.
+    assert_eq!(report("disk", "192.0.2.1", "{\"value\":0.95}", true), 204);
+    control.line("installed");
+    assert_eq!(world.probability(0, "europe"), 0.0);
+    control.signal(Signal::SIGTERM);
+    assert_eq!(control.end().status.code(), Some(0));
+}
+
+#[test]
+fn what_is_wrong_is_listed_at_once() {
+    let world = World::new();
+    let config =
+        world.config("fill = 2\n", &world.files().replace("threshold = 0.5", "threshold = \"much\""));
+    for more in [&["--check"][..], &["--once"]] {
+        let ended = Program::start(&[&["control", "--config", &config], more].concat()).end();
+        assert_eq!(ended.status.code(), Some(2));
+        let lines: Vec<&str> = ended.stderr.lines().collect();
+        assert!(lines[0].starts_with(&format!("{config}:5:8: fill is the number 2")), "{}", ended.stderr);
+        assert!(lines[1].starts_with(&format!("{config}:10:13: threshold is \"much\"")), "{}", ended.stderr);
+    }
+    let template = Program::start(&["control", "--template"]).end();
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../etc/control.template.toml"));
+    assert_eq!(template.stdout, text.expect("it is there"));
+    assert!(!Command::new(program::path()).arg("control").output().expect("it starts").status.success());
+}
+
+/// A web server that says what it is told of each server: JSON, or metrics.
+struct Site {
+    address: SocketAddr,
+    says: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Site {
+    fn start() -> Site {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has free ports");
+        let address = listener.local_addr().expect("it is bound");
+        let says = Arc::<Mutex<Vec<(String, String)>>>::default();
+        let site = Site { address, says: says.clone() };
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let mut reader = BufReader::new(stream);
+                let mut line = String::new();
+                if reader.read_line(&mut line).is_err() {
+                    continue;
+                }
+                let path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+                while line.trim_end() != ""
+                    && reader
+                        .read_line({
+                            line.clear();
+                            &mut line
+                        })
+                        .is_ok_and(|n| n > 0)
+                {}
+                let body = says
+                    .lock()
+                    .expect("nobody panics")
+                    .iter()
+                    .find(|(of, _)| *of == path)
+                    .map(|(_, b)| b.clone());
+                let (status, body) = body.map_or(("404 Not Found", String::new()), |body| ("200 OK", body));
+                let answer = format!(
+                    "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                // A control process that has ended does not read it.
+                let _ = reader.get_mut().write_all(answer.as_bytes());
+                let _ = reader.read(&mut [0]);
+            }
+        });
+        site
+    }
+
+    fn say(&self, address: &str, json: &str, metrics: &str) {
+        let mut says = self.says.lock().expect("nobody panics");
+        says.push((format!("/json?of={address}"), json.into()));
+        says.push((format!("/metrics?of={address}"), metrics.into()));
+    }
+}

@@ -1,0 +1,133 @@
+//! The Python package, installed as people do and run against the real name server.
+//!
+//! What it needs is in the Python environment of the tests, so nothing is fetched.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tests::folder::Folder;
+use tests::http::Client;
+use tests::peer::free_address;
+use tests::program::{Ended, Program};
+use tests::serving::Serving;
+
+const ZONE: &str = "$TTL 1h\n@ SOA ns h 1 2h 10m 2w 5m\n@ NS ns\nns A 192.0.2.53\n";
+const POLICY: &str = r#"{"names":["www.example.com."],"servers":[
+    {"address":"192.0.2.1","regions":{"europe":{"probability":1}}},{"address":"192.0.2.2"}]}"#;
+
+/// The longest example of an algorithm, in lines: the paper's promise is that one needs few.
+const EXAMPLE_LINES_MAX: usize = 20;
+
+/// The package in a folder of its own, and the interpreter that has all else.
+struct Package {
+    python: OsString,
+    folder: Folder,
+}
+
+impl Package {
+    /// Installs it; `None` where there is no Python environment.
+    fn install() -> Option<Package> {
+        let Some(python) = std::env::var_os("POINTSMAN_PYTHON") else {
+            tests::data::skip(
+                "POINTSMAN_PYTHON names no Python with httpx2 (cargo xtask test --install makes one)",
+            );
+            return None;
+        };
+        let package = Package { python, folder: Folder::new() };
+        let options =
+            ["--quiet", "--no-build-isolation", "--no-index", "--no-deps", "--disable-pip-version-check"];
+        let mut pip = Command::new(&package.python);
+        pip.args(["-m", "pip", "install"]).args(options).arg("--target").arg(package.site()).arg(source(""));
+        succeeds(pip);
+        Some(package)
+    }
+
+    fn site(&self) -> PathBuf {
+        self.folder.path().join("site")
+    }
+
+    /// A module or script with the package at hand.
+    fn run(&self) -> Command {
+        let mut command = Command::new(&self.python);
+        command.env("PYTHONPATH", self.site()).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.current_dir(self.folder.path());
+        command
+    }
+}
+
+/// What is in the checkout's folder of the package.
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../python").join(path)
+}
+
+fn succeeds(command: Command) -> Ended {
+    let told = format!("{command:?}");
+    let ended = Program::spawn(command).end();
+    assert!(ended.status.success(), "{told}: {}{}", ended.stdout, ended.stderr);
+    ended
+}
+
+fn serving(folder: &Folder) -> Serving {
+    let zone = folder.write("example.com.zone", ZONE);
+    let partition = folder.write("where.csv", "10.0.0.0/8,europe\n");
+    Serving::start(folder, &["--zone", &zone, "--partition", &partition])
+}
+
+#[test]
+fn the_package_keeps_its_word() {
+    let Some(package) = Package::install() else { return };
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let mut pytest = package.run();
+    pytest.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]).arg(source("tests"));
+    pytest.env("POINTSMAN_TEST_API", format!("http://{}", serving.api));
+    assert!(succeeds(pytest).stdout.contains("6 passed"));
+    serving.stop();
+}
+
+#[test]
+fn types_are_right() {
+    let Some(package) = Package::install() else { return };
+    let mut mypy = package.run();
+    mypy.args(["-m", "mypy", "--no-incremental", "--config-file"]).arg(source("pyproject.toml"));
+    mypy.args(["src", "examples", "tests"].map(source));
+    succeeds(mypy);
+}
+
+#[test]
+fn an_algorithm_of_twenty_lines_decides() {
+    let Some(package) = Package::install() else { return };
+    let example = source("examples/spare_capacity.py");
+    let text = std::fs::read_to_string(&example).expect("it is there");
+    assert!(text.lines().count() <= EXAMPLE_LINES_MAX);
+
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    serving.call("PUT", "/v1/policies/www.example.com", POLICY);
+    folder.write("192.0.2.1", "0.75");
+    folder.write("192.0.2.2", "0.5");
+    let run = |loads: &str| {
+        let mut script = package.run();
+        script.arg(&example).args([&format!("http://{}", serving.api), "www.example.com", loads, "0"]);
+        Program::spawn(script).end()
+    };
+    let of_files = format!("file://{}", folder.at("{}"));
+    let ended = run(&of_files);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let policy = || Client::new(serving.api).call("GET", "/v1/policies/www.example.com", "").json();
+    let cell = &policy()["servers"][0]["regions"]["europe"].clone();
+    assert_eq!((&cell["probability"], &cell["ttl"]), (&0.25.into(), &30.into()));
+    assert_eq!(policy()["servers"][1]["default"]["probability"], 0.5);
+
+    // It raises: a load that is none, and nobody to ask. What serves is left alone.
+    let before = policy();
+    folder.write("192.0.2.1", "0.1");
+    folder.write("192.0.2.2", "\"much\"");
+    for loads in [of_files, format!("http://{}/{{}}", free_address())] {
+        let ended = run(&loads);
+        assert!(!ended.status.success() && ended.stderr.contains("Traceback"), "{}", ended.stderr);
+        assert_eq!(policy(), before);
+    }
+    serving.stop();
+}
