@@ -14,6 +14,7 @@ use dns::{Folded, OptRcode, Query, Rcode, Rtype, Suffixes, Writer};
 use domain::base::iana::OptionCode;
 use domain::base::opt::{OptRecord, UnknownOptData};
 use domain::base::{Message, MessageBuilder, Name, ToName};
+use nameserver::health::check::answer::{Head, head};
 use nameserver::http::Tags;
 
 /// A reader under test.
@@ -58,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "credit_hello", run: credit::hello, seeds: credit::hellos },
     Target { name: "credit_report", run: credit::report, seeds: credit::reports },
     Target { name: "tags", run: tags, seeds: tag_lists },
+    Target { name: "probe", run: probe, seeds: probed },
 ];
 
 /// The largest response that the `query` target writes, in octets: as over TCP.
@@ -272,4 +274,28 @@ mod tests {
             serde_json::from_slice::<api::Policy>(&seed).expect("a policy");
         }
     }
+}
+
+/// A server's answer to a probe: what is one stays the same one, whatever comes behind, and is none before its end.
+fn probe(octets: &[u8]) {
+    let read = head(octets);
+    if let Head::Status(status) = read {
+        assert!((100..1000).contains(&status));
+        assert_eq!(head(&[octets, b"HTTP/1.1 999\r\n\r\n"].concat()), read);
+    }
+    // What comes in pieces is not taken for another answer on the way.
+    for cut in 0..octets.len().min(200) {
+        let early = head(&octets[..cut]);
+        assert!(early == Head::Partial || early == read, "{early:?} {read:?}");
+    }
+}
+
+fn probed() -> Vec<Vec<u8>> {
+    [
+        "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.0 503 Service Unavailable\n\n",
+        "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    ]
+    .map(Vec::from)
+    .into()
 }

@@ -7,6 +7,7 @@
 //! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one.
 //! - [`peer`]: other people's servers; [`quic`]: one of our own for what they do not speak; [`secondary`]: such that follow a zone of ours;
 //!   [`signer`]: zones signed afresh; [`certificate`]: for what is encrypted.
+//! - [`nginx`]: Debian's, with its workers.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS; [`flood`]: many, and their victims.
 //! - [`credit`]: the balancer's end of the credit protocol.
 //! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data,
@@ -19,6 +20,7 @@ pub mod flood;
 pub mod folder;
 pub mod guide;
 pub mod http;
+pub mod nginx;
 pub mod peer;
 pub mod program;
 pub mod query;

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use tests::folder::Folder;
 use tests::guide::{self, blocks, compare, is_as, prompts};
+use tests::nginx::Nginx;
 use tests::peer::{Peer, free_address};
 use tests::program::{self, PROGRAM_WAIT, Program};
 use tests::secondary::Make;
@@ -25,6 +26,11 @@ const NAMES: &str = "127.0.0.1:8054";
 #[test]
 fn steer_a_name() {
     follow("steer-a-name.md", None);
+}
+
+#[test]
+fn probe_your_servers() {
+    follow("probe-your-servers.md", None);
 }
 
 #[test]
@@ -67,6 +73,8 @@ struct Reader {
     sites: [SocketAddr; 3],
     /// Where the service of names is, once it runs.
     names: Option<String>,
+    /// A web server.
+    nginx: Option<Nginx>,
     /// Other programs, which end with the test.
     programs: Vec<Program>,
 }
@@ -80,6 +88,7 @@ fn follow(name: &str, make: Option<(&str, Make)>) {
         secondary: (free_address(), None),
         sites: std::array::from_fn(|_| free_address()),
         names: None,
+        nginx: None,
         programs: Vec::new(),
     };
     let mut commands = 0;
@@ -94,9 +103,7 @@ fn follow(name: &str, make: Option<(&str, Make)>) {
             ("serve", _) => reader.serve(&content),
             ("reverse", _) => reader.name_addresses(&content),
             ("nginx", _) => {
-                let mut nginx = Program::spawn(reader.command(&content));
-                nginx.line("start worker process");
-                reader.programs.push(nginx);
+                reader.nginx = Some(Nginx::start(reader.command(&content)));
             }
             ("web", _) => reader.programs.push(Program::spawn(reader.command(&content))),
             ("secondary", named) => {
@@ -126,6 +133,9 @@ fn follow(name: &str, make: Option<(&str, Make)>) {
             }
             _ => {}
         }
+    }
+    if let Some(nginx) = reader.nginx.take() {
+        nginx.stop();
     }
     assert!(commands > 0, "{name} has commands");
     assert_eq!(make.is_some(), reader.secondary.1.is_some(), "{name} has the secondary that is asked for");

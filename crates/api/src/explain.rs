@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::probe::ProbeVerdict;
+
 /// The question: what would this client be answered?
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -36,6 +38,9 @@ pub enum AddressType {
 pub struct Explanation {
     /// The generation that would answer.
     pub generation: u64,
+    /// The epoch of the probes' results with it: how often one changed since start.
+    #[serde(default)]
+    pub epoch: u64,
     /// The key of the policy that decides: its first name.
     #[schema(example = "www.example.com.")]
     pub policy: String,
@@ -54,7 +59,7 @@ pub struct Explanation {
     pub scope: u8,
     /// The row that is drawn from: the servers of the asked family as configured for this client.
     pub row: Vec<RowServer>,
-    /// How probable each server is to be drawn first once those that are down are left out, by address.
+    /// How probable each server is to be drawn first once those that are down or failing are left out, by address.
     /// The values sum to 1; none are given where no server can be drawn.
     #[schema(value_type = BTreeMap<String, f64>)]
     pub probabilities: BTreeMap<IpAddr, f64>,
@@ -80,6 +85,9 @@ pub struct RowServer {
     pub probability: f64,
     /// The TTL of an answer that it leads, in seconds.
     pub ttl: u32,
-    /// Whether it may be drawn.
+    /// Whether it is up: whether no operator has set it down.
     pub up: bool,
+    /// What its probe says; absent where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<ProbeVerdict>,
 }

@@ -8,6 +8,7 @@
 //! - [`place`]: where a value stands in a JSON text.
 //! - [`policy`]: MyXDNS's matrix as people write it.
 //! - [`zone`], [`region`], [`partition`], [`server`]: what else a name server holds.
+//! - [`probe`]: what probes say of servers.
 //! - [`explain`]: why a client is sent where it is; [`status`]: how the server is doing.
 //! - [`trace`]: what recorded traffic is like, and what was changed in it; [`replay`]: what came of sending it again.
 //! - [`agent`]: what an agent beside a server sees.
@@ -21,6 +22,7 @@ pub mod fault;
 pub mod partition;
 pub mod place;
 pub mod policy;
+pub mod probe;
 pub mod problem;
 pub mod region;
 pub mod replay;
@@ -39,6 +41,7 @@ pub use fault::{Fault, Faults};
 pub use partition::{Lookup, PartitionSummary};
 pub use place::Origin;
 pub use policy::{Entry, Order, Policy, Server, WhenAllDown};
+pub use probe::{HealthState, ProbeResult, ProbeState, ProbeVerdict};
 pub use problem::Problem;
 pub use region::{NewRegion, Region, RegionAdded};
 pub use replay::ReplayReport;

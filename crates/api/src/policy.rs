@@ -25,7 +25,7 @@ pub struct Policy {
     /// In which order servers are answered, so that the first `answers` of them are.
     #[serde(default)]
     pub order: Order,
-    /// What is answered while every server of the asked family is down.
+    /// What is answered while every server of the asked family is down or fails its probe.
     #[serde(default)]
     pub when_all_down: WhenAllDown,
     /// The partition that tells a client's region.
@@ -45,6 +45,11 @@ pub struct Server {
     /// The address that is answered: an A record for IPv4, AAAA for IPv6.
     #[schema(value_type = String, example = "192.0.2.1")]
     pub address: IpAddr,
+    /// The name of the probe that tells whether the server can be used, one of the configuration's; without one
+    /// it is taken to be well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "web")]
+    pub probe: Option<String>,
     /// The entry of the default column, used for unclassified clients.
     #[serde(default)]
     pub default: Entry,
@@ -86,11 +91,12 @@ pub enum Order {
     Nearest,
 }
 
-/// What a name answers while all servers of the asked family are down.
+/// What a name answers while all servers of the asked family are down or fail their probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenAllDown {
-    /// As if all were up: a wrong guess is better than none.
+    /// As if no probe failed; where an operator has set all of them down, as if all were up. A wrong guess is
+    /// better than none.
     #[default]
     Answer,
     /// No address: NODATA.
@@ -155,10 +161,12 @@ fn read_policy<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Policy
 }
 
 fn read_server<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Server> {
-    let object = reader.object(node, &["address"], &["default", "regions"])?;
+    let object = reader.object(node, &["address"], &["probe", "default", "regions"])?;
     let address = object
         .get("address")
         .and_then(|node| reader.parsed(node, "an IP address such as \"192.0.2.1\" or \"2001:db8::1\""));
+    let present = object.get("probe").filter(|node| !node.is_null());
+    let probe = present.and_then(|node| reader.string(node)).map(String::from);
     let default = object.get("default").and_then(|node| read_entry(reader, node)).unwrap_or_default();
     let regions = object.get("regions").and_then(|node| reader.map(node));
     let regions = regions
@@ -166,7 +174,7 @@ fn read_server<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Server
         .flat_map(|regions| regions.entries())
         .map(|(name, node)| (name.to_owned(), read_entry(reader, node).unwrap_or_default()))
         .collect();
-    Some(Server { address: address?, default, regions })
+    Some(Server { address: address?, probe, default, regions })
 }
 
 fn read_entry<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Entry> {
@@ -195,14 +203,15 @@ mod tests {
     #[test]
     fn the_documented_form() {
         let text = r#"{"answers":1,"when_all_down":"answer","partition":"default","names":["www.example.com."],
-            "servers":[{"address":"192.0.2.1","default":{"probability":0.5,"ttl":30},
+            "servers":[{"address":"192.0.2.1","probe":"web","default":{"probability":0.5,"ttl":30},
                         "regions":{"europe":{"probability":0.9,"ttl":60}}}]}"#;
         let policy = Policy::read("body", text).unwrap();
         assert_eq!(policy, serde_json::from_str(text).unwrap());
         assert_eq!(policy.servers[0].regions["europe"], Entry { probability: Some(0.9), ttl: Some(60) });
         let short = Policy::read("body", r#"{"servers":[{"address":"::1"}]}"#).unwrap();
         assert_eq!((short.answers, short.partition.as_str()), (1, "default"));
-        assert_eq!(short.servers[0].default, Entry::default());
+        assert_eq!((short.servers[0].default, &short.servers[0].probe), (Entry::default(), &None));
+        assert_eq!(policy.servers[0].probe.as_deref(), Some("web"));
     }
 
     #[test]
@@ -216,7 +225,7 @@ mod tests {
   "servers": [
     {"address": "192.0.2.300", "default": {"probability": -1, "ttl": 2147483648, "weight": 3}},
     {"default": {}},
-    {"address": "192.0.2.1", "regions": {"europe": {"ttl": 1.5}, "europe": [], "asia": {"ttl": null}}},
+    {"address": "192.0.2.1", "probe": 7, "regions": {"europe": {"ttl": 1.5}, "europe": [], "asia": {"ttl": null}}},
     "192.0.2.2"
   ]
 }"#;
@@ -233,9 +242,10 @@ mod tests {
             "body:8:70: 2147483648 is out of range; expected a whole number from 0 to 2147483647",
             "body:8:82: unknown key 'weight'; expected probability, ttl",
             "body:9:5: missing key 'address'",
-            "body:10:60: 1.5 is out of range; expected a whole number from 0 to 2147483647",
-            "body:10:66: key 'europe' stands here twice; expected each key once",
-            "body:10:76: an array is of the wrong type; expected an object",
+            "body:10:39: a number is of the wrong type; expected a string",
+            "body:10:72: 1.5 is out of range; expected a whole number from 0 to 2147483647",
+            "body:10:78: key 'europe' stands here twice; expected each key once",
+            "body:10:88: an array is of the wrong type; expected an object",
             "body:11:5: a string is of the wrong type; expected an object",
         ];
         let faults = Policy::read("body", text).unwrap_err();
@@ -253,11 +263,9 @@ mod tests {
 
     fn policy() -> impl Strategy<Value = Policy> {
         let regions = prop::collection::btree_map("[a-z/~\"]{0,5}", entry(), 0..4);
-        let server = (any::<IpAddr>(), entry(), regions).prop_map(|(address, default, regions)| Server {
-            address,
-            default,
-            regions,
-        });
+        let server = (any::<IpAddr>(), prop::option::of(".{0,5}"), entry(), regions);
+        let server =
+            server.prop_map(|(address, probe, default, regions)| Server { address, probe, default, regions });
         let down = prop_oneof![Just(WhenAllDown::Answer), Just(WhenAllDown::Empty)];
         let order = prop::sample::select(vec![Order::Weighted, Order::Fixed, Order::Rotate, Order::Nearest]);
         let names = prop::collection::vec(".{0,9}", 0..3);

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::probe::HealthState;
+
 /// What a change answers once it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Changed {
@@ -43,6 +45,9 @@ pub struct Status {
     /// Zones that secondaries follow.
     #[serde(default)]
     pub transfers: TransferState,
+    /// What probes say of servers.
+    #[serde(default)]
+    pub health: HealthState,
 }
 
 /// A worker.

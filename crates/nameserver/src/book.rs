@@ -20,6 +20,8 @@ use store::{Change, Contents};
 
 use crate::cookies::Secrets;
 use crate::generation::{Generation, Settings};
+use crate::health::record::Record;
+use crate::health::{Probes, Table};
 use crate::names::NameHash;
 use crate::transfer::Secondaries;
 use crate::zone::{Zone, read};
@@ -49,6 +51,8 @@ pub struct Book {
     pub imports: Arc<BTreeMap<String, String>>,
     /// Who follows which zone: their serial numbers must grow.
     pub secondaries: Arc<Secondaries>,
+    /// The probes that policies may name.
+    pub probes: Arc<Probes>,
 }
 
 /// What stands for the content of something: equal content, equal tag.
@@ -182,7 +186,11 @@ impl Book {
             servers: Arc::new(contents.servers),
             imports: Arc::new(contents.imports),
             secondaries: Arc::default(),
+            probes: Arc::default(),
         };
+        let held = contents.health.into_iter();
+        let held = held.map(|(key, held)| (key, Record::remembered(held.failing, held.since)));
+        book.generation.health = Arc::new(Table::remembering(held));
         let mut faults = Faults::default();
         for (origin, text) in contents.zones {
             book.load_zone(&origin, &text).unwrap_or_else(|found| faults.append(found));

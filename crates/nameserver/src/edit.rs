@@ -142,6 +142,14 @@ impl Editor {
         complaint
     }
 
+    /// Stores what probes hold of servers.
+    ///
+    /// # Errors
+    /// What the store complains of.
+    pub async fn remember(&self, verdicts: &[store::Verdict]) -> Result<(), store::StoreError> {
+        self.shared.store.remember(verdicts).await
+    }
+
     /// Puts a zone.
     ///
     /// # Errors

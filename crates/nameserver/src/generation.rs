@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use routing::Servers;
+use routing::{Servers, State};
 
 use crate::cookies::Secrets;
+use crate::health::Table;
 use crate::names::NameHash;
 use crate::policies::Policies;
 use crate::zone::Zones;
@@ -30,6 +31,8 @@ pub struct Generation {
     pub policies: Policies,
     /// The servers of all policies, and which of them are down.
     pub servers: Arc<Servers>,
+    /// What probes hold of servers: fast state, the same table in all generations.
+    pub health: Arc<Table>,
     /// What cookies are made and checked with; without any there are no cookies.
     pub secrets: Arc<Secrets>,
     /// What the operator chose for all answers.
@@ -77,8 +80,15 @@ impl Generation {
             zones: Zones::new(),
             policies: Policies::default(),
             servers: Arc::default(),
+            health: Arc::default(),
             secrets: Arc::default(),
             settings,
         }
+    }
+
+    /// Which servers may be drawn: by what operators set, and by what probes found just now.
+    #[inline]
+    pub fn state(&self) -> State<'_> {
+        self.servers.state().with_health(self.health.health())
     }
 }

@@ -10,6 +10,7 @@
 //! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
 //! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
 //! - [`import`]: files as edits; [`view`]: what the API shows; [`http`]: the API.
+//! - [`health`]: probes of servers, and what they find.
 //! - [`transfer`]: zones for secondaries, signed messages, notifications.
 //! - [`tap`]: dnstap: what is asked and answered, for programs that watch.
 //! - [`counters`]: what a worker counts, [`routed`] what policies decided; [`panics`]: what follows when it panics.
@@ -21,6 +22,7 @@ pub mod counters;
 pub mod edit;
 pub mod fast;
 pub mod generation;
+pub mod health;
 pub mod http;
 pub mod import;
 pub mod names;

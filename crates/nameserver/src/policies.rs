@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::health::Slot;
 use crate::zone::PolicyId;
 
 /// How many policies a page holds: a change copies one page of pointers.
@@ -17,6 +18,8 @@ pub struct Steered {
     pub names: Arc<[Box<[u8]>]>,
     /// As it is executed.
     pub policy: routing::Policy,
+    /// The slots of its servers' probes, which stay its own as long as anybody may read their bits.
+    pub slots: Box<[Arc<Slot>]>,
     /// The hash of its key, by which its answers are counted.
     pub key_hash: u64,
 }

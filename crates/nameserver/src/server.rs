@@ -22,6 +22,7 @@ use crate::counters::Counters;
 use crate::edit::{Applied, Editor, Refused};
 use crate::fast::Fast;
 use crate::generation::Settings;
+use crate::health::{self, Probe, Probes, Table, prober};
 use crate::http::{self, Tcp};
 use crate::import::Import;
 use crate::panics::{Panics, Scene};
@@ -40,6 +41,9 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// Descriptors that are neither workers' sockets nor TCP connections that are kept, with room to spare: store, API, log,
 /// listeners, and connections that give way.
 const OTHER_DESCRIPTORS: usize = 128 + GIVING_WAY_MAX;
+
+/// What tells the draws of probes from others that begin with the same seed.
+const PROBING: u64 = 0x7072_6f62_6500_0000;
 
 /// What a server is started with.
 #[derive(Clone, Debug)]
@@ -72,6 +76,8 @@ pub struct Options {
     pub tcp: Limits,
     /// Who may take zones and is told of changes, and the keys for it.
     pub transfer: transfer::Config,
+    /// The probes that policies may name.
+    pub probes: Probes,
 }
 
 /// Why a server did not start.
@@ -177,6 +183,8 @@ impl Server {
         };
         let transfers = Arc::new(Transfers::new(options.transfer));
         book.secondaries = Arc::new(transfers.secondaries().clone());
+        let (health, probes) = (book.generation.health.clone(), Arc::new(options.probes));
+        book.probes = probes.clone();
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
         let editor = Editor::start(store, book, published.clone()).map_err(StartError::System)?;
         import(&editor, &options.imports).await?;
@@ -250,6 +258,7 @@ impl Server {
             Some(writer) => Some(writer.start().map_err(StartError::System)?),
             None => None,
         };
+        server.probe(health, probes, clock, fastrand::Rng::with_seed(seed ^ PROBING));
         server.notify(transfers, published, clock, fastrand::Rng::with_seed(seed ^ u64::MAX));
         let requests = counters.api.clone();
         let router = http::router(server.editor.clone(), options.token, counters);
@@ -373,6 +382,16 @@ impl Server {
                 tracing::error!(%cause, "TCP is not served");
             }
         });
+    }
+
+    /// Probes the servers of policies, and has the store remember what is found.
+    fn probe(&mut self, health: Arc<Table>, probes: Arc<Probes>, clock: Clock, rng: fastrand::Rng) {
+        // All that is stored and imported has its slots by now.
+        health.forget_others();
+        let check = |probe: Arc<Probe>, server| async move { health::check::check(&probe, server).await };
+        let shutdown = self.shutdown.clone();
+        self.tasks.spawn(prober::keep(health.clone(), self.editor.clone(), shutdown.clone()));
+        self.tasks.spawn(prober::run(health, probes, check, clock, rng, shutdown));
     }
 
     /// Tells secondaries of changes, where there are any.

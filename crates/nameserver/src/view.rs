@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use api::{
-    AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, PartitionSummary, Region, RowServer,
-    ServerState, Status, StoreState, TransferState, WorkerState, ZoneSummary,
+    AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, PartitionSummary, ProbeState,
+    ProbeVerdict, Region, RowServer, ServerState, Status, StoreState, TransferState, WorkerState,
+    ZoneSummary,
 };
 use dns::{Folded, Rtype};
 use routing::route::probabilities;
@@ -85,6 +86,11 @@ impl Editor {
         servers(&self.book())
     }
 
+    /// All servers under probes, those that fail first.
+    pub fn probes(&self) -> Vec<ProbeState> {
+        self.book().generation.health.states()
+    }
+
     /// What a client would be answered, and why.
     ///
     /// # Errors
@@ -143,6 +149,7 @@ impl Editor {
             counters: api::Counters::default(),
             tcp: api::Counters::default(),
             transfers: TransferState { secondaries, followed: followed as u64, ..TransferState::default() },
+            health: book.generation.health.status(),
         }
     }
 }
@@ -183,7 +190,17 @@ fn steered_at<'b>(book: &'b Book, name: &Folded) -> Option<&'b Steered> {
 }
 
 fn explain(book: &Book, steered: &Steered, asked: &Explain) -> Explanation {
-    let (policy, state) = (&steered.policy, book.generation.servers.state());
+    // As the probes' results are at one epoch: they change beside the generation.
+    let health = book.generation.health.snapshot();
+    let (policy, state) = (&steered.policy, book.generation.servers.state().with_health(&health));
+    let verdict = |server| {
+        let slot = steered.slots.iter().find(|slot| slot.key().0 == server)?;
+        Some(match (health.is_failing(slot.id()), book.generation.health.verdict(slot)) {
+            (true, _) => ProbeVerdict::Failing,
+            (false, ProbeVerdict::Unknown) => ProbeVerdict::Unknown,
+            (false, _) => ProbeVerdict::Passing,
+        })
+    };
     let family = match asked.qtype {
         AddressType::A => Family::V4,
         AddressType::Aaaa => Family::V6,
@@ -198,6 +215,7 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain) -> Explanation {
             probability,
             ttl: *ttl,
             up: state.is_up(target.id),
+            health: verdict(target.address),
         })
         .collect();
     let now = if choice.order().is_empty() { vec![0.0; targets.len()] } else { shares(state) };
@@ -205,6 +223,7 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain) -> Explanation {
     let region = named(book.region_name(choice.region));
     Explanation {
         generation: book.generation.number,
+        epoch: health.epoch(),
         policy: dns::name::to_text(steered.key()),
         partition: steered.spec.partition.clone(),
         id: choice.region.get(),
@@ -233,7 +252,10 @@ fn why(why: Why, id: RegionId, region: Option<&str>, has_regions: bool, qtype: A
         }
         (Why::Default, None) => "the default column: the policy has no regional entries".into(),
         (Why::AllDown, _) => "all servers are down, and the policy answers as if none were".into(),
-        (Why::Empty, _) => "all servers are down, and the policy answers nothing".into(),
+        (Why::AllFailing, _) => {
+            "all servers that are up fail their probes, and the policy answers as if none did".into()
+        }
+        (Why::Empty, _) => "all servers are down or fail their probes, and the policy answers nothing".into(),
         (Why::NoFamily, _) => format!("the policy has no server for {family}"),
     }
 }

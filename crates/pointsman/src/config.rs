@@ -3,7 +3,7 @@
 //! - [`keys`]: every key, declared once; [`kind`]: what values may be.
 //! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value.
 //! - [`lower`]: contradictions, and what the server is started with.
-//! - [`transfer`]: keys from their files, and who follows our zones.
+//! - [`transfer`]: keys from their files, and who follows our zones; [`probe`]: how servers are probed.
 //! - [`mod@reverse`]: the flags of `reverse`, and what the service is started with.
 //! - [`balance`]: the same of `balance`.
 //! - [`control`]: the file of `control`, which is one of its own.
@@ -17,6 +17,7 @@ pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod lower;
 pub(crate) mod page;
+pub(crate) mod probe;
 pub(crate) mod reverse;
 pub(crate) mod spec;
 pub(crate) mod transfer;
@@ -47,6 +48,7 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
         }
     }
     lowered.options.transfer = transfer::read(&lowered.tsig_keys, &lowered.secondaries, &mut faults);
+    lowered.options.probes = probe::read(&lowered.probes, &mut faults);
     (lowered, faults)
 }
 

@@ -6,11 +6,13 @@
 //! - [`route`](mod@route): the decision itself.
 //! - [`partition`]: which region an address is in, and how far that holds; [`prefix`] and [`region`] are its
 //!   words, [`proximity`] where partitions come from.
-//! - [`policy`]: the matrix of probabilities and TTLs; [`servers`]: its columns, and which of them are up.
+//! - [`policy`]: the matrix of probabilities and TTLs; [`servers`]: its columns, and which of them are up;
+//!   [`health`]: what probes say of them.
 //! - [`selection`]: how servers are ordered by their weights; [`rotation`]: whose turn it is.
 //! - [`balance`]: which back end of a balancer gets a query.
 
 pub mod balance;
+pub mod health;
 pub mod partition;
 pub mod policy;
 pub mod prefix;
@@ -21,6 +23,7 @@ pub mod route;
 pub mod selection;
 pub mod servers;
 
+pub use health::{Health, SlotId};
 pub use partition::{Leaf, Partition};
 pub use policy::{Family, Policy};
 pub use prefix::Prefix;

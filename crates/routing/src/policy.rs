@@ -17,6 +17,7 @@ use api::place::{Origin, Pointed, pointer};
 use api::policy::TTL_MAX;
 use api::{Entry, Faults, Order, WhenAllDown};
 
+use crate::health::SlotId;
 use crate::partition::{Partition, RANK_MAX};
 use crate::region::RegionId;
 use crate::servers::ServerId;
@@ -84,6 +85,8 @@ pub struct Target {
     pub id: ServerId,
     /// Its address.
     pub address: IpAddr,
+    /// Where its probe's result stands; [`SlotId::NONE`] where it has no probe.
+    pub probe: SlotId,
 }
 
 impl Policy {
@@ -147,6 +150,13 @@ impl Policy {
         &self.matrix(family).servers
     }
 
+    /// Has the answers heed probes: `slot` says where the result of each server's stands.
+    pub fn heed_probes(&mut self, slot: impl Fn(IpAddr) -> SlotId) {
+        for target in self.v4.servers.iter_mut().chain(&mut self.v6.servers) {
+            target.probe = slot(target.address);
+        }
+    }
+
     /// The TTLs of a region's row, in seconds, a server each; the default column's where it has none.
     pub fn ttls(&self, family: Family, region: RegionId) -> &[u32] {
         self.matrix(family).row(region).1
@@ -188,8 +198,10 @@ impl Matrix {
     ) -> Matrix {
         let given: Vec<&api::Server> =
             spec.servers.iter().filter(|server| server.address.is_ipv4() == is_v4).collect();
-        let servers: Box<[Target]> =
-            given.iter().map(|server| Target { id: id(server.address), address: server.address }).collect();
+        let servers: Box<[Target]> = given
+            .iter()
+            .map(|server| Target { id: id(server.address), address: server.address, probe: SlotId::NONE })
+            .collect();
         let row = |entries: &mut dyn Iterator<Item = Option<Entry>>, uniform: bool| {
             let (mut weights, ttls) = row(entries, uniform);
             if uniform && spec.order == Order::Nearest {

@@ -35,7 +35,9 @@ pub enum Why {
     Region,
     /// All servers of the family are down, and the policy answers as if none were.
     AllDown,
-    /// All servers of the family are down, and the policy answers nothing.
+    /// All servers of the family that are up fail their probes, and the policy answers as if none did.
+    AllFailing,
+    /// All servers of the family are down or fail their probes, and the policy answers nothing.
     Empty,
     /// The policy has no server of the family.
     NoFamily,
@@ -83,9 +85,13 @@ pub fn route(policy: &Policy, family: Family, client: IpAddr, state: State<'_>, 
             return choice;
         }
         0 => {
-            choice.why = Why::AllDown;
-            usable(&matrix.servers, State::ALL_UP, &mut candidates);
-            &mut candidates[..servers]
+            // What probes say may be wrong; what an operator said is not, while it leaves anything to answer.
+            let (why, up) = match usable(&matrix.servers, state.without_health(), &mut candidates) {
+                0 => (Why::AllDown, usable(&matrix.servers, State::ALL_UP, &mut candidates)),
+                up => (Why::AllFailing, up),
+            };
+            choice.why = why;
+            &mut candidates[..up]
         }
         up => &mut candidates[..up],
     };
@@ -110,9 +116,16 @@ pub fn route(policy: &Policy, family: Family, client: IpAddr, state: State<'_>, 
 pub fn probabilities(policy: &Policy, family: Family, region: RegionId, state: State<'_>) -> Vec<f64> {
     let matrix = policy.matrix(family);
     let (weights, _, _) = matrix.row(region);
-    let mut up: Vec<bool> = matrix.servers.iter().map(|server| state.is_up(server.id)).collect();
-    if !up.contains(&true) {
-        up.fill(policy.when_all_down == WhenAllDown::Answer);
+    let as_of = |state: State<'_>| -> Vec<bool> {
+        matrix.servers.iter().map(|server| is_usable(server, state)).collect()
+    };
+    let mut up = as_of(state);
+    if policy.when_all_down == WhenAllDown::Answer {
+        for state in [state.without_health(), State::ALL_UP] {
+            if !up.contains(&true) {
+                up = as_of(state);
+            }
+        }
     }
     let share = |weight: u32, up: bool| if up { f64::from(weight) } else { 0.0 };
     let mut shares: Vec<f64> = weights.iter().zip(&up).map(|(weight, up)| share(*weight, *up)).collect();
@@ -151,9 +164,10 @@ pub fn probabilities(policy: &Policy, family: Family, region: RegionId, state: S
 /// Lists the servers that may be drawn; returns their number.
 #[inline]
 fn usable(servers: &[Target], state: State<'_>, candidates: &mut [u8; SERVERS_MAX]) -> usize {
+    let any_out = state.any_out();
     let mut count = 0;
     for (index, server) in servers.iter().enumerate() {
-        if !state.any_down() || state.is_up(server.id) {
+        if !any_out || is_usable(server, state) {
             candidates[count] = index as u8;
             count += 1;
         }
@@ -161,11 +175,18 @@ fn usable(servers: &[Target], state: State<'_>, candidates: &mut [u8; SERVERS_MA
     count
 }
 
+/// Whether a server may be drawn.
+#[inline]
+fn is_usable(server: &Target, state: State<'_>) -> bool {
+    state.is_up(server.id) && !state.is_failing(server.probe)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Arc;
 
+    use crate::health::{Health, SlotId};
     use crate::partition::Partition;
     use crate::policy::Context;
     use crate::prefix::Prefix;
@@ -232,6 +253,53 @@ mod tests {
             let v6 =
                 route(&policy, Family::V6, "::1".parse().unwrap(), servers.state(), &mut Rng::with_seed(1));
             assert_eq!(v6.order(), [0], "the other family is up");
+        }
+    }
+
+    #[test]
+    fn probes_take_servers_out_but_not_what_the_operator_left() {
+        let slot = |number| SlotId::new(number).unwrap();
+        let [one, two]: [IpAddr; 2] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
+        let probes = |address| {
+            if address == one {
+                slot(1)
+            } else if address == two {
+                slot(2)
+            } else {
+                SlotId::NONE
+            }
+        };
+        // Who is down, whose probe fails, and what is answered by policies that answer and that do not.
+        let none = (None, 0, 0, Why::Empty);
+        for (down, failing, answered, empty) in [
+            (vec![], vec![], (Some(0), 20, 8, Why::Region), (Some(0), 20, 8, Why::Region)),
+            (vec![], vec![1], (Some(1), 360, 8, Why::Region), (Some(1), 360, 8, Why::Region)),
+            (vec![], vec![7], (Some(0), 20, 8, Why::Region), (Some(0), 20, 8, Why::Region)),
+            (vec![], vec![1, 2], (Some(0), 20, 8, Why::AllFailing), none),
+            (vec![one], vec![2], (Some(1), 360, 8, Why::AllFailing), none),
+            (vec![one, two], vec![1], (Some(0), 20, 8, Why::AllDown), none),
+        ] {
+            for (when, expected) in [("answer", answered), ("empty", empty)] {
+                let mut servers = Servers::default();
+                let text = TWO.replacen('{', &format!("{{\"when_all_down\":\"{when}\","), 1);
+                let mut policy = policy(&text, &[("10.0.0.0/8", 1)], &mut servers);
+                policy.heed_probes(probes);
+                servers.set_down(down.iter().copied());
+                let health = Health::default();
+                failing.iter().for_each(|number| health.set(slot(*number), true));
+                let state = servers.state().with_health(&health);
+                let client = "10.1.2.3".parse().unwrap();
+                let choice = route(&policy, Family::V4, client, state, &mut Rng::with_seed(1));
+                let first = choice.order().first().copied();
+                assert_eq!(
+                    (first, choice.ttl, choice.scope, choice.why),
+                    expected,
+                    "{down:?} {failing:?} {when}"
+                );
+                let shares = probabilities(&policy, Family::V4, choice.region, state);
+                let drawn = shares.iter().position(|share| *share > 0.0).map(|index| index as u8);
+                assert_eq!(drawn, first, "{shares:?}");
+            }
         }
     }
 

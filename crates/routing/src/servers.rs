@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use crate::health::{Health, SlotId};
 use crate::rotation::Turns;
 
 /// A server's number in one generation's [`Servers`].
@@ -38,6 +39,7 @@ pub struct State<'a> {
     down: &'a [u64],
     any_down: bool,
     turns: Option<Turns<'a>>,
+    health: Option<&'a Health>,
 }
 
 impl Servers {
@@ -85,16 +87,16 @@ impl Servers {
         self.any_down = self.down.iter().any(|word| *word != 0);
     }
 
-    /// What `route` reads.
+    /// What `route` reads, of servers that nobody probes.
     #[inline]
     pub fn state(&self) -> State<'_> {
-        State { down: &self.down, any_down: self.any_down, turns: None }
+        State { down: &self.down, any_down: self.any_down, turns: None, health: None }
     }
 }
 
 impl<'a> State<'a> {
     /// All servers up, and nobody's turn.
-    pub const ALL_UP: State<'static> = State { down: &[], any_down: false, turns: None };
+    pub const ALL_UP: State<'static> = State { down: &[], any_down: false, turns: None, health: None };
 
     /// The same with the turns of the asked name, where policies rotate; without, a rotation begins anywhere.
     #[inline]
@@ -108,17 +110,35 @@ impl<'a> State<'a> {
         self.turns
     }
 
-    /// Whether a server may be drawn.
+    /// The same, with what probes say.
+    #[inline]
+    pub fn with_health(self, health: &'a Health) -> State<'a> {
+        State { health: Some(health), ..self }
+    }
+
+    /// The same, whatever probes say.
+    #[inline]
+    pub fn without_health(self) -> State<'a> {
+        State { health: None, ..self }
+    }
+
+    /// Whether a server is up: whether nobody has set it down.
     #[inline]
     pub fn is_up(&self, server: ServerId) -> bool {
         let word = self.down.get(server.0 as usize / 64).copied().unwrap_or(0);
         word >> (server.0 % 64) & 1 == 0
     }
 
-    /// Whether any server at all is down: where none is, nobody need look.
+    /// Whether the probe of a slot fails.
     #[inline]
-    pub fn any_down(&self) -> bool {
-        self.any_down
+    pub fn is_failing(&self, slot: SlotId) -> bool {
+        self.health.is_some_and(|health| health.is_failing(slot))
+    }
+
+    /// Whether any server at all is down or fails its probe: where none does, nobody need look.
+    #[inline]
+    pub fn any_out(&self) -> bool {
+        self.any_down || self.health.is_some_and(Health::any_failing)
     }
 }
 
@@ -136,9 +156,9 @@ mod tests {
         assert_eq!(servers.address(ServerId::new(100)), None);
         servers.set_down([address(70), address(200)]);
         assert!(
-            servers.state().any_down() && !servers.state().is_up(ids[70]) && servers.state().is_up(ids[6])
+            servers.state().any_out() && !servers.state().is_up(ids[70]) && servers.state().is_up(ids[6])
         );
         servers.set_down([]);
-        assert!(!servers.state().any_down() && servers.state().is_up(ids[70]));
+        assert!(!servers.state().any_out() && servers.state().is_up(ids[70]));
     }
 }

@@ -225,14 +225,14 @@ async fn put_servers(sql: &mut SqliteConnection, id: i64, policy: &Policy) -> Re
     for (chunk, servers) in policy.servers.chunks(ROWS_PER_STATEMENT).enumerate() {
         let first = position(chunk * ROWS_PER_STATEMENT);
         let mut insert = QueryBuilder::<Sqlite>::new(
-            "INSERT INTO policy_server (policy_id, position, address, probability, ttl) ",
+            "INSERT INTO policy_server (policy_id, position, address, probe, probability, ttl) ",
         );
         for server in servers {
             finite(server.default)?;
         }
         insert.push_values((first..).zip(servers), |mut row, (position, server)| {
             row.push_bind(id).push_bind(position).push_bind(server.address.to_string());
-            row.push_bind(server.default.probability).push_bind(server.default.ttl);
+            row.push_bind(&server.probe).push_bind(server.default.probability).push_bind(server.default.ttl);
         });
         insert.build().execute(&mut *sql).await?;
     }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use api::{Entry, Order, Policy, Server, WhenAllDown};
 use sqlx::{Connection, SqliteConnection, query_as, query_scalar};
 
+use crate::health::Held;
 use crate::text::{TEXT_MAX, unpack};
 
 /// Everything that is stored, as of one generation.
@@ -25,6 +26,8 @@ pub struct Contents {
     pub policies: Vec<Policy>,
     /// Whether a server may be drawn, for those for which it was ever set.
     pub servers: BTreeMap<IpAddr, bool>,
+    /// What probes last held of servers, by server and probe.
+    pub health: BTreeMap<(IpAddr, String), Held>,
     /// The digests of imported files by path.
     pub imports: BTreeMap<String, String>,
 }
@@ -40,6 +43,7 @@ impl Default for Contents {
             partitions: BTreeMap::new(),
             policies: Vec::new(),
             servers: BTreeMap::new(),
+            health: BTreeMap::new(),
             imports: BTreeMap::new(),
         }
     }
@@ -91,6 +95,13 @@ async fn read(sql: &mut SqliteConnection) -> Result<Contents, Failure> {
     for (text, up) in states {
         servers.insert(address(&text, "server")?, up);
     }
+    let mut health = BTreeMap::new();
+    let held: Vec<(String, String, bool, i64)> =
+        query_as("SELECT server, probe, failing, since FROM health").fetch_all(&mut *sql).await?;
+    for (text, probe, failing, since) in held {
+        let since = since.max(0).cast_unsigned();
+        health.insert((address(&text, "health")?, probe), Held { failing, since });
+    }
     let imports: Vec<(String, String)> =
         query_as("SELECT path, digest FROM import").fetch_all(&mut *sql).await?;
 
@@ -103,6 +114,7 @@ async fn read(sql: &mut SqliteConnection) -> Result<Contents, Failure> {
         partitions,
         policies,
         servers,
+        health,
         imports: imports.into_iter().collect(),
     })
 }
@@ -157,15 +169,15 @@ async fn policies(
         names.push(name);
     }
 
-    let servers: Vec<(i64, String, Option<f64>, Option<u32>)> = query_as(
-        "SELECT policy_id, address, probability, ttl FROM policy_server ORDER BY policy_id, position",
+    let servers: Vec<(i64, String, Option<String>, Option<f64>, Option<u32>)> = query_as(
+        "SELECT policy_id, address, probe, probability, ttl FROM policy_server ORDER BY policy_id, position",
     )
     .fetch_all(&mut *sql)
     .await?;
-    for (id, text, probability, ttl) in servers {
+    for (id, text, probe, probability, ttl) in servers {
         let address = address(&text, "policy_server")?;
         let default = Entry { probability, ttl };
-        policy(&mut policies, id)?.servers.push(Server { address, default, regions: BTreeMap::new() });
+        policy(&mut policies, id)?.servers.push(Server { address, probe, default, regions: BTreeMap::new() });
     }
 
     let cells: Vec<Cell> = query_as("SELECT policy_id, address, region_id, probability, ttl FROM policy_row")

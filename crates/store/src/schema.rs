@@ -20,6 +20,7 @@ pub(crate) type Version = (i64, &'static str, &'static str);
 pub(crate) const VERSIONS: &[Version] = &[
     (1, "tables", include_str!("../migrations/sqlite/0001_tables.sql")),
     (2, "order", include_str!("../migrations/sqlite/0002_order.sql")),
+    (3, "probes", include_str!("../migrations/sqlite/0003_probes.sql")),
 ];
 
 /// What was done to a store of an older program.

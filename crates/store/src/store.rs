@@ -12,6 +12,7 @@ use crate::change::Change;
 use crate::contents::{self, Contents};
 use crate::error::{CommitError, OpenError, StoreError};
 use crate::file::{self, FileId, Lock};
+use crate::health::{self, Verdict};
 use crate::schema::{self, Migrated, Version};
 
 /// How long a statement waits for another program's lock on the database. Reading the tables or changing
@@ -131,6 +132,22 @@ impl Store {
         *slot = Some(connected);
         still_there?;
         result
+    }
+
+    /// Stores what probes hold of servers, all of it or nothing; it is no generation's.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn remember(&self, verdicts: &[Verdict]) -> Result<(), StoreError> {
+        let mut slot = self.connection.lock().await;
+        let mut connected = self.take(&mut slot).await?;
+        let sort = |error| StoreError::sort(&self.path, &error);
+        let mut transaction = connected.sql.begin_with("BEGIN IMMEDIATE").await.map_err(sort)?;
+        health::remember(&mut transaction, verdicts).await.map_err(sort)?;
+        transaction.commit().await.map_err(sort)?;
+        *slot = Some(connected);
+        Ok(())
     }
 
     /// Finds out whether the database can still be reached and locked for writing, without writing.

@@ -311,7 +311,7 @@ impl<'a> Response<'a> {
             let name = self.generation.hash.of_suffix(current.folded, owner.labels);
             rotation.of(if owner.is_wildcard { !name } else { name })
         });
-        let state = self.generation.servers.state().with_turns(turns);
+        let state = self.generation.state().with_turns(turns);
         let choice = route(policy, family, self.client, state, self.rng);
         let targets = policy.targets(family);
         let first = choice.order().first().map(|index| targets[usize::from(*index)].id);

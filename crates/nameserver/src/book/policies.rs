@@ -7,11 +7,13 @@ use std::sync::Arc;
 use api::place::{Origin, Pointed, pointer};
 use api::{Fault, Faults};
 use dns::Folded;
-use routing::Policy;
+use routing::health::SLOTS_MAX;
 use routing::policy::Context;
+use routing::{Policy, SlotId};
 use store::Change;
 
 use super::{Book, Etag, Refused, check_tag, folded};
+use crate::health::Slot;
 use crate::policies::Steered;
 use crate::zone::PolicyId;
 
@@ -58,7 +60,11 @@ impl Book {
         };
         let shown = dns::name::to_text(key.wire());
         check_tag(if_match.as_ref(), || self.policy(&shown).map(|(_, tag)| tag))?;
-        self.install_policy(spec, &key, Origin { source, text: Some(text) })?;
+        let origin = Origin { source, text: Some(text) };
+        let mut faults = Faults::default();
+        self.check_probes(&spec, origin).unwrap_or_else(|found| faults.append(found));
+        self.install_policy(spec, &key, origin).unwrap_or_else(|found| faults.append(found));
+        faults.or(())?;
         let (stored, _) = self.policy(&shown).expect("the policy was put");
         Ok(vec![Change::PutPolicy(stored)])
     }
@@ -131,9 +137,9 @@ impl Book {
 
     fn replace_policy(&mut self, id: PolicyId, steered: &Steered, spec: api::Policy) -> Result<(), Faults> {
         let source = format!("policy {}", dns::name::to_text(steered.key()));
-        let policy = self.compile_policy(&spec, Origin { source: &source, text: None })?;
+        let (policy, slots) = self.compile_policy(&spec, Origin { source: &source, text: None })?;
         let (names, key_hash) = (steered.names.clone(), steered.key_hash);
-        self.generation.policies.replace(id, Arc::new(Steered { spec, names, policy, key_hash }));
+        self.generation.policies.replace(id, Arc::new(Steered { spec, names, policy, slots, key_hash }));
         Ok(())
     }
 
@@ -150,14 +156,14 @@ impl Book {
             faults.append(found);
             Vec::new()
         });
-        let Ok(policy) = policy else { return Err(faults) };
+        let Ok((policy, slots)) = policy else { return Err(faults) };
         faults.or(())?;
         // A key that is another policy's further name is a fault already.
         let old = self.policy_of(key);
         spec.names = names.iter().map(|name| dns::name::to_text(name)).collect();
         let names: Arc<[Box<[u8]>]> = names.into();
         let key_hash = self.generation.hash.of(key);
-        let steered = Arc::new(Steered { spec, names: names.clone(), policy, key_hash });
+        let steered = Arc::new(Steered { spec, names: names.clone(), policy, slots, key_hash });
         let (id, before) = match old {
             Some(id) => {
                 let before = self.generation.policies.get(id).map(|old| old.names.clone());
@@ -240,7 +246,33 @@ impl Book {
         }
     }
 
-    fn compile_policy(&mut self, spec: &api::Policy, origin: Origin<'_>) -> Result<Policy, Faults> {
+    /// Checks that the probes exist. What is stored may name others: the configuration has changed since, and that must
+    /// not keep a server from starting.
+    fn check_probes(&self, spec: &api::Policy, origin: Origin<'_>) -> Result<(), Faults> {
+        let mut found = Vec::new();
+        for (index, server) in spec.servers.iter().enumerate() {
+            let Some(probe) = server.probe.as_ref().filter(|probe| !self.probes.contains_key(*probe)) else {
+                continue;
+            };
+            let known: Vec<&str> = self.probes.keys().map(String::as_str).collect();
+            found.push(Pointed {
+                pointer: pointer(&[&"servers", &index, &"probe"]),
+                what: format!("there is no probe '{}'", probe.escape_debug()),
+                expected: match known.as_slice() {
+                    [] => "a [[probe]] in the configuration first".into(),
+                    known => format!("one of the configuration's: {}", known.join(", ")),
+                },
+            });
+        }
+        if found.is_empty() { Ok(()) } else { Err(origin.place(found)) }
+    }
+
+    /// Compiles a policy, with the slots of its servers' probes.
+    fn compile_policy(
+        &mut self,
+        spec: &api::Policy,
+        origin: Origin<'_>,
+    ) -> Result<(Policy, Box<[Arc<Slot>]>), Faults> {
         let mut servers = Arc::clone(&self.generation.servers);
         let mut context = Context {
             region: &|name| self.region_id(name),
@@ -252,7 +284,33 @@ impl Book {
         };
         let policy = Policy::compile(spec, origin, &mut context);
         self.generation.servers = servers;
-        policy
+        let mut policy = policy?;
+        let slots = self.slots(spec, origin)?;
+        if !slots.is_empty() {
+            let of = |server| slots.iter().find(|slot| slot.key().0 == server);
+            policy.heed_probes(|server| of(server).map_or(SlotId::NONE, |slot| slot.id()));
+        }
+        Ok((policy, slots))
+    }
+
+    /// The slots of a policy's probes, for servers that have one.
+    fn slots(&self, spec: &api::Policy, origin: Origin<'_>) -> Result<Box<[Arc<Slot>]>, Faults> {
+        let mut slots = Vec::new();
+        for (index, server) in spec.servers.iter().enumerate() {
+            let Some(probe) = &server.probe else { continue };
+            match self.generation.health.slot(server.address, probe) {
+                Some(slot) => slots.push(slot),
+                None => {
+                    let fault = Pointed {
+                        pointer: pointer(&[&"servers", &index, &"probe"]),
+                        what: format!("{SLOTS_MAX} servers are probed already"),
+                        expected: "fewer servers with probes".into(),
+                    };
+                    return Err(origin.place(vec![fault]));
+                }
+            }
+        }
+        Ok(slots.into())
     }
 
     /// The policy at a name.

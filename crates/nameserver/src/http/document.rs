@@ -272,6 +272,7 @@ mod tests {
             ("delete", "/v1/policies/{owner}", &[&CHANGE, &[400, 401, 404, 412]]),
             ("get", "/v1/servers", &[&[200, 401]]),
             ("put", "/v1/servers/{address}/state", &[&CHANGE, &WRONG_BODY, &[401, 404]]),
+            ("get", "/v1/probes", &[&[200, 401]]),
             ("post", "/v1/explain", &[&[200, 401, 404], &WRONG_BODY]),
         ];
         let expected: BTreeSet<String> = routes

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use dns::Rcode;
 
-use api::Status;
+use api::{ProbeState, ProbeVerdict, Status};
 use web::metrics::{Kind, Samples};
 
 use super::Http;
@@ -56,6 +56,7 @@ pub struct Source<'a> {
     status: &'a Status,
     metrics: &'a Metrics,
     routed: &'a BTreeMap<[String; 3], u64>,
+    probes: &'a [ProbeState],
 }
 
 /// What queries come over, as labels.
@@ -184,6 +185,66 @@ pub const METRICS: &[Metric] = &[
         unit: "servers",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.servers_down),
+    },
+    Metric {
+        name: "pointsman_probe_passing",
+        help: "1 while a server passes its probe, 0 while it fails; of a server of which nothing is known there is no \
+               sample.",
+        kind: Kind::Gauge,
+        unit: "0 or 1",
+        labels: &["server", "probe"],
+        read: |source, samples| {
+            for state in source.probes.iter().filter(|state| state.state != ProbeVerdict::Unknown) {
+                let passing = state.state == ProbeVerdict::Passing;
+                samples.push([state.server.to_string(), state.probe.clone()], u64::from(passing));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_probe_last_timestamp_seconds",
+        help: "When a server was last probed, with the result, passed or failed, and the reason in one word.",
+        kind: Kind::Gauge,
+        unit: "seconds since 1970",
+        labels: &["server", "probe", "result", "reason"],
+        read: |source, samples| {
+            for state in source.probes {
+                if let Some(last) = &state.last {
+                    let result = if last.passed { "passed" } else { "failed" };
+                    let labels =
+                        [state.server.to_string(), state.probe.clone(), result.into(), last.reason.clone()];
+                    samples.push(labels, last.at);
+                }
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_probes_total",
+        help: "Probes that were done, by result; panicked are those that our own code broke off, which say nothing of \
+               the server.",
+        kind: Kind::Counter,
+        unit: "probes",
+        labels: &["result"],
+        read: |source, samples| {
+            samples.push(["passed".into()], source.status.health.passed);
+            samples.push(["failed".into()], source.status.health.failed);
+            samples.push(["panicked".into()], source.status.health.panicked);
+        },
+    },
+    Metric {
+        name: "pointsman_probes_delayed_total",
+        help: "Probes that waited, for 64 ran already.",
+        kind: Kind::Counter,
+        unit: "probes",
+        labels: &[],
+        read: |source, samples| samples.push([], source.status.health.delayed),
+    },
+    Metric {
+        name: "pointsman_health_epoch",
+        help: "How often a server began to pass or to fail a probe since start: the number of this fast state.",
+        kind: Kind::Gauge,
+        unit: "number",
+        labels: &[],
+        read: |source, samples| samples.push([], source.status.health.epoch),
     },
     Metric {
         name: "pointsman_update_seconds",
@@ -506,7 +567,8 @@ pub const METRICS: &[Metric] = &[
 pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
     let status = http.status().await;
     let routed = http.editor.routed_names(http.metrics.routed());
-    let source = Source { status: &status, metrics: &http.metrics, routed: &routed };
+    let probes = http.editor.probes();
+    let source = Source { status: &status, metrics: &http.metrics, routed: &routed, probes: &probes };
     web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&source, samples)))
 }
 

@@ -7,7 +7,7 @@
 //! Handlers decide nothing: what is right or wrong with a zone or a policy is the editor's to say, and every
 //! refusal leaves as one shape, [`api::Problem`].
 //!
-//! In reading order: `zones`, `regions`, `partitions`, `policies`, `servers`, `explain`, `status` and
+//! In reading order: `zones`, `regions`, `partitions`, `policies`, `servers`, `probes`, `explain`, `status` and
 //! `metrics` are the routes; `path`, `precondition`, `body`, `admission` and `reply` are what they share;
 //! `web::token` and `web::host` say who may ask at all;
 //! `document` is the OpenAPI document, which is made from the routes' own declarations; [`web::serve()`] is the
@@ -26,6 +26,7 @@ mod partitions;
 mod path;
 mod policies;
 mod precondition;
+mod probes;
 mod regions;
 mod reply;
 mod servers;
@@ -111,6 +112,7 @@ fn documented() -> OpenApiRouter<Http> {
         .routes(routes!(policies::get, policies::put, policies::delete))
         .routes(routes!(servers::list))
         .routes(routes!(servers::set_state))
+        .routes(routes!(probes::list))
         .routes(routes!(explain::explain))
 }
 

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -22,6 +23,7 @@ use super::{METRICS, Metrics, Tcp, body, metrics, openapi, router};
 use crate::book::Book;
 use crate::edit::Editor;
 use crate::generation::Settings;
+use crate::health::{Outcome, Reason};
 use crate::publish::Published;
 
 const ZONE: &str =
@@ -418,6 +420,9 @@ async fn a_store_that_is_gone_refuses_changes_and_is_told_of() {
 async fn every_metric_is_declared_once_and_exported() {
     let api = Api::new(None).await;
     assert_eq!(api.put_zone("example.com", ZONE).await.status, 200);
+    let health = api.editor.book().generation.health.clone();
+    let slot = health.slot([192, 0, 2, 1].into(), "web").expect("room");
+    health.note(&slot, Outcome::failed(Reason::Refused, "refused"), Duration::ZERO, 7, (1, 1));
     let text = api.get("/metrics").await.body;
     assert!(text.ends_with("# EOF\n"));
     for (index, metric) in METRICS.iter().enumerate() {
@@ -440,8 +445,13 @@ async fn every_metric_is_declared_once_and_exported() {
             assert_eq!(sample.contains('{'), !metric.labels.is_empty(), "{sample}");
         }
     }
-    for line in ["pointsman_generation 1", "pointsman_zones 1", "pointsman_worker_generation{worker=\"1\"} 1"]
-    {
+    for line in [
+        "pointsman_generation 1",
+        "pointsman_zones 1",
+        "pointsman_worker_generation{worker=\"1\"} 1",
+        "pointsman_probe_passing{server=\"192.0.2.1\",probe=\"web\"} 0",
+        "pointsman_health_epoch 1",
+    ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
 }

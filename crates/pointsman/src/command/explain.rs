@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use api::{AddressType, Explain as Question, Explanation};
+use api::{AddressType, Explain as Question, Explanation, ProbeVerdict};
 use clap::Args;
 use hyper::Method;
 
@@ -52,7 +52,12 @@ fn shown(explanation: Explanation) -> String {
         let drawn = explanation.probabilities.get(&server.address);
         table.add_row([
             server.address.to_string(),
-            if server.up { "up" } else { "down" }.into(),
+            match (server.up, server.health) {
+                (false, _) => "down",
+                (true, Some(ProbeVerdict::Failing)) => "failing",
+                (true, _) => "up",
+            }
+            .into(),
             format!("{:.4}", server.probability),
             drawn.map_or("never".into(), |probability| format!("{probability:.4}")),
             format!("{} s", server.ttl),
@@ -65,7 +70,7 @@ fn shown(explanation: Explanation) -> String {
     };
     let decision = format!(
         "policy      {}\npartition   {}\nregion      {} ({})\nscope       /{}\nwhy         {}\nan answer   {answer}\n\
-         generation  {}",
+         generation  {}\nepoch       {}",
         explanation.policy,
         explanation.partition,
         explanation.region.as_deref().unwrap_or("unclassified"),
@@ -73,6 +78,7 @@ fn shown(explanation: Explanation) -> String {
         explanation.scope,
         explanation.why,
         explanation.generation,
+        explanation.epoch,
     );
     if explanation.row.is_empty() { decision } else { format!("{decision}\n\n{}", session::lines(table)) }
 }

@@ -1,6 +1,7 @@
 //! `pointsman status`: how a running server is doing.
 
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::{Counters, Status as State, WorkerState};
 use clap::Args;
@@ -13,6 +14,9 @@ use web::client::Call;
 
 /// The most workers that are shown one by one; of more, only those at another generation are.
 const WORKERS_SHOWN: usize = 16;
+
+/// The most servers under probes that are shown; those that fail come first.
+const PROBES_SHOWN: usize = 20;
 
 /// The arguments of `status`.
 #[derive(Args, Debug)]
@@ -35,6 +39,7 @@ impl Status {
 fn shown(state: State) -> String {
     let mut tables = vec![about(&state), counts(&state), workers(&state), queries(&state)];
     tables.extend(details(&state));
+    tables.extend(health(&state));
     tables.join("\n\n")
 }
 
@@ -62,11 +67,15 @@ fn counts(state: &State) -> String {
             transfers.followed, transfers.finished, transfers.running, transfers.cut, transfers.refused
         ),
     };
+    let servers = match state.health.failing {
+        0 => format!("{} down", counts.servers_down),
+        failing => format!("{} down, {failing} failing probes", counts.servers_down),
+    };
     let mut table = bare();
     for (name, count, more) in [
         ("zones", counts.zones, format!("{} records", counts.records)),
         ("policies", counts.policies, format!("{} names", counts.names)),
-        ("servers", counts.servers, format!("{} down", counts.servers_down)),
+        ("servers", counts.servers, servers),
         ("regions", counts.regions, String::new()),
         ("partitions", counts.partitions, String::new()),
         ("secondaries", transfers.secondaries, followed),
@@ -120,6 +129,36 @@ fn details(state: &State) -> Option<String> {
         }
     }
     (!table.is_empty()).then(|| lines(table, &[]))
+}
+
+/// What probes say of servers, those that fail first.
+fn health(state: &State) -> Option<String> {
+    let health = &state.health;
+    let all = health.passing + health.failing + health.unknown;
+    if all == 0 {
+        return None;
+    }
+    let mut table = session::table(&["SERVER", "PROBE", "STATE", "FOR", "LAST", "REASON"]);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let shown = &health.probes[..health.probes.len().min(PROBES_SHOWN)];
+    for probe in shown {
+        let last = probe.last.as_ref();
+        let reason = last.map(|last| &last.detail).or(probe.message.as_ref());
+        table.add_row([
+            probe.server.to_string(),
+            probe.probe.clone(),
+            probe.state.word().into(),
+            probe.since.map_or(String::new(), |since| uptime(now.saturating_sub(since))),
+            last.map_or("not yet".into(), |last| format!("{} ago", uptime(now.saturating_sub(last.at)))),
+            reason.cloned().unwrap_or_default(),
+        ]);
+    }
+    let mut text = lines(table, &[]);
+    if (shown.len() as u64) < all {
+        let (failing, unknown) = (health.failing, health.unknown);
+        text += &format!("\n{failing} of {all} fail, {unknown} are not known; GET /v1/probes has all");
+    }
+    Some(text)
 }
 
 fn transports(state: &State) -> [(&'static str, &Counters); 2] {
@@ -226,6 +265,36 @@ udp dropped  no_query 1";
         assert!(text.contains("\n     1          41 "), "{text}");
         assert!(text.contains("\n63 of 64 workers are at generation 42\n"), "{text}");
         assert!(!text.contains("\n     2 "), "{text}");
+    }
+
+    #[test]
+    fn what_probes_say_is_shown_with_its_reason() {
+        let mut state = state(1);
+        assert_eq!(health(&state), None);
+        let probe = |server: u8, verdict: &str, rest: &str| -> api::ProbeState {
+            let text =
+                format!(r#"{{"server": "192.0.2.{server}", "probe": "web", "state": "{verdict}"{rest}}}"#);
+            serde_json::from_str(&text).expect("a state")
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is past 1970").as_secs();
+        let last = format!(
+            r#", "since": {}, "last": {{"passed": false, "reason": "status", "detail": "status 503", "at": {now},
+                "took_ms": 3}}"#,
+            now - 90_000
+        );
+        state.health.probes =
+            vec![probe(1, "failing", &last), probe(2, "unknown", r#", "message": "no such probe""#)];
+        (state.health.failing, state.health.unknown) = (1, 1);
+        let text = health(&state).expect("a table");
+        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(words[1][..7], ["192.0.2.1", "web", "failing", "1", "d", "1", "h"]);
+        assert!(text.contains(" ago  status 503"), "{text}");
+        assert!(words[2].join(" ") == "192.0.2.2 web unknown not yet no such probe", "{text}");
+        assert!(shown(state.clone()).contains("1 down, 1 failing probes"));
+        (state.health.passing, state.health.probes) = (50, vec![probe(1, "failing", &last); 25]);
+        let text = health(&state).expect("a table");
+        assert!(text.ends_with("\n1 of 52 fail, 1 are not known; GET /v1/probes has all"), "{text}");
+        assert_eq!(text.lines().count(), PROBES_SHOWN + 2);
     }
 
     #[test]

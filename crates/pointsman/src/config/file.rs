@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, Key, Section};
 use super::kind::{Given, Kind, described, one_of};
-use super::spec::{PartitionSpec, Place, Placed, SecondarySpec, Spec};
+use super::spec::{PartitionSpec, Place, Placed, ProbeSpec, SecondarySpec, Spec};
 
 /// Reads the text of the file at `path` into `spec`, over what is there, and adds what is wrong to `faults`
 /// in the order of the file.
@@ -72,7 +72,13 @@ impl Reader<'_> {
     fn document(&mut self, document: &DeTable<'_>, spec: &mut Spec) {
         self.version(document);
         let sections: Vec<&str> = keys::SECTIONS.iter().map(|section| section.name).collect();
-        let others = [keys::SECONDARY.name, keys::PARTITION.name, keys::REVERSE.name, keys::BALANCE.name];
+        let others = [
+            keys::SECONDARY.name,
+            keys::PROBE.name,
+            keys::PARTITION.name,
+            keys::REVERSE.name,
+            keys::BALANCE.name,
+        ];
         let headings = [&sections[..], &others].concat();
         for (name, value) in document {
             let section = keys::SECTIONS.iter().find(|section| section.name == name.get_ref());
@@ -84,6 +90,9 @@ impl Reader<'_> {
                 }
                 (None, _) if name.get_ref() == keys::SECONDARY.name => {
                     spec.secondary = self.headings(value, &keys::SECONDARY, SecondarySpec::at);
+                }
+                (None, _) if name.get_ref() == keys::PROBE.name => {
+                    spec.probe = self.headings(value, &keys::PROBE, ProbeSpec::at);
                 }
                 (None, _) if name.get_ref() == keys::PARTITION.name => {
                     spec.partition = self.headings(value, &keys::PARTITION, PartitionSpec::at);

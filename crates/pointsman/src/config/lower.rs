@@ -13,7 +13,7 @@ use nameserver::server::Options;
 use nameserver::tap::{self, Destination};
 use routing::proximity::mmdb::Field;
 
-use super::spec::{PartitionSpec, Place, Placed, SecondarySpec, Spec};
+use super::spec::{PartitionSpec, Place, Placed, ProbeSpec, SecondarySpec, Spec};
 use crate::log::{Form, Log};
 
 /// A configuration that holds together; only the token and the keys are still in their files.
@@ -27,6 +27,8 @@ pub(crate) struct Lowered {
     pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
     /// Who follows our zones, with the names of their keys.
     pub(crate) secondaries: Vec<SecondarySpec>,
+    /// How servers are probed; whose certificates they believe is still in files.
+    pub(crate) probes: Vec<ProbeSpec>,
     /// What is logged.
     pub(crate) log: Log,
 }
@@ -42,6 +44,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     let tsig_keys =
         spec.tsig_keys.iter().map(|file| Placed { value: resolve(file), place: file.place.clone() });
     let (tsig_keys, secondaries) = (tsig_keys.collect(), spec.secondary.clone());
+    let probes = spec.probe.clone();
     let token_file = spec.token_file.map(|placed| Placed { value: resolve(&placed), place: placed.place });
     let options = Options {
         listen: spec.listen.iter().map(|placed| placed.value).collect(),
@@ -63,6 +66,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         tap,
         imports,
         transfer: nameserver::transfer::Config::default(),
+        probes: nameserver::health::Probes::new(),
         user: spec.user.map(|placed| placed.value),
         seed: spec.seed.map(|placed| placed.value),
         tcp: net::tcp::Limits {
@@ -80,6 +84,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         token_file,
         tsig_keys,
         secondaries,
+        probes,
         log: Log { form, level: level(given(spec.log_level)) },
     }
 }

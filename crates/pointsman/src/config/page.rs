@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::control::keys::{CONTROL, SERVER as CONTROL_SERVER, SOURCE};
-use super::keys::{BALANCE, Default, Key, PARTITION, REVERSE, SECONDARY, SECTIONS, SERVER, Section};
+use super::keys::{BALANCE, Default, Key, PARTITION, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, Section};
 
 /// The longest line of the template's comments, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -40,6 +40,23 @@ pub(crate) fn template() -> String {
     text += "#[[secondary]]\n";
     for key in SECONDARY.keys {
         template_key(&mut text, key);
+    }
+    text += "\n";
+    comment(&mut text, PROBE.about);
+    text += "#[[probe]]\n";
+    for key in PROBE.keys {
+        // Beside another check they would contradict: what is uncommented must be right.
+        if let Some(check) =
+            [("certificate", "https"), ("command", "command")].iter().find(|(name, _)| *name == key.name)
+        {
+            let _ = writeln!(text, "\n#[[probe]]\n#name = \"by-{0}\"\n#check = \"{0}\"", check.1);
+        }
+        template_key(&mut text, key);
+        if matches!(key.default, Default::Required(_)) {
+            // The heading is commented out, and what it requires with it.
+            let line = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
+            text.insert(line, '#');
+        }
     }
     text += "\n";
     comment(&mut text, PARTITION.about);
@@ -87,6 +104,7 @@ pub(super) fn manual() -> String {
         manual_section(&mut text, section, &format!("## `[{}]`", section.name));
     }
     manual_section(&mut text, &SECONDARY, "## `[[secondary]]`");
+    manual_section(&mut text, &PROBE, "## `[[probe]]`");
     manual_section(&mut text, &PARTITION, "## `[[partition]]`");
     text += "\nThe flags `--partition [NAME=]CSV` and `--mmdb [NAME=]FILE` with `--regions CSV` and `--field WORD` stand \
              for such\nheadings; where any of them is given, the file's partitions are not imported.\n";

@@ -68,6 +68,7 @@ pub(crate) struct Spec {
     pub(crate) partition: Vec<PartitionSpec>,
     pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
     pub(crate) secondary: Vec<SecondarySpec>,
+    pub(crate) probe: Vec<ProbeSpec>,
     pub(crate) minimal_responses: Option<Placed<bool>>,
     pub(crate) udp_payload_max: Option<Placed<u64>>,
     pub(crate) cookies: Option<Placed<&'static str>>,
@@ -165,6 +166,48 @@ impl SecondarySpec {
     /// A secondary of which nothing is known yet.
     pub(crate) fn at(place: Place) -> SecondarySpec {
         SecondarySpec { place, zones: Vec::new(), from: Vec::new(), key: None, notify: Vec::new() }
+    }
+}
+
+/// One way to probe servers.
+#[derive(Clone, Debug)]
+pub(crate) struct ProbeSpec {
+    /// Where the probe as a whole was given.
+    pub(crate) place: Place,
+    pub(crate) name: Option<Placed<String>>,
+    pub(crate) check: Option<Placed<&'static str>>,
+    pub(crate) port: Option<Placed<u64>>,
+    pub(crate) path: Option<Placed<String>>,
+    pub(crate) host: Option<Placed<String>>,
+    pub(crate) status: Option<Placed<String>>,
+    pub(crate) certificate: Option<Placed<&'static str>>,
+    pub(crate) authorities: Option<Placed<PathBuf>>,
+    pub(crate) command: Vec<Placed<String>>,
+    pub(crate) interval: Option<Placed<Duration>>,
+    pub(crate) timeout: Option<Placed<Duration>>,
+    pub(crate) rise: Option<Placed<u64>>,
+    pub(crate) fall: Option<Placed<u64>>,
+}
+
+impl ProbeSpec {
+    /// A probe of which nothing is known yet.
+    pub(crate) fn at(place: Place) -> ProbeSpec {
+        ProbeSpec {
+            place,
+            name: None,
+            check: None,
+            port: None,
+            path: None,
+            host: None,
+            status: None,
+            certificate: None,
+            authorities: None,
+            command: Vec::new(),
+            interval: None,
+            timeout: None,
+            rise: None,
+            fall: None,
+        }
     }
 }
 

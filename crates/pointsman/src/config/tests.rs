@@ -10,7 +10,7 @@ use nameserver::tap;
 
 use super::*;
 use crate::fresh;
-use keys::{PARTITION, REVERSE, SECONDARY, SECTIONS, SERVER};
+use keys::{PARTITION, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER};
 
 #[derive(Parser)]
 struct Line {
@@ -78,7 +78,7 @@ speed = 9
             "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:3:3: unknown key lisen; expected version, listen, api, token_file, store, user, workers, zone, \
              policy, tsig_keys, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, \
-             log_level, tcp, rate_limit, dnstap, secondary, partition, reverse or balance",
+             log_level, tcp, rate_limit, dnstap, secondary, probe, partition, reverse or balance",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:5:9: store is \"postgres://localhost\"; expected sqlite:PATH",
             "/etc/p.toml:6:11: workers is the number 0; expected a whole number from 1 to 256",
@@ -385,6 +385,7 @@ fn flags_have_the_names_of_keys() {
         assert_eq!(key.flag, Some(&*key.name.replace('_', "-")));
     }
     assert!(SECONDARY.keys.iter().all(|key| key.flag.is_none()));
+    assert!(PROBE.keys.iter().all(|key| key.flag.is_none()));
     assert!(PARTITION.keys.iter().all(|key| key.flag.is_none()));
 }
 

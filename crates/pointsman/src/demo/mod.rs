@@ -130,6 +130,7 @@ impl Demo {
         let any = |address: SocketAddr| SocketAddr::new(address.ip(), 0);
         let preferred = |address: SocketAddr| if is_free(address) { address } else { any(address) };
         Options {
+            probes: nameserver::health::Probes::new(),
             listen: vec![self.listen.unwrap_or_else(|| preferred(LISTEN))],
             api: preferred(API),
             token: None,

@@ -155,6 +155,7 @@ fn policy(matrix: &Matrix) -> Policy {
     let entry =
         |region: usize, site: usize| Entry { probability: Some(matrix.rows[region][site]), ttl: Some(TTL) };
     let server = |site: usize, address| Server {
+        probe: None,
         address,
         default: entry(UNCLASSIFIED, site),
         regions: (0..UNCLASSIFIED).map(|region| (REGIONS[region].into(), entry(region, site))).collect(),

@@ -96,3 +96,40 @@ async fn policies_of_the_first_tables_are_drawn_by_weight() {
     let store = open(&folder).await;
     assert_eq!(store.load().await.expect("loads").policies[0].order, api::Order::Weighted);
 }
+
+#[tokio::test]
+async fn a_store_of_the_first_version_keeps_all_it_had() {
+    let folder = Folder::new();
+    let store = Store::open_at(&folder.url(), &VERSIONS[..1]).await.expect("opens");
+    store.commit(0, &[zone("example.", "a zone"), region(1, "europe")]).await.expect("commits");
+    {
+        // A policy as the first program wrote it.
+        let mut slot = store.connection.lock().await;
+        let sql = &mut slot.as_mut().expect("connected").sql;
+        for insert in [
+            "INSERT INTO policy VALUES (1, 1, 'answer', 'default')",
+            "INSERT INTO policy_name VALUES (1, 0, 'www.example.')",
+            "INSERT INTO policy_server VALUES (1, 0, '192.0.2.1', 0.5, 30)",
+            "INSERT INTO policy_row VALUES (1, '192.0.2.1', 1, NULL, 60)",
+        ] {
+            sqlx::query(insert).execute(&mut *sql).await.expect("inserts");
+        }
+    }
+    store.close().await.expect("closes");
+
+    let store = open(&folder).await;
+    assert_eq!(store.migrated().map(|migrated| (migrated.from, migrated.to)), Some((1, LAST)));
+    assert!(folder.0.join("pointsman.db.version-1").exists());
+    let contents = store.load().await.expect("loads");
+    assert_eq!((contents.generation, contents.zones.len(), contents.regions.len()), (1, 1, 1));
+    let server = &contents.policies[0].servers[0];
+    assert_eq!(
+        (server.probe.as_deref(), server.default.ttl, server.regions["europe"].ttl),
+        (None, Some(30), Some(60))
+    );
+    let mut policy = contents.policies[0].clone();
+    policy.servers[0].probe = Some("web".into());
+    store.commit(1, &[crate::Change::PutPolicy(policy.clone())]).await.expect("commits");
+    assert_eq!(store.load().await.expect("loads").policies, [policy]);
+    store.close().await.expect("closes");
+}

@@ -5,6 +5,7 @@ mod kill;
 mod migrations;
 mod model;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use api::{Entry, Order, Policy, Server, WhenAllDown};
 use sqlx::{query, query_scalar};
 
-use crate::{Change, CommitError, Contents, GENERATIONS_KEPT, OpenError, Store};
+use crate::{Change, CommitError, Contents, GENERATIONS_KEPT, Held, OpenError, Store, Verdict};
 
 /// A folder that is gone when the test is.
 struct Folder(PathBuf);
@@ -65,6 +66,7 @@ fn policy(names: &[&str], regions: &[&str]) -> Policy {
     let entry = |probability, ttl| Entry { probability, ttl };
     let server = |address: &str, default, regions: &[&str]| Server {
         address: address.parse().expect("an address"),
+        probe: address.contains(':').then(|| "web".into()),
         default,
         regions: regions.iter().map(|name| ((*name).to_owned(), entry(Some(0.75), Some(60)))).collect(),
     };
@@ -86,6 +88,42 @@ fn refused(result: Result<u64, CommitError>) -> (usize, String) {
         Err(CommitError::Refused { change, what }) => (change, what),
         other => panic!("{other:?} where a refusal was expected"),
     }
+}
+
+#[tokio::test]
+async fn verdicts_are_remembered_beside_the_generations() {
+    let folder = Folder::new();
+    let store = open(&folder).await;
+    store.commit(0, &[zone("example.", "text")]).await.unwrap();
+    let held_of = |held: Option<(bool, u64)>| held.map(|(failing, since)| Held { failing, since });
+    let verdict = |last: u8, probe: &str, held| Verdict {
+        server: [192, 0, 2, last].into(),
+        probe: probe.into(),
+        held: held_of(held),
+    };
+    let many: Vec<Verdict> = (0..=255).map(|last| verdict(last, "many", Some((true, 1)))).collect();
+    for (verdicts, server, probe, expected) in [
+        (
+            vec![verdict(1, "web", Some((true, 7))), verdict(1, "mail", Some((false, 8)))],
+            1,
+            "web",
+            Some((true, 7)),
+        ),
+        (vec![verdict(1, "web", Some((false, 9)))], 1, "web", Some((false, 9))),
+        (vec![verdict(1, "web", None), verdict(2, "web", None)], 1, "web", None),
+        (many, 255, "many", Some((true, 1))),
+    ] {
+        store.remember(&verdicts).await.unwrap();
+        let contents = store.load().await.unwrap();
+        let key = ([192, 0, 2, server].into(), probe.to_string());
+        assert_eq!((contents.generation, contents.health.get(&key).copied()), (1, held_of(expected)));
+        assert_eq!(
+            contents.health[&([192, 0, 2, 1].into(), "mail".to_string())],
+            Held { failing: false, since: 8 }
+        );
+    }
+    store.close().await.unwrap();
+    assert_eq!(open(&folder).await.load().await.unwrap().health.len(), 257);
 }
 
 #[tokio::test]
@@ -160,6 +198,7 @@ async fn everything_is_there_after_reopening() {
         partitions: [("default".to_owned(), "192.0.2.0/24,europe\n".to_owned())].into(),
         policies: vec![policy(&["www.example.com.", "*.example.com."], &["europe", "asia"])],
         servers: [("192.0.2.1".parse().unwrap(), false)].into(),
+        health: BTreeMap::new(),
         imports: [("/etc/example.zone".to_owned(), "abc".to_owned())].into(),
     };
     assert_eq!(store.load().await.as_ref(), Ok(&expected));

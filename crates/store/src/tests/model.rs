@@ -97,9 +97,11 @@ fn policy() -> impl Strategy<Value = Policy> {
         let ttl = option::of(prop_oneof![20 => 0..=0x7fff_ffff_u32, 1 => any::<u32>()]);
         (probability, ttl).prop_map(|(probability, ttl)| Entry { probability, ttl })
     };
-    let server = (word(&ADDRESSES), entry(), btree_map(word(&REGIONS), entry(), 0..2)).prop_map(
-        |(address, default, regions)| Server {
+    let probe = option::of(word(&["web", "mail"]));
+    let server = (word(&ADDRESSES), probe, entry(), btree_map(word(&REGIONS), entry(), 0..2)).prop_map(
+        |(address, probe, default, regions)| Server {
             address: address.parse().expect("an address"),
+            probe,
             default,
             regions,
         },

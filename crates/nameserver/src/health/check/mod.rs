@@ -1,0 +1,49 @@
+//! One probe: a connection, a page or a command.
+//!
+//! None of them takes a time itself: who calls gives up in time, and what was begun then ends, a command with all
+//! that it started.
+
+pub mod answer;
+mod command;
+mod http;
+pub mod tls;
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::net::TcpStream;
+
+use super::probe::{Check, Probe};
+use super::record::{Outcome, Reason};
+
+pub use command::OUTPUT_MAX;
+
+/// Does one probe of a server.
+pub async fn check(probe: &Probe, server: IpAddr) -> Outcome {
+    let done = match &probe.check {
+        Check::Tcp(port) => connect(server, *port)
+            .await
+            .map(|_| Outcome::passed(Reason::Connected, format!("connected to port {port}"))),
+        Check::Http(page) => http::get(page, server).await,
+        Check::Command(line) => command::run(line, server, &probe.name).await,
+    };
+    done.unwrap_or_else(|failed| failed)
+}
+
+async fn connect(server: IpAddr, port: u16) -> Result<TcpStream, Outcome> {
+    let address = SocketAddr::new(server, port);
+    TcpStream::connect(address).await.map_err(|cause| {
+        let reason = match cause.kind() {
+            ErrorKind::ConnectionRefused => Reason::Refused,
+            ErrorKind::TimedOut => Reason::Timeout,
+            ErrorKind::ConnectionReset => Reason::Closed,
+            _ => Reason::Unreachable,
+        };
+        Outcome::failed(reason, format!("{address}: {cause}"))
+    })
+}
+
+/// What became of a connection that was made.
+fn broken(cause: &io::Error) -> Outcome {
+    Outcome::failed(Reason::Closed, format!("the connection broke: {cause}"))
+}

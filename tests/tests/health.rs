@@ -1,0 +1,347 @@
+//! Probes as operators and clients see them: real servers that stop and start, and what is answered meanwhile.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use tests::certificate::Certificate;
+use tests::folder::Folder;
+use tests::nginx::Nginx;
+use tests::peer::free_address;
+use tests::program::{PROGRAM_WAIT, Program, path};
+use tests::query::Question;
+use tests::serving::Serving;
+
+const ZONE: &str = "$TTL 300\n@ SOA ns hm 1 7200 600 86400 60\n@ NS ns\nns A 192.0.2.53\n";
+
+/// Two servers under one probe, all of which are answered.
+fn policy(name: &str, probe: &str, when_all_down: &str) -> String {
+    json!({"names": [name], "answers": 0, "when_all_down": when_all_down, "servers": [
+        {"address": "127.0.0.1", "probe": probe},
+        {"address": "127.0.0.2", "probe": probe},
+    ]})
+    .to_string()
+}
+
+/// A server with the zone, a policy for each of these names, and these probes.
+fn probing(folder: &Folder, probes: &str, policies: &[(&str, &str, &str)]) -> Serving {
+    let zone = folder.write("example.com.zone", ZONE);
+    let config = folder.write("pointsman.toml", format!("version = \"v1\"\n{probes}"));
+    let mut arguments = vec!["--config".to_string(), config, "--zone".into(), zone];
+    for (name, probe, when_all_down) in policies {
+        let file = folder.write(&format!("{name}.json"), policy(name, probe, when_all_down));
+        arguments.extend(["--policy".into(), file]);
+    }
+    Serving::start(folder, &arguments)
+}
+
+/// The addresses that a name has just now.
+fn addresses(server: &Serving, name: &str) -> BTreeSet<String> {
+    let answer = Question::new(name, "A").udp(server.dns()).answer;
+    answer.iter().map(|record| record.rsplit(' ').next().expect("a record has data").to_string()).collect()
+}
+
+/// Waits until a name has exactly these addresses.
+fn until_answers(server: &Serving, name: &str, wanted: &[&str]) {
+    let wanted: BTreeSet<String> = wanted.iter().map(|address| address.to_string()).collect();
+    until(|| addresses(server, name) == wanted, || format!("{name}: {:?}", addresses(server, name)));
+}
+
+fn until(is_so: impl Fn() -> bool, told: impl Fn() -> String) {
+    let end = Instant::now() + PROGRAM_WAIT;
+    while !is_so() {
+        assert!(Instant::now() < end, "{}", told());
+    }
+}
+
+/// What the API says of a server under a probe.
+fn state(server: &Serving, address: &str, probe: &str) -> Value {
+    let probes = server.call("GET", "/v1/probes", "").json();
+    let found = probes
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|state| state["server"] == address && state["probe"] == probe);
+    found.unwrap_or_else(|| panic!("{address} {probe}: {probes}")).clone()
+}
+
+fn until_state(server: &Serving, address: &str, probe: &str, wanted: &str, reason: &str) {
+    let is_so = || {
+        let state = state(server, address, probe);
+        state["state"] == wanted && state["last"]["reason"] == reason
+    };
+    until(is_so, || state(server, address, probe).to_string());
+}
+
+/// An nginx on one address, over HTTP and HTTPS.
+fn nginx(folder: &Folder, http: SocketAddr, https: SocketAddr, certificate: &Certificate) -> Nginx {
+    let name = format!("nginx-{}", http.ip());
+    let conf = format!(
+        "daemon off;\npid {name}.pid;\nerror_log stderr notice;\nworker_processes 1;\nevents {{}}\nhttp {{\n\
+         access_log off;\nclient_body_temp_path {name}.body;\nproxy_temp_path {name}.proxy;\n\
+         fastcgi_temp_path {name}.fastcgi;\nuwsgi_temp_path {name}.uwsgi;\nscgi_temp_path {name}.scgi;\n\
+         server {{\nlisten {http};\nlisten {https} ssl;\nssl_certificate {};\nssl_certificate_key {};\n\
+         location = /up {{ return 204; }}\nlocation = /broken {{ return 503; }}\n}}\n}}\n",
+        certificate.certificate, certificate.key
+    );
+    folder.write(&format!("{name}.conf"), conf);
+    let mut command = Command::new("/usr/sbin/nginx");
+    command.current_dir(folder.path()).args(["-p", ".", "-e", "stderr", "-c", &format!("{name}.conf")]);
+    Nginx::start(command)
+}
+
+#[test]
+fn answers_follow_web_servers_that_stop_and_start() {
+    let folder = Folder::new();
+    let certificate = Certificate::new(&folder);
+    let (http, https) = (free_address(), free_address());
+    let at = |last: u8, port: SocketAddr| SocketAddr::from(([127, 0, 0, last], port.port()));
+    let start = |last: u8| nginx(&folder, at(last, http), at(last, https), &certificate);
+    let (first, second) = (start(1), start(2));
+    let often = "interval = \"200 ms\"\nrise = 2\nfall = 2\n";
+    let (http, https) = (http.port(), https.port());
+    let believed = format!("authorities = \"{}\"\n", certificate.authority);
+    let probes = [
+        format!("name = \"web\"\ncheck = \"http\"\nport = {http}\npath = \"/up\"\n{often}"),
+        format!("name = \"broken\"\ncheck = \"http\"\nport = {http}\npath = \"/broken\"\n{often}"),
+        format!("name = \"port\"\ncheck = \"tcp\"\nport = {http}\n{often}"),
+        format!(
+            "name = \"secure\"\ncheck = \"https\"\nport = {https}\npath = \"/up\"\nhost = \"dns.example.com\"\n\
+             status = \"204\"\n{believed}{often}"
+        ),
+        // The certificate is for 127.0.0.1, not for 127.0.0.2.
+        format!("name = \"strict\"\ncheck = \"https\"\nport = {https}\npath = \"/up\"\n{believed}{often}"),
+        format!(
+            "name = \"lenient\"\ncheck = \"https\"\nport = {https}\npath = \"/up\"\ncertificate = \"any\"\n{often}"
+        ),
+    ];
+    let probes: String = probes.iter().map(|probe| format!("[[probe]]\n{probe}")).collect();
+    let names =
+        ["web", "broken", "port", "secure", "strict", "lenient"].map(|probe| format!("{probe}.example.com"));
+    let closed = "closed.example.com";
+    let mut policies: Vec<(&str, &str, &str)> = names
+        .iter()
+        .map(|name| (name.as_str(), name.split('.').next().expect("a label"), "answer"))
+        .collect();
+    policies.push((closed, "web", "empty"));
+    let server = probing(&folder, &probes, &policies);
+
+    let both = ["127.0.0.1", "127.0.0.2"];
+    for (probe, reason) in
+        [("web", "status"), ("port", "connected"), ("secure", "status"), ("lenient", "status")]
+    {
+        for address in both {
+            until_state(&server, address, probe, "passing", reason);
+        }
+        until_answers(&server, &format!("{probe}.example.com"), &both);
+    }
+    until_state(&server, "127.0.0.1", "strict", "passing", "status");
+    until_state(&server, "127.0.0.2", "strict", "failing", "tls");
+    until_answers(&server, "strict.example.com", &["127.0.0.1"]);
+    for address in both {
+        until_state(&server, address, "broken", "failing", "status");
+    }
+    assert_eq!(state(&server, "127.0.0.1", "broken")["last"]["detail"], "status 503");
+    until_answers(&server, "broken.example.com", &both);
+
+    first.stop();
+    for probe in ["web", "port", "secure", "lenient"] {
+        until_state(&server, "127.0.0.1", probe, "failing", "refused");
+        until_answers(&server, &format!("{probe}.example.com"), &["127.0.0.2"]);
+    }
+    until_answers(&server, closed, &["127.0.0.2"]);
+    let explain = |name: &str| {
+        let asked = json!({"name": name, "type": "A", "client": "192.0.2.1"});
+        server.call("POST", "/v1/explain", &asked.to_string()).json()
+    };
+    let explained = explain("web.example.com");
+    let health: Vec<&Value> =
+        explained["row"].as_array().expect("a row").iter().map(|server| &server["health"]).collect();
+    assert_eq!(health, ["failing", "passing"], "{explained}");
+    assert_eq!(explained["row"][0]["up"], true, "the operator has said nothing");
+    assert_eq!(explained["probabilities"], json!({"127.0.0.2": 1.0}));
+    let epoch = explained["epoch"].as_u64().expect("a number");
+    assert!(epoch >= 4, "{epoch}");
+
+    second.stop();
+    until_answers(&server, closed, &[]);
+    until_answers(&server, "web.example.com", &both);
+    let explained = explain("web.example.com");
+    assert!(explained["why"].as_str().expect("words").contains("fail their probes"), "{explained}");
+    assert!(explained["epoch"].as_u64() > Some(epoch));
+    // What an operator has set down is not a guess, and stays out.
+    server.call("PUT", "/v1/servers/127.0.0.1/state", "{\"up\":false}");
+    until_answers(&server, "web.example.com", &["127.0.0.2"]);
+    server.call("PUT", "/v1/servers/127.0.0.1/state", "{\"up\":true}");
+
+    let metrics = server.call("GET", "/metrics", "").text();
+    for line in [
+        "pointsman_probe_passing{server=\"127.0.0.1\",probe=\"web\"} 0",
+        "pointsman_probe_last_timestamp_seconds{server=\"127.0.0.1\",probe=\"web\",result=\"failed\",reason=\"refused\"} ",
+        "pointsman_probes_total{result=\"panicked\"} 0",
+    ] {
+        assert!(metrics.lines().any(|found| found.starts_with(line)), "{line} is not in\n{metrics}");
+    }
+    let mut status = Command::new(path());
+    status.args(["status", "--api", &format!("http://{}", server.api)]);
+    let shown = String::from_utf8(status.output().expect("it runs").stdout).expect("text");
+    let row = shown.lines().find(|line| line.starts_with("127.0.0.1") && line.contains(" web "));
+    assert!(row.is_some_and(|row| row.contains("failing") && row.contains("refused")), "{shown}");
+
+    let again = [start(1), start(2)];
+    until_answers(&server, closed, &both);
+    until_state(&server, "127.0.0.1", "secure", "passing", "status");
+    server.stop();
+    again.into_iter().for_each(Nginx::stop);
+}
+
+/// A command probe: a file named after the server says that it is well.
+fn by_file(folder: &Folder, more: &str) -> String {
+    let file = folder.at("{server}");
+    format!(
+        "[[probe]]\nname = \"file\"\ncheck = \"command\"\ncommand = [\"/usr/bin/test\", \"-e\", \"{file}\"]\n{more}"
+    )
+}
+
+#[test]
+fn the_first_answer_after_a_start_uses_the_last_known_state() {
+    let folder = Folder::new();
+    folder.write("127.0.0.2", "");
+    let policies = [("www.example.com", "file", "answer")];
+    let server = probing(&folder, &by_file(&folder, "interval = \"100 ms\"\nfall = 1\n"), &policies);
+    until_state(&server, "127.0.0.1", "file", "failing", "exit");
+    until_answers(&server, "www.example.com", &["127.0.0.2"]);
+    let since = state(&server, "127.0.0.1", "file")["since"].clone();
+    assert_eq!(server.stop().status.code(), Some(0));
+
+    // By now all is well again, but one result is not enough to rise.
+    folder.write("127.0.0.1", "");
+    let server = probing(&folder, &by_file(&folder, "interval = \"100 ms\"\nrise = 50\n"), &policies);
+    assert_eq!(addresses(&server, "www.example.com"), BTreeSet::from(["127.0.0.2".to_string()]));
+    until_state(&server, "127.0.0.1", "file", "failing", "exit");
+    let held = state(&server, "127.0.0.1", "file");
+    assert_eq!((&held["since"], &held["last"]["passed"]), (&since, &json!(true)));
+    until_answers(&server, "www.example.com", &["127.0.0.1", "127.0.0.2"]);
+    server.program.signal(Signal::SIGKILL);
+    drop(server);
+
+    // A probe that is configured no more takes nobody out; a policy cannot be put under it.
+    let server = probing(&folder, "", &[]);
+    until_answers(&server, "www.example.com", &["127.0.0.1", "127.0.0.2"]);
+    until(
+        || state(&server, "127.0.0.1", "file")["message"].is_string(),
+        || state(&server, "127.0.0.1", "file").to_string(),
+    );
+    let refused = server.client().call(
+        "PUT",
+        "/v1/policies/www.example.com.",
+        &policy("www.example.com", "file", "answer"),
+    );
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    let faults = refused.json()["faults"].clone();
+    assert_eq!(faults[0]["what"], "there is no probe 'file'", "{faults}");
+    server.stop();
+}
+
+#[test]
+fn probing_stops_when_a_server_leaves_the_last_policy() {
+    let folder = Folder::new();
+    let port = free_address().port();
+    let accepted = Arc::new([const { AtomicUsize::new(0) }; 2]);
+    let done = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..2)
+        .map(|index| {
+            let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1 + index as u8], port))).expect("the port is free");
+            let (accepted, done) = (accepted.clone(), done.clone());
+            std::thread::spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let mut stream = listener.accept().expect("a connection").0;
+                    // Who waits for an answer of HTTP gets something else.
+                    let _ = stream.write_all(b"220 mail.example.com ESMTP\r\n");
+                    accepted[index].fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    let count = |index: usize| accepted[index].load(Ordering::Relaxed);
+    let probes = format!(
+        "[[probe]]\nname = \"mail\"\ncheck = \"tcp\"\nport = {port}\ninterval = \"100 ms\"\n\
+         [[probe]]\nname = \"web\"\ncheck = \"http\"\nport = {port}\ninterval = \"100 ms\"\n"
+    );
+    let server = probing(
+        &folder,
+        &probes,
+        &[("a.example.com", "mail", "answer"), ("b.example.com", "mail", "answer")],
+    );
+    until(|| count(0) > 2 && count(1) > 2, || "nobody comes".into());
+    // One policy still has both.
+    server.call("DELETE", "/v1/policies/a.example.com.", "");
+    assert_eq!(server.call("GET", "/v1/probes", "").json().as_array().map(Vec::len), Some(2));
+    let before = count(0);
+    until(|| count(0) > before + 2, || "nobody comes any more".into());
+
+    let one = json!({"servers": [{"address": "127.0.0.1"}, {"address": "127.0.0.2", "probe": "mail"}]});
+    server.call("PUT", "/v1/policies/b.example.com.", &one.to_string());
+    let probed = || server.call("GET", "/v1/probes", "").json().as_array().map(Vec::len);
+    until(|| probed() == Some(1), || "it stays".into());
+    // One that was under way may still come; the other server tells how time passes.
+    let passed = count(1);
+    until(|| count(1) > passed + 2, || "the other is probed no more".into());
+    let (left, passed) = (count(0), count(1));
+    until(|| count(1) > passed + 10, || "the other is probed no more".into());
+    assert_eq!(count(0), left);
+
+    let web = json!({"servers": [{"address": "127.0.0.2", "probe": "web"}]});
+    server.call("PUT", "/v1/policies/b.example.com.", &web.to_string());
+    until_state(&server, "127.0.0.2", "web", "failing", "malformed");
+    server.stop();
+    done.store(true, Ordering::Relaxed);
+    for last in [1, 2] {
+        let _ = std::net::TcpStream::connect(SocketAddr::from(([127, 0, 0, last], port))).expect("it still listens");
+    }
+    threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+}
+
+#[test]
+fn a_command_that_does_not_end_is_ended_with_all_that_it_started() {
+    let folder = Folder::new();
+    let script = folder.write(
+        "check",
+        "#!/bin/sh\necho \"$POINTSMAN_PROBE of $POINTSMAN_SERVER\"\nsleep 600 &\necho $! >> \"$1\"\nwait\n",
+    );
+    let children = folder.at("children");
+    let probe = format!(
+        "[[probe]]\nname = \"slow\"\ncheck = \"command\"\ncommand = [\"/bin/sh\", \"{script}\", \"{children}\"]\n\
+         interval = \"300 ms\"\ntimeout = \"300 ms\"\n"
+    );
+    let server = probing(&folder, &probe, &[("www.example.com", "slow", "answer")]);
+    until_state(&server, "127.0.0.1", "slow", "failing", "timeout");
+    let started = || std::fs::read_to_string(&children).unwrap_or_default();
+    until(|| started().lines().count() > 4, &started);
+    server.stop();
+    let is_alive = |id: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        stat.contains("(sleep)") && !stat.contains(") Z")
+    };
+    until(|| !started().lines().any(is_alive), &started);
+}
+
+#[test]
+fn what_is_wrong_with_probes_ends_the_start_and_is_all_told() {
+    let folder = Folder::new();
+    let config = folder.write(
+        "pointsman.toml",
+        "version = \"v1\"\n[[probe]]\nname = \"web\"\ncheck = \"http\"\nstatus = \"ok\"\n[[probe]]\ncheck = \"tcp\"\n",
+    );
+    let ended = Program::start(&["serve", "--config", &config, "--check"]).end();
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    for line in [":5:10: status is \"ok\"", ":6:1: the probe has no name", ":6:1: a tcp probe has no port"] {
+        assert!(ended.stderr.contains(line), "{line} is not in {}", ended.stderr);
+    }
+}
