@@ -253,29 +253,6 @@ fn tag_lists() -> Vec<Vec<u8>> {
     ["*", "\"a\"", "W/\"a\", \"b\" ,,\"\"", "\"a", "a"].map(|list| list.as_bytes().to_vec()).into()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Seeds that a reader refuses would have the loop look at its first line only.
-    #[test]
-    fn the_readers_take_their_seeds() {
-        for seed in queries() {
-            assert!(Query::read(&seed, &mut Folded::root()).is_ok(), "{seed:02x?}");
-            assert!(
-                Query::read(&seed[..seed.len() - 1], &mut Folded::root()).is_err(),
-                "{seed:02x?} has octets after its end"
-            );
-        }
-        for seed in names() {
-            assert!(dns::name::from_text(std::str::from_utf8(&seed).expect("text")).is_ok(), "{seed:02x?}");
-        }
-        for seed in policies() {
-            serde_json::from_slice::<api::Policy>(&seed).expect("a policy");
-        }
-    }
-}
-
 /// A server's answer to a probe: what is one stays the same one, whatever comes behind, and is none before its end.
 fn probe(octets: &[u8]) {
     let read = head(octets);
@@ -298,4 +275,27 @@ fn probed() -> Vec<Vec<u8>> {
     ]
     .map(Vec::from)
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seeds that a reader refuses would have the loop look at its first line only.
+    #[test]
+    fn the_readers_take_their_seeds() {
+        for seed in queries() {
+            assert!(Query::read(&seed, &mut Folded::root()).is_ok(), "{seed:02x?}");
+            assert!(
+                Query::read(&seed[..seed.len() - 1], &mut Folded::root()).is_err(),
+                "{seed:02x?} has octets after its end"
+            );
+        }
+        for seed in names() {
+            assert!(dns::name::from_text(std::str::from_utf8(&seed).expect("text")).is_ok(), "{seed:02x?}");
+        }
+        for seed in policies() {
+            serde_json::from_slice::<api::Policy>(&seed).expect("a policy");
+        }
+    }
 }

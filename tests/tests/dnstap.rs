@@ -115,6 +115,45 @@ fn files_hold_what_was_asked_and_answered_and_none_is_overwritten() {
 }
 
 #[test]
+fn a_file_ends_at_its_limit_and_another_begins_when_that_is_wished() {
+    const LIMIT: u64 = 64 << 10;
+    let folder = Folder::new();
+    let mut serving = serve(&folder, "file = \"t\"\nfile_max = \"64 KiB\"");
+    let mut told = 0;
+    for _ in 0..80 {
+        let (queries, answers) = ask(&serving);
+        told += (queries.len() + answers.len()) as u64;
+    }
+    serving.program.line("the file is full");
+    serving.program.signal(Signal::SIGHUP);
+    // It empties the rings first.
+    serving.program.line("dnstap begins");
+    let metrics = serving.call("GET", "/metrics", "").text();
+    let read_metric = |name: &str| -> u64 {
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+        value.trim().parse().expect("a number")
+    };
+    let written = read_metric("pointsman_dnstap_written_total ");
+    let beyond = read_metric("pointsman_dnstap_dropped_total{cause=\"limit\"} ");
+    assert!(beyond > 0 && written > 0);
+    assert_eq!(written + beyond, told);
+    let address = serving.dns();
+    serving.stop();
+    let older = fs::read_dir(folder.path())
+        .expect("it is there")
+        .filter_map(|entry| entry.ok())
+        .map(|entry| entry.path());
+    let older: Vec<_> = older
+        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("t.")))
+        .collect();
+    assert_eq!(older.len(), 1, "{older:?}");
+    let size = fs::metadata(&older[0]).expect("it is there").len();
+    assert!(size <= LIMIT, "{size}");
+    let (queries, answers) = read(&older[0], address);
+    assert_eq!((queries.len() + answers.len()) as u64, written);
+}
+
+#[test]
 fn one_query_in_so_many_is_told_and_only_what_is_chosen() {
     let folder = Folder::new();
     let serving = serve(&folder, "file = \"t.dnstap\"\nsample = 3\nmessages = [\"query\"]");

@@ -300,7 +300,14 @@ fn options_and_rates_allocate_nothing() {
 #[test]
 fn tapping_allocates_nothing() {
     let destination = Destination::Socket("/nowhere".into());
-    let config = Config { destination, sample: 2, queries: true, responses: true, identity: "fra1".into() };
+    let config = Config {
+        destination,
+        file_max: 1 << 30,
+        sample: 2,
+        queries: true,
+        responses: true,
+        identity: "fra1".into(),
+    };
     let mut tap = Writer::new(config).tap();
     let query = Question::new("static.example.com", "A").message();
     let longest = vec![0; 65_535];

@@ -456,15 +456,13 @@ async fn import(editor: &Editor, imports: &[Import]) -> Result<(), StartError> {
     })
 }
 
-/// Binds TCP first: there a second program is refused, while UDP sockets would share the port in silence.
 fn bind(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Bound>, StartError> {
     let bind_one = |wanted: SocketAddr| -> io::Result<Bound> {
-        let tcp = net::tcp::bind(wanted)?;
-        let address = tcp.local_addr()?;
-        let udp = (0..workers)
-            .map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new))
-            .collect::<io::Result<_>>()?;
-        Ok(Bound { address, udp, tcp })
+        let (tcp, udp) = net::listen::both(wanted, |address| {
+            let sockets = (0..workers).map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new));
+            sockets.collect::<io::Result<_>>()
+        })?;
+        Ok(Bound { address: tcp.local_addr()?, udp, tcp })
     };
     addresses.iter().map(|address| bind_one(*address)).collect::<io::Result<_>>().map_err(StartError::Bind)
 }

@@ -97,32 +97,30 @@ async fn the_longest_messages_pass_both_ways() {
 
 #[tokio::test]
 async fn a_client_beyond_its_share_is_closed_at_once_and_counted() {
-    {
-        let served = Served::new(loopback(), Limits { per_client_max: 2, ..Limits::default() });
-        let mut kept = Vec::new();
-        for _ in 0..2 {
-            let mut client = served.connect().await;
-            write(&mut client, b"stay").await;
-            assert_eq!(read(&mut client).await, b"stay");
-            kept.push(client);
-        }
-        assert!(is_closed(served.connect().await).await);
-        let counters = &served.counters;
-        assert_eq!([&counters.refused_full, &counters.refused_per_client].map(value), [0, 1]);
-        for client in &mut kept {
-            write(client, b"still here").await;
-            assert_eq!(read(client).await, b"still here");
-        }
-
-        // A place that is given back is given out again.
-        drop(kept.pop());
-        until(|| value(&counters.ended_by_client) == 1).await;
-        let mut next = served.connect().await;
-        write(&mut next, b"my turn").await;
-        assert_eq!(read(&mut next).await, b"my turn");
-        drop((next, kept));
-        served.end().await;
+    let served = Served::new(loopback(), Limits { per_client_max: 2, ..Limits::default() });
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let mut client = served.connect().await;
+        write(&mut client, b"stay").await;
+        assert_eq!(read(&mut client).await, b"stay");
+        kept.push(client);
     }
+    assert!(is_closed(served.connect().await).await);
+    let counters = &served.counters;
+    assert_eq!([&counters.refused_full, &counters.refused_per_client].map(value), [0, 1]);
+    for client in &mut kept {
+        write(client, b"still here").await;
+        assert_eq!(read(client).await, b"still here");
+    }
+
+    // A place that is given back is given out again.
+    drop(kept.pop());
+    until(|| value(&counters.ended_by_client) == 1).await;
+    let mut next = served.connect().await;
+    write(&mut next, b"my turn").await;
+    assert_eq!(read(&mut next).await, b"my turn");
+    drop((next, kept));
+    served.end().await;
 }
 
 #[tokio::test]

@@ -127,6 +127,9 @@ fn texts(rows: Vec<(String, Vec<u8>)>, table: &str) -> Result<BTreeMap<String, S
     rows.into_iter().map(unpack).collect()
 }
 
+/// A row of `policy_server`: policy, address, probe, probability, TTL.
+type Column = (i64, String, Option<String>, Option<f64>, Option<u32>);
+
 /// A row of `policy_row`: policy, address, region, probability, TTL.
 type Cell = (i64, String, u32, Option<f64>, Option<u32>);
 
@@ -169,7 +172,7 @@ async fn policies(
         names.push(name);
     }
 
-    let servers: Vec<(i64, String, Option<String>, Option<f64>, Option<u32>)> = query_as(
+    let servers: Vec<Column> = query_as(
         "SELECT policy_id, address, probe, probability, ttl FROM policy_server ORDER BY policy_id, position",
     )
     .fetch_all(&mut *sql)

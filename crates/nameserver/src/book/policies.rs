@@ -17,6 +17,9 @@ use crate::health::Slot;
 use crate::policies::Steered;
 use crate::zone::PolicyId;
 
+/// The slots of a policy's probes.
+type Slots = Box<[Arc<Slot>]>;
+
 impl Book {
     /// A policy by its first name, with its tag.
     pub fn policy(&self, owner: &str) -> Option<(api::Policy, Etag)> {
@@ -268,11 +271,7 @@ impl Book {
     }
 
     /// Compiles a policy, with the slots of its servers' probes.
-    fn compile_policy(
-        &mut self,
-        spec: &api::Policy,
-        origin: Origin<'_>,
-    ) -> Result<(Policy, Box<[Arc<Slot>]>), Faults> {
+    fn compile_policy(&mut self, spec: &api::Policy, origin: Origin<'_>) -> Result<(Policy, Slots), Faults> {
         let mut servers = Arc::clone(&self.generation.servers);
         let mut context = Context {
             region: &|name| self.region_id(name),
@@ -294,7 +293,7 @@ impl Book {
     }
 
     /// The slots of a policy's probes, for servers that have one.
-    fn slots(&self, spec: &api::Policy, origin: Origin<'_>) -> Result<Box<[Arc<Slot>]>, Faults> {
+    fn slots(&self, spec: &api::Policy, origin: Origin<'_>) -> Result<Slots, Faults> {
         let mut slots = Vec::new();
         for (index, server) in spec.servers.iter().enumerate() {
             let Some(probe) = &server.probe else { continue };

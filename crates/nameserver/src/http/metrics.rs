@@ -359,8 +359,8 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_dnstap_dropped_total",
-        help: "Messages for dnstap that were lost, by cause: full, for they came faster than they were taken; or \
-               failed, for the reader went or the file took no more.",
+        help: "Messages for dnstap that were lost, by cause: full, for they came faster than they were taken; \
+               failed, for the reader went or the file took no more; or limit, for the file has dnstap.file_max.",
         kind: Kind::Counter,
         unit: "messages",
         labels: &["cause"],
@@ -368,6 +368,7 @@ pub const METRICS: &[Metric] = &[
             let full = TRANSPORTS.map(|transport| source.metrics.sum(transport, |c| &c.tap_full));
             samples.push(["full".into()], full.iter().sum());
             samples.push(["failed".into()], source.metrics.tap.failed.load(Ordering::Relaxed));
+            samples.push(["limit".into()], source.metrics.tap.beyond.load(Ordering::Relaxed));
         },
     },
     Metric {

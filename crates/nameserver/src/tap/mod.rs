@@ -43,6 +43,8 @@ const VERSION: &str = concat!("pointsman ", env!("CARGO_PKG_VERSION"));
 pub struct Config {
     /// Where it goes.
     pub destination: Destination,
+    /// How large a file may become, in octets.
+    pub file_max: u64,
     /// One query in so many is tapped, with its answer; at least 1.
     pub sample: u32,
     /// Whether queries are.
@@ -160,7 +162,14 @@ mod tests {
 
     fn config() -> Config {
         let destination = Destination::File("/nowhere".into());
-        Config { destination, sample: 1, queries: true, responses: true, identity: "fra1".into() }
+        Config {
+            destination,
+            file_max: u64::MAX,
+            sample: 1,
+            queries: true,
+            responses: true,
+            identity: "fra1".into(),
+        }
     }
 
     fn query(id: u8) -> Vec<u8> {

@@ -21,6 +21,9 @@ const REST: Duration = Duration::from_millis(5);
 /// Octets that are collected for one write.
 const CHUNK: usize = 64 << 10;
 
+/// Octets that end a file: an escape, the length of the frame, and the frame, which is its type.
+const STOP: usize = 12;
+
 /// The first wait after a failure; each further one is twice as long.
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 
@@ -43,6 +46,8 @@ pub struct Counters {
     pub written: AtomicU64,
     /// Messages that were lost as the reader went, or the file took no more.
     pub failed: AtomicU64,
+    /// Messages that were lost since the file was as large as it may be.
+    pub beyond: AtomicU64,
 }
 
 /// A writer that is not running yet: taps are made first.
@@ -77,7 +82,10 @@ struct Wanted {
 /// What is written to.
 enum Output {
     Socket(UnixStream),
-    File(File),
+    /// A file, and how many octets it has.
+    File(File, u64),
+    /// A file that has all that it may, and was ended.
+    Full,
 }
 
 /// Why an output is left in good order.
@@ -185,7 +193,7 @@ impl Writer {
                 let mut start = Vec::new();
                 push_control(&mut start, Control::Start, Some(DNSTAP));
                 file.write_all(&start)?;
-                Ok(Output::File(file))
+                Ok(Output::File(file, start.len() as u64))
             }
         }
     }
@@ -205,9 +213,19 @@ impl Writer {
             let messages = self.collect();
             if messages > 0 {
                 let chunk = std::mem::take(&mut self.chunk);
+                if !output.has_room(chunk.len(), self.config.file_max) {
+                    output.finish(&mut || self.must_leave())?;
+                    output = Output::Full;
+                    let (to, octets) = (&self.config.destination, self.config.file_max);
+                    tracing::warn!(%to, octets, "dnstap ends: the file is full until SIGHUP begins another");
+                }
                 let written = output.write_all(&chunk, &mut || self.must_leave());
                 self.chunk = chunk;
-                let count = if written.is_ok() { &self.counters.written } else { &self.counters.failed };
+                let count = match (&written, &output) {
+                    (Ok(()), Output::Full) => &self.counters.beyond,
+                    (Ok(()), _) => &self.counters.written,
+                    (Err(_), _) => &self.counters.failed,
+                };
                 count.fetch_add(messages, Ordering::Relaxed);
                 written?;
             }
@@ -277,17 +295,30 @@ impl Writing {
 }
 
 impl Output {
+    /// Whether a chunk and the end fit a file of `file_max` octets; a socket and what is full take any.
+    fn has_room(&self, chunk: usize, file_max: u64) -> bool {
+        match self {
+            Output::Socket(_) | Output::Full => true,
+            Output::File(_, octets) => octets + (chunk + STOP) as u64 <= file_max,
+        }
+    }
+
     fn write_all(&mut self, octets: &[u8], give_up: &mut dyn FnMut() -> bool) -> io::Result<()> {
         match self {
             Output::Socket(stream) => socket::write_all(stream, octets, give_up),
-            Output::File(file) => file.write_all(octets),
+            Output::File(file, written) => {
+                *written += octets.len() as u64;
+                file.write_all(octets)
+            }
+            Output::Full => Ok(()),
         }
     }
 
     fn finish(&mut self, give_up: &mut dyn FnMut() -> bool) -> io::Result<()> {
         match self {
             Output::Socket(stream) => socket::leave(stream, give_up),
-            Output::File(file) => {
+            Output::Full => Ok(()),
+            Output::File(file, _) => {
                 let mut stop = Vec::new();
                 push_control(&mut stop, Control::Stop, None);
                 file.write_all(&stop)

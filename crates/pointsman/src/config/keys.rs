@@ -402,6 +402,14 @@ pub(crate) const DNSTAP: Section<Spec> = Section {
                 behind its name. None is ever removed: it is for a while, or for a job that removes.",
         },
         Key {
+            name: "file_max",
+            flag: None,
+            kind: Kind::Octets(|s| &mut s.dnstap_file_max, 64 << 10..=1 << 40),
+            default: Default::Value("\"1 GiB\""),
+            about: "How large the file may become.",
+            consequence: "Then it is ended in good order, and what comes is lost and counted, until SIGHUP begins another.",
+        },
+        Key {
             name: "sample",
             flag: None,
             kind: Kind::Integer(|s| &mut s.dnstap_sample, 1..=SAMPLE_CEILING),

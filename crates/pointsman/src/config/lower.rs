@@ -184,6 +184,7 @@ fn tap(spec: &Spec, faults: &mut Faults) -> Option<tap::Config> {
     let identity = spec.dnstap_identity.as_ref().or(spec.nsid.as_ref());
     Some(tap::Config {
         destination,
+        file_max: given(spec.dnstap_file_max.clone()),
         // The key's range ends below.
         sample: u32::try_from(given(spec.dnstap_sample.clone())).unwrap_or(u32::MAX),
         queries: has("query"),

@@ -91,6 +91,7 @@ pub(crate) struct Spec {
     pub(crate) ipv6_prefix_bits: Option<Placed<u64>>,
     pub(crate) dnstap_socket: Option<Placed<PathBuf>>,
     pub(crate) dnstap_file: Option<Placed<PathBuf>>,
+    pub(crate) dnstap_file_max: Option<Placed<u64>>,
     pub(crate) dnstap_sample: Option<Placed<u64>>,
     pub(crate) dnstap_messages: Vec<Placed<&'static str>>,
     pub(crate) dnstap_identity: Option<Placed<String>>,

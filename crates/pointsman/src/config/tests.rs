@@ -196,6 +196,7 @@ fn dnstap_goes_to_one_place() {
     let said = |text: &str| options(&format!("version = \"v1\"\n{text}"), &[]).tap;
     assert_eq!(said("[dnstap]\nsample = 3"), None);
     let expected = tap::Config {
+        file_max: 1 << 30,
         destination: tap::Destination::File("/etc/t".into()),
         sample: 1,
         queries: true,

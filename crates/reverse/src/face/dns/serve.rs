@@ -58,17 +58,17 @@ struct Waits {
 }
 
 impl Dns {
-    /// Binds TCP first: there a second program is refused, while UDP sockets would share the port in silence.
+    /// Binds TCP and UDP.
     ///
     /// # Errors
     /// What the system says.
     pub fn bind(options: &Options) -> io::Result<Dns> {
-        let tcp = net::tcp::bind(options.address)?;
-        let address = tcp.local_addr()?;
-        let udp = (0..options.workers.max(1))
-            .map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new))
-            .collect::<io::Result<_>>()?;
-        Ok(Dns { address, wait: options.wait, udp, tcp })
+        let (tcp, udp) = net::listen::both(options.address, |address| {
+            (0..options.workers.max(1))
+                .map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new))
+                .collect::<io::Result<_>>()
+        })?;
+        Ok(Dns { address: tcp.local_addr()?, wait: options.wait, udp, tcp })
     }
 
     /// Serves until `shutdown` begins; returns the threads, which end then.
