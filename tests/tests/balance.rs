@@ -3,21 +3,29 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tests::folder::Folder;
+use tests::http::Client;
 use tests::peer::{Peer, free_address};
-use tests::program::{Ended, Program};
+use tests::program::{self, Ended, PROGRAM_WAIT, Program};
 use tests::query::{self, Answer, Question};
 use tests::secondary::Make;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns hm 1 7200 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.80\n";
 
+/// The question of probes: the root's NS.
+const PROBED: [u8; 5] = [0, 0, 2, 0, 1];
+
 /// A running balancer.
 struct Balancing {
     program: Program,
     dns: SocketAddr,
+    /// Where agents report, and where HTTP is answered, if they are.
+    credit: Option<SocketAddr>,
+    http: Option<SocketAddr>,
 }
 
 impl Balancing {
@@ -27,10 +35,39 @@ impl Balancing {
         arguments.extend(back_ends.iter().map(String::as_str));
         arguments.extend(more);
         let mut program = Program::start(&arguments);
-        let line = program.line("(DNS)");
-        let dns = line.split(' ').nth(2).and_then(|text| text.parse().ok()).expect("an address");
+        let mut at = |what: &str| {
+            let line = program.line(what);
+            line.split(' ').nth(2).and_then(|text| text.parse().ok()).expect("an address")
+        };
+        let dns = at("(DNS)");
+        let credit = more.contains(&"--credit").then(|| at("(credit)"));
+        let http = more.contains(&"--http").then(|| at("(HTTP)"));
         program.line("ready");
-        Balancing { program, dns }
+        Balancing { program, dns, credit, http }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(self.http.expect("it was asked for"))
+    }
+
+    /// What a back end's status says.
+    fn back_end(&self, address: SocketAddr) -> Value {
+        let status = self.client().call("GET", "/v1/status", "").json();
+        let back_ends = status["back_ends"].as_array().expect("a list").clone();
+        let found = back_ends.into_iter().find(|back_end| back_end["address"] == address.to_string());
+        found.expect("it is there")
+    }
+
+    /// Waits until a back end's status is as wanted.
+    fn wait(&self, address: SocketAddr, wanted: impl Fn(&Value) -> bool) {
+        let until = Instant::now() + PROGRAM_WAIT;
+        loop {
+            let status = self.back_end(address);
+            if wanted(&status) {
+                return;
+            }
+            assert!(Instant::now() < until, "{status}");
+        }
     }
 
     fn stop(self) -> Ended {
@@ -58,6 +95,11 @@ impl Scripted {
             let mut octets = [0; 4096];
             // The thread ends with the test's process.
             while let Ok((length, from)) = socket.recv_from(&mut octets) {
+                // A probe: whoever is scripted is alive.
+                if octets[..length].ends_with(&PROBED) && length == 12 + PROBED.len() {
+                    socket.send_to(&answer(&octets[..length], 0), from).expect("loopback sends");
+                    continue;
+                }
                 let number = counts.fetch_add(1, Ordering::SeqCst);
                 reply(&octets[..length], number, &socket, from);
             }
@@ -242,4 +284,188 @@ fn what_is_in_flight_is_answered_before_the_end() {
     balancing.stop();
     let mut reply = [0; 512];
     assert_eq!(socket.recv(&mut reply).expect("an answer"), message.len());
+}
+
+/// Answers everything with this response code, at once.
+fn answerer(rcode: u8) -> Scripted {
+    Scripted::start(move |query, _, socket, from| {
+        socket.send_to(&answer(query, rcode), from).expect("loopback sends");
+    })
+}
+
+#[test]
+fn clients_over_tcp_are_answered_over_either() {
+    let folder = Folder::new();
+    let many: String = (0..200).map(|i| format!("many A 192.0.2.{i}\n")).collect();
+    let zone = folder.write("example.zone", ZONE.to_owned() + &many);
+    let nsd = Peer::nsd(&folder, "example", &zone);
+    for onward in ["tcp", "udp"] {
+        let balancing = Balancing::start(&[nsd.dns], &["--tcp", onward]);
+        let mut stream = query::connect(balancing.dns);
+        // Several at once, in any order; one whose answer no datagram holds.
+        let names = ["www.example", "many.example", "ns.example", "nothing.example"];
+        let asked: Vec<Vec<u8>> = names.iter().map(|name| Question::new(name, "A").message()).collect();
+        for message in &asked {
+            query::send(&mut stream, message).expect("it is taken");
+        }
+        let mut lengths = vec![None; names.len()];
+        for _ in &asked {
+            let reply = query::receive(&mut stream).expect("an answer");
+            let which = asked.iter().position(|message| message[..2] == reply[..2]).expect("an id of ours");
+            let answer = Answer::read(&reply);
+            assert!(!answer.tc);
+            lengths[which] = Some(answer.answer.len());
+        }
+        assert_eq!(lengths, [Some(1), Some(200), Some(1), Some(0)], "{onward}");
+        assert_eq!(Question::new("example", "AXFR").tcp(balancing.dns).rcode, "REFUSED");
+        let truncated = Question::new("many.example", "A").udp(balancing.dns);
+        assert!(truncated.tc);
+        // What is malformed is answered here, and the connection goes on.
+        query::send(&mut stream, &asked[0][..20]).expect("it is taken");
+        assert_eq!(query::receive(&mut stream).expect("an answer")[3] & 0x0f, 1);
+        balancing.stop();
+    }
+}
+
+#[test]
+fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
+    let [first, second] = [answerer(0), answerer(0)];
+    let more = ["--http", "127.0.0.1:0", "--policy", "wrr"];
+    let balancing = Balancing::start(&[first.address], &more);
+    let mut client = balancing.client();
+    let both = |client: &mut Client| {
+        client.call("GET", "/v1/status", "").json()["back_ends"].as_array().map(Vec::len)
+    };
+    let new = format!("{{\"address\": \"{}\", \"weight\": 3}}", second.address);
+    let post = |client: &mut Client, body: &str| {
+        let json = [("content-type", "application/json")];
+        client.send("POST", "/v1/backends", &json, body.as_bytes()).expect("an answer").status
+    };
+    assert_eq!(post(&mut client, &new), 201);
+    assert_eq!(both(&mut client), Some(2));
+    let until = Instant::now() + PROGRAM_WAIT;
+    while second.asked() < 30 {
+        assert_eq!(ask(balancing.dns, "www.example").rcode, "NOERROR");
+        assert!(Instant::now() < until, "it is never asked");
+    }
+    let circle = format!("{{\"address\": \"{}\"}}", balancing.dns);
+    for (body, status) in [
+        (&new[..], 409),
+        (&circle, 409),
+        ("{\"address\": \"192.0.2.1\"}", 422),
+        ("{\"address\": \"192.0.2.1:53\", \"weight\": 0}", 422),
+        ("{\"address\": \"192.0.2.1:53\", \"speed\": 1}", 422),
+    ] {
+        assert_eq!(post(&mut client, body), status, "{body}");
+    }
+    let path = |address: SocketAddr, what: &str| format!("/v1/backends/{address}{what}");
+    assert_eq!(client.call("POST", &path(first.address, "/drain"), "").status, 200);
+    assert_eq!(balancing.back_end(first.address)["standing"], "draining");
+    balancing.wait(first.address, |status| status["in_flight"] == 0);
+    // A worker sees it within its longest wait; what it picked before has been answered.
+    let mut asked = first.asked();
+    loop {
+        (0..20).for_each(|_| assert_eq!(ask(balancing.dns, "www.example").rcode, "NOERROR"));
+        if first.asked() == asked {
+            break;
+        }
+        asked = first.asked();
+        assert!(Instant::now() < until, "it is asked for ever");
+    }
+    assert_eq!(client.call("POST", &path(first.address, "/resume"), "").status, 200);
+    assert_eq!(client.call("DELETE", &path(second.address, ""), "").status, 200);
+    assert_eq!(client.call("DELETE", &path(second.address, ""), "").status, 404);
+    assert_eq!(both(&mut client), Some(1));
+    assert_eq!(ask(balancing.dns, "www.example").rcode, "NOERROR");
+
+    let metrics = client.call("GET", "/metrics", "").text();
+    let sent = format!("pointsman_balance_backend_sent_total{{back_end=\"{}\"}} ", first.address);
+    for line in
+        [&sent[..], "pointsman_balance_picks_total{why=\"turn\"} ", "pointsman_balance_failed_total 0"]
+    {
+        assert!(metrics.lines().any(|found| found.starts_with(line)), "{line} is not in\n{metrics}");
+    }
+    let mut status = std::process::Command::new(program::path());
+    let http = balancing.http.expect("it was asked for");
+    status.args(["balance", "status", "--http", &format!("http://{http}")]);
+    let printed = Program::spawn(status).end().stdout;
+    assert!(printed.contains("BACK END") && printed.contains(&first.address.to_string()), "{printed}");
+    balancing.stop();
+}
+
+#[test]
+fn who_fails_fast_is_not_fast() {
+    let (sink, good) = (answerer(2), answerer(0));
+    let balancing = Balancing::start(&[sink.address, good.address], &["--timeout", "200ms"]);
+    let failed = (0..300).filter(|_| ask(balancing.dns, "www.example").rcode == "SERVFAIL").count();
+    assert!(failed < 30 && good.asked() > 270, "{failed} of 300");
+    balancing.stop();
+}
+
+#[test]
+fn who_comes_back_is_asked_again() {
+    let address = free_address();
+    let more = ["--http", "127.0.0.1:0", "--probe-interval", "20ms", "--slow-start", "0s", "--policy", "wrr"];
+    let good = answerer(0);
+    let balancing = Balancing::start(&[address, good.address], &more);
+    balancing.wait(address, |status| status["standing"] == "down");
+    let socket = UdpSocket::bind(address).expect("it was free");
+    std::thread::spawn(move || {
+        let mut octets = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut octets) {
+            socket.send_to(&answer(&octets[..length], 0), from).expect("loopback sends");
+        }
+    });
+    balancing.wait(address, |status| status["standing"] == "up");
+    let until = Instant::now() + PROGRAM_WAIT;
+    while balancing.back_end(address)["answered"].as_u64() < Some(5) {
+        assert_eq!(ask(balancing.dns, "www.example").rcode, "NOERROR");
+        assert!(Instant::now() < until, "it is never asked");
+    }
+    balancing.stop();
+}
+
+#[test]
+fn agents_grant_credit_and_forged_reports_do_not() {
+    let folder = Folder::new();
+    let zone = folder.write("example.zone", ZONE);
+    let nsd = Peer::nsd(&folder, "example", &zone);
+    let keys = ["one", "other"].map(|name| {
+        let path = folder.at(name);
+        let ended = Program::start(&["key", "new", &path]).end();
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        path
+    });
+    let more = ["--http", "127.0.0.1:0", "--credit", "127.0.0.1:0", "--key", &keys[0]];
+    let balancing = Balancing::start(&[nsd.dns], &more);
+    let to = balancing.credit.expect("it was asked for").to_string();
+    let service = format!("udp:{}", nsd.dns);
+    let agent =
+        |key: &str| Program::start(&["agent", "--service", &service, "--balancer", &to, "--key", key]);
+    let forger = agent(&keys[1]);
+    let counted = |verdict: &str| {
+        let metrics = balancing.client().call("GET", "/metrics", "").text();
+        let line = format!("pointsman_balance_reports_total{{verdict=\"{verdict}\"}} ");
+        metrics
+            .lines()
+            .find_map(|found| found.strip_prefix(&line))
+            .and_then(|count| count.parse::<u64>().ok())
+    };
+    let until = Instant::now() + PROGRAM_WAIT;
+    while counted("unsigned") < Some(3) {
+        assert!(Instant::now() < until, "no report comes");
+    }
+    assert!(balancing.back_end(nsd.dns)["credit"].is_null());
+    drop(forger);
+    let agent = agent(&keys[0]);
+    balancing.wait(nsd.dns, |status| status["credit"].as_u64() > Some(0));
+    for _ in 0..200 {
+        assert_eq!(ask(balancing.dns, "www.example").data(), ["192.0.2.80"]);
+    }
+    let status = balancing.client().call("GET", "/v1/status", "").json();
+    assert_eq!(status["policy"], "pressure");
+    drop(agent);
+    balancing.wait(nsd.dns, |status| status["credit"].is_null());
+    assert_eq!(ask(balancing.dns, "www.example").data(), ["192.0.2.80"]);
+    balancing.stop();
 }

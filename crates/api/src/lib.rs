@@ -13,9 +13,11 @@
 //! - [`trace`]: what recorded traffic is like, and what was changed in it; [`replay`]: what came of sending it again.
 //! - [`agent`]: what an agent beside a server sees.
 //! - [`control`]: what the control process measured, decided and did.
+//! - [`balance`]: what the balancer says of itself and of its back ends.
 //! - [`reverse`]: what the reverse look-up service says of an address, and of itself.
 
 pub mod agent;
+pub mod balance;
 pub mod control;
 pub mod explain;
 pub mod fault;
@@ -33,6 +35,7 @@ pub mod trace;
 pub mod zone;
 
 pub use agent::{AgentBalancer, AgentService, AgentStatus};
+pub use balance::{BackEndStatus, BalanceStatus, NewBackEnd};
 pub use control::{
     ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, ControlShare, LoadReport,
 };

@@ -35,6 +35,8 @@ impl Count {
 pub struct Cells {
     /// Queries sent, again ones too.
     pub sent: Count,
+    /// Those of them that went as datagrams of a worker: what agents are told.
+    pub datagrams: Count,
     /// Queries that are no longer in flight: answered, timed out, or given up.
     pub ended: Count,
     /// Answers by the header's response code.

@@ -172,6 +172,11 @@ impl BackEnd {
         }
     }
 
+    /// Whether it was found not to answer, draining or not.
+    pub fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::Relaxed)
+    }
+
     /// Says whether it answers.
     pub fn set_down(&self, is_down: bool) {
         self.is_down.store(is_down, Ordering::Relaxed);

@@ -9,15 +9,26 @@
 //! - [`field`]: the back ends as all threads see them; [`counters`]: what is counted.
 //! - [`picker`]: one thread's view of them, and what it picks.
 //! - [`pending`]: queries that wait for replies; [`worker`]: the thread that has them.
+//! - [`connections`]: clients over TCP; [`exchange`]: one query to one back end on their behalf.
 //! - [`message`]: the answers that are made here.
+//! - [`credits`]: hellos to agents, and the leases that they grant.
+//! - [`watch`]: probes, and what really happens; [`health`]: what follows from them.
+//! - [`http`]: how it is doing, and back ends that come and go; [`numbers`]: what it counts.
 //! - [`service`]: [`Service`], all of it, started and stopped.
 
+pub mod connections;
 pub mod counters;
+pub mod credits;
+pub mod exchange;
 pub mod field;
+pub mod health;
+pub mod http;
 pub mod message;
+pub mod numbers;
 pub mod pending;
 pub mod picker;
 pub mod service;
+pub mod watch;
 pub mod worker;
 
 pub use service::{Options, Service};

@@ -216,13 +216,7 @@ impl Pending {
         let (_, found) = self.slot(socket, id);
         let place = found.filter(|_| is_response).ok_or(Unmatched::Alien)?;
         let waiting = &self.places[place as usize];
-        let asked = &waiting.query[HEADER..waiting.question_end];
-        let is_same = match u16::from_be_bytes([header[4], header[5]]) {
-            1 => reply.get(HEADER..waiting.question_end).is_some_and(|told| is_same_question(told, asked)),
-            // Who cannot read a query says so without it; nobody can be sent elsewhere by that.
-            0 => reply.len() == HEADER && !matches!(header[3] & 0x0f, 0 | 3),
-            _ => false,
-        };
+        let is_same = answers(reply, &waiting.query, waiting.question_end);
         match (is_same, waiting.state) {
             (false, _) => Err(Unmatched::WrongQuestion),
             (true, State::Waits) => Ok(Index(place)),
@@ -376,6 +370,20 @@ impl Pending {
 /// Where the search for socket and id begins: ids are random, so they are spread as they are.
 fn home(socket: u16, id: u16) -> usize {
     (u32::from(id) ^ u32::from(socket).wrapping_mul(0x9e37_79b1)) as usize
+}
+
+/// Whether a response tells of the question that a query asked, which ends at `question_end`; ids are not looked at.
+pub fn answers(reply: &[u8], query: &[u8], question_end: usize) -> bool {
+    let Some(header) = reply.first_chunk::<HEADER>() else { return false };
+    match u16::from_be_bytes([header[4], header[5]]) {
+        _ if header[2] & 0xf8 != 0x80 => false,
+        1 => reply
+            .get(HEADER..question_end)
+            .is_some_and(|told| is_same_question(told, &query[HEADER..question_end])),
+        // Who cannot read a query says so without it; nobody can be sent elsewhere by that.
+        0 => reply.len() == HEADER && !matches!(header[3] & 0x0f, 0 | 3),
+        _ => false,
+    }
 }
 
 /// Whether two questions are the same, but for the case of names (RFC 4343).

@@ -88,7 +88,7 @@ impl Picker {
             for (thread, cells) in back_end.cells.iter().enumerate() {
                 if thread != self.thread {
                     in_flight += cells.in_flight();
-                    sent += cells.sent.get();
+                    sent += cells.datagrams.get();
                 }
             }
             let lease = match self.transport {
@@ -233,6 +233,9 @@ impl Picker {
         self.state.sent(place, now_ns);
         if let Some(cells) = self.cells(place) {
             cells.sent.add(1);
+            if self.transport == For::Datagrams {
+                cells.datagrams.add(1);
+            }
         }
         self.state.in_flight(place)
     }
@@ -308,6 +311,7 @@ mod tests {
     fn what_others_have_in_flight_counts() {
         let (mut picker, field, counters) = picker(2, "least-outstanding");
         at(&field, 0).cells[1].sent.add(3);
+        at(&field, 0).cells[1].datagrams.add(3);
         picker.look(&field, 2);
         assert_eq!(picker.pick(1, CLIENT, Set::EMPTY, 2, &counters), Some(1));
         assert_eq!(picker.state.sent_total(0), 3);

@@ -3,20 +3,30 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use fastrand::Rng;
 use net::clock::Clock;
+use net::shutdown::Shutdown;
+use net::tcp::Limits as TcpLimits;
 use net::udp::UdpListener;
 use routing::balance::Policy;
+use tokio::task::JoinSet;
 
+use crate::connections::{Connections, Desk, Onward};
 use crate::counters::FrontCounters;
+use crate::credits::Credits;
+use crate::exchange::Pool;
 use crate::field::{BackEnd, Field};
+use crate::http::back_ends::Editing;
+use crate::http::{self, Http};
+use crate::numbers::Numbers;
 use crate::picker::{For, Picker};
+use crate::watch::{self, Probing};
 use crate::worker::{Limits, Worker};
 
 /// The most worker threads for one address: more than any machine has cores that a socket could use.
@@ -46,6 +56,16 @@ pub struct Options {
     pub outstanding_max: usize,
     /// The same of one client, at each worker.
     pub per_client_max: u16,
+    /// How queries over connections go to back ends.
+    pub onward: Onward,
+    /// What clients over connections may hold.
+    pub tcp: TcpLimits,
+    /// How back ends are watched.
+    pub probing: Probing,
+    /// Where agents send their reports, with the key that they share.
+    pub credit: Option<(SocketAddr, credit::Key)>,
+    /// Where HTTP is answered.
+    pub http: Option<SocketAddr>,
 }
 
 /// Why a balancer did not start.
@@ -74,10 +94,12 @@ impl std::error::Error for StartError {}
 /// A balancer that balances.
 #[derive(Debug)]
 pub struct Service {
-    listening: Vec<SocketAddr>,
+    listening: Vec<(&'static str, SocketAddr)>,
     stops: Arc<AtomicBool>,
+    shutdown: Shutdown,
     listeners: Vec<Arc<UdpListener>>,
     threads: Vec<JoinHandle<()>>,
+    tasks: JoinSet<()>,
 }
 
 impl Service {
@@ -98,13 +120,24 @@ impl Service {
                 .ok_or_else(|| StartError::Options("there are too many back ends".into()))?;
         }
         let field = Arc::new(ArcSwap::from_pointee(field));
-        let mut bound = Vec::new();
+        let (mut bound, mut streams) = (Vec::new(), Vec::new());
         for address in &options.listen {
-            bound.extend(bind(*address, workers).map_err(StartError::Bind)?);
+            // TCP first: there a second program is refused, while UDP sockets would share the port in silence.
+            let stream = net::tcp::bind(*address).map_err(StartError::Bind)?;
+            let address = stream.local_addr().map_err(StartError::System)?;
+            bound.extend(bind(address, workers).map_err(StartError::Bind)?);
+            streams.push((address, stream));
         }
-        let mut listening: Vec<SocketAddr> = bound.iter().map(|listener| listener.local_address()).collect();
-        listening.dedup();
+        let pages = options.http.map(bind_page).transpose().map_err(StartError::Bind)?;
         let (clock, stops) = (Clock::new(), Arc::new(AtomicBool::new(false)));
+        let credits = match &options.credit {
+            Some((address, key)) => {
+                let names = (name(&options.listen), seed());
+                let credits = Credits::bind(*address, key.clone(), names, field.clone(), clock).await;
+                Some(credits.map_err(|cause| StartError::Bind(not_bound(*address, cause)))?)
+            }
+            None => None,
+        };
         let timeout_ns = u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX);
         let limits = Limits {
             timeout_ns,
@@ -113,8 +146,25 @@ impl Service {
             outstanding_max: options.outstanding_max.div_ceil(all),
             per_client_max: options.per_client_max,
         };
-        let mut service =
-            Service { listening, stops: stops.clone(), listeners: bound.clone(), threads: Vec::new() };
+        let addresses: Vec<SocketAddr> = streams.iter().map(|(address, _)| *address).collect();
+        let fronts: Vec<Arc<FrontCounters>> = (0..=all).map(|_| Arc::default()).collect();
+        let numbers = Arc::new(Numbers {
+            clock,
+            policy: options.policy.clone(),
+            listening: addresses.clone(),
+            field: field.clone(),
+            fronts: fronts.clone(),
+            sockets: bound.clone(),
+            credits: credits.as_ref().map(Credits::counters),
+        });
+        let mut service = Service {
+            listening: addresses.iter().map(|address| ("DNS", *address)).collect(),
+            stops: stops.clone(),
+            shutdown: Shutdown::new(),
+            listeners: bound.clone(),
+            threads: Vec::new(),
+            tasks: JoinSet::new(),
+        };
         // Ids must not be foreseen: each thread draws from a seed of the system's.
         for (index, listener) in bound.into_iter().enumerate() {
             let rng = Rng::with_seed(seed());
@@ -124,7 +174,7 @@ impl Service {
                 listener,
                 field: field.clone(),
                 picker: Picker::new(policy.clone(), For::Datagrams, index, timeout_ns, rng),
-                counters: Arc::<FrontCounters>::default(),
+                counters: fronts[index].clone(),
                 stops: stops.clone(),
                 clock,
                 limits,
@@ -137,18 +187,53 @@ impl Service {
                 }
             }
         }
+        let picker = Picker::new(policy, For::Connections, all, timeout_ns, Rng::with_seed(seed()));
+        let connections = Arc::new(Connections {
+            field: field.clone(),
+            desk: Mutex::new(Desk { picker, counters: fronts[all].clone() }),
+            onward: options.onward,
+            pool: Pool::default(),
+            clock,
+            timeout: options.timeout,
+            tries: options.tries,
+            limits: options.tcp,
+            admission: Arc::new(options.tcp.admission()),
+        });
+        for (_, stream) in streams {
+            let listener = tokio::net::TcpListener::from_std(stream).map_err(StartError::System)?;
+            service.tasks.spawn(connections.clone().serve(listener, service.shutdown.clone()));
+        }
+        if let Some(credits) = credits {
+            service.listening.push(("credit", credits.local_address().map_err(StartError::System)?));
+            service.tasks.spawn(credits.run(service.shutdown.clone()));
+        }
+        service.tasks.spawn(watch::run(field.clone(), options.probing, clock, service.shutdown.clone()));
+        if let Some(listener) = pages {
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::System)?;
+            service.listening.push(("HTTP", listener.local_addr().map_err(StartError::System)?));
+            let editing = Arc::new(Editing { field, threads: all + 1, turn: tokio::sync::Mutex::default() });
+            let counters = Arc::<web::Counters>::default();
+            let router = http::router(Http { numbers, editing }, counters.clone());
+            let shutdown = service.shutdown.clone();
+            // It is bound to an address of this machine.
+            service
+                .tasks
+                .spawn(async move { web::serve(listener, router, |_| true, counters, shutdown).await });
+        }
         Ok(service)
     }
 
-    /// The addresses that are answered at, ports as they were given by the system.
-    pub fn listening(&self) -> &[SocketAddr] {
+    /// The addresses that are listened at, with what is answered there, ports as they were given by the system.
+    pub fn listening(&self) -> &[(&'static str, SocketAddr)] {
         &self.listening
     }
 
     /// Ends all of it; what is in flight is waited for.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         self.stops.store(true, Ordering::Release);
+        self.shutdown.begin();
         self.listeners.iter().for_each(|listener| listener.stop());
+        while self.tasks.join_next().await.is_some() {}
         for thread in self.threads {
             // A thread only ends by itself; what it panicked with has been logged.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
@@ -176,4 +261,21 @@ fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<Arc<UdpListener>>
 /// Draws a number that nobody can foresee: the standard library's hasher is keyed by the system's randomness.
 fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
+}
+
+/// Binds HTTP's address.
+fn bind_page(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    net::tcp::bind(address)
+}
+
+fn not_bound(address: SocketAddr, cause: io::Error) -> io::Error {
+    io::Error::other(net::listen::BindError { transport: net::listen::Transport::Udp, address, cause })
+}
+
+/// What this balancer is called by its agents: the same after a restart, and another one on another host (FNV-1a).
+fn name(listen: &[SocketAddr]) -> u64 {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let text = format!("{host} {listen:?}");
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, octet| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -55,6 +55,15 @@ pub const REVERSE: Asked = Asked {
     token: "nothing: it asks for none",
 };
 
+/// The balancer's HTTP, as the commands ask it.
+pub const BALANCE: Asked = Asked {
+    name: "the API",
+    source: "--http or POINTSMAN_BALANCE",
+    program: "pointsman balance --http ADDR",
+    example: "a URL such as http://127.0.0.1:8055",
+    token: "nothing: it asks for none",
+};
+
 /// The most of an answer that is no problem of the API that an error quotes, in characters.
 const QUOTE_MAX: usize = 200;
 

@@ -1,28 +1,97 @@
 //! `pointsman balance`: queries spread over name servers by what each can take.
 
+mod back_ends;
+mod status;
+
 use balancer::Service;
-use clap::Args;
+use clap::{Args, Subcommand};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
+use web::client::{BALANCE, Client};
 
 use crate::config::balance::{self as config, Flags, Lowered};
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::session;
+use crate::session::{self, Session};
 
 /// The arguments of `balance`.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Balance {
+    #[command(subcommand)]
+    action: Option<Action>,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Print how a running balancer and its back ends are doing
+    #[command(after_help = "Example:\n  pointsman balance status --watch 1s")]
+    Status(status::Status),
+    /// Add a back end
+    #[command(after_help = "Example:\n  pointsman balance add 192.0.2.3:53")]
+    Add(back_ends::Add),
+    /// Take a back end out, once nothing is in flight there
+    #[command(after_help = "Example:\n  pointsman balance remove 192.0.2.3:53")]
+    Remove(back_ends::Named),
+    /// Give a back end no more queries
+    #[command(after_help = "Example:\n  pointsman balance drain 192.0.2.3:53")]
+    Drain(back_ends::Named),
+    /// Give a back end queries again
+    #[command(after_help = "Example:\n  pointsman balance resume 192.0.2.3:53")]
+    Resume(back_ends::Named),
+}
+
+#[derive(Args, Debug)]
+struct Serve {
     #[command(flatten)]
     flags: Flags,
 }
 
+/// Where a running balancer is, and how its answers are printed.
+#[derive(Args, Clone, Debug)]
+struct Connection {
+    /// The URL of the balancer's HTTP
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "POINTSMAN_BALANCE",
+        default_value = "http://127.0.0.1:8055",
+        hide_env_values = true
+    )]
+    http: String,
+    /// Print what the balancer answers, as it is
+    #[arg(long)]
+    json: bool,
+}
+
+impl Connection {
+    fn begin(&self) -> Result<Session, Failure> {
+        let client = Client::of(&self.http, None, BALANCE).map_err(api::Faults::from)?;
+        Ok(Session::new(client, self.json))
+    }
+}
+
 impl Balance {
-    /// Balances until it is told to stop.
+    /// Balances until it is told to stop, or asks one that does.
     ///
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn run(self) -> Result<(), Failure> {
+        match self.action {
+            Some(Action::Status(status)) => status.run().await,
+            Some(Action::Add(add)) => add.run().await,
+            Some(Action::Remove(named)) => named.remove().await,
+            Some(Action::Drain(named)) => named.change("drain").await,
+            Some(Action::Resume(named)) => named.change("resume").await,
+            None => self.serve.run().await,
+        }
+    }
+}
+
+impl Serve {
+    async fn run(self) -> Result<(), Failure> {
         let (Lowered { options, form }, faults) = config::load(&self.flags);
         faults.or(())?;
         if self.flags.check {
@@ -35,8 +104,8 @@ impl Balance {
         let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
         let service = Service::start(options).await.map_err(|error| Failure::Failed(error.to_string()))?;
-        for address in service.listening() {
-            log.tell(&format!("listening on {address} (DNS)"));
+        for (what, address) in service.listening() {
+            log.tell(&format!("listening on {address} ({what})"));
         }
         log.tell("ready");
         notify(NotifyState::Ready);

@@ -1,17 +1,21 @@
 //! The flags of `balance`, one over each key, and from what was given to what the balancer is started with.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use api::{Fault, Faults};
 use balancer::Options;
+use balancer::connections::Onward;
+use balancer::watch::{Probing, question};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use dns::Rtype;
 use routing::balance::BACK_ENDS_MAX;
 
 use super::flags::{over_key, read};
 use super::keys::BALANCE;
 use super::kind::Kind;
-use super::lower::{count, given};
+use super::lower::{count, given, resolve};
 use super::spec::{BalanceSpec, Placed};
 use crate::log::Form;
 
@@ -100,17 +104,30 @@ impl FromArgMatches for Flags {
 /// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.
 fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
     addresses(&spec, faults);
+    let (probe, credit) = (probe(spec.probe.as_ref(), faults), credit(&spec, faults));
+    let timeout = given(spec.timeout);
     let options = Options {
         listen: spec.listen.iter().map(|placed| placed.value).collect(),
         back_ends: spec.backend.iter().map(|placed| placed.value).collect(),
         policy: given(spec.policy).into(),
         workers: spec.workers.map(|placed| count(placed.value)),
-        timeout: given(spec.timeout),
+        timeout,
         tries: count(given(spec.tries)),
         sockets: count(given(spec.sockets)),
         outstanding_max: count(given(spec.outstanding_max)),
         // The key's range ends there.
         per_client_max: u16::try_from(given(spec.per_client_max)).unwrap_or(u16::MAX),
+        onward: if given(spec.tcp) == "udp" { Onward::Datagrams } else { Onward::Connections },
+        tcp: net::tcp::Limits::default(),
+        probing: Probing {
+            query: probe,
+            is_strict: spec.probe.is_some(),
+            interval: given(spec.probe_interval),
+            timeout,
+            slow_start: given(spec.slow_start),
+        },
+        credit,
+        http: spec.http.map(|placed| placed.value),
     };
     let form = if given(spec.log) == "json" { Form::Json } else { Form::Text };
     Lowered { options, form }
@@ -132,10 +149,58 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
             faults.push(place.fault(format!("{address} has port 0"), "the port of a name server"));
         }
     }
+    if let Some(Placed { value, place }) = spec.http.as_ref().filter(|http| !http.value.ip().is_loopback()) {
+        faults
+            .push(place.fault(format!("http is {value}, which other machines reach"), "a loopback address"));
+    }
     for Placed { value, place } in &spec.listen {
         if value.port() != 0 && seen.contains(value) {
             let what = format!("{value} is in listen and in backend: queries would go round in a circle");
             faults.push(place.fault(what, "another address for the balancer"));
+        }
+    }
+}
+
+/// Reads the question of probes.
+fn probe(given: Option<&Placed<String>>, faults: &mut Faults) -> Vec<u8> {
+    let Some(Placed { value, place }) = given else { return question(b"\0", Rtype::NS.to_int()) };
+    let parts = value.split_once(' ').and_then(|(name, rtype)| {
+        Some((dns::name::folded_from_text(name).ok()?, rtype.trim().parse::<Rtype>().ok()?))
+    });
+    let Some((name, rtype)) = parts else {
+        faults.push(
+            place.fault(format!("probe is {value:?}"), "a name and a type, such as \"example.com SOA\""),
+        );
+        return question(b"\0", Rtype::NS.to_int());
+    };
+    question(&name, rtype.to_int())
+}
+
+/// Reads the key; where there is one, there is an address, and the other way round.
+fn credit(spec: &BalanceSpec, faults: &mut Faults) -> Option<(SocketAddr, credit::Key)> {
+    match (&spec.credit, &spec.key) {
+        (None, None) => None,
+        (Some(credit), None) => {
+            faults.push(credit.place.fault("there is credit and no key", "a key (--key FILE)"));
+            None
+        }
+        (None, Some(key)) => {
+            faults.push(
+                key.place.fault("there is a key and no credit", "an address for agents (--credit ADDR)"),
+            );
+            None
+        }
+        (Some(credit), Some(key)) => {
+            let path = resolve(key);
+            let read = std::fs::read_to_string(&path).map_err(|cause| format!("it cannot be read: {cause}"));
+            match read.and_then(|text| credit::Key::parse(&text).map_err(|error| error.to_string())) {
+                Ok(key) => Some((credit.value, key)),
+                Err(what) => {
+                    let expected = "a file as `pointsman key new` makes it";
+                    faults.push(key.place.fault(format!("{}: {what}", path.display()), expected));
+                    None
+                }
+            }
         }
     }
 }
@@ -198,6 +263,19 @@ mod tests {
         for (line, expected) in lines.iter().zip(expected) {
             assert!(line.starts_with(expected), "{line}\nis not\n{expected}");
         }
+        let text = "version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\"]\nprobe = \"example.com\"\n\
+                    credit = \"127.0.0.1:1\"\nhttp = \"0.0.0.0:80\"\n";
+        let found = lowered(text, &[]).expect_err("three things are wrong");
+        let lines: Vec<&str> = found.lines().collect();
+        let expected = [
+            "/etc/p.toml:6:8: http is 0.0.0.0:80, which other machines reach",
+            "/etc/p.toml:4:9: probe is \"example.com\"",
+            "/etc/p.toml:5:10: there is credit and no key",
+        ];
+        assert!(
+            lines.len() == 3 && lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)),
+            "{found}"
+        );
         let none = lowered("version = \"v1\"\n", &[]).expect_err("nobody answers");
         assert_eq!(none, "balance: there is no back end; expected backend (--backend ADDR)");
     }
@@ -211,6 +289,13 @@ mod tests {
         let settings: Vec<String> = part.lines().filter_map(setting).collect();
         assert_eq!(settings.len(), BALANCE.keys.len());
         let text = format!("version = \"v1\"\n[balance]\n{}\n", settings.join("\n"));
+        // The key is read, and is not there.
+        let found = lowered(&text, &[]).expect_err("no such key");
+        assert!(
+            found.lines().count() == 1 && found.contains("/etc/pointsman/credit.key: it cannot be read"),
+            "{found}"
+        );
+        let text = text.replace("credit = ", "#credit = ").replace("key = ", "#key = ");
         assert_eq!(lowered(&text, &[]).expect("what the template shows is right").options.back_ends.len(), 2);
     }
 }

@@ -992,6 +992,73 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             consequence: "Beyond that its queries are dropped, and counted.",
         },
         Key {
+            name: "tcp",
+            flag: Some("tcp"),
+            kind: Kind::Choice(|s| &mut s.tcp, &["tcp", "udp"]),
+            default: Default::Value("\"tcp\""),
+            about: "How queries that come over TCP go to back ends.",
+            consequence: "With udp they go as datagrams, and over TCP where the answer is truncated.",
+        },
+        Key {
+            name: "probe",
+            flag: Some("probe"),
+            kind: Kind::Name(|s| &mut s.probe, "a name and a type, such as \"example.com SOA\""),
+            default: Default::Absent {
+                means: "`. NS`, to which any answer but SERVFAIL will do",
+                example: "\"example.com SOA\"",
+            },
+            about: "The question by which back ends are probed.",
+            consequence: "Where it is given, REFUSED and NOTIMP are no answers either.",
+        },
+        Key {
+            name: "probe_interval",
+            flag: Some("probe-interval"),
+            kind: Kind::Duration(
+                |s| &mut s.probe_interval,
+                Duration::from_millis(10)..=Duration::from_secs(3600),
+            ),
+            default: Default::Value("\"1 s\""),
+            about: "From one probe of a back end to the next.",
+            consequence: "After three without an answer it is down; it is then probed four times as often, and up again \
+                after two that are answered.",
+        },
+        Key {
+            name: "slow_start",
+            flag: Some("slow-start"),
+            kind: Kind::Duration(|s| &mut s.slow_start, Duration::ZERO..=Duration::from_secs(3600)),
+            default: Default::Value("\"10 s\""),
+            about: "How long a back end that comes up again gets less than its turns, from a tenth of them on.",
+            consequence: "Its cache may be cold.",
+        },
+        Key {
+            name: "credit",
+            flag: Some("credit"),
+            kind: Kind::Address(|s| &mut s.credit),
+            default: Default::Absent { means: "no agents are waited for", example: "\"127.0.0.1:5380\"" },
+            about: "The address at which agents report, over UDP.",
+            consequence: "It is what `pointsman agent --balancer` is given. Without agents the policy pressure goes by \
+                answers alone.",
+        },
+        Key {
+            name: "key",
+            flag: Some("key"),
+            kind: Kind::Path(|s| &mut s.key),
+            default: Default::Absent {
+                means: "there is no credit",
+                example: "\"/etc/pointsman/credit.key\"",
+            },
+            about: "The file with the key that balancer and agents share, as `pointsman key new` makes it.",
+            consequence: "Reports that are not signed with it are dropped, and counted.",
+        },
+        Key {
+            name: "http",
+            flag: Some("http"),
+            kind: Kind::Address(|s| &mut s.http),
+            default: Default::Absent { means: "there is no HTTP", example: "\"127.0.0.1:8055\"" },
+            about: "The address of HTTP: status, metrics, and back ends that come and go.",
+            consequence: "There is no token, so it must be a loopback address.",
+        },
+        Key {
             name: "log",
             flag: Some("log"),
             kind: Kind::Choice(|s| &mut s.log, &["text", "json"]),

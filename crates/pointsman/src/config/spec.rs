@@ -149,6 +149,13 @@ pub(crate) struct BalanceSpec {
     pub(crate) workers: Option<Placed<u64>>,
     pub(crate) outstanding_max: Option<Placed<u64>>,
     pub(crate) per_client_max: Option<Placed<u64>>,
+    pub(crate) tcp: Option<Placed<&'static str>>,
+    pub(crate) probe: Option<Placed<String>>,
+    pub(crate) probe_interval: Option<Placed<Duration>>,
+    pub(crate) slow_start: Option<Placed<Duration>>,
+    pub(crate) credit: Option<Placed<SocketAddr>>,
+    pub(crate) key: Option<Placed<PathBuf>>,
+    pub(crate) http: Option<Placed<SocketAddr>>,
     pub(crate) log: Option<Placed<&'static str>>,
 }
 

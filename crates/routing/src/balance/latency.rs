@@ -7,10 +7,9 @@
 
 /// After how long an answer counts half as much beside a new one, in nanoseconds: some tens of answers even of a slow
 /// server, and short beside the seconds in which servers change.
-const HALF_NS: f32 = 100e6;
+const HALF_NS: f32 = 200e6;
 
-/// After how long at rest what was learned means half as much, in nanoseconds: an idle server is tried again. A power of
-/// two near a quarter of a second.
+/// After how long without an answer a peak is half as high, in nanoseconds: a power of two near a quarter of a second.
 const FADE_NS: u64 = 1 << 28;
 
 /// What is left of what was learned, after however long a rest, in answers: one answer alone says little of a server
@@ -18,7 +17,7 @@ const FADE_NS: u64 = 1 << 28;
 const LEFT: f32 = 4.0;
 
 /// What the line through the origin counts for beside what was seen, in answers at a load that differs by one.
-const PRIOR: f32 = 2.0;
+const PRIOR: f32 = 20.0;
 
 /// After how long without any answer nothing is known, in nanoseconds.
 pub const UNKNOWN_NS: u64 = 2_000_000_000;
@@ -39,6 +38,8 @@ pub struct Latency {
     slope: f32,
     /// The peak that decays: at once up, slowly down.
     peak_ns: f32,
+    /// Whether the last was a failure.
+    has_failed: bool,
 }
 
 impl Latency {
@@ -52,6 +53,7 @@ impl Latency {
         products: 0.0,
         slope: 0.0,
         peak_ns: 0.0,
+        has_failed: false,
     };
 
     /// Nothing yet, since now.
@@ -61,13 +63,13 @@ impl Latency {
 
     /// Learns from an answer; `load` is what was in flight, with it, when it was sent.
     pub fn observe(&mut self, load: u32, latency_ns: u64, now_ns: u64) {
+        if std::mem::take(&mut self.has_failed) {
+            *self = Latency { last_ns: self.last_ns, peak_ns: self.peak_ns, ..Latency::UNKNOWN };
+        }
         let age = now_ns.saturating_sub(self.last_ns);
         self.last_ns = self.last_ns.max(now_ns);
-        let (fade, age) = (fade(age), age as f32);
-        let decay = HALF_NS / (HALF_NS + age);
+        let decay = HALF_NS / (HALF_NS + age as f32);
         let (load, ns) = (load.max(1) as f32, latency_ns as f32);
-        self.mean_ns *= fade;
-        self.products *= fade;
         self.weight = (self.weight * decay).max(self.weight.min(LEFT)) + 1.0;
         let (off_load, off_ns) = (load - self.mean_load, ns - self.mean_ns);
         self.mean_load += off_load / self.weight;
@@ -94,10 +96,16 @@ impl Latency {
         self.mean_ns + self.slope * (load as f32 - self.mean_load)
     }
 
-    /// The same of one that has had nothing in flight for a while.
+    /// How long ago the last answer came, in nanoseconds.
     #[inline]
-    pub fn at_rest(&self, now_ns: u64) -> f32 {
-        self.at(1) * fade(now_ns.saturating_sub(self.last_ns))
+    pub fn age_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.last_ns)
+    }
+
+    /// A failure, which counts as so long. The first answer after it says how the server is now, whatever was before.
+    pub fn fail(&mut self, load: u32, cost_ns: u64, now_ns: u64) {
+        self.observe(load, cost_ns, now_ns);
+        self.has_failed = true;
     }
 
     /// The peak of latencies, decaying, in nanoseconds.
@@ -161,10 +169,19 @@ mod tests {
     }
 
     #[test]
+    fn the_first_answer_after_failures_counts_alone() {
+        let (mut latency, now) = learned(0, MS, &[1, 2, 3]);
+        (0..50).for_each(|turn| latency.fail(1, 1_000 * MS, now + turn));
+        assert!(latency.at(1) > 500.0 * MS as f32);
+        latency.observe(1, 2 * MS, now + 60);
+        assert_eq!(latency.at(1), 2.0 * MS as f32);
+    }
+
+    #[test]
     fn what_is_known_fades() {
         let (latency, now) = learned(0, MS, &[1, 2, 3]);
         assert!(latency.is_known(now + UNKNOWN_NS - 1) && !latency.is_known(now + UNKNOWN_NS));
-        assert_eq!(latency.at_rest(now + FADE_NS), latency.at(1) / 2.0);
+        assert_eq!(latency.peak_ns(now + FADE_NS), latency.peak_ns(now) / 2.0);
         assert_eq!(Latency::begun(7).at(3), 0.0);
         assert!(!Latency::begun(7).is_known(8));
     }

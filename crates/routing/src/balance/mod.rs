@@ -31,7 +31,7 @@ use fastrand::Rng;
 
 pub use latency::Latency;
 pub use set::Set;
-pub use state::{Lease, State};
+pub use state::{Hearing, Lease, State};
 
 /// The most back ends of a balancer: a [`Set`] is one word.
 pub const BACK_ENDS_MAX: usize = 64;

@@ -26,18 +26,53 @@ pub struct Lease {
     pub queue_ns: u64,
 }
 
+/// After how long at rest a back end is due for a look, in nanoseconds: ten queries a second are no load, and a server
+/// that has recovered is found within a second.
+const LOOK_NS: u64 = 100_000_000;
+
+/// The weight of whether a hello was answered beside those before it.
+const HELLO_WEIGHT: f32 = 0.1;
+
+/// The share of hellos that must be answered promptly for limits to be hard.
+const HEARD_LEAST: f32 = 0.7;
+
+/// How well reports come: the share of hellos that were answered promptly.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hearing(f32);
+
+impl Hearing {
+    /// A report has come, so long after the hello that it answers, and so many hellos before that were not answered.
+    pub fn heard(&mut self, missed: u64, age_ns: u64) {
+        // As many as a share forgets.
+        for _ in 0..missed.min(64) {
+            self.0 -= self.0 * HELLO_WEIGHT;
+        }
+        let is_prompt = age_ns <= PROMPT_NS;
+        self.0 += (f32::from(u8::from(is_prompt)) - self.0) * HELLO_WEIGHT;
+    }
+
+    /// Whether most hellos are answered promptly.
+    pub fn is_good(&self) -> bool {
+        self.0 >= HEARD_LEAST
+    }
+}
+
 impl Lease {
     /// Before the first report.
     pub const NONE: Lease = Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0 };
 
-    /// The lease of a report that came at `now_ns` and answers what was said at `from_ns`.
+    /// The lease of a report that answers what was said at `from_ns`.
     ///
-    /// Its limit is hard only while the next report is not overdue, and if it came promptly: else that the credit is
+    /// Its limit is hard only while the next report is not overdue, and where reports come well: else that the credit is
     /// spent says more about the way of reports than about the queue, and one server's lost reports would drive its
     /// queries to others that have none to spare.
-    pub fn reported(limit: u64, from_ns: u64, now_ns: u64, until_ns: u64, queue_ns: u64) -> Lease {
-        let is_prompt = now_ns.saturating_sub(from_ns) <= PROMPT_NS;
-        Lease { limit, hard_until_ns: if is_prompt { from_ns + HARD_NS } else { 0 }, until_ns, queue_ns }
+    pub fn reported(limit: u64, from_ns: u64, until_ns: u64, queue_ns: u64, hearing: &Hearing) -> Lease {
+        Lease {
+            limit,
+            hard_until_ns: if hearing.is_good() { from_ns + HARD_NS } else { 0 },
+            until_ns,
+            queue_ns,
+        }
     }
 }
 
@@ -135,7 +170,9 @@ impl State {
     /// Nothing has come in time, or a failure has: it counts as what a failure costs, however fast it came.
     #[inline]
     pub fn failed(&mut self, index: usize, load: u32, cost_ns: u64, now_ns: u64) {
-        self.answered(index, load, cost_ns, now_ns);
+        self.in_flight[index] = self.in_flight[index].saturating_sub(1);
+        self.latency[index].fail(load, cost_ns, now_ns);
+        self.moved_ns[index] = now_ns;
     }
 
     /// A query is no longer waited for, and nothing follows from it.
@@ -205,11 +242,13 @@ impl State {
 
     /// How long a query would take that is sent there now, in nanoseconds.
     ///
-    /// Who has something in flight and says nothing takes at least as long as that lasts already.
+    /// Who has something in flight and says nothing takes at least as long as that lasts already. Who has had nothing in
+    /// flight for a while is due for a look: what was learned may be out of date.
     #[inline]
     pub fn expected_ns(&self, index: usize, now_ns: u64) -> f32 {
         if self.in_flight[index] == 0 && self.in_flight_elsewhere[index] == 0 {
-            return self.latency[index].at_rest(now_ns);
+            let latency = &self.latency[index];
+            return if latency.age_ns(now_ns) < LOOK_NS { latency.at(1) } else { 0.0 };
         }
         let expected = self.latency[index].at(self.in_flight(index) + 1);
         if self.in_flight[index] == 0 {
@@ -222,6 +261,21 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_hard_only_where_reports_come_well() {
+        let (mut hearing, prompt) = (Hearing::default(), PROMPT_NS);
+        let hard = |hearing: &Hearing| Lease::reported(1, 5, 99, 0, hearing).hard_until_ns == 5 + HARD_NS;
+        assert!(!hard(&hearing));
+        (0..20).for_each(|_| hearing.heard(0, prompt));
+        assert!(hard(&hearing));
+        (0..40).for_each(|_| hearing.heard(1, prompt));
+        assert!(!hard(&hearing), "half are lost");
+        (0..20).for_each(|_| hearing.heard(0, prompt));
+        assert!(hard(&hearing));
+        (0..20).for_each(|_| hearing.heard(0, prompt + 1));
+        assert!(!hard(&hearing), "they are late");
+    }
 
     #[test]
     fn credit_is_absolute_and_runs_out_with_time() {

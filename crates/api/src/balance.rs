@@ -1,0 +1,81 @@
+//! What the balancer says of itself and of its back ends.
+
+use serde::{Deserialize, Serialize};
+
+/// How the balancer is doing.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BalanceStatus {
+    /// The program's version.
+    pub version: String,
+    /// Seconds since start.
+    pub uptime_seconds: u64,
+    /// Where it answers.
+    pub listening: Vec<String>,
+    /// The policy.
+    pub policy: String,
+    /// What `pressure` goes by now: `credit`, `two_choices`, `latency` or `blind`; absent before the first query, and of
+    /// other policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Queries of clients since start.
+    pub queries: u64,
+    /// Answers of back ends that went to clients.
+    pub answers: u64,
+    /// Queries that no back end answered.
+    pub failed: u64,
+    /// Queries that were shed, since nobody had credit.
+    pub shed: u64,
+    /// Queries that were sent to a second back end.
+    pub retries: u64,
+    /// The back ends.
+    pub back_ends: Vec<BackEndStatus>,
+}
+
+/// How a back end is doing; counts are since start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BackEndStatus {
+    /// Its address.
+    pub address: String,
+    /// `up`, `down` or `draining`.
+    pub standing: String,
+    /// Its weight.
+    pub weight: u32,
+    /// The part of its turns that it gets: less than 1 while it starts, and while it fails.
+    pub turns: f64,
+    /// Queries sent to it.
+    pub sent: u64,
+    /// The part of all queries that was sent to it.
+    pub share: f64,
+    /// Its answers.
+    pub answered: u64,
+    /// Answers that say that it failed: SERVFAIL, NOTIMP, REFUSED.
+    pub failures: u64,
+    /// Queries that it did not answer in time.
+    pub timeouts: u64,
+    /// Queries in flight.
+    pub in_flight: u64,
+    /// Queries that may still be sent by its agent's word; absent without a lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credit: Option<u64>,
+    /// How long queries wait in its queue, in milliseconds; absent without a lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_delay_milliseconds: Option<f64>,
+    /// How long an answer took, in milliseconds, in the mean; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_milliseconds: Option<f64>,
+}
+
+/// A back end to be added.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewBackEnd {
+    /// Its address and port.
+    pub address: String,
+    /// Its weight, from 1.
+    #[serde(default = "one")]
+    pub weight: u32,
+}
+
+fn one() -> u32 {
+    1
+}

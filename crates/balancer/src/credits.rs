@@ -1,0 +1,348 @@
+//! Hellos to agents, and the leases that their reports grant: see `credit` for the rules.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use credit::{
+    Account, HELLO_LEN, HELLO_SPACING, INTERVAL, Key, REPORT_LEN, Report, Service, Taken, Transport,
+};
+use net::clock::Clock;
+use net::shutdown::Shutdown;
+use routing::balance::{Hearing, Lease};
+use tokio::net::UdpSocket;
+use tokio::time::MissedTickBehavior;
+
+use crate::field::{BackEnd, Drained, Field};
+
+/// What became of reports.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Hellos sent.
+    pub hellos: AtomicU64,
+    /// Reports in force.
+    pub fresh: AtomicU64,
+    /// Introductions, and reports of another run of ours.
+    pub introductions: AtomicU64,
+    /// Reports that came again or were overtaken.
+    pub repeated: AtomicU64,
+    /// Reports whose lease was over.
+    pub late: AtomicU64,
+    /// Reports of services that are none of ours, and such that answer no hello.
+    pub alien: AtomicU64,
+    /// Datagrams that are not signed with our key.
+    pub unsigned: AtomicU64,
+    /// Datagrams that are no reports.
+    pub malformed: AtomicU64,
+}
+
+/// One service of a back end.
+struct Agent {
+    account: Account,
+    back_end: Arc<BackEnd>,
+    /// Where its reports come from.
+    at: Option<SocketAddr>,
+    /// When the last hello went.
+    told: Duration,
+    /// How well its reports come.
+    hearing: Hearing,
+}
+
+/// What talks to agents.
+pub struct Credits {
+    socket: UdpSocket,
+    key: Key,
+    balancer: u64,
+    nonce: u64,
+    field: Arc<ArcSwap<Field>>,
+    clock: Clock,
+    counters: Arc<Counters>,
+    seen: Arc<Field>,
+    agents: HashMap<Service, Agent>,
+}
+
+impl Credits {
+    /// Waits for agents at an address; `balancer` names this one over its restarts, `nonce` is this run's.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub async fn bind(
+        address: SocketAddr,
+        key: Key,
+        (balancer, nonce): (u64, u64),
+        field: Arc<ArcSwap<Field>>,
+        clock: Clock,
+    ) -> io::Result<Credits> {
+        let socket = UdpSocket::bind(address).await?;
+        Ok(Credits {
+            socket,
+            key,
+            balancer: balancer.max(1),
+            nonce: nonce.max(1),
+            field,
+            clock,
+            counters: Arc::default(),
+            seen: Arc::default(),
+            agents: HashMap::new(),
+        })
+    }
+
+    /// Where it waits.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// What it counts.
+    pub fn counters(&self) -> Arc<Counters> {
+        self.counters.clone()
+    }
+
+    /// Says hello and takes reports until the shutdown begins.
+    pub async fn run(mut self, shutdown: Shutdown) {
+        let mut ticks = tokio::time::interval(HELLO_SPACING);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // One octet more than a report, so that a longer one is seen to be none.
+        let mut octets = [0; REPORT_LEN + 1];
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.wait() => return,
+                received = self.socket.recv_from(&mut octets) => {
+                    // An ICMP message of an agent that is gone: its lease runs out by itself.
+                    let Ok((length, from)) = received else { continue };
+                    self.take(&octets[..length], from).await;
+                }
+                _ = ticks.tick() => self.tell().await,
+            }
+        }
+    }
+
+    /// Says hello to whom it is due, or where half of the credit is used.
+    async fn tell(&mut self) {
+        self.follow();
+        let now = self.clock.now().monotonic;
+        let due: Vec<Service> = self
+            .agents
+            .iter()
+            .filter(|(service, agent)| {
+                let since = now.saturating_sub(agent.told);
+                let is_due = || since >= INTERVAL;
+                let is_half_used = || {
+                    since >= HELLO_SPACING
+                        && agent.account.is_half_used(now, sent(service, &agent.back_end).0)
+                };
+                agent.at.is_some() && (is_due() || is_half_used())
+            })
+            .map(|(service, _)| *service)
+            .collect();
+        for service in due {
+            let at = self.agents.get(&service).and_then(|agent| agent.at);
+            if let Some(at) = at {
+                self.hello(service, at).await;
+            }
+        }
+    }
+
+    /// Opens accounts for back ends that have come, and closes those of back ends that have gone.
+    fn follow(&mut self) {
+        let field = self.field.load_full();
+        if Arc::ptr_eq(&field, &self.seen) {
+            return;
+        }
+        let there = |agent: &Agent| field.iter().any(|back_end| Arc::ptr_eq(back_end, &agent.back_end));
+        self.agents.retain(|_, agent| there(agent));
+        for back_end in field.iter() {
+            for transport in [Transport::Udp, Transport::Tcp] {
+                let service = Service::new(transport, back_end.address.ip(), back_end.address.port());
+                self.agents.entry(service).or_insert_with(|| Agent {
+                    account: Account::new(self.balancer, self.nonce, service),
+                    back_end: back_end.clone(),
+                    at: None,
+                    told: Duration::ZERO,
+                    hearing: Hearing::default(),
+                });
+            }
+        }
+        self.seen = field;
+    }
+
+    async fn hello(&mut self, service: Service, to: SocketAddr) {
+        let Some(agent) = self.agents.get_mut(&service) else { return };
+        let now = self.clock.now().monotonic;
+        let (sent, answered) = sent(&service, &agent.back_end);
+        agent.told = now;
+        let hello = agent.account.hello(now, sent, answered);
+        let mut octets = [0; HELLO_LEN];
+        let length = hello.write(&self.key, &mut octets);
+        add(&self.counters.hellos);
+        // Lost here or on the way is the same.
+        let _ = self.socket.send_to(&octets[..length], to).await;
+    }
+
+    async fn take(&mut self, octets: &[u8], from: SocketAddr) {
+        self.follow();
+        let report = match Report::read(octets, &self.key) {
+            Ok(report) => report,
+            Err(credit::message::Refused::Unsigned) => return add(&self.counters.unsigned),
+            Err(_) => return add(&self.counters.malformed),
+        };
+        let now = self.clock.now().monotonic;
+        let Some(agent) = self.agents.get_mut(&report.service) else { return add(&self.counters.alien) };
+        let before = agent.account.last().map_or(0, |(last, _)| last.hello);
+        match agent.account.take(&report, now) {
+            Taken::Fresh => {
+                add(&self.counters.fresh);
+                agent.at = Some(from);
+                agent.grant(&report, report.hello.saturating_sub(before + 1), now);
+            }
+            Taken::Introduction => {
+                add(&self.counters.introductions);
+                if now.saturating_sub(agent.told) >= HELLO_SPACING {
+                    self.hello(report.service, from).await;
+                }
+            }
+            Taken::Repeated => add(&self.counters.repeated),
+            Taken::Late => add(&self.counters.late),
+            Taken::Alien => add(&self.counters.alien),
+        }
+    }
+}
+
+impl Agent {
+    /// Puts what a report grants in force; so many hellos before it were not answered.
+    fn grant(&mut self, report: &Report, missed: u64, now: Duration) {
+        let until = self.account.last().map_or(now, |(_, until)| until);
+        let from = until.saturating_sub(report.lease);
+        self.hearing.heard(missed, ns(now.saturating_sub(from)));
+        let lease = Lease::reported(report.limit, ns(from), ns(until), ns(report.queue_delay), &self.hearing);
+        let granted = match report.service.transport() {
+            Transport::Udp => &self.back_end.udp,
+            Transport::Tcp => &self.back_end.tcp,
+        };
+        granted.put(lease);
+        granted.drops.store(report.drops, Ordering::Relaxed);
+        if report.service.transport() == Transport::Udp {
+            self.back_end.set_draining(Drained::ByAgent, report.draining);
+        }
+    }
+}
+
+/// What was sent to a service, and how much of it has ended.
+fn sent(service: &Service, back_end: &BackEnd) -> (u64, u64) {
+    match service.transport() {
+        Transport::Udp => {
+            let sent = back_end.sum(|cells| &cells.datagrams);
+            (sent, sent.saturating_sub(back_end.in_flight()))
+        }
+        Transport::Tcp => {
+            let opened = back_end.connections.load(Ordering::Relaxed);
+            (opened, opened)
+        }
+    }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use credit::Hello;
+
+    fn key(octet: u8) -> Key {
+        Key::new(&[octet; credit::key::KEY_LEN])
+    }
+
+    /// A balancer of one back end at 192.0.2.1:53, and an agent's socket.
+    async fn pair() -> (Credits, UdpSocket, Service) {
+        let address: SocketAddr = ([192, 0, 2, 1], 53).into();
+        let field =
+            Field::default().with(|place| BackEnd::new(place, address, 1, 2)).expect("there is a place");
+        let field = Arc::new(ArcSwap::from_pointee(field));
+        let local: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let credits =
+            Credits::bind(local, key(1), (7, 8), field, Clock::new()).await.expect("loopback binds");
+        let agent = UdpSocket::bind(local).await.expect("loopback binds");
+        agent.connect(credits.local_address().expect("it is bound")).await.expect("loopback connects");
+        (credits, agent, Service::new(Transport::Udp, address.ip(), 53))
+    }
+
+    fn report(service: Service, hello: Option<Hello>, sequence: u64, limit: u64) -> Report {
+        Report {
+            balancer: hello.map_or(0, |hello| hello.balancer),
+            nonce: hello.map_or(0, |hello| hello.nonce),
+            service,
+            sequence,
+            hello: hello.map_or(0, |hello| hello.sequence),
+            sent: hello.map_or(0, |hello| hello.sent),
+            limit,
+            queue_delay: Duration::from_millis(3),
+            drops: 5,
+            backlog: 0,
+            backlog_limit: 9,
+            lease: Duration::from_secs(3600),
+            draining: false,
+        }
+    }
+
+    async fn take(credits: &mut Credits, agent: &UdpSocket, report: Report, key: &Key) {
+        let mut octets = [0; REPORT_LEN];
+        report.write(key, &mut octets);
+        credits.take(&octets, agent.local_addr().expect("it is bound")).await;
+    }
+
+    async fn heard(agent: &UdpSocket) -> Hello {
+        let mut octets = [0; 512];
+        let length = agent.recv(&mut octets).await.expect("a hello");
+        Hello::read(&octets[..length], &key(1)).expect("it is signed")
+    }
+
+    #[tokio::test]
+    async fn an_agent_is_heard_and_its_credit_counts() {
+        let (mut credits, agent, service) = pair().await;
+        // The first hello may come a millisecond after the start, and not before.
+        while credits.clock.now().monotonic < HELLO_SPACING * 2 {
+            tokio::task::yield_now().await;
+        }
+        take(&mut credits, &agent, report(service, None, 5, 0), &key(1)).await;
+        let hello = heard(&agent).await;
+        assert_eq!((hello.balancer, hello.nonce, hello.sent), (7, 8, 0));
+        let back_end = credits.field.load().iter().next().expect("it is there").clone();
+        assert_eq!(back_end.udp.get().until_ns, 0, "an introduction grants nothing");
+        take(&mut credits, &agent, report(service, Some(hello), 6, 40), &key(1)).await;
+        assert_eq!((back_end.udp.get().limit, back_end.udp.get().queue_ns), (40, 3_000_000));
+        back_end.cells[0].datagrams.add(30);
+        credits.agents.values_mut().for_each(|agent| agent.told = Duration::ZERO);
+        credits.tell().await;
+        assert_eq!(heard(&agent).await.sent, 30);
+
+        // Forged, repeated, of another service, of a hello that never was.
+        take(&mut credits, &agent, report(service, Some(hello), 9, 99), &key(2)).await;
+        take(&mut credits, &agent, report(service, Some(hello), 6, 99), &key(1)).await;
+        let other = Service::new(Transport::Udp, [192, 0, 2, 2].into(), 53);
+        take(&mut credits, &agent, report(other, Some(hello), 7, 99), &key(1)).await;
+        let never = Hello { sequence: 999, ..hello };
+        take(&mut credits, &agent, report(service, Some(never), 8, 99), &key(1)).await;
+        credits.take(b"what", agent.local_addr().expect("it is bound")).await;
+        assert_eq!(back_end.udp.get().limit, 40);
+        let counts = &credits.counters;
+        let counts = [&counts.fresh, &counts.unsigned, &counts.repeated, &counts.alien, &counts.malformed]
+            .map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [1, 1, 1, 2, 1]);
+        let drains = Report { draining: true, ..report(service, Some(hello), 10, 40) };
+        take(&mut credits, &agent, drains, &key(1)).await;
+        assert_eq!(back_end.standing(), crate::field::Standing::Draining);
+    }
+}

@@ -1,0 +1,169 @@
+//! How healthy a back end is, by probes and by what really happens. Pure: counts and times in, a judgement out.
+//!
+//! Whether it answers is yes or no; how much it gets is not. Who has just come back begins with a tenth of its turns,
+//! and who fails more often than the best of the others is asked as much less.
+
+use std::time::Duration;
+
+use crate::field::WHOLE;
+
+/// Probes that fail in a row before a back end is down: one may be lost.
+pub const FALL: u32 = 3;
+
+/// Probes that are answered in a row before it is up again.
+pub const RISE: u32 = 2;
+
+/// Timeouts in a row of looks, without any answer, before it is down without waiting for probes.
+const TIMEOUTS_MAX: u64 = 10;
+
+/// The weight of a new share of failures beside the old one, a look each tenth of a second: a second's memory.
+const WEIGHT: f32 = 0.1;
+
+/// How many more failures than the best of the others are nobody's fault: names that nobody can resolve come by chance.
+const SLACK: f32 = 0.1;
+
+/// The share that even a back end that only fails keeps, of [`WHOLE`]: else it could never show that it has recovered.
+const LEAST_SHARE: f32 = 20.0;
+
+/// What a back end that has just come up begins with.
+const BEGIN: f32 = 0.1;
+
+/// What was counted of a back end since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Answers, failures too.
+    pub answers: u64,
+    /// Answers that say that the server failed.
+    pub failures: u64,
+    /// Queries without an answer in time.
+    pub timeouts: u64,
+}
+
+/// The health of one back end.
+#[derive(Clone, Copy, Debug)]
+pub struct Health {
+    /// Probes that were answered in a row, or failed in a row.
+    answered: u32,
+    failed: u32,
+    is_down: bool,
+    /// When it came up after having been down.
+    up_at: Option<Duration>,
+    failures: f32,
+    /// Timeouts since the last answer.
+    timeouts: u64,
+}
+
+impl Default for Health {
+    fn default() -> Health {
+        Health { answered: 0, failed: 0, is_down: false, up_at: None, failures: 0.0, timeouts: 0 }
+    }
+}
+
+impl Health {
+    /// A probe was answered, or was not.
+    pub fn probed(&mut self, is_answered: bool, now: Duration) {
+        if is_answered {
+            (self.answered, self.failed) = (self.answered + 1, 0);
+            if self.is_down && self.answered >= RISE {
+                (self.is_down, self.up_at, self.timeouts) = (false, Some(now), 0);
+            }
+        } else {
+            (self.answered, self.failed) = (0, self.failed + 1);
+            self.is_down |= self.failed >= FALL;
+        }
+    }
+
+    /// Somebody else has found that nobody listens there.
+    pub fn is_gone(&mut self) {
+        if !self.is_down {
+            (self.is_down, self.answered) = (true, 0);
+        }
+    }
+
+    /// Looks at what was counted.
+    pub fn look(&mut self, seen: Seen) {
+        let ended = seen.answers + seen.timeouts;
+        if ended > 0 {
+            let share = (seen.failures + seen.timeouts) as f32 / ended as f32;
+            self.failures += (share - self.failures) * WEIGHT;
+        }
+        self.timeouts = if seen.answers > 0 { 0 } else { self.timeouts + seen.timeouts };
+        if self.timeouts >= TIMEOUTS_MAX && !self.is_down {
+            (self.is_down, self.answered) = (true, 0);
+        }
+    }
+
+    /// Whether it is down.
+    pub fn is_down(&self) -> bool {
+        self.is_down
+    }
+
+    /// The share of its queries that fail.
+    pub fn failures(&self) -> f32 {
+        self.failures
+    }
+
+    /// The share of its turns that it gets, of [`WHOLE`]; `least` is the smallest share of failures of all back ends.
+    pub fn share(&self, least: f32, now: Duration, slow_start: Duration) -> u32 {
+        let more = (self.failures - least - SLACK).max(0.0) / (1.0 - SLACK);
+        let begun = self.up_at.map_or(1.0, |up_at| {
+            let since = now.saturating_sub(up_at).as_secs_f32() / slow_start.as_secs_f32().max(0.001);
+            (BEGIN + since * (1.0 - BEGIN)).min(1.0)
+        });
+        // Steeper than in proportion: half of all failing is no half of a server.
+        (WHOLE as f32 * (1.0 - more).powi(3) * begun).max(LEAST_SHARE) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn probes_take_it_down_and_up() {
+        let mut health = Health::default();
+        for (answered, down) in
+            [(false, false), (false, false), (true, false), (false, false), (false, false), (false, true)]
+        {
+            health.probed(answered, s(1));
+            assert_eq!(health.is_down(), down);
+        }
+        health.probed(true, s(2));
+        assert!(health.is_down());
+        health.probed(true, s(3));
+        assert!(!health.is_down());
+        let shares = [3, 8, 13, 99].map(|now| health.share(0.0, s(now), s(10)));
+        assert_eq!(shares, [100, 550, 1000, 1000]);
+        health.is_gone();
+        assert!(health.is_down());
+    }
+
+    #[test]
+    fn timeouts_alone_take_it_down() {
+        let mut health = Health::default();
+        let seen = Seen { timeouts: 6, ..Seen::default() };
+        health.look(seen);
+        assert!(!health.is_down());
+        health.look(Seen { answers: 1, ..seen });
+        health.look(seen);
+        assert!(!health.is_down(), "it has answered in between");
+        health.look(seen);
+        assert!(health.is_down());
+    }
+
+    #[test]
+    fn who_fails_more_than_others_gets_less_and_never_nothing() {
+        let (mut bad, mut same) = (Health::default(), Health::default());
+        for _ in 0..100 {
+            bad.look(Seen { answers: 10, failures: 10, timeouts: 0 });
+            same.look(Seen { answers: 10, failures: 3, timeouts: 0 });
+        }
+        assert_eq!(bad.share(0.0, s(1), s(10)), 20);
+        assert_eq!(same.share(same.failures(), s(1), s(10)), 1000, "all fail alike");
+        assert!((300..700).contains(&same.share(0.0, s(1), s(10))));
+    }
+}

@@ -1,0 +1,395 @@
+//! `/metrics`: every number that is exported, declared once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use routing::balance::Why;
+use routing::balance::pressure::Step;
+use web::metrics::{Kind, Samples};
+
+use super::{Http, status};
+use crate::counters::{Cells, FrontCounters, LATENCY_BOUNDS_US, RCODES};
+use crate::field::{BackEnd, WHOLE};
+use crate::numbers::Numbers;
+
+/// A number that is exported, and what reads it.
+pub type Metric = web::metrics::Metric<fn(&Numbers, &mut Samples)>;
+
+/// The words of response codes, by their numbers.
+const RCODE_WORDS: [&str; RCODES] = [
+    "noerror", "formerr", "servfail", "nxdomain", "notimp", "refused", "6", "7", "8", "9", "10", "11", "12",
+    "13", "14", "15",
+];
+
+/// A counter of the clients' side.
+macro_rules! front {
+    ($name:literal, $help:literal, $unit:literal, $field:ident) => {
+        Metric {
+            name: $name,
+            help: $help,
+            kind: Kind::Counter,
+            unit: $unit,
+            labels: &[],
+            read: |numbers, samples| samples.push([], numbers.sum(|front: &FrontCounters| &front.$field)),
+        }
+    };
+}
+
+/// A counter of each back end.
+macro_rules! back_end {
+    ($name:literal, $help:literal, $unit:literal, $field:ident) => {
+        Metric {
+            name: $name,
+            help: $help,
+            kind: Kind::Counter,
+            unit: $unit,
+            labels: &["back_end"],
+            read: |numbers, samples| {
+                samples.back_ends(numbers, |back_end| Some(back_end.sum(|cells: &Cells| &cells.$field)))
+            },
+        }
+    };
+}
+
+/// Everything that is exported.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: "pointsman_balance_build_info",
+        help: "Always 1; the label is the version of the program.",
+        kind: Kind::Gauge,
+        unit: "none",
+        labels: &["version"],
+        read: |_, samples| samples.push([env!("CARGO_PKG_VERSION").into()], 1),
+    },
+    Metric {
+        name: "pointsman_balance_uptime_seconds",
+        help: "Seconds since start.",
+        kind: Kind::Gauge,
+        unit: "seconds",
+        labels: &[],
+        read: |numbers, samples| samples.push([], numbers.clock.now().monotonic.as_secs()),
+    },
+    front!("pointsman_balance_queries_total", "Messages of clients.", "messages", queries),
+    front!(
+        "pointsman_balance_answers_total",
+        "Answers of back ends that went to clients.",
+        "answers",
+        answers
+    ),
+    front!("pointsman_balance_no_query_total", "Messages that were no query, dropped.", "messages", no_query),
+    front!("pointsman_balance_malformed_total", "Malformed queries, answered here.", "queries", malformed),
+    front!(
+        "pointsman_balance_failed_total",
+        "Queries that no back end answered, answered SERVFAIL.",
+        "queries",
+        failed
+    ),
+    front!(
+        "pointsman_balance_full_total",
+        "Queries and connections turned away for want of a place.",
+        "queries",
+        full
+    ),
+    front!(
+        "pointsman_balance_full_client_total",
+        "Queries dropped because their client had as many as one may have.",
+        "queries",
+        full_client
+    ),
+    front!("pointsman_balance_no_id_total", "Queries for which no free id was found.", "queries", no_id),
+    front!("pointsman_balance_shed_total", "Queries that nobody had credit for, dropped.", "queries", shed),
+    front!("pointsman_balance_steered_total", "The same, answered with TC set.", "queries", steered),
+    front!("pointsman_balance_retries_total", "Queries sent to a second back end.", "queries", retries),
+    front!(
+        "pointsman_balance_retries_denied_total",
+        "Queries that would have been, but for the budget of 2 %.",
+        "queries",
+        retries_denied
+    ),
+    front!(
+        "pointsman_balance_send_failed_total",
+        "Datagrams that the system did not take.",
+        "datagrams",
+        send_failed
+    ),
+    Metric {
+        name: "pointsman_balance_kernel_drops_total",
+        help: "Datagrams that the system dropped before they were received, by clients' sockets.",
+        kind: Kind::Counter,
+        unit: "datagrams",
+        labels: &[],
+        read: |numbers, samples| {
+            let drops = numbers.sockets.iter().filter_map(|socket| socket.kernel_drops().ok());
+            samples.push([], drops.map(u64::from).sum());
+        },
+    },
+    Metric {
+        name: "pointsman_balance_picks_total",
+        help: "Picks by their reasons.",
+        kind: Kind::Counter,
+        unit: "picks",
+        labels: &["why"],
+        read: |numbers, samples| {
+            for why in Why::ALL {
+                samples.push([why.word().into()], numbers.sum(|front| &front.picks[why as usize]));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_balance_step",
+        help: "1 for the step that the policy pressure goes by now: credit, two_choices, latency or blind.",
+        kind: Kind::Gauge,
+        unit: "none",
+        labels: &["step"],
+        read: |numbers, samples| {
+            for step in [Step::Credit, Step::TwoChoices, Step::Latency, Step::Blind] {
+                samples.push([step.word().into()], u64::from(numbers.step() == Some(step)));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_balance_backend_standing",
+        help: "1 for what the back end is: up, down or draining.",
+        kind: Kind::Gauge,
+        unit: "none",
+        labels: &["back_end", "standing"],
+        read: |numbers, samples| {
+            for back_end in numbers.field.load().iter() {
+                for word in ["up", "down", "draining"] {
+                    let is = u64::from(back_end.standing().word() == word);
+                    samples.push([back_end.address.to_string(), word.into()], is);
+                }
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_balance_backend_turns_permille",
+        help: "The part of its turns that it gets, in thousandths: less while it starts, and while it fails.",
+        kind: Kind::Gauge,
+        unit: "thousandths",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            samples.back_ends(numbers, |back_end| Some(back_end.share().min(WHOLE).into()))
+        },
+    },
+    back_end!("pointsman_balance_backend_sent_total", "Queries sent, again ones too.", "queries", sent),
+    Metric {
+        name: "pointsman_balance_backend_answers_total",
+        help: "Answers by response code.",
+        kind: Kind::Counter,
+        unit: "answers",
+        labels: &["back_end", "rcode"],
+        read: |numbers, samples| {
+            for back_end in numbers.field.load().iter() {
+                for (rcode, word) in RCODE_WORDS.iter().enumerate() {
+                    let count = back_end.sum(|cells| &cells.answered[rcode]);
+                    if count > 0 {
+                        samples.push([back_end.address.to_string(), (*word).into()], count);
+                    }
+                }
+            }
+        },
+    },
+    back_end!(
+        "pointsman_balance_backend_timeouts_total",
+        "Queries without an answer in time.",
+        "queries",
+        timeouts
+    ),
+    back_end!(
+        "pointsman_balance_backend_refused_total",
+        "Queries to a port where nobody listens.",
+        "queries",
+        refused
+    ),
+    back_end!(
+        "pointsman_balance_backend_late_total",
+        "Replies that came after their timeout.",
+        "replies",
+        late
+    ),
+    back_end!(
+        "pointsman_balance_backend_alien_total",
+        "Replies that answer nothing that was asked.",
+        "replies",
+        alien
+    ),
+    back_end!(
+        "pointsman_balance_backend_wrong_question_total",
+        "Replies to another question than was asked.",
+        "replies",
+        wrong_question
+    ),
+    Metric {
+        name: "pointsman_balance_backend_in_flight",
+        help: "Queries in flight.",
+        kind: Kind::Gauge,
+        unit: "queries",
+        labels: &["back_end"],
+        read: |numbers, samples| samples.back_ends(numbers, |back_end| Some(back_end.in_flight())),
+    },
+    Metric {
+        name: "pointsman_balance_backend_credit",
+        help: "Queries that may still be sent by its agent's word; absent without a lease.",
+        kind: Kind::Gauge,
+        unit: "queries",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            let now_ns = numbers.now_ns();
+            samples.back_ends(numbers, |back_end| {
+                status::lease(back_end, now_ns).map(|lease| status::credit(back_end, &lease))
+            });
+        },
+    },
+    Metric {
+        name: "pointsman_balance_backend_lease_left_milliseconds",
+        help: "For how long its lease is still valid; 0 after its end, absent before the first.",
+        kind: Kind::Gauge,
+        unit: "milliseconds",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            let now_ns = numbers.now_ns();
+            samples.back_ends(numbers, |back_end| {
+                let until_ns = back_end.udp.get().until_ns;
+                (until_ns > 0).then(|| until_ns.saturating_sub(now_ns) / 1_000_000)
+            });
+        },
+    },
+    Metric {
+        name: "pointsman_balance_backend_queue_delay_microseconds",
+        help: "How long queries wait in its queue, as its agent says; absent without a lease.",
+        kind: Kind::Gauge,
+        unit: "microseconds",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            let now_ns = numbers.now_ns();
+            samples.back_ends(numbers, |back_end| {
+                status::lease(back_end, now_ns).map(|lease| lease.queue_ns / 1_000)
+            });
+        },
+    },
+    Metric {
+        name: "pointsman_balance_backend_drops_total",
+        help: "Datagrams that its system has turned away, as its agent says.",
+        kind: Kind::Counter,
+        unit: "datagrams",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            samples.back_ends(numbers, |back_end| Some(back_end.udp.drops.load(Ordering::Relaxed)));
+        },
+    },
+    Metric {
+        name: "pointsman_balance_backend_latency_total",
+        help: "Answers by how long they took, up to so many microseconds and longer than the bound before; inf for all above.",
+        kind: Kind::Counter,
+        unit: "answers",
+        labels: &["back_end", "microseconds"],
+        read: |numbers, samples| {
+            for back_end in numbers.field.load().iter() {
+                for index in 0..=LATENCY_BOUNDS_US.len() {
+                    let bound = LATENCY_BOUNDS_US.get(index).map_or("inf".to_owned(), u64::to_string);
+                    let count = back_end.sum(|cells| &cells.latencies[index]);
+                    samples.push([back_end.address.to_string(), bound], count);
+                }
+            }
+        },
+    },
+    back_end!(
+        "pointsman_balance_backend_latency_microseconds_total",
+        "The sum of what answers took.",
+        "microseconds",
+        latency_us
+    ),
+    Metric {
+        name: "pointsman_balance_hellos_total",
+        help: "Hellos sent to agents.",
+        kind: Kind::Counter,
+        unit: "hellos",
+        labels: &[],
+        read: |numbers, samples| {
+            samples.push([], numbers.credits.as_ref().map_or(0, |credits| get(&credits.hellos)));
+        },
+    },
+    Metric {
+        name: "pointsman_balance_reports_total",
+        help: "Datagrams of agents by what became of them: fresh (in force), introduction, repeated, late, alien, unsigned \
+               (another key) or malformed.",
+        kind: Kind::Counter,
+        unit: "reports",
+        labels: &["verdict"],
+        read: |numbers, samples| {
+            let Some(credits) = &numbers.credits else { return };
+            for (word, count) in [
+                ("fresh", &credits.fresh),
+                ("introduction", &credits.introductions),
+                ("repeated", &credits.repeated),
+                ("late", &credits.late),
+                ("alien", &credits.alien),
+                ("unsigned", &credits.unsigned),
+                ("malformed", &credits.malformed),
+            ] {
+                samples.push([word.into()], get(count));
+            }
+        },
+    },
+];
+
+/// Answers with all numbers.
+pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
+    web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&http.numbers, samples)))
+}
+
+trait Read {
+    /// A value of each back end that has it.
+    fn back_ends(&mut self, numbers: &Numbers, of: impl Fn(&BackEnd) -> Option<u64>);
+}
+
+impl Read for Samples {
+    fn back_ends(&mut self, numbers: &Numbers, of: impl Fn(&BackEnd) -> Option<u64>) {
+        for back_end in numbers.field.load().iter() {
+            if let Some(value) = of(back_end) {
+                self.push([back_end.address.to_string()], value);
+            }
+        }
+    }
+}
+
+fn get(count: &AtomicU64) -> u64 {
+    count.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_well_formed_and_told_once() {
+        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), METRICS.len());
+        for metric in METRICS {
+            assert!(
+                metric.name.starts_with("pointsman_balance_") && metric.help.ends_with('.'),
+                "{}",
+                metric.name
+            );
+            assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
+        }
+    }
+
+    #[test]
+    fn the_page_is_as_the_metrics_are_declared() {
+        let opening = "# Metrics of the balancer\n\n\
+             `GET /metrics` of `pointsman balance --http ADDR` answers these numbers in the OpenMetrics text format, which\n\
+             Prometheus reads. Counters begin at 0 with the process, those of a back end when it is added.\n";
+        let page = web::metrics::page(opening, METRICS);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/balance-metrics.md");
+        if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
+            std::fs::write(path, &page).expect("the page can be written");
+        }
+        let kept = std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(kept, page, "POINTSMAN_REGENERATE=1 cargo test -p balancer metrics");
+    }
+}

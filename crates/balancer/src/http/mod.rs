@@ -1,0 +1,70 @@
+//! HTTP: how the balancer is doing, and back ends that come, go and rest.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /v1/status`, `/metrics` | how it is doing |
+//! | `POST /v1/backends` | adds a back end: `{"address": "192.0.2.1:53", "weight": 1}` |
+//! | `DELETE /v1/backends/{address}` | drains it, and takes it out when nothing is in flight |
+//! | `POST /v1/backends/{address}/drain`, `.../resume` | gives it no more queries; gives it some again |
+//!
+//! There is no token: it is served to this machine alone.
+
+pub mod back_ends;
+pub mod metrics;
+pub mod status;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use web::Failure;
+
+use crate::numbers::Numbers;
+use back_ends::Editing;
+
+/// What every handler can reach.
+#[derive(Clone, Debug)]
+pub struct Http {
+    /// What is counted.
+    pub numbers: Arc<Numbers>,
+    /// Where back ends come and go.
+    pub editing: Arc<Editing>,
+}
+
+/// All paths; answers are counted by status.
+pub fn router(http: Http, counters: Arc<web::Counters>) -> Router {
+    Router::new()
+        .route("/v1/status", get(status::status))
+        .route("/v1/backends", post(back_ends::add))
+        .route("/v1/backends/{address}", delete(back_ends::remove))
+        .route("/v1/backends/{address}/drain", post(back_ends::drain))
+        .route("/v1/backends/{address}/resume", post(back_ends::resume))
+        .route("/metrics", get(metrics::metrics))
+        .layer(axum::middleware::from_fn(local))
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .with_state(http)
+        .layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
+}
+
+/// Refuses what is sent under a host's name: a page in somebody's browser could come under a name of its own.
+async fn local(request: Request, next: Next) -> Response {
+    match web::host::check(&request) {
+        Ok(()) => next.run(request).await,
+        Err(failure) => failure.into_response(),
+    }
+}
+
+async fn no_such_path(uri: Uri) -> Failure {
+    let expected = "/v1/status, /v1/backends, /v1/backends/ADDRESS or /metrics";
+    Failure::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), expected)
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Failure {
+    let what = format!("{} has no method {method}", uri.path());
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, what, "a method of the Allow header")
+}

@@ -1,0 +1,75 @@
+//! `/v1/status`: the numbers that matter, for people.
+
+use api::{BackEndStatus, BalanceStatus};
+use axum::Json;
+use axum::extract::State;
+use routing::balance::Lease;
+
+use super::Http;
+use crate::counters::{Cells, RCODES};
+use crate::field::{BackEnd, WHOLE};
+use crate::numbers::Numbers;
+use crate::picker::is_failure;
+
+/// Says how the balancer is doing.
+pub(super) async fn status(State(http): State<Http>) -> Json<BalanceStatus> {
+    Json(of(&http.numbers))
+}
+
+/// How a balancer is doing.
+pub fn of(numbers: &Numbers) -> BalanceStatus {
+    let field = numbers.field.load();
+    let all: u64 = field.iter().map(|back_end| back_end.sum(|cells| &cells.sent)).sum();
+    let now_ns = numbers.now_ns();
+    BalanceStatus {
+        version: env!("CARGO_PKG_VERSION").into(),
+        uptime_seconds: numbers.clock.now().monotonic.as_secs(),
+        listening: numbers.listening.iter().map(ToString::to_string).collect(),
+        policy: numbers.policy.clone(),
+        step: numbers.step().map(|step| step.word().into()),
+        queries: numbers.sum(|front| &front.queries),
+        answers: numbers.sum(|front| &front.answers),
+        failed: numbers.sum(|front| &front.failed),
+        shed: numbers.sum(|front| &front.shed),
+        retries: numbers.sum(|front| &front.retries),
+        back_ends: field.iter().map(|back_end| of_back_end(back_end, all, now_ns)).collect(),
+    }
+}
+
+fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
+    let sent = back_end.sum(|cells| &cells.sent);
+    let answered: u64 = back_end.cells.iter().map(Cells::answers).sum();
+    let micros = back_end.sum(|cells| &cells.latency_us);
+    let lease = lease(back_end, now_ns);
+    BackEndStatus {
+        address: back_end.address.to_string(),
+        standing: back_end.standing().word().into(),
+        weight: back_end.weight(),
+        turns: f64::from(back_end.share()) / f64::from(WHOLE),
+        sent,
+        share: sent as f64 / all.max(1) as f64,
+        answered,
+        failures: failures(back_end),
+        timeouts: back_end.sum(|cells| &cells.timeouts),
+        in_flight: back_end.in_flight(),
+        credit: lease.map(|lease| credit(back_end, &lease)),
+        queue_delay_milliseconds: lease.map(|lease| lease.queue_ns as f64 / 1e6),
+        mean_milliseconds: (answered > 0).then(|| micros as f64 / 1e3 / answered as f64),
+    }
+}
+
+/// The lease in force.
+pub(super) fn lease(back_end: &BackEnd, now_ns: u64) -> Option<Lease> {
+    Some(back_end.udp.get()).filter(|lease| now_ns < lease.until_ns)
+}
+
+/// What may still be sent.
+pub(super) fn credit(back_end: &BackEnd, lease: &Lease) -> u64 {
+    lease.limit.saturating_sub(back_end.sum(|cells| &cells.datagrams))
+}
+
+/// Answers that say that the server failed.
+pub(super) fn failures(back_end: &BackEnd) -> u64 {
+    let rcodes = (0..RCODES as u8).filter(|rcode| is_failure(*rcode));
+    rcodes.map(|rcode| back_end.sum(|cells| &cells.answered[usize::from(rcode)])).sum()
+}

@@ -1,0 +1,54 @@
+//! Everything that is counted, where it can be read.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use net::clock::Clock;
+use net::udp::UdpListener;
+use routing::balance::pressure::Step;
+
+use crate::counters::{Count, FrontCounters};
+use crate::credits;
+use crate::field::Field;
+use crate::picker;
+
+/// What can be read of a balancer.
+#[derive(Debug)]
+pub struct Numbers {
+    /// The time.
+    pub clock: Clock,
+    /// The policy's name.
+    pub policy: String,
+    /// Where it answers.
+    pub listening: Vec<SocketAddr>,
+    /// The back ends.
+    pub field: Arc<ArcSwap<Field>>,
+    /// What each thread counts, and last the connections' side.
+    pub fronts: Vec<Arc<FrontCounters>>,
+    /// The sockets of the threads.
+    pub sockets: Vec<Arc<UdpListener>>,
+    /// What became of reports, where agents are waited for.
+    pub credits: Option<Arc<credits::Counters>>,
+}
+
+impl Numbers {
+    /// A count over all threads.
+    pub fn sum(&self, of: impl Fn(&FrontCounters) -> &Count) -> u64 {
+        self.fronts.iter().map(|front| of(front).get()).sum()
+    }
+
+    /// The step that `pressure` goes by: the last one of all threads.
+    pub fn step(&self) -> Option<Step> {
+        self.fronts
+            .iter()
+            .filter_map(|front| picker::step(front.step.load(Ordering::Relaxed)))
+            .max_by_key(|step| *step as u8)
+    }
+
+    /// Now, in nanoseconds of the monotonic clock.
+    pub fn now_ns(&self) -> u64 {
+        u64::try_from(self.clock.now().monotonic.as_nanos()).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,168 @@
+//! Probes, and what is counted, looked at ten times a second: who is down, and who gets less.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use net::clock::Clock;
+use net::shutdown::Shutdown;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+use crate::exchange::ask_by_datagram;
+use crate::field::{BackEnd, Field};
+use crate::health::{Health, Seen};
+use crate::picker::is_failure;
+
+/// From one look to the next.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How much closer probes of a back end that is down are: the sooner it is back.
+const DOWN_PROBES: u32 = 4;
+
+/// How back ends are watched.
+#[derive(Clone, Debug)]
+pub struct Probing {
+    /// The question, without its id; see [`question`].
+    pub query: Vec<u8>,
+    /// Whether an answer that says that the server failed is no answer: where the question was chosen.
+    pub is_strict: bool,
+    /// From one probe to the next.
+    pub interval: Duration,
+    /// How long an answer may take.
+    pub timeout: Duration,
+    /// How long a back end that comes up gets less than its turns.
+    pub slow_start: Duration,
+}
+
+/// A question as a message with id 0: a name in wire format, and a type.
+pub fn question(name: &[u8], rtype: u16) -> Vec<u8> {
+    let mut query = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    query.extend_from_slice(name);
+    query.extend_from_slice(&rtype.to_be_bytes());
+    query.extend_from_slice(&[0, 1]);
+    query
+}
+
+/// One back end that is watched.
+struct Watched {
+    back_end: Arc<BackEnd>,
+    health: Health,
+    last: Seen,
+    probed: Option<Duration>,
+    is_probed: bool,
+}
+
+/// Watches until the shutdown begins.
+pub async fn run(field: Arc<ArcSwap<Field>>, probing: Probing, clock: Clock, shutdown: Shutdown) {
+    let mut watched: HashMap<SocketAddr, Watched> = HashMap::new();
+    let mut probes = JoinSet::new();
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.wait() => return,
+            Some(Ok((address, is_answered))) = probes.join_next() => {
+                if let Some(watched) = watched.get_mut(&address) {
+                    watched.is_probed = false;
+                    watched.health.probed(is_answered, clock.now().monotonic);
+                    watched.settle();
+                }
+            }
+            _ = looks.tick() => {
+                let now = clock.now().monotonic;
+                follow(&mut watched, &field.load_full());
+                look(&mut watched, &probing, now);
+                for watched in watched.values_mut() {
+                    if watched.is_due(&probing, now) {
+                        probes.spawn(probe(watched.back_end.address, probing.clone()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes up back ends that have come, and drops those that have gone.
+fn follow(watched: &mut HashMap<SocketAddr, Watched>, field: &Field) {
+    watched.retain(|_, watched| field.iter().any(|back_end| Arc::ptr_eq(back_end, &watched.back_end)));
+    for back_end in field.iter() {
+        watched.entry(back_end.address).or_insert_with(|| Watched {
+            back_end: back_end.clone(),
+            health: Health::default(),
+            last: Seen::default(),
+            probed: None,
+            is_probed: false,
+        });
+    }
+}
+
+/// Looks at what was counted since the last look.
+fn look(watched: &mut HashMap<SocketAddr, Watched>, probing: &Probing, now: Duration) {
+    for watched in watched.values_mut() {
+        let seen = seen(&watched.back_end);
+        if watched.back_end.is_down() {
+            watched.health.is_gone();
+        }
+        watched.health.look(Seen {
+            answers: seen.answers - watched.last.answers,
+            failures: seen.failures - watched.last.failures,
+            timeouts: seen.timeouts - watched.last.timeouts,
+        });
+        watched.last = seen;
+        watched.settle();
+    }
+    let least = watched.values().map(|watched| watched.health.failures()).fold(f32::INFINITY, f32::min);
+    for watched in watched.values() {
+        watched.back_end.set_share(watched.health.share(least, now, probing.slow_start));
+    }
+}
+
+fn seen(back_end: &BackEnd) -> Seen {
+    let failures = (0..16)
+        .filter(|rcode| is_failure(*rcode))
+        .map(|rcode| back_end.sum(|cells| &cells.answered[usize::from(rcode)]));
+    Seen {
+        answers: back_end.cells.iter().map(crate::counters::Cells::answers).sum(),
+        failures: failures.sum(),
+        timeouts: back_end.sum(|cells| &cells.timeouts),
+    }
+}
+
+impl Watched {
+    /// Tells everybody what was found.
+    fn settle(&self) {
+        let (was, is) = (self.back_end.is_down(), self.health.is_down());
+        if was != is {
+            let back_end = self.back_end.address;
+            if is {
+                tracing::warn!(%back_end, "the back end does not answer; it gets no queries");
+            } else {
+                tracing::info!(%back_end, "the back end answers again");
+            }
+            self.back_end.set_down(is);
+        }
+    }
+
+    fn is_due(&mut self, probing: &Probing, now: Duration) -> bool {
+        let divisor = if self.health.is_down() { DOWN_PROBES } else { 1 };
+        let interval = probing.interval / divisor;
+        let is_due = !self.is_probed && self.probed.is_none_or(|last| now.saturating_sub(last) >= interval);
+        if is_due {
+            (self.probed, self.is_probed) = (Some(now), true);
+        }
+        is_due
+    }
+}
+
+async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, bool) {
+    let mut query = probing.query;
+    query[..2].copy_from_slice(&fastrand::u16(..).to_be_bytes());
+    let end = query.len();
+    let asked = tokio::time::timeout(probing.timeout, ask_by_datagram(address, &query, end)).await;
+    let is_answered = matches!(asked, Ok(Ok(reply)) if !(probing.is_strict && is_failure(reply[3] & 0x0f)) && reply[3] & 0x0f != 2);
+    (address, is_answered)
+}

@@ -1,0 +1,62 @@
+//! Back ends of a running balancer that come, go and rest.
+
+use std::net::SocketAddr;
+
+use api::{BackEndStatus, NewBackEnd};
+use clap::Args;
+use hyper::Method;
+use web::client::{Body, Call};
+
+use super::{Connection, status};
+use crate::failure::Failure;
+
+/// A back end to be added.
+#[derive(Args, Debug)]
+pub(super) struct Add {
+    /// Its address and port
+    address: SocketAddr,
+    /// Its weight, for policies that have weights
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    weight: u32,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// A back end of a balancer.
+#[derive(Args, Debug)]
+pub(super) struct Named {
+    /// Its address and port
+    address: SocketAddr,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+impl Add {
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let new = NewBackEnd { address: self.address.to_string(), weight: self.weight };
+        let mut call = Call::new(Method::POST, "/v1/backends");
+        call.body = Some(Body::json(&new));
+        self.connection.begin()?.show(call, shown).await
+    }
+}
+
+impl Named {
+    pub(super) async fn remove(self) -> Result<(), Failure> {
+        let call = Call::new(Method::DELETE, format!("/v1/backends/{}", path(self.address)));
+        self.connection.begin()?.show(call, shown).await
+    }
+
+    pub(super) async fn change(self, what: &str) -> Result<(), Failure> {
+        let call = Call::new(Method::POST, format!("/v1/backends/{}/{what}", path(self.address)));
+        self.connection.begin()?.show(call, shown).await
+    }
+}
+
+fn shown(back_ends: Vec<BackEndStatus>) -> String {
+    status::table(&back_ends)
+}
+
+/// An address as a part of a path: the brackets of IPv6 are none of its letters.
+fn path(address: SocketAddr) -> String {
+    address.to_string().replace('[', "%5B").replace(']', "%5D")
+}

@@ -1,0 +1,130 @@
+//! `pointsman balance status`: how a running balancer and its back ends are doing.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use api::{BackEndStatus, BalanceStatus};
+use clap::Args;
+use hyper::Method;
+use web::client::Call;
+
+use super::Connection;
+use crate::command::status::uptime;
+use crate::config::kind;
+use crate::failure::Failure;
+use crate::session;
+
+/// What clears a terminal and begins at its top (ECMA-48).
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// The arguments of `balance status`.
+#[derive(Args, Debug)]
+pub(super) struct Status {
+    #[command(flatten)]
+    connection: Connection,
+    /// Print it again and again, so far apart
+    #[arg(long, value_name = "TIME", value_parser = kind::time)]
+    watch: Option<Duration>,
+}
+
+impl Status {
+    /// Does it.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(super) async fn run(self) -> Result<(), Failure> {
+        let session = self.connection.begin()?;
+        loop {
+            let clear = if self.watch.is_some() { CLEAR } else { "" };
+            session
+                .show(Call::new(Method::GET, "/v1/status"), |status| clear.to_owned() + &shown(status))
+                .await?;
+            let Some(wait) = self.watch else { return Ok(()) };
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+fn shown(status: BalanceStatus) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{name:<15}{value}");
+    };
+    line("version", status.version);
+    line("up for", uptime(status.uptime_seconds));
+    line("listening", status.listening.join(", "));
+    let step = status.step.map(|step| format!(", by {}", step.replace('_', " "))).unwrap_or_default();
+    line("policy", format!("{}{step}", status.policy));
+    line("queries", status.queries.to_string());
+    line("answers", status.answers.to_string());
+    line("failed", format!("{}, {} shed, {} sent again", status.failed, status.shed, status.retries));
+    text.push('\n');
+    text + &table(&status.back_ends)
+}
+
+/// The back ends, a line each.
+pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
+    let mut table = session::table(&[
+        "BACK END",
+        "STANDING",
+        "SHARE",
+        "SENT",
+        "ANSWERED",
+        "FAILED",
+        "TIMEOUTS",
+        "IN FLIGHT",
+        "CREDIT",
+        "QUEUE",
+        "MEAN",
+    ]);
+    let ms = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.1} ms"));
+    for back_end in back_ends {
+        table.add_row([
+            back_end.address.clone(),
+            match back_end.turns {
+                turns if turns < 1.0 => format!("{}, {:.0} % of its turns", back_end.standing, turns * 100.0),
+                _ => back_end.standing.clone(),
+            },
+            format!("{:.1} %", back_end.share * 100.0),
+            back_end.sent.to_string(),
+            back_end.answered.to_string(),
+            back_end.failures.to_string(),
+            back_end.timeouts.to_string(),
+            back_end.in_flight.to_string(),
+            back_end.credit.map_or_else(|| "-".into(), |credit| credit.to_string()),
+            ms(back_end.queue_delay_milliseconds),
+            ms(back_end.mean_milliseconds),
+        ]);
+    }
+    session::lines(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_back_ends_are_shown() {
+        let status = BalanceStatus {
+            policy: "pressure".into(),
+            step: Some("two_choices".into()),
+            back_ends: vec![BackEndStatus {
+                address: "192.0.2.1:53".into(),
+                standing: "up".into(),
+                turns: 0.25,
+                share: 0.5,
+                credit: Some(7),
+                mean_milliseconds: Some(1.25),
+                ..BackEndStatus::default()
+            }],
+            ..BalanceStatus::default()
+        };
+        let text = shown(status);
+        assert!(text.contains("policy         pressure, by two choices\n"), "{text}");
+        let last = text.lines().last().expect("a line");
+        for part in ["192.0.2.1:53", "up, 25 % of its turns", "50.0 %", " 7 ", "1.2 ms"] {
+            assert!(last.contains(part), "{last}");
+        }
+    }
+}
