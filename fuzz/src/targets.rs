@@ -2,6 +2,7 @@
 
 mod credit;
 mod dnstap;
+mod load;
 mod partition;
 mod rapid;
 mod reverse;
@@ -58,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "host", run: host, seeds: hosts },
     Target { name: "credit_hello", run: credit::hello, seeds: credit::hellos },
     Target { name: "credit_report", run: credit::report, seeds: credit::reports },
+    Target { name: "load", run: load::load, seeds: load::loads },
     Target { name: "tags", run: tags, seeds: tag_lists },
     Target { name: "probe", run: probe, seeds: probed },
 ];

@@ -22,6 +22,7 @@ const OURS: &str = "5300";
 const SECONDARY: &str = "5354";
 const SITES: [&str; 3] = ["8080", "8081", "8082"];
 const NAMES: &str = "127.0.0.1:8054";
+const API: &str = "127.0.0.1:8053";
 
 #[test]
 fn steer_a_name() {
@@ -31,6 +32,11 @@ fn steer_a_name() {
 #[test]
 fn probe_your_servers() {
     follow("probe-your-servers.md", None);
+}
+
+#[test]
+fn let_load_decide() {
+    follow("let-load-decide.md", None);
 }
 
 #[test]
@@ -156,7 +162,9 @@ impl Reader {
         });
         let text = self.names.iter().fold(text, |text, names| text.replace(NAMES, names));
         match &self.serving {
-            Some(serving) => text.replace(OURS, &serving.dns().port().to_string()),
+            Some(serving) => {
+                text.replace(OURS, &serving.dns().port().to_string()).replace(API, &serving.api.to_string())
+            }
             None => text,
         }
     }
