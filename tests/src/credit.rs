@@ -1,12 +1,14 @@
 //! The balancer's end of the credit protocol: who talks to agents in a test.
 
-use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use credit::{Account, HELLO_LEN, Hello, INTERVAL, Key, REPORT_LEN, Report, Service, Taken};
+use credit::{Account, HELLO_LEN, Hello, Key, REPORT_LEN, Report, Service, Taken};
 
 use crate::program::PROGRAM_WAIT;
+
+/// How long the balancer listens at once.
+const HEARING: Duration = Duration::from_millis(2);
 
 /// The octets of the key of all tests.
 const KEY: [u8; 32] = [0x5a; 32];
@@ -41,7 +43,7 @@ impl Balancer {
     /// Where loopback has no port.
     pub fn new(services: &[Service]) -> Balancer {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
-        socket.set_read_timeout(Some(INTERVAL)).expect("the bound is not zero");
+        socket.set_read_timeout(Some(HEARING)).expect("the bound is not zero");
         let mut balancer = Balancer {
             socket,
             key: key(),
@@ -133,7 +135,7 @@ impl Balancer {
         }
     }
 
-    /// Receives for at most an interval, and answers an introduction; what came, and what became of it.
+    /// Receives for some milliseconds, and answers an introduction; what came, and what became of it.
     ///
     /// # Panics
     /// Where something comes that no agent sends.
@@ -141,8 +143,7 @@ impl Balancer {
         let mut octets = [0; REPORT_LEN + 1];
         let (length, from) = match self.socket.recv_from(&mut octets) {
             Ok(received) => received,
-            // A port without a socket is told of here.
-            Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => return None,
+            // Nothing came, or what was sent before found a port without a socket.
             Err(_) => return None,
         };
         let report = Report::read(&octets[..length], &self.key).expect("an agent's report");

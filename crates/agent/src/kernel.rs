@@ -4,7 +4,7 @@
 //! sees the sockets of the network namespace in which the agent runs. It costs tens of microseconds, more where there
 //! are many sockets. Where the agent may (root, or the server's own user where the kernel lets one process look into
 //! another), it also takes a duplicate of a socket for a moment and asks that ([`duplicate`]): a few microseconds, so
-//! that drops are seen within a millisecond or two.
+//! that drops are seen within a few milliseconds.
 
 pub mod diag;
 pub mod duplicate;

@@ -71,6 +71,8 @@ pub struct Meter {
     is_draining: bool,
     /// Whether reports go out without being due.
     is_urgent: bool,
+    /// Whether a glance has shown what only a whole sample tells.
+    is_doubtful: bool,
 }
 
 /// What was seen since a hello was answered.
@@ -109,6 +111,7 @@ impl Meter {
             since: Since::default(),
             is_draining: false,
             is_urgent: false,
+            is_doubtful: false,
         }
     }
 
@@ -129,19 +132,27 @@ impl Meter {
         self.links.iter().any(|link| link.is_owed)
     }
 
-    /// Whether something is to be reported at `now`, so that a sample is due.
+    /// Whether a whole sample is due at `now`: for a hello, for what a glance has shown, or since the last one is old.
     pub fn is_due(&self, now: Duration) -> bool {
         let due = self.settings.interval + PATIENCE;
-        self.is_owing() || self.is_urgent || self.sampled.is_none_or(|at| now.saturating_sub(at) >= due)
+        self.is_owing() || self.is_doubtful || self.sampled.is_none_or(|at| now.saturating_sub(at) >= due)
     }
 
-    /// Takes a sample that is not whole. A whole one is due where it shows something to report at once.
+    /// Whether a glance could show something to report at once. Once something was turned away, nothing is granted, and
+    /// nothing more is told before the next hello.
+    pub fn is_open(&self) -> bool {
+        !self.since.has_dropped
+    }
+
+    /// Takes a sample that is not whole.
     pub fn glance(&mut self, sample: &Sample) {
         self.observe(sample);
         let filled = charged(sample).saturating_sub(self.since.charged) / u64::from(self.charge.octets());
         if self.since.granted > 0 && filled >= self.since.granted.div_ceil(2) && !self.since.is_half_filled {
             self.since.is_half_filled = true;
             self.is_urgent = true;
+            // What waits and what is only charged is told apart first.
+            self.is_doubtful = true;
         }
     }
 
@@ -159,6 +170,7 @@ impl Meter {
         let now = queued(sample);
         let is_owing = self.is_owing();
         self.sampled = Some(sample.at);
+        self.is_doubtful = false;
         if is_owing && !is_another && !had_dropped && !self.since.has_dropped {
             let unanswered = self.since.unanswered.max(0).cast_unsigned();
             self.charge.observe_growth(now.saturating_sub(before), unanswered);

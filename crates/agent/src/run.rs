@@ -25,10 +25,10 @@ pub const BALANCERS_MAX: usize = 16;
 
 /// From one look at the queues to the next, in milliseconds, as long as something waits in one of them and a look is
 /// cheap.
-const TICK_FILLED_MS: u16 = 2;
+const TICK_FILLED_MS: u16 = 4;
 
 /// The same where the queues are empty, or a look is not cheap: as late a stop and a drain are noticed.
-const TICK_MS: u16 = 10;
+const TICK_MS: u16 = 20;
 
 /// How many datagrams are received before the queues are looked at again: more than balancers send at once.
 const HEARD_AT_ONCE_MAX: usize = 64;
@@ -159,7 +159,7 @@ impl Agent {
         Ok(Self { shared, thread })
     }
 
-    /// Has all services drained, or takes again; balancers are told within 10 ms.
+    /// Has all services drained, or takes again; balancers are told within 20 ms.
     pub fn drain(&self, is_draining: bool) {
         self.shared.is_draining.store(is_draining, Ordering::Release);
     }
@@ -268,6 +268,7 @@ impl Runner {
         for Watched { meter, kernel, is_found } in &mut self.watched {
             meter.drain(is_draining);
             if !meter.is_owing()
+                && meter.is_open()
                 && let Some(glance) = kernel.glance(now)
             {
                 add(&counts.glances);
