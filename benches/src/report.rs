@@ -122,12 +122,16 @@ impl Report {
         text
     }
 
-    /// Writes the report into a folder of its own under `benches/runs`.
+    /// Writes the report into a folder of its own under `benches/runs`; a run of some parts into one of theirs.
     ///
     /// # Errors
     /// Where it cannot be written.
     pub(crate) fn keep(&self) -> Result<()> {
-        let what = self.command.split(' ').nth(3).unwrap_or("run");
+        let mut words = self.command.split(' ').skip(3);
+        let mut what = words.next().unwrap_or("run").to_owned();
+        if let Some(parts) = words.skip_while(|word| *word != "--only").nth(1) {
+            what = format!("{what}-{}", parts.replace(',', "-"));
+        }
         let date = machine::said("date", &["-u", "+%Y-%m-%d"]);
         let folder = machine::root().join(format!("benches/runs/{date}-{}-{what}", machine::name()));
         fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
