@@ -1,7 +1,9 @@
 //! The web farm's clients: who asks for a page, and when. Pure; all draws begin with a seed.
 //!
-//! Visits begin at a rate that follows the hours of a week. A visitor is an address drawn by Zipf's law; it asks for
-//! some pages with pauses to read them. Each page is one request to one of three servers.
+//! Visits begin at a rate that follows the hours of a week. A visitor is at work, with an address that is often the
+//! same, or at home, with one of many more that are dealt out anew; who is at work depends on the hour. The address is
+//! drawn by Zipf's law; it asks for some pages with pauses to read them. Each page is one request to one of three
+//! servers.
 //!
 //! A model may be made `scale` times smaller: rates, addresses, what a server may ask and what its stack holds all
 //! shrink alike, while times stay, so that shares come out the same and take so much less time to count.
@@ -36,6 +38,9 @@ const WEEK_END: f64 = 0.65;
 /// How much the hours of a day differ: visits go as `exp(DAY cos(hour - 15 h))`.
 const DAY: f64 = 1.0;
 
+/// When most of the visitors are at work.
+const WORK: f64 = 13.0;
+
 /// What clients are like. Fitted to the paper where a field says so.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Model {
@@ -43,8 +48,15 @@ pub(crate) struct Model {
     pub(crate) seed: u64,
     /// How many times smaller than the farm.
     pub(crate) scale: f64,
-    /// Addresses from which visitors may come. Fitted: the mean hit ratio of figure 3.
-    pub(crate) addresses: f64,
+    /// Addresses at home from which visitors may come. Fitted: the mean hit ratio of figure 3.
+    pub(crate) homes: f64,
+    /// Addresses at work. Assumed.
+    pub(crate) offices: f64,
+    /// The share of visitors who are at work, averaged over a working day's hours. Assumed.
+    pub(crate) at_work: f64,
+    /// How much that share follows the hour: from `1 - swing` times as large by night, and all day at the week-end, to
+    /// `1 + swing` times. Fitted: the deviation of figure 3.
+    pub(crate) swing: f64,
     /// The mean number of pages of a visit. Fitted: the mean hit ratio of figure 3.
     pub(crate) pages: f64,
     /// The share of addresses without a name. Fitted: what turning negative caching off costs in figure 7.
@@ -56,7 +68,23 @@ pub(crate) struct Model {
 impl Model {
     /// The fitted model, so many times smaller.
     pub(crate) fn fitted(seed: u64, scale: f64) -> Model {
-        Model { seed, scale, addresses: 24e6, pages: 18.0, nameless: 0.11, failing: 0.017 }
+        Model {
+            seed,
+            scale,
+            homes: 34e6,
+            offices: 1.5e6,
+            at_work: 0.42,
+            swing: 1.0,
+            pages: 18.0,
+            nameless: 0.11,
+            failing: 0.017,
+        }
+    }
+
+    /// The same on a day whose visitors are others: of figures 6 and 7 it is known that fewer were hits than in the week
+    /// of figure 3, at more requests. Fitted: the control's mean hit ratio in figure 7.
+    pub(crate) fn busy(self) -> Model {
+        Model { at_work: 0.1, ..self }
     }
 
     /// What an address' name servers say, and how long they take, at a time since the beginning.
@@ -70,6 +98,13 @@ impl Model {
             Kind::Nameless => (Answered::NoName(record_ttl(rank)), took(0.2, rng)),
             Kind::Failing => (Answered::Failed(Why::Servfail), took(1.0, rng)),
         }
+    }
+
+    /// The share of visitors at an hour of the week who are at work.
+    fn at_work(&self, hour: f64) -> f64 {
+        let is_working = (hour / 24.0) as u64 % 7 < 5;
+        let follows = if is_working { (std::f64::consts::TAU * (hour - WORK) / 24.0).cos() } else { -1.0 };
+        (self.at_work * (1.0 + self.swing * follows)).clamp(0.0, 1.0)
     }
 
     /// What an address is. The shares are the same among busy and quiet addresses, whatever the seed.
@@ -114,13 +149,15 @@ pub(crate) struct Pages {
     next: f64,
     /// Visits and when their next page is asked for.
     open: BinaryHeap<Reverse<(Duration, u32)>>,
-    ends: (f64, f64),
+    /// Where the draws of ranks begin and end, at work and at home.
+    ends: [(f64, f64); 2],
 }
 
 impl Pages {
     /// Pages at a mean rate for each server; those of one server, or of all `servers`.
     pub(crate) fn new(model: Model, per_second: f64, servers: usize) -> Pages {
         let power = |rank: f64| rank.powf(1.0 - ALPHA);
+        let ends = |addresses: f64| (power(0.5), power(addresses / model.scale + 0.5));
         Pages {
             model,
             visits: per_second * SERVERS as f64 / model.pages / model.scale,
@@ -128,7 +165,7 @@ impl Pages {
             rng: Rng::with_seed(model.seed),
             next: 0.0,
             open: BinaryHeap::new(),
-            ends: (power(0.5), power(model.addresses / model.scale + 0.5)),
+            ends: [ends(model.offices), ends(model.homes)],
         }
     }
 
@@ -142,8 +179,10 @@ impl Pages {
                 break;
             }
         }
-        let (first, last) = self.ends;
+        let is_home = rng.f64() >= self.model.at_work(self.next / 3_600.0);
+        let (first, last) = self.ends[usize::from(is_home)];
         let rank = (first + rng.f64() * (last - first)).powf(1.0 / (1.0 - ALPHA)).round() as u32;
+        let rank = rank + if is_home { (self.model.offices / self.model.scale) as u32 + 1 } else { 0 };
         let at = Duration::from_secs_f64(self.next);
         if rng.f64() < self.share {
             self.open.push(Reverse((at, rank)));
