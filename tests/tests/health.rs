@@ -74,7 +74,14 @@ fn probing(folder: &Folder, probes: &str, policies: &[(&str, &str, &str)]) -> Pr
         let file = folder.write(&format!("{name}.json"), policy(name, probe, when_all_down));
         arguments.extend(["--policy".into(), file]);
     }
-    Probing { serving: Serving::start(folder, &arguments), verdicts: HashMap::new() }
+    let serving = Serving::start(folder, &arguments);
+    // What was found before it was ready is in lines that are gone.
+    let probes = serving.call("GET", "/v1/probes", "").json();
+    let text = |state: &Value, name: &str| state[name].as_str().expect(name).to_string();
+    let known = probes.as_array().expect("a list").iter();
+    let verdicts =
+        known.map(|state| ((text(state, "server"), text(state, "probe")), text(state, "state"))).collect();
+    Probing { serving, verdicts }
 }
 
 /// The addresses that a name has just now.

@@ -1,9 +1,10 @@
 //! A change in SQL.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use api::{Entry, Order, Policy, WhenAllDown};
-use sqlx::error::ErrorKind;
+use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, query, query_scalar};
 
 use crate::change::{Change, describe};
@@ -107,13 +108,10 @@ pub(crate) async fn record(
     at: i64,
     changes: &[Change],
 ) -> Result<(), sqlx::Error> {
-    query("INSERT INTO generation (number, at, what) VALUES (?, ?, ?)")
+    query("INSERT INTO generation (number, at, what) VALUES (?, ?, ?); DELETE FROM generation WHERE number <= ?")
         .bind(generation)
         .bind(at)
         .bind(describe(changes))
-        .execute(&mut *sql)
-        .await?;
-    query("DELETE FROM generation WHERE number <= ?")
         .bind(generation - GENERATIONS_KEPT)
         .execute(sql)
         .await?;
@@ -158,90 +156,126 @@ async fn put_policy(sql: &mut SqliteConnection, policy: &Policy) -> Result<(), F
         Order::Rotate => "rotate",
         Order::Nearest => "nearest",
     };
-    let id =
-        match policy_id(sql, key).await? {
-            Some(id) => {
-                query("DELETE FROM policy_name WHERE policy_id = ?").bind(id).execute(&mut *sql).await?;
-                query("DELETE FROM policy_server WHERE policy_id = ?").bind(id).execute(&mut *sql).await?;
-                query(
-                    r#"UPDATE policy SET answers = ?, "order" = ?, when_all_down = ?, "partition" = ? WHERE id = ?"#,
-                )
-                .bind(policy.answers)
-                .bind(order)
-                .bind(when_all_down)
-                .bind(&policy.partition)
-                .bind(id)
-                .execute(&mut *sql)
-                .await?;
-                id
-            }
-            None => query_scalar(
-                r#"INSERT INTO policy (answers, "order", when_all_down, "partition") VALUES (?, ?, ?, ?) RETURNING id"#,
-            )
-            .bind(policy.answers)
-            .bind(order)
-            .bind(when_all_down)
-            .bind(&policy.partition)
-            .fetch_one(&mut *sql)
-            .await?,
-        };
-    put_names(sql, id, &policy.names).await?;
-    put_servers(sql, id, policy).await?;
-    put_rows(sql, id, policy).await
+    let regions = region_ids(sql, policy).await?;
+    let cells = cells(policy, &regions)?;
+    for server in &policy.servers {
+        finite(server.default)?;
+    }
+    // What stands in one text takes one turn of the thread that SQLite runs on: that, and not SQL, is most of what a
+    // small policy costs.
+    let mut joined = Joined::default();
+    let id = match policy_id(sql, key).await? {
+        Some(id) => {
+            joined.sql.push("DELETE FROM policy_name WHERE policy_id = ").push_bind(id);
+            joined.sql.push("; DELETE FROM policy_server WHERE policy_id = ").push_bind(id);
+            joined.sql.push("; UPDATE policy SET answers = ").push_bind(policy.answers);
+            joined.sql.push(r#", "order" = "#).push_bind(order);
+            joined.sql.push(", when_all_down = ").push_bind(when_all_down);
+            joined.sql.push(r#", "partition" = "#).push_bind(policy.partition.clone());
+            joined.sql.push(" WHERE id = ").push_bind(id);
+            joined.rows = 1;
+            id
+        }
+        None => query_scalar(
+            r#"INSERT INTO policy (answers, "order", when_all_down, "partition") VALUES (?, ?, ?, ?) RETURNING id"#,
+        )
+        .bind(policy.answers)
+        .bind(order)
+        .bind(when_all_down)
+        .bind(&policy.partition)
+        .fetch_one(&mut *sql)
+        .await?,
+    };
+    let done = insert(sql, &mut joined, id, policy, &cells).await;
+    match done {
+        // Which of them it was is not worth asking for before.
+        Err(sqlx::Error::Database(error)) if is_name_taken(&*error) => {
+            Err(Failure::Refused(taken(sql, id, &policy.names).await?))
+        }
+        done => Ok(done?),
+    }
 }
 
-async fn put_names(sql: &mut SqliteConnection, id: i64, names: &[String]) -> Result<(), Failure> {
-    for (chunk, names) in names.chunks(ROWS_PER_STATEMENT).enumerate() {
+/// Statements that go to the database together, while they are small.
+struct Joined {
+    sql: QueryBuilder<Sqlite>,
+    /// How many rows they insert; 1 for statements that insert none.
+    rows: usize,
+}
+
+impl Default for Joined {
+    fn default() -> Self {
+        Joined { sql: QueryBuilder::new(""), rows: 0 }
+    }
+}
+
+impl Joined {
+    /// Begins another statement that inserts so many rows; what does not fit beside it is executed first.
+    async fn begin(
+        &mut self,
+        sql: &mut SqliteConnection,
+        rows: usize,
+        text: &str,
+    ) -> Result<(), sqlx::Error> {
+        if self.rows + rows > ROWS_PER_STATEMENT {
+            self.execute(sql).await?;
+        }
+        if self.rows > 0 {
+            self.sql.push("; ");
+        }
+        self.sql.push(text);
+        self.rows += rows;
+        Ok(())
+    }
+
+    /// Executes what is there.
+    async fn execute(&mut self, sql: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        let Joined { sql: mut joined, rows } = std::mem::take(self);
+        if rows > 0 {
+            joined.build().execute(sql).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Inserts names, servers and cells of a policy.
+async fn insert(
+    sql: &mut SqliteConnection,
+    joined: &mut Joined,
+    id: i64,
+    policy: &Policy,
+    cells: &[(IpAddr, i64, Entry)],
+) -> Result<(), sqlx::Error> {
+    for (chunk, names) in policy.names.chunks(ROWS_PER_STATEMENT).enumerate() {
         let first = position(chunk * ROWS_PER_STATEMENT);
-        let mut insert = QueryBuilder::<Sqlite>::new("INSERT INTO policy_name (policy_id, position, name) ");
-        insert.push_values((first..).zip(names), |mut row, (position, name)| {
-            row.push_bind(id).push_bind(position).push_bind(name);
+        joined.begin(sql, names.len(), "INSERT INTO policy_name (policy_id, position, name) ").await?;
+        joined.sql.push_values((first..).zip(names), |mut row, (position, name)| {
+            row.push_bind(id).push_bind(position).push_bind(name.clone());
         });
-        if let Err(error) = insert.build().execute(&mut *sql).await {
-            if !matches!(&error, sqlx::Error::Database(e) if e.is_unique_violation()) {
-                return Err(error.into());
-            }
-            return Err(Failure::Refused(taken(sql, names).await?));
-        }
     }
-    Ok(())
-}
-
-/// Says which of `names` could not be given to a policy.
-async fn taken(sql: &mut SqliteConnection, names: &[String]) -> Result<String, sqlx::Error> {
-    for name in names {
-        let other: Option<i64> = query_scalar("SELECT policy_id FROM policy_name WHERE name = ?")
-            .bind(name)
-            .fetch_optional(&mut *sql)
-            .await?;
-        if other.is_some() {
-            return Ok(format!("the name {name} belongs to another policy"));
-        }
-    }
-    Ok("a name occurs twice in the policy".into())
-}
-
-async fn put_servers(sql: &mut SqliteConnection, id: i64, policy: &Policy) -> Result<(), Failure> {
     for (chunk, servers) in policy.servers.chunks(ROWS_PER_STATEMENT).enumerate() {
         let first = position(chunk * ROWS_PER_STATEMENT);
-        let mut insert = QueryBuilder::<Sqlite>::new(
-            "INSERT INTO policy_server (policy_id, position, address, probe, probability, ttl) ",
-        );
-        for server in servers {
-            finite(server.default)?;
-        }
-        insert.push_values((first..).zip(servers), |mut row, (position, server)| {
+        let text = "INSERT INTO policy_server (policy_id, position, address, probe, probability, ttl) ";
+        joined.begin(sql, servers.len(), text).await?;
+        joined.sql.push_values((first..).zip(servers), |mut row, (position, server)| {
             row.push_bind(id).push_bind(position).push_bind(server.address.to_string());
-            row.push_bind(&server.probe).push_bind(server.default.probability).push_bind(server.default.ttl);
+            row.push_bind(server.probe.clone());
+            row.push_bind(server.default.probability).push_bind(server.default.ttl);
         });
-        insert.build().execute(&mut *sql).await?;
     }
-    Ok(())
+    for cells in cells.chunks(ROWS_PER_STATEMENT) {
+        let text = "INSERT INTO policy_row (policy_id, address, region_id, probability, ttl) ";
+        joined.begin(sql, cells.len(), text).await?;
+        joined.sql.push_values(cells, |mut row, (address, region, entry)| {
+            row.push_bind(id).push_bind(address.to_string()).push_bind(*region);
+            row.push_bind(entry.probability).push_bind(entry.ttl);
+        });
+    }
+    joined.execute(sql).await
 }
 
-async fn put_rows(sql: &mut SqliteConnection, id: i64, policy: &Policy) -> Result<(), Failure> {
-    let names: BTreeSet<&String> = policy.servers.iter().flat_map(|server| server.regions.keys()).collect();
-    let regions = region_ids(sql, names).await?;
+/// The entries of a policy's servers by region id.
+fn cells(policy: &Policy, regions: &BTreeMap<String, i64>) -> Result<Vec<(IpAddr, i64, Entry)>, Failure> {
     let mut cells = Vec::new();
     for server in &policy.servers {
         for (name, entry) in &server.regions {
@@ -252,17 +286,26 @@ async fn put_rows(sql: &mut SqliteConnection, id: i64, policy: &Policy) -> Resul
             cells.push((server.address, *region, *entry));
         }
     }
-    for cells in cells.chunks(ROWS_PER_STATEMENT) {
-        let mut insert = QueryBuilder::<Sqlite>::new(
-            "INSERT INTO policy_row (policy_id, address, region_id, probability, ttl) ",
-        );
-        insert.push_values(cells, |mut row, (address, region, entry)| {
-            row.push_bind(id).push_bind(address.to_string()).push_bind(*region);
-            row.push_bind(entry.probability).push_bind(entry.ttl);
-        });
-        insert.build().execute(&mut *sql).await?;
+    Ok(cells)
+}
+
+/// Whether an insertion failed for a name that there is already.
+fn is_name_taken(error: &dyn DatabaseError) -> bool {
+    error.is_unique_violation() && error.message().contains("policy_name")
+}
+
+/// Says which of `names` could not be given to a policy. What it inserted of them before is its own.
+async fn taken(sql: &mut SqliteConnection, id: i64, names: &[String]) -> Result<String, sqlx::Error> {
+    for name in names {
+        let other: Option<i64> = query_scalar("SELECT policy_id FROM policy_name WHERE name = ?")
+            .bind(name)
+            .fetch_optional(&mut *sql)
+            .await?;
+        if other.is_some_and(|other| other != id) {
+            return Ok(format!("the name {name} belongs to another policy"));
+        }
     }
-    Ok(())
+    Ok("a name occurs twice in the policy".into())
 }
 
 async fn policy_id(sql: &mut SqliteConnection, key: &str) -> Result<Option<i64>, sqlx::Error> {
@@ -272,12 +315,13 @@ async fn policy_id(sql: &mut SqliteConnection, key: &str) -> Result<Option<i64>,
         .await
 }
 
-/// The ids of those of `names` that are in use. A policy that is put a thousand times a second should not
-/// cost a statement for each of its regions.
+/// The ids of those regions of a policy that are in use. A policy that is put a thousand times a second should not
+/// cost a statement for each of them.
 async fn region_ids(
     sql: &mut SqliteConnection,
-    names: BTreeSet<&String>,
+    policy: &Policy,
 ) -> Result<BTreeMap<String, i64>, sqlx::Error> {
+    let names: BTreeSet<&String> = policy.servers.iter().flat_map(|server| server.regions.keys()).collect();
     let names: Vec<&String> = names.into_iter().collect();
     let mut ids = BTreeMap::new();
     for names in names.chunks(ROWS_PER_STATEMENT) {
