@@ -182,6 +182,7 @@ mod tests {
 names      www.example.com.
 partition  default
 answers    all
+order      weighted: drawn by the probabilities
 all down   answered all the same
 
 SERVER       default     asia      europe
