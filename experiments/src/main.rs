@@ -17,6 +17,7 @@ mod options;
 mod page;
 mod rapid_dns;
 mod report;
+mod salbnet;
 mod servload;
 
 use std::process::ExitCode;
@@ -49,6 +50,11 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "rapid-dns",
         about: "Rapid DNS (USITS 1999), figures 3 to 7 and the questions of its section 10, on a virtual clock.",
         perform: rapid_dns::perform,
+    },
+    Experiment {
+        name: "salbnet",
+        about: "Balancing by what servers can take, beside its rivals, on a virtual clock, faults of feedback too.",
+        perform: salbnet::perform,
     },
     Experiment {
         name: "servload",

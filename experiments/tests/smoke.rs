@@ -37,6 +37,11 @@ fn rapid_dns() {
 }
 
 #[test]
+fn salbnet() {
+    smoke("salbnet");
+}
+
+#[test]
 fn servload() {
     smoke("servload");
 }

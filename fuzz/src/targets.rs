@@ -1,5 +1,6 @@
 //! The targets, one function each, with the well-formed inputs that the loop damages.
 
+mod balancer;
 mod credit;
 mod dnstap;
 mod load;
@@ -51,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "bulk", run: reverse::bulk, seeds: reverse::bulks },
     Target { name: "snapshot", run: reverse::snapshot, seeds: reverse::snapshots },
     Target { name: "snapshot_content", run: reverse::snapshot_content, seeds: reverse::damages },
+    Target { name: "balancer_reply", run: balancer::reply, seeds: balancer::replies },
     Target { name: "body", run: body, seeds: bodies },
     Target { name: "transfer", run: transfer::transfer, seeds: transfer::requests },
     Target { name: "notified", run: transfer::notified, seeds: transfer::notifications },

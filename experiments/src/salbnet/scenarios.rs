@@ -1,0 +1,153 @@
+//! What is simulated: the scenarios of the salbnet slides' successors, and the faults of feedback.
+
+use super::simulation::{Event, Feedback, MS, SECOND, Scenario, Server, Work};
+
+/// Servers that work on one query after the other, by how many they can a second.
+fn servers(capacities: [u32; 3], slots: usize) -> Vec<Server> {
+    capacities
+        .map(|capacity| Server { work: Work::Busy(SECOND / u64::from(capacity)), slots, capacity })
+        .to_vec()
+}
+
+fn plain(name: &'static str, about: &'static str, servers: Vec<Server>, rate: f64) -> Scenario {
+    Scenario {
+        name,
+        about,
+        servers,
+        rate,
+        length_ns: 9 * SECOND,
+        balancers: vec![1.0],
+        events: Vec::new(),
+        feedback: Feedback::default(),
+    }
+}
+
+/// Three unequal servers at a load.
+pub(crate) fn at_load(share: f64) -> Scenario {
+    plain("load", "three unequal servers", servers([2_000, 1_000, 500], 256), 3_500.0 * share)
+}
+
+/// All of them.
+pub(crate) fn all() -> Vec<Scenario> {
+    // As with quotas of 20, 10 and 5 % of a processor.
+    const CAPACITIES: [u32; 3] = [2_000, 1_000, 500];
+    let unequal = || servers(CAPACITIES, 256);
+    let rate = |share: f64| 3_500.0 * share;
+    let mut all = vec![
+        plain("unequal, 0.7", "three unequal servers, load 0.7 of what they can", unequal(), rate(0.7)),
+        plain("unequal, 0.9", "three unequal servers, load 0.9", unequal(), rate(0.9)),
+        plain("unequal, 0.97", "three unequal servers, load 0.97", unequal(), rate(0.97)),
+    ];
+    let moving = (0..5).flat_map(|turn: u64| {
+        let (at, server) = (turn * 2 * SECOND, turn as usize % 3);
+        let before = (server + 2) % 3;
+        [(at, before, Event::Slowed(1.0)), (at, server, Event::Slowed(2.0))]
+    });
+    all.push(Scenario {
+        events: moving.collect(),
+        ..plain(
+            "moving antagonist",
+            "every two seconds another of three equal servers is half as fast; load 0.9 of what is left",
+            servers([1_200; 3], 256),
+            3_000.0 * 0.9,
+        )
+    });
+    let mut trap = servers([1_000, 1_000, 1_000], 78);
+    trap[2].slots = 5_041;
+    all.push(plain(
+        "buffer trap",
+        "equal servers, queues of 64 kB, 64 kB and 4 MB; load 0.95",
+        trap.clone(),
+        2_850.0,
+    ));
+    trap[2] = Server { work: Work::Busy(4 * MS), slots: 5_041, capacity: 250 };
+    all.push(plain(
+        "slow buffer trap",
+        "the one with 4 MB has a quarter of the speed; load 0.9",
+        trap,
+        2_250.0 * 0.9,
+    ));
+    all.push(Scenario {
+        events: vec![(3 * SECOND, 1, Event::Fails(true))],
+        ..plain(
+            "sinkhole",
+            "from 3 s on one answers with failures within 20 us; load 0.7 of the others",
+            unequal(),
+            2_500.0 * 0.7,
+        )
+    });
+    let recursor = |wait: u64| Server { work: Work::Waits(0.8, wait * MS), slots: 256, capacity: 1_000 };
+    all.push(plain(
+        "recursors",
+        "three that read at once and wait for others for one in five, 10, 20 and 40 ms",
+        vec![recursor(10), recursor(20), recursor(40)],
+        2_000.0,
+    ));
+    let mut beside = servers([1_000, 1_000, 1_000], 256);
+    beside[0] = recursor(20);
+    all.push(plain("recursor beside others", "one waits for others, two are busy", beside, 2_000.0));
+    let faults = [
+        ("reports: none", "no agent at all", Feedback { none: true, ..Feedback::default() }),
+        ("reports: half lost", "half of all reports lost", Feedback { lost: 0.5, ..Feedback::default() }),
+        ("reports: 90 % lost", "nine of ten reports lost", Feedback { lost: 0.9, ..Feedback::default() }),
+        (
+            "reports: 10-50 ms late",
+            "reports 10 to 50 ms late, overtaking each other",
+            Feedback { late_ns: (10 * MS, 50 * MS), ..Feedback::default() },
+        ),
+        (
+            "reports: up to 2 s late",
+            "reports 10 ms to 2 s late",
+            Feedback { late_ns: (10 * MS, 2 * SECOND), ..Feedback::default() },
+        ),
+        (
+            "reports: repeated",
+            "each report comes again within a second",
+            Feedback { again: 1.0, ..Feedback::default() },
+        ),
+    ];
+    for (name, about, feedback) in faults {
+        all.push(Scenario { feedback, ..plain(name, about, unequal(), rate(0.9)) });
+    }
+    all.push(Scenario {
+        events: vec![(2 * SECOND, 0, Event::AgentStops(true)), (5 * SECOND, 0, Event::AgentStops(false))],
+        ..plain(
+            "agent stopped",
+            "the fastest server's agent stops for three seconds; load 0.9",
+            unequal(),
+            rate(0.9),
+        )
+    });
+    all.push(Scenario {
+        balancers: vec![0.7, 0.3],
+        ..plain(
+            "two balancers",
+            "two balancers with 70 and 30 % of the demand; load 0.9",
+            unequal(),
+            rate(0.9),
+        )
+    });
+    all.push(Scenario {
+        balancers: vec![0.55, 0.25, 0.15, 0.05],
+        ..plain("four balancers", "four balancers with 55, 25, 15 and 5 %; load 0.9", unequal(), rate(0.9))
+    });
+    let warms = |from: u64| {
+        let at = move |step: u64| from + SECOND + step * SECOND / 2;
+        let slow = [8.0, 4.0, 2.0, 1.0];
+        let steps = slow
+            .into_iter()
+            .enumerate()
+            .map(move |(step, slowed)| (at(step as u64), 0, Event::Slowed(slowed)));
+        [(from, 0, Event::Gone(true)), (from + SECOND, 0, Event::Gone(false))].into_iter().chain(steps)
+    };
+    all.push(Scenario {
+        events: warms(3 * SECOND).collect(),
+        ..plain(
+            "cold restart",
+            "one of three is gone for a second and then slow, twice as fast every half second; load 0.6",
+            servers([1_000; 3], 256),
+            1_800.0,
+        )
+    });
+    all
+}
