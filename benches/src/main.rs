@@ -6,6 +6,7 @@
 //! - [`serve`]: the program beside other name servers, over the wire.
 //! - [`reverse`]: names for addresses.
 //! - [`mod@replay`]: the replayer beside other senders, seen by who receives.
+//! - [`proximity`]: tables of routes, and a proximity service outside.
 //! - [`floods`]: what good clients and the memory have of floods.
 //!
 //! [`data`] is what they measure with, [`report`] what they tell, [`machine`] what they were measured on.
@@ -19,6 +20,7 @@ mod floods;
 mod lookups;
 mod machine;
 mod options;
+mod proximity;
 mod replay;
 mod report;
 mod reverse;
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         What::Reverse => reverse::run(&options, &mut report),
         What::Replay => replay::run(&options, &mut report),
         What::Floods => floods::run(&options, &mut report),
+        What::Proximity => proximity::run(&options, &mut report),
     };
     let outcome = outcome.and_then(|()| {
         print!("{}", report.table());

@@ -5,6 +5,7 @@ pub(crate) const USAGE: &str = "\
 usage: cargo xtask bench lookups [--keep] [--seed N]
        cargo xtask bench answer [--keep] [--seed N]
        cargo xtask bench agent [--quick] [--keep]
+       cargo xtask bench proximity [--only as-path|external] [--rounds N] [--keep] [--seed N]
        cargo xtask bench floods [--quick] [--only FLOOD,...] [--seed N] [--keep] [--install]
        cargo xtask bench serve [--quick] [--rounds N] [--only ARM,...] [--seed N] [--keep] [--install]
        cargo xtask bench reverse [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
@@ -27,6 +28,7 @@ pub(crate) enum What {
     Reverse,
     Replay,
     Floods,
+    Proximity,
 }
 
 /// What was asked for.
@@ -56,6 +58,7 @@ impl Options {
             Some("reverse") => What::Reverse,
             Some("replay") => What::Replay,
             Some("floods") => What::Floods,
+            Some("proximity") => What::Proximity,
             other => return Err(format!("what to measure? {}", other.unwrap_or("nothing was given"))),
         };
         let mut options = Options { what, quick: false, keep: false, rounds: 0, only: Vec::new(), seed: 1 };

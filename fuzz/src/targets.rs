@@ -5,6 +5,7 @@ mod credit;
 mod dnstap;
 mod load;
 mod partition;
+mod proximity;
 mod rapid;
 mod reverse;
 mod trace;
@@ -39,6 +40,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "partition", run: partition::partition, seeds: partition::partitions },
     Target { name: "codes", run: partition::codes, seeds: partition::code_files },
     Target { name: "database", run: partition::database, seeds: partition::databases },
+    Target { name: "mrt", run: proximity::mrt, seeds: proximity::tables },
+    Target { name: "external", run: proximity::lines, seeds: proximity::said },
     Target { name: "trace", run: trace::trace, seeds: trace::traces },
     Target { name: "trace_cdns", run: trace::trace, seeds: trace::cdns },
     Target { name: "trace_dnstap", run: trace::trace, seeds: trace::dnstap },

@@ -50,6 +50,9 @@ pub use region::{NewRegion, Region, RegionAdded};
 pub use replay::ReplayReport;
 pub use reverse::{AskedAddress, FaceAddress, KnownAddress, ReverseStatus, UpstreamStatus};
 pub use server::{NewServerState, ServerState};
-pub use status::{Changed, Counters, Counts, Health, Status, StoreState, TransferState, WorkerState};
+pub use status::{
+    Changed, Counters, Counts, ExternalState, Health, PartitionState, Status, StoreState, TransferState,
+    WorkerState,
+};
 pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten};
 pub use zone::ZoneSummary;

@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 /// Region 0, "unclassified", is always there, cannot be removed and is in no list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Region {
-    /// Its number, from 1 to 2^24 - 1, which no other region will ever have.
-    #[schema(minimum = 1, maximum = 16_777_215)]
+    /// Its number, from 1 to 2^24 - 2, which no other region will ever have.
+    #[schema(minimum = 1, maximum = 16_777_214)]
     pub id: u32,
     /// Its name, 1 to 63 letters, digits, '-', '_' or '.', which no other region has at the same time.
     #[schema(example = "europe", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -29,7 +29,7 @@ pub struct NewRegion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RegionAdded {
     /// The region's number.
-    #[schema(minimum = 1, maximum = 16_777_215)]
+    #[schema(minimum = 1, maximum = 16_777_214)]
     pub id: u32,
     /// The first generation that has it.
     pub generation: u64,

@@ -48,6 +48,12 @@ pub struct Status {
     /// What probes say of servers.
     #[serde(default)]
     pub health: HealthState,
+    /// Partitions that are imported from files.
+    #[serde(default)]
+    pub partitions: Vec<PartitionState>,
+    /// The external proximity service; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<ExternalState>,
 }
 
 /// A worker.
@@ -84,6 +90,46 @@ pub struct Counts {
     pub servers: u64,
     /// Those of them that are down.
     pub servers_down: u64,
+}
+
+/// A partition that is imported from files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PartitionState {
+    /// Its name.
+    #[schema(example = "default")]
+    pub name: String,
+    /// What it is made of, in the order in which its layers are asked: `csv`, `mmdb`, `as-path`.
+    pub sources: Vec<String>,
+    /// Whether its files could be read when they were last looked at. Where not, what was read before serves on.
+    pub ok: bool,
+    /// What was wrong with them; absent while nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What was counted when the files were last read by this process: for a BGP table among others `routes`,
+    /// `prefixes`, `as_sets` and `incomplete`.
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// An external proximity service, and what it told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ExternalState {
+    /// Where it is.
+    #[schema(example = "192.0.2.7:5310")]
+    pub service: String,
+    /// Whether there is a connection to it.
+    pub connected: bool,
+    /// Why the last connection ended, or was not made; absent where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Blocks of addresses whose region is known.
+    pub known: u64,
+    /// How many can be.
+    pub capacity: u64,
+    /// Blocks that it is to be asked about.
+    pub waiting: u64,
+    /// What was counted since start: blocks `asked` and `told`, questions `late`, lines `malformed`, of an
+    /// `unknown_region` and `unasked`, connections `failed`, blocks `leaked` and notes `lost`.
+    pub events: BTreeMap<String, u64>,
 }
 
 /// Whether changes can be stored.

@@ -8,6 +8,7 @@
 //! ```
 //! Changes that wait together share one commit: the disk is synced once for all of them.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,7 @@ use crate::book::{Book, Edit};
 pub use crate::book::{Etag, Refused};
 use crate::counters::Latency;
 use crate::generation::Generation;
-use crate::import::{self, Import};
+use crate::import::{self, Import, Loading, Outcome};
 use crate::publish::Published;
 
 /// How many changes may wait; one more is refused at once, so that callers slow down.
@@ -57,6 +58,8 @@ struct Shared {
     store: Store,
     /// What the store said to the last commit, and to the last check.
     complaints: Mutex<Complaints>,
+    /// How the partitions' files were read, as of the last time.
+    loading: Mutex<BTreeMap<String, api::PartitionState>>,
     started: Instant,
     latency: Arc<Latency>,
 }
@@ -97,6 +100,7 @@ impl Editor {
             published,
             store,
             complaints: Mutex::default(),
+            loading: Mutex::default(),
             started: Instant::now(),
             latency: Arc::default(),
         });
@@ -250,14 +254,65 @@ impl Editor {
     /// # Errors
     /// [`Refused::Faults`] with the faults of all files.
     pub async fn import(&self, imports: &[Import]) -> Result<Applied, Refused> {
-        let (imports, book) = (imports.to_vec(), self.book());
-        let edits = tokio::task::spawn_blocking(move || import::edits(&imports, &book));
-        let edits = edits.await.map_err(|_| Refused::Busy)??;
-        if edits.is_empty() {
-            let generation = self.book().generation.number;
-            return Ok(self.acknowledge(generation).await);
+        let (files, book) = (imports.to_vec(), self.book());
+        let read = tokio::task::spawn_blocking(move || {
+            let mut loading = Vec::new();
+            let edits = import::edits(&files, &book, &mut loading);
+            (edits, loading)
+        });
+        let (edits, loading) = read.await.map_err(|_| Refused::Busy)?;
+        let applied = match edits {
+            Err(faults) => Err(Refused::Faults(faults)),
+            Ok(edits) if edits.is_empty() => {
+                let generation = self.book().generation.number;
+                Ok(self.acknowledge(generation).await)
+            }
+            Ok(edits) => self.apply(edits).await,
+        };
+        self.note(loading, applied.is_ok());
+        if applied.is_ok() {
+            let (files, book) = (imports.to_vec(), self.book());
+            let written = tokio::task::spawn_blocking(move || import::write_ids(&files, &book));
+            for what in written.await.ok().and_then(Result::err).into_iter().flatten() {
+                tracing::info!(%what, "the regions' numbers were not written back; nothing depends on it");
+            }
         }
-        self.apply(edits).await
+        applied
+    }
+
+    /// How the partitions' files were read, by partition.
+    pub fn partition_states(&self) -> Vec<api::PartitionState> {
+        lock(&self.shared.loading).values().cloned().collect()
+    }
+
+    /// Notes how partitions were read; what was read well counts only once it is installed.
+    fn note(&self, loading: Vec<Loading>, is_installed: bool) {
+        let mut states = lock(&self.shared.loading);
+        for Loading { name, sources, outcome } in loading {
+            let state = states.entry(name.clone()).or_insert_with(|| api::PartitionState {
+                name: name.clone(),
+                sources: Vec::new(),
+                ok: true,
+                message: None,
+                counts: BTreeMap::new(),
+            });
+            state.sources = sources.into_iter().map(String::from).collect();
+            match outcome {
+                Outcome::Failed(what) => {
+                    (state.ok, state.message) = (false, Some(what));
+                }
+                Outcome::Read(counts) if is_installed => {
+                    if !counts.is_empty() {
+                        tracing::info!(partition = name, ?counts, "the partition was read");
+                    }
+                    (state.ok, state.message) = (true, None);
+                    state.counts =
+                        counts.into_iter().map(|(what, count)| (what.to_string(), count)).collect();
+                }
+                Outcome::Same if is_installed => (state.ok, state.message) = (true, None),
+                Outcome::Same | Outcome::Read(_) => {}
+            }
+        }
     }
 
     /// Finishes the changes that were taken, ends the thread and closes the store.

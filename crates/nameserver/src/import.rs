@@ -3,16 +3,18 @@
 //! The store is the truth: an import is an edit like any other, and what no file names stays.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use api::{Fault, Faults};
+use routing::partition::Rank;
 use routing::proximity::csv;
 use routing::proximity::mmdb::{self, Codes, Field};
-use routing::{Prefix, RegionId};
+use routing::{Partition, Prefix, RegionId};
 
+use crate::as_path;
 use crate::book::{Book, Edit, Etag, Refused};
 use crate::cookies::Secrets;
 use crate::generation::Settings;
@@ -27,28 +29,115 @@ const SECRET_MODE_FORBIDDEN: u32 = 0o027;
 pub enum Import {
     /// A master file. A zone without `$ORIGIN` is named as its file is, less `.zone` or `.db`.
     Zone(PathBuf),
-    /// A partition as `prefix,region` lines; regions that do not exist are added.
+    /// A partition, from one source or several: what the first has no region for the next one decides. Regions that do
+    /// not exist are added.
     Partition {
         /// The partition's name.
         name: String,
-        /// The file.
-        path: PathBuf,
-    },
-    /// A partition as a MaxMind database; regions that do not exist are added.
-    Mmdb {
-        /// The partition's name.
-        name: String,
-        /// The database.
-        path: PathBuf,
-        /// `code,region` lines.
-        regions: PathBuf,
-        /// Which of the database's fields is the code.
-        field: Field,
+        /// At least one.
+        layers: Vec<Layer>,
     },
     /// A policy as JSON.
     Policy(PathBuf),
     /// The secrets of cookies; see [`Secrets::read`]. They never reach the store.
     CookieSecrets(PathBuf),
+}
+
+/// A source of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// A file of `prefix,region` lines.
+    Csv(PathBuf),
+    /// A MaxMind database.
+    Mmdb {
+        /// The database.
+        path: PathBuf,
+        /// `code,region` lines. Beside this file the regions' numbers are written back.
+        regions: PathBuf,
+        /// Which of the database's fields is the code.
+        field: Field,
+    },
+    /// A BGP table, and the servers whose distance in AS hops decides.
+    AsPath {
+        /// The table in MRT.
+        table: PathBuf,
+        /// The servers.
+        servers: Vec<as_path::Server>,
+        /// Which link is whose: then only paths without valleys count.
+        relations: Option<PathBuf>,
+    },
+    /// An external proximity service, for all that is left.
+    Ask,
+}
+
+impl Layer {
+    /// What it is, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Layer::Csv(_) => "csv",
+            Layer::Mmdb { .. } => "mmdb",
+            Layer::AsPath { .. } => "as-path",
+            Layer::Ask => "external",
+        }
+    }
+
+    /// What faults call it: its first file.
+    fn source(&self) -> String {
+        match self {
+            Layer::Csv(path) | Layer::Mmdb { path, .. } | Layer::AsPath { table: path, .. } => shown(path),
+            Layer::Ask => "ask".into(),
+        }
+    }
+
+    /// All that it is made from, so that equal content has an equal tag.
+    fn content(&self) -> Result<Vec<Vec<u8>>, Faults> {
+        let files: Vec<&PathBuf> = match self {
+            Layer::Csv(path) => vec![path],
+            Layer::Mmdb { path, regions, .. } => vec![path, regions],
+            Layer::AsPath { table, relations, .. } => [table].into_iter().chain(relations).collect(),
+            Layer::Ask => Vec::new(),
+        };
+        let mut faults = Faults::default();
+        let mut contents = Vec::with_capacity(files.len());
+        for file in files {
+            match load(file) {
+                Ok(content) => contents.push(content),
+                Err(found) => faults.append(found),
+            }
+        }
+        faults.or(contents)
+    }
+
+    /// What beside the files decides what becomes of them.
+    fn choices(&self) -> String {
+        match self {
+            Layer::Csv(_) | Layer::Ask => String::new(),
+            Layer::Mmdb { field, .. } => format!("{field:?}"),
+            Layer::AsPath { servers, relations, .. } => format!("{servers:?}{}", relations.is_some()),
+        }
+    }
+}
+
+/// How the reading of a partition's files went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loading {
+    /// The partition's name.
+    pub name: String,
+    /// What its sources are, in order.
+    pub sources: Vec<&'static str>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of reading a partition's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// They are what was read before.
+    Same,
+    /// They were read; with what was counted, each by its name.
+    Read(Vec<(&'static str, u64)>),
+    /// They were not; with the first fault.
+    Failed(String),
 }
 
 /// Reads and compiles everything aside, without a store.
@@ -57,21 +146,22 @@ pub enum Import {
 /// All faults of all files.
 pub fn check(imports: &[Import]) -> Result<(), Faults> {
     let book = Book::empty(0, Settings::default());
-    let edits = edits(imports, &book)?;
+    let edits = edits(imports, &book, &mut Vec::new())?;
     try_on(book, edits).or(())
 }
 
 /// The edits that the files ask for and that `book` has not had yet: zones first, then partitions, then
-/// policies, as each needs the ones before.
+/// policies, as each needs the ones before. `loading` gets how each partition's reading went.
 ///
 /// # Errors
 /// Files that cannot be read, and the faults of all others. Where there are none so far, what an edit means
 /// beside the others shows when they are made.
-pub fn edits(imports: &[Import], book: &Book) -> Result<Vec<Edit>, Faults> {
-    let mut out = Edits { book, edits: Vec::new(), regions: BTreeSet::new(), faults: Faults::default() };
+pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Result<Vec<Edit>, Faults> {
+    let mut out =
+        Edits { book, edits: Vec::new(), regions: BTreeSet::new(), loading, faults: Faults::default() };
     let order = |import: &&Import| match import {
         Import::Zone(_) => 0,
-        Import::Partition { .. } | Import::Mmdb { .. } => 1,
+        Import::Partition { .. } => 1,
         Import::Policy(_) => 2,
         Import::CookieSecrets(_) => 3,
     };
@@ -108,6 +198,7 @@ struct Edits<'b> {
     edits: Vec<Edit>,
     /// Regions that an edit before adds.
     regions: BTreeSet<String>,
+    loading: &'b mut Vec<Loading>,
     faults: Faults,
 }
 
@@ -115,8 +206,18 @@ impl Edits<'_> {
     fn import(&mut self, import: &Import) -> Result<(), Faults> {
         match import {
             Import::Zone(path) => self.zone(path),
-            Import::Partition { name, path } => self.partition(name, path),
-            Import::Mmdb { name, path, regions, field } => self.mmdb(name, path, regions, *field),
+            Import::Partition { name, layers } => {
+                let read = self.partition(name, layers);
+                let outcome = match &read {
+                    Ok(outcome) => outcome.clone(),
+                    Err(faults) => {
+                        Outcome::Failed(faults.faults.first().map(ToString::to_string).unwrap_or_default())
+                    }
+                };
+                let sources = layers.iter().map(Layer::kind).collect();
+                self.loading.push(Loading { name: name.clone(), sources, outcome });
+                read.map(|_| ())
+            }
             Import::Policy(path) => {
                 let text = load(path)?;
                 let edit = |source, text| Edit::PutPolicy { owner: None, source, text, if_match: None };
@@ -148,59 +249,43 @@ impl Edits<'_> {
         Ok(())
     }
 
-    fn partition(&mut self, name: &str, path: &Path) -> Result<(), Faults> {
-        let text = load(path)?;
-        let source = shown(path);
+    fn partition(&mut self, name: &str, layers: &[Layer]) -> Result<Outcome, Faults> {
+        let mut faults = Faults::default();
+        let mut contents = Vec::with_capacity(layers.len());
+        let mut digested = Vec::new();
+        for layer in layers {
+            match layer.content() {
+                Ok(content) => {
+                    digested.extend(content.iter().flatten());
+                    digested.extend(layer.choices().into_bytes());
+                    contents.push(content);
+                }
+                Err(found) => faults.append(found),
+            }
+        }
+        faults.or(())?;
+        let paths: Vec<String> = layers.iter().map(Layer::source).collect();
+        let (path, digest) = (format!("{} as partition {name}", paths.join(" and ")), Etag::of(&digested));
+        // A table of routes takes seconds to read: not when it is the one that was read before.
+        if self.book.imports.get(&path) == Some(&digest.0) {
+            return Ok(Outcome::Same);
+        }
+        drop(digested);
         let regions = Provisional::default();
-        let content = utf8(&source, &text)?;
-        csv::read(&source, &content, &|region| regions.id(region))?;
-        csv::ranks(&source, &content, &|region| regions.id(region))?;
-        self.put_partition(name, path, Etag::of(&text), regions, source, text);
-        Ok(())
-    }
-
-    fn mmdb(&mut self, name: &str, path: &Path, codes: &Path, field: Field) -> Result<(), Faults> {
-        let (database, codes_text) = (load(path)?, load(codes)?);
-        let digest = Etag::of(&[&database[..], &codes_text[..], format!("{field:?}").as_bytes()].concat());
-        let regions = Provisional::default();
-        let codes_source = shown(codes);
-        let codes = Codes::read(&codes_source, &utf8(&codes_source, &codes_text)?, field, &|region| {
-            regions.id(region)
-        })?;
-        let entries: Vec<(Prefix, RegionId)> = mmdb::read(&shown(path), &database, &codes)?;
-        let names = regions.0.borrow().clone();
-        let text = csv::write(&entries, &|region| names.get(region.get() as usize - 1).map(String::as_str));
-        self.put_partition(name, path, digest, regions, shown(path), text.into_bytes());
-        Ok(())
-    }
-
-    fn put_partition(
-        &mut self,
-        name: &str,
-        path: &Path,
-        digest: Etag,
-        regions: Provisional,
-        source: String,
-        text: Vec<u8>,
-    ) {
-        let missing: Vec<String> = regions
-            .0
-            .into_inner()
-            .into_iter()
-            .filter(|region| self.book.region_id(region).is_none() && !self.regions.contains(region))
-            .collect();
-        let before = self.edits.len();
-        self.add_as(format!("{} as partition {name}", shown(path)), digest, || Edit::PutPartition {
+        let built = stack(layers, contents, &regions)?;
+        let regions = regions.0.into_inner().names;
+        let known = |region: &String| self.book.region_id(region).is_some() || self.regions.contains(region);
+        let missing: Vec<String> = regions.into_iter().filter(|region| !known(region)).collect();
+        self.regions.extend(missing.iter().cloned());
+        self.edits.extend(missing.into_iter().map(|name| Edit::AddRegion { name }));
+        let source = paths.join(" and ");
+        self.add_as(path, digest, || Edit::PutPartition {
             name: name.into(),
             source,
-            text,
+            text: built.text.into_bytes(),
             if_match: None,
         });
-        if self.edits.len() > before {
-            self.regions.extend(missing.iter().cloned());
-            let added = missing.into_iter().map(|name| Edit::AddRegion { name });
-            self.edits.splice(before..before, added);
-        }
+        Ok(Outcome::Read(built.counts))
     }
 
     fn add(&mut self, path: &Path, digest: Etag, edit: impl FnOnce() -> Edit) {
@@ -216,18 +301,145 @@ impl Edits<'_> {
     }
 }
 
-/// Regions by the order in which a file names them, before they have ids of their own.
+/// A partition that was made from its layers.
+struct Built {
+    text: String,
+    counts: Vec<(&'static str, u64)>,
+}
+
+/// Makes one partition of all layers. A single file of lines stays as it is.
+fn stack(layers: &[Layer], contents: Vec<Vec<Vec<u8>>>, regions: &Provisional) -> Result<Built, Faults> {
+    let mut faults = Faults::default();
+    let mut counts = Vec::new();
+    let mut compiled: Vec<Partition> = Vec::new();
+    for (layer, content) in layers.iter().zip(contents) {
+        let is_alone = layers.len() == 1;
+        let text = match text(layer, content, regions) {
+            Ok(built) => {
+                counts.extend(built.counts);
+                built.text
+            }
+            Err(found) => {
+                faults.append(found);
+                continue;
+            }
+        };
+        let source = layer.source();
+        let entries = csv::read(&source, &text, &|region| regions.id(region));
+        let ranks = csv::ranks(&source, &text, &|region| regions.id(region));
+        match (entries, ranks) {
+            (Ok(_), Ok(_)) if is_alone => return Ok(Built { text, counts }),
+            (Ok(entries), Ok(ranks)) => compiled.push(Partition::compile(entries).with_ranks(ranks)),
+            (entries, ranks) => {
+                [entries.err(), ranks.err()].into_iter().flatten().for_each(|found| faults.append(found));
+            }
+        }
+    }
+    faults.or(())?;
+    let names = &regions.0.borrow().names;
+    let name = |region: RegionId| names.get((region.get() as usize).wrapping_sub(1)).map(String::as_str);
+    let ranks: Vec<Rank> = compiled.iter().flat_map(|layer| layer.ranks().iter().copied()).collect();
+    let ranks = Partition::default().with_ranks(ranks);
+    let text = csv::write_ranks(ranks.ranks(), &name) + &csv::write(&Partition::stack(&compiled), &name);
+    Ok(Built { text, counts })
+}
+
+/// A layer as a text of prefixes and regions.
+fn text(layer: &Layer, mut content: Vec<Vec<u8>>, regions: &Provisional) -> Result<Built, Faults> {
+    let source = layer.source();
+    match layer {
+        Layer::Csv(_) => Ok(Built { text: utf8(&source, content.remove(0))?, counts: Vec::new() }),
+        Layer::Ask => {
+            let text = format!("0.0.0.0/0,{0}\n::/0,{0}\n", csv::ASK);
+            Ok(Built { text, counts: Vec::new() })
+        }
+        Layer::Mmdb { regions: codes, field, .. } => {
+            let codes_source = shown(codes);
+            let lines = utf8(&codes_source, content.remove(1))?;
+            let codes = Codes::read(&codes_source, &lines, *field, &|region| regions.id(region))?;
+            let entries: Vec<(Prefix, RegionId)> = mmdb::read(&source, &content[0], &codes)?;
+            let names = &regions.0.borrow().names;
+            let name =
+                |region: RegionId| names.get((region.get() as usize).wrapping_sub(1)).map(String::as_str);
+            Ok(Built { text: csv::write(&entries, &name), counts: Vec::new() })
+        }
+        Layer::AsPath { servers, relations, .. } => {
+            let relations_source = relations.as_deref().map(shown);
+            let relations = relations_source.as_ref().zip(content.get(1));
+            let relations = relations.map(|(name, octets)| as_path::Source { name, octets });
+            let table = as_path::Source { name: &source, octets: &content[0] };
+            let built = as_path::build(table, relations, servers)?;
+            Ok(Built { text: built.text, counts: built.counts })
+        }
+    }
+}
+
+/// Writes the regions' numbers beside the files that say which code is in which region, as the control process of the
+/// MyXDNS paper does (§5.1): `FILE.ids`, of lines `region,id`.
+///
+/// # Errors
+/// Files that cannot be written, each with its cause; the others are.
+pub fn write_ids(imports: &[Import], book: &Book) -> Result<(), Vec<String>> {
+    let ids: BTreeMap<&str, u32> = book.regions.iter().map(|(id, name)| (name.as_str(), *id)).collect();
+    let partitions = imports.iter().filter_map(|import| match import {
+        Import::Partition { layers, .. } => Some(layers),
+        _ => None,
+    });
+    let mut failed = Vec::new();
+    for layer in partitions.flatten() {
+        let Layer::Mmdb { regions, field, .. } = layer else { continue };
+        if let Err(what) = write_ids_of(regions, *field, &ids) {
+            failed.push(format!("{}.ids: {what}", shown(regions)));
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed) }
+}
+
+fn write_ids_of(codes: &Path, field: Field, ids: &BTreeMap<&str, u32>) -> Result<(), String> {
+    let text = fs::read_to_string(codes).map_err(|cause| cause.to_string())?;
+    let named = RefCell::new(BTreeSet::new());
+    let note = |region: &str| {
+        named.borrow_mut().insert(region.to_string());
+        RegionId::new(1)
+    };
+    Codes::read(&shown(codes), &text, field, &note).map_err(|faults| faults.to_string())?;
+    let mut lines = String::from("# The numbers of the regions, written by pointsman.\nregion,id\n");
+    for region in named.into_inner() {
+        if let Some(id) = ids.get(region.as_str()) {
+            lines.push_str(&format!("{region},{id}\n"));
+        }
+    }
+    let mut beside = codes.as_os_str().to_owned();
+    beside.push(".ids");
+    if fs::read_to_string(&beside).is_ok_and(|before| before == lines) {
+        return Ok(());
+    }
+    let mut part = beside.clone();
+    part.push(".part");
+    // Whoever reads it finds it whole.
+    fs::write(&part, lines).and_then(|()| fs::rename(&part, &beside)).map_err(|cause| cause.to_string())
+}
+
+/// Regions by the order in which files name them, before they have ids of their own.
 #[derive(Default)]
-struct Provisional(RefCell<Vec<String>>);
+struct Provisional(RefCell<Named>);
+
+#[derive(Default)]
+struct Named {
+    names: Vec<String>,
+    ids: HashMap<String, RegionId>,
+}
 
 impl Provisional {
     fn id(&self, name: &str) -> Option<RegionId> {
-        let mut names = self.0.borrow_mut();
-        let index = names.iter().position(|known| known == name).unwrap_or_else(|| {
-            names.push(name.into());
-            names.len() - 1
-        });
-        RegionId::new(index as u32 + 1)
+        let mut named = self.0.borrow_mut();
+        if let Some(id) = named.ids.get(name) {
+            return Some(*id);
+        }
+        let id = RegionId::new(named.names.len() as u32 + 1)?;
+        named.names.push(name.into());
+        named.ids.insert(name.into(), id);
+        Some(id)
     }
 }
 
@@ -267,8 +479,8 @@ fn load_secret(path: &Path) -> Result<Vec<u8>, Faults> {
     load(path)
 }
 
-fn utf8(source: &str, text: &[u8]) -> Result<String, Faults> {
-    String::from_utf8(text.to_vec())
+fn utf8(source: &str, text: Vec<u8>) -> Result<String, Faults> {
+    String::from_utf8(text)
         .map_err(|cause| Fault::whole(source, format!("the text is not UTF-8: {cause}"), "").into())
 }
 

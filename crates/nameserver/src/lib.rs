@@ -9,17 +9,20 @@
 //!   its parts. [`fast`]: what changes between two queries of one.
 //! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
 //! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
-//! - [`import`]: files as edits; [`view`]: what the API shows; [`http`]: the API.
+//! - [`import`]: files as edits, [`as_path`] BGP tables as partitions; [`view`]: what the API shows; [`http`]: the API.
+//! - [`external`]: the conversation with an external proximity service.
 //! - [`health`]: probes of servers, and what they find.
 //! - [`transfer`]: zones for secondaries, signed messages, notifications.
 //! - [`tap`]: dnstap: what is asked and answered, for programs that watch.
 //! - [`counters`]: what a worker counts, [`routed`] what policies decided; [`panics`]: what follows when it panics.
 
 pub mod answer;
+pub mod as_path;
 pub mod book;
 pub mod cookies;
 pub mod counters;
 pub mod edit;
+pub mod external;
 pub mod fast;
 pub mod generation;
 pub mod health;

@@ -13,14 +13,14 @@ use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Verdict};
 use net::udp::UdpListener;
-use routing::Rotation;
 
 use crate::answer::{Asked, Reply, Transport};
 use crate::book::Book;
 use crate::cookies::Secrets;
 use crate::counters::Counters;
 use crate::edit::{Applied, Editor, Refused};
-use crate::fast::Fast;
+use crate::external::{self, Learning};
+use crate::fast::Shared;
 use crate::generation::Settings;
 use crate::health::{self, Probe, Probes, Table, prober};
 use crate::http::{self, Tcp};
@@ -64,6 +64,8 @@ pub struct Options {
     pub cookies: bool,
     /// What limits the rate of answers over UDP, where that is limited.
     pub rate_limit: Option<rate_limit::Limits>,
+    /// The external proximity service, where there is one.
+    pub external: Option<external::Config>,
     /// Who is told of queries and answers, where somebody is.
     pub tap: Option<tap::Config>,
     /// Files to import at start and at [`Server::reload`].
@@ -136,7 +138,7 @@ struct Bound {
 struct Answering {
     published: Arc<Published>,
     transfers: Arc<Transfers>,
-    rotation: Arc<Rotation>,
+    fast: Shared,
     panics: Arc<Panics>,
     clock: Clock,
 }
@@ -206,12 +208,18 @@ impl Server {
             tasks: tokio::task::JoinSet::new(),
             tap: None,
         };
-        let rotation = Arc::new(Rotation::new());
+        let learning = match options.external {
+            Some(config) => Some(Learning::new(config, secret().map_err(StartError::System)?)),
+            None => None,
+        };
+        let external = learning.as_ref().map(|learning| (learning.external().clone(), clock));
+        let fast = Shared { external, ..Shared::default() };
         let mut counters = http::Metrics {
             tap: tap.as_ref().map(|writer| writer.counters().clone()).unwrap_or_default(),
             updates: server.editor.latency(),
             transfers: transfers.counters().clone(),
-            rotation: rotation.clone(),
+            fast: fast.clone(),
+            external: learning.as_ref().map(|learning| learning.counters().clone()),
             ..http::Metrics::default()
         };
         let panics = Arc::new(Panics::default());
@@ -224,7 +232,7 @@ impl Server {
                     core: Some(cores[index % workers % cores.len()]),
                     listener: listener.clone(),
                     transfers: transfers.clone(),
-                    rotation: rotation.clone(),
+                    fast: fast.clone(),
                     published: published.clone(),
                     counters: Arc::new(Counters::default()),
                     panics: panics.clone(),
@@ -246,7 +254,7 @@ impl Server {
             let answering = Answering {
                 published: published.clone(),
                 transfers: transfers.clone(),
-                rotation: rotation.clone(),
+                fast: fast.clone(),
                 panics: panics.clone(),
                 clock,
             };
@@ -259,6 +267,10 @@ impl Server {
             None => None,
         };
         server.probe(health, probes, clock, fastrand::Rng::with_seed(seed ^ PROBING));
+        if let Some(learning) = learning {
+            let (editor, stop) = (server.editor.clone(), server.shutdown.clone());
+            server.tasks.spawn(async move { learning.run(editor, clock, stop).await });
+        }
         server.notify(transfers, published, clock, fastrand::Rng::with_seed(seed ^ u64::MAX));
         let requests = counters.api.clone();
         let router = http::router(server.editor.clone(), options.token, counters);
@@ -326,14 +338,14 @@ impl Server {
         let counted = Arc::new(Mutex::new((counted, tap)));
         self.tasks.spawn(async move {
             let handler = |client: SocketAddr, server: SocketAddr| {
-                let Answering { published, transfers, rotation, panics, clock } = answering.clone();
+                let Answering { published, transfers, fast, panics, clock } = answering.clone();
                 let counted = counted.clone();
                 let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
                 move |query: &[u8], out: &mut [u8]| {
                     let (peer, local) = (client.ip().to_canonical(), server.ip());
                     let asked = Asked { query, client: peer, local, transport: Transport::Tcp };
                     let (generation, now) = (published.load(), clock.now());
-                    let fast = Fast { limit: None, rotation: Some(&rotation) };
+                    let fast = fast.fast();
                     let answered = catch_unwind(AssertUnwindSafe(|| {
                         transfers
                             .stream(&generation, &asked, fast, clock, &mut rng, out)

@@ -14,6 +14,7 @@ use routing::{Family, RegionId, State, Why, route};
 
 use crate::book::{Book, Etag};
 use crate::edit::{Editor, Refused};
+use crate::fast::Shared;
 use crate::policies::Steered;
 use crate::routed::Routed;
 use crate::zone::Walk;
@@ -95,7 +96,7 @@ impl Editor {
     ///
     /// # Errors
     /// [`Refused::Faults`] for a name that is none; [`Refused::NotFound`] where no policy decides.
-    pub fn explain(&self, asked: &Explain) -> Result<Explanation, Refused> {
+    pub fn explain(&self, asked: &Explain, fast: &Shared) -> Result<Explanation, Refused> {
         let book = self.book();
         let wire = dns::name::folded_from_text(&asked.name).map_err(|what| {
             Faults::from(Fault::whole("body", what, "a domain name such as www.example.com"))
@@ -103,7 +104,7 @@ impl Editor {
         let name = Folded::read(&wire).expect("a name from text is valid");
         let steered = steered_at(&book, &name)
             .ok_or_else(|| Refused::NotFound(format!("policy that decides the addresses of {name:?}")))?;
-        Ok(explain(&book, steered, asked))
+        Ok(explain(&book, steered, asked, fast))
     }
 
     /// What policies decided, by policy, region and server as text. What is no more is `removed`, a client of no region
@@ -150,6 +151,8 @@ impl Editor {
             tcp: api::Counters::default(),
             transfers: TransferState { secondaries, followed: followed as u64, ..TransferState::default() },
             health: book.generation.health.status(),
+            partitions: self.partition_states(),
+            external: None,
         }
     }
 }
@@ -189,7 +192,7 @@ fn steered_at<'b>(book: &'b Book, name: &Folded) -> Option<&'b Steered> {
     book.generation.policies.get(found.policy()?).map(|steered| &**steered)
 }
 
-fn explain(book: &Book, steered: &Steered, asked: &Explain) -> Explanation {
+fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Explanation {
     // As the probes' results are at one epoch: they change beside the generation.
     let health = book.generation.health.snapshot();
     let (policy, state) = (&steered.policy, book.generation.servers.state().with_health(&health));
@@ -205,7 +208,8 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain) -> Explanation {
         AddressType::A => Family::V4,
         AddressType::Aaaa => Family::V6,
     };
-    let choice = route(policy, family, asked.client, state, &mut fastrand::Rng::new());
+    let choice =
+        route(policy, family, asked.client, state.with_asking(fast.looking()), &mut fastrand::Rng::new());
     let targets = policy.targets(family);
     let shares = |state: State<'_>| probabilities(policy, family, choice.region, state);
     let row = targets.iter().zip(shares(State::ALL_UP)).zip(policy.ttls(family, choice.region));
@@ -244,6 +248,7 @@ fn why(why: Why, id: RegionId, region: Option<&str>, has_regions: bool, qtype: A
     };
     match (why, region) {
         (Why::Region, _) => format!("the row of region {}", region.unwrap_or_default()),
+        (Why::NotYet, _) => "the default column: the external proximity service has not said yet".into(),
         (Why::Default, Some(region)) => {
             format!("the default column: no server has an entry for region {region}")
         }

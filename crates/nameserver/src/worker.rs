@@ -7,11 +7,10 @@ use std::sync::Arc;
 use fastrand::Rng;
 use net::clock::{Clock, Now};
 use net::udp::{Batch, Datagram, UdpListener};
-use routing::Rotation;
 
 use crate::answer::{Answered, Asked, Reply, Transport};
 use crate::counters::Counters;
-use crate::fast::Fast;
+use crate::fast::{Fast, Shared};
 use crate::generation::Generation;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
@@ -29,8 +28,8 @@ pub struct Worker {
     pub listener: Arc<UdpListener>,
     /// What answers signed queries and transfers.
     pub transfers: Arc<Transfers>,
-    /// Whose turn it is, where policies rotate; all workers have the same.
-    pub rotation: Arc<Rotation>,
+    /// The fast state; all workers have the same.
+    pub fast: Shared,
     /// Where generations come from.
     pub published: Arc<Published>,
     /// Where it counts.
@@ -56,16 +55,16 @@ impl Worker {
     /// panics is dropped and counted; what then follows is [`Panics::suffered`]'s.
     pub fn run(self) {
         let transfers = self.transfers.clone();
-        let rotation = self.rotation.clone();
+        let shared = self.fast.clone();
         match self.rate_limit.clone() {
             None => self.run_with(move |generation, asked, now, rng, out| {
-                let fast = Fast { limit: None, rotation: Some(&rotation) };
+                let fast = shared.fast();
                 transfers
                     .answer(generation, asked, fast, now, rng, out)
                     .unwrap_or_else(|| generation.answer_counted(asked, fast, now, rng, out))
             }),
             Some(limit) => self.run_with(move |generation, asked, now, rng, out| {
-                let fast = Fast { limit: Some(&limit), rotation: Some(&rotation) };
+                let fast = Fast { limit: Some(&limit), ..shared.fast() };
                 transfers
                     .answer(generation, asked, fast, now, rng, out)
                     .unwrap_or_else(|| generation.answer_limited(asked, &limit, fast, now, rng, out))
@@ -169,7 +168,7 @@ mod tests {
         let worker = Worker {
             index: 0,
             rate_limit: None,
-            rotation: Arc::default(),
+            fast: Shared::default(),
             transfers: Arc::new(Transfers::new(crate::transfer::Config::default())),
             core: None,
             listener,

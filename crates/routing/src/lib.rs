@@ -5,13 +5,15 @@
 //!
 //! - [`route`](mod@route): the decision itself.
 //! - [`partition`]: which region an address is in, and how far that holds; [`prefix`] and [`region`] are its
-//!   words, [`proximity`] where partitions come from.
+//!   words, [`proximity`] where partitions come from; [`external`]: what a service outside says of those that they leave
+//!   to it.
 //! - [`policy`]: the matrix of probabilities and TTLs; [`servers`]: its columns, and which of them are up;
 //!   [`health`]: what probes say of them.
 //! - [`selection`]: how servers are ordered by their weights; [`rotation`]: whose turn it is.
 //! - [`balance`]: which back end of a balancer gets a query.
 
 pub mod balance;
+pub mod external;
 pub mod health;
 pub mod partition;
 pub mod policy;
@@ -23,6 +25,7 @@ pub mod route;
 pub mod selection;
 pub mod servers;
 
+pub use external::External;
 pub use health::{Health, SlotId};
 pub use partition::{Leaf, Partition};
 pub use policy::{Family, Policy};

@@ -175,6 +175,19 @@ impl Partition {
         self
     }
 
+    /// What several partitions say together: for each address the first that has a region for it. The prefixes are
+    /// none inside another, and as few as that allows.
+    pub fn stack(layers: &[Partition]) -> Vec<(Prefix, RegionId)> {
+        let merged = |runs: fn(&Partition) -> Vec<Run>| {
+            let nobody = vec![Run { start: 0, region: RegionId::NONE }];
+            layers.iter().rev().fold(nobody, |below, layer| overlay(&runs(layer), &below))
+        };
+        let mut prefixes = Vec::new();
+        blocks(&merged(Partition::runs_v4), 32, &mut prefixes);
+        blocks(&merged(Partition::runs_v6), 128, &mut prefixes);
+        prefixes
+    }
+
     /// The ranks of servers, by region and server.
     pub fn ranks(&self) -> &[Rank] {
         &self.ranks
@@ -463,7 +476,7 @@ impl<K: Key, const W: usize> Ranges<K, W> {
             slot = table[K::WORDS + Table::<K>::read(table).slot_of(key) as usize];
         }
         if slot & REFERENCE == 0 {
-            return (slot & RegionId::MAX.get(), (slot >> 24) as u8);
+            return (slot & RegionId::BITS, (slot >> 24) as u8);
         }
         let first = (slot & !(REFERENCE | WINDOW)) as usize;
         let window = self.ranges[first + 1..].first_chunk::<W>().expect("W + 1 are filling");
@@ -626,6 +639,51 @@ fn append(runs: &mut Vec<Run>, run: Run) {
     }
 }
 
+/// The runs of `above`, and where it has no region those of `below`; both begin at 0.
+fn overlay(above: &[Run], below: &[Run]) -> Vec<Run> {
+    let mut runs = Vec::with_capacity(above.len() + below.len());
+    let (mut a, mut b) = (0, 0);
+    loop {
+        let region = if above[a].region.is_none() { below[b].region } else { above[a].region };
+        append(&mut runs, Run { start: above[a].start.max(below[b].start), region });
+        let next = |runs: &[Run], at: usize| runs.get(at + 1).map(|run| run.start);
+        match (next(above, a), next(below, b)) {
+            (None, None) => return runs,
+            (Some(of_a), of_b) if of_b.is_none_or(|of_b| of_a < of_b) => a += 1,
+            (of_a, of_b) => {
+                a += usize::from(of_a == of_b);
+                b += 1;
+            }
+        }
+    }
+}
+
+/// Appends the blocks that runs of addresses of `bits` bits consist of, those without a region left out.
+fn blocks(runs: &[Run], bits: u8, into: &mut Vec<(Prefix, RegionId)>) {
+    let max = if bits == 32 { u128::from(u32::MAX) } else { u128::MAX };
+    for (at, run) in runs.iter().enumerate().filter(|(_, run)| !run.region.is_none()) {
+        let last = runs.get(at + 1).map_or(max, |next| next.start - 1);
+        let mut start = run.start;
+        loop {
+            // The largest block that begins here and ends in time.
+            let mut size = start.trailing_zeros().min(u32::from(bits));
+            let end = |size: u32| start | 1u128.checked_shl(size).map_or(u128::MAX, |size| size - 1);
+            while end(size) > last {
+                size -= 1;
+            }
+            let address = match bits {
+                32 => IpAddr::V4(Ipv4Addr::from_bits(start as u32)),
+                _ => IpAddr::V6(Ipv6Addr::from_bits(start)),
+            };
+            into.extend(Prefix::new(address, bits - size as u8).map(|prefix| (prefix, run.region)));
+            match end(size).checked_add(1) {
+                Some(next) if next <= last => start = next,
+                _ => break,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -724,7 +782,56 @@ mod tests {
         })
     }
 
+    #[test]
+    fn in_a_stack_the_first_that_has_a_region_decides() {
+        let layer = |entries: &[(&str, u32)]| {
+            Partition::compile(entries.iter().map(|(text, id)| (prefix(text), region(*id))))
+        };
+        let first = layer(&[("10.0.0.0/8", 1), ("10.1.0.0/16", 0), ("2001:db8::/32", 1)]);
+        let second = layer(&[("10.1.2.0/24", 2), ("10.2.0.0/16", 2), ("0.0.0.0/0", 3)]);
+        let stacked = Partition::compile(Partition::stack(&[first, second]));
+        for (address, id) in [
+            ("10.0.0.1", 1),
+            ("10.2.0.1", 1),
+            ("10.1.2.3", 2),
+            ("10.1.3.3", 3),
+            ("192.0.2.1", 3),
+            ("255.255.255.255", 3),
+            ("2001:db8::1", 1),
+            ("2001:db9::", 0),
+        ] {
+            assert_eq!(stacked.lookup(address.parse().unwrap()).region, region(id), "{address}");
+        }
+        let whole = layer(&[("::/0", 7), ("0.0.0.0/0", 7)]);
+        assert_eq!(
+            Partition::stack(&[whole]),
+            [(prefix("0.0.0.0/0"), region(7)), (prefix("::/0"), region(7))]
+        );
+        assert_eq!(Partition::stack(&[]), []);
+    }
+
     proptest! {
+        #[test]
+        fn a_stack_is_what_its_layers_say(
+            layers in prop::collection::vec(prop::collection::vec((address(), any::<u8>(), 0u32..4), 0..8), 0..4),
+            others in prop::collection::vec(any::<IpAddr>(), 0..4),
+        ) {
+            let entries = |layer: &Vec<(IpAddr, u8, u32)>| -> Vec<(Prefix, RegionId)> {
+                let prefix = |address: IpAddr, length: u8| {
+                    Prefix::new(address, length % if address.is_ipv4() { 33 } else { 129 }).unwrap()
+                };
+                layer.iter().map(|&(address, length, id)| (prefix(address, length), region(id))).collect()
+            };
+            let layers: Vec<Vec<(Prefix, RegionId)>> = layers.iter().map(entries).collect();
+            let compiled: Vec<Partition> = layers.iter().cloned().map(Partition::compile).collect();
+            let stacked = Partition::compile(Partition::stack(&compiled));
+            for probe in probes(&layers.concat(), others) {
+                let mut each = compiled.iter().map(|layer| layer.lookup(probe).region);
+                let expected = each.find(|region| !region.is_none()).unwrap_or(RegionId::NONE);
+                prop_assert_eq!(stacked.lookup(probe).region, expected, "{}", probe);
+            }
+        }
+
         #[test]
         fn equals_a_linear_scan(
             entries in prop::collection::vec(entry(), 0..40),

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use api::{Order, WhenAllDown};
 use fastrand::Rng;
 
+use crate::partition::Leaf;
 use crate::policy::{Family, Policy, SERVERS_MAX, Target};
 use crate::region::RegionId;
 use crate::selection::{draw, heaviest, listed};
@@ -31,6 +32,8 @@ pub struct Choice {
 pub enum Why {
     /// The default column.
     Default,
+    /// The default column, for a short time: an external proximity service has not said yet where the client is.
+    NotYet,
     /// The region's row.
     Region,
     /// All servers of the family are down, and the policy answers as if none were.
@@ -60,7 +63,13 @@ impl Choice {
 #[inline]
 pub fn route(policy: &Policy, family: Family, client: IpAddr, state: State<'_>, rng: &mut Rng) -> Choice {
     let matrix = policy.matrix(family);
-    let leaf = policy.has_regions().then(|| policy.partition.lookup(client));
+    let mut leaf = policy.has_regions().then(|| policy.partition.lookup(client));
+    let mut ttl_max = u32::MAX;
+    if let Some(leaf) = &mut leaf
+        && leaf.region == RegionId::ASK
+    {
+        ttl_max = ask(leaf, client, state);
+    }
     let region = leaf.map_or(RegionId::NONE, |leaf| leaf.region);
     let mut choice = Choice {
         order: [0; SERVERS_MAX],
@@ -77,7 +86,11 @@ pub fn route(policy: &Policy, family: Family, client: IpAddr, state: State<'_>, 
         return choice;
     }
     let (weights, ttls, is_own) = matrix.row(region);
-    choice.why = if is_own { Why::Region } else { Why::Default };
+    choice.why = match (is_own, ttl_max) {
+        (true, _) => Why::Region,
+        (false, u32::MAX) => Why::Default,
+        (false, _) => Why::NotYet,
+    };
     let mut candidates = [0; SERVERS_MAX];
     let candidates = match usable(&matrix.servers, state, &mut candidates) {
         0 if policy.when_all_down == WhenAllDown::Empty => {
@@ -107,8 +120,21 @@ pub fn route(policy: &Policy, family: Family, client: IpAddr, state: State<'_>, 
         }
         Order::Nearest => heaviest(weights, candidates, order, rng),
     } as u16;
-    choice.ttl = ttls[usize::from(choice.order[0])];
+    choice.ttl = ttls[usize::from(choice.order[0])].min(ttl_max);
     choice
+}
+
+/// Puts what an external proximity service said of the client in the place of the partition's word; returns how long an
+/// answer may be kept, in seconds.
+#[inline(never)]
+fn ask(leaf: &mut Leaf, client: IpAddr, state: State<'_>) -> u32 {
+    let Some(asking) = state.asking() else {
+        leaf.region = RegionId::NONE;
+        return u32::MAX;
+    };
+    let told = asking.region(client, leaf.scope);
+    *leaf = Leaf { region: told.region, scope: told.scope };
+    if told.is_known { u32::MAX } else { asking.external.short_ttl() }
 }
 
 /// The probability that each server of a family is first for a region, as things stand; all 0 where nothing is
@@ -418,6 +444,42 @@ mod tests {
             probabilities(&policy, Family::V4, RegionId::new(1).unwrap(), state),
             [0.0, 0.0, 0.5, 0.5]
         );
+    }
+
+    #[test]
+    fn who_is_not_known_yet_gets_the_default_column_for_a_short_time() {
+        let mut servers = Servers::default();
+        let entries = [("0.0.0.0/0", RegionId::ASK.get()), ("10.0.0.0/8", 1)];
+        let spec = api::Policy::read("p", &TWO.replace("\"ttl\":10", "\"ttl\":300")).unwrap();
+        let entries = entries.map(|(prefix, id)| {
+            (prefix.parse::<Prefix>().unwrap(), RegionId::new(id).unwrap_or(RegionId::ASK))
+        });
+        let partition = Arc::new(Partition::compile(entries));
+        let mut context = Context {
+            region: &|name| name.parse().ok().and_then(RegionId::new),
+            partition: &|_| Some(partition.clone()),
+            server: &mut |address| servers.add(address),
+        };
+        let origin = api::place::Origin { source: "p", text: None };
+        let policy = Policy::compile(&spec, origin, &mut context).unwrap();
+        let now = std::time::Duration::from_secs(1);
+        let external = crate::External::new(16, std::time::Duration::from_secs(60), 10, [1; 16]);
+        let asker: Option<IpAddr> = Some("198.51.100.1".parse().unwrap());
+        let decide = |client: &str, source, asks: bool| {
+            let asking = crate::external::Asking { external: &external, now, source, asker };
+            let state = servers.state().with_asking(asks.then_some(asking));
+            let choice = route(&policy, Family::V4, client.parse().unwrap(), state, &mut Rng::with_seed(1));
+            (choice.ttl, choice.scope, choice.why)
+        };
+        assert_eq!(decide("10.1.2.3", 24, true), (20, 8, Why::Region), "the partition knows");
+        assert_eq!(decide("192.0.2.1", 24, true), (10, 24, Why::NotYet));
+        assert_eq!(decide("192.0.2.1", 32, true), (10, 32, Why::NotYet));
+        assert_eq!(decide("192.0.2.1", 24, false), (300, 1, Why::Default), "nobody is there to be asked");
+        let block: Prefix = "192.0.2.0/24".parse().unwrap();
+        external.learn(block, RegionId::new(1).unwrap(), now);
+        assert_eq!(decide("192.0.2.1", 16, true), (20, 24, Why::Region));
+        external.learn(block, RegionId::NONE, now);
+        assert_eq!(decide("192.0.2.1", 16, true), (300, 24, Why::Default), "known to be in no region");
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use crate::external::Asking;
 use crate::health::{Health, SlotId};
 use crate::rotation::Turns;
 
@@ -33,13 +34,15 @@ pub struct Servers {
     any_down: bool,
 }
 
-/// What `route` asks while it decides: which servers may be drawn, and whose turn it is.
+/// What `route` asks while it decides: which servers may be drawn, whose turn it is, and what is known of clients that
+/// the partition does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct State<'a> {
     down: &'a [u64],
     any_down: bool,
     turns: Option<Turns<'a>>,
     health: Option<&'a Health>,
+    asking: Option<Asking<'a>>,
 }
 
 impl Servers {
@@ -90,18 +93,31 @@ impl Servers {
     /// What `route` reads, of servers that nobody probes.
     #[inline]
     pub fn state(&self) -> State<'_> {
-        State { down: &self.down, any_down: self.any_down, turns: None, health: None }
+        State { down: &self.down, any_down: self.any_down, turns: None, health: None, asking: None }
     }
 }
 
 impl<'a> State<'a> {
     /// All servers up, and nobody's turn.
-    pub const ALL_UP: State<'static> = State { down: &[], any_down: false, turns: None, health: None };
+    pub const ALL_UP: State<'static> =
+        State { down: &[], any_down: false, turns: None, health: None, asking: None };
 
     /// The same with the turns of the asked name, where policies rotate; without, a rotation begins anywhere.
     #[inline]
     pub fn with_turns(self, turns: Option<Turns<'a>>) -> State<'a> {
         State { turns, ..self }
+    }
+
+    /// The same with an external proximity service; without, it has told nothing.
+    #[inline]
+    pub fn with_asking(self, asking: Option<Asking<'a>>) -> State<'a> {
+        State { asking, ..self }
+    }
+
+    /// An external proximity service.
+    #[inline]
+    pub(crate) fn asking(&self) -> Option<Asking<'a>> {
+        self.asking
     }
 
     /// The turns of the asked name.

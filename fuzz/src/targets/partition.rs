@@ -15,6 +15,11 @@ fn region(name: &str) -> Option<RegionId> {
 /// A partition compiles or its faults are listed; what is read writes and reads back the same.
 pub(super) fn partition(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
+    if let Ok(ranks) = csv::ranks("fuzz", text, &region) {
+        let name = |id: RegionId| if id.get() == 1 { Some("europe") } else { Some("asia") };
+        let again = csv::ranks("again", &csv::write_ranks(&ranks, &name), &region);
+        assert_eq!(again, Ok(ranks));
+    }
     match csv::read("fuzz", text, &region) {
         Ok(entries) => {
             let names = |id: RegionId| match id.get() {
@@ -41,6 +46,7 @@ pub(super) fn partition(octets: &[u8]) {
 pub(super) fn partitions() -> Vec<Vec<u8>> {
     vec![
         b"prefix,region\n# ours\n10.0.0.0/8,europe\n10.1.0.0/16,-\n2001:db8::/32,asia\n".to_vec(),
+        b"@asia,192.0.2.1,1\n@europe,2001:db8::1,10000\n10.0.0.0/8,asia\n10.0.0.0/9,?\n".to_vec(),
         b"0.0.0.0/0,asia\n::/0,europe\n192.0.2.1/32,europe\n".to_vec(),
     ]
 }

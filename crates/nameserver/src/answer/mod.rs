@@ -170,7 +170,7 @@ impl Generation {
             // Where there is no room the answer is worth more than what stands beside it.
             writer.keep_room(&options);
         }
-        let mut response = Response::new(self, &query, asked.client, fast, rng, writer);
+        let mut response = Response::new(self, &query, asked.client, (fast, now), rng, writer);
         let unproven = matches!(presented, Some(Presented::ClientOnly | Presented::Invalid));
         if query.edns.as_ref().is_some_and(|edns| edns.version > dns::edns::VERSION) {
             response.end.rcode = OptRcode::BADVERS;

@@ -8,6 +8,8 @@ use dns::query::{HEADER, Query};
 use dns::writer::{End, Full, Mark, Section, Writer, wire_length};
 use dns::{Class, Folded, Fragment, OptRcode, Rcode, Rtype};
 use fastrand::Rng;
+use net::clock::Now;
+use routing::external::Asking;
 use routing::{Family, route};
 
 use super::begin;
@@ -35,6 +37,10 @@ pub(super) struct Response<'a> {
     dnssec_ok: bool,
     pub(super) proofs: Proofs<'a>,
     fast: Fast<'a>,
+    now: Now,
+    /// Who asked, and how many bits of the client's address it gave.
+    asker: IpAddr,
+    source: u8,
     pub(super) rng: &'a mut Rng,
     pub(super) end: End,
     /// What the answer to the asked name is counted as: a class, and how many of its last labels it is about.
@@ -82,12 +88,12 @@ impl<'a> Response<'a> {
         generation: &'a Generation,
         query: &'a Query<'a>,
         asker: IpAddr,
-        fast: Fast<'a>,
+        (fast, now): (Fast<'a>, Now),
         rng: &'a mut Rng,
         writer: Writer<'a>,
     ) -> Response<'a> {
-        let subnet =
-            query.edns.as_ref().and_then(|edns| edns.client_subnet).and_then(|subnet| subnet.client());
+        let given = query.edns.as_ref().and_then(|edns| edns.client_subnet);
+        let subnet = given.and_then(|subnet| subnet.client());
         Response {
             generation,
             query,
@@ -98,6 +104,9 @@ impl<'a> Response<'a> {
             dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
             proofs: Proofs::new(),
             fast,
+            now,
+            asker,
+            source: given.filter(|_| subnet.is_some()).map_or(0, |subnet| subnet.source()),
             rng,
             end: begin(generation),
             counted: (rate_limit::Class::Error, 0),
@@ -311,7 +320,13 @@ impl<'a> Response<'a> {
             let name = self.generation.hash.of_suffix(current.folded, owner.labels);
             rotation.of(if owner.is_wildcard { !name } else { name })
         });
-        let state = self.generation.state().with_turns(turns);
+        let asking = self.fast.external.map(|external| Asking {
+            external,
+            now: self.now.monotonic,
+            source: self.source,
+            asker: Some(self.asker),
+        });
+        let state = self.generation.state().with_turns(turns).with_asking(asking);
         let choice = route(policy, family, self.client, state, self.rng);
         let targets = policy.targets(family);
         let first = choice.order().first().map(|index| targets[usize::from(*index)].id);

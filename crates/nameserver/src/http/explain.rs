@@ -21,5 +21,5 @@ pub(super) async fn explain(
     request: Request,
 ) -> Result<Json<Explanation>, Failure> {
     let asked: Explain = body::object(request).await?;
-    Ok(Json(http.editor.explain(&asked)?))
+    Ok(Json(http.editor.explain(&asked, &http.metrics.fast)?))
 }

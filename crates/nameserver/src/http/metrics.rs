@@ -13,6 +13,8 @@ use web::metrics::{Kind, Samples};
 
 use super::Http;
 use crate::counters::{Count, Counters, LATENCY_BOUNDS_US, Latency, RCODES, TYPE_CLASSES, type_name};
+use crate::external;
+use crate::fast::Shared;
 use crate::routed::Routed;
 use crate::tap;
 use crate::transfer::counters as transfer;
@@ -32,8 +34,10 @@ pub struct Metrics {
     pub tap: Arc<tap::Counters>,
     /// The counters of transfers, signatures and notifications.
     pub transfers: Arc<transfer::Counters>,
-    /// Whose turn it is, where policies rotate.
-    pub rotation: Arc<routing::Rotation>,
+    /// The fast state.
+    pub fast: Shared,
+    /// What was counted of an external proximity service, where there is one.
+    pub external: Option<Arc<external::Counters>>,
     /// What became of the API's requests and connections.
     pub api: Arc<web::Counters>,
 }
@@ -372,12 +376,87 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "pointsman_partition_ok",
+        help: "1 while the files of an imported partition could be read when they were last looked at, 0 where not.",
+        kind: Kind::Gauge,
+        unit: "0 or 1",
+        labels: &["partition"],
+        read: |source, samples| {
+            for state in &source.status.partitions {
+                samples.push([state.name.clone()], u64::from(state.ok));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_partition_counts",
+        help: "What was counted when the files of an imported partition were last read, such as routes or as_sets.",
+        kind: Kind::Gauge,
+        unit: "things",
+        labels: &["partition", "what"],
+        read: |source, samples| {
+            for state in &source.status.partitions {
+                for (what, count) in &state.counts {
+                    samples.push([state.name.clone(), what.clone()], *count);
+                }
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_external_known",
+        help: "Blocks of addresses whose region the external proximity service has said, as far as that still holds.",
+        kind: Kind::Gauge,
+        unit: "blocks",
+        labels: &[],
+        read: |source, samples| {
+            if let Some(external) = &source.status.external {
+                samples.push([], external.known);
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_external_connected",
+        help: "1 while there is a connection to the external proximity service, 0 while there is none.",
+        kind: Kind::Gauge,
+        unit: "0 or 1",
+        labels: &[],
+        read: |source, samples| {
+            if let Some(external) = &source.status.external {
+                samples.push([], u64::from(external.connected));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_external_waiting",
+        help: "Blocks of addresses that the external proximity service is to be asked about.",
+        kind: Kind::Gauge,
+        unit: "blocks",
+        labels: &[],
+        read: |source, samples| {
+            if let Some(external) = &source.status.external {
+                samples.push([], external.waiting);
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_external_events_total",
+        help: "What happened with the external proximity service: blocks asked and told, questions late, lines \
+               malformed, lines with unknown regions, lines unasked, connections failed, blocks leaked and notes lost.",
+        kind: Kind::Counter,
+        unit: "events",
+        labels: &["event"],
+        read: |source, samples| {
+            for (event, count) in source.status.external.iter().flat_map(|external| &external.events) {
+                samples.push([event.clone()], *count);
+            }
+        },
+    },
+    Metric {
         name: "pointsman_rotation_shared_total",
         help: "Turns of policies that rotate, taken in a cell that several names share because the table is full.",
         kind: Kind::Counter,
         unit: "turns",
         labels: &[],
-        read: |source, samples| samples.push([], source.metrics.rotation.beyond()),
+        read: |source, samples| samples.push([], source.metrics.fast.rotation.beyond()),
     },
     Metric {
         name: "pointsman_tcp_connections_total",
@@ -578,6 +657,7 @@ impl Metrics {
     pub fn fill_in(&self, status: &mut Status) {
         status.counters = self.counters("udp");
         status.tcp = self.counters("tcp");
+        status.external = self.external.as_ref().map(|external| external.state());
         for (state, counted) in status.workers.iter_mut().zip(&self.udp) {
             (state.queries, state.batches) = (counted.queries.get(), counted.batches.get());
         }

@@ -40,6 +40,8 @@ fn shown(state: State) -> String {
     let mut tables = vec![about(&state), counts(&state), workers(&state), queries(&state)];
     tables.extend(details(&state));
     tables.extend(health(&state));
+    tables.extend(partitions(&state));
+    tables.extend(external(&state));
     tables.join("\n\n")
 }
 
@@ -159,6 +161,37 @@ fn health(state: &State) -> Option<String> {
         text += &format!("\n{failing} of {all} fail, {unknown} are not known; GET /v1/probes has all");
     }
     Some(text)
+}
+
+/// The external proximity service.
+fn external(state: &State) -> Option<String> {
+    let external = state.external.as_ref()?;
+    let connection = match (external.connected, &external.message) {
+        (true, _) => "connected".into(),
+        (false, message) => format!("away: {}", message.as_deref().unwrap_or("not yet connected")),
+    };
+    let mut table = bare();
+    table.add_row(["external", &external.service, &connection]);
+    let known =
+        format!("{} of {} blocks known, {} wait", external.known, external.capacity, external.waiting);
+    table.add_row(["", "", &known]);
+    table.add_row(["", "", &listed(&external.events).unwrap_or_default()]);
+    Some(lines(table, &[]))
+}
+
+/// Partitions that come from files, and what is wrong with them.
+fn partitions(state: &State) -> Option<String> {
+    let mut table = session::table(&["PARTITION", "FROM", "FILES"]);
+    for partition in &state.partitions {
+        let files = match (partition.ok, &partition.message) {
+            (true, _) => "ok".into(),
+            (false, message) => {
+                format!("not read, the last ones serve: {}", message.as_deref().unwrap_or_default())
+            }
+        };
+        table.add_row([partition.name.clone(), partition.sources.join(", "), files]);
+    }
+    (!table.is_empty()).then(|| lines(table, &[]))
 }
 
 fn transports(state: &State) -> [(&'static str, &Counters); 2] {

@@ -153,13 +153,15 @@ fn over_partitions() -> [Arg; 4] {
             .help("A partition to import, from lines `prefix,region` [default name: default]")
             .long_help(
                 "A partition to import, from a file of lines `prefix,region`. Its name is default unless one \
-                 stands before the file. May be given several times.",
+                 stands before the file. May be given several times: those of one name are stacked, the first that \
+                 has a region deciding.",
             ),
         several("mmdb", "[NAME=]FILE")
             .help("A partition to import from a MaxMind database; needs --regions")
             .long_help(
                 "A partition to import from a MaxMind database, with the --regions given at the same place. Its \
-                 name is default unless one stands before the file. May be given several times.",
+                 name is default unless one stands before the file. May be given several times; where it has the name of \
+                 another, it is stacked below it.",
             ),
         several("regions", "CSV")
             .help("Which region a code of --mmdb is in: lines `code,region`")

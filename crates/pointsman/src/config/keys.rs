@@ -1069,13 +1069,83 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
     ],
 };
 
+/// The longest time that an answer from ignorance may be kept.
+const IGNORANCE_CEILING: Duration = Duration::from_secs(10);
+
+/// An external proximity service.
+const EXTERNAL: Section<Spec> = Section {
+    name: "external",
+    about: "An external proximity service: a program that says over TCP which region an address is in. It is asked about \
+        clients of whom a partition says `?` (or ask = true), in the background; no query waits for it.",
+    keys: &[
+        Key {
+            name: "service",
+            flag: None,
+            kind: Kind::Address(|s| &mut s.external_service),
+            default: Default::Absent { means: "nobody is asked", example: "\"127.0.0.1:5310\"" },
+            about: "Where the service listens.",
+            consequence: "It learns the networks of clients; the connection is not encrypted. While it is away, clients \
+                that are not known get the default column.",
+        },
+        Key {
+            name: "ttl",
+            flag: None,
+            kind: Kind::Duration(|s| &mut s.external_ttl, Duration::from_secs(1)..=IGNORANCE_CEILING),
+            default: Default::Value("\"10 s\""),
+            about: "How long an answer may be kept by a client whose region is not known yet.",
+            consequence: "For so long, at most, is a cache wrong; shorter brings more queries of new clients.",
+        },
+        Key {
+            name: "life",
+            flag: None,
+            kind: Kind::Duration(|s| &mut s.external_life, Duration::from_secs(4)..=TIME_CEILING),
+            default: Default::Value("\"1 h\""),
+            about: "How long what the service said holds.",
+            consequence: "In the last quarter of it, it is asked again about clients that still come.",
+        },
+        Key {
+            name: "known",
+            flag: None,
+            kind: Kind::Integer(|s| &mut s.external_known, 16..=1 << 26),
+            default: Default::Value("65536"),
+            about: "How many blocks of addresses (an IPv4 /24, an IPv6 /56) are known at a time.",
+            consequence: "Each takes 16 octets, made at start. Beyond it, what expires first is forgotten.",
+        },
+        Key {
+            name: "waiting",
+            flag: None,
+            kind: Kind::Integer(|s| &mut s.external_waiting, 1..=1_000_000),
+            default: Default::Value("4096"),
+            about: "How many blocks may wait to be asked about.",
+            consequence: "The newest are asked about first, and the oldest are dropped; one network has half at most.",
+        },
+        Key {
+            name: "interval",
+            flag: None,
+            kind: Kind::Duration(|s| &mut s.external_interval, Duration::from_millis(1)..=TIME_CEILING),
+            default: Default::Value("\"1 ms\""),
+            about: "From one question to the next, in the long run.",
+            consequence: "Longer spares the service and learns more slowly.",
+        },
+        Key {
+            name: "timeout",
+            flag: None,
+            kind: Kind::Duration(|s| &mut s.external_timeout, TIME_FLOOR..=TIME_CEILING),
+            default: Default::Value("\"2 s\""),
+            about: "How long the service may take for an answer.",
+            consequence: "Beyond it the connection is closed and made anew.",
+        },
+    ],
+};
+
 /// The sections that appear once, in reading order.
-pub(crate) const SECTIONS: [&Section<Spec>; 3] = [&TCP, &RATE_LIMIT, &DNSTAP];
+pub(crate) const SECTIONS: [&Section<Spec>; 4] = [&TCP, &RATE_LIMIT, &DNSTAP, &EXTERNAL];
 
 /// A partition to import; there may be several.
 pub(crate) const PARTITION: Section<PartitionSpec> = Section {
     name: "partition",
-    about: "A partition to import, from either csv or mmdb; the heading may be repeated. Read as zone is.",
+    about: "A source of a partition: one of csv, mmdb, mrt and ask; the heading may be repeated. Where several have one name, \
+        they are stacked: what the first has no region for, the next one decides. Read as zone is.",
     keys: &[
         Key {
             name: "name",
@@ -1089,7 +1159,7 @@ pub(crate) const PARTITION: Section<PartitionSpec> = Section {
             name: "csv",
             flag: None,
             kind: Kind::Path(|s| &mut s.csv),
-            default: Default::Absent { means: "mmdb and regions are given", example: "\"partition.csv\"" },
+            default: Default::Absent { means: "mmdb or mrt is given", example: "\"partition.csv\"" },
             about: "A file of lines `prefix,region`.",
             consequence: "Regions that do not exist yet are added. Addresses that no prefix has are in region 0.",
         },
@@ -1097,7 +1167,7 @@ pub(crate) const PARTITION: Section<PartitionSpec> = Section {
             name: "mmdb",
             flag: None,
             kind: Kind::Path(|s| &mut s.mmdb),
-            default: Default::Absent { means: "csv is given", example: "\"GeoLite2-Country.mmdb\"" },
+            default: Default::Absent { means: "csv or mrt is given", example: "\"GeoLite2-Country.mmdb\"" },
             about: "A MaxMind database.",
             consequence: "It is flattened when it is read: queries never look into it.",
         },
@@ -1105,9 +1175,10 @@ pub(crate) const PARTITION: Section<PartitionSpec> = Section {
             name: "regions",
             flag: None,
             kind: Kind::Path(|s| &mut s.regions),
-            default: Default::Absent { means: "csv is given", example: "\"regions.csv\"" },
+            default: Default::Absent { means: "csv or mrt is given", example: "\"regions.csv\"" },
             about: "A file of lines `code,region` that says which region a code of mmdb is in.",
-            consequence: "Codes that it does not have are in region 0.",
+            consequence: "Codes that it does not have are in region 0. The numbers of the regions are written beside it, \
+                to the same name with .ids at its end.",
         },
         Key {
             name: "field",
@@ -1116,6 +1187,44 @@ pub(crate) const PARTITION: Section<PartitionSpec> = Section {
             default: Default::Absent { means: "country, where mmdb is given", example: "\"country\"" },
             about: "What of mmdb is the code.",
             consequence: "country: ISO 3166-1 such as DE; continent: such as EU; asn: a number such as 64496.",
+        },
+        Key {
+            name: "mrt",
+            flag: None,
+            kind: Kind::Path(|s| &mut s.mrt),
+            default: Default::Absent { means: "csv or mmdb is given", example: "\"bview.gz\"" },
+            about: "A BGP table in MRT (TABLE_DUMP or TABLE_DUMP_V2), as it is or packed with gzip or bzip2.",
+            consequence: "Clients whose AS sees the servers in the same order, by AS hops, are one region, and the \
+                partition ranks the servers for it: for policies with `\"order\": \"nearest\"`.",
+        },
+        Key {
+            name: "servers",
+            flag: None,
+            kind: Kind::Servers(|s| &mut s.servers),
+            default: Default::Absent {
+                means: "csv or mmdb is given",
+                example: "[\"192.0.2.1\", \"198.51.100.1=AS64496\"]",
+            },
+            about: "The servers whose distance to each AS of mrt decides.",
+            consequence: "A server's AS is looked up in the table where it is not given.",
+        },
+        Key {
+            name: "relations",
+            flag: None,
+            kind: Kind::Path(|s| &mut s.relations),
+            default: Default::Absent { means: "any links may follow one another", example: "\"as-rel.txt\"" },
+            about: "A file of lines `provider|customer|-1` and `peer|peer|0`.",
+            consequence: "Then only paths without a valley count, as traffic takes them; the status tells how often that \
+                makes a difference.",
+        },
+        Key {
+            name: "ask",
+            flag: None,
+            kind: Kind::Boolean(|s| &mut s.ask),
+            default: Default::Absent { means: "the partition has a file", example: "true" },
+            about: "Whether all clients that the layers before do not know are left to the service of external.",
+            consequence: "It is the last layer of its partition. In a file of lines, `?` instead of a region leaves single \
+                prefixes to it.",
         },
     ],
 };

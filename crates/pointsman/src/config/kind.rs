@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dns::Folded;
+use nameserver::as_path;
 use routing::Prefix;
 use toml::de::DeValue;
 
@@ -69,6 +70,8 @@ pub(crate) enum Kind<S> {
     Zones(Slots<S, Folded>),
     /// Prefixes of addresses.
     Prefixes(Slots<S, Prefix>),
+    /// Servers, each with its AS where that is not to be looked up.
+    Servers(Slots<S, as_path::Server>),
     /// Some of a few words.
     Words(Slots<S, &'static str>, &'static [&'static str]),
     /// One of a few words.
@@ -139,6 +142,9 @@ impl<S> Kind<S> {
             Kind::Ranks(_) => "a table of regions with a whole number from 1 on each".into(),
             Kind::Zones(_) => "names of zones, such as example.com".into(),
             Kind::Prefixes(_) => "addresses or prefixes, such as 192.0.2.1 or 2001:db8::/32".into(),
+            Kind::Servers(_) => {
+                "addresses of servers, with =AS64496 where its AS is not to be looked up".into()
+            }
             Kind::Choice(_, words) | Kind::Words(_, words) => one_of(words),
         }
     }
@@ -161,6 +167,7 @@ impl<S> Kind<S> {
             Kind::Texts(..) => "TEXT",
             Kind::Zones(_) => "ZONE",
             Kind::Prefixes(_) => "PREFIX",
+            Kind::Servers(_) => "SERVER",
             Kind::Choice(..) | Kind::Words(..) => "WORD",
         }
     }
@@ -178,6 +185,7 @@ impl<S> Kind<S> {
                 | Kind::Texts(..)
                 | Kind::Zones(_)
                 | Kind::Prefixes(_)
+                | Kind::Servers(_)
                 | Kind::Words(..)
         )
     }
@@ -213,6 +221,7 @@ impl<S> Kind<S> {
             }),
             Kind::Zones(slots) => push(slots(spec), zone(given), place),
             Kind::Prefixes(slots) => push(slots(spec), prefix(given), place),
+            Kind::Servers(slots) => push(slots(spec), server(given), place),
             Kind::Words(slots, words) => push(slots(spec), choice(given, words), place),
             Kind::Choice(slot, words) => set(slot(spec), choice(given, words), place),
         }
@@ -230,6 +239,7 @@ impl<S> Kind<S> {
             Kind::Paths(slots) => slots(spec).clear(),
             Kind::Zones(slots) => slots(spec).clear(),
             Kind::Prefixes(slots) => slots(spec).clear(),
+            Kind::Servers(slots) => slots(spec).clear(),
             Kind::Words(slots, _) => slots(spec).clear(),
             _ => {}
         }
@@ -423,6 +433,19 @@ fn prefix(given: &Given<'_>) -> Result<Prefix, Wrong> {
     let address = text.parse::<IpAddr>().ok();
     let alone = address.and_then(|address| Prefix::new(address, if address.is_ipv4() { 32 } else { 128 }));
     alone.or_else(|| text.parse().ok()).ok_or_else(|| format!("{text:?}"))
+}
+
+fn server(given: &Given<'_>) -> Result<as_path::Server, Wrong> {
+    let text = text(given)?;
+    let wrong = || format!("{text:?}");
+    let (address, asn) = match text.split_once('=') {
+        None => (text, None),
+        Some((address, asn)) => {
+            let asn = asn.strip_prefix("AS").unwrap_or(asn);
+            (address, Some(asn.parse().map_err(|_| wrong())?))
+        }
+    };
+    Ok(as_path::Server { address: address.parse().map_err(|_| wrong())?, asn })
 }
 
 fn choice(given: &Given<'_>, words: &'static [&'static str]) -> Result<&'static str, Wrong> {

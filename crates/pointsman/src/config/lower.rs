@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::Faults;
+use nameserver::as_path;
+use nameserver::external;
 use nameserver::generation::{NSID_MAX, Settings};
-use nameserver::import::Import;
+use nameserver::import::{Import, Layer};
 use nameserver::rate_limit;
 use nameserver::server::Options;
 use nameserver::tap::{self, Destination};
@@ -38,7 +40,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     addresses(&spec, faults);
     limits(&spec, faults);
     protocol(&spec, faults);
-    let (rate_limit, tap) = (rate_limit(&spec), tap(&spec, faults));
+    let (rate_limit, tap, external) = (rate_limit(&spec), tap(&spec, faults), external(&spec));
     secondaries(&spec, faults);
     let imports = imports(&spec, faults);
     let tsig_keys =
@@ -64,6 +66,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         cookies: given(spec.cookies) != "off",
         rate_limit,
         tap,
+        external,
         imports,
         transfer: nameserver::transfer::Config::default(),
         probes: nameserver::health::Probes::new(),
@@ -164,6 +167,19 @@ fn rate_limit(spec: &Spec) -> Option<rate_limit::Limits> {
     })
 }
 
+fn external(spec: &Spec) -> Option<external::Config> {
+    let service = spec.external_service.as_ref()?.value;
+    Some(external::Config {
+        service,
+        ttl: given(spec.external_ttl.clone()),
+        life: given(spec.external_life.clone()),
+        known: count(given(spec.external_known.clone())),
+        waiting: count(given(spec.external_waiting.clone())),
+        interval: given(spec.external_interval.clone()),
+        timeout: given(spec.external_timeout.clone()),
+    })
+}
+
 fn tap(spec: &Spec, faults: &mut Faults) -> Option<tap::Config> {
     let destination = match (&spec.dnstap_socket, &spec.dnstap_file) {
         (None, None) => return None,
@@ -194,60 +210,102 @@ fn tap(spec: &Spec, faults: &mut Faults) -> Option<tap::Config> {
 }
 
 fn imports(spec: &Spec, faults: &mut Faults) -> Vec<Import> {
-    let mut names = HashSet::new();
     let zones = spec.zone.iter().map(|zone| Import::Zone(resolve(zone)));
     let mut imports: Vec<Import> = zones.collect();
+    // In the order in which their names come first.
+    let mut partitions: Vec<(&str, Vec<Layer>)> = Vec::new();
     for partition in &spec.partition {
         let name = partition.name.as_ref().map_or("default", |name| &name.value);
-        if !names.insert(name) {
-            let place = partition.name.as_ref().map_or(&partition.place, |name| &name.place);
-            faults.push(place.fault(format!("the partition {name} is given twice"), "each name once"));
+        let at = partitions.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+            partitions.push((name, Vec::new()));
+            partitions.len() - 1
+        });
+        if partitions[at].1.last() == Some(&Layer::Ask) {
+            let what = format!("the partition {name} has a layer behind ask");
+            faults.push(partition.place.fault(what, "ask as the last one: it leaves nothing for others"));
         }
-        imports.extend(import(partition, name.into(), faults));
+        partitions[at].1.extend(layer(partition, spec.external_service.is_some(), faults));
     }
+    imports
+        .extend(partitions.into_iter().map(|(name, layers)| Import::Partition { name: name.into(), layers }));
     imports.extend(spec.policy.iter().map(|policy| Import::Policy(resolve(policy))));
     imports.extend(spec.cookie_secrets.iter().map(|secrets| Import::CookieSecrets(resolve(secrets))));
     imports
 }
 
-/// What a partition is imported from; `None` with at least one fault.
-fn import(partition: &PartitionSpec, name: String, faults: &mut Faults) -> Option<Import> {
-    let place = &partition.place;
-    match (&partition.csv, &partition.mmdb, &partition.regions) {
-        (Some(csv), None, regions) => {
-            let only_mmdb = [regions.as_ref().map(|r| (&r.place, "regions")), partition.field_place()];
-            for (place, key) in only_mmdb.into_iter().flatten() {
-                faults.push(place.fault(format!("{key} beside csv"), format!("{key} only beside mmdb")));
-            }
-            Some(Import::Partition { name, path: resolve(csv) })
+/// What a layer of a partition is imported from; `None` with at least one fault.
+fn layer(partition: &PartitionSpec, is_served: bool, faults: &mut Faults) -> Option<Layer> {
+    if let Some(ask) = partition.ask.as_ref().filter(|ask| ask.value) {
+        let source = [&partition.csv, &partition.mmdb, &partition.mrt].into_iter().flatten().next();
+        if let Some(source) = source {
+            faults.push(source.place.fault("there is a file beside ask", "a heading [[partition]] for each"));
         }
-        (None, Some(mmdb), Some(regions)) => {
+        if !is_served {
+            faults.push(ask.place.fault("there is nobody to ask", "service under [external]"));
+        }
+        return Some(Layer::Ask);
+    }
+    let sources = [("csv", &partition.csv), ("mmdb", &partition.mmdb), ("mrt", &partition.mrt)];
+    let given: Vec<(&str, &Placed<PathBuf>)> =
+        sources.iter().filter_map(|(key, source)| Some((*key, source.as_ref()?))).collect();
+    let (key, source) = match given[..] {
+        [] => {
+            let what = "the partition has no source";
+            faults.push(partition.place.fault(what, "csv, or mmdb and regions, or mrt and servers, or ask"));
+            return None;
+        }
+        [one] => one,
+        [(first, source), (second, _), ..] => {
+            faults.push(source.place.fault(format!("there are both {first} and {second}"), "one of them"));
+            return None;
+        }
+    };
+    let others = [
+        ("regions", "mmdb", partition.regions.as_ref().map(|regions| &regions.place)),
+        ("field", "mmdb", partition.field.as_ref().map(|field| &field.place)),
+        ("servers", "mrt", partition.servers.first().map(|server| &server.place)),
+        ("relations", "mrt", partition.relations.as_ref().map(|relations| &relations.place)),
+    ];
+    for (other, belongs, place) in others {
+        if let Some(place) = place.filter(|_| belongs != key) {
+            faults
+                .push(place.fault(format!("{other} beside {key}"), format!("{other} only beside {belongs}")));
+        }
+    }
+    let path = resolve(source);
+    match key {
+        "csv" => Some(Layer::Csv(path)),
+        "mmdb" => {
+            let Some(regions) = &partition.regions else {
+                let what = "there is an mmdb and no regions";
+                let expected = "a file of lines code,region (key regions, flag --regions)";
+                faults.push(source.place.fault(what, expected));
+                return None;
+            };
             let field = match partition.field.as_ref().map(|field| field.value) {
                 Some("continent") => Field::Continent,
                 Some("asn") => Field::Asn,
                 _ => Field::Country,
             };
-            Some(Import::Mmdb { name, path: resolve(mmdb), regions: resolve(regions), field })
+            Some(Layer::Mmdb { path, regions: resolve(regions), field })
         }
-        (None, Some(mmdb), None) => {
-            let what = "there is an mmdb and no regions";
-            faults.push(mmdb.place.fault(what, "a file of lines code,region (key regions, flag --regions)"));
-            None
+        _ => {
+            let mut servers: Vec<as_path::Server> = Vec::new();
+            for Placed { value, place } in &partition.servers {
+                if servers.iter().any(|known| known.address == value.address) {
+                    let what = format!("servers has {} twice", value.address);
+                    faults.push(place.fault(what, "each server once"));
+                }
+                servers.push(*value);
+            }
+            if servers.is_empty() || servers.len() > as_path::SERVERS_MAX {
+                let what = format!("there is an mrt, and servers has {}", servers.len());
+                let expected = format!("1 to {} servers: who is near is told for them", as_path::SERVERS_MAX);
+                faults.push(source.place.fault(what, expected));
+                return None;
+            }
+            Some(Layer::AsPath { table: path, servers, relations: partition.relations.as_ref().map(resolve) })
         }
-        (Some(csv), Some(_), _) => {
-            faults.push(csv.place.fault("there are both csv and mmdb", "one of them"));
-            None
-        }
-        (None, None, _) => {
-            faults.push(place.fault("the partition has no source", "csv, or mmdb and regions"));
-            None
-        }
-    }
-}
-
-impl PartitionSpec {
-    fn field_place(&self) -> Option<(&Place, &'static str)> {
-        self.field.as_ref().map(|field| (&field.place, "field"))
     }
 }
 

@@ -62,9 +62,12 @@ pub(crate) fn template() -> String {
     comment(&mut text, PARTITION.about);
     text += "#[[partition]]\n";
     for key in PARTITION.keys {
-        if key.name == "mmdb" {
-            // Beside csv it would contradict: what is uncommented must be right.
-            text += "\n#[[partition]]\n#name = \"by-country\"\n";
+        // Beside one another they would contradict: what is uncommented must be right.
+        match key.name {
+            "mmdb" => text += "\n#[[partition]]\n#name = \"by-country\"\n",
+            "mrt" => text += "\n#[[partition]]\n#name = \"by-as-path\"\n",
+            "ask" => text += "\n#[[partition]]\n#name = \"by-as-path\"\n",
+            _ => {}
         }
         template_key(&mut text, key);
     }
@@ -107,7 +110,8 @@ pub(super) fn manual() -> String {
     manual_section(&mut text, &PROBE, "## `[[probe]]`");
     manual_section(&mut text, &PARTITION, "## `[[partition]]`");
     text += "\nThe flags `--partition [NAME=]CSV` and `--mmdb [NAME=]FILE` with `--regions CSV` and `--field WORD` stand \
-             for such\nheadings; where any of them is given, the file's partitions are not imported.\n";
+             for such\nheadings, stacked in this order where several have one name; where any of them is given, the file's partitions \
+             are not imported.\n";
     manual_section(&mut text, &REVERSE, "## `[reverse]`");
     manual_section(&mut text, &BALANCE, "## `[balance]`");
     text

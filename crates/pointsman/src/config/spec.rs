@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use api::Fault;
 use dns::Folded;
+use nameserver::as_path;
 use routing::Prefix;
 
 /// Where a value was given.
@@ -95,6 +96,13 @@ pub(crate) struct Spec {
     pub(crate) dnstap_sample: Option<Placed<u64>>,
     pub(crate) dnstap_messages: Vec<Placed<&'static str>>,
     pub(crate) dnstap_identity: Option<Placed<String>>,
+    pub(crate) external_service: Option<Placed<SocketAddr>>,
+    pub(crate) external_ttl: Option<Placed<Duration>>,
+    pub(crate) external_life: Option<Placed<Duration>>,
+    pub(crate) external_known: Option<Placed<u64>>,
+    pub(crate) external_waiting: Option<Placed<u64>>,
+    pub(crate) external_interval: Option<Placed<Duration>>,
+    pub(crate) external_timeout: Option<Placed<Duration>>,
     pub(crate) reverse: ReverseSpec,
     pub(crate) balance: BalanceSpec,
 }
@@ -229,11 +237,26 @@ pub(crate) struct PartitionSpec {
     pub(crate) mmdb: Option<Placed<PathBuf>>,
     pub(crate) regions: Option<Placed<PathBuf>>,
     pub(crate) field: Option<Placed<&'static str>>,
+    pub(crate) mrt: Option<Placed<PathBuf>>,
+    pub(crate) servers: Vec<Placed<as_path::Server>>,
+    pub(crate) relations: Option<Placed<PathBuf>>,
+    pub(crate) ask: Option<Placed<bool>>,
 }
 
 impl PartitionSpec {
     /// A partition of which nothing is known yet.
     pub(crate) fn at(place: Place) -> PartitionSpec {
-        PartitionSpec { place, name: None, csv: None, mmdb: None, regions: None, field: None }
+        PartitionSpec {
+            place,
+            name: None,
+            csv: None,
+            mmdb: None,
+            regions: None,
+            field: None,
+            mrt: None,
+            servers: Vec::new(),
+            relations: None,
+            ask: None,
+        }
     }
 }

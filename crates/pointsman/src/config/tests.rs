@@ -1,9 +1,9 @@
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Parser;
 use nameserver::generation::Settings;
-use nameserver::import::Import;
+use nameserver::import::{Import, Layer};
 use nameserver::rate_limit;
 use nameserver::server::Options;
 use nameserver::tap;
@@ -78,7 +78,7 @@ speed = 9
             "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:3:3: unknown key lisen; expected version, listen, api, token_file, store, user, workers, zone, \
              policy, tsig_keys, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, \
-             log_level, tcp, rate_limit, dnstap, secondary, probe, partition, reverse or balance",
+             log_level, tcp, rate_limit, dnstap, external, secondary, probe, partition, reverse or balance",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:5:9: store is \"postgres://localhost\"; expected sqlite:PATH",
             "/etc/p.toml:6:11: workers is the number 0; expected a whole number from 1 to 256",
@@ -239,27 +239,46 @@ regions = \"/r.csv\"
 field = \"asn\"
 ";
     let imports = options(&format!("version = \"v1\"\n{two}"), &[]).imports;
-    let [Import::Partition { name, path }, Import::Mmdb { name: geo, path: mmdb, regions, field }] =
-        &imports[..]
-    else {
-        panic!("{imports:?}");
-    };
-    assert_eq!((name.as_str(), path), ("default", &PathBuf::from("/etc/a.csv")));
+    let partition = |name: &str, layers| Import::Partition { name: name.into(), layers };
+    let mmdb = |path: &str, field| Layer::Mmdb { path: path.into(), regions: "/r.csv".into(), field };
+    let asn = routing::proximity::mmdb::Field::Asn;
+    let csv = || Layer::Csv("/etc/a.csv".into());
     assert_eq!(
-        (geo.as_str(), mmdb, regions),
-        ("geo", &PathBuf::from("/etc/g.mmdb"), &PathBuf::from("/r.csv"))
+        imports,
+        [partition("default", vec![csv()]), partition("geo", vec![mmdb("/etc/g.mmdb", asn)])]
     );
-    assert_eq!(*field, routing::proximity::mmdb::Field::Asn);
+    // One name: stacked, wherever they stand.
+    let third = "[[partition]]\nmrt = \"t.gz\"\nservers = [\"192.0.2.1\", \"::1=AS5\"]\nrelations = \"r\"\n";
+    let imports = options(&format!("version = \"v1\"\n{two}{third}"), &[]).imports;
+    let server =
+        |address: &str, asn| nameserver::as_path::Server { address: address.parse().expect("one"), asn };
+    let as_path = Layer::AsPath {
+        table: "/etc/t.gz".into(),
+        servers: vec![server("192.0.2.1", None), server("::1", Some(5))],
+        relations: Some("/etc/r".into()),
+    };
+    let both = partition("default", vec![csv(), as_path]);
+    assert_eq!(imports, [both, partition("geo", vec![mmdb("/etc/g.mmdb", asn)])]);
 
+    check(
+        "[[partition]]\nmrt = \"a\"\n[[partition]]\nmrt = \"a\"\nservers = [\"::1\", \"::1=7\", \"::1=ASx\"]\nfield = \"asn\"",
+        &[],
+        &[
+            "/etc/p.toml:6:28: servers is \"::1=ASx\"; expected addresses of servers, with =AS64496 where its AS is not \
+             to be looked up",
+            "/etc/p.toml:3:7: there is an mrt, and servers has 0; expected 1 to 256 servers: who is near is told for them",
+            "/etc/p.toml:7:9: field beside mrt; expected field only beside mmdb",
+            "/etc/p.toml:6:19: servers has ::1 twice; expected each server once",
+        ],
+    );
     check(
         "[[partition]]\n[[partition]]\nname = \"a\"\ncsv = \"a\"\nmmdb = \"b\"\n[[partition]]\nname = \"a\"\nmmdb = \"c\"\n\
          [[partition]]\nname = \"b\"\ncsv = \"a\"\nfield = \"asn\"\nsize = 3",
         &[],
         &[
-            "/etc/p.toml:14:1: unknown key size in partition; expected name, csv, mmdb, regions or field",
-            "/etc/p.toml:2:1: the partition has no source; expected csv, or mmdb and regions",
+            "/etc/p.toml:14:1: unknown key size in partition; expected name, csv, mmdb, regions, field, mrt, servers, relations or ask",
+            "/etc/p.toml:2:1: the partition has no source; expected csv, or mmdb and regions, or mrt and servers, or ask",
             "/etc/p.toml:5:7: there are both csv and mmdb; expected one of them",
-            "/etc/p.toml:8:8: the partition a is given twice; expected each name once",
             "/etc/p.toml:9:8: there is an mmdb and no regions; expected a file of lines code,region (key regions, flag \
              --regions)",
             "/etc/p.toml:13:9: field beside csv; expected field only beside mmdb",
@@ -353,17 +372,15 @@ fn flags_replace_what_the_file_says_key_by_key() {
     assert!(!over.settings.minimal_responses);
     let [
         Import::Zone(zone),
-        Import::Partition { name: geo, path: b },
-        Import::Partition { name, path: c },
+        Import::Partition { name: geo, layers: b },
+        Import::Partition { name, layers: c },
         Import::Policy(policy),
     ] = &over.imports[..]
     else {
         panic!("{:?}", over.imports);
     };
-    assert_eq!(
-        [zone, b, c, policy],
-        [Path::new("b.zone"), Path::new("b.csv"), Path::new("c.csv"), Path::new("p.json")]
-    );
+    assert_eq!([zone, policy], [Path::new("b.zone"), Path::new("p.json")]);
+    assert_eq!([&b[..], &c[..]].concat(), ["b.csv", "c.csv"].map(|path| Layer::Csv(path.into())));
     assert_eq!((geo.as_str(), name.as_str()), ("geo", "default"));
 }
 
@@ -402,13 +419,14 @@ fn the_template_is_fresh_and_holds_when_uncommented() {
     };
     let uncommented: String = template.lines().map(settings).collect();
     let options = options(&uncommented, &[]);
-    assert_eq!(options.imports.len(), 5);
+    assert_eq!(options.imports.len(), 6);
+    assert!(options.external.is_some());
     assert_eq!((options.workers, options.seed), (Some(2), Some(1)));
     assert_eq!(options.rate_limit, Some(rate_limit::Limits::default()));
     assert!(options.tap.is_some());
     let names = SECTIONS.iter().chain([&&SERVER]).flat_map(|section| section.keys).map(|key| key.name);
-    // What `reverse` needs has some names of its own.
-    let uncommented = uncommented.split("\n[reverse]\n").next().expect("a first part");
+    // What may stand there several times, and what `reverse` needs, has some names that sections have too.
+    let uncommented = uncommented.split("\n[[secondary]]\n").next().expect("a first part");
     // A file is not beside a socket.
     for name in names.filter(|name| *name != "socket") {
         let line = format!("{name} = ");

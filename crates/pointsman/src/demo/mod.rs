@@ -140,6 +140,7 @@ impl Demo {
             cookies: true,
             rate_limit: None,
             tap: None,
+            external: None,
             imports: Vec::new(),
             user: None,
             seed: None,

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The header is optional. A hyphen instead of a region's name leaves the prefix unclassified, which
-//! cuts a hole into a shorter prefix. The order does not matter: the longest prefix decides.
+//! cuts a hole into a shorter prefix; a question mark leaves it to an external proximity service. The order does not
+//! matter: the longest prefix decides.
 //!
 //! A line that begins with `@` says how near a server is to the clients of a region, as one of that region's ranking:
 //! from 1, the nearest; servers that are equally near have the same rank. Policies with `"order": "nearest"` go by it.
@@ -30,7 +31,7 @@ use crate::partition::{PREFIXES_MAX, RANK_MAX, RANKS_MAX, Rank};
 use crate::prefix::{ParsePrefixError, Prefix};
 use crate::region::RegionId;
 
-pub use super::lines::UNCLASSIFIED;
+pub use super::lines::{ASK, UNCLASSIFIED};
 
 /// What a line with a rank begins with.
 const RANK: char = '@';
@@ -127,7 +128,7 @@ fn rank(
     let name = cell(line, line.find(RANK).map_or(0, |at| at + 1), first);
     let (server, rank) = (cell(line, first + 1, second), cell(line, second + 1, line.len()));
     let id = region(source, number, name, regions)?;
-    if id.is_none() {
+    if id.is_none() || id == RegionId::ASK {
         return Err(fault(name.column, "ranks of no region".into(), "the name of a region"));
     }
     let address = server.text.parse().map_err(|_| {
@@ -160,7 +161,7 @@ pub fn write<'a>(entries: &[(Prefix, RegionId)], name: &dyn Fn(RegionId) -> Opti
     ordered.sort_unstable();
     let mut text = String::from("prefix,region\n");
     for (prefix, region) in ordered {
-        let name = name(region).unwrap_or(UNCLASSIFIED);
+        let name = if region == RegionId::ASK { ASK } else { name(region).unwrap_or(UNCLASSIFIED) };
         writeln!(text, "{prefix},{name}").expect("a String takes everything");
     }
     text
@@ -205,10 +206,10 @@ mod tests {
 
     #[test]
     fn a_good_text() {
-        let text = "\u{feff}# ours\r\n\nPrefix, Region\r\n 192.0.2.0/24 , europe\n  # x\n192.0.2.0/25,-\n\
+        let text = "\u{feff}# ours\r\n\nPrefix, Region\r\n 192.0.2.0/24 , europe\n  # x\n192.0.2.0/25,-\n192.0.2.0/26,?\n\
                     2001:db8::/32,north america\n::ffff:198.51.100.0/120,asia";
         let entries = read("x.csv", text, &number).unwrap();
-        let canonical = "prefix,region\n192.0.2.0/24,europe\n192.0.2.0/25,-\n198.51.100.0/24,asia\n2001:db8::/32,north america\n";
+        let canonical = "prefix,region\n192.0.2.0/24,europe\n192.0.2.0/25,-\n192.0.2.0/26,?\n198.51.100.0/24,asia\n2001:db8::/32,north america\n";
         assert_eq!(write(&entries, &name), canonical);
         let mut again = read("x.csv", canonical, &number).unwrap();
         again.sort_unstable();

@@ -7,6 +7,9 @@ use crate::region::RegionId;
 /// What stands for "no region".
 pub const UNCLASSIFIED: &str = "-";
 
+/// What stands for "ask an external proximity service".
+pub const ASK: &str = "?";
+
 /// The most lines that a text may have: more than [`PREFIXES_MAX`](crate::partition::PREFIXES_MAX)
 /// prefixes cannot be used, and comments should not outnumber them.
 const LINES_MAX: usize = 2 * crate::partition::PREFIXES_MAX;
@@ -91,6 +94,7 @@ pub(super) fn region(
 ) -> Result<RegionId, Fault> {
     let (what, expected) = match cell.text {
         UNCLASSIFIED => return Ok(RegionId::NONE),
+        ASK => return Ok(RegionId::ASK),
         "" => ("no region".into(), "the name of a region, or -"),
         name => match regions(name) {
             Some(region) => return Ok(region),
