@@ -69,7 +69,7 @@ impl Charge {
         self.mean = Some(self.mean.map_or(new, |mean| mean + (new - mean) * WEIGHT));
     }
 
-    /// Octets that a datagram takes, at least [`LEAST`].
+    /// Octets that a datagram takes; never 0.
     pub fn octets(&self) -> u32 {
         let sums = if self.now.is_enough() || !self.before.is_enough() { &self.now } else { &self.before };
         let mean = self.mean.map(|mean| (mean as u32).max(LEAST));
