@@ -1,6 +1,7 @@
 //! `pointsman balance` before name servers of other makes, and before such as answer whatever a test wants.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use tests::folder::Folder;
+use tests::guide;
 use tests::http::Client;
 use tests::peer::{Peer, free_address};
 use tests::program::{self, Ended, PROGRAM_WAIT, Program};
@@ -385,7 +387,7 @@ fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
     {
         assert!(metrics.lines().any(|found| found.starts_with(line)), "{line} is not in\n{metrics}");
     }
-    let mut status = std::process::Command::new(program::path());
+    let mut status = Command::new(program::path());
     let http = balancing.http.expect("it was asked for");
     status.args(["balance", "status", "--http", &format!("http://{http}")]);
     let printed = Program::spawn(status).end().stdout;
@@ -468,4 +470,57 @@ fn agents_grant_credit_and_forged_reports_do_not() {
     balancing.wait(nsd.dns, |status| status["credit"].is_null());
     assert_eq!(ask(balancing.dns, "www.example").data(), ["192.0.2.80"]);
     balancing.stop();
+}
+
+/// Goes through the guide as a reader would; each server has a port that is free.
+#[test]
+fn the_guide_is_as_it_goes() {
+    let folder = Folder::new();
+    let ports = [
+        ("5300", free_address()),
+        ("5301", free_address()),
+        ("5302", free_address()),
+        ("8055", free_address()),
+    ];
+    let text = ports.iter().fold(guide::read("balance-two-binds.md"), |text, (port, here)| {
+        text.replace(&format!("127.0.0.1:{port}"), &here.to_string())
+            .replace(&format!("port {port}"), &format!("port {}", here.port()))
+            .replace(&format!("-p {port}"), &format!("-p {}", here.port()))
+    });
+    let command = |line: &str| {
+        let mut words = line.split_whitespace();
+        let mut command = match words.next().expect("a command has a name") {
+            "pointsman" => Command::new(program::path()),
+            "named" => Command::new("/usr/sbin/named"),
+            name => Command::new(name),
+        };
+        command
+            .args(words)
+            .current_dir(folder.path())
+            .env("POINTSMAN_BALANCE", format!("http://{}", ports[3].1));
+        command
+    };
+    let (mut programs, mut commands) = (Vec::new(), 0);
+    for (kind, content) in guide::blocks(&text) {
+        match kind.split_once(' ').unwrap_or((kind, "")) {
+            ("file", name) => drop(folder.write(name, content)),
+            ("bind" | "balance", _) => {
+                for line in content.lines() {
+                    let mut program = Program::spawn(command(line));
+                    program.line(if kind == "bind" { " running" } else { "ready" });
+                    programs.push(program);
+                }
+            }
+            ("sh", _) => {
+                for (line, expected) in guide::prompts(content) {
+                    let output = command(line).output().expect("it starts");
+                    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+                    guide::compare(line, &String::from_utf8_lossy(&output.stdout), &expected);
+                    commands += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((programs.len(), commands), (3, 5));
 }

@@ -1,14 +1,14 @@
 //! `pressure`: leased credit as the hard limit, then what is in flight, then the lowest latency at that load.
 //!
-//! A server whose queue is full gets nothing, for its agent says so. Among those with credit, who has far more in flight
-//! than what it answers accounts for is passed over, and of the rest goes the one whose answer is expected first. There
-//! is no weight. As leases run out it falls back step by step, each with less to go by:
+//! A server whose queue is full gets nothing, for its agent says so. Of those with credit goes the one whose answer is
+//! expected first: what is in flight at it, by what each of these has taken lately. There is no weight. As leases run
+//! out it falls back step by step, each with less to go by:
 //!
 //! 1. *credit*: some leases are fresh, and their reports come when they should. A back end without an agent takes part
 //!    without a limit.
-//! 2. *two choices*: reports are late, or leases have just run out. What is expected may be out of date everywhere at once, and several
-//!    balancers lose their leases together: of two that are drawn the better one goes, so that they do not all run to
-//!    the same.
+//! 2. *two choices*: reports are late or many are lost, or leases have just run out. What is expected may be out of date
+//!    everywhere at once, and several balancers lose their leases together: of two that are drawn the better one goes,
+//!    so that they do not all run to the same.
 //! 3. *latency*: nobody has leases. The lowest latency at its load.
 //! 4. *blind*: there are no answers either. The question's hash.
 
