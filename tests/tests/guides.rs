@@ -158,7 +158,9 @@ impl Reader {
     fn here(&self, text: &str) -> String {
         let text = text.replace(SECONDARY, &self.secondary.0.port().to_string());
         let text = SITES.iter().zip(self.sites).fold(text, |text, (site, address)| {
-            text.replace(&format!(":{site}"), &format!(":{}", address.port()))
+            let port = address.port();
+            text.replace(&format!(":{site}"), &format!(":{port}"))
+                .replace(&format!("port = {site}"), &format!("port = {port}"))
         });
         let text = self.names.iter().fold(text, |text, names| text.replace(NAMES, names));
         match &self.serving {

@@ -247,7 +247,7 @@ fn the_server_is_observed_each_second() {
     assert!(seconds[0]["resident_octets"].as_u64() > Some(0), "{report}");
     assert!(seconds[0]["tcp"]["listen"].as_u64() >= Some(1), "{report}");
     let page = std::fs::read_to_string(Path::new(&to).join("index.html")).expect("it was written");
-    assert_eq!(page.matches("<svg").count(), 6);
+    assert_eq!(page.matches("<svg").count(), 7);
     let ended = replay(&[&trace, "--server", &server, "--observe", "4294967295"]);
     assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
     assert!(ended.stderr.contains("--observe"), "{}", ended.stderr);

@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn answers_are_told_apart() {
         let check = b"HTTP/1.1 200 OK\r\nx-client-name: a.b\r\ncontent-length: 0\r\n\r\nH";
-        let bulk = b"HTTP/1.1 200 OK\r\ncontent-length: 33\r\n\r\n{\"state\":\"name\"}\n{\"state\":\"x\"}\nH";
+        let bulk = b"HTTP/1.1 200 OK\r\ncontent-length: 31\r\n\r\n{\"state\":\"name\"}\n{\"state\":\"x\"}\nH";
         for (form, input, expected) in [
             (Form::Resp, &b"$11\r\nwww.example\r\n$"[..], Some((18, 1, 1))),
             (Form::Resp, b"$11\r\nwww.exam", None),
