@@ -1,4 +1,4 @@
-//! Which cores there are for us, and staying on one.
+//! Which cores there are for us, staying on one, and standing back for others.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -29,9 +29,34 @@ pub fn pin(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(THIS_THREAD, &only)?)
 }
 
+/// How far behind others a thread stands that nobody waits for: it gets a tenth of a core that others want whole, and
+/// all of one that nobody wants.
+const BEHIND: i32 = 10;
+
+/// Has the calling thread run when threads of ordinary priority leave time, as far as the system's scheduler knows such
+/// a thing: where both are ready, it does not hold the others up for a slice of some milliseconds.
+///
+/// # Errors
+/// When the system refuses; the thread then runs as before.
+pub fn stand_back() -> io::Result<()> {
+    // On Linux, priorities belong to threads, and no process means the calling thread.
+    Ok(rustix::process::setpriority_process(None, BEHIND)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_thread_that_asks_stands_back() {
+        let before = rustix::process::getpriority_process(None).expect("it can be read");
+        let behind = std::thread::spawn(|| {
+            stand_back().expect("nobody needs a right for it");
+            rustix::process::getpriority_process(None).expect("it can be read")
+        });
+        assert_eq!(behind.join().expect("the thread ends"), BEHIND.max(before));
+        assert_eq!(rustix::process::getpriority_process(None).expect("it can be read"), before);
+    }
 
     #[test]
     fn a_pinned_thread_has_one_core() {
