@@ -23,12 +23,11 @@ pub(crate) fn data(file: &str) -> Result<PathBuf> {
 pub(crate) fn description() -> Vec<(&'static str, String)> {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processors.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or_default();
     vec![
         ("processor", model.map_or("unknown", |(_, model)| model).to_owned()),
-        ("cores", cores.to_string()),
+        ("cores", cores().to_string()),
         ("memory", total.trim().to_owned()),
         ("kernel", said("uname", &["-srm"])),
         ("compiler", said("rustc", &["--version"])),
@@ -39,8 +38,13 @@ pub(crate) fn description() -> Vec<(&'static str, String)> {
 
 /// A name for the machine that says what kind it is, not whose.
 pub(crate) fn name() -> String {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{}-{cores}core", std::env::consts::ARCH)
+    format!("{}-{}core", std::env::consts::ARCH, cores())
+}
+
+/// The cores of the machine, also of those to which this thread is not bound.
+fn cores() -> usize {
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    processors.lines().filter(|line| line.starts_with("processor")).count()
 }
 
 /// The first line that a program prints, whichever way it says it; `unknown` where there is none.
