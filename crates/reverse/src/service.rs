@@ -293,14 +293,12 @@ impl Service {
 /// ten milliseconds, no connection waits. It stands back for the threads that answer: names may come later, answers not.
 fn learn(task: Task, shutdown: Shutdown) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new()
-        .name("back end".into())
-        .spawn(move || {
-            if let Err(cause) = net::thread::stand_back() {
-                tracing::warn!(%cause, "the back end has the priority of those that answer");
-            }
-            runtime.block_on(backend::run(task, shutdown));
-        })
+    std::thread::Builder::new().name("back end".into()).spawn(move || {
+        if let Err(cause) = net::thread::stand_back() {
+            tracing::warn!(%cause, "the back end has the priority of those that answer");
+        }
+        runtime.block_on(backend::run(task, shutdown));
+    })
 }
 
 /// Writes the MMDB file now and every interval, until `shutdown` begins.
