@@ -7,13 +7,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufReader, Read};
-use std::net::IpAddr;
 
 use api::{Fault, Faults};
+use bgpkit_parser::RawMrtRecord;
 use routing::Prefix;
 use routing::partition::PREFIXES_MAX;
 
-use super::mrt::{self, HEADER, Header, Route};
+use super::mrt::{self, Route};
 
 /// The most octets of a table once it is unpacked: the largest collectors have a tenth. A packed file could go on for
 /// ever.
@@ -113,7 +113,6 @@ pub fn read(source: &str, octets: &[u8]) -> Result<Table, Faults> {
     let mut reader = BufReader::with_capacity(1 << 16, unpacked.as_mut().take(UNPACKED_MAX));
     let mut reading = Reading::default();
     let (mut number, mut at) = (0u64, 0u64);
-    let (mut body, mut route) = (Vec::new(), Route::default());
     loop {
         let fault = |what: String| {
             let place = match packed {
@@ -125,9 +124,10 @@ pub fn read(source: &str, octets: &[u8]) -> Result<Table, Faults> {
                 "a whole table in MRT (TABLE_DUMP or TABLE_DUMP_V2), as it is or packed with gzip or bzip2";
             Faults::from(Fault::whole(source, what, expected))
         };
-        let Some(header) = mrt::next(&mut reader, &mut body).map_err(fault)? else { break };
-        reading.record(header, &body, &mut route).map_err(fault)?;
-        (number, at) = (number + 1, at + HEADER as u64 + u64::from(header.length));
+        let Some(record) = mrt::next(&mut reader).map_err(fault)? else { break };
+        let octets = record.total_bytes_len() as u64;
+        reading.record(record).map_err(fault)?;
+        (number, at) = (number + 1, at + octets);
     }
     let counts = &reading.counts;
     if counts.records == 0 || reading.votes.is_empty() {
@@ -156,13 +156,13 @@ struct Reading {
 
 impl Reading {
     /// Reads one record; or says what is wrong with it.
-    fn record(&mut self, header: Header, body: &[u8], route: &mut Route) -> Result<(), String> {
-        if !header.is_table() {
+    fn record(&mut self, record: RawMrtRecord) -> Result<(), String> {
+        if !mrt::is_table(&record) {
             self.counts.other_records += 1;
             return Ok(());
         }
         self.counts.records += 1;
-        mrt::routes(header, body, route, &mut |route| self.route(route))
+        mrt::routes(record, &mut |route| self.route(route))
     }
 
     fn route(&mut self, route: &Route) -> Result<(), String> {
@@ -174,9 +174,7 @@ impl Reading {
             self.counts.default_routes += 1;
             return Ok(());
         }
-        let [a, b, c, d, ..] = route.address;
-        let address = if route.is_v6 { IpAddr::from(route.address) } else { IpAddr::from([a, b, c, d]) };
-        let prefix = Prefix::new(address, route.length).ok_or("a prefix is longer than an address")?;
+        let prefix = Prefix::new(route.address, route.length).ok_or("a prefix is longer than an address")?;
         let Some(origin) = origin else {
             self.counts.without_origin += 1;
             return Ok(());

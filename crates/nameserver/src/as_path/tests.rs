@@ -284,7 +284,7 @@ fn a_table_that_is_cut_off_is_a_fault_that_names_the_record() {
     let mut damaged = plain.clone();
     damaged[whole + 12 + 8 + 6] = 0xff;
     let faults = table::read("t", &damaged).unwrap_err().to_string();
-    assert!(faults.contains("record 2 at octet 20: entry 1 is damaged: it ends too early"), "{faults}");
+    assert!(faults.contains("record 2 at octet 20: entry 1 is damaged: it is cut off"), "{faults}");
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&plain).unwrap();
     let packed = gzip.finish().unwrap();
