@@ -251,6 +251,7 @@ fn several_sources_and_reports() {
     let token = world.folder.write("token", "secret\n");
     let sources = format!(
         "listen = \"127.0.0.1:0\"\nreport_token_file = \"{token}\"\ninterval = \"200 ms\"\ntimeout = \"200 ms\"\n\
+         stale = \"10 min\"\n\
          [[source]]\nname = \"cpu\"\nkind = \"json\"\nurl = \"http://{site}/json?of={{address}}\"\npointer = \"/cpu/busy\"\n\
          threshold = 0.5\nweight = 3\n\
          [[source]]\nname = \"open\"\nkind = \"prometheus\"\nurl = \"http://{site}/metrics?of={{address}}\"\n\

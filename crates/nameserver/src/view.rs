@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use api::{
-    AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, PartitionSummary, ProbeState,
+    AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, Order, PartitionSummary, ProbeState,
     ProbeVerdict, Region, RowServer, ServerState, Status, StoreState, TransferState, WorkerState,
     ZoneSummary,
 };
@@ -236,7 +236,8 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Ex
         probabilities: now.map(|(target, share)| (target.address, share)).collect(),
         answer: choice.order().iter().map(|index| targets[usize::from(*index)].address).collect(),
         ttl: choice.ttl,
-        why: why(choice.why, choice.region, region.as_deref(), policy.has_regions(), asked.qtype),
+        why: why(choice.why, choice.region, region.as_deref(), policy.has_regions(), asked.qtype)
+            + order(choice.why, steered.spec.order),
         region,
     }
 }
@@ -262,6 +263,16 @@ fn why(why: Why, id: RegionId, region: Option<&str>, has_regions: bool, qtype: A
         }
         (Why::Empty, _) => "all servers are down or fail their probes, and the policy answers nothing".into(),
         (Why::NoFamily, _) => format!("the policy has no server for {family}"),
+    }
+}
+
+/// In which order the servers of a row come, where they are not drawn.
+fn order(why: Why, order: Order) -> &'static str {
+    match (why, order) {
+        (Why::Region | Why::Default | Why::NotYet, Order::Fixed) => "; in the order of the policy",
+        (Why::Region | Why::Default | Why::NotYet, Order::Rotate) => "; in turn",
+        (Why::Region | Why::Default | Why::NotYet, Order::Nearest) => "; the nearest first",
+        _ => "",
     }
 }
 

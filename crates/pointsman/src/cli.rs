@@ -25,7 +25,8 @@ use crate::failure::{EXIT_CODES, Failure};
 /// The most columns of help: longer lines are hard to read, and without a terminal there is no width.
 const COLUMNS_MAX: usize = 100;
 
-/// A name server that sends each client to the right site
+/// One program for DNS traffic: it steers clients to the right site, balances queries over name servers, names
+/// addresses, and replays recorded traffic
 #[derive(Parser, Debug)]
 #[command(
     name = "pointsman",

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use api::{AddressType, Explain as Question, Explanation, ProbeVerdict};
+use api::{AddressType, Explain as Question, Explanation};
 use clap::Args;
 use hyper::Method;
 
@@ -54,8 +54,8 @@ fn shown(explanation: Explanation) -> String {
             server.address.to_string(),
             match (server.up, server.health) {
                 (false, _) => "down",
-                (true, Some(ProbeVerdict::Failing)) => "failing",
-                (true, _) => "up",
+                (true, Some(verdict)) => verdict.word(),
+                (true, None) => "up",
             }
             .into(),
             format!("{:.4}", server.probability),

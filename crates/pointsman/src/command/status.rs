@@ -179,7 +179,7 @@ fn external(state: &State) -> Option<String> {
     Some(lines(table, &[]))
 }
 
-/// Partitions that come from files, and what is wrong with them.
+/// Partitions that come from files, what is wrong with them, and what was counted in them.
 fn partitions(state: &State) -> Option<String> {
     let mut table = session::table(&["PARTITION", "FROM", "FILES"]);
     for partition in &state.partitions {
@@ -191,7 +191,15 @@ fn partitions(state: &State) -> Option<String> {
         };
         table.add_row([partition.name.clone(), partition.sources.join(", "), files]);
     }
-    (!table.is_empty()).then(|| lines(table, &[]))
+    let mut counted = bare();
+    for partition in &state.partitions {
+        if let Some(counts) = listed(&partition.counts) {
+            counted.add_row([&partition.name, &counts]);
+        }
+    }
+    let tables = [table, counted].into_iter().filter(|table| !table.is_empty());
+    let texts: Vec<String> = tables.map(|table| lines(table, &[])).collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
 fn transports(state: &State) -> [(&'static str, &Counters); 2] {
@@ -298,6 +306,19 @@ udp dropped  no_query 1";
         assert!(text.contains("\n     1          41 "), "{text}");
         assert!(text.contains("\n63 of 64 workers are at generation 42\n"), "{text}");
         assert!(!text.contains("\n     2 "), "{text}");
+    }
+
+    #[test]
+    fn what_was_counted_in_partitions_is_shown_behind_what_is_wrong_with_them() {
+        let mut state = state(1);
+        assert_eq!(partitions(&state), None);
+        let partition = r#"{"name": "topology", "sources": ["as-path"], "ok": false, "message": "t.gz: cut off",
+            "counts": {"routes": 7, "as_sets": 0, "incomplete": 2}}"#;
+        state.partitions = vec![serde_json::from_str(partition).expect("a state")];
+        let expected = "PARTITION  FROM     FILES\n\
+                        topology   as-path  not read, the last ones serve: t.gz: cut off\n\n\
+                        topology  incomplete 2, routes 7";
+        assert_eq!(partitions(&state).as_deref(), Some(expected));
     }
 
     #[test]

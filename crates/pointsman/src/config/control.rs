@@ -92,6 +92,9 @@ fn document_of(reader: &mut Reader<'_>, document: &DeTable<'_>, spec: &mut Contr
                     read_defaults(&SOURCE, &mut source);
                     source
                 });
+                for (source, given) in spec.source.iter_mut().zip(Reader::given(value)) {
+                    source.given = given;
+                }
             }
             section if section == SERVER.name => {
                 spec.server = reader.headings(value, &SERVER, |place| {
@@ -233,7 +236,7 @@ fn sources(spec: &ControlSpec, algorithm: &str, faults: &mut Faults) -> Vec<Sour
                 name.place.fault(format!("the source {} is given twice", name.value), "each name once"),
             );
         }
-        if source.name.is_none() {
+        if source.lacks("name") {
             faults.push(source.place.fault("the source has no name", "the key name"));
         }
         let scale = scale(source, algorithm, faults);
@@ -251,8 +254,8 @@ fn scale(source: &SourceSpec, algorithm: &str, faults: &mut Faults) -> Option<Sc
     let value = |key: &Option<Placed<f64>>| key.as_ref().map(|placed| placed.value);
     let (threshold, low, high) = (value(&source.threshold), value(&source.low), value(&source.high));
     let needed: &[(&str, bool)] = match algorithm {
-        "II" => &[("low", low.is_none()), ("high", high.is_none())],
-        _ => &[("threshold", threshold.is_none())],
+        "II" => &[("low", source.lacks("low")), ("high", source.lacks("high"))],
+        _ => &[("threshold", source.lacks("threshold"))],
     };
     let missing: Vec<&str> =
         needed.iter().filter(|(_, is_missing)| *is_missing).map(|(key, _)| *key).collect();
@@ -260,7 +263,9 @@ fn scale(source: &SourceSpec, algorithm: &str, faults: &mut Faults) -> Option<Sc
         let what = format!("the source has no {key}, which Algorithm {algorithm} needs");
         faults.push(source.place.fault(what, format!("the key {key}")));
     }
-    let (threshold, high) = (threshold.or(high)?, high.or(threshold)?);
+    // What is missing is not crossed as well.
+    let high = if algorithm == "II" { high } else { high.or(threshold) };
+    let (threshold, high) = (threshold.or(high)?, high?);
     let low = low.unwrap_or(0.0);
     if low >= high {
         let place = source.low.as_ref().or(source.high.as_ref()).map_or(&source.place, |key| &key.place);
@@ -276,7 +281,9 @@ fn scale(source: &SourceSpec, algorithm: &str, faults: &mut Faults) -> Option<Sc
 /// its own.
 fn kind(source: &SourceSpec, several: bool, faults: &mut Faults) -> Option<Kind> {
     let Some(Placed { value: kind, .. }) = &source.kind else {
-        faults.push(source.place.fault("the source has no kind", "json, prometheus, command or push"));
+        if source.lacks("kind") {
+            faults.push(source.place.fault("the source has no kind", "json, prometheus, command or push"));
+        }
         return None;
     };
     let before = faults.faults.len() as u64 + faults.omitted;
@@ -294,7 +301,7 @@ fn kind(source: &SourceSpec, several: bool, faults: &mut Faults) -> Option<Kind>
             Some(place) if !belongs => {
                 faults.push(place.fault(format!("{key} beside kind {kind}"), format!("no {key}")));
             }
-            None if belongs && is_needed => {
+            None if belongs && is_needed && source.lacks(key) => {
                 let what = format!("the source of kind {kind} has no {key}");
                 faults.push(source.place.fault(what, format!("the key {key}")));
             }

@@ -1,6 +1,7 @@
 //! Reading the configuration file: every key by its declaration, every mistake with its place.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -155,6 +156,13 @@ impl Reader<'_> {
             }
         }
         specs
+    }
+
+    /// Which keys stand under each of several equal headings, whatever their values.
+    pub(super) fn given(value: &Spanned<DeValue<'_>>) -> Vec<BTreeSet<String>> {
+        let DeValue::Array(elements) = value.get_ref() else { return Vec::new() };
+        let tables = elements.iter().filter_map(|element| element.get_ref().as_table());
+        tables.map(|table| table.keys().map(|key| key.get_ref().to_string()).collect()).collect()
     }
 
     /// One key; `sections` are the headings that could stand in its stead.

@@ -1,5 +1,6 @@
 //! The control process's configuration as it was given: every value with its place.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub(crate) struct ControlSpec {
 pub(crate) struct SourceSpec {
     /// Where the source as a whole was given.
     pub(crate) place: Place,
+    /// The keys that were given, those of wrong values too: what was told to be wrong is not missing as well.
+    pub(crate) given: BTreeSet<String>,
     pub(crate) name: Option<Placed<String>>,
     pub(crate) kind: Option<Placed<&'static str>>,
     pub(crate) url: Option<Placed<String>>,
@@ -64,6 +67,7 @@ impl SourceSpec {
     pub(crate) fn at(place: Place) -> SourceSpec {
         SourceSpec {
             place,
+            given: BTreeSet::new(),
             name: None,
             kind: None,
             url: None,
@@ -77,6 +81,11 @@ impl SourceSpec {
             high: None,
             weight: None,
         }
+    }
+
+    /// Whether a key was not given at all.
+    pub(crate) fn lacks(&self, key: &str) -> bool {
+        !self.given.contains(key)
     }
 }
 

@@ -72,8 +72,6 @@ fn everything_wrong_is_listed_at_once_with_its_line() {
             "10:9: after beside kind json; expected no after",
             "11:7: url: \"https://192.0.2.1\": the API speaks plain http",
             "13:8: the source a is given twice; expected each name once",
-            "12:1: the source has no low, which Algorithm II needs; expected the key low",
-            "12:1: the source has no high, which Algorithm II needs; expected the key high",
             "12:1: the source does not say whose load it is: all servers would have the same",
             "16:10: metric: \"1\" is no metric; expected a metric such as node_load1",
             "19:1: the source has no name; expected the key name",
@@ -85,6 +83,27 @@ fn everything_wrong_is_listed_at_once_with_its_line() {
             "4:10: listen is 0.0.0.0:80, which other machines reach, and there is no token",
         ],
     );
+}
+
+#[test]
+fn a_mistake_with_watermarks_is_told_once() {
+    let told = |algorithm: &str, keys: &str, expected: &[&str]| {
+        let text = format!(
+            "{HEAD}algorithm = \"{algorithm}\"\n[[source]]\nname = \"l\"\nkind = \"json\"\n\
+             url = \"http://{{address}}/\"\n{keys}\n[[server]]\naddress = \"192.0.2.1\"\n"
+        );
+        check(&text, expected);
+    };
+    let crossed = "8:7: the watermarks are crossed: low is 0.6, high 0.4; expected low < high";
+    let no_high = "4:1: the source has no high, which Algorithm II needs; expected the key high";
+    told("II", "low = 0.6\nhigh = 0.4", &[crossed]);
+    told("II", "low = 0.6\nthreshold = 0.4", &[no_high]);
+    told("III", "low = 0.6\nthreshold = 0.4", &[crossed]);
+    told("II", "low = 0.4\nhigh = \"much\"", &["9:8: high is "]);
+    told("I", "threshold = -1", &["8:13: threshold is the number -1"]);
+    let no_threshold =
+        "4:1: the source has no threshold, which Algorithm III needs; expected the key threshold";
+    told("III", "low = 0.6\nhigh = 0.4", &[no_threshold, crossed]);
 }
 
 #[test]
