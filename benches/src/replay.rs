@@ -3,8 +3,9 @@
 //! Sender and receiver stand in network namespaces of their own, a core each, as in [`serve`](crate::serve). Who
 //! receives tells when each query arrived ([`arrivals`]), and so how far from its due time
 //! ([`errors`](experiments::errors)); for the highest rate it is an echo that costs nothing ([`driver`]). [`traces`] is
-//! what is sent, [`senders`] who sends.
+//! what is sent, [`senders`] who sends. How many [`connections`] there can be is measured beside Debian's NSD.
 
+mod connections;
 mod driver;
 mod senders;
 
@@ -74,7 +75,7 @@ impl Lengths {
 }
 
 /// Rows that can be asked for.
-const ROWS: &[&str] = &["even", "recorded", "root", "rivals", "fast"];
+const ROWS: &[&str] = &["even", "recorded", "root", "rivals", "fast", "connections"];
 
 /// Measures all rows that are wanted.
 ///
@@ -112,9 +113,13 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     if options.wants("fast") {
         fast(options, lengths, &place, report)?;
     }
+    if options.wants("connections") {
+        connections::run(options.quick, &place, report)?;
+    }
     report.note(
         "Errors: when the receiver's kernel took a query from the interface less when it was due, with the median of \
-         these differences taken off; matched in order of time. Loopback of a kind: a veth pair in one machine.",
+         these differences taken off; matched in order of time. Loopback of a kind: a veth pair in one machine. All of \
+         these senders have real-time priority (`chrt --fifo 1`).",
     );
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how well.");
@@ -249,7 +254,7 @@ impl Timing {
     fn told(self, report: &mut Report) {
         report.add(Table {
             title: "Timing errors at the receiver, in us: the median over the runs (the worst run)",
-            head: &["sender", "queries", "runs", "in all", "quartiles", "p99.9", "extreme"],
+            head: &["sender", "trace", "runs", "queries", "quartiles", "p99.9", "extreme"],
             rows: self.table,
         });
         for (what, quartiles, p999) in self.musts {

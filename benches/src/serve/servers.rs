@@ -77,7 +77,7 @@ impl Server {
             Server::Pointsman => pointsman(&room)?,
             Server::Knot => knot(&room, zone::MASTER, "")?,
             Server::KnotGeoip => knot_geoip(&room)?,
-            Server::Nsd => nsd(&room)?,
+            Server::Nsd => nsd_with(&room, "  server-count: 1\n  tcp-count: 1000\n")?,
             Server::Gdnsd => gdnsd(&room)?,
             Server::Pdns => pdns(&room)?,
         };
@@ -182,13 +182,17 @@ fn knot_geoip(room: &Path) -> Result<Command> {
     knot(room, zone::MASTER, &modules)
 }
 
-fn nsd(room: &Path) -> Result<Command> {
+/// NSD, with further lines of its server clause.
+///
+/// # Errors
+/// Where the configuration cannot be written.
+pub(crate) fn nsd_with(room: &Path, more: &str) -> Result<Command> {
     write(room, "example.com.zone", zone::MASTER)?;
     let folder = room.display();
     let config = format!(
-        "server:\n  ip-address: {SERVER}\n  port: 53\n  server-count: 1\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \
+        "server:\n  ip-address: {SERVER}\n  port: 53\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \
          database: \"\"\n  pidfile: \"{folder}/pid\"\n  xfrdfile: \"{folder}/xfrd\"\n  zonelistfile: \"{folder}/list\"\n  \
-         xfrdir: \"{folder}\"\n  rrl-ratelimit: 0\n  rrl-whitelist-ratelimit: 0\n  tcp-count: 1000\n  verbosity: 0\n\
+         xfrdir: \"{folder}\"\n  rrl-ratelimit: 0\n  rrl-whitelist-ratelimit: 0\n  verbosity: 0\n{more}\
          remote-control:\n  control-enable: no\nzone:\n  name: {}\n  zonefile: example.com.zone\n",
         zone::ORIGIN,
     );
