@@ -101,15 +101,17 @@ pub(crate) async fn apply(
     Ok(())
 }
 
-/// Records the generation that the commit becomes, and forgets the oldest.
-pub(crate) async fn record(
+/// Records the generation that the commit becomes, forgets the oldest, and commits.
+pub(crate) async fn record_and_commit(
     sql: &mut SqliteConnection,
     generation: i64,
     at: i64,
     changes: &[Change],
 ) -> Result<(), sqlx::Error> {
-    query("INSERT INTO generation (number, at, what) VALUES (?, ?, ?); DELETE FROM generation WHERE number <= ?")
-        .bind(generation)
+    query(
+        "INSERT INTO generation (number, at, what) VALUES (?, ?, ?); DELETE FROM generation WHERE number <= ?; COMMIT",
+    )
+    .bind(generation)
         .bind(at)
         .bind(describe(changes))
         .bind(generation - GENERATIONS_KEPT)
@@ -156,7 +158,7 @@ async fn put_policy(sql: &mut SqliteConnection, policy: &Policy) -> Result<(), F
         Order::Rotate => "rotate",
         Order::Nearest => "nearest",
     };
-    let regions = region_ids(sql, policy).await?;
+    let Stored { policy: id, regions } = stored(sql, key, policy).await?;
     let cells = cells(policy, &regions)?;
     for server in &policy.servers {
         finite(server.default)?;
@@ -164,7 +166,7 @@ async fn put_policy(sql: &mut SqliteConnection, policy: &Policy) -> Result<(), F
     // What stands in one text takes one turn of the thread that SQLite runs on: that, and not SQL, is most of what a
     // small policy costs.
     let mut joined = Joined::default();
-    let id = match policy_id(sql, key).await? {
+    let id = match id {
         Some(id) => {
             joined.sql.push("DELETE FROM policy_name WHERE policy_id = ").push_bind(id);
             joined.sql.push("; DELETE FROM policy_server WHERE policy_id = ").push_bind(id);
@@ -315,27 +317,44 @@ async fn policy_id(sql: &mut SqliteConnection, key: &str) -> Result<Option<i64>,
         .await
 }
 
-/// The ids of those regions of a policy that are in use. A policy that is put a thousand times a second should not
+/// What a policy refers to, and is, in the tables.
+struct Stored {
+    /// The id of the policy with this key; `None` where there is none yet.
+    policy: Option<i64>,
+    /// The ids of those of the policy's regions that are in use.
+    regions: BTreeMap<String, i64>,
+}
+
+/// Looks up the policy of `key` and the regions that `policy` names. What is put a thousand times a second should not
 /// cost a statement for each of them.
-async fn region_ids(
-    sql: &mut SqliteConnection,
-    policy: &Policy,
-) -> Result<BTreeMap<String, i64>, sqlx::Error> {
+async fn stored(sql: &mut SqliteConnection, key: &str, policy: &Policy) -> Result<Stored, sqlx::Error> {
     let names: BTreeSet<&String> = policy.servers.iter().flat_map(|server| server.regions.keys()).collect();
     let names: Vec<&String> = names.into_iter().collect();
-    let mut ids = BTreeMap::new();
-    for names in names.chunks(ROWS_PER_STATEMENT) {
-        let mut select =
-            QueryBuilder::<Sqlite>::new("SELECT name, id FROM region WHERE removed_in IS NULL AND name IN (");
+    let mut stored = Stored { policy: None, regions: BTreeMap::new() };
+    // Without any region there is still the policy to look for.
+    let chunks = names.chunks(ROWS_PER_STATEMENT).chain(names.is_empty().then_some(&[][..]));
+    for names in chunks {
+        let mut select = QueryBuilder::<Sqlite>::new("SELECT NULL, policy_id FROM policy_name WHERE name = ");
+        select.push_bind(key);
+        select.push(
+            " AND position = 0 UNION ALL SELECT name, id FROM region WHERE removed_in IS NULL AND name IN (",
+        );
         let mut list = select.separated(", ");
         for name in names {
             list.push_bind(*name);
         }
         select.push(")");
-        let found: Vec<(String, i64)> = select.build_query_as().fetch_all(&mut *sql).await?;
-        ids.extend(found);
+        let found: Vec<(Option<String>, i64)> = select.build_query_as().fetch_all(&mut *sql).await?;
+        for (region, id) in found {
+            match region {
+                Some(name) => {
+                    stored.regions.insert(name, id);
+                }
+                None => stored.policy = Some(id),
+            }
+        }
     }
-    Ok(ids)
+    Ok(stored)
 }
 
 async fn region_id(sql: &mut SqliteConnection, name: &str) -> Result<Option<i64>, sqlx::Error> {

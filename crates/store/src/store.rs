@@ -242,18 +242,23 @@ impl Store {
         changes: &[Change],
     ) -> Result<u64, CommitError> {
         let sort = |error| StoreError::sort(&self.path, &error);
-        let mut transaction = sql.begin_with("BEGIN IMMEDIATE").await.map_err(sort)?;
-        let current = contents::generation(&mut transaction).await.map_err(sort)?;
+        // Each call is a turn of the thread that SQLite runs on, and two changes of threads cost more than most
+        // statements. So the transaction begins and ends in texts that do something, too; where it does not end,
+        // the connection is not kept.
+        let current: i64 = query_scalar("BEGIN IMMEDIATE; SELECT coalesce(max(number), 0) FROM generation")
+            .fetch_one(&mut *sql)
+            .await
+            .map_err(sort)?;
         if current.cast_unsigned() != based_on {
-            transaction.rollback().await.map_err(sort)?;
+            self.roll_back(sql).await?;
             return Err(CommitError::Conflict { current: current.cast_unsigned() });
         }
         let next = current + 1;
         for (index, change) in changes.iter().enumerate() {
-            match apply::apply(&mut transaction, next, change).await {
+            match apply::apply(sql, next, change).await {
                 Ok(()) => {}
                 Err(Failure::Refused(what)) => {
-                    transaction.rollback().await.map_err(sort)?;
+                    self.roll_back(sql).await?;
                     return Err(CommitError::Refused { change: index, what });
                 }
                 Err(Failure::Sql(error)) => return Err(sort(error).into()),
@@ -261,8 +266,13 @@ impl Store {
         }
         // A clock before 1970 is wrong anyway, and not worth refusing an update for.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs().cast_signed());
-        apply::record(&mut transaction, next, now, changes).await.map_err(sort)?;
-        transaction.commit().await.map_err(sort)?;
+        apply::record_and_commit(sql, next, now, changes).await.map_err(sort)?;
         Ok(next.cast_unsigned())
+    }
+
+    /// Takes back what a transaction has done.
+    async fn roll_back(&self, sql: &mut SqliteConnection) -> Result<(), StoreError> {
+        query("ROLLBACK").execute(sql).await.map_err(|error| StoreError::sort(&self.path, &error))?;
+        Ok(())
     }
 }
