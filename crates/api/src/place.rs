@@ -6,9 +6,12 @@
 //! collects everything that is wrong; an [`Origin`] maps JSON pointers (RFC 6901), in which checks of the
 //! meaning name a value, to places.
 
-use std::fmt::{Display, Write};
+use std::borrow::Cow;
+use std::fmt::{self, Display, Write};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::fault::{Fault, Faults};
 
@@ -40,7 +43,7 @@ enum Value<'a> {
     Null,
     Boolean(bool),
     Number(&'a str),
-    String(String),
+    String(Cow<'a, str>),
     Array(Vec<Node<'a>>),
     Object(Vec<Member<'a>>),
 }
@@ -48,8 +51,59 @@ enum Value<'a> {
 #[derive(Clone, Debug, PartialEq)]
 struct Member<'a> {
     at: usize,
-    key: String,
+    key: Cow<'a, str>,
     node: Node<'a>,
+}
+
+/// What `serde_json` makes of a text that is only to be checked: nothing, after it has read every value whole.
+struct Checked;
+
+impl<'de> Deserialize<'de> for Checked {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Checked, D::Error> {
+        deserializer.deserialize_any(Checked)
+    }
+}
+
+impl<'de> Visitor<'de> for Checked {
+    type Value = Checked;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Checked, E> {
+        Ok(Checked)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Checked, E> {
+        Ok(Checked)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Checked, E> {
+        Ok(Checked)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Checked, E> {
+        Ok(Checked)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Checked, E> {
+        Ok(Checked)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Checked, E> {
+        Ok(Checked)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Checked, A::Error> {
+        while let Some(Checked) = elements.next_element()? {}
+        Ok(Checked)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Checked, A::Error> {
+        while let Some((Checked, Checked)) = members.next_entry()? {}
+        Ok(Checked)
+    }
 }
 
 impl<'a> Document<'a> {
@@ -62,7 +116,7 @@ impl<'a> Document<'a> {
         if text.len() > TEXT_MAX {
             return Err(Fault::whole(source, "text is too long", format!("at most {TEXT_MAX} bytes")).into());
         }
-        if let Err(error) = serde_json::from_str::<serde_json::Value>(text) {
+        if let Err(error) = serde_json::from_str::<Checked>(text) {
             let (line, column) = (error.line().max(1) as u32, error.column().max(1) as u32);
             let what = error.to_string();
             // The place is told in the fault's own fields.
@@ -126,7 +180,7 @@ impl<'a> Object<'a> {
 
     /// All keys with their values.
     pub fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Node<'a>)> + use<'a> {
-        self.members.iter().map(|member| (member.key.as_str(), &member.node))
+        self.members.iter().map(|member| (&*member.key, &member.node))
     }
 }
 
@@ -154,7 +208,7 @@ impl<'a> Reader<'a> {
     pub fn object(&mut self, node: &'a Node<'a>, required: &[&str], optional: &[&str]) -> Option<Object<'a>> {
         let object = self.map(node)?;
         for member in object.members {
-            let key = member.key.as_str();
+            let key = &*member.key;
             if !required.contains(&key) && !optional.contains(&key) {
                 let known = [required, optional].concat().join(", ");
                 self.faults.push(self.document.fault(member.at, format!("unknown key '{key}'"), known));
@@ -190,7 +244,7 @@ impl<'a> Reader<'a> {
     /// A string.
     pub fn string(&mut self, node: &'a Node<'a>) -> Option<&'a str> {
         match &node.value {
-            Value::String(text) => Some(text),
+            Value::String(text) => Some(&**text),
             _ => self.wrong(node, "a string"),
         }
     }
@@ -373,22 +427,26 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn string(&mut self) -> Option<String> {
+    fn string(&mut self) -> Option<Cow<'a, str>> {
         let start = self.at;
         let mut bytes = self.text.as_bytes()[start..].iter().skip(1);
-        let mut length = 2;
+        let (mut length, mut plain) = (2, true);
         loop {
             match bytes.next()? {
                 b'"' => break,
                 b'\\' => {
                     bytes.next()?;
                     length += 2;
+                    plain = false;
                 }
                 _ => length += 1,
             }
         }
         self.at += length;
-        serde_json::from_str(self.text.get(start..self.at)?).ok()
+        if plain {
+            return self.text.get(start + 1..self.at - 1).map(Cow::Borrowed);
+        }
+        serde_json::from_str(self.text.get(start..self.at)?).ok().map(Cow::Owned)
     }
 
     /// A number, `true`, `false` or `null`.
@@ -502,11 +560,11 @@ mod tests {
             Value::Null => serde_json::Value::Null,
             Value::Boolean(value) => (*value).into(),
             Value::Number(text) => serde_json::from_str(text).unwrap(),
-            Value::String(text) => text.as_str().into(),
+            Value::String(text) => text.to_string().into(),
             Value::Array(nodes) => nodes.iter().map(plain).collect::<Vec<_>>().into(),
-            Value::Object(members) => {
-                serde_json::Value::Object(members.iter().map(|m| (m.key.clone(), plain(&m.node))).collect())
-            }
+            Value::Object(members) => serde_json::Value::Object(
+                members.iter().map(|m| (m.key.to_string(), plain(&m.node))).collect(),
+            ),
         }
     }
 

@@ -351,6 +351,10 @@ impl Editor {
 
 /// The editor thread.
 fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::runtime::Handle) {
+    // The workers' queries wait for microseconds, whoever changes something for milliseconds.
+    if let Err(cause) = net::thread::stand_back() {
+        tracing::warn!(%cause, "changes are made with the priority of the workers");
+    }
     let mut requests = Vec::with_capacity(COMMIT_MAX);
     while runtime.block_on(queue.recv_many(&mut requests, COMMIT_MAX)) > 0 {
         commit(shared, requests.drain(..), runtime);

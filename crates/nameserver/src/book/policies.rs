@@ -68,8 +68,8 @@ impl Book {
         self.check_probes(&spec, origin).unwrap_or_else(|found| faults.append(found));
         self.install_policy(spec, &key, origin).unwrap_or_else(|found| faults.append(found));
         faults.or(())?;
-        let (stored, _) = self.policy(&shown).expect("the policy was put");
-        Ok(vec![Change::PutPolicy(stored)])
+        let stored = self.policy_of(&key).and_then(|id| self.generation.policies.get(id));
+        Ok(vec![Change::PutPolicy(stored.expect("the policy was put").spec.clone())])
     }
 
     pub(super) fn delete_policy(
