@@ -37,6 +37,14 @@ pub struct Guided {
     folder: PathBuf,
 }
 
+/// What a guided run came to.
+pub struct Done {
+    /// How many executions there were.
+    pub executions: u64,
+    /// How many inputs are kept now.
+    pub kept: usize,
+}
+
 impl Guided {
     /// Builds it, in `target/fuzz`; it takes some minutes the first time, and needs `g++`.
     ///
@@ -52,14 +60,14 @@ impl Guided {
         Ok(Guided { program: folder.join(TRIPLE).join("release/guided"), folder })
     }
 
-    /// Runs a target for `executions`, beginning with its seeds and its kept inputs, and keeps what is worth it;
-    /// returns how many inputs are kept now.
+    /// Runs a target for `executions`, but at most `seconds` unless they are 0, beginning with its seeds and its kept
+    /// inputs, and keeps what is worth it.
     ///
     /// An input that takes `patience` seconds counts as an endless loop.
     ///
     /// # Errors
     /// What went wrong, as text; for a failing input, how to repeat it.
-    pub fn run(&self, target: &Target, executions: u64, patience: u32) -> Result<usize, String> {
+    pub fn run(&self, target: &Target, executions: u64, seconds: u32, patience: u32) -> Result<Done, String> {
         let inputs = self.fresh(&format!("{}.inputs", target.name))?;
         for (index, input) in (target.seeds)().into_iter().chain(corpus::kept(target.name)).enumerate() {
             put(&inputs.join(format!("seed-{index}")), &input)?;
@@ -70,18 +78,28 @@ impl Guided {
         run.arg(format!("-timeout={patience}")).arg(format!("-report_slow_units={patience}"));
         run.arg(format!("-rss_limit_mb={MEMORY_MAX}"));
         run.arg(format!("-artifact_prefix={}/", failed.display()));
+        run.arg(format!("-max_total_time={seconds}"));
         run.args(["-seed=1", "-verbosity=0", "-print_final_stats=1"]);
-        succeed(&mut run).map_err(|error| match read_all(&failed) {
-            Ok(found) if !found.is_empty() => {
-                let input = to_hex(&found[0]);
-                format!("{error}\n  repeat: cargo run -p fuzz -- {} --input '{input}'", target.name)
+        let log = self.folder.join(format!("{}.log", target.name));
+        let said = fs::File::create(&log).map_err(|cause| format!("{}: {cause}", log.display()))?;
+        run.stderr(said);
+        let ended = succeed(&mut run);
+        let said = fs::read(&log).map_err(|cause| format!("{}: {cause}", log.display()))?;
+        let said = String::from_utf8_lossy(&said);
+        ended.map_err(|error| format!("{error}; it said:\n{said}")).map_err(|error| {
+            match read_all(&failed) {
+                Ok(found) if !found.is_empty() => {
+                    let input = to_hex(&found[0]);
+                    format!("{error}\n  repeat: cargo run -p fuzz -- {} --input '{input}'", target.name)
+                }
+                _ => error,
             }
-            _ => error,
         })?;
 
         let least = self.fresh(&format!("{}.least", target.name))?;
         succeed(self.program(target).args(["-merge=1", "-verbosity=0"]).arg(&least).arg(&inputs))?;
-        self.keep(target, read_all(&least)?)
+        let executions = executed(&said).ok_or("libFuzzer did not say how many executions there were")?;
+        Ok(Done { executions, kept: self.keep(target, read_all(&least)?)? })
     }
 
     fn keep(&self, target: &Target, mut inputs: Vec<Vec<u8>>) -> Result<usize, String> {
@@ -116,6 +134,11 @@ impl Guided {
         fs::create_dir_all(&folder).map_err(|cause| format!("{}: {cause}", folder.display()))?;
         Ok(folder)
     }
+}
+
+/// The executions that libFuzzer's final statistics tell.
+fn executed(said: &str) -> Option<u64> {
+    said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:")?.trim().parse().ok())
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {

@@ -18,6 +18,6 @@ pub mod mutate;
 mod run;
 mod targets;
 
-pub use guide::{Guided, PATIENCE_SECONDS};
+pub use guide::{Done, Guided, PATIENCE_SECONDS};
 pub use run::{Failure, from_hex, input, run, to_hex};
 pub use targets::{TARGETS, Target};

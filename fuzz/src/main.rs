@@ -9,7 +9,7 @@ use fuzz::{Guided, PATIENCE_SECONDS, TARGETS, Target};
 const USAGE: &str = "\
 usage: cargo run -p fuzz -- TARGET[,TARGET...] [--executions N] [--first N] [--seed S]
        cargo run -p fuzz -- TARGET --input HEX
-       cargo run -p fuzz -- TARGET[,TARGET...] --guided [--executions N] [--patience SECONDS]
+       cargo run -p fuzz -- TARGET[,TARGET...] --guided [--executions N] [--seconds S] [--patience SECONDS]
 
 TARGET may be: all.
 --executions N  how many inputs are tried; 1000000 by default
@@ -17,6 +17,7 @@ TARGET may be: all.
 --seed S        the seed of the damage; 0 by default
 --input HEX     runs the target once, on this input
 --guided        under libFuzzer (needs g++); inputs that reach new code are kept in fuzz/corpus
+--seconds S     guided, after how many seconds a target ends whatever was reached by then; 0, the default: never
 --patience SECONDS
                 guided, after how many seconds an input counts as an endless loop; 10 by default: more where
                 the process may be stopped meanwhile";
@@ -29,6 +30,7 @@ struct Asked {
     seed: u64,
     input: Option<Vec<u8>>,
     guided: bool,
+    seconds: u32,
     patience: u32,
 }
 
@@ -56,8 +58,8 @@ fn perform(asked: &Asked) -> Result<(), String> {
             (target.run)(input);
             println!("{name}: the input passes");
         } else if let Some(guided) = &guided {
-            let kept = guided.run(target, asked.executions, asked.patience)?;
-            println!("{name}: {} guided executions pass; {kept} inputs are kept", asked.executions);
+            let done = guided.run(target, asked.executions, asked.seconds, asked.patience)?;
+            println!("{name}: {} guided executions pass; {} inputs are kept", done.executions, done.kept);
         } else {
             let indices = asked.first..asked.first.saturating_add(asked.executions);
             fuzz::run(target, asked.seed, indices).map_err(|failure| failure.report(name))?;
@@ -83,6 +85,7 @@ fn asked(words: &[String]) -> Option<Asked> {
         seed: 0,
         input: None,
         guided: false,
+        seconds: 0,
         patience: PATIENCE_SECONDS,
     };
     while let Some((option, rest)) = options.split_first() {
@@ -97,6 +100,7 @@ fn asked(words: &[String]) -> Option<Asked> {
             "--executions" => asked.executions = value.parse().ok()?,
             "--first" => asked.first = value.parse().ok()?,
             "--seed" => asked.seed = value.parse().ok()?,
+            "--seconds" => asked.seconds = value.parse().ok()?,
             "--patience" => asked.patience = value.parse().ok()?,
             "--input" => asked.input = Some(fuzz::from_hex(value)?),
             _ => return None,
