@@ -1,18 +1,19 @@
 //! The contract: whatever becomes of the upstreams, answers come at once.
 //!
 //! Look-ups come at a fixed rate, a fifth of them for addresses that nobody knows, so that the stack is full and leaks all
-//! the time. The time of an answer is counted from when its look-up was due, so that a source that is held up is no
-//! excuse.
+//! the time. The time of an answer is counted from when its look-up was given to the kernel; how late that was is told
+//! beside it, so that a source that is held up is neither the server's fault nor hidden. One thread is source and
+//! upstream, and does not rest: nothing else is on its core that it would have to wait for.
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
+use net::client::{Incoming, Outgoing};
 use reverse::question::{Ask, question};
 
 use super::load::{self, Form};
@@ -21,7 +22,7 @@ use super::servers::{self, DNS, Names, RESP};
 use super::wire::wanted;
 use crate::options::Options;
 use crate::report::{Limit, Report, Table};
-use crate::serve::place::{Place, Side, beside_server};
+use crate::serve::place::{Place, SERVER_CORE, Side, beside_server};
 use crate::serve::process::Group;
 
 /// Look-ups a second.
@@ -75,14 +76,24 @@ const UPSTREAMS: [(Upstream, &str); 5] = [
 /// What one run saw.
 struct Seen {
     sent: u64,
-    /// Microseconds from when a look-up was due to its answer, in rising order.
+    /// Microseconds from when a look-up was sent to its answer, in rising order.
     times: Vec<f64>,
+    /// Microseconds from when look-ups were due to when they were sent, in rising order.
+    late: Vec<f64>,
+    /// Of the time of the server's core: busy, and taken by the hypervisor.
+    busy: f64,
+    stolen: f64,
 }
 
 impl Seen {
     fn at(&self, share: f64) -> Option<f64> {
-        self.times.get(((self.times.len() as f64 * share).ceil() as usize).max(1) - 1).copied()
+        at(&self.times, share)
     }
+}
+
+/// The value of sorted ones that this share of them does not pass.
+fn at(sorted: &[f64], share: f64) -> Option<f64> {
+    sorted.get(((sorted.len() as f64 * share).ceil() as usize).max(1) - 1).copied()
 }
 
 /// Measures the contract.
@@ -97,39 +108,59 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         let room = place.room("chaos")?;
         let file = room.join("names.cache");
         servers::keep(&names, &file)?;
-        let done = AtomicBool::new(false);
-        let seen: Result<Vec<(&str, Seen)>> = thread::scope(|scope| {
-            let serving = scope.spawn(|| beside_server(|| serve(upstream, &done, options.seed)));
-            let measured = (|| {
-                let mut command = servers::pointsman(&file, UPSTREAM, &["--interval", "1ms"]);
-                let group = Group::start(&mut command, &room.join("log"))?;
-                let _group = servers::ready(group, &room, servers::ping)?;
-                let mut rng = Rng::with_seed(options.seed);
-                // Until the stack is full and questions are under way.
-                Side::Source.within(|| datagrams(&names, Duration::from_secs(1), &mut rng))?;
-                let dns = Side::Source.within(|| datagrams(&names, length, &mut rng))?;
-                let resp = Side::Source.within(|| connections(&names, length, &mut rng))?;
-                Ok(vec![("DNS", dns), ("RESP", resp)])
-            })();
-            done.store(true, Ordering::Relaxed);
-            serving.join().unwrap_or_else(|_| bail!("the upstream panicked"))?;
-            measured
-        });
-        for (face, seen) in seen.with_context(|| format!("with an upstream that is {word}"))? {
-            println!("{word:<12} {face:<5} p99.9 {:.0} us", seen.at(0.999).unwrap_or(f64::NAN));
+        let mut upstream = beside_server(|| Troubled::begin(upstream, options.seed))?;
+        let mut command = servers::pointsman(&file, UPSTREAM, &["--interval", "1ms"]);
+        let group = Group::start(&mut command, &room.join("log"))?;
+        let _group = servers::ready(group, &room, servers::ping)?;
+        let mut rng = Rng::with_seed(options.seed);
+        let mut each = |mut source: Source, length| {
+            let seen = Side::Source.within(|| look_up(&mut source, &names, length, &mut upstream, &mut rng));
+            seen.with_context(|| format!("with an upstream that is {word}"))
+        };
+        // Until the stack is full and questions are under way.
+        each(Side::Source.within(Source::datagrams)?, Duration::from_secs(1))?;
+        for (face, source) in [
+            ("DNS", Side::Source.within(Source::datagrams)?),
+            ("RESP", Side::Source.within(Source::connections)?),
+        ] {
+            let seen = each(source, length)?;
+            let late = at(&seen.late, 0.999).unwrap_or(f64::NAN);
+            println!(
+                "{word:<12} {face:<5} p99.9 {:.0} us, sent {late:.0} us late, core {:.0} % busy",
+                seen.at(0.999).unwrap_or(f64::NAN),
+                100.0 * seen.busy
+            );
             curves.push((word, face, seen));
         }
     }
     let rows = curves.iter().map(|(word, face, seen)| {
+        let cell = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.0}"));
         let mut row = vec![(*word).to_owned(), (*face).to_owned(), seen.sent.to_string()];
         row.push(format!("{:.4}", seen.times.len() as f64 * 100.0 / seen.sent as f64));
-        row.extend(SHARES.map(|share| seen.at(share).map_or("-".into(), |time| format!("{time:.0}"))));
-        row.push(seen.times.last().map_or("-".into(), |time| format!("{time:.0}")));
+        row.extend(SHARES.map(|share| cell(seen.at(share))));
+        row.push(cell(seen.times.last().copied()));
+        row.extend([cell(at(&seen.late, 0.999)), cell(seen.late.last().copied())]);
+        row.extend([seen.busy, seen.stolen].map(|share| format!("{:.1}", 100.0 * share)));
         row
     });
     report.add(Table {
-        title: "Answers while the upstream is in trouble, 100,000 look-ups/s, one core, us from when they were due",
-        head: &["upstream", "face", "look-ups", "answered, %", "p50", "p90", "p99", "p99.9", "p99.99", "most"],
+        title: "Answers while the upstream is in trouble, 100,000 look-ups/s, one core, us from when they were sent",
+        head: &[
+            "upstream",
+            "face",
+            "look-ups",
+            "answered, %",
+            "p50",
+            "p90",
+            "p99",
+            "p99.9",
+            "p99.99",
+            "most",
+            "sent late, p99.9",
+            "most",
+            "core busy, %",
+            "stolen, %",
+        ],
         rows: rows.collect(),
     });
     for (word, face, seen) in &curves {
@@ -155,22 +186,35 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
     Ok(())
 }
 
-/// Is the upstream until it is told to end.
-fn serve(upstream: Upstream, done: &AtomicBool, seed: u64) -> Result<()> {
-    let socket = match upstream {
-        Upstream::Dead => None,
-        _ => Some(UdpSocket::bind(UPSTREAM).context("the upstream's socket")?),
-    };
-    let mut rng = Rng::with_seed(seed);
-    let (mut waiting, mut octets) = (VecDeque::new(), [0; 512]);
-    while !done.load(Ordering::Relaxed) {
-        let (Some(socket), false) = (&socket, upstream == Upstream::BlackHole) else {
-            thread::sleep(Duration::from_millis(10));
-            continue;
+/// The upstream, which has its turns.
+struct Troubled {
+    upstream: Upstream,
+    /// None where there is nobody.
+    socket: Option<UdpSocket>,
+    waiting: VecDeque<(Instant, Vec<u8>, SocketAddr)>,
+    rng: Rng,
+}
+
+impl Troubled {
+    /// Made beside the server.
+    fn begin(upstream: Upstream, seed: u64) -> Result<Troubled> {
+        let socket = match upstream {
+            Upstream::Dead => None,
+            _ => Some(UdpSocket::bind(UPSTREAM).context("the upstream's socket")?),
         };
-        socket.set_read_timeout(Some(Duration::from_millis(10))).context("the upstream's socket")?;
+        if let Some(socket) = &socket {
+            socket.set_nonblocking(true).context("the upstream's socket")?;
+        }
+        Ok(Troubled { upstream, socket, waiting: VecDeque::new(), rng: Rng::with_seed(seed) })
+    }
+
+    /// Takes one question, if there is any, and answers what is due.
+    fn turn(&mut self) {
+        let Some(socket) = &self.socket else { return };
+        let mut octets = [0; 512];
         if let Ok((length, client)) = socket.recv_from(&mut octets) {
-            match upstream {
+            let rng = &mut self.rng;
+            match self.upstream {
                 Upstream::Garbage => {
                     let garbage: Vec<u8> = (0..rng.usize(1..100)).map(|_| rng.u8(..)).collect();
                     // The id of the question now and then, so that some of it is read further.
@@ -178,19 +222,20 @@ fn serve(upstream: Upstream, done: &AtomicBool, seed: u64) -> Result<()> {
                     let _ = socket.send_to(&answer, client);
                 }
                 Upstream::Slow => {
-                    waiting.push_back((Instant::now() + SLOW, no_name(&octets[..length]), client))
+                    let due = Instant::now() + SLOW;
+                    self.waiting.push_back((due, no_name(&octets[..length]), client));
                 }
-                _ => _ = socket.send_to(&no_name(&octets[..length]), client),
+                Upstream::Well => _ = socket.send_to(&no_name(&octets[..length]), client),
+                Upstream::Dead | Upstream::BlackHole => {}
             }
         }
-        while let Some((due, answer, client)) = waiting.front()
+        while let Some((due, answer, client)) = self.waiting.front()
             && *due <= Instant::now()
         {
             let _ = socket.send_to(answer, *client);
-            waiting.pop_front();
+            self.waiting.pop_front();
         }
     }
-    Ok(())
 }
 
 /// NXDOMAIN to a question, without its OPT record.
@@ -209,88 +254,165 @@ fn next(names: &Names, count: usize, rng: &mut Rng) -> Ipv4Addr {
     }
 }
 
-/// Look-ups over DNS.
-fn datagrams(names: &Names, length: Duration, rng: &mut Rng) -> Result<Seen> {
-    let socket = UdpSocket::bind("0.0.0.0:0").context("a socket")?;
-    socket.connect(DNS).context("a socket")?;
-    socket.set_nonblocking(true).context("a socket")?;
-    let mut seen = Seen { sent: 0, times: Vec::new() };
-    let mut sent: Vec<Option<Duration>> = vec![None; 1 << 16];
-    let (begun, mut due, mut answer) = (Instant::now(), Duration::ZERO, [0; 1232]);
-    loop {
-        if due < length && begun.elapsed() >= due {
-            for _ in 0..TOGETHER {
-                let id = seen.sent as u16;
-                sent[usize::from(id)] = Some(due);
+/// Where look-ups go out and answers come in, on one face; each remembers when its look-ups were sent.
+enum Source {
+    Datagrams {
+        socket: UdpSocket,
+        outgoing: Outgoing,
+        incoming: Incoming,
+        sent: Vec<Option<Instant>>,
+        id: u16,
+    },
+    Connections {
+        open: Vec<Connection>,
+        turn: usize,
+    },
+}
+
+struct Connection {
+    stream: TcpStream,
+    sent: VecDeque<Instant>,
+    input: Vec<u8>,
+}
+
+impl Source {
+    fn datagrams() -> Result<Source> {
+        let (outgoing, incoming) = (Outgoing::new(), Incoming::new());
+        let socket = net::client::shared(true).context("a socket")?;
+        Ok(Source::Datagrams { socket, outgoing, incoming, sent: vec![None; 1 << 16], id: 0 })
+    }
+
+    fn connections() -> Result<Source> {
+        let mut open = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let stream = load::connect(RESP)?;
+            stream.set_nonblocking(true).context("a socket")?;
+            open.push(Connection { stream, sent: VecDeque::new(), input: Vec::new() });
+        }
+        Ok(Source::Connections { open, turn: 0 })
+    }
+
+    /// Sends look-ups for these addresses together.
+    fn send(&mut self, addresses: &[Ipv4Addr]) -> Result<()> {
+        match self {
+            Source::Datagrams { socket, outgoing, sent, id, .. } => {
+                for address in addresses {
+                    *id = id.wrapping_add(1);
+                    outgoing.push(&question((*address).into(), &Ask::Name, *id), Some(DNS), None);
+                }
+                let now = Instant::now();
+                (0..addresses.len() as u16)
+                    .for_each(|back| sent[usize::from(id.wrapping_sub(back))] = Some(now));
                 // What cannot be sent was not answered.
-                let _ = socket.send(&question(next(names, seen.sent as usize, rng).into(), &Ask::Name, id));
-                seen.sent += 1;
+                outgoing.send(socket, |_| {});
+                outgoing.clear();
             }
-            due += TICK;
-        }
-        while let Ok(length) = socket.recv(&mut answer) {
-            let id = u16::from_be_bytes([answer[0], answer[1]]);
-            if length >= 12
-                && let Some(due) = sent[usize::from(id)].take()
-            {
-                seen.times.push((begun.elapsed().saturating_sub(due)).as_secs_f64() * 1e6);
+            Source::Connections { open, turn } => {
+                let connection = &mut open[*turn];
+                *turn = (*turn + 1) % CONNECTIONS;
+                let mut requests = Vec::new();
+                addresses.iter().for_each(|address| Form::Resp.ask(*address, &mut requests));
+                connection.sent.extend(addresses.iter().map(|_| Instant::now()));
+                // So little fits the socket's room, unless the service stopped reading.
+                connection.stream.write_all(&requests).context("the service does not read")?;
             }
         }
-        let is_over =
-            due >= length && (seen.times.len() as u64 == seen.sent || begun.elapsed() > length + LATE);
-        if is_over {
-            seen.times.sort_by(f64::total_cmp);
-            return Ok(seen);
+        Ok(())
+    }
+
+    /// Takes the answers that are there, and says how many microseconds each took.
+    fn receive(&mut self, mut took: impl FnMut(f64)) -> Result<()> {
+        match self {
+            Source::Datagrams { socket, incoming, sent, .. } => {
+                incoming.receive(socket).context("the source's socket")?;
+                let now = Instant::now();
+                for answer in incoming.replies() {
+                    if let [high, low, _, _, _, _, _, _, _, _, _, _, ..] = answer.octets
+                        && let Some(sent) = sent[usize::from(u16::from_be_bytes([*high, *low]))].take()
+                    {
+                        took(now.duration_since(sent).as_secs_f64() * 1e6);
+                    }
+                }
+            }
+            Source::Connections { open, .. } => {
+                let mut piece = [0; 1 << 14];
+                for Connection { stream, sent, input } in open {
+                    match stream.read(&mut piece) {
+                        Ok(0) => bail!("the service ended a connection"),
+                        Ok(length) => input.extend_from_slice(&piece[..length]),
+                        Err(cause) if cause.kind() == ErrorKind::WouldBlock => continue,
+                        Err(cause) => return Err(cause).context("an answer"),
+                    }
+                    let (mut at, now) = (0, Instant::now());
+                    while let Some(answer) = Form::Resp.answer(&input[at..]) {
+                        at += answer.length;
+                        let sent = sent.pop_front().context("an answer that nobody asked for")?;
+                        took(now.duration_since(sent).as_secs_f64() * 1e6);
+                    }
+                    input.drain(..at);
+                }
+            }
         }
+        Ok(())
     }
 }
 
-/// Look-ups over the Redis protocol.
-fn connections(names: &Names, length: Duration, rng: &mut Rng) -> Result<Seen> {
-    let mut open = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let stream = load::connect(RESP)?;
-        stream.set_nonblocking(true).context("a socket")?;
-        open.push((stream, VecDeque::<Duration>::new(), Vec::<u8>::new()));
-    }
-    let mut seen = Seen { sent: 0, times: Vec::new() };
-    let (begun, mut due, mut requests, mut piece) =
-        (Instant::now(), Duration::ZERO, Vec::new(), vec![0; 1 << 14]);
-    let mut turn = 0;
+/// Looks names up for so long, and is the upstream meanwhile.
+fn look_up(
+    source: &mut Source,
+    names: &Names,
+    length: Duration,
+    upstream: &mut Troubled,
+    rng: &mut Rng,
+) -> Result<Seen> {
+    let mut seen = Seen { sent: 0, times: Vec::new(), late: Vec::new(), busy: 0.0, stolen: 0.0 };
+    let before = Ticks::of(SERVER_CORE)?;
+    let (begun, mut due) = (Instant::now(), Duration::ZERO);
     loop {
-        if due < length && begun.elapsed() >= due {
-            let (stream, pending, _) = &mut open[turn];
-            turn = (turn + 1) % CONNECTIONS;
-            requests.clear();
-            for _ in 0..TOGETHER {
-                Form::Resp.ask(next(names, seen.sent as usize, rng), &mut requests);
-                pending.push_back(due);
-                seen.sent += 1;
-            }
-            // So little fits the socket's room, unless the service stopped reading.
-            stream.write_all(&requests).context("the service does not read")?;
+        let now = begun.elapsed();
+        if due < length && now >= due {
+            let addresses: Vec<_> =
+                (0..TOGETHER).map(|more| next(names, (seen.sent + more) as usize, rng)).collect();
+            source.send(&addresses)?;
+            seen.sent += TOGETHER;
+            seen.late.push((now - due).as_secs_f64() * 1e6);
             due += TICK;
         }
-        for (stream, pending, input) in &mut open {
-            match stream.read(&mut piece) {
-                Ok(0) => bail!("the service ended a connection"),
-                Ok(length) => input.extend_from_slice(&piece[..length]),
-                Err(cause) if cause.kind() == ErrorKind::WouldBlock => continue,
-                Err(cause) => return Err(cause).context("an answer"),
-            }
-            let (mut at, now) = (0, begun.elapsed());
-            while let Some(answer) = Form::Resp.answer(&input[at..]) {
-                at += answer.length;
-                let due = pending.pop_front().context("an answer that nobody asked for")?;
-                seen.times.push(now.saturating_sub(due).as_secs_f64() * 1e6);
-            }
-            input.drain(..at);
+        source.receive(|time| seen.times.push(time))?;
+        upstream.turn();
+        let is_all = seen.times.len() as u64 == seen.sent;
+        if due >= length && (is_all || begun.elapsed() > length + LATE) {
+            break;
         }
-        let is_over =
-            due >= length && (seen.times.len() as u64 == seen.sent || begun.elapsed() > length + LATE);
-        if is_over {
-            seen.times.sort_by(f64::total_cmp);
-            return Ok(seen);
-        }
+    }
+    let Ticks { all, busy, stolen } = Ticks::of(SERVER_CORE)?;
+    let all = all.saturating_sub(before.all).max(1) as f64;
+    seen.busy = busy.saturating_sub(before.busy) as f64 / all;
+    seen.stolen = stolen.saturating_sub(before.stolen) as f64 / all;
+    seen.times.sort_by(f64::total_cmp);
+    seen.late.sort_by(f64::total_cmp);
+    Ok(seen)
+}
+
+/// What a core did since the machine began, in the kernel's ticks.
+struct Ticks {
+    all: u64,
+    busy: u64,
+    stolen: u64,
+}
+
+impl Ticks {
+    fn of(core: usize) -> Result<Ticks> {
+        let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
+        let name = format!("cpu{core} ");
+        let line =
+            text.lines().find_map(|line| line.strip_prefix(&name)).context("no such core in /proc/stat")?;
+        let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
+        // user, nice, system, idle, waiting for disks, interrupts of two kinds, stolen: proc(5).
+        let [.., idle, disks, _, _, stolen] = ticks[..] else {
+            bail!("/proc/stat has no eight numbers for a core")
+        };
+        let all = ticks.iter().sum::<u64>();
+        Ok(Ticks { all, busy: all - idle - disks - stolen, stolen })
     }
 }

@@ -417,6 +417,11 @@ impl BackEnd {
         self.cache.sweep(seconds(now));
     }
 
+    /// Sweeps a part of the next shard, about a millisecond's work at most; whether that was the last of it.
+    pub fn sweep_part(&mut self, now: Now) -> bool {
+        self.cache.sweep_part(seconds(now))
+    }
+
     /// What it counts. [`BackEnd::gauge`] brings what it holds up to date.
     pub fn counts(&self) -> &Arc<Counts> {
         &self.counts

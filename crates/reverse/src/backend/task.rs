@@ -9,20 +9,28 @@ use net::clock::{Clock, Now};
 use net::shutdown::Shutdown;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::counts::Counts;
 use super::decisions::{BackEnd, Due, Question, seconds};
 use super::upstreams::Upstreams;
 use crate::cache::{self, Reader};
-use crate::front::{RING_MAX, Seen, Wanted};
+use crate::front::{Seen, Wanted};
 use crate::question::Answered;
 use crate::upstream::{self, Ids};
 
-/// How often one shard of the cache is swept: with 512 of them, all in less than a minute.
+/// How often one shard of the cache is begun to be swept: with 512 of them, all in about a minute.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How many wanted addresses are noted between two questions.
-const NOTED_MAX: usize = 1024;
+/// How often is looked for what faces left here, while they leave something, and a part of a shard is swept. Only what is
+/// left after a look that found nothing wakes the back end: a flood of look-ups does not make a system call each.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// How many wanted addresses are noted at one look, about a microsecond each: so no thread that answers waits longer
+/// for a core than it may. What is beyond waits for the next look, and then at the door ([`DOOR_MAX`]).
+///
+/// [`DOOR_MAX`]: crate::front::DOOR_MAX
+const NOTED_MAX: usize = 256;
 
 /// Where the cache is kept between runs, and how often it is written there.
 #[derive(Clone, Debug)]
@@ -64,20 +72,29 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
     let ids = Arc::new(Ids::new());
     let mut flights: JoinSet<Flight> = JoinSet::new();
     let mut saving: JoinSet<()> = JoinSet::new();
-    let mut noted = Vec::with_capacity(NOTED_MAX);
-    let mut seen = Vec::with_capacity(RING_MAX);
     let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
     sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut saved = task.clock.now().monotonic;
     let mut ends = std::pin::pin!(shutdown.wait());
+    let (mut is_quiet, mut is_sweeping, mut look_at) = (false, false, Instant::now());
     loop {
-        let wait = loop {
+        if Instant::now() >= look_at {
+            let has_noted = task.look();
+            // While a snapshot is read, names stay where they are.
+            if is_sweeping && (saving.try_join_next().is_some() || saving.is_empty()) {
+                is_sweeping = !task.back_end.sweep_part(task.clock.now());
+            }
+            is_quiet = !has_noted && !is_sweeping;
+            look_at = Instant::now() + LOOK_INTERVAL;
+        }
+        let due = loop {
             match task.back_end.next(task.clock.now()) {
                 Due::Now(question) => task.ask(question, &ids, &mut flights),
-                Due::After(wait) => break Some(wait),
+                Due::After(wait) => break Some(Instant::now() + wait),
                 Due::Later => break None,
             }
         };
+        let until = if is_quiet { due } else { Some(due.map_or(look_at, |due| due.min(look_at))) };
         tokio::select! {
             () = &mut ends => break,
             Some(flight) = flights.join_next() => {
@@ -88,20 +105,18 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
                     task.learned.notify_waiters();
                 }
             }
-            // None is left once every face has ended; then only the shutdown is waited for.
-            count = task.wanted.recv_many(&mut noted, NOTED_MAX), if !task.wanted.is_closed() => {
-                noted.drain(..count).for_each(|wanted| task.back_end.note(wanted));
+            Some(wanted) = task.wanted.recv(), if is_quiet => {
+                task.back_end.note(wanted);
+                is_quiet = false;
             }
-            count = task.seen.recv_many(&mut seen, RING_MAX), if !task.seen.is_closed() => {
-                seen.drain(..count).for_each(|one| task.back_end.see(one));
+            Some(seen) = task.seen.recv(), if is_quiet => {
+                task.back_end.see(seen);
+                is_quiet = false;
             }
-            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            () = tokio::time::sleep_until(until.unwrap_or(look_at)), if until.is_some() => {}
             _ = sweeps.tick() => {
                 let now = task.clock.now();
-                // While a snapshot is read, names stay where they are.
-                if saving.try_join_next().is_some() || saving.is_empty() {
-                    task.back_end.sweep(now);
-                }
+                (is_sweeping, is_quiet) = (true, false);
                 task.back_end.gauge();
                 if let Some(kept) = &task.kept
                     && saving.is_empty()
@@ -134,6 +149,24 @@ fn save(view: &cache::View, now: Now, path: &Path, counts: &Counts) {
 }
 
 impl Task {
+    /// Notes what faces left since the last look; false where that was nothing.
+    fn look(&mut self) -> bool {
+        let (mut wanted, mut seen) = (0, 0);
+        while wanted < NOTED_MAX
+            && let Ok(one) = self.wanted.try_recv()
+        {
+            self.back_end.note(one);
+            wanted += 1;
+        }
+        while seen < NOTED_MAX
+            && let Ok(one) = self.seen.try_recv()
+        {
+            self.back_end.see(one);
+            seen += 1;
+        }
+        wanted + seen > 0
+    }
+
     fn ask(&mut self, question: Question, ids: &Arc<Ids>, flights: &mut JoinSet<Flight>) {
         let index = self.upstreams.next(self.clock.now().monotonic);
         let (upstream, counts) = self.upstreams.at(index);

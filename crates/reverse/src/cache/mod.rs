@@ -44,6 +44,12 @@ const FAILURES_KEPT: u32 = 300;
 /// The fewest names that are worth a collection.
 const DROPPED_MIN: usize = 1000;
 
+/// Slots that one part of a sweep goes over at most: a tenth of a millisecond.
+const SWEPT_MAX: usize = 8192;
+
+/// How many slots a name counts for that is moved: it takes a microsecond.
+const MOVED: usize = 16;
+
 /// Look-ups of [`View::get_each`] that wait for memory together: what they touch is some four lines each, which the
 /// nearest cache of a processor holds.
 pub const TOGETHER: usize = 64;
@@ -82,12 +88,24 @@ pub struct Writer {
     stale: u32,
     /// The shard that is swept next, those of IPv4 first.
     cursor: usize,
+    /// How far that has come.
+    sweeping: Option<Sweeping>,
     collecting: bool,
     /// Whether this round of sweeps takes out an eighth of the names, those that expire first.
     shedding: bool,
     /// Named entries that were taken out or renamed since the last collection.
     dropped: usize,
     counts: Counts,
+}
+
+/// A shard of which a part is swept.
+#[derive(Debug)]
+struct Sweeping {
+    shard: Arc<Shard>,
+    /// The slot that is next.
+    at: usize,
+    /// Names that expire before this are taken out.
+    shed: u32,
 }
 
 /// How full the shards of one table are: slots with entries, and slots that are not free.
@@ -353,6 +371,7 @@ impl Writer {
             slot_octets,
             stale,
             cursor: 0,
+            sweeping: None,
             collecting: false,
             shedding: false,
             dropped: 0,
@@ -411,14 +430,22 @@ impl Writer {
     /// Goes over the next shard: takes out what has expired, and moves names while they are collected. With
     /// [`Writer::SWEEPS`] of them, all was gone over.
     pub fn sweep(&mut self, now: u32) {
-        if self.cursor == 0 {
+        while !self.sweep_part(now) {}
+    }
+
+    /// Goes over a part of the next shard, which takes about a millisecond at most; whether that was the last of it.
+    pub fn sweep_part(&mut self, now: u32) -> bool {
+        if self.cursor == 0 && self.sweeping.is_none() {
             self.turn();
         }
-        match self.cursor {
+        let is_last = match self.cursor {
             shard @ 0..SHARDS => self.sweep_shard::<u32>(shard, now),
             shard => self.sweep_shard::<u128>(shard - SHARDS, now),
+        };
+        if is_last {
+            self.cursor = (self.cursor + 1) % Writer::SWEEPS;
         }
-        self.cursor = (self.cursor + 1) % Writer::SWEEPS;
+        is_last
     }
 
     /// How many sweeps go over all.
@@ -569,14 +596,27 @@ impl Writer {
         K::used(self).live[index] as usize * 20 >= slots * 17
     }
 
-    fn sweep_shard<K: Table>(&mut self, index: usize, now: u32) {
+    /// Goes over a part of a shard; whether that was the last.
+    fn sweep_shard<K: Table>(&mut self, index: usize, now: u32) -> bool {
         let shard = K::shards(&self.root)[index].clone();
         let mut name = NameText::EMPTY;
-        let shed = if self.shedding { first_eighth::<K>(&shard) } else { 0 };
-        for at in 0..shard.slots::<K>() {
-            let Some((entry, key, reference)) = shard.read::<K>(at) else { continue };
+        // One that grew meanwhile is begun anew: what is in it stands elsewhere now.
+        let (mut at, shed) = match self.sweeping.take() {
+            Some(begun) if Arc::ptr_eq(&begun.shard, &shard) => (begun.at, begun.shed),
+            _ => (0, if self.shedding { first_eighth::<K>(&shard) } else { 0 }),
+        };
+        let mut work = SWEPT_MAX;
+        while at < shard.slots::<K>() {
+            let Some(left) = work.checked_sub(1) else {
+                self.sweeping = Some(Sweeping { shard, at, shed });
+                return false;
+            };
+            work = left;
+            let slot = at;
+            at += 1;
+            let Some((entry, key, reference)) = shard.read::<K>(slot) else { continue };
             if entry.state == State::Name && entry.expiry < shed {
-                self.evict::<K>(index, at);
+                self.evict::<K>(index, slot);
                 continue;
             }
             let kept = match entry.state {
@@ -586,18 +626,20 @@ impl Writer {
             };
             if now >= entry.expiry.saturating_add(kept) {
                 self.counts.expired += 1;
-                self.take_out::<K>(index, at);
+                self.take_out::<K>(index, slot);
             } else if self.collecting && entry.state == State::Name && self.names.is_old(reference) {
+                work = work.saturating_sub(MOVED);
                 let read = names::read(&self.root.segments, reference, octets(key.address()), &mut name);
                 // A snapshot is somebody's file: what is in it is looked at here once.
                 let moved =
                     read.ok().filter(|()| name.is_kept()).and_then(|()| self.intern(key.address(), &name));
                 match moved {
-                    Some(reference) => shard.write(at, key, &entry, reference),
-                    None => self.evict::<K>(index, at),
+                    Some(reference) => shard.write(slot, key, &entry, reference),
+                    None => self.evict::<K>(index, slot),
                 }
             }
         }
+        true
     }
 
     /// Ends the collection that went over all, and begins one where much of the names is not in use any more.

@@ -188,7 +188,7 @@ impl Names {
         let kept = match found {
             Some(reference) => Ok(reference),
             None => {
-                index.make_room(|reference| hash_at(segments, reference, tail.is_some()));
+                index.make_room(hash, |reference| hash_at(segments, reference, tail.is_some()));
                 self.append(segments, &bytes, may_grow).inspect(|reference| {
                     let index = if tail.is_some() { &mut self.heads } else { &mut self.tails };
                     index.insert(hash, *reference);
@@ -225,7 +225,7 @@ impl Names {
 
     /// Octets that all of it takes.
     pub(super) fn octets(&self) -> usize {
-        4 * (self.heads.slots.len() + self.tails.slots.len()) + self.held * SEGMENT
+        self.heads.octets() + self.tails.octets() + self.held * SEGMENT
     }
 
     /// Octets that the names in use take while they are collected: the others go.
@@ -306,16 +306,64 @@ fn hash(octets: impl Iterator<Item = u8>) -> u64 {
     })
 }
 
-/// References by the hash of what they refer to: open addressing, nothing is ever taken out.
+/// References by the hash of what they refer to: open addressing in parts, nothing is ever taken out.
+///
+/// A part grows alone, and each at another time than the others, so that nobody waits for all of it at once.
 #[derive(Debug, Default)]
 struct Index {
+    parts: Vec<Slots>,
+    /// Slots of all parts.
+    slots: usize,
+}
+
+/// Parts of an index: of ten million names each has some ten thousand, which are put in their new places in about a
+/// millisecond.
+const PARTS: usize = 1024;
+
+/// Slots that the first part has at first; the last one has twice as many.
+const SLOTS_FIRST: usize = 8;
+
+#[derive(Clone, Debug, Default)]
+struct Slots {
     slots: Vec<u32>,
     taken: usize,
 }
 
 impl Index {
     fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
-        let mut at = self.start(hash)?;
+        self.parts.get(part(hash))?.find(mixed(hash), is)
+    }
+
+    /// Sees that another one with this hash fits.
+    fn make_room(&mut self, hash: u64, hash_of: impl Fn(u32) -> u64) {
+        self.parts.resize(PARTS, Slots::default());
+        self.slots += self.parts[part(hash)].make_room(part(hash), hash_of);
+    }
+
+    fn insert(&mut self, hash: u64, reference: u32) {
+        if let Some(slots) = self.parts.get_mut(part(hash)) {
+            slots.insert(mixed(hash), reference);
+        }
+    }
+
+    /// Octets that it takes.
+    fn octets(&self) -> usize {
+        size_of::<Slots>() * self.parts.len() + 4 * self.slots
+    }
+}
+
+/// The low bits of the hash are its poor ones.
+fn mixed(hash: u64) -> u64 {
+    (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn part(hash: u64) -> usize {
+    (mixed(hash) >> 54) as usize
+}
+
+impl Slots {
+    fn find(&self, mixed: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = self.start(mixed)?;
         loop {
             match self.slots[at] {
                 0 => return None,
@@ -325,21 +373,25 @@ impl Index {
         }
     }
 
-    /// Sees that another one fits: a quarter more slots where four fifths are taken.
-    fn make_room(&mut self, hash_of: impl Fn(u32) -> u64) {
-        if (self.taken + 1) * 5 <= self.slots.len() * 4 {
-            return;
+    /// A quarter more slots where four fifths are taken, and in later parts more than that, so that parts which fill
+    /// alike do not grow at the same time; how many more.
+    fn make_room(&mut self, part: usize, hash_of: impl Fn(u32) -> u64) -> usize {
+        let before = self.slots.len();
+        if (self.taken + 1) * 5 <= before * 4 {
+            return 0;
         }
-        let slots = (self.slots.len() * 5 / 4).max(16);
+        let slots =
+            (before * 5 / 4 + before * part / PARTS / 16).max(SLOTS_FIRST + SLOTS_FIRST * part / PARTS);
         let old = std::mem::replace(&mut self.slots, vec![0; slots]);
         self.taken = 0;
         for reference in old.into_iter().filter(|reference| *reference != 0) {
-            self.insert(hash_of(reference), reference);
+            self.insert(mixed(hash_of(reference)), reference);
         }
+        slots - before
     }
 
-    fn insert(&mut self, hash: u64, reference: u32) {
-        let Some(mut at) = self.start(hash) else { return };
+    fn insert(&mut self, mixed: u64, reference: u32) {
+        let Some(mut at) = self.start(mixed) else { return };
         while self.slots[at] != 0 {
             at = (at + 1) % self.slots.len();
         }
@@ -347,9 +399,9 @@ impl Index {
         self.taken += 1;
     }
 
-    fn start(&self, hash: u64) -> Option<usize> {
-        // The low bits of this hash are its poor ones.
-        let mixed = (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        (!self.slots.is_empty()).then(|| ((mixed * self.slots.len() as u64) >> 32) as usize)
+    /// The bits below those that chose the part, stretched over the slots.
+    fn start(&self, mixed: u64) -> Option<usize> {
+        let below = mixed >> 22 & 0xffff_ffff;
+        (!self.slots.is_empty()).then(|| ((below * self.slots.len() as u64) >> 32) as usize)
     }
 }

@@ -90,6 +90,34 @@ fn names_are_collected() {
 }
 
 #[test]
+fn names_are_collected_in_parts_while_others_are_put() {
+    let (mut cache, reader) = new(64 << 20, 0, 7);
+    // All of the shard that is swept first, so that it has many parts.
+    let mut numbers = (0u32..).filter(|number| number.hash(7) >> 56 == 0);
+    let mut known: Vec<u32> = numbers.by_ref().take(3000).collect();
+    for round in ["old", "new"] {
+        for number in &known {
+            put(&mut cache, v4(*number), &format!("{round}{number}.example"));
+        }
+    }
+    let mut parts = 1;
+    while !cache.sweep_part(1000) {
+        parts += 1;
+        // Enough for it to grow now and then, where it is begun anew.
+        for number in numbers.by_ref().take(100) {
+            put(&mut cache, v4(number), &format!("new{number}.example"));
+            known.push(number);
+        }
+    }
+    assert!(parts > 5, "{parts}");
+    (0..Writer::SWEEPS).for_each(|_| cache.sweep(1000));
+    assert_eq!(cache.counts().collections, 1);
+    for number in known {
+        assert_eq!(got(&reader, v4(number)), Some(format!("new{number}.example")));
+    }
+}
+
+#[test]
 fn readers_see_whole_entries_while_they_are_written() {
     let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
     let done = std::sync::atomic::AtomicBool::new(false);

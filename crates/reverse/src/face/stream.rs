@@ -6,16 +6,20 @@
 //! ```
 //! While answers wait to be taken, nothing more is read.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use net::admission::{Admission, Place};
 use net::shutdown::Shutdown;
 use net::tcp::ACCEPT_PAUSE;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
@@ -160,6 +164,26 @@ fn admit(places: &Arc<Admission>, acl: &Acl, client: SocketAddr, counters: &Coun
     }
 }
 
+/// Where requests are read into and answered into: room that belongs to the thread, so that a connection holds none while
+/// it waits.
+struct Room {
+    input: Box<[u8]>,
+    out: Vec<u8>,
+}
+
+thread_local! {
+    static ROOM: RefCell<Room> =
+        RefCell::new(Room { input: vec![0; INPUT_MAX].into_boxed_slice(), out: Vec::with_capacity(OUTPUT_MAX) });
+}
+
+/// What came of one turn of a connection.
+enum Turn {
+    /// Requests were answered; this could not be sent at once.
+    Answered(Step, Vec<u8>),
+    /// The connection is at its end.
+    Ended,
+}
+
 async fn converse(
     mut stream: TcpStream,
     mut conversation: impl Conversation,
@@ -167,65 +191,91 @@ async fn converse(
     counters: &Counters,
     shutdown: &Shutdown,
 ) {
-    let mut input = Vec::new();
-    // Since when the first request of the input is under way.
-    let mut begun = None;
+    // Requests that are not answered yet, and since when the first of them is under way.
+    let (mut kept, mut begun) = (Vec::new(), None);
+    let mut then = Then::Read;
     loop {
-        let mut out = Vec::new();
-        let step = conversation.answer(&input, &mut out);
-        input.drain(..step.taken);
-        if step.taken > 0 {
+        let turn = if then == Then::Again {
+            ROOM.with_borrow_mut(|room| answer(&stream, &mut conversation, &mut kept, 0, room))
+        } else {
+            let deadline = match begun {
+                None => Instant::now() + if place.is_crowded() { IDLE_CROWDED } else { IDLE },
+                Some(begun) => begun + MESSAGE,
+            };
+            let turn = poll_fn(|context| read(&mut stream, context, &mut conversation, &mut kept));
+            tokio::select! {
+                biased;
+                () = shutdown.wait() => return,
+                turn = timeout_at(deadline, turn) => match turn {
+                    Ok(turn) => turn,
+                    Err(_) => return add(if begun.is_none() { &counters.idle } else { &counters.late }),
+                },
+            }
+        };
+        let Turn::Answered(step, unsent) = turn else { return };
+        if kept.is_empty() {
             begun = None;
+        } else if step.taken > 0 || begun.is_none() {
+            begun = Some(Instant::now());
         }
-        if !out.is_empty() {
-            match timeout_at(Instant::now() + MESSAGE, stream.write_all(&out)).await {
+        if !unsent.is_empty() {
+            match timeout_at(Instant::now() + MESSAGE, stream.write_all(&unsent)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return,
                 Err(_) => return add(&counters.untaken),
             }
         }
-        match step.then {
-            Then::Close => {
-                // What is told last must go out before the reset that unread input makes of closing.
-                let _ = timeout_at(Instant::now() + MESSAGE, stream.shutdown()).await;
-                return;
-            }
-            Then::Again => continue,
-            Then::Read => {}
-        }
-        let deadline = if input.is_empty() {
-            // Idle connections hold no room.
-            input = Vec::new();
-            Instant::now() + if place.is_crowded() { IDLE_CROWDED } else { IDLE }
-        } else {
-            *begun.get_or_insert_with(Instant::now) + MESSAGE
-        };
-        tokio::select! {
-            biased;
-            () = shutdown.wait() => return,
-            read = timeout_at(deadline, more(&stream, &mut input)) => match read {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(_) => return add(if input.is_empty() { &counters.idle } else { &counters.late }),
-            },
+        then = step.then;
+        if then == Then::Close {
+            // What is told last must go out before the reset that unread input makes of closing.
+            let _ = timeout_at(Instant::now() + MESSAGE, stream.shutdown()).await;
+            return;
         }
     }
 }
 
-/// Reads what is there, to [`INPUT_MAX`] in all; false where the connection is at its end.
-async fn more(stream: &TcpStream, input: &mut Vec<u8>) -> bool {
-    loop {
-        if stream.readable().await.is_err() {
-            return false;
-        }
-        input.reserve_exact(INPUT_MAX - input.len().min(INPUT_MAX));
-        match stream.try_read_buf(input) {
-            Ok(0) => return false,
-            Ok(_) => return true,
-            Err(cause) if cause.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(_) => return false,
-        }
-    }
+/// Reads what is there behind what is kept, and answers it.
+fn read(
+    stream: &mut TcpStream,
+    context: &mut Context<'_>,
+    conversation: &mut impl Conversation,
+    kept: &mut Vec<u8>,
+) -> Poll<Turn> {
+    ROOM.with_borrow_mut(|room| {
+        let mut behind = ReadBuf::new(&mut room.input[kept.len()..]);
+        let read = ready!(Pin::new(&mut *stream).poll_read(context, &mut behind));
+        let count = behind.filled().len();
+        Poll::Ready(match read {
+            Ok(()) if count > 0 => answer(stream, conversation, kept, count, room),
+            _ => Turn::Ended,
+        })
+    })
+}
+
+/// Answers what is kept and so many octets that were read behind it, and sends what the system takes at once.
+fn answer(
+    stream: &TcpStream,
+    conversation: &mut impl Conversation,
+    kept: &mut Vec<u8>,
+    count: usize,
+    Room { input, out }: &mut Room,
+) -> Turn {
+    let held = kept.len();
+    input[..held].copy_from_slice(kept);
+    let input = &input[..held + count];
+    out.clear();
+    let step = conversation.answer(input, out);
+    // Idle connections hold no room.
+    *kept = input[step.taken..].to_vec();
+    let sent = match out.is_empty() {
+        true => 0,
+        false => match stream.try_write(out) {
+            Ok(sent) => sent,
+            Err(cause) if cause.kind() == ErrorKind::WouldBlock => 0,
+            Err(_) => return Turn::Ended,
+        },
+    };
+    Turn::Answered(step, out[sent..].to_vec())
 }
 
 fn count_panic(counters: &Counters, ended: &Result<(), JoinError>) {
