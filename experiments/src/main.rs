@@ -3,7 +3,8 @@
 //! - [`EXPERIMENTS`]: which there are; each is a module of its name.
 //! - what measurements need too is in the library of the same name;
 //! - [`report`]: what each tells: values, plots, and what must hold; [`page`]: the same for a browser.
-//! - [`options`]: the command line; [`data`] and [`machine`]: with what, and on what, a run was made.
+//! - [`options`]: the command line; [`data`] and [`machine`]: with what, and on what, a run was made;
+//!   [`serving`]: our name server, for those who ask it.
 //!
 //! Exit codes: 0 where all holds, 1 for a run that failed, 2 for a wrong command line, 4 where something does not
 //! hold.
@@ -13,11 +14,14 @@
 mod data;
 mod ldplayer;
 mod machine;
+mod myxdns;
+mod netairt;
 mod options;
 mod page;
 mod rapid_dns;
 mod report;
 mod salbnet;
+mod serving;
 mod servload;
 
 use std::process::ExitCode;
@@ -45,6 +49,16 @@ const EXPERIMENTS: &[Experiment] = &[
         name: "ldplayer",
         about: "LDplayer's figures: timing, the highest rate, DNSSEC's bandwidth, what TCP and TLS cost, distance.",
         perform: ldplayer::perform,
+    },
+    Experiment {
+        name: "myxdns",
+        about: "MyXDNS (WWW 2007), figures 7 and 8: selection algorithms in a closed loop.",
+        perform: myxdns::perform,
+    },
+    Experiment {
+        name: "netairt",
+        about: "NetAirt (2002): round trips by transport, policy and addresses; distances and searches of its AS graph.",
+        perform: netairt::perform,
     },
     Experiment {
         name: "rapid-dns",

@@ -32,6 +32,18 @@ fn smoke(name: &str) {
 }
 
 #[test]
+fn myxdns() {
+    smoke("myxdns");
+}
+
+#[test]
+fn netairt() {
+    // It starts the program that stands beside it, which must be there and of this source.
+    tests::program::path();
+    smoke("netairt");
+}
+
+#[test]
 fn rapid_dns() {
     smoke("rapid-dns");
 }

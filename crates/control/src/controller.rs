@@ -5,25 +5,20 @@
 //! installed only over those that they were decided from (`If-Match`), and after a change of somebody else's the
 //! controller stands back for a while.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{
-    Changed, ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, ControlShare, Policy,
-};
+use api::{Changed, ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, Policy};
 use hyper::{Method, StatusCode};
 use net::clock::{Clock, Now};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use web::client::{Body, Call, Client, Unmet, segment};
 
-use crate::algorithm::Algorithm;
 use crate::load::Load;
-use crate::matrix::{self, Column};
 use crate::numbers::Numbers;
 use crate::readings::Readings;
-use crate::situation::{Server, Shares, Situation};
+use crate::rule::Rule;
 use crate::source::Source;
 
 /// Measurements at a time: each may be a process or a connection.
@@ -40,33 +35,16 @@ pub struct Options {
     pub client: Client,
     /// The policy's first name.
     pub policy: String,
-    /// How it is decided.
-    pub algorithm: Algorithm,
-    /// The TTL of the rows, in seconds.
-    pub ttl: u32,
+    /// How its rows are decided, and for which servers.
+    pub rule: Rule,
     /// How long a source may take.
     pub timeout: Duration,
     /// How old a value may be.
     pub stale: Duration,
-    /// The regions that have ranks.
-    pub regions: Vec<String>,
-    /// The servers.
-    pub servers: Vec<ServerOptions>,
-    /// The sources of their loads.
+    /// The sources of the servers' loads.
     pub sources: Vec<Source>,
     /// Whether nothing is installed.
     pub dry_run: bool,
-}
-
-/// A server of the configuration.
-#[derive(Clone, Debug)]
-pub struct ServerOptions {
-    /// Its addresses; at least one. Sources are asked with the first.
-    pub addresses: Vec<IpAddr>,
-    /// How much it can take beside the others.
-    pub capacity: f64,
-    /// Its rank for each region of [`Options::regions`].
-    pub ranks: Vec<u32>,
 }
 
 /// Decides the rows of a policy, round by round.
@@ -84,19 +62,13 @@ pub struct Controller {
     told: Vec<String>,
 }
 
-/// What was decided.
-struct Decision {
-    policy: Policy,
-    rows: Vec<ControlRow>,
-}
-
 /// Why a round came to nothing.
 struct Stopped(ControlOutcome, String);
 
 impl Controller {
     /// A controller that has not looked at anything yet.
     pub fn new(options: Options, clock: Clock, readings: Arc<Readings>, numbers: Arc<Numbers>) -> Controller {
-        let told = vec![String::new(); options.servers.len()];
+        let told = vec![String::new(); options.rule.servers.len()];
         Controller { options, clock, readings, numbers, tag: None, stand_back: 0, told }
     }
 
@@ -125,12 +97,11 @@ impl Controller {
         let seen = self.see().await;
         self.measure().await;
         let now = self.clock.now();
-        let servers = self.servers(now, round);
+        let loads = self.loads(now, round);
         let (policy, tag) = seen?;
         self.notice(&tag);
 
-        let addresses: Vec<Vec<IpAddr>> = self.options.servers.iter().map(|s| s.addresses.clone()).collect();
-        let columns = matrix::columns(&policy, &addresses);
+        let columns = self.options.rule.columns(&policy);
         if !columns.iter().any(|column| column.configured.is_some()) {
             let what = format!("none of the configured servers is in the policy {}", self.options.policy);
             return Err(Stopped(ControlOutcome::Nothing, what));
@@ -140,7 +111,7 @@ impl Controller {
                 server.why = add(&server.why, "it is not in the policy");
             }
         }
-        let decision = self.decide(now, &policy, &columns, &servers);
+        let decision = self.options.rule.decide(now.monotonic, &policy, &columns, &loads);
         round.rows = decision.rows;
         self.install(round, &policy, decision.policy, tag).await
     }
@@ -167,7 +138,7 @@ impl Controller {
     async fn measure(&self) {
         let places = Arc::new(Semaphore::new(MEASURING_MAX));
         let mut measuring = JoinSet::new();
-        for (number, server) in self.options.servers.iter().enumerate() {
+        for (number, server) in self.options.rule.servers.iter().enumerate() {
             for (source, options) in self.options.sources.iter().enumerate() {
                 let (kind, timeout) = (options.kind.clone(), self.options.timeout);
                 let (address, places, clock) = (server.addresses[0], places.clone(), self.clock);
@@ -186,11 +157,11 @@ impl Controller {
         }
     }
 
-    /// Each configured server as an algorithm sees it, noted in the round.
-    fn servers(&mut self, now: Now, round: &mut ControlRound) -> Vec<Server> {
+    /// The load of each configured server, noted in the round.
+    fn loads(&self, now: Now, round: &mut ControlRound) -> Vec<Option<Load>> {
         let stale = self.options.stale;
-        let mut servers = Vec::new();
-        for (number, server) in self.options.servers.iter().enumerate() {
+        let mut loads = Vec::new();
+        for (number, server) in self.options.rule.servers.iter().enumerate() {
             let read: Vec<_> = (0..self.options.sources.len())
                 .map(|source| self.readings.value(number, source, now.monotonic, stale))
                 .collect();
@@ -214,9 +185,9 @@ impl Controller {
                     .collect(),
                 why,
             });
-            servers.push(Server { capacity: server.capacity, load });
+            loads.push(load);
         }
-        servers
+        loads
     }
 
     /// Sees whether somebody else changed the policy since the last round.
@@ -230,42 +201,6 @@ impl Controller {
             _ => self.stand_back = self.stand_back.saturating_sub(1),
         }
         self.tag = Some(tag.to_owned());
-    }
-
-    fn decide(&mut self, now: Now, policy: &Policy, columns: &[Column], servers: &[Server]) -> Decision {
-        let regions = &self.options.regions;
-        let unknown = Server { capacity: 1.0, load: None };
-        let of = |column: &Column| column.configured.map_or(unknown, |server| servers[server]);
-        let seen: Vec<Server> = columns.iter().map(of).collect();
-        // For the default column nobody is nearer than anybody else.
-        let mut ranks = vec![vec![1; columns.len()]];
-        ranks.extend((0..regions.len()).map(|region| {
-            let rank =
-                |column: &Column| column.configured.map_or(1, |s| self.options.servers[s].ranks[region]);
-            columns.iter().map(rank).collect::<Vec<u32>>()
-        }));
-        let present = matrix::shares(policy, columns, regions);
-        let situation = Situation { servers: &seen, ranks: &ranks, present: &present };
-        let shares = self.options.algorithm.decide(now.monotonic, &situation);
-        let demand = match &self.options.algorithm {
-            Algorithm::Third(third) => Some(third.demand().to_vec()),
-            _ => None,
-        };
-        let rows = (0..shares.len()).map(|row| ControlRow {
-            region: row.checked_sub(1).map(|region| regions[region].clone()),
-            demand: demand.as_ref().and_then(|demand| demand.get(row).copied()),
-            shares: shared(policy, columns, &present[row], &shares, row),
-        });
-        let rows = rows.collect();
-        // Without any load there is nothing to decide from, and no reason to touch what serves.
-        let nothing = seen.iter().all(|server| server.load.is_none());
-        let serves = matrix::serves(policy, columns, regions, &shares, self.options.ttl);
-        let policy = if nothing || serves {
-            policy.clone()
-        } else {
-            matrix::with(policy, columns, regions, &shares, self.options.ttl)
-        };
-        Decision { policy, rows }
     }
 
     async fn install(
@@ -358,21 +293,6 @@ impl Controller {
     fn path(&self) -> String {
         format!("/v1/policies/{}", segment(&self.options.policy))
     }
-}
-
-fn shared(
-    policy: &Policy,
-    columns: &[Column],
-    before: &[f64],
-    shares: &Shares,
-    row: usize,
-) -> Vec<ControlShare> {
-    let numbers = columns.iter().zip(before).zip(&shares[row]);
-    let share = |((column, before), after): ((&Column, &f64), &f64)| {
-        let address = policy.servers[column.places[0]].address;
-        ControlShare { address, before: *before, after: *after }
-    };
-    numbers.map(share).collect()
 }
 
 /// The rows in one line.

@@ -5,6 +5,7 @@
 //! - [`algorithm`]: the selection algorithms, a file each. Pure: loads, ranks, rows and time are arguments.
 //! - [`matrix`]: shares as a policy's rows, and rows as shares.
 //! - [`source`]: where loads are from; [`readings`]: the last ones.
+//! - [`rule`]: all of that as one function of what serves and of loads.
 //! - [`controller`]: a round; [`service`]: round after round.
 //! - [`face`]: reports in, numbers out; [`numbers`]: what is counted.
 
@@ -17,12 +18,14 @@ pub mod matrix;
 mod model;
 pub mod numbers;
 pub mod readings;
+pub mod rule;
 pub mod service;
 pub mod situation;
 pub mod source;
 
 pub use algorithm::Algorithm;
-pub use controller::{Options, ServerOptions};
+pub use controller::Options;
 pub use load::Load;
+pub use rule::{Rule, ServerOptions};
 pub use service::Service;
 pub use situation::{Server, Shares, Situation};

@@ -38,7 +38,7 @@ impl Service {
         token: Option<String>,
     ) -> io::Result<Service> {
         let (clock, shutdown) = (Clock::new(), Shutdown::new());
-        let readings = Arc::new(Readings::new(options.servers.len(), options.sources.len()));
+        let readings = Arc::new(Readings::new(options.rule.servers.len(), options.sources.len()));
         let numbers = Arc::new(Numbers::new(clock, options.sources.iter().map(|source| source.name.clone())));
         let mut opened = None;
         if let Some(address) = listen {
@@ -48,7 +48,9 @@ impl Service {
                 clock,
                 readings: readings.clone(),
                 numbers: numbers.clone(),
-                servers: Arc::new(options.servers.iter().map(|server| server.addresses.clone()).collect()),
+                servers: Arc::new(
+                    options.rule.servers.iter().map(|server| server.addresses.clone()).collect(),
+                ),
                 sources: Arc::new(
                     options
                         .sources

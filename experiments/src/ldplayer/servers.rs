@@ -7,9 +7,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::stage::{SERVER_CORE, Server, Stage, free, pinned};
+use super::stage::{Server, Stage, free};
 use crate::data;
 use crate::report::Report;
+use crate::serving::{SERVER_CORE, pinned};
 
 /// Unpacks the signed root zone; `None`, and a paragraph in the report, where it is not there.
 ///

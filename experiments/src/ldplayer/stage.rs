@@ -11,10 +11,7 @@ use anyhow::{Context, Result, bail};
 use api::replay::ReplayReport;
 
 use crate::options::Run;
-
-/// The core of whoever receives, and that of the sender.
-pub(super) const SERVER_CORE: usize = 0;
-const SENDER_CORE: usize = 1;
+use crate::serving::{self, SENDER_CORE, SERVER_CORE, pinned};
 
 /// How long a server may take until it answers, and the time between two looks.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -42,10 +39,7 @@ impl Stage {
     /// # Errors
     /// Where the program is not there or the folder cannot be made.
     pub(super) fn new(run: &Run, minute: PathBuf) -> Result<Stage> {
-        let program = std::env::current_exe().context("where this program is")?.with_file_name("pointsman");
-        if !program.exists() {
-            bail!("{} is not built: `cargo xtask experiment` does that", program.display());
-        }
+        let program = serving::program()?;
         let folder = run.folder.join("work");
         fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
         Ok(Stage { program, folder: folder.canonicalize().context("the folder")?, minute })
@@ -78,7 +72,7 @@ impl Stage {
 
     /// The program, pinned to a core where there is more than one.
     pub(super) fn command(&self, core: usize) -> Command {
-        pinned(core, self.program.as_os_str().to_str().unwrap_or_default())
+        pinned(core, &self.program)
     }
 
     /// Starts a server on its core; returns when it answers for the root over UDP.
@@ -139,16 +133,6 @@ fn prompt(core: usize, program: &str) -> Command {
         return command;
     }
     pinned(core, program)
-}
-
-/// A program, pinned to a core where there is more than one.
-pub(super) fn pinned(core: usize, program: &str) -> Command {
-    if thread::available_parallelism().is_ok_and(|cores| cores.get() > core) {
-        let mut command = Command::new("taskset");
-        command.args(["-c", &core.to_string(), program]);
-        return command;
-    }
-    Command::new(program)
 }
 
 /// Takes this thread to the server's core, where there is such a one.

@@ -7,8 +7,9 @@
 //!
 //! 1. **Bound**: of the clients that are bound now, each server has the mean of the shares of the last TTL.
 //! 2. **Demand**: the regions' demands that, bound so, explain the measured loads best.
-//! 3. **Fill**: rank by rank, servers take what their regions demand up to their capacity; what is left spills to the
-//!    next rank, and what nobody can take is shared by capacity.
+//! 3. **Fill**: rank by rank, servers take what their regions demand up to a margin below their thresholds; what is left
+//!    spills to the next rank. What has no room so takes the margins, rank by rank again, and what nobody can take is
+//!    shared by capacity.
 //! 4. **Hysteresis**: where no share would change by more than a little, none does.
 //! 5. **Step**: else all shares go towards the target, none by more than a step.
 //!
@@ -23,9 +24,9 @@ use crate::situation::{Shares, Situation};
 /// count as the oldest that is.
 const SERVED_MAX: usize = 1_024;
 
-/// Rounds in which a step lets the demands come nearer to what explains the loads. Each begins where the last step
-/// ended, so few are enough; many would explain the noise, too.
-const ROUNDS: usize = 8;
+/// How often a decision lets the demands come nearer to what explains the loads. Each begins where the last one ended,
+/// so few are enough; more would explain by the split of demands what is the chance of a few large clients.
+const ROUNDS: usize = 2;
 
 /// The least demand of a region beside that of all, as a share: from 0 no factor leads away.
 const DEMAND_MIN: f64 = 1e-4;
@@ -37,12 +38,19 @@ pub struct Parameters {
     pub ttl: Duration,
     /// How long apart decisions are; loads are means over as long.
     pub interval: Duration,
-    /// Up to which share of its threshold a server is filled, above 0 up to 1.
+    /// Up to which share of its threshold a server is filled while others have room, above 0 up to 1.
     pub fill: f64,
     /// The most that a share changes in a step, above 0 up to 1.
     pub step: f64,
     /// The change of a share up to which all stays as it is, from 0 and below `step`.
     pub hysteresis: f64,
+}
+
+impl Parameters {
+    /// What the configuration's keys say where nobody chooses, for this TTL and interval.
+    pub const fn new(ttl: Duration, interval: Duration) -> Parameters {
+        Parameters { ttl, interval, fill: 0.9, step: 0.25, hysteresis: 0.05 }
+    }
 }
 
 /// The algorithm and what it remembers.
@@ -61,6 +69,11 @@ impl Third {
     /// An algorithm that takes what it sees first as what was always served.
     pub fn new(parameters: Parameters) -> Third {
         Third { parameters, served: VecDeque::new(), decided: Duration::ZERO, demand: Vec::new() }
+    }
+
+    /// What was chosen.
+    pub fn parameters(&self) -> Parameters {
+        self.parameters
     }
 
     /// The demand of each region as it was last estimated, in units of capacity at the threshold.
@@ -165,8 +178,7 @@ impl Third {
                 demand * free.sum::<f64>()
             })
             .collect();
-        let room = known.iter().map(|capacity| capacity * self.parameters.fill).collect();
-        let placed = fill(left, room, situation.ranks, &known);
+        let placed = fill(left, self.parameters.fill, situation.ranks, &known);
         situation.shared_out(|region, _| placed[region].clone())
     }
 
@@ -186,12 +198,29 @@ impl Third {
     }
 }
 
-/// Places demands on servers: rank by rank into the room that there is, and what is left over by `capacity`.
+/// Places demands on servers: rank by rank into the room that there is up to `margin` of each capacity; what is left
+/// over rank by rank into the rest of the capacities, as the nearest has the best use of it; and what is left then by
+/// capacity.
+fn fill(mut left: Vec<f64>, margin: f64, ranks: &[Vec<u32>], capacity: &[f64]) -> Shares {
+    let mut placed: Shares = ranks.iter().map(|row| vec![0.0; row.len()]).collect();
+    for part in [margin, 1.0 - margin] {
+        let room = capacity.iter().map(|capacity| capacity * part).collect();
+        place(&mut placed, &mut left, room, ranks);
+    }
+    let all: f64 = capacity.iter().sum();
+    for (row, left) in placed.iter_mut().zip(left).filter(|_| all > 0.0) {
+        for (placed, capacity) in row.iter_mut().zip(capacity) {
+            *placed += left * capacity / all;
+        }
+    }
+    placed
+}
+
+/// Places what is left into the room that there is, rank by rank.
 ///
 /// Within a rank a region offers what it has left to the servers of that rank in proportion to their room, and a server
 /// that is offered too much takes the same part of each offer.
-fn fill(mut left: Vec<f64>, mut room: Vec<f64>, ranks: &[Vec<u32>], capacity: &[f64]) -> Shares {
-    let mut placed: Shares = ranks.iter().map(|row| vec![0.0; row.len()]).collect();
+fn place(placed: &mut Shares, left: &mut [f64], mut room: Vec<f64>, ranks: &[Vec<u32>]) {
     let mut order: Vec<u32> = ranks.iter().flatten().copied().collect();
     order.sort_unstable();
     order.dedup();
@@ -199,7 +228,7 @@ fn fill(mut left: Vec<f64>, mut room: Vec<f64>, ranks: &[Vec<u32>], capacity: &[
         // Each pass fills a server or places all that there is.
         for _ in 0..=room.len() {
             let offers: Shares =
-                ranks.iter().zip(&left).map(|(ranks, left)| offer(*left, ranks, rank, &room)).collect();
+                ranks.iter().zip(&*left).map(|(ranks, left)| offer(*left, ranks, rank, &room)).collect();
             let offered: Vec<f64> = (0..room.len()).map(|s| offers.iter().map(|row| row[s]).sum()).collect();
             if offered.iter().sum::<f64>() <= 0.0 {
                 break;
@@ -219,13 +248,6 @@ fn fill(mut left: Vec<f64>, mut room: Vec<f64>, ranks: &[Vec<u32>], capacity: &[
             }
         }
     }
-    let all: f64 = capacity.iter().sum();
-    for (row, left) in placed.iter_mut().zip(left).filter(|_| all > 0.0) {
-        for (placed, capacity) in row.iter_mut().zip(capacity) {
-            *placed += left * capacity / all;
-        }
-    }
-    placed
 }
 
 /// What a region offers each server of a rank.
@@ -276,6 +298,10 @@ mod tests {
         // A server is filled to half: 0.5 of 0.8 stays, the rest goes on.
         let half = Parameters { fill: 0.5, ..PLAIN };
         check([0.8, 0.0, 0.2], half, &[&[0.625, 0.375, 0.0], &[0.0, 0.0, 1.0]]);
+        // To a quarter: 0.25 of 1.2 stay, 0.5 and the 0.05 that are left of the third spill; the other 0.4 have no room
+        // there, and the nearest takes them above its quarter.
+        let quarter = Parameters { fill: 0.25, ..PLAIN };
+        check([1.2, 0.0, 0.2], quarter, &[&[0.65 / 1.2, 0.5 / 1.2, 0.05 / 1.2], &[0.0, 0.0, 1.0]]);
         // Half of the way at most, and none where it is short.
         let slow = Parameters { step: 0.25, hysteresis: 0.1, ..PLAIN };
         check([2.0, 0.0, 0.8], slow, &[&[0.75, 0.25, 0.0], &[0.0, 0.0, 1.0]]);

@@ -14,7 +14,7 @@ use ::control::algorithm::third::{Parameters, Third};
 use ::control::load::Scale;
 use ::control::source::text::Sample;
 use ::control::source::{self, ADDRESS, Kind, Source};
-use ::control::{Algorithm, Options, ServerOptions};
+use ::control::{Algorithm, Options, Rule, ServerOptions};
 use api::{Fault, Faults};
 use toml::de::DeTable;
 use web::client::{Asked, Client};
@@ -141,23 +141,25 @@ fn lower(path: &Path, spec: ControlSpec, faults: &mut Faults) -> Option<Lowered>
         options: Options {
             client: client?,
             policy: spec.policy?.value,
-            algorithm: match algorithm {
-                "I" => Algorithm::First,
-                "II" => Algorithm::Second(given(spec.favour)),
-                _ => Algorithm::Third(Third::new(Parameters {
-                    ttl: given(spec.ttl.clone()),
-                    interval: given(spec.interval),
-                    fill: given(spec.fill),
-                    step: given(spec.step),
-                    hysteresis: given(spec.hysteresis),
-                })),
+            rule: Rule {
+                algorithm: match algorithm {
+                    "I" => Algorithm::First,
+                    "II" => Algorithm::Second(given(spec.favour)),
+                    _ => Algorithm::Third(Third::new(Parameters {
+                        ttl: given(spec.ttl.clone()),
+                        interval: given(spec.interval),
+                        fill: given(spec.fill),
+                        step: given(spec.step),
+                        hysteresis: given(spec.hysteresis),
+                    })),
+                },
+                // The key's range ends below.
+                ttl: u32::try_from(given(spec.ttl).as_secs()).unwrap_or(u32::MAX),
+                regions,
+                servers,
             },
-            // The key's range ends below.
-            ttl: u32::try_from(given(spec.ttl).as_secs()).unwrap_or(u32::MAX),
             timeout: given(spec.timeout),
             stale: given(spec.stale),
-            regions,
-            servers,
             sources,
             dry_run: false,
         },

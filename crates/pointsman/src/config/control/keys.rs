@@ -108,7 +108,7 @@ pub(crate) const CONTROL: Section<ControlSpec> = Section {
             flag: None,
             kind: Kind::Number(|s| &mut s.fill, f64::MIN_POSITIVE..=1.0),
             default: Default::Value("0.9"),
-            about: "Algorithm III: up to which share of its threshold a server is filled.",
+            about: "Algorithm III: up to which share of its threshold a server is filled while others have room.",
             consequence: "The rest is for what chance brings.",
         },
         Key {

@@ -28,11 +28,11 @@ fn a_whole_configuration() {
          [[server]]\naddress = \"192.0.2.2\"\n[server.ranks]\nasia = 1\neurope = 2\n"
     );
     let Lowered { options, interval, .. } = lowered(&text).expect("it is right");
-    assert!(matches!(options.algorithm, Algorithm::Second(2.0)));
-    assert_eq!((options.ttl, interval), (60, Duration::from_secs(10)));
-    assert_eq!(options.regions, ["asia", "europe"]);
-    assert_eq!(options.servers[0].addresses.len(), 2);
-    let ranks: Vec<&[u32]> = options.servers.iter().map(|server| &server.ranks[..]).collect();
+    assert!(matches!(options.rule.algorithm, Algorithm::Second(2.0)));
+    assert_eq!((options.rule.ttl, interval), (60, Duration::from_secs(10)));
+    assert_eq!(options.rule.regions, ["asia", "europe"]);
+    assert_eq!(options.rule.servers[0].addresses.len(), 2);
+    let ranks: Vec<&[u32]> = options.rule.servers.iter().map(|server| &server.ranks[..]).collect();
     assert_eq!(ranks, [[2, 1], [1, 2]]);
     let scales: Vec<Scale> = options.sources.iter().map(|source| source.scale).collect();
     assert_eq!(scales[0], Scale { threshold: 0.6, low: 0.4, high: 0.6, weight: 1.0 });
@@ -113,8 +113,9 @@ fn the_paper_s_two_servers_of_one_region_have_ranks_one_and_two() {
          [[server]]\naddress = \"192.0.2.1\"\nranks.all = 1\n[[server]]\naddress = \"192.0.2.2\"\nranks.all = 2\n"
     );
     let Lowered { options, .. } = lowered(&text).expect("section 7 of the paper");
-    assert!(matches!(options.algorithm, Algorithm::Third(_)));
-    assert_eq!(options.servers[1].ranks, [2]);
+    let chosen = Parameters::new(Duration::from_secs(30), Duration::from_secs(10));
+    assert!(matches!(&options.rule.algorithm, Algorithm::Third(third) if third.parameters() == chosen));
+    assert_eq!(options.rule.servers[1].ranks, [2]);
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn the_template_is_fresh_and_holds_when_uncommented() {
     let settings =
         settings.join("\n").replace("kind = \"push\"", "kind = \"json\"\nurl = \"http://{address}/\"");
     let Lowered { options, .. } = lowered(&settings).expect("what the template shows is right");
-    assert_eq!((options.sources.len(), options.servers.len()), (4, 2));
+    assert_eq!((options.sources.len(), options.rule.servers.len()), (4, 2));
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! NetAirt's evaluation (Szymaniak, Vrije Universiteit, 2002), chapter 5.
+//!
+//! - [`transport`]: the round trip of a query by transport, policy and number of addresses (figure 5.1);
+//! - [`distance`]: how many AS hops are between networks, and what finding the nearest replica costs by distance.
+
+mod distance;
+mod transport;
+
+use anyhow::{Context, Result};
+
+use crate::data;
+use crate::options::{Run, Size};
+use crate::report::Report;
+
+/// The BGP table of the month of the thesis.
+const TABLE: &str = "routing/bview.20020722.2337.gz";
+
+/// Does the experiment.
+pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
+    let folder = run.folder.join("work");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let folder = folder.canonicalize().context("the folder")?;
+    let done = parts(run, report, &folder);
+    let _ = std::fs::remove_dir_all(&folder);
+    done
+}
+
+fn parts(run: &Run, report: &mut Report, folder: &std::path::Path) -> Result<()> {
+    // Without optimisation a table takes longer to read than all the rest.
+    let table = if run.size == Size::Smoke { None } else { data::file(TABLE, report) };
+    transport::perform(run, report, folder, table.as_deref())?;
+    match table {
+        Some(table) => distance::perform(run, report, &table),
+        None => Ok(()),
+    }
+}
