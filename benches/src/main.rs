@@ -7,6 +7,7 @@
 //! - [`reverse`]: names for addresses.
 //! - [`mod@replay`]: the replayer beside other senders, seen by who receives.
 //! - [`proximity`]: tables of routes, and a proximity service outside.
+//! - [`balance`]: the balancer beside another, and what a pick costs.
 //! - [`floods`]: what good clients and the memory have of floods.
 //!
 //! [`data`] is what they measure with, [`report`] what they tell, [`machine`] what they were measured on.
@@ -15,6 +16,7 @@
 
 mod agent;
 mod answer;
+mod balance;
 mod data;
 mod floods;
 mod lookups;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         What::Serve => serve::run(&options, &mut report),
         What::Reverse => reverse::run(&options, &mut report),
         What::Replay => replay::run(&options, &mut report),
+        What::Balance => balance::run(&options, &mut report),
         What::Floods => floods::run(&options, &mut report),
         What::Proximity => proximity::run(&options, &mut report),
     };

@@ -7,6 +7,7 @@ usage: cargo xtask bench lookups [--keep] [--seed N]
        cargo xtask bench agent [--quick] [--keep]
        cargo xtask bench proximity [--only as-path|external] [--rounds N] [--keep] [--seed N]
        cargo xtask bench floods [--quick] [--only FLOOD,...] [--seed N] [--keep] [--install]
+       cargo xtask bench balance [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
        cargo xtask bench serve [--quick] [--rounds N] [--only ARM,...] [--seed N] [--keep] [--install]
        cargo xtask bench reverse [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
        cargo xtask bench replay [--quick] [--rounds N] [--only ROW,...] [--seed N] [--keep] [--install]
@@ -28,6 +29,7 @@ pub(crate) enum What {
     Reverse,
     Replay,
     Floods,
+    Balance,
     Proximity,
 }
 
@@ -58,6 +60,7 @@ impl Options {
             Some("reverse") => What::Reverse,
             Some("replay") => What::Replay,
             Some("floods") => What::Floods,
+            Some("balance") => What::Balance,
             Some("proximity") => What::Proximity,
             other => return Err(format!("what to measure? {}", other.unwrap_or("nothing was given"))),
         };

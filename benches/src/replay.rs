@@ -6,8 +6,8 @@
 //! what is sent, [`senders`] who sends. How many [`connections`] there can be is measured beside Debian's NSD.
 
 mod connections;
-mod driver;
-mod senders;
+pub(crate) mod driver;
+pub(crate) mod senders;
 
 use std::time::Duration;
 

@@ -9,10 +9,12 @@
 //!   [`signer`]: zones signed afresh; [`certificate`]: for what is encrypted.
 //! - [`nginx`]: Debian's, with its workers.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS; [`flood`]: many, and their victims.
+//! - [`balancing`]: a balancer, and back ends that do whatever a test wants.
 //! - [`credit`]: the balancer's end of the credit protocol.
 //! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data,
 //!   and how a test says that it skips.
 
+pub mod balancing;
 pub mod certificate;
 pub mod credit;
 pub mod data;

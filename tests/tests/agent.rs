@@ -10,6 +10,7 @@ use credit::{HELLO_LEN, Hello, Key, Report, Service, Taken};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use tests::certificate::Certificate;
 use tests::credit::{Balancer, key_text};
 use tests::folder::Folder;
@@ -245,6 +246,51 @@ fn forged_and_repeated_hellos_do_nothing() {
     let at = balancer.hello(0).sequence;
     assert_eq!(balancer.wait(0, |report| report.hello > at).sent, 500);
     assert_eq!(agent.refused("stranger"), 1);
+    agent.stop();
+}
+
+/// Ten connections may wait, so as many are granted at most; who waits takes of it, and who is turned away is counted.
+#[test]
+fn a_backlog_of_ten_is_ten_connections() {
+    let folder = Folder::new();
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().expect("an address").into()).expect("loopback binds");
+    listener.listen(10).expect("it is bound");
+    let at = listener.local_addr().ok().and_then(|at| at.as_socket()).expect("it is bound");
+    let service = service("tcp", at);
+    let mut balancer = Balancer::new(&[service]);
+    let agent = Agent::start(&folder, &[service], &balancer);
+    let idle = balancer.wait(0, |report| report.limit > report.sent && report.backlog == 0);
+    assert!(idle.backlog_limit == 10 && idle.limit - idle.sent <= 10, "{idle:?}");
+    let mut clients = Vec::new();
+    for count in 1..=10 {
+        clients.push(TcpStream::connect(at).expect("there is room"));
+        balancer.sent[0] += 1;
+        let sent = balancer.sent[0];
+        let seen = balancer.wait(0, |report| report.backlog == count && report.sent == sent);
+        assert!(seen.limit - seen.sent <= u64::from(10 - count), "{seen:?}");
+    }
+    // One more is taken by the kernel, and of those behind it nobody hears.
+    let crowd: Vec<Socket> = (0..4)
+        .map(|_| {
+            let client = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), None).expect("a socket");
+            // It is under way, or refused: either is seen below.
+            let _ = client.connect(&at.into());
+            client
+        })
+        .collect();
+    let full = balancer.wait(0, |report| report.drops > idle.drops && report.backlog >= 10);
+    assert_eq!(full.limit, full.sent, "{full:?}");
+    drop(crowd);
+    for _ in 0..clients.len() {
+        listener.accept().expect("they wait");
+    }
+    // Of the crowd some may have come meanwhile, and gone.
+    listener.set_nonblocking(true).expect("a socket has that option");
+    balancer.wait(0, |report| {
+        let _ = listener.accept();
+        report.backlog == 0 && report.limit > report.sent
+    });
     agent.stop();
 }
 

@@ -2,125 +2,18 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
-use serde_json::Value;
+use tests::balancing::{Balancing, Scripted, answer};
 use tests::folder::Folder;
 use tests::guide;
 use tests::http::Client;
 use tests::peer::{Peer, free_address};
-use tests::program::{self, Ended, PROGRAM_WAIT, Program};
+use tests::program::{self, PROGRAM_WAIT, Program};
 use tests::query::{self, Answer, Question};
 use tests::secondary::Make;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns hm 1 7200 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.80\n";
-
-/// The question of probes: the root's NS.
-const PROBED: [u8; 5] = [0, 0, 2, 0, 1];
-
-/// A running balancer.
-struct Balancing {
-    program: Program,
-    dns: SocketAddr,
-    /// Where agents report, and where HTTP is answered, if they are.
-    credit: Option<SocketAddr>,
-    http: Option<SocketAddr>,
-}
-
-impl Balancing {
-    fn start(back_ends: &[SocketAddr], more: &[&str]) -> Balancing {
-        let back_ends: Vec<String> = back_ends.iter().map(|address| format!("--backend={address}")).collect();
-        let mut arguments = vec!["balance", "--listen", "127.0.0.1:0"];
-        arguments.extend(back_ends.iter().map(String::as_str));
-        arguments.extend(more);
-        let mut program = Program::start(&arguments);
-        let mut at = |what: &str| {
-            let line = program.line(what);
-            line.split(' ').nth(2).and_then(|text| text.parse().ok()).expect("an address")
-        };
-        let dns = at("(DNS)");
-        let credit = more.contains(&"--credit").then(|| at("(credit)"));
-        let http = more.contains(&"--http").then(|| at("(HTTP)"));
-        program.line("ready");
-        Balancing { program, dns, credit, http }
-    }
-
-    fn client(&self) -> Client {
-        Client::new(self.http.expect("it was asked for"))
-    }
-
-    /// What a back end's status says.
-    fn back_end(&self, address: SocketAddr) -> Value {
-        let status = self.client().call("GET", "/v1/status", "").json();
-        let back_ends = status["back_ends"].as_array().expect("a list").clone();
-        let found = back_ends.into_iter().find(|back_end| back_end["address"] == address.to_string());
-        found.expect("it is there")
-    }
-
-    /// Waits until a back end's status is as wanted.
-    fn wait(&self, address: SocketAddr, wanted: impl Fn(&Value) -> bool) {
-        let until = Instant::now() + PROGRAM_WAIT;
-        loop {
-            let status = self.back_end(address);
-            if wanted(&status) {
-                return;
-            }
-            assert!(Instant::now() < until, "{status}");
-        }
-    }
-
-    fn stop(self) -> Ended {
-        self.program.signal(Signal::SIGTERM);
-        let ended = self.program.end();
-        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-        ended
-    }
-}
-
-/// A back end that does with each query what a test says.
-struct Scripted {
-    address: SocketAddr,
-    asked: Arc<AtomicUsize>,
-}
-
-impl Scripted {
-    /// `reply` gets the query, its number, and the socket with the address to reply to.
-    fn start(reply: impl Fn(&[u8], usize, &UdpSocket, SocketAddr) + Send + 'static) -> Scripted {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
-        let address = socket.local_addr().expect("it is bound");
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counts = asked.clone();
-        std::thread::spawn(move || {
-            let mut octets = [0; 4096];
-            // The thread ends with the test's process.
-            while let Ok((length, from)) = socket.recv_from(&mut octets) {
-                // A probe: whoever is scripted is alive.
-                if octets[..length].ends_with(&PROBED) && length == 12 + PROBED.len() {
-                    socket.send_to(&answer(&octets[..length], 0), from).expect("loopback sends");
-                    continue;
-                }
-                let number = counts.fetch_add(1, Ordering::SeqCst);
-                reply(&octets[..length], number, &socket, from);
-            }
-        });
-        Scripted { address, asked }
-    }
-
-    fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
-    }
-}
-
-/// An answer without records.
-fn answer(query: &[u8], rcode: u8) -> Vec<u8> {
-    let mut reply = query.to_vec();
-    reply[2] |= 0x80;
-    reply[3] = reply[3] & 0xf0 | rcode;
-    reply
-}
 
 fn ask(dns: SocketAddr, name: &str) -> Answer {
     Question::new(name, "A").udp(dns)
@@ -288,13 +181,6 @@ fn what_is_in_flight_is_answered_before_the_end() {
     assert_eq!(socket.recv(&mut reply).expect("an answer"), message.len());
 }
 
-/// Answers everything with this response code, at once.
-fn answerer(rcode: u8) -> Scripted {
-    Scripted::start(move |query, _, socket, from| {
-        socket.send_to(&answer(query, rcode), from).expect("loopback sends");
-    })
-}
-
 #[test]
 fn clients_over_tcp_are_answered_over_either() {
     let folder = Folder::new();
@@ -331,7 +217,7 @@ fn clients_over_tcp_are_answered_over_either() {
 
 #[test]
 fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
-    let [first, second] = [answerer(0), answerer(0)];
+    let [first, second] = [Scripted::answering(0), Scripted::answering(0)];
     let more = ["--http", "127.0.0.1:0", "--policy", "wrr"];
     let balancing = Balancing::start(&[first.address], &more);
     let mut client = balancing.client();
@@ -397,7 +283,7 @@ fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
 
 #[test]
 fn who_fails_fast_is_not_fast() {
-    let (sink, good) = (answerer(2), answerer(0));
+    let (sink, good) = (Scripted::answering(2), Scripted::answering(0));
     let balancing = Balancing::start(&[sink.address, good.address], &["--timeout", "200ms"]);
     let failed = (0..300).filter(|_| ask(balancing.dns, "www.example").rcode == "SERVFAIL").count();
     assert!(failed < 30 && good.asked() > 270, "{failed} of 300");
@@ -408,7 +294,7 @@ fn who_fails_fast_is_not_fast() {
 fn who_comes_back_is_asked_again() {
     let address = free_address();
     let more = ["--http", "127.0.0.1:0", "--probe-interval", "20ms", "--slow-start", "0s", "--policy", "wrr"];
-    let good = answerer(0);
+    let good = Scripted::answering(0);
     let balancing = Balancing::start(&[address, good.address], &more);
     balancing.wait(address, |status| status["standing"] == "down");
     let socket = UdpSocket::bind(address).expect("it was free");
@@ -469,6 +355,176 @@ fn agents_grant_credit_and_forged_reports_do_not() {
     drop(agent);
     balancing.wait(nsd.dns, |status| status["credit"].is_null());
     assert_eq!(ask(balancing.dns, "www.example").data(), ["192.0.2.80"]);
+    balancing.stop();
+}
+
+#[test]
+fn weights_are_measured_beforehand() {
+    let fast = Scripted::answering(0);
+    // A millisecond of work for each, which is no wait of the test's.
+    let slow = Scripted::start(|query, _, socket, from| {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(1) {
+            std::hint::spin_loop();
+        }
+        socket.send_to(&answer(query, 0), from).expect("loopback sends");
+    });
+    let more = ["--policy", "wrr", "--probe", "www.example A", "--measure-weights", "--http", "127.0.0.1:0"];
+    let balancing = Balancing::start(&[fast.address, slow.address], &more);
+    let weight = |address| balancing.back_end(address)["weight"].as_u64().expect("a number");
+    assert_eq!(weight(fast.address), 100);
+    assert!((1..50).contains(&weight(slow.address)), "{}", weight(slow.address));
+    assert!(slow.asked() > 100 && fast.asked() > 2 * slow.asked());
+    let told = format!("--backend {}=100", fast.address);
+    assert!(balancing.stop().stderr.contains(&told));
+
+    let ends = |back_end: &str, more: &[&str]| {
+        let arguments = ["balance", "--listen", "127.0.0.1:0", "--backend", back_end, "--measure-weights"];
+        Program::start(&[&arguments[..], more].concat()).end()
+    };
+    let refused = ends("192.0.2.1", &[]);
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--i-may-load-this-server"), "{}", refused.stderr);
+    let failing = Scripted::answering(2);
+    let failed = ends(&failing.address.to_string(), &["--probe", "www.example A"]);
+    assert_eq!(failed.status.code(), Some(1), "{}", failed.stderr);
+    assert!(failed.stderr.contains("no good answer came"), "{}", failed.stderr);
+}
+
+/// Counts what a test has to see counted.
+#[test]
+fn what_is_seen_is_told() {
+    let kept = std::sync::Mutex::new(None);
+    // Alien, late, wrong, truncated: each once, by the name that is asked for.
+    let odd = Scripted::start(move |query, _, socket, from| {
+        let mut kept = kept.lock().expect("nothing panics");
+        let mut reply = answer(query, 0);
+        match query[13] {
+            b'a' => reply[1] ^= 1,
+            b'w' => reply[14] ^= 3,
+            b'l' => return drop(kept.replace((reply, from))),
+            b't' => reply[2] |= 2,
+            _ => {
+                if let Some((reply, from)) = kept.take() {
+                    socket.send_to(&reply, from).expect("loopback sends");
+                }
+            }
+        }
+        socket.send_to(&reply, from).expect("loopback sends");
+    });
+    let more = ["--http", "127.0.0.1:0", "--timeout", "100ms", "--tries", "1", "--workers", "1"];
+    let balancing = Balancing::start(&[odd.address], &more);
+    for name in ["alien.example", "wrong.example", "late.example"] {
+        assert_eq!(ask(balancing.dns, name).rcode, "SERVFAIL", "{name}");
+    }
+    assert!(ask(balancing.dns, "truncated.example").tc, "the client is told, and asks over TCP");
+    assert_eq!(ask(balancing.dns, "good.example").rcode, "NOERROR");
+    let of = |name: &str| {
+        balancing.metric(&format!("pointsman_balance_backend_{name}{{back_end=\"{}\"}}", odd.address))
+    };
+    for (name, count) in [
+        ("alien_total", 1.0),
+        ("wrong_question_total", 1.0),
+        ("late_total", 1.0),
+        ("timeouts_total", 3.0),
+        ("sent_total", 5.0),
+        ("latency_seconds_count", 2.0),
+    ] {
+        assert_eq!(of(name), count, "{name}");
+    }
+    let bucket = format!("{{le=\"+Inf\",back_end=\"{}\"}}", odd.address);
+    assert_eq!(balancing.metric(&format!("pointsman_balance_backend_latency_seconds_bucket{bucket}")), 2.0);
+    assert_eq!(balancing.metric("pointsman_balance_failed_total"), 3.0);
+    // Each pick has a reason, and the thread a step.
+    let picks: f64 = ["blind", "latency", "overdrawn"]
+        .map(|why| balancing.metric(&format!("pointsman_balance_picks_total{{why=\"{why}\"}}")))
+        .iter()
+        .sum();
+    assert_eq!(picks, 5.0);
+    let steps = ["credit", "two_choices", "latency", "blind"]
+        .map(|step| balancing.metric(&format!("pointsman_balance_step{{step=\"{step}\"}}")));
+    assert_eq!(steps.iter().sum::<f64>(), 1.0, "one thread has picked");
+    let status = balancing.client().call("GET", "/v1/status", "").json();
+    assert_eq!(status["steps"].as_object().map(serde_json::Map::len), Some(1), "{status}");
+    balancing.stop();
+}
+
+/// All back ends stop answering and begin again; what is asked meanwhile is answered SERVFAIL, and nothing is left over.
+#[test]
+fn all_are_gone_and_come_back() {
+    let addresses = [free_address(), free_address()];
+    let more = ["--http", "127.0.0.1:0", "--probe-interval", "20ms", "--slow-start", "0s"];
+    let balancing = Balancing::start(&addresses, &more);
+    for address in addresses {
+        balancing.wait(address, |status| status["standing"] == "down");
+    }
+    for _ in 0..20 {
+        assert_eq!(ask(balancing.dns, "www.example").rcode, "SERVFAIL");
+    }
+    for address in addresses {
+        let socket = UdpSocket::bind(address).expect("it was free");
+        std::thread::spawn(move || {
+            let mut octets = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut octets) {
+                socket.send_to(&answer(&octets[..length], 0), from).expect("loopback sends");
+            }
+        });
+    }
+    for address in addresses {
+        balancing.wait(address, |status| status["standing"] == "up");
+        balancing.wait(address, |status| status["in_flight"] == 0);
+    }
+    for _ in 0..20 {
+        assert_eq!(ask(balancing.dns, "www.example").rcode, "NOERROR");
+    }
+    balancing.stop();
+}
+
+/// With one socket a back end has so many ids; who finds none is told at once, and when ids are back, all goes on.
+#[test]
+fn ids_run_out_and_come_back() {
+    const IDS: usize = 1 << 14;
+    let kept = std::sync::Mutex::new(Vec::new());
+    // It answers nobody until it is asked for `zzz`, then some.
+    let silent = Scripted::start(move |query, _, socket, from| {
+        let mut kept = kept.lock().expect("nothing panics");
+        kept.push((answer(query, 0), from));
+        if query[13] == b'z' {
+            let begin = kept.len().saturating_sub(64);
+            for (reply, from) in kept.drain(begin..) {
+                socket.send_to(&reply, from).expect("loopback sends");
+            }
+        }
+    });
+    let more = ["--http", "127.0.0.1:0", "--sockets", "1", "--workers", "1", "--per-client-max", "65535"];
+    let balancing = Balancing::start(&[silent.address], &[&more[..], &["--timeout", "30s"]].concat());
+    let socket = query::socket(balancing.dns);
+    let message = Question::new("www.example", "A").message();
+    let in_flight = || balancing.back_end(silent.address)["in_flight"].as_u64().unwrap_or(0) as usize;
+    // In parts that fit the queues on the way.
+    for part in (0..IDS).step_by(64) {
+        for _ in 0..64 {
+            socket.send(&message).expect("loopback sends");
+        }
+        if part % 1024 == 0 {
+            balancing.wait(silent.address, |status| status["in_flight"].as_u64() > Some(part as u64));
+        }
+    }
+    let until = Instant::now() + PROGRAM_WAIT;
+    while in_flight() < IDS {
+        socket.send(&message).expect("loopback sends");
+        assert!(Instant::now() < until, "{} in flight", in_flight());
+    }
+    assert_eq!(ask(balancing.dns, "www.example").rcode, "SERVFAIL");
+    assert_eq!(in_flight(), IDS);
+    assert!(balancing.metric("pointsman_balance_no_id_total") >= 1.0);
+    let releases = query::socket(silent.address);
+    let until = Instant::now() + PROGRAM_WAIT;
+    while in_flight() > 0 {
+        releases.send(&Question::new("zzz.example", "A").message()).expect("loopback sends");
+        assert!(Instant::now() < until, "{} in flight", in_flight());
+    }
+    assert_eq!(ask(balancing.dns, "zzz.example").rcode, "NOERROR");
     balancing.stop();
 }
 

@@ -32,6 +32,15 @@ pub(crate) const PACKAGES: &[Package] = &[
 /// What floods need.
 const FOR_FLOODS: &[Package] = &[Package::program("iproute2", "ip", "network namespaces")];
 
+/// The balancer that `balance` is measured beside, and what measures both.
+pub(crate) const BALANCE: &[Package] = &[
+    Package::program("clang", "clang", "back ends in the driver, which cost next to nothing"),
+    Package::program("dnsdist", "dnsdist", "a balancer to measure"),
+    Package::program("ethtool", "ethtool", "checksums are computed on the way to XDP"),
+    Package::program("iproute2", "ip", "network namespaces"),
+    Package::program("knot-dnsutils", "kxdpgun", "the source of queries"),
+];
+
 /// The servers that `reverse` is measured beside, and what measures them.
 pub(crate) const REVERSE: &[Package] = &[
     Package::program("dnsmasq-base", "dnsmasq", "a server to measure"),
@@ -54,6 +63,8 @@ pub(crate) fn run(checkout: &Checkout, words: &[&str]) -> Result<()> {
         Some(&"serve" | &"replay") => Some(PACKAGES),
         Some(&"floods") => Some(FOR_FLOODS),
         Some(&"reverse") => Some(REVERSE),
+        // What a pick takes needs no network.
+        Some(&"balance") if !words.windows(2).any(|pair| pair == ["--only", "picks"]) => Some(BALANCE),
         _ => None,
     };
     if let Some(needed) = needed {

@@ -64,6 +64,11 @@ pub(crate) const TESTS: &[Package] = &[
         probe: Probe::Program("caddy"),
     },
     Package { name: "curl", why: "the client of the guide about crawlers", probe: Probe::Program("curl") },
+    Package {
+        name: "dnsdist",
+        why: "a back end that takes the PROXY protocol",
+        probe: Probe::Program("dnsdist"),
+    },
     Package { name: "dpkg-dev", why: "what our package depends on", probe: Probe::Program("dpkg-shlibdeps") },
     Package { name: "fstrm-bin", why: "a reader of dnstap's socket", probe: Probe::Program("fstrm_capture") },
     Package {

@@ -35,10 +35,12 @@ impl Echo {
 /// # Errors
 /// Those of `work`, and where there is no echo of either kind.
 pub(crate) fn during<T>(place: &Place, work: impl FnOnce() -> Result<T>) -> Result<(T, Echo)> {
-    match attach(place) {
+    let [server, source] =
+        [Side::Server, Side::Source].map(|side| End { namespace: side.name(), device: side.device() });
+    match attach(place, server, source) {
         Ok(()) => {
             let done = work();
-            detach()?;
+            detach(server, source)?;
             Ok((done?, Echo::Xdp))
         }
         Err(error) => {
@@ -48,9 +50,19 @@ pub(crate) fn during<T>(place: &Place, work: impl FnOnce() -> Result<T>) -> Resu
     }
 }
 
-/// Compiles the program and puts it on the server's end; the other end gets one that lets everything pass, without
-/// which nothing that is sent from XDP arrives. Checksums must be computed before, as no card does it here.
-fn attach(place: &Place) -> Result<()> {
+/// One end of a veth pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) namespace: &'static str,
+    pub(crate) device: &'static str,
+}
+
+/// Compiles the program and puts it on the end that is to echo; the other end gets one that lets everything pass,
+/// without which nothing that is sent from XDP arrives. Checksums must be computed there, as no card does it here.
+///
+/// # Errors
+/// Where it cannot be compiled or loaded.
+pub(crate) fn attach(place: &Place, echoes: End, passes: End) -> Result<()> {
     let (source, object) = (place.folder.join("echo.c"), place.folder.join("echo.o"));
     fs::write(&source, SOURCE).with_context(|| format!("{}", source.display()))?;
     let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
@@ -58,23 +70,35 @@ fn attach(place: &Place) -> Result<()> {
     compile.args(["-O2", "-g", "-target", "bpf", &headers, "-c"]).arg(&source).arg("-o").arg(&object);
     process::read(&mut compile)?;
     // What the source of another row has left there.
-    detach()?;
-    process::read(Side::Source.command("ethtool").args(["-K", "vc", "tx", "off"]))?;
-    link(Side::Server, &object, "xdp")?;
-    link(Side::Source, &object, "xdp/pass")
+    detach(echoes, passes)?;
+    process::read(passes.command("ethtool").args(["-K", passes.device, "tx", "off"]))?;
+    link(echoes, &object, "xdp")?;
+    link(passes, &object, "xdp/pass")
 }
 
-fn link(side: Side, object: &Path, section: &str) -> Result<()> {
-    let device = side.device();
-    let mut command = side.command("ip");
-    command.args(["link", "set", "dev", device, "xdp", "obj"]).arg(object).args(["sec", section]);
+/// Takes it off again.
+///
+/// # Errors
+/// Where that is refused.
+pub(crate) fn detach(echoes: End, passes: End) -> Result<()> {
+    for end in [echoes, passes] {
+        process::read(end.command("ip").args(["link", "set", "dev", end.device, "xdp", "off"]))?;
+    }
+    process::read(passes.command("ethtool").args(["-K", passes.device, "tx", "on"]))?;
+    Ok(())
+}
+
+fn link(end: End, object: &Path, section: &str) -> Result<()> {
+    let mut command = end.command("ip");
+    command.args(["link", "set", "dev", end.device, "xdp", "obj"]).arg(object).args(["sec", section]);
     process::read(&mut command).map(drop)
 }
 
-fn detach() -> Result<()> {
-    for side in [Side::Server, Side::Source] {
-        process::read(side.command("ip").args(["link", "set", "dev", side.device(), "xdp", "off"]))?;
+impl End {
+    /// A program inside its namespace.
+    fn command(self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", self.namespace, program]);
+        command
     }
-    process::read(Side::Source.command("ethtool").args(["-K", "vc", "tx", "on"]))?;
-    Ok(())
 }

@@ -73,7 +73,7 @@ impl Side {
     /// # Errors
     /// Where the namespace cannot be entered.
     pub(crate) fn enter(self) -> Result<()> {
-        enter(self, self.core())
+        enter(self.name(), self.core())
     }
 
     /// Does something in a thread inside the namespace, on its core.
@@ -81,7 +81,7 @@ impl Side {
     /// # Errors
     /// What it fails with; that the namespace cannot be entered.
     pub(crate) fn within<T: Send>(self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-        inside(self, self.core(), work)
+        inside(self.name(), self.core(), work)
     }
 }
 
@@ -91,21 +91,32 @@ impl Side {
 /// # Errors
 /// As [`Side::within`].
 pub(crate) fn beside_server<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    inside(Side::Server, SOURCE_CORE, work)
+    inside(Side::Server.name(), SOURCE_CORE, work)
 }
 
-/// Takes this thread into a namespace, and to a core.
-fn enter(side: Side, core: usize) -> Result<()> {
-    let path = format!("/run/netns/{}", side.name());
+/// Takes this thread into a namespace, and to a core, for good.
+///
+/// # Errors
+/// Where the namespace cannot be entered.
+pub(crate) fn enter(namespace: &str, core: usize) -> Result<()> {
+    let path = format!("/run/netns/{namespace}");
     let file = File::open(&path).with_context(|| path.clone())?;
     setns(file, CloneFlags::CLONE_NEWNET).with_context(|| path.clone())?;
     net::thread::pin(core).context("pinning a thread")
 }
 
-fn inside<T: Send>(side: Side, core: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+/// Does something in a thread inside a namespace, on a core.
+///
+/// # Errors
+/// As [`Side::within`].
+pub(crate) fn inside<T: Send>(
+    namespace: &str,
+    core: usize,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
     thread::scope(|scope| {
         let inside = scope.spawn(|| {
-            enter(side, core)?;
+            enter(namespace, core)?;
             work()
         });
         inside.join().unwrap_or_else(|_| bail!("a thread of the measurement panicked"))

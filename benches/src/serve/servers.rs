@@ -90,6 +90,19 @@ impl Server {
 /// # Errors
 /// Where it does not; with the end of what it said.
 pub(crate) fn run(name: &str, command: &mut Command, room: &Path) -> Result<Running> {
+    run_until(name, command, room, |answer| answer[3] & 15 == 0 && answer[7] > 0)
+}
+
+/// Starts a program and returns when it answers so; what is asked has at least a header.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_until(
+    name: &str,
+    command: &mut Command,
+    room: &Path,
+    is_answer: impl Fn(&[u8]) -> bool + Sync,
+) -> Result<Running> {
     let log = room.join("log");
     let begin = Instant::now();
     let mut group = Group::start(command, &log)?;
@@ -102,7 +115,7 @@ pub(crate) fn run(name: &str, command: &mut Command, room: &Path) -> Result<Runn
         while begin.elapsed() < START_MAX && !group.has_ended() {
             // A refused port is an error of the next call; either means "not yet".
             let length = socket.send(&query).and_then(|_| socket.recv(&mut answer)).unwrap_or(0);
-            if length > 12 && answer[..2] == query[..2] && answer[3] & 15 == 0 && answer[7] > 0 {
+            if length > 12 && answer[..2] == query[..2] && is_answer(&answer[..length]) {
                 return Ok(true);
             }
             thread::sleep(LOOK);

@@ -186,7 +186,9 @@ impl Meter {
     fn observe(&mut self, sample: &Sample) {
         if self.drops.observe(&sample.queues) > 0 && !self.since.has_dropped {
             self.since.has_dropped = true;
-            self.is_urgent = true;
+            // Where nothing was granted there is nothing to take back, and the next hello is soon answered: a service that
+            // stays full would be reported twice as often as any other.
+            self.is_urgent |= self.since.granted > 0;
         }
         for queue in &sample.queues {
             if let Waiting::Datagrams { charged, queued, .. } = queue.waiting {

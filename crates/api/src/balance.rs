@@ -1,5 +1,7 @@
 //! What the balancer says of itself and of its back ends.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// How the balancer is doing.
@@ -13,10 +15,10 @@ pub struct BalanceStatus {
     pub listening: Vec<String>,
     /// The policy.
     pub policy: String,
-    /// What `pressure` goes by now: `credit`, `two_choices`, `latency` or `blind`; absent before the first query, and of
-    /// other policies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
+    /// What `pressure` goes by: `credit`, `two_choices`, `latency` or `blind`, each with the number of threads that did so
+    /// at their last pick; empty before the first query, and of other policies.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub steps: BTreeMap<String, u64>,
     /// Queries of clients since start.
     pub queries: u64,
     /// Answers of back ends that went to clients.

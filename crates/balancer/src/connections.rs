@@ -2,12 +2,13 @@
 //! (RFC 7766 §7).
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dns::query::Refusal;
+use dns::relay::{Added, add_subnet, take_out_subnet};
 use dns::writer::header_only;
 use dns::{Folded, Query, Rcode, Rtype};
 use net::admission::Admission;
@@ -21,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+use crate::client_address::{ClientAddress, Transport};
 use crate::counters::FrontCounters;
 use crate::exchange::{Pool, ask_by_datagram};
 use crate::field::{BackEnd, Field};
@@ -52,6 +54,8 @@ pub struct Connections {
     pub desk: Mutex<Desk>,
     /// How queries go on.
     pub onward: Onward,
+    /// How back ends learn whose they are.
+    pub client_address: ClientAddress,
     /// Connections to back ends.
     pub pool: Pool,
     /// The time.
@@ -73,6 +77,13 @@ pub struct Desk {
     pub picker: Picker,
     /// The other.
     pub counters: Arc<FrontCounters>,
+}
+
+/// Who asks, and at which address.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    client: SocketAddr,
+    local: SocketAddr,
 }
 
 /// A back end that was picked.
@@ -103,7 +114,7 @@ impl Connections {
                     let (this, shutdown) = (self.clone(), shutdown.clone());
                     connections.spawn(async move {
                         // What goes wrong on a connection is its client's to know.
-                        let _ = this.converse(stream, client.ip(), shutdown).await;
+                        let _ = this.converse(stream, client, shutdown).await;
                         drop(place);
                     });
                 }
@@ -120,10 +131,11 @@ impl Connections {
     async fn converse(
         self: Arc<Self>,
         stream: TcpStream,
-        client: IpAddr,
+        client: SocketAddr,
         shutdown: Shutdown,
     ) -> io::Result<()> {
         stream.set_nodelay(true)?;
+        let way = Way { client, local: stream.local_addr()? };
         let (mut reads, mut writes) = stream.into_split();
         let (answered, mut answers) = mpsc::channel::<Vec<u8>>(PIPELINED_MAX);
         let message_wait = self.limits.message;
@@ -159,7 +171,7 @@ impl Connections {
                 let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
                 let (this, query, answered) = (self.clone(), message.to_vec(), answered.clone());
                 under_way.spawn(async move {
-                    if let Some(answer) = this.answer(&query, client).await {
+                    if let Some(answer) = this.answer(&query, way).await {
                         // The client may be gone.
                         let _ = answered.send(answer).await;
                     }
@@ -174,9 +186,9 @@ impl Connections {
     }
 
     /// Answers one query; `None` where it gets no answer.
-    async fn answer(&self, query: &[u8], client: IpAddr) -> Option<Vec<u8>> {
+    async fn answer(&self, query: &[u8], way: Way) -> Option<Vec<u8>> {
         let mut name = Folded::root();
-        let (key, question_end) = {
+        let (key, question_end, edns) = {
             let desk = self.desk();
             desk.counters.queries.add(1);
             match Query::read(query, &mut name) {
@@ -186,7 +198,7 @@ impl Connections {
                 }
                 Ok(asked) => {
                     let question = [asked.name.wire(), &asked.rtype.to_int().to_be_bytes()].concat();
-                    (desk.picker.hash(&question), asked.head.len())
+                    (desk.picker.hash(&question), asked.head.len(), asked.edns)
                 }
                 Err(Refusal::Silence) => {
                     desk.counters.no_query.add(1);
@@ -200,14 +212,17 @@ impl Connections {
                 }
             }
         };
+        let (mut asked, mut added) = (query.to_vec(), Added::Nothing);
+        if let Some(subnet) = self.client_address.subnet(way.client.ip()) {
+            added = add_subnet(&mut asked, question_end, edns.as_ref(), &subnet);
+        }
         let mut tried = Set::EMPTY;
         while tried.len() < self.tries {
-            let Some(picked) = self.pick(key, client, tried) else { break };
+            let Some(picked) = self.pick(key, way.client.ip(), tried) else { break };
             tried = tried.with(picked.back_end.place);
-            let mut asked = query.to_vec();
             asked[..2].copy_from_slice(&picked.id.to_be_bytes());
             let reply =
-                tokio::time::timeout(self.timeout, self.forward(&picked.back_end, &asked, question_end));
+                tokio::time::timeout(self.timeout, self.forward(&picked.back_end, &asked, question_end, way));
             let reply = reply.await;
             let now = self.now();
             let mut desk = self.desk();
@@ -218,6 +233,8 @@ impl Connections {
                     desk.picker.answered(place, load, rcode(&reply).to_int(), latency, now);
                     desk.counters.answers.add(1);
                     reply[..2].copy_from_slice(&query[..2]);
+                    let length = take_out_subnet(&mut reply, question_end, added);
+                    reply.truncate(length);
                     return Some(reply);
                 }
                 failed => {
@@ -256,15 +273,25 @@ impl Connections {
         Some(Picked { back_end, load, id: picker.rng().u16(..), sent_ns: now })
     }
 
-    async fn forward(&self, back_end: &BackEnd, query: &[u8], question_end: usize) -> io::Result<Vec<u8>> {
+    async fn forward(
+        &self,
+        back_end: &BackEnd,
+        query: &[u8],
+        question_end: usize,
+        way: Way,
+    ) -> io::Result<Vec<u8>> {
+        let mut preface = Vec::new();
         if self.onward == Onward::Datagrams {
-            let reply = ask_by_datagram(back_end.address, query, question_end).await?;
+            self.client_address.preface(Transport::Datagram, way.client, way.local, &mut preface);
+            let reply = ask_by_datagram(back_end.address, &preface, query, question_end).await?;
             let is_truncated = reply[2] & 0x02 != 0;
             if !is_truncated {
                 return Ok(reply);
             }
         }
-        self.pool.ask(back_end.address, query, question_end, &back_end.connections).await
+        preface.clear();
+        self.client_address.preface(Transport::Stream, way.client, way.local, &mut preface);
+        self.pool.ask(back_end.address, &preface, query, question_end, &back_end.connections).await
     }
 
     fn now(&self) -> u64 {

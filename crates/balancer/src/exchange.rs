@@ -34,18 +34,20 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Asks over a connection. `query` has the id with which it is asked; `opened` counts connections.
+    /// Asks over a connection. `query` has the id with which it is asked; `opened` counts connections. One that begins
+    /// with a preface is its client's alone, and is closed.
     ///
     /// # Errors
     /// What the system says, or that the connection ended or its messages were others.
     pub async fn ask(
         &self,
         server: SocketAddr,
+        preface: &[u8],
         query: &[u8],
         question_end: usize,
         opened: &AtomicU64,
     ) -> io::Result<Vec<u8>> {
-        if let Some(mut stream) = self.take(server) {
+        if let Some(mut stream) = self.take(server).filter(|_| preface.is_empty()) {
             // The server may have closed it meanwhile: then a new one is tried.
             if let Ok(reply) = converse(&mut stream, query, question_end).await {
                 self.keep(server, stream);
@@ -55,8 +57,11 @@ impl Pool {
         opened.fetch_add(1, Ordering::Relaxed);
         let mut stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
+        stream.write_all(preface).await?;
         let reply = converse(&mut stream, query, question_end).await?;
-        self.keep(server, stream);
+        if preface.is_empty() {
+            self.keep(server, stream);
+        }
         Ok(reply)
     }
 
@@ -101,15 +106,20 @@ async fn converse(stream: &mut TcpStream, query: &[u8], question_end: usize) -> 
     Err(io::Error::other("the server answers what was not asked"))
 }
 
-/// Asks as a datagram, from a socket and a port for this query alone.
+/// Asks as a datagram, from a socket and a port for this query alone; `preface` stands before it.
 ///
 /// # Errors
 /// What the system says: also that nobody listens.
-pub async fn ask_by_datagram(server: SocketAddr, query: &[u8], question_end: usize) -> io::Result<Vec<u8>> {
+pub async fn ask_by_datagram(
+    server: SocketAddr,
+    preface: &[u8],
+    query: &[u8],
+    question_end: usize,
+) -> io::Result<Vec<u8>> {
     let any = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
     socket.connect(server).await?;
-    socket.send(query).await?;
+    socket.send(&[preface, query].concat()).await?;
     let mut reply = vec![0; DATAGRAM_MAX];
     loop {
         let length = socket.recv(&mut reply).await?;

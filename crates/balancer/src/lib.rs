@@ -8,14 +8,17 @@
 //! Which back end gets a query is `routing::balance`'s to say; here it is carried there and back. In reading order:
 //! - [`field`]: the back ends as all threads see them; [`counters`]: what is counted.
 //! - [`picker`]: one thread's view of them, and what it picks.
+//! - [`client_address`]: how a back end learns whose query it is.
 //! - [`pending`]: queries that wait for replies; [`worker`]: the thread that has them.
 //! - [`connections`]: clients over TCP; [`exchange`]: one query to one back end on their behalf.
 //! - [`message`]: the answers that are made here.
 //! - [`credits`]: hellos to agents, and the leases that they grant.
 //! - [`watch`]: probes, and what really happens; [`health`]: what follows from them.
+//! - [`measure`]: weights for policies that go by them, found beforehand.
 //! - [`http`]: how it is doing, and back ends that come and go; [`numbers`]: what it counts.
 //! - [`service`]: [`Service`], all of it, started and stopped.
 
+pub mod client_address;
 pub mod connections;
 pub mod counters;
 pub mod credits;
@@ -23,6 +26,7 @@ pub mod exchange;
 pub mod field;
 pub mod health;
 pub mod http;
+pub mod measure;
 pub mod message;
 pub mod numbers;
 pub mod pending;

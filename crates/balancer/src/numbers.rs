@@ -39,12 +39,11 @@ impl Numbers {
         self.fronts.iter().map(|front| of(front).get()).sum()
     }
 
-    /// The step that `pressure` goes by: the last one of all threads.
-    pub fn step(&self) -> Option<Step> {
-        self.fronts
-            .iter()
-            .filter_map(|front| picker::step(front.step.load(Ordering::Relaxed)))
-            .max_by_key(|step| *step as u8)
+    /// The steps of `pressure`, and how many threads went by each at their last pick.
+    pub fn steps(&self) -> [(Step, u64); 4] {
+        let last: Vec<Step> =
+            self.fronts.iter().filter_map(|front| picker::step(front.step.load(Ordering::Relaxed))).collect();
+        Step::ALL.map(|step| (step, last.iter().filter(|last| **last == step).count() as u64))
     }
 
     /// Now, in nanoseconds of the monotonic clock.

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use dns::Rcode;
 use dns::query::HEADER;
+use dns::relay::Added;
 use fastrand::Rng;
 use routing::balance::Set;
 
@@ -33,6 +34,8 @@ pub struct Asker {
     pub id: u16,
     /// The place of the client in what counts queries by client.
     pub counted_at: u32,
+    /// What was put into its query, and is to be taken out of the answer.
+    pub added: Added,
 }
 
 /// A query that waits.
@@ -117,7 +120,13 @@ impl Pending {
     pub fn new(places: usize, sockets: usize) -> Pending {
         let places = places.clamp(1, 1 << 24);
         let empty = Waiting {
-            asker: Asker { client: ([0, 0, 0, 0], 0).into(), local: None, id: 0, counted_at: 0 },
+            asker: Asker {
+                client: ([0, 0, 0, 0], 0).into(),
+                local: None,
+                id: 0,
+                counted_at: 0,
+                added: Added::Nothing,
+            },
             query: Vec::new(),
             question_end: 0,
             key: 0,
@@ -417,7 +426,7 @@ mod tests {
     }
 
     fn asker(id: u16) -> Asker {
-        Asker { client: ([192, 0, 2, 1], 5353).into(), local: None, id, counted_at: 0 }
+        Asker { client: ([192, 0, 2, 1], 5353).into(), local: None, id, counted_at: 0, added: Added::Nothing }
     }
 
     fn sent(pending: &mut Pending, number: u8, socket: u16, now: u64, rng: &mut Rng) -> Index {

@@ -276,9 +276,7 @@ pub fn is_failure(rcode: u8) -> bool {
 
 /// The step in force as `FrontCounters` has it; `None` before the first pick, and of other policies.
 pub fn step(number: u64) -> Option<Step> {
-    [Step::Credit, Step::TwoChoices, Step::Latency, Step::Blind]
-        .into_iter()
-        .find(|step| *step as u64 + 1 == number)
+    Step::ALL.into_iter().find(|step| *step as u64 + 1 == number)
 }
 
 /// All reasons of picks, in the order of their counters.

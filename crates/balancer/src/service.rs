@@ -17,6 +17,7 @@ use net::udp::UdpListener;
 use routing::balance::Policy;
 use tokio::task::JoinSet;
 
+use crate::client_address::ClientAddress;
 use crate::connections::{Connections, Desk, Onward};
 use crate::counters::FrontCounters;
 use crate::credits::Credits;
@@ -58,6 +59,8 @@ pub struct Options {
     pub per_client_max: u16,
     /// How queries over connections go to back ends.
     pub onward: Onward,
+    /// How back ends learn whose query it is.
+    pub client_address: ClientAddress,
     /// What clients over connections may hold.
     pub tcp: TcpLimits,
     /// How back ends are watched.
@@ -145,6 +148,7 @@ impl Service {
             sockets: options.sockets,
             outstanding_max: options.outstanding_max.div_ceil(all),
             per_client_max: options.per_client_max,
+            client_address: options.client_address,
         };
         let addresses: Vec<SocketAddr> = streams.iter().map(|(address, _)| *address).collect();
         let fronts: Vec<Arc<FrontCounters>> = (0..=all).map(|_| Arc::default()).collect();
@@ -192,6 +196,7 @@ impl Service {
             field: field.clone(),
             desk: Mutex::new(Desk { picker, counters: fronts[all].clone() }),
             onward: options.onward,
+            client_address: options.client_address,
             pool: Pool::default(),
             clock,
             timeout: options.timeout,

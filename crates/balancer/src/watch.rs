@@ -27,6 +27,8 @@ const DOWN_PROBES: u32 = 4;
 pub struct Probing {
     /// The question, without its id; see [`question`].
     pub query: Vec<u8>,
+    /// What stands before it.
+    pub preface: Vec<u8>,
     /// Whether an answer that says that the server failed is no answer: where the question was chosen.
     pub is_strict: bool,
     /// From one probe to the next.
@@ -162,7 +164,8 @@ async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, bool) {
     let mut query = probing.query;
     query[..2].copy_from_slice(&fastrand::u16(..).to_be_bytes());
     let end = query.len();
-    let asked = tokio::time::timeout(probing.timeout, ask_by_datagram(address, &query, end)).await;
+    let asked =
+        tokio::time::timeout(probing.timeout, ask_by_datagram(address, &probing.preface, &query, end)).await;
     let is_answered = matches!(asked, Ok(Ok(reply)) if !(probing.is_strict && is_failure(reply[3] & 0x0f)) && reply[3] & 0x0f != 2);
     (address, is_answered)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dns::query::Refusal;
+use dns::relay::{Added, add_subnet, take_out_subnet};
 use dns::writer::header_only;
 use dns::{Folded, Query, Rcode};
 use net::client::{Incoming, Outgoing, Readiness};
@@ -14,6 +15,7 @@ use net::clock::Clock;
 use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
 use routing::balance::{BACK_ENDS_MAX, Set};
 
+use crate::client_address::{ClientAddress, Transport};
 use crate::counters::FrontCounters;
 use crate::field::{Field, Standing};
 use crate::message::{Says, answer};
@@ -32,6 +34,10 @@ const CLIENT_PLACES: usize = 1 << 14;
 /// Batches that are received from a socket before others have their turn.
 const ROUNDS_MAX: usize = 8;
 
+/// Batches of queries before replies have their turn: under load, so many go to a back end with one system call, and few
+/// enough that their replies find room.
+const QUERY_ROUNDS_MAX: usize = 4;
+
 /// The number of the clients' socket; those of back ends follow.
 const CLIENTS: u64 = 0;
 
@@ -48,6 +54,8 @@ pub struct Limits {
     pub outstanding_max: usize,
     /// The same of one client.
     pub per_client_max: u16,
+    /// How back ends learn whose query it is.
+    pub client_address: ClientAddress,
 }
 
 /// Everything that one worker needs.
@@ -88,10 +96,15 @@ struct Bench {
     lines: Vec<Option<Line>>,
     /// Lines with datagrams that wait to be sent.
     ready: Vec<u16>,
+    /// Which of a back end's sockets is taken first. It is drawn anew for each round of the loop, so that what comes
+    /// together goes with one system call; nobody outside knows what came together.
+    socket: usize,
     answers: Outgoing,
     clients: Vec<u16>,
     name: Folded,
     room: Box<[u8; DATAGRAM_MAX]>,
+    /// A query behind its preface, where there is one.
+    prefaced: Vec<u8>,
     /// Back ends of which the system said just now that nobody listens.
     gone: Set,
 }
@@ -115,10 +128,12 @@ impl Worker {
             pending: Pending::new(self.limits.outstanding_max, sockets),
             lines: (0..sockets).map(|_| None).collect(),
             ready: Vec::with_capacity(sockets),
+            socket: 0,
             answers: Outgoing::new(),
             clients: vec![0; CLIENT_PLACES],
             name: Folded::root(),
             room: Box::new([0; DATAGRAM_MAX]),
+            prefaced: Vec::new(),
             gone: Set::EMPTY,
             worker: self,
         };
@@ -132,9 +147,13 @@ impl Bench {
         let mut tokens = Vec::new();
         let mut ends = false;
         loop {
-            self.readiness.wait(self.wait())?;
             tokens.clear();
             tokens.extend(self.readiness.ready()?.map(|ready| ready.token));
+            if tokens.is_empty() {
+                self.readiness.wait(self.wait())?;
+                tokens.extend(self.readiness.ready()?.map(|ready| ready.token));
+            }
+            self.socket = self.worker.picker.rng().usize(..self.worker.limits.sockets);
             if !ends && self.worker.stops.load(Ordering::Acquire) {
                 self.readiness.forget(&*self.worker.listener)?;
                 ends = true;
@@ -197,26 +216,34 @@ impl Bench {
     }
 
     fn take_queries(&mut self, incoming: &mut Incoming, now: u64) {
-        if let Err(cause) = incoming.receive(&*self.worker.listener) {
-            tracing::error!(worker = self.worker.index, %cause, "receiving from clients failed");
-            return;
-        }
-        for datagram in incoming.replies() {
-            self.worker.counters.queries.add(1);
-            if let Some(client) = datagram.peer {
-                self.take_query(datagram.octets, client, datagram.local, now);
+        for _ in 0..QUERY_ROUNDS_MAX {
+            let received = match incoming.receive(&*self.worker.listener) {
+                Ok(received) => received,
+                Err(cause) => {
+                    tracing::error!(worker = self.worker.index, %cause, "receiving from clients failed");
+                    return;
+                }
+            };
+            for datagram in incoming.replies().take(received) {
+                self.worker.counters.queries.add(1);
+                if let Some(client) = datagram.peer {
+                    self.take_query(datagram.octets, client, datagram.local, now);
+                }
+            }
+            if received < BATCH_MAX {
+                return;
             }
         }
     }
 
     fn take_query(&mut self, octets: &[u8], client: SocketAddr, local: Option<IpAddr>, now: u64) {
-        let (key, question_end) = match Query::read(octets, &mut self.name) {
+        let (key, question_end, edns) = match Query::read(octets, &mut self.name) {
             Ok(query) => {
                 let mut asked = [0; 257];
                 let wire = query.name.wire();
                 asked[..wire.len()].copy_from_slice(wire);
                 asked[wire.len()..wire.len() + 2].copy_from_slice(&query.rtype.to_int().to_be_bytes());
-                (self.worker.picker.hash(&asked[..wire.len() + 2]), query.head.len())
+                (self.worker.picker.hash(&asked[..wire.len() + 2]), query.head.len(), query.edns)
             }
             Err(Refusal::Silence) => return self.worker.counters.no_query.add(1),
             Err(refusal) => {
@@ -236,9 +263,14 @@ impl Bench {
             return self.worker.counters.full_client.add(1);
         }
         let id = u16::from_be_bytes([octets[0], octets[1]]);
-        let asker = Asker { client, local, id, counted_at };
+        let asker = Asker { client, local, id, counted_at, added: Added::Nothing };
         match self.pending.take(asker, octets, question_end, key) {
             Ok(index) => {
+                if let Some(subnet) = self.worker.limits.client_address.subnet(client.ip()) {
+                    let waiting = self.pending.get_mut(index);
+                    waiting.asker.added =
+                        add_subnet(&mut waiting.query, question_end, edns.as_ref(), &subnet);
+                }
                 self.clients[counted_at as usize] += 1;
                 self.dispatch(index, now, Picker::sent);
             }
@@ -262,9 +294,8 @@ impl Bench {
             return self.give_up(index, says);
         };
         let sockets = worker.limits.sockets;
-        let begin = worker.picker.rng().usize(..sockets);
         for turn in 0..sockets {
-            let line = (place * SOCKETS_MAX + (begin + turn) % sockets) as u16;
+            let line = (place * SOCKETS_MAX + (self.socket + turn) % sockets) as u16;
             if self.lines[usize::from(line)].is_none() {
                 continue;
             }
@@ -321,7 +352,18 @@ impl Bench {
         if open.outgoing.is_empty() {
             self.ready.push(line);
         }
-        open.outgoing.push(&self.pending.get(index).query, None, None);
+        let waiting = self.pending.get(index);
+        if self.worker.limits.client_address == ClientAddress::Proxy {
+            let bound = self.worker.listener.local_address();
+            let local = waiting.asker.local.map_or(bound, |local| SocketAddr::new(local, bound.port()));
+            self.prefaced.clear();
+            let way = self.worker.limits.client_address;
+            way.preface(Transport::Datagram, waiting.asker.client, local, &mut self.prefaced);
+            self.prefaced.extend_from_slice(&waiting.query);
+            open.outgoing.push(&self.prefaced, None, None);
+        } else {
+            open.outgoing.push(&waiting.query, None, None);
+        }
         if open.outgoing.is_full() {
             self.send(line);
         }
@@ -380,7 +422,7 @@ impl Bench {
         } else {
             self.room[..octets.len()].copy_from_slice(octets);
             self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
-            octets.len()
+            take_out_subnet(&mut self.room[..octets.len()], waiting.question_end, asker.added)
         };
         self.worker.picker.answered(place, load, rcode(octets).to_int(), latency, now);
         self.worker.counters.answers.add(1);

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const NSID: u16 = 3;
 
 /// The option code of client subnet (RFC 7871 §6).
-const CLIENT_SUBNET: u16 = 8;
+pub(crate) const CLIENT_SUBNET: u16 = 8;
 
 /// The option code of cookies (RFC 7873 §4).
 const COOKIE: u16 = 10;
@@ -19,7 +19,7 @@ const TCP_KEEPALIVE: u16 = 11;
 const EXTENDED_ERROR: u16 = 15;
 
 /// The octets of an option's code and length.
-const OPTION: usize = 4;
+pub(crate) const OPTION: usize = 4;
 
 /// The octets of a client's cookie (RFC 7873 §4).
 pub const CLIENT_COOKIE: usize = 8;

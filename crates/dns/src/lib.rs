@@ -11,6 +11,7 @@
 //! - [`writer`]: [`Writer`], which composes a response with name compression into a given buffer;
 //!   [`fragment`]: records that are composed once for many responses.
 //! - [`tsig`]: the record that signs a message (RFC 8945).
+//! - [`relay`]: a client's subnet, put into a query that is passed on and taken out of its answer.
 //!
 //! Beside the hot path, for what was seen on it:
 //! - [`dnstap`]: what is said of a query or response; [`frame_streams`]: how a file or socket carries that.
@@ -21,6 +22,7 @@ pub mod fragment;
 pub mod frame_streams;
 pub mod name;
 pub mod query;
+pub mod relay;
 pub mod tsig;
 pub mod writer;
 

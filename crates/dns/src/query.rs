@@ -121,17 +121,17 @@ fn find_opt(message: &[u8], mut at: usize, counts: [u32; 2]) -> Option<Option<Ed
 }
 
 /// One record behind the question, as far as the walk needs it.
-struct Record<'a> {
-    owner_is_root: bool,
-    rtype: Rtype,
+pub(crate) struct Record<'a> {
+    pub(crate) owner_is_root: bool,
+    pub(crate) rtype: Rtype,
     class: u16,
     ttl: u32,
-    rdata: &'a [u8],
-    end: usize,
+    pub(crate) rdata: &'a [u8],
+    pub(crate) end: usize,
 }
 
 impl<'a> Record<'a> {
-    fn read(message: &'a [u8], start: usize) -> Option<Record<'a>> {
+    pub(crate) fn read(message: &'a [u8], start: usize) -> Option<Record<'a>> {
         let fixed = skip_name(message, start)?;
         let head = message.get(fixed..fixed + 10)?;
         let length = usize::from(u16::from_be_bytes([head[8], head[9]]));

@@ -6,6 +6,7 @@
 //! - [`config`]: every key of `serve`, declared once; [`log`]: what is logged.
 //! - [`session`]: what the commands of the API share; [`origin`]: which zone a file is of.
 //! - [`token`]: the API's token in a file; [`credit_key`]: the key of balancers and agents.
+//! - [`near`]: addresses that may be loaded without asking anybody.
 //! - [`terminal`]: pictures that are drawn over themselves.
 //! - [`failure`]: why a command did not succeed, and the exit code.
 
@@ -18,6 +19,7 @@ mod failure;
 #[cfg(test)]
 mod fresh;
 mod log;
+mod near;
 mod origin;
 mod session;
 mod terminal;

@@ -46,8 +46,16 @@ pub enum Kind {
 pub struct Samples {
     /// Values with those of their labels, in the order of [`Metric::labels`].
     values: Vec<(Vec<String>, u64)>,
-    /// Of a histogram: the sum, and the upper bounds with their counts.
-    histogram: (f64, Vec<(f64, u64)>),
+    histograms: Vec<Histogram>,
+}
+
+#[derive(Debug)]
+struct Histogram {
+    /// The values of its labels, in the order of [`Metric::labels`].
+    labels: Vec<String>,
+    sum: f64,
+    /// Upper bounds with their counts.
+    buckets: Vec<(f64, u64)>,
 }
 
 impl Samples {
@@ -56,9 +64,9 @@ impl Samples {
         self.values.push((labels.into(), value));
     }
 
-    /// Sets a histogram: the sum, and the counts by upper bounds.
-    pub fn histogram(&mut self, sum: f64, buckets: Vec<(f64, u64)>) {
-        self.histogram = (sum, buckets);
+    /// Adds a histogram: the values of its labels, the sum, and the counts by upper bounds.
+    pub fn histogram<const N: usize>(&mut self, labels: [String; N], sum: f64, buckets: Vec<(f64, u64)>) {
+        self.histograms.push(Histogram { labels: labels.into(), sum, buckets });
     }
 }
 
@@ -126,11 +134,14 @@ impl Collector for Scrape {
                 Kind::Histogram => (metric.name, MetricType::Histogram),
             };
             let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
-            if metric.kind == Kind::Histogram {
-                let (sum, buckets) = &samples.histogram;
+            for Histogram { labels: values, sum, buckets } in &samples.histograms {
                 let count = buckets.iter().map(|(_, count)| count).sum();
-                family.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)?;
-                continue;
+                if values.is_empty() {
+                    family.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)?;
+                    break;
+                }
+                let labels = labels(metric, values);
+                family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(*sum, count, buckets, None)?;
             }
             for (values, value) in &samples.values {
                 if values.is_empty() {
@@ -138,13 +149,15 @@ impl Collector for Scrape {
                     sample(metric.kind, *value, family)?;
                     break;
                 }
-                let labels: Vec<(&str, &str)> =
-                    metric.labels.iter().copied().zip(values.iter().map(String::as_str)).collect();
-                sample(metric.kind, *value, family.encode_family(&labels)?)?;
+                sample(metric.kind, *value, family.encode_family(&labels(metric, values))?)?;
             }
         }
         Ok(())
     }
+}
+
+fn labels<'a>(metric: &Scraped, values: &'a [String]) -> Vec<(&'static str, &'a str)> {
+    metric.labels.iter().copied().zip(values.iter().map(String::as_str)).collect()
 }
 
 fn sample(kind: Kind, value: u64, encoder: MetricEncoder<'_>) -> fmt::Result {

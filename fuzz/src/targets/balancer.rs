@@ -1,6 +1,8 @@
 //! What the balancer reads of back ends: replies to queries that wait.
 
 use balancer::pending::{Asker, Pending, Unmatched, answers};
+use dns::relay::{Added, add_subnet, take_out_subnet};
+use dns::{ClientSubnet, Folded, Query};
 use domain::base::Message;
 use fastrand::Rng;
 
@@ -13,7 +15,13 @@ const QUESTION_END: usize = 29;
 /// else does.
 pub(super) fn reply(octets: &[u8]) {
     let mut pending = Pending::new(1, 2);
-    let asker = Asker { client: ([192, 0, 2, 1], 5353).into(), local: None, id: 7, counted_at: 0 };
+    let asker = Asker {
+        client: ([192, 0, 2, 1], 5353).into(),
+        local: None,
+        id: 7,
+        counted_at: 0,
+        added: Added::Nothing,
+    };
     let index = pending.take(asker, QUERY, QUESTION_END, 1).expect("a place");
     pending.sent(index, 1, &mut Rng::with_seed(1)).expect("an id");
     let mut octets = octets.to_vec();
@@ -40,4 +48,45 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
     let mut alone = good[..12].to_vec();
     (alone[3], alone[5], alone[11]) = (1, 0, 0);
     vec![good, alone, QUERY.to_vec()]
+}
+
+/// A subnet goes into whatever is a query, which is then one with the subnet; what is taken out of whatever may be an
+/// answer leaves a message that `domain` reads as before, but for the OPT record.
+pub(super) fn relay(octets: &[u8]) {
+    let (mut query, mut name) = (octets.to_vec(), Folded::root());
+    let subnet = ClientSubnet::new([192, 0, 2, 77].into(), 24);
+    if let Ok(read) = Query::read(octets, &mut name) {
+        let (end, edns) = (read.head.len(), read.edns);
+        let added = add_subnet(&mut query, end, edns.as_ref(), &subnet);
+        if added == Added::Nothing {
+            assert_eq!(query, octets);
+        } else {
+            let read = Query::read(&query, &mut name).expect("it was a query").edns.expect("EDNS");
+            assert_eq!(read.client_subnet, Some(subnet));
+            assert_eq!(edns.is_none(), added == Added::Record);
+        }
+    }
+    for added in [Added::Option, Added::Record] {
+        let mut reply = octets.to_vec();
+        if !answers(&reply, QUERY, QUESTION_END) {
+            return;
+        }
+        let length = take_out_subnet(&mut reply, QUESTION_END, added);
+        let (before, after) = (Message::from_octets(octets), Message::from_octets(&reply[..length]));
+        let (Ok(before), Ok(after)) = (before, after) else { panic!("a header is there before and after") };
+        let (Ok(was), Ok(is)) = (before.answer(), after.answer()) else { continue };
+        assert_eq!(was.count(), is.count());
+        assert!(length == octets.len() || after.opt().is_none_or(|_| added == Added::Option));
+    }
+}
+
+pub(super) fn relayed() -> Vec<Vec<u8>> {
+    let subnet = ClientSubnet::new([192, 0, 2, 77].into(), 24);
+    let mut with = QUERY.to_vec();
+    let mut name = Folded::root();
+    let edns = Query::read(QUERY, &mut name).expect("a query").edns;
+    add_subnet(&mut with, QUESTION_END, edns.as_ref(), &subnet);
+    let mut reply = with.clone();
+    reply[2] |= 0x80;
+    vec![QUERY.to_vec(), with, reply]
 }

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::extract::State;
 use axum::response::IntoResponse;
 use routing::balance::Why;
-use routing::balance::pressure::Step;
 use web::metrics::{Kind, Samples};
 
 use super::{Http, status};
@@ -138,13 +137,14 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_balance_step",
-        help: "1 for the step that the policy pressure goes by now: credit, two_choices, latency or blind.",
+        help: "How many threads went by a step of the policy pressure at their last pick: credit, two_choices, latency or \
+               blind; that of connections counts as one.",
         kind: Kind::Gauge,
-        unit: "none",
+        unit: "threads",
         labels: &["step"],
         read: |numbers, samples| {
-            for step in [Step::Credit, Step::TwoChoices, Step::Latency, Step::Blind] {
-                samples.push([step.word().into()], u64::from(numbers.step() == Some(step)));
+            for (step, threads) in numbers.steps() {
+                samples.push([step.word().into()], threads);
             }
         },
     },
@@ -280,27 +280,22 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
-        name: "pointsman_balance_backend_latency_total",
-        help: "Answers by how long they took, up to so many microseconds and longer than the bound before; inf for all above.",
-        kind: Kind::Counter,
-        unit: "answers",
-        labels: &["back_end", "microseconds"],
+        name: "pointsman_balance_backend_latency_seconds",
+        help: "How long answers took.",
+        kind: Kind::Histogram,
+        unit: "seconds",
+        labels: &["back_end"],
         read: |numbers, samples| {
             for back_end in numbers.field.load().iter() {
-                for index in 0..=LATENCY_BOUNDS_US.len() {
-                    let bound = LATENCY_BOUNDS_US.get(index).map_or("inf".to_owned(), u64::to_string);
-                    let count = back_end.sum(|cells| &cells.latencies[index]);
-                    samples.push([back_end.address.to_string(), bound], count);
-                }
+                let seconds = |us: u64| us as f64 / 1e6;
+                let bounds = LATENCY_BOUNDS_US.map(seconds).into_iter().chain([f64::INFINITY]);
+                let counts =
+                    (0..=LATENCY_BOUNDS_US.len()).map(|index| back_end.sum(|cells| &cells.latencies[index]));
+                let sum = seconds(back_end.sum(|cells| &cells.latency_us));
+                samples.histogram([back_end.address.to_string()], sum, bounds.zip(counts).collect());
             }
         },
     },
-    back_end!(
-        "pointsman_balance_backend_latency_microseconds_total",
-        "The sum of what answers took.",
-        "microseconds",
-        latency_us
-    ),
     Metric {
         name: "pointsman_balance_hellos_total",
         help: "Hellos sent to agents.",

@@ -26,7 +26,12 @@ pub fn of(numbers: &Numbers) -> BalanceStatus {
         uptime_seconds: numbers.clock.now().monotonic.as_secs(),
         listening: numbers.listening.iter().map(ToString::to_string).collect(),
         policy: numbers.policy.clone(),
-        step: numbers.step().map(|step| step.word().into()),
+        steps: numbers
+            .steps()
+            .into_iter()
+            .filter(|(_, threads)| *threads > 0)
+            .map(|(step, threads)| (step.word().into(), threads))
+            .collect(),
         queries: numbers.sum(|front| &front.queries),
         answers: numbers.sum(|front| &front.answers),
         failed: numbers.sum(|front| &front.failed),

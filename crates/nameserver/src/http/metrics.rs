@@ -775,7 +775,7 @@ impl Read for Samples {
     fn latency(&mut self, latency: &Latency) {
         let seconds = |microseconds: u64| microseconds as f64 / 1e6;
         let bounds = LATENCY_BOUNDS_US.map(seconds).into_iter().chain([f64::INFINITY]);
-        self.histogram(seconds(latency.sum_us()), bounds.zip(latency.buckets()).collect());
+        self.histogram([], seconds(latency.sum_us()), bounds.zip(latency.buckets()).collect());
     }
 }
 

@@ -3,7 +3,7 @@
 mod back_ends;
 mod status;
 
-use balancer::Service;
+use balancer::{Options, Service, measure};
 use clap::{Args, Subcommand};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
@@ -92,7 +92,7 @@ impl Balance {
 
 impl Serve {
     async fn run(self) -> Result<(), Failure> {
-        let (Lowered { options, form }, faults) = config::load(&self.flags);
+        let (Lowered { mut options, form }, faults) = config::load(&self.flags);
         faults.or(())?;
         if self.flags.check {
             return session::print(b"ok");
@@ -103,6 +103,13 @@ impl Serve {
         let no_signals = |cause| Failure::Failed(format!("no signals: {cause}"));
         let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+        if self.flags.measure_weights {
+            tokio::select! {
+                measured = measure_weights(&mut options, log) => measured?,
+                _ = terminate.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+            }
+        }
         let service = Service::start(options).await.map_err(|error| Failure::Failed(error.to_string()))?;
         for (what, address) in service.listening() {
             log.tell(&format!("listening on {address} ({what})"));
@@ -119,6 +126,27 @@ impl Serve {
         log.tell("stopped");
         Ok(())
     }
+}
+
+/// Gives each back end the weight that its rate has beside those of others, and says so.
+async fn measure_weights(options: &mut Options, log: Log) -> Result<(), Failure> {
+    let mut rates = Vec::new();
+    for (address, _) in &options.back_ends {
+        let rate = measure::rate(*address, &options.probing).await.map_err(|cause| {
+            Failure::Failed(format!(
+                "the weight of {address} cannot be measured: {cause}; --probe says what is asked, and a weight can be \
+                 given: --backend {address}=1"
+            ))
+        })?;
+        rates.push(rate);
+    }
+    for (((address, weight), measured), rate) in
+        options.back_ends.iter_mut().zip(measure::weights(&rates)).zip(rates)
+    {
+        *weight = measured;
+        log.tell(&format!("measured {rate:.0} answers a second: --backend {address}={measured}"));
+    }
+    Ok(())
 }
 
 fn notify(state: NotifyState<'_>) {

@@ -25,6 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::kind::{Given, Kind};
 use crate::config::spec::{Place, Placed};
 use crate::failure::Failure;
+use crate::near::is_near;
 use processes::PROCESSES_MAX;
 use transports::Transports;
 
@@ -273,17 +274,6 @@ impl Replay {
             return Ok(None);
         }
         Mutation::parse(&changes, self.seed).map(Some)
-    }
-}
-
-/// Whether an address is of this host or of a private network.
-fn is_near(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) => is_near(v4.into()),
-            None => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
-        },
     }
 }
 

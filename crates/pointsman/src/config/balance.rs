@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use api::{Fault, Faults};
 use balancer::Options;
+use balancer::client_address::ClientAddress;
 use balancer::connections::Onward;
 use balancer::watch::{Probing, question};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
@@ -18,6 +19,7 @@ use super::kind::Kind;
 use super::lower::{count, given, resolve};
 use super::spec::{BalanceSpec, Placed};
 use crate::log::Form;
+use crate::near::is_near;
 
 /// What `balance` was given on the command line; values are read when all of the configuration is.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,9 @@ pub(crate) struct Flags {
     config: Option<PathBuf>,
     /// Tell what is wrong, and end.
     pub(crate) check: bool,
+    /// Measure the back ends, and balance with weights that follow from it.
+    pub(crate) measure_weights: bool,
+    i_may_load: bool,
     values: Vec<(&'static str, Vec<String>)>,
 }
 
@@ -42,7 +47,17 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     let (mut faults, mut spec) = (Faults::default(), super::defaults());
     super::read_file(flags.config.as_deref(), &mut spec, &mut faults);
     flags.read(&mut spec.balance, &mut faults);
-    (lower(spec.balance, &mut faults), faults)
+    let lowered = lower(spec.balance, &mut faults);
+    if flags.measure_weights && !flags.i_may_load {
+        for (address, _) in &lowered.options.back_ends {
+            if !is_near(address.ip()) {
+                let what = format!("{address} is neither a loopback nor a private address");
+                let expected = "--i-may-load-this-server where its operator agrees to the load";
+                faults.push(Fault::whole("--measure-weights", what, expected));
+            }
+        }
+    }
+    (lowered, faults)
 }
 
 impl Flags {
@@ -69,6 +84,18 @@ impl Args for Flags {
             .long("check")
             .action(clap::ArgAction::SetTrue)
             .help("Read the configuration, list every fault, and end");
+        let measure_weights = Arg::new("measure_weights")
+            .long("measure-weights")
+            .action(clap::ArgAction::SetTrue)
+            .help("First measure what each back end can do, and balance with weights that follow from it")
+            .long_help(
+                "First measure what each back end can do, and balance with weights that follow from it. One after the \
+                 other is asked the question of --probe for 2.5 seconds, 32 at a time, at most 50,000 a second.",
+            );
+        let i_may_load = Arg::new("i_may_load_this_server")
+            .long("i-may-load-this-server")
+            .action(clap::ArgAction::SetTrue)
+            .help("Measure addresses that are neither loopback nor private");
         let keys = BALANCE.keys.iter().filter_map(|key| {
             let argument = over_key(key, key.flag?);
             Some(match key.kind {
@@ -76,7 +103,7 @@ impl Args for Flags {
                 _ => argument,
             })
         });
-        command.arg(config).arg(check).args(keys)
+        command.args([config, check, measure_weights, i_may_load]).args(keys)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -91,6 +118,8 @@ impl FromArgMatches for Flags {
         Ok(Flags {
             config: matches.get_one("config").cloned(),
             check: matches.get_flag("check"),
+            measure_weights: matches.get_flag("measure_weights"),
+            i_may_load: matches.get_flag("i_may_load_this_server"),
             values: values.filter(|(_, values)| !values.is_empty()).collect(),
         })
     }
@@ -106,6 +135,8 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
     addresses(&spec, faults);
     let (probe, credit) = (probe(spec.probe.as_ref(), faults), credit(&spec, faults));
     let timeout = given(spec.timeout);
+    let subnet = [spec.subnet_v4, spec.subnet_v6].map(|bits| u8::try_from(given(bits)).unwrap_or(u8::MAX));
+    let client_address = client_address(given(spec.client_address), subnet);
     let options = Options {
         listen: spec.listen.iter().map(|placed| placed.value).collect(),
         back_ends: spec.backend.iter().map(|placed| placed.value).collect(),
@@ -118,9 +149,11 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         // The key's range ends there.
         per_client_max: u16::try_from(given(spec.per_client_max)).unwrap_or(u16::MAX),
         onward: if given(spec.tcp) == "udp" { Onward::Datagrams } else { Onward::Connections },
+        client_address,
         tcp: net::tcp::Limits::default(),
         probing: Probing {
             query: probe,
+            preface: client_address.own_preface(),
             is_strict: spec.probe.is_some(),
             interval: given(spec.probe_interval),
             timeout,
@@ -134,7 +167,9 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
 }
 
 fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
-    if spec.backend.is_empty() {
+    // One that is wrong has been told of; that none is left follows from it.
+    let is_wrong = faults.faults.iter().any(|fault| fault.what.starts_with("backend is "));
+    if spec.backend.is_empty() && !is_wrong {
         faults.push(Fault::whole("balance", "there is no back end", "backend (--backend ADDR)"));
     }
     if let Some(beyond) = spec.backend.get(BACK_ENDS_MAX) {
@@ -158,6 +193,15 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
             let what = format!("{value} is in listen and in backend: queries would go round in a circle");
             faults.push(place.fault(what, "another address for the balancer"));
         }
+    }
+}
+
+/// How back ends learn whose query it is; the bits are within the ranges of their keys.
+fn client_address(way: &str, [v4_bits, v6_bits]: [u8; 2]) -> ClientAddress {
+    match way {
+        "subnet" => ClientAddress::Subnet { v4_bits, v6_bits },
+        "proxy" => ClientAddress::Proxy,
+        _ => ClientAddress::Hidden,
     }
 }
 
@@ -278,6 +322,9 @@ mod tests {
         );
         let none = lowered("version = \"v1\"\n", &[]).expect_err("nobody answers");
         assert_eq!(none, "balance: there is no back end; expected backend (--backend ADDR)");
+        let wrong = lowered("version = \"v1\"\n", &["--backend", "ns.example"]).expect_err("no address");
+        assert!(wrong.starts_with("--backend: backend is \"ns.example\"; expected IP addresses"), "{wrong}");
+        assert_eq!(wrong.lines().count(), 1, "{wrong}");
     }
 
     #[test]

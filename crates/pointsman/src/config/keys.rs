@@ -1000,6 +1000,32 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             consequence: "With udp they go as datagrams, and over TCP where the answer is truncated.",
         },
         Key {
+            name: "client_address",
+            flag: Some("client-address"),
+            kind: Kind::Choice(|s| &mut s.client_address, &["hidden", "subnet", "proxy"]),
+            default: Default::Value("\"hidden\""),
+            about: "How back ends learn whose query it is: not at all, by client subnet (RFC 7871), or by the PROXY \
+                protocol, version 2.",
+            consequence: "With subnet a query that has a client subnet keeps its own, and a signed one has none. With proxy \
+                back ends must expect the header, also over TCP, where each query then has a connection of its own.",
+        },
+        Key {
+            name: "subnet_v4",
+            flag: Some("subnet-v4"),
+            kind: Kind::Integer(|s| &mut s.subnet_v4, 1..=32),
+            default: Default::Value("24"),
+            about: "How many bits of an IPv4 client's address its subnet has.",
+            consequence: "More say more about the client, and caches of back ends hold less.",
+        },
+        Key {
+            name: "subnet_v6",
+            flag: Some("subnet-v6"),
+            kind: Kind::Integer(|s| &mut s.subnet_v6, 1..=128),
+            default: Default::Value("56"),
+            about: "The same of IPv6.",
+            consequence: "A site has some 56.",
+        },
+        Key {
             name: "probe",
             flag: Some("probe"),
             kind: Kind::Name(|s| &mut s.probe, "a name and a type, such as \"example.com SOA\""),

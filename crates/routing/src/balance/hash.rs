@@ -25,8 +25,9 @@ pub fn pick(state: &State, among: Set, key: u64) -> Option<Pick> {
         if first.is_none_or(|(_, highest)| number > highest) {
             first = Some((index, number));
         }
-        let is_loaded = state.in_flight(index) as f32 >= (share * state.weight(index) as f32).ceil();
-        if !is_loaded && best.is_none_or(|(_, highest)| number > highest) {
+        // Looked up for the few that may be the best.
+        let is_loaded = || state.in_flight(index) as f32 >= (share * state.weight(index) as f32).ceil();
+        if best.is_none_or(|(_, highest)| number > highest) && !is_loaded() {
             best = Some((index, number));
         }
     }

@@ -31,6 +31,9 @@ pub enum Step {
 }
 
 impl Step {
+    /// All of them, from what knows most to what knows least.
+    pub const ALL: [Step; 4] = [Step::Credit, Step::TwoChoices, Step::Latency, Step::Blind];
+
     /// As metrics say it.
     pub fn word(self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
 //! `pointsman balance status`: how a running balancer and its back ends are doing.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -54,13 +55,23 @@ fn shown(status: BalanceStatus) -> String {
     line("version", status.version);
     line("up for", uptime(status.uptime_seconds));
     line("listening", status.listening.join(", "));
-    let step = status.step.map(|step| format!(", by {}", step.replace('_', " "))).unwrap_or_default();
-    line("policy", format!("{}{step}", status.policy));
+    line("policy", status.policy + &steps(&status.steps));
     line("queries", status.queries.to_string());
     line("answers", status.answers.to_string());
     line("failed", format!("{}, {} shed, {} sent again", status.failed, status.shed, status.retries));
     text.push('\n');
     text + &table(&status.back_ends)
+}
+
+/// What the threads go by, and how many where they differ.
+fn steps(steps: &BTreeMap<String, u64>) -> String {
+    let told = steps.iter().map(|(step, threads)| match (step.replace('_', " "), threads) {
+        (step, _) if steps.len() == 1 => step,
+        (step, 1) => format!("{step} (1 thread)"),
+        (step, threads) => format!("{step} ({threads} threads)"),
+    });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { String::new() } else { format!(", by {}", told.join(", ")) }
 }
 
 /// The back ends, a line each.
@@ -108,7 +119,7 @@ mod tests {
     fn steps_and_back_ends_are_shown() {
         let status = BalanceStatus {
             policy: "pressure".into(),
-            step: Some("two_choices".into()),
+            steps: [("two_choices".into(), 3)].into(),
             back_ends: vec![BackEndStatus {
                 address: "192.0.2.1:53".into(),
                 standing: "up".into(),
@@ -123,6 +134,8 @@ mod tests {
         let text = shown(status);
         assert!(text.contains("policy         pressure, by two choices\n"), "{text}");
         let last = text.lines().last().expect("a line");
+        let several = [("credit".into(), 1), ("latency".into(), 2)].into();
+        assert_eq!(steps(&several), ", by credit (1 thread), latency (2 threads)");
         for part in ["192.0.2.1:53", "up, 25 % of its turns", "50.0 %", " 7 ", "1.2 ms"] {
             assert!(last.contains(part), "{last}");
         }

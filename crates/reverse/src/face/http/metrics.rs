@@ -455,7 +455,7 @@ impl Read for Samples {
                 }
             }
         }
-        self.histogram(sum as f64 / unit, cells);
+        self.histogram([], sum as f64 / unit, cells);
     }
 }
 

@@ -1,0 +1,89 @@
+//! What a balancer adds to latency: from sent to answer through it, less the same with the echo in its place.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use experiments::traces;
+use serde_json::Value;
+
+use super::balancers::BALANCERS;
+use super::behind::Behind;
+use crate::options::Options;
+use crate::replay::{driver, senders};
+use crate::report::{Limit, Report, Table, median};
+use crate::serve::place::Place;
+
+/// The gap between two queries: 20,000 a second, which everybody answers with most of a core to spare.
+const GAP: Duration = Duration::from_micros(50);
+
+/// How long queries are sent.
+const LENGTH: Duration = Duration::from_secs(8);
+const LENGTH_QUICK: Duration = Duration::from_secs(2);
+
+/// The least share of queries that must be answered, so that latencies are of all of them.
+const ANSWERED_MIN: f64 = 0.999;
+
+/// A median and a 99th percentile, in microseconds.
+type Latency = (f64, f64);
+
+/// One of the two.
+type Of = fn(&Latency) -> f64;
+
+/// Measures all balancers in rounds, each between two of the way without one.
+///
+/// # Errors
+/// Where a balancer or the replayer fails, or many queries are lost.
+pub(crate) fn measure(options: &Options, place: &Place, behind: &Behind, report: &mut Report) -> Result<()> {
+    senders::allow_prefix()?;
+    let file = place.folder.join("even.txt");
+    traces::even(&file, GAP, if options.quick { LENGTH_QUICK } else { LENGTH }, options.seed)?;
+    let send = || latency(&senders::pointsman(&file, &["--source-prefix", senders::PREFIX])?);
+    let mut direct: Vec<Latency> = Vec::new();
+    let mut found: Vec<Vec<Latency>> = vec![Vec::new(); BALANCERS.len()];
+    for _ in 0..options.rounds {
+        direct.push(driver::during(place, send)?.0);
+        behind.answering(place, || {
+            for (balancer, rounds) in BALANCERS.iter().zip(&mut found) {
+                let running = balancer.start(place, &[])?;
+                rounds.push(send().with_context(|| balancer.name.to_owned())?);
+                drop(running);
+                println!("latency {:<16} {:?}", balancer.name, rounds.last());
+            }
+            Ok(())
+        })?;
+    }
+    let middle =
+        |rounds: &[Latency], of: Of| median(&rounds.iter().map(of).collect::<Vec<f64>>()).unwrap_or_default();
+    let added = |rounds: &[Latency], of: Of| middle(rounds, of) - middle(&direct, of);
+    let (p50, p99): (Of, Of) = (|latency| latency.0, |latency| latency.1);
+    let row = |name: &str, rounds: &[Latency]| {
+        let cells = [middle(rounds, p50), middle(rounds, p99), added(rounds, p50), added(rounds, p99)];
+        std::iter::once(name.to_owned()).chain(cells.map(|cell| format!("{cell:.1}"))).collect()
+    };
+    let rows = std::iter::once(row("none: the echo in its place", &direct))
+        .chain(BALANCERS.iter().zip(&found).map(|(balancer, rounds)| row(balancer.name, rounds)));
+    report.add(Table {
+        title: "Latency at 20,000 queries/s, in us: medians of the rounds",
+        head: &["balancer", "p50", "p99", "added, p50", "added, p99"],
+        rows: rows.collect(),
+    });
+    let best = |is_ours: bool, of| {
+        let those = BALANCERS.iter().zip(&found).filter(|(balancer, _)| balancer.is_ours == is_ours);
+        those.map(|(_, rounds)| added(rounds, of)).fold(f64::INFINITY, f64::min)
+    };
+    let ours = BALANCERS.iter().zip(&found).find(|(balancer, _)| balancer.is_ours);
+    for (what, of) in [("p50", p50), ("p99", p99)] {
+        let ratio = ours.map(|(_, rounds)| added(rounds, of) / best(false, of));
+        report.must(format!("added latency, {what}, over dnsdist's best"), Limit::AtMost(1.0), ratio);
+    }
+    Ok(())
+}
+
+fn latency(report: &Value) -> Result<Latency> {
+    let number =
+        |value: &Value, key: &str| value[key].as_f64().with_context(|| format!("the report has no {key}"));
+    let share = number(report, "answers")? / number(report, "queries")?;
+    anyhow::ensure!(share >= ANSWERED_MIN, "only {:.2} % were answered", share * 100.0);
+    let latency = &report["latency_sent_us"];
+    Ok((number(latency, "p50")?, number(latency, "p99")?))
+}

@@ -1,0 +1,98 @@
+//! Who balances, each on one core, over UDP, with the same back ends.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::behind::BACK_ENDS;
+use crate::machine;
+use crate::serve::place::{Place, SERVER, Side};
+use crate::serve::servers::{self, Running, program};
+
+/// A balancer in one of its ways of working.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Balancer {
+    /// Its name in tables.
+    pub(crate) name: &'static str,
+    /// Whether it is ours.
+    pub(crate) is_ours: bool,
+    /// Our policy, or lines of dnsdist's configuration.
+    way: &'static str,
+}
+
+/// All of them: our default, and the policy that needs least; dnsdist as it comes, and receiving in batches.
+pub(crate) const BALANCERS: &[Balancer] = &[
+    Balancer { name: "pressure", is_ours: true, way: "pressure" },
+    Balancer { name: "wrr", is_ours: true, way: "wrr" },
+    Balancer { name: "dnsdist", is_ours: false, way: "" },
+    Balancer { name: "dnsdist-batched", is_ours: false, way: "setUDPMultipleMessagesVectorSize(32)\n" },
+];
+
+/// What the versions of both are.
+pub(crate) fn versions() -> [(&'static str, String); 2] {
+    [
+        ("pointsman", machine::said(&program(), &["--version"])),
+        ("dnsdist", machine::said("dnsdist", &["--version"])),
+    ]
+}
+
+/// What is different where queries are to wait: seconds until a timeout, and how many may.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    pub(crate) seconds: u64,
+    pub(crate) outstanding: u64,
+    /// The port of the back ends.
+    pub(crate) port: u16,
+}
+
+impl Balancer {
+    /// Starts it in a new folder, with the back ends on port 53, and returns when it answers; ours with these further
+    /// arguments.
+    ///
+    /// # Errors
+    /// Where it does not; with the end of what it said.
+    pub(crate) fn start(&self, place: &Place, more: &[&str]) -> Result<Running> {
+        let room = place.room(self.name)?;
+        let usual = Patience { seconds: 2, outstanding: 65_535, port: 53 };
+        let mut command = self.command(place, usual)?;
+        if self.is_ours {
+            command.args(more);
+        }
+        // An echo has no records.
+        servers::run_until(self.name, &mut command, &room, |answer| answer[3] & 15 == 0)
+    }
+
+    /// The program with its arguments; its configuration is in its folder.
+    ///
+    /// # Errors
+    /// Where that cannot be written.
+    pub(crate) fn command(&self, place: &Place, patience: Patience) -> Result<Command> {
+        let Patience { seconds, outstanding, port } = patience;
+        if self.is_ours {
+            let mut command = Side::Server.command(&program());
+            command.args(["balance", "--workers", "1", "--policy", self.way]);
+            command.args(["--listen", &format!("{SERVER}:53"), "--timeout", &format!("{seconds}s")]);
+            command.args(["--outstanding-max", &(outstanding * 2).to_string()]);
+            // The source has few addresses of its many in use at a time.
+            command.args(["--per-client-max", "65535"]);
+            for back_end in BACK_ENDS {
+                command.args(["--backend", &format!("{back_end}:{port}")]);
+            }
+            return Ok(command);
+        }
+        let mut lines = format!(
+            "setSecurityPollSuffix(\"\")\nsetLocal(\"{SERVER}:53\")\nsetACL({{\"0.0.0.0/0\"}})\n\
+             setServerPolicy(leastOutstanding)\nsetMaxUDPOutstanding({outstanding})\nsetUDPTimeout({seconds})\n{}",
+            self.way
+        );
+        for back_end in BACK_ENDS {
+            lines += &format!("newServer({{address=\"{back_end}:{port}\"}}):setUp()\n");
+        }
+        let file = place.folder.join(format!("{}.conf", self.name));
+        fs::write(&file, lines).with_context(|| format!("{}", file.display()))?;
+        let mut command = Side::Server.command("dnsdist");
+        command.args(["--supervised", "--disable-syslog", "-C"]).arg(file);
+        Ok(command)
+    }
+}

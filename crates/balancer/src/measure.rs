@@ -1,0 +1,118 @@
+//! What each back end can do, measured before anything is balanced: for policies that go by weights, which somebody has to
+//! find.
+//!
+//! One back end after the other is asked the question of probes, [`WINDOW`] at a time and each anew when it is answered,
+//! as fast as answers come but for [`RATE_MAX`]. Weights are in proportion to good answers a second.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::time::Instant;
+
+use crate::pending::answers;
+use crate::picker::is_failure;
+use crate::watch::Probing;
+
+/// Queries that wait for answers at a time: enough that a server is never idle, and few enough that none is dropped.
+pub const WINDOW: u16 = 32;
+
+/// How long a back end is asked before anything counts, so that what it needs is in its caches.
+pub const WARM: Duration = Duration::from_millis(500);
+
+/// How long answers count after that.
+pub const MEASURED: Duration = Duration::from_secs(2);
+
+/// The most queries a second: who answers as many is fast enough for any weight.
+pub const RATE_MAX: f64 = 50_000.0;
+
+/// How long nothing may come before all that waits counts as lost and is asked anew.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// The weight of the fastest: weights are as exact as that.
+const WEIGHT_MAX: f64 = 100.0;
+
+/// Measures a back end: good answers a second.
+///
+/// # Errors
+/// What the system says; `TimedOut` where no good answer came at all.
+pub async fn rate(address: SocketAddr, probing: &Probing) -> io::Result<f64> {
+    let any = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
+    socket.connect(address).await?;
+    let mut asking = Asking { socket, probing, sent: 0, begun: Instant::now() };
+    let mut waits = vec![false; usize::from(WINDOW)];
+    let (mut good, mut room) = (0_u64, [0; 4096]);
+    let (counted, end) = (asking.begun + WARM, asking.begun + WARM + MEASURED);
+    while Instant::now() < end {
+        for id in 0..WINDOW {
+            if !waits[usize::from(id)] {
+                asking.ask(id).await?;
+                waits[usize::from(id)] = true;
+            }
+        }
+        let Ok(received) = tokio::time::timeout(PATIENCE, asking.socket.recv(&mut room)).await else {
+            waits.fill(false);
+            continue;
+        };
+        let reply = &room[..received?];
+        let Some(id) = reply.first_chunk().map(|id| u16::from_be_bytes(*id)) else { continue };
+        let waited = waits.get_mut(usize::from(id)).is_some_and(std::mem::take);
+        if waited && answers(reply, &probing.query, probing.query.len()) {
+            let is_good = !is_failure(reply[3] & 0x0f) && Instant::now() >= counted;
+            good += u64::from(is_good);
+        }
+    }
+    if good == 0 {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "no good answer came"));
+    }
+    Ok(good as f64 / MEASURED.as_secs_f64())
+}
+
+/// Weights in proportion to these rates, from 1 to 100.
+pub fn weights(rates: &[f64]) -> Vec<u32> {
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    // A cast of what is no number gives 0.
+    rates.iter().map(|rate| ((rate / most * WEIGHT_MAX).round() as u32).max(1)).collect()
+}
+
+/// A socket to a back end, and what went over it.
+struct Asking<'a> {
+    socket: UdpSocket,
+    probing: &'a Probing,
+    sent: u64,
+    begun: Instant,
+}
+
+impl Asking<'_> {
+    /// Asks with this id, when it is time.
+    async fn ask(&mut self, id: u16) -> io::Result<()> {
+        let due = self.begun + Duration::from_secs_f64(self.sent as f64 / RATE_MAX);
+        if due > Instant::now() {
+            tokio::time::sleep_until(due).await;
+        }
+        self.sent += 1;
+        let mut query = self.probing.query.clone();
+        query[..2].copy_from_slice(&id.to_be_bytes());
+        self.socket.send(&[&self.probing.preface[..], &query].concat()).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_in_proportion() {
+        for (rates, expected) in [
+            (vec![], vec![]),
+            (vec![7.0], vec![100]),
+            (vec![2_000.0, 1_000.0, 500.0], vec![100, 50, 25]),
+            (vec![50_000.0, 1.0], vec![100, 1]),
+            (vec![0.0, 0.0], vec![1, 1]),
+        ] {
+            assert_eq!(weights(&rates), expected, "{rates:?}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Messages that are passed on: a client's subnet put into a query, and taken out of the answer again (RFC 7871 §7.2).
+
+use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPTION, VERSION};
+use crate::query::{HEADER, Record};
+use domain::base::iana::Rtype;
+
+/// The octets of an OPT record before its options: the root's name, type, class, TTL and length.
+const OPT_HEAD: usize = 11;
+
+/// The payload of who has not said that it takes more (RFC 1035 §4.2.1).
+const PLAIN_PAYLOAD: u16 = 512;
+
+/// What was put into a query, so that it is taken out of its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Added {
+    /// Nothing: the answer stays as it is.
+    #[default]
+    Nothing,
+    /// An option of an OPT record that was there.
+    Option,
+    /// An OPT record: who asked speaks no EDNS.
+    Record,
+}
+
+/// Puts a client's subnet into a query that [`Query::read`](crate::Query::read) has read; `question_end` is where its
+/// question ends.
+///
+/// A query stays as it is where it has a client subnet already, also one that says that the client is not to be known,
+/// where it is signed (the signature would not hold), and where its EDNS version is not ours. Octets behind the last
+/// record go.
+pub fn add_subnet(
+    query: &mut Vec<u8>,
+    question_end: usize,
+    edns: Option<&Edns>,
+    subnet: &ClientSubnet,
+) -> Added {
+    if edns.is_some_and(|edns| edns.client_subnet.is_some() || edns.version > VERSION) {
+        return Added::Nothing;
+    }
+    let mut option = [0; ClientSubnet::WRITTEN_MAX];
+    let Some(length) = subnet.write(0, &mut option) else { return Added::Nothing };
+    let option = &option[..length];
+    let (mut end, mut opt) = (question_end, None);
+    for record in Records::of(query, question_end) {
+        let Some(record) = record else { return Added::Nothing };
+        match record.rtype {
+            Rtype::TSIG | Rtype::SIG => return Added::Nothing,
+            Rtype::OPT => opt = Some((record.end - record.rdata.len(), record.end)),
+            _ => {}
+        }
+        end = record.end;
+    }
+    match opt {
+        Some((options, options_end)) => {
+            let Ok(all) = u16::try_from(options_end - options + length) else { return Added::Nothing };
+            query[options - 2..options].copy_from_slice(&all.to_be_bytes());
+            query.truncate(end);
+            query.splice(options_end..options_end, option.iter().copied());
+            Added::Option
+        }
+        None => {
+            let additional = u16::from_be_bytes([query[10], query[11]]);
+            let Some(additional) = additional.checked_add(1) else { return Added::Nothing };
+            query[10..HEADER].copy_from_slice(&additional.to_be_bytes());
+            query.truncate(end);
+            let [kind, class] = [Rtype::OPT.to_int().to_be_bytes(), PLAIN_PAYLOAD.to_be_bytes()];
+            query.extend_from_slice(&[0, kind[0], kind[1], class[0], class[1], 0, 0, 0, 0, 0, length as u8]);
+            query.extend_from_slice(option);
+            Added::Record
+        }
+    }
+}
+
+/// Takes out of an answer what was added to its query, so that it says nothing that was not asked for; returns the
+/// answer's length. `question_end` is where the question of the query ends, which the answer repeats.
+///
+/// An answer stays as it is where it breaks off, and where something but a signature follows the OPT record: names there
+/// may point to each other, and no server writes it so.
+pub fn take_out_subnet(reply: &mut [u8], question_end: usize, added: Added) -> usize {
+    let length = reply.len();
+    if added == Added::Nothing || length < question_end || reply[4..6] != [0, 1] {
+        return length;
+    }
+    let (mut opt, mut end) = (None, question_end);
+    for record in Records::of(reply, question_end) {
+        let Some(record) = record else { return length };
+        if record.rtype == Rtype::OPT && record.owner_is_root {
+            opt = Some((end, record.end));
+        } else if opt.is_some() {
+            return length;
+        }
+        end = record.end;
+    }
+    let Some((start, end)) = opt else { return length };
+    match added {
+        Added::Record => {
+            let additional = u16::from_be_bytes([reply[10], reply[11]]).saturating_sub(1);
+            reply[10..HEADER].copy_from_slice(&additional.to_be_bytes());
+            start
+        }
+        _ => {
+            let options = start + OPT_HEAD;
+            let kept = keep_options(&mut reply[options..end]);
+            reply[options - 2..options].copy_from_slice(&(kept as u16).to_be_bytes());
+            options + kept
+        }
+    }
+}
+
+/// Moves together all options but client subnets; returns how long they are. What is no option stays.
+fn keep_options(options: &mut [u8]) -> usize {
+    let (mut from, mut to) = (0, 0);
+    while let Some(head) = options.get(from..from + OPTION) {
+        let code = u16::from_be_bytes([head[0], head[1]]);
+        let end = from + OPTION + usize::from(u16::from_be_bytes([head[2], head[3]]));
+        if end > options.len() {
+            break;
+        }
+        if code != CLIENT_SUBNET {
+            options.copy_within(from..end, to);
+            to += end - from;
+        }
+        from = end;
+    }
+    options.copy_within(from.., to);
+    to + options.len() - from
+}
+
+/// The records behind a question; the last one is `None` where it breaks off.
+struct Records<'a> {
+    message: &'a [u8],
+    at: usize,
+    left: u32,
+}
+
+impl<'a> Records<'a> {
+    fn of(message: &'a [u8], question_end: usize) -> Records<'a> {
+        let count = |at: usize| u32::from(u16::from_be_bytes([message[at], message[at + 1]]));
+        Records { message, at: question_end, left: count(6) + count(8) + count(10) }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Option<Record<'a>>;
+
+    fn next(&mut self) -> Option<Option<Record<'a>>> {
+        self.left = self.left.checked_sub(1)?;
+        let record = Record::read(self.message, self.at);
+        match &record {
+            Some(record) => self.at = record.end,
+            None => self.left = 0,
+        }
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Folded, Query};
+
+    /// The question of `www.example.` and records behind it, so many in ADDITIONAL.
+    fn message(flags: u8, records: &[&[u8]]) -> Vec<u8> {
+        let head = [0x12, 0x34, flags, 0, 0, 1, 0, 0, 0, 0, 0, records.len() as u8];
+        [&head[..], b"\x03www\x07example\0\0\x01\0\x01", &records.concat()].concat()
+    }
+
+    const END: usize = 29;
+    const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
+    const COOKIE: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\x0c\0\x0a\0\x0812345678";
+    const TSIG: &[u8] = b"\0\0\xfa\0\xff\0\0\0\0\0\0";
+    const HIDDEN: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\x08\0\x08\0\x04\0\x01\0\0";
+    const VERSION_1: &[u8] = b"\0\0\x29\x04\xd0\0\x01\0\0\0\0";
+    const OPTION_24: &[u8] = b"\0\x08\0\x07\0\x01\x18\0\xc0\0\x02";
+
+    #[test]
+    fn a_subnet_goes_in_and_comes_out_again() {
+        let subnet = ClientSubnet::new("192.0.2.77".parse().expect("an address"), 24);
+        for (what, records, added, length) in [
+            ("no EDNS", &[][..], Added::Record, 11 + 11),
+            ("EDNS", &[OPT], Added::Option, 11),
+            ("a cookie", &[COOKIE], Added::Option, 11),
+            ("a signature", &[OPT, TSIG], Added::Nothing, 0),
+            ("a client that hides", &[HIDDEN], Added::Nothing, 0),
+            ("another version", &[VERSION_1], Added::Nothing, 0),
+        ] {
+            let plain = message(1, records);
+            let (mut query, mut name) = ([&plain[..], b"junk"].concat(), Folded::root());
+            let edns = Query::read(&query, &mut name).expect("a query").edns;
+            assert_eq!(add_subnet(&mut query, END, edns.as_ref(), &subnet), added, "{what}");
+            if added == Added::Nothing {
+                assert_eq!(query, [&plain[..], b"junk"].concat(), "{what}");
+                continue;
+            }
+            assert_eq!(query.len(), plain.len() + length, "{what}");
+            let read = Query::read(&query, &mut name).expect("still a query").edns.expect("EDNS");
+            assert_eq!(read.client_subnet, Some(subnet), "{what}");
+            assert_eq!(read.cookie, edns.and_then(|edns| edns.cookie), "{what}");
+            // An answer that echoes it all.
+            query[2] |= 0x80;
+            let length = take_out_subnet(&mut query, END, added);
+            let mut reply = plain.clone();
+            reply[2] |= 0x80;
+            assert_eq!(query[..length], reply, "{what}");
+        }
+    }
+
+    #[test]
+    fn answers_that_are_not_as_servers_write_them_stay() {
+        let with_subnet = [&OPT[..10], &[11], OPTION_24].concat();
+        let a = b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02\x01";
+        let good = message(0x80, &[a, &with_subnet]);
+        for (what, mut reply, added, length) in [
+            ("good, its option", good.clone(), Added::Option, good.len() - 11),
+            ("good, its record", good.clone(), Added::Record, good.len() - 22),
+            ("nothing was added", good.clone(), Added::Nothing, good.len()),
+            ("without EDNS", message(0x80, &[a]), Added::Record, good.len() - 22),
+            ("cut off", good[..good.len() - 1].to_vec(), Added::Record, good.len() - 1),
+            ("records behind", message(0x80, &[&with_subnet, a]), Added::Option, good.len()),
+            ("a header alone", vec![0, 0, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0], Added::Record, 12),
+            (
+                "an option that breaks off",
+                message(0x80, &[b"\0\0\x29\0\0\0\0\0\0\0\x03\0\x08\0"]),
+                Added::Option,
+                43,
+            ),
+        ] {
+            assert_eq!(take_out_subnet(&mut reply, END, added), length, "{what}");
+        }
+    }
+}
