@@ -97,7 +97,7 @@ fn a_round_installs_what_it_decides_and_queries_follow() {
     let dry = world.round(&config, &["--dry-run"], 0);
     assert_eq!((&dry["outcome"], world.policy()), (&Value::from("dry_run"), before));
     let shown = Program::start(&["control", "--config", &config, "--once", "--dry-run"]).end().stdout;
-    assert!(shown.contains("0.500 -> 1.000") && shown.contains("they would be installed"), "{shown}");
+    assert!(shown.contains("0.500 -> 1.000") && shown.contains("the rows would be installed"), "{shown}");
 
     let round = world.round(&config, &[], 0);
     assert_eq!((&round["outcome"], &round["rows"]), (&Value::from("installed"), &dry["rows"]));

@@ -378,6 +378,25 @@ fn a_command_that_does_not_end_is_ended_with_all_that_it_started() {
 }
 
 #[test]
+fn a_check_of_the_configuration_knows_its_probes() {
+    let folder = Folder::new();
+    let zone = folder.write("example.com.zone", ZONE);
+    let policy = folder.write("www.json", policy("www.example.com", "web", "answer"));
+    let check = |probe: &str| {
+        let config = format!(
+            "version = \"v1\"\nzone = [\"{zone}\"]\npolicy = [\"{policy}\"]\n\
+             [[probe]]\nname = \"{probe}\"\ncheck = \"tcp\"\nport = 80\n"
+        );
+        let config = folder.write("pointsman.toml", &config);
+        Program::start(&["serve", "--config", &config, "--check"]).end()
+    };
+    let (right, wrong) = (check("web"), check("mail"));
+    assert_eq!(right.status.code(), Some(0), "{}", right.stderr);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(wrong.stderr.contains("there is no probe 'web'; expected one of the configuration's: mail"));
+}
+
+#[test]
 fn what_is_wrong_with_probes_ends_the_start_and_is_all_told() {
     let folder = Folder::new();
     let config = folder.write(

@@ -212,7 +212,7 @@ impl Controller {
     ) -> Result<(), Stopped> {
         if decided == *present {
             let known = round.servers.iter().any(|server| server.load.is_some());
-            round.why = if known { "they serve already" } else { "no server's load is known" }.into();
+            round.why = if known { "the rows serve already" } else { "no server's load is known" }.into();
             return Ok(());
         }
         if self.stand_back > 0 {
@@ -221,7 +221,7 @@ impl Controller {
             return Err(Stopped(ControlOutcome::StoodBack, what));
         }
         if self.options.dry_run {
-            return Err(Stopped(ControlOutcome::DryRun, "they would be installed".into()));
+            return Err(Stopped(ControlOutcome::DryRun, "the rows would be installed".into()));
         }
         let mut call = Call::new(Method::PUT, self.path());
         (call.body, call.if_match) = (Some(Body::json(&decided)), Some(tag));
@@ -230,9 +230,9 @@ impl Controller {
                 let changed: Option<Changed> = serde_json::from_slice(&answer.body).ok();
                 round.outcome = ControlOutcome::Installed;
                 round.generation = changed.map(|changed| changed.generation);
-                round.why = "every worker serves them".into();
+                round.why = "every worker serves the rows".into();
                 if answer.status == StatusCode::ACCEPTED {
-                    round.why = "they are stored, and not every worker serves them yet".into();
+                    round.why = "the rows are stored, and not every worker serves them yet".into();
                 }
             }
             Err(Unmet::Refused { status: StatusCode::PRECONDITION_FAILED, .. }) => {
@@ -286,7 +286,8 @@ impl Controller {
             }
             ControlOutcome::DryRun => tracing::info!(policy, "would be installed: {}", rows(round)),
             ControlOutcome::StoodBack => tracing::info!(policy, outcome, "{}", round.why),
-            _ => tracing::error!(policy, outcome, "{}", round.why),
+            // A line of the log is one event.
+            _ => tracing::error!(policy, outcome, "{}", round.why.replace('\n', " ")),
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use api::{Fault, Faults};
 use routing::partition::Rank;
@@ -18,7 +19,9 @@ use crate::as_path;
 use crate::book::{Book, Edit, Etag, Refused};
 use crate::cookies::Secrets;
 use crate::generation::Settings;
+use crate::health::Probes;
 use crate::names::NameHash;
+use crate::transfer::Secondaries;
 use crate::zone::{Zone, read};
 
 /// The rights that nobody may have to a file with secrets: the group to write it, others any.
@@ -140,12 +143,13 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// Reads and compiles everything aside, without a store.
+/// Reads and compiles everything aside, without a store; beside the probes and secondaries of a configuration.
 ///
 /// # Errors
 /// All faults of all files.
-pub fn check(imports: &[Import]) -> Result<(), Faults> {
-    let book = Book::empty(0, Settings::default());
+pub fn check(imports: &[Import], probes: &Probes, secondaries: &Secondaries) -> Result<(), Faults> {
+    let mut book = Book::empty(0, Settings::default());
+    (book.probes, book.secondaries) = (Arc::new(probes.clone()), Arc::new(secondaries.clone()));
     let edits = edits(imports, &book, &mut Vec::new())?;
     try_on(book, edits).or(())
 }

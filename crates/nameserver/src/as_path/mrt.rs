@@ -14,7 +14,7 @@ use bgpkit_parser::models::{
 use bgpkit_parser::{ParserError, RawMrtRecord, chunk_mrt_record};
 
 /// The longest body of a record of a table, in octets: one with all routes of one prefix has a tenth of it, and what
-/// the crate makes of a body may take a hundred times as much memory.
+/// the crate makes of a body may take two hundred times as much memory (176 octets for an attribute of three).
 pub const BODY_MAX: usize = 1 << 20;
 
 /// A route: one entry of a table.

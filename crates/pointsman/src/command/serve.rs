@@ -47,7 +47,8 @@ impl Serve {
         let (Lowered { options, log, .. }, mut faults) = config::load(&self.flags);
         // The start reads the imports itself; here, what is wrong with them joins the list.
         if self.flags.check || !faults.is_empty() {
-            import::check(&options.imports).unwrap_or_else(|found| faults.append(found));
+            import::check(&options.imports, &options.probes, &options.transfer.secondaries)
+                .unwrap_or_else(|found| faults.append(found));
             faults.or(())?;
         }
         if self.flags.check {
