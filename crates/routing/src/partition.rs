@@ -54,10 +54,10 @@ const V4_WINDOW: usize = 8;
 /// The same for IPv6, whose prefixes crowd: as many ranges as begin in most allocations, so that one slot is
 /// most of the way. Their cache lines are fetched at the same time, where tables below tables would be fetched
 /// one after the other, and would end at a depth that the processor cannot foresee.
-const V6_WINDOW: usize = 32;
+const V6_WINDOW: usize = 48;
 
 /// In a window, every so many'th range is compared first, and then those between two of them.
-const STRIDE: usize = 4;
+const STRIDE: usize = 6;
 
 /// An immutable map from address to region, with the scope of every answer.
 #[derive(Clone, Debug)]
