@@ -6,6 +6,9 @@
 //!                          `- reports (lost, late, again) <- agent <- hellos --'
 //! ```
 //! A query that is dropped, not answered in time, answered with a failure or shed counts as [`DEADLINE_NS`].
+//!
+//! What a query is - when it comes, to whom, how much work it makes - is drawn for each by its number, and not as the
+//! run goes: with the same seed all policies get the same queries, so that they differ by what they do and not by luck.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -138,7 +141,17 @@ struct Query {
     balancer: usize,
     server: usize,
     load: u32,
+    work: Drawn,
     is_done: bool,
+}
+
+/// What chance makes of a query's work, whichever server gets it.
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    /// Below the share of cached answers it is one of them; from 0 to 1.
+    rank: f64,
+    /// How much longer it takes than the least, in means.
+    more: f64,
 }
 
 struct Running {
@@ -187,8 +200,10 @@ struct Balancer {
 
 struct World<'a> {
     scenario: &'a Scenario,
+    seed: u64,
     now: u64,
     order: u64,
+    arrived: u64,
     events: BinaryHeap<Reverse<(u64, u64, Next)>>,
     queries: Vec<Query>,
     servers: Vec<Running>,
@@ -242,8 +257,10 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
     });
     let mut world = World {
         scenario,
+        seed,
         now: 0,
         order: 0,
+        arrived: 0,
         events: BinaryHeap::new(),
         queries: Vec::new(),
         servers: servers.collect(),
@@ -299,16 +316,16 @@ impl World<'_> {
         self.events.push(Reverse((self.now + later_ns, self.order, next)));
     }
 
-    fn exponential(&mut self, mean: f64) -> u64 {
-        (-(1.0 - self.rng.f64()).ln() * mean) as u64
-    }
-
     fn arrival(&mut self) {
-        let gap = self.exponential(SECOND as f64 / self.scenario.rate);
+        self.arrived += 1;
+        let mut drawn =
+            Rng::with_seed(self.seed.wrapping_add(self.arrived.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let gap = (exponential(&mut drawn) * SECOND as f64 / self.scenario.rate) as u64;
         if self.now + gap < self.scenario.length_ns {
             self.at(gap, Next::Arrival);
         }
-        let (mut point, mut balancer) = (self.rng.f64(), 0);
+        let work = Drawn { rank: drawn.f64(), more: exponential(&mut drawn) };
+        let (mut point, mut balancer) = (drawn.f64(), 0);
         for share in &self.scenario.balancers[..self.balancers.len() - 1] {
             if point < *share {
                 break;
@@ -316,8 +333,8 @@ impl World<'_> {
             point -= share;
             balancer += 1;
         }
-        let key = self.rng.u64(..QUESTIONS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let client = self.rng.u64(..200);
+        let key = drawn.u64(..QUESTIONS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let client = drawn.u64(..200);
         let Balancer { state, policy, fairness, rng, .. } = &mut self.balancers[balancer];
         let all = state.all();
         let picked = policy.pick(state, all, key, self.now, rng).or_else(|| {
@@ -328,7 +345,7 @@ impl World<'_> {
         let server = picked.back_end;
         state.sent(server, self.now);
         let load = state.in_flight(server);
-        self.queries.push(Query { born_ns: self.now, balancer, server, load, is_done: false });
+        self.queries.push(Query { born_ns: self.now, balancer, server, load, work, is_done: false });
         let query = self.queries.len() - 1;
         self.at(WAY_NS, Next::Reaches(query));
         self.at(DEADLINE_NS, Next::TimesOut(query));
@@ -350,7 +367,7 @@ impl World<'_> {
     }
 
     fn reaches(&mut self, query: usize) {
-        let server = self.queries[query].server;
+        let Query { server, work, .. } = self.queries[query];
         let running = &mut self.servers[server];
         running.agent.arrived += 1;
         if running.gone {
@@ -361,10 +378,10 @@ impl World<'_> {
         }
         match running.server.work {
             Work::Waits(cached, wait) => {
-                let slowed = running.slowed;
                 let time =
-                    if self.rng.f64() < cached { 50 * US } else { wait + self.exponential(wait as f64) };
-                self.at((time as f64 * slowed) as u64 + WAY_NS, Next::Answered(query, true));
+                    if work.rank < cached { (50 * US) as f64 } else { wait as f64 * (1.0 + work.more) };
+                let slowed = running.slowed;
+                self.at((time * slowed) as u64 + WAY_NS, Next::Answered(query, true));
             }
             Work::Busy(_) if running.queue.len() >= running.server.slots => {}
             Work::Busy(_) => {
@@ -378,17 +395,17 @@ impl World<'_> {
 
     fn begin(&mut self, server: usize) {
         let running = &mut self.servers[server];
-        running.is_busy = !running.queue.is_empty();
+        let first = running.queue.front().copied();
+        running.is_busy = first.is_some();
         running.run += 1;
-        if !running.is_busy {
+        let Some(first) = first else {
             running.agent.was_empty = true;
             return;
-        }
+        };
         let (run, slowed) = (running.run, running.slowed);
         let Work::Busy(mean) = running.server.work else { return };
-        let mean = mean as f64 * slowed;
-        let time = mean as u64 / 2 + self.exponential(mean / 2.0);
-        self.at(time, Next::Served(server, run));
+        let time = mean as f64 * slowed / 2.0 * (1.0 + self.queries[first].work.more);
+        self.at(time as u64, Next::Served(server, run));
     }
 
     fn served(&mut self, server: usize, run: u64) {
@@ -402,7 +419,7 @@ impl World<'_> {
     }
 
     fn answered(&mut self, query: usize, is_good: bool) {
-        let Query { born_ns, balancer, server, load, is_done } = self.queries[query];
+        let Query { born_ns, balancer, server, load, is_done, .. } = self.queries[query];
         if is_done {
             return;
         }
@@ -494,6 +511,11 @@ impl World<'_> {
             }
         }
     }
+}
+
+/// Exponentially distributed, with a mean of 1.
+fn exponential(rng: &mut Rng) -> f64 {
+    -(1.0 - rng.f64()).ln()
 }
 
 impl Agent {

@@ -1,7 +1,10 @@
 //! When nobody has credit: where queries still go, and who is shed.
 //!
-//! The order is fixed: credit that is left of leases that have run out; then the fewest in flight, as long as a query
+//! The order is fixed: credit that is left of leases that have run out; then the least in flight, as long as a query
 //! sent now would be answered in time; then nothing is sent, and those clients are shed first that ask the most.
+//!
+//! The least in flight is counted in time, not in queries: what is in flight at each by what it takes for one. Counted in
+//! queries, the slowest would get as many as the fastest just when all are full, and its would wait the longest.
 
 use super::{Pick, Set, State, Why, least};
 
@@ -9,12 +12,11 @@ use super::{Pick, Set, State, Why, least};
 pub fn pick(state: &State, among: Set, now_ns: u64, patience_ns: u64) -> Option<Pick> {
     let stale: Set =
         among.iter().filter(|index| state.has_lapsed(*index, now_ns) && state.credit(*index) > 0).collect();
-    let in_flight = |index| state.in_flight(index);
+    let in_flight = |index| state.expected_ns(index, now_ns);
     if let Some((back_end, _)) = least(stale, 0, in_flight) {
         return Some(Pick { back_end, why: Why::StaleCredit });
     }
-    let in_time =
-        among.iter().filter(|index| state.expected_ns(*index, now_ns) <= patience_ns as f32).collect();
+    let in_time = among.iter().filter(|index| in_flight(*index) <= patience_ns as f32).collect();
     let (back_end, _) = least(in_time, 0, in_flight)?;
     Some(Pick { back_end, why: Why::Overdrawn })
 }
@@ -90,6 +92,21 @@ mod tests {
         assert_eq!(pick(&state, 9_000), Some(Pick { back_end: 0, why: Why::Overdrawn }));
         assert_eq!(pick(&state, 500), None);
         assert_eq!(super::pick(&state, Set::EMPTY, 30, 9_000), None);
+    }
+
+    #[test]
+    fn who_is_four_times_as_fast_gets_four_times_as_many() {
+        let mut state = State::new();
+        for (index, latency) in [(0, 4_000), (1, 1_000)] {
+            state.begin(index, 1, 0);
+            state.sent(index, 10);
+            state.answered(index, 1, latency, 10);
+        }
+        for _ in 0..50 {
+            let pick = pick(&state, state.all(), 10, 1_000_000).expect("both are in time");
+            state.sent(pick.back_end, 10);
+        }
+        assert_eq!((state.in_flight(0), state.in_flight(1)), (10, 40));
     }
 
     #[test]
