@@ -1,0 +1,112 @@
+//! Pauses of the machine: when a core did nothing for anybody here.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::unistd::gettid;
+
+/// Shorter ones are not told apart: no answer is late for one of them alone.
+const PAUSE_MIN: Duration = Duration::from_micros(500);
+
+/// How often the witness looks at the clock.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// For how many times its length a pause is felt: what came meanwhile waits in a queue, and so does what comes while
+/// that drains, for twice the pause where a core is busy for two thirds of its time.
+const FELT: u32 = 2;
+
+/// What a report says of them.
+pub(crate) const RULE: &str = "Held up are look-ups that were under way when one of the two cores paused for more than \
+    0.5 ms, or within twice as long again: as the source saw it, which does not rest, and a witness before all other \
+    threads (SCHED_FIFO) on the server's core, which only looks at the clock. All other columns and the targets are \
+    without them, but for the one that says so.";
+
+/// Pauses of one core, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses(Vec<(Instant, Instant)>);
+
+/// The times in which pauses are felt: in their order, apart from each other.
+#[derive(Debug)]
+pub(crate) struct Felt(Vec<(Instant, Instant)>);
+
+impl Pauses {
+    /// Notes that nothing happened between these two, which were to be no time apart.
+    pub(crate) fn look(&mut self, last: Instant, now: Instant) {
+        if now.duration_since(last) > PAUSE_MIN {
+            self.0.push((last, now));
+        }
+    }
+
+    /// The longest of them.
+    pub(crate) fn longest(&self) -> Duration {
+        self.0.iter().map(|(from, to)| to.duration_since(*from)).max().unwrap_or_default()
+    }
+
+    /// When these or others are felt.
+    pub(crate) fn and(self, others: Pauses) -> Felt {
+        let felt = |(from, to): (Instant, Instant)| (from, to + FELT * to.duration_since(from));
+        let mut all: Vec<_> = self.0.into_iter().chain(others.0).map(felt).collect();
+        all.sort();
+        let mut apart: Vec<(Instant, Instant)> = Vec::new();
+        for (from, to) in all {
+            match apart.last_mut() {
+                Some((_, end)) if from <= *end => *end = to.max(*end),
+                _ => apart.push((from, to)),
+            }
+        }
+        Felt(apart)
+    }
+}
+
+impl Felt {
+    /// Whether one of them has a moment in common with these two and what is between them.
+    pub(crate) fn touch(&self, from: Instant, to: Instant) -> bool {
+        let first = self.0.partition_point(|(_, end)| *end < from);
+        self.0.get(first).is_some_and(|(begin, _)| *begin <= to)
+    }
+}
+
+/// Looks at the clock of a core, before all other threads there, until it is told to end.
+///
+/// # Errors
+/// Where it cannot have that core, or come before others.
+pub(crate) fn witness(core: usize, done: &AtomicBool) -> Result<Pauses> {
+    net::thread::pin(core).context("pinning a thread")?;
+    let this = gettid().to_string();
+    let status = Command::new("chrt").args(["--fifo", "--pid", "50", &this]).status().context("chrt")?;
+    ensure!(status.success(), "chrt: {status}");
+    let mut pauses = Pauses::default();
+    while !done.load(Ordering::Relaxed) {
+        let due = Instant::now() + LOOK;
+        thread::sleep(LOOK);
+        pauses.look(due, Instant::now().max(due));
+    }
+    Ok(pauses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_pause_may_have_held_up_is_told_apart() {
+        let begin = Instant::now();
+        let at = |ms: u64| begin + Duration::from_millis(ms);
+        let (mut one, mut other) = (Pauses::default(), Pauses::default());
+        for (from, to) in [(0, 0), (10, 12), (40, 44)] {
+            one.look(at(from), at(to));
+        }
+        other.look(at(13), at(15));
+        assert_eq!((one.longest(), other.longest()), (Duration::from_millis(4), Duration::from_millis(2)));
+        // Felt from 10 to 19, and from 40 to 52.
+        let felt = one.and(other);
+        for (from, to, expected) in
+            [(8, 9, false), (9, 10, true), (18, 30, true), (20, 39, false), (0, 100, true), (53, 54, false)]
+        {
+            assert_eq!(felt.touch(at(from), at(to)), expected, "{from} to {to}");
+        }
+    }
+}
