@@ -7,7 +7,7 @@
 //! - [`program`]: a process of ours that never outlives its test; [`serving`]: the name server in one.
 //! - [`peer`]: other people's servers; [`quic`]: one of our own for what they do not speak; [`secondary`]: such that follow a zone of ours;
 //!   [`signer`]: zones signed afresh; [`certificate`]: for what is encrypted.
-//! - [`nginx`]: Debian's, with its workers.
+//! - [`nginx`]: Debian's, with its workers; [`database`]: its PostgreSQL and MariaDB.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS; [`flood`]: many, and their victims.
 //! - [`balancing`]: a balancer, and back ends that do whatever a test wants.
 //! - [`credit`]: the balancer's end of the credit protocol.
@@ -18,6 +18,7 @@ pub mod balancing;
 pub mod certificate;
 pub mod credit;
 pub mod data;
+pub mod database;
 pub mod flood;
 pub mod folder;
 pub mod guide;

@@ -34,7 +34,10 @@ impl Serving {
     /// # Panics
     /// Where it does not become ready.
     pub fn under<A: AsRef<str>>(mut command: Command, folder: &Folder, more: &[A]) -> Serving {
-        command.args(["serve", "--api", "127.0.0.1:0", "--store", &store(folder)]);
+        command.args(["serve", "--api", "127.0.0.1:0"]);
+        if !more.iter().any(|argument| argument.as_ref() == "--store") {
+            command.args(["--store", &store(folder)]);
+        }
         if !more.iter().any(|argument| argument.as_ref() == "--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }

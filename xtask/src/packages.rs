@@ -84,6 +84,11 @@ pub(crate) const TESTS: &[Package] = &[
         probe: Probe::Program("kdig"),
     },
     Package {
+        name: "mariadb-server",
+        why: "a store that name servers share",
+        probe: Probe::Program("mariadbd"),
+    },
+    Package {
         name: "mmdb-bin",
         why: "mmdblookup: a reader of MaxMind databases",
         probe: Probe::Program("mmdblookup"),
@@ -95,6 +100,11 @@ pub(crate) const TESTS: &[Package] = &[
     },
     Package { name: "nsd", why: "a second server to compare answers with", probe: Probe::Program("nsd") },
     Package { name: "openssl", why: "a maker of certificates", probe: Probe::Program("openssl") },
+    Package {
+        name: "postgresql-15",
+        why: "a store that name servers share",
+        probe: Probe::Library("15/bin/postgres"),
+    },
     Package {
         name: "python3-venv",
         why: "the tests of the API (schemathesis) and of our Python package",

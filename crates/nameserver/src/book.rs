@@ -3,6 +3,7 @@
 //! A book is a value of shared parts, as the generation in it is: a copy costs little, so every edit is tried
 //! on a copy, and one that is refused leaves nothing behind.
 
+mod following;
 mod partitions;
 mod policies;
 mod refused;
@@ -69,6 +70,7 @@ impl Etag {
 }
 
 /// One edit; what it takes long to prepare has been prepared.
+#[derive(Clone)]
 pub enum Edit {
     /// Puts a zone.
     PutZone {
@@ -180,17 +182,28 @@ impl Book {
     pub fn load(contents: Contents, seed: u64, settings: Settings) -> Result<Book, Faults> {
         let mut book = Book {
             generation: Generation::empty(seed, settings),
-            regions: Arc::new(contents.regions),
-            next_region_id: contents.next_region_id,
-            partitions: Arc::new(BTreeMap::new()),
-            servers: Arc::new(contents.servers),
-            imports: Arc::new(contents.imports),
+            regions: Arc::default(),
+            next_region_id: 1,
+            partitions: Arc::default(),
+            servers: Arc::default(),
+            imports: Arc::default(),
             secondaries: Arc::default(),
             probes: Arc::default(),
         };
-        let held = contents.health.into_iter();
-        let held = held.map(|(key, held)| (key, Record::remembered(held.failing, held.since)));
+        let held = contents.health.iter();
+        let held = held.map(|(key, held)| (key.clone(), Record::remembered(held.failing, held.since)));
         book.generation.health = Arc::new(Table::remembering(held));
+        book.fill(contents)?;
+        Ok(book)
+    }
+
+    /// Fills a book that has neither zones, partitions nor policies.
+    fn fill(&mut self, contents: Contents) -> Result<(), Faults> {
+        let book = self;
+        book.regions = Arc::new(contents.regions);
+        book.next_region_id = contents.next_region_id;
+        book.servers = Arc::new(contents.servers);
+        book.imports = Arc::new(contents.imports);
         let mut faults = Faults::default();
         for (origin, text) in contents.zones {
             book.load_zone(&origin, &text).unwrap_or_else(|found| faults.append(found));
@@ -203,7 +216,7 @@ impl Book {
         }
         book.mark_down();
         book.generation.number = contents.generation;
-        faults.or(book)
+        faults.or(())
     }
 
     /// Makes one edit; returns what has to be stored for it.

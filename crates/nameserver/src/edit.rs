@@ -6,18 +6,22 @@
 //!    ^                                                                                             │
 //!    └──────────── acknowledged, each by a task of its own, when every worker has it <─────────────┘
 //! ```
-//! Changes that wait together share one commit: the disk is synced once for all of them.
+//! Changes that wait together share one commit: the disk is synced once for all of them. Where others change the same
+//! store, what they changed comes first ([`follow`]), and the edits are made again on it.
+
+pub mod follow;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::Faults;
 use arc_swap::ArcSwap;
 use store::{Change, CommitError, Store};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::book::{Book, Edit};
 pub use crate::book::{Etag, Refused};
@@ -34,6 +38,9 @@ const COMMIT_MAX: usize = 256;
 
 /// How long a caller waits for the slowest worker before it is told that the change is under way.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often edits are made when other name servers are quicker.
+const TRIES_MAX: usize = 10;
 
 /// A change that took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +69,7 @@ struct Shared {
     loading: Mutex<BTreeMap<String, api::PartitionState>>,
     started: Instant,
     latency: Arc<Latency>,
+    following: follow::Following,
 }
 
 /// What the store complained of. A full disk shows at commits only, so a check that finds nothing does not take
@@ -103,6 +111,7 @@ impl Editor {
             loading: Mutex::default(),
             started: Instant::now(),
             latency: Arc::default(),
+            following: follow::Following::default(),
         });
         let runtime = tokio::runtime::Handle::current();
         let editing = shared.clone();
@@ -110,6 +119,9 @@ impl Editor {
             .name("editor".into())
             .spawn(move || edit(&editing, receiver, &runtime))?;
         *lock(&shared.thread) = Some(thread);
+        if shared.store.shared().is_some() {
+            *lock(&shared.following.task) = Some(tokio::spawn(follow::follow(shared.clone())));
+        }
         Ok(Editor { shared })
     }
 
@@ -128,6 +140,11 @@ impl Editor {
         self.shared.latency.clone()
     }
 
+    /// What became of what others changed in the same store.
+    pub fn following(&self) -> Arc<follow::Counters> {
+        self.shared.following.counters.clone()
+    }
+
     /// How long the editor has been at work.
     pub fn uptime(&self) -> Duration {
         self.shared.started.elapsed()
@@ -136,7 +153,9 @@ impl Editor {
     /// What the store last complained of; `None` while it takes changes.
     pub fn store_complaint(&self) -> Option<String> {
         let complaints = lock(&self.shared.complaints);
-        complaints.check.clone().or_else(|| complaints.commit.clone())
+        let complaint = complaints.check.clone().or_else(|| complaints.commit.clone());
+        drop(complaints);
+        complaint.or_else(|| self.shared.following.complaint())
     }
 
     /// Asks the store whether it could take a change now, and remembers the answer.
@@ -318,6 +337,11 @@ impl Editor {
     /// Finishes the changes that were taken, ends the thread and closes the store.
     pub async fn stop(self) {
         drop(lock(&self.shared.queue).take());
+        let following = lock(&self.shared.following.task).take();
+        if let Some(task) = following {
+            task.abort();
+            let _ = task.await;
+        }
         let thread = lock(&self.shared.thread).take();
         if let Some(thread) = thread {
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
@@ -356,25 +380,50 @@ fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::ru
         tracing::warn!(%cause, "changes are made with the priority of the workers");
     }
     let mut requests = Vec::with_capacity(COMMIT_MAX);
-    while runtime.block_on(queue.recv_many(&mut requests, COMMIT_MAX)) > 0 {
-        commit(shared, requests.drain(..), runtime);
+    while runtime.block_on(next(&mut queue, &mut requests, &shared.following.news)) {
+        if requests.is_empty() {
+            follow::catch_up(shared, runtime);
+            continue;
+        }
+        let mut left = std::mem::take(&mut requests);
+        for _ in 0..TRIES_MAX {
+            left = commit(shared, left, runtime);
+            if left.is_empty() {
+                break;
+            }
+            follow::catch_up(shared, runtime);
+        }
+        for Request { reply, .. } in left {
+            let why = shared.following.refusal().map_or(Refused::Outrun, Refused::Store);
+            let _ = reply.send(Err(why));
+        }
     }
 }
 
-/// Makes what was asked: one draft, one commit, one pointer for all of it.
-fn commit(shared: &Shared, requests: impl Iterator<Item = Request>, runtime: &tokio::runtime::Handle) {
+/// Waits for requests, or for news of the store, which leave `requests` empty; false at the end.
+async fn next(queue: &mut mpsc::Receiver<Request>, requests: &mut Vec<Request>, news: &Notify) -> bool {
+    tokio::select! {
+        count = queue.recv_many(requests, COMMIT_MAX) => count > 0,
+        () = news.notified() => true,
+    }
+}
+
+/// Makes what was asked: one draft, one commit, one pointer for all of it. Returns what others were quicker than, to be
+/// made again.
+fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Handle) -> Vec<Request> {
     let begun = Instant::now();
     let before = shared.book.load_full();
     let mut draft = Book::clone(&before);
     let mut changes = Vec::new();
     let mut taken = Vec::new();
     for Request { edits, reply } in requests {
+        let again = shared.store.shared().map(|_| edits.clone()).unwrap_or_default();
         let mut tried = draft.clone();
         match apply_all(&mut tried, edits) {
             Ok((made, region)) => {
                 draft = tried;
                 changes.extend(made);
-                taken.push((reply, region));
+                taken.push((reply, region, again));
             }
             Err(refused) => {
                 // The caller may have gone away; then nobody wants to know.
@@ -383,28 +432,39 @@ fn commit(shared: &Shared, requests: impl Iterator<Item = Request>, runtime: &to
         }
     }
     if taken.is_empty() {
-        return;
+        return Vec::new();
     }
     match store_changes(shared, before.generation.number, &changes, runtime) {
         Ok(number) => {
             draft.generation.number = number;
-            let generation = Arc::new(draft.generation.clone());
-            shared.book.store(Arc::new(draft));
-            let old = shared.published.publish(generation);
-            let latency = shared.latency.clone();
-            let served = move || latency.add(begun.elapsed());
-            release(shared.published.clone(), number, (old, before), served, runtime);
-            for (reply, region) in taken {
+            install(shared, draft, before, begun, runtime);
+            for (reply, region, _) in taken {
                 let _ = reply.send(Ok(Done { generation: number, region }));
             }
         }
+        Err(CommitError::Conflict { .. } | CommitError::Unpublished) if shared.store.shared().is_some() => {
+            shared.following.counters.outrun.fetch_add(1, Ordering::Relaxed);
+            return taken.into_iter().map(|(reply, _, edits)| Request { edits, reply }).collect();
+        }
         Err(what) => {
             tracing::error!(%what, "the store did not take a change");
-            for (reply, _) in taken {
-                let _ = reply.send(Err(Refused::Store(what.clone())));
+            for (reply, ..) in taken {
+                let _ = reply.send(Err(Refused::Store(what.to_string())));
             }
         }
     }
+    Vec::new()
+}
+
+/// Makes a book that is in the store the current one.
+fn install(shared: &Shared, book: Book, before: Arc<Book>, begun: Instant, runtime: &tokio::runtime::Handle) {
+    let number = book.generation.number;
+    let generation = Arc::new(book.generation.clone());
+    shared.book.store(Arc::new(book));
+    let old = shared.published.publish(generation);
+    let latency = shared.latency.clone();
+    let served = move || latency.add(begun.elapsed());
+    release(shared.published.clone(), number, (old, before), served, runtime);
 }
 
 fn apply_all(book: &mut Book, edits: Vec<Edit>) -> Result<(Vec<Change>, Option<u32>), Refused> {
@@ -432,18 +492,21 @@ fn store_changes(
     based_on: u64,
     changes: &[Change],
     runtime: &tokio::runtime::Handle,
-) -> Result<u64, String> {
+) -> Result<u64, CommitError> {
     let mut committed = runtime.block_on(shared.store.commit(based_on, changes));
     if let Err(CommitError::Store(_)) = &committed {
         // The commit may have happened although its answer was lost; only the store knows.
-        if let Ok(contents) = runtime.block_on(shared.store.load())
-            && contents.generation == based_on + 1
-        {
-            committed = Ok(contents.generation);
+        if let Ok(true) = runtime.block_on(shared.store.has_published(based_on + 1)) {
+            committed = Ok(based_on + 1);
         }
     }
-    let committed = committed.map_err(|cause| cause.to_string());
-    *lock(&shared.complaints) = Complaints { commit: committed.as_ref().err().cloned(), check: None };
+    let complaint = match &committed {
+        Ok(_) => None,
+        // Another's commit is no failure of the store.
+        Err(CommitError::Conflict { .. } | CommitError::Unpublished) => None,
+        Err(cause) => Some(cause.to_string()),
+    };
+    *lock(&shared.complaints) = Complaints { commit: complaint, check: None };
     committed
 }
 

@@ -216,6 +216,7 @@ impl Server {
         let mut counters = http::Metrics {
             tap: tap.as_ref().map(|writer| writer.counters().clone()).unwrap_or_default(),
             updates: server.editor.latency(),
+            following: server.editor.following(),
             transfers: transfers.counters().clone(),
             fast: fast.clone(),
             external: learning.as_ref().map(|learning| learning.counters().clone()),

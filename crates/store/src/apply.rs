@@ -364,8 +364,8 @@ async fn region_id(sql: &mut SqliteConnection, name: &str) -> Result<Option<i64>
         .await
 }
 
-/// Refuses what the tables' constraints would not see: SQLite takes "not a number" for "not given".
-fn finite(entry: Entry) -> Result<(), Failure> {
+/// Refuses what not all tables' constraints would see: SQLite takes "not a number" for "not given".
+pub(crate) fn finite(entry: Entry) -> Result<(), Failure> {
     match entry.probability {
         Some(probability) if !probability.is_finite() => {
             Err(Failure::Refused(format!("a probability of {probability}")))
@@ -374,7 +374,7 @@ fn finite(entry: Entry) -> Result<(), Failure> {
     }
 }
 
-fn there_was(rows: u64, else_say: impl FnOnce() -> String) -> Result<(), Failure> {
+pub(crate) fn there_was(rows: u64, else_say: impl FnOnce() -> String) -> Result<(), Failure> {
     if rows == 0 { Err(Failure::Refused(else_say())) } else { Ok(()) }
 }
 

@@ -78,45 +78,112 @@ pub(crate) async fn generation(sql: &mut SqliteConnection) -> Result<i64, sqlx::
 }
 
 async fn read(sql: &mut SqliteConnection) -> Result<Contents, Failure> {
-    let generation = generation(sql).await?;
-    let zones = texts(query_as("SELECT origin, text FROM zone").fetch_all(&mut *sql).await?, "zone")?;
-    let partitions =
-        texts(query_as(r#"SELECT name, text FROM "partition""#).fetch_all(&mut *sql).await?, "partition")?;
-
-    let last_region: i64 =
-        query_scalar("SELECT coalesce(max(id), 0) FROM region").fetch_one(&mut *sql).await?;
-    let regions: Vec<(u32, String)> =
-        query_as("SELECT id, name FROM region WHERE removed_in IS NULL").fetch_all(&mut *sql).await?;
-    let regions: BTreeMap<u32, String> = regions.into_iter().collect();
-    let policies = policies(sql, &regions).await?;
-
-    let mut servers = BTreeMap::new();
-    let states: Vec<(String, bool)> = query_as("SELECT address, up FROM server").fetch_all(&mut *sql).await?;
-    for (text, up) in states {
-        servers.insert(address(&text, "server")?, up);
-    }
-    let mut health = BTreeMap::new();
-    let held: Vec<(String, String, bool, i64)> =
-        query_as("SELECT server, probe, failing, since FROM health").fetch_all(&mut *sql).await?;
-    for (text, probe, failing, since) in held {
-        let since = since.max(0).cast_unsigned();
-        health.insert((address(&text, "health")?, probe), Held { failing, since });
-    }
-    let imports: Vec<(String, String)> =
-        query_as("SELECT path, digest FROM import").fetch_all(&mut *sql).await?;
-
-    Ok(Contents {
-        generation: generation.cast_unsigned(),
+    let all = "SELECT origin, text FROM zone";
+    let zones = texts(query_as(all).fetch_all(&mut *sql).await?, "zone")?;
+    let all = r#"SELECT name, text FROM "partition""#;
+    let partitions = texts(query_as(all).fetch_all(&mut *sql).await?, "partition")?;
+    let rows = Rows {
+        generation: generation(sql).await?,
         zones,
-        regions,
-        next_region_id: u32::try_from(last_region + 1)
-            .map_err(|_| Failure::Corrupt(format!("region {last_region} is out of range")))?,
         partitions,
-        policies,
-        servers,
-        health,
-        imports: imports.into_iter().collect(),
-    })
+        last_region: query_scalar(LAST_REGION).fetch_one(&mut *sql).await?,
+        regions: query_as(REGIONS).fetch_all(&mut *sql).await?,
+        policies: PolicyRows {
+            heads: query_as(HEADS).fetch_all(&mut *sql).await?,
+            names: query_as(NAMES).fetch_all(&mut *sql).await?,
+            columns: query_as(COLUMNS).fetch_all(&mut *sql).await?,
+            cells: query_as(CELLS).fetch_all(&mut *sql).await?,
+        },
+        servers: query_as(SERVERS).fetch_all(&mut *sql).await?,
+        health: query_as(HEALTH).fetch_all(&mut *sql).await?,
+        imports: query_as(IMPORTS).fetch_all(&mut *sql).await?,
+    };
+    rows.contents()
+}
+
+/// The highest id that a region ever had.
+pub(crate) const LAST_REGION: &str = "SELECT coalesce(max(id), 0) FROM region";
+/// [`Rows::regions`].
+pub(crate) const REGIONS: &str = "SELECT id, name FROM region WHERE removed_in IS NULL";
+/// [`PolicyRows::heads`].
+pub(crate) const HEADS: &str = r#"SELECT id, answers, "order", when_all_down, "partition" FROM policy"#;
+/// [`PolicyRows::names`].
+pub(crate) const NAMES: &str =
+    "SELECT policy_id, position, name FROM policy_name ORDER BY policy_id, position";
+/// [`PolicyRows::columns`].
+pub(crate) const COLUMNS: &str =
+    "SELECT policy_id, address, probe, probability, ttl FROM policy_server ORDER BY policy_id, position";
+/// [`PolicyRows::cells`].
+pub(crate) const CELLS: &str = "SELECT policy_id, address, region_id, probability, ttl FROM policy_row";
+/// [`Rows::servers`].
+pub(crate) const SERVERS: &str = "SELECT address, up FROM server";
+/// [`Rows::health`].
+pub(crate) const HEALTH: &str = "SELECT server, probe, failing, since FROM health";
+/// [`Rows::imports`].
+pub(crate) const IMPORTS: &str = "SELECT path, digest FROM import";
+
+/// What the tables hold, as every database gives it.
+pub(crate) struct Rows {
+    pub(crate) generation: i64,
+    pub(crate) zones: BTreeMap<String, String>,
+    pub(crate) partitions: BTreeMap<String, String>,
+    pub(crate) last_region: i64,
+    pub(crate) regions: Vec<(i64, String)>,
+    pub(crate) policies: PolicyRows,
+    /// Address, and whether it is up.
+    pub(crate) servers: Vec<(String, i64)>,
+    /// Server, probe, whether it fails, since when.
+    pub(crate) health: Vec<(String, String, i64, i64)>,
+    pub(crate) imports: Vec<(String, String)>,
+}
+
+/// A row of `policy_server`: policy, address, probe, probability, TTL.
+type Column = (i64, String, Option<String>, Option<f64>, Option<i64>);
+
+/// A row of `policy_row`: policy, address, region, probability, TTL.
+type Cell = (i64, String, i64, Option<f64>, Option<i64>);
+
+/// What the tables of policies hold.
+pub(crate) struct PolicyRows {
+    /// Id, answers, order, when_all_down, partition.
+    pub(crate) heads: Vec<(i64, i64, String, String, String)>,
+    /// Policy, position, name; in that order.
+    pub(crate) names: Vec<(i64, i64, String)>,
+    /// In the order of positions.
+    pub(crate) columns: Vec<Column>,
+    pub(crate) cells: Vec<Cell>,
+}
+
+impl Rows {
+    /// Puts them together.
+    pub(crate) fn contents(self) -> Result<Contents, Failure> {
+        let policies = self.policies.policies(&self.regions)?;
+        let mut regions = BTreeMap::new();
+        for (id, name) in self.regions {
+            regions.insert(number(id, "region id")?, name);
+        }
+        let mut health = BTreeMap::new();
+        for (text, probe, failing, since) in self.health {
+            let held = Held { failing: failing != 0, since: since.max(0).cast_unsigned() };
+            health.insert((address(&text, "health")?, probe), held);
+        }
+        Ok(Contents {
+            generation: self.generation.cast_unsigned(),
+            zones: self.zones,
+            regions,
+            next_region_id: number(self.last_region + 1, "next region id")?,
+            partitions: self.partitions,
+            policies,
+            servers: servers(self.servers)?,
+            health,
+            imports: self.imports.into_iter().collect(),
+        })
+    }
+}
+
+/// Whether servers may be drawn, from address and state.
+pub(crate) fn servers(rows: Vec<(String, i64)>) -> Result<BTreeMap<IpAddr, bool>, Failure> {
+    rows.into_iter().map(|(text, up)| Ok((address(&text, "server")?, up != 0))).collect()
 }
 
 fn texts(rows: Vec<(String, Vec<u8>)>, table: &str) -> Result<BTreeMap<String, String>, Failure> {
@@ -127,85 +194,74 @@ fn texts(rows: Vec<(String, Vec<u8>)>, table: &str) -> Result<BTreeMap<String, S
     rows.into_iter().map(unpack).collect()
 }
 
-/// A row of `policy_server`: policy, address, probe, probability, TTL.
-type Column = (i64, String, Option<String>, Option<f64>, Option<u32>);
-
-/// A row of `policy_row`: policy, address, region, probability, TTL.
-type Cell = (i64, String, u32, Option<f64>, Option<u32>);
-
-async fn policies(
-    sql: &mut SqliteConnection,
-    regions: &BTreeMap<u32, String>,
-) -> Result<Vec<Policy>, Failure> {
-    let mut policies: BTreeMap<i64, Policy> = BTreeMap::new();
-    let heads: Vec<(i64, u16, String, String, String)> =
-        query_as(r#"SELECT id, answers, "order", when_all_down, "partition" FROM policy"#)
-            .fetch_all(&mut *sql)
-            .await?;
-    for (id, answers, order, when_all_down, partition) in heads {
-        let order = match order.as_str() {
-            "weighted" => Order::Weighted,
-            "fixed" => Order::Fixed,
-            "rotate" => Order::Rotate,
-            "nearest" => Order::Nearest,
-            other => return Err(Failure::Corrupt(format!("policy {id}: order '{other}'"))),
-        };
-        let when_all_down = match when_all_down.as_str() {
-            "answer" => WhenAllDown::Answer,
-            "empty" => WhenAllDown::Empty,
-            other => return Err(Failure::Corrupt(format!("policy {id}: when_all_down '{other}'"))),
-        };
-        let (names, servers) = (Vec::new(), Vec::new());
-        let policy = Policy { answers, order, when_all_down, partition, names, servers };
-        policies.insert(id, policy);
-    }
-
-    let names: Vec<(i64, u32, String)> =
-        query_as("SELECT policy_id, position, name FROM policy_name ORDER BY policy_id, position")
-            .fetch_all(&mut *sql)
-            .await?;
-    for (id, position, name) in names {
-        let names = &mut policy(&mut policies, id)?.names;
-        if names.len() != position as usize {
-            return Err(Failure::Corrupt(format!("policy {id} has no name at position {}", names.len())));
+impl PolicyRows {
+    /// Puts them together, in the order of keys.
+    pub(crate) fn policies(self, regions: &[(i64, String)]) -> Result<Vec<Policy>, Failure> {
+        let regions: BTreeMap<i64, &String> = regions.iter().map(|(id, name)| (*id, name)).collect();
+        let mut policies: BTreeMap<i64, Policy> = BTreeMap::new();
+        for (id, answers, order, when_all_down, partition) in self.heads {
+            let order = match order.as_str() {
+                "weighted" => Order::Weighted,
+                "fixed" => Order::Fixed,
+                "rotate" => Order::Rotate,
+                "nearest" => Order::Nearest,
+                other => return Err(Failure::Corrupt(format!("policy {id}: order '{other}'"))),
+            };
+            let when_all_down = match when_all_down.as_str() {
+                "answer" => WhenAllDown::Answer,
+                "empty" => WhenAllDown::Empty,
+                other => return Err(Failure::Corrupt(format!("policy {id}: when_all_down '{other}'"))),
+            };
+            let answers = number(answers, "number of answers")?;
+            let (names, servers) = (Vec::new(), Vec::new());
+            let policy = Policy { answers, order, when_all_down, partition, names, servers };
+            policies.insert(id, policy);
         }
-        names.push(name);
-    }
 
-    let servers: Vec<Column> = query_as(
-        "SELECT policy_id, address, probe, probability, ttl FROM policy_server ORDER BY policy_id, position",
-    )
-    .fetch_all(&mut *sql)
-    .await?;
-    for (id, text, probe, probability, ttl) in servers {
-        let address = address(&text, "policy_server")?;
-        let default = Entry { probability, ttl };
-        policy(&mut policies, id)?.servers.push(Server { address, probe, default, regions: BTreeMap::new() });
-    }
+        for (id, position, name) in self.names {
+            let names = &mut policy(&mut policies, id)?.names;
+            if i64::try_from(names.len()) != Ok(position) {
+                let position = names.len();
+                return Err(Failure::Corrupt(format!("policy {id} has no name at position {position}")));
+            }
+            names.push(name);
+        }
 
-    let cells: Vec<Cell> = query_as("SELECT policy_id, address, region_id, probability, ttl FROM policy_row")
-        .fetch_all(&mut *sql)
-        .await?;
-    for (id, text, region, probability, ttl) in cells {
-        let address = address(&text, "policy_row")?;
-        let Some(region) = regions.get(&region) else {
-            return Err(Failure::Corrupt(format!(
-                "policy {id} has an entry for region {region}, not in use"
-            )));
-        };
-        let servers = &mut policy(&mut policies, id)?.servers;
-        let Some(server) = servers.iter_mut().find(|server| server.address == address) else {
-            return Err(Failure::Corrupt(format!("policy {id} has an entry for {address}, not its server")));
-        };
-        server.regions.insert(region.clone(), Entry { probability, ttl });
-    }
+        for (id, text, probe, probability, ttl) in self.columns {
+            let (address, default) = (address(&text, "policy_server")?, entry(probability, ttl)?);
+            let regions = BTreeMap::new();
+            policy(&mut policies, id)?.servers.push(Server { address, probe, default, regions });
+        }
 
-    let mut policies: Vec<Policy> = policies.into_values().collect();
-    if policies.iter().any(|policy| policy.names.is_empty()) {
-        return Err(Failure::Corrupt("a policy has no name".into()));
+        for (id, text, region, probability, ttl) in self.cells {
+            let address = address(&text, "policy_row")?;
+            let Some(region) = regions.get(&region) else {
+                let what = format!("policy {id} has an entry for region {region}, not in use");
+                return Err(Failure::Corrupt(what));
+            };
+            let servers = &mut policy(&mut policies, id)?.servers;
+            let Some(server) = servers.iter_mut().find(|server| server.address == address) else {
+                let what = format!("policy {id} has an entry for {address}, not its server");
+                return Err(Failure::Corrupt(what));
+            };
+            server.regions.insert((*region).clone(), entry(probability, ttl)?);
+        }
+
+        let mut policies: Vec<Policy> = policies.into_values().collect();
+        if policies.iter().any(|policy| policy.names.is_empty()) {
+            return Err(Failure::Corrupt("a policy has no name".into()));
+        }
+        policies.sort_by(|a, b| a.names[0].cmp(&b.names[0]));
+        Ok(policies)
     }
-    policies.sort_by(|a, b| a.names[0].cmp(&b.names[0]));
-    Ok(policies)
+}
+
+fn entry(probability: Option<f64>, ttl: Option<i64>) -> Result<Entry, Failure> {
+    Ok(Entry { probability, ttl: ttl.map(|ttl| number(ttl, "TTL")).transpose()? })
+}
+
+fn number<N: TryFrom<i64>>(number: i64, what: &str) -> Result<N, Failure> {
+    number.try_into().map_err(|_| Failure::Corrupt(format!("the {what} {number} is out of range")))
 }
 
 fn policy(policies: &mut BTreeMap<i64, Policy>, id: i64) -> Result<&mut Policy, Failure> {

@@ -6,6 +6,27 @@ use std::path::{Path, PathBuf};
 
 use crate::store::{BUSY_TIMEOUT, CHECK_WAIT};
 
+/// The kinds of stores that the program was built with, as they are written.
+pub const KINDS: &str = match (cfg!(feature = "postgres"), cfg!(feature = "mysql")) {
+    (true, true) => "sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE",
+    (true, false) => "sqlite:PATH or postgres://USER@HOST/DATABASE (this program was built without mysql)",
+    (false, true) => "sqlite:PATH or mysql://USER@HOST/DATABASE (this program was built without postgres)",
+    (false, false) => "sqlite:PATH (this program was built without postgres and mysql)",
+};
+
+/// A URL without the password in it, for people to read.
+pub fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    // What stands behind a question mark may be a password, too.
+    let path = rest[end..].split(['?', '#']).next().unwrap_or_default();
+    let authority = match rest[..end].rsplit_once('@') {
+        Some((user, host)) => format!("{}@{host}", user.split(':').next().unwrap_or_default()),
+        None => rest[..end].into(),
+    };
+    format!("{scheme}://{authority}{path}")
+}
+
 /// Why a store could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
@@ -13,6 +34,13 @@ pub enum OpenError {
     Unsupported {
         /// The URL as it was given.
         url: String,
+    },
+    /// The URL of a shared database cannot be read.
+    Url {
+        /// The URL without its password.
+        url: String,
+        /// What is wrong with it.
+        cause: String,
     },
     /// The folder that the database should be in does not exist.
     NoFolder {
@@ -90,8 +118,9 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Unsupported { url } => {
-                write!(f, "the store '{url}' is not of a kind that is supported; write sqlite:PATH")
+                write!(f, "the store '{url}' is not of a kind that is supported; write {KINDS}")
             }
+            OpenError::Url { url, cause } => write!(f, "the store '{url}' is no URL: {cause}"),
             OpenError::NoFolder { path } => {
                 let folder = path.parent().unwrap_or(path).display();
                 write!(
@@ -150,14 +179,21 @@ impl From<StoreError> for OpenError {
 
 /// Why the store could not do its work. It is usable again as soon as the cause is gone.
 ///
-/// Nothing was changed, except that after [`StoreError::Io`] and [`StoreError::Gone`] a commit may turn
-/// out to have happened, whole.
+/// Nothing was changed, except that after [`StoreError::Io`], [`StoreError::Gone`] and [`StoreError::Unreachable`] a
+/// commit may turn out to have happened, whole. The path of a shared database is its URL without the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
     /// Another program has kept the database locked for all of [`BUSY_TIMEOUT`].
     Locked {
         /// The database's path.
         path: PathBuf,
+    },
+    /// A shared database cannot be reached, or went away during the call.
+    Unreachable {
+        /// The URL without its password.
+        path: PathBuf,
+        /// The cause in the system's or the database's words.
+        cause: String,
     },
     /// An earlier call has not ended in [`CHECK_WAIT`]: the disk hangs, or the work is large.
     Slow {
@@ -225,6 +261,62 @@ impl StoreError {
             _ => StoreError::Failed { path, cause },
         }
     }
+
+    /// Sorts an error of a shared database by its SQLSTATE, and by MariaDB's own number where it has none of its own.
+    pub(crate) fn sort_shared(path: &Path, error: &sqlx::Error) -> Self {
+        let (path, cause) = (path.to_path_buf(), error.to_string());
+        let Some(database) = error.as_database_error() else {
+            return match error {
+                sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+                    StoreError::Corrupt { path, what: cause }
+                }
+                _ => StoreError::Unreachable { path, cause },
+            };
+        };
+        let code = database.code().unwrap_or_default();
+        // Without the library's own words before them.
+        let cause = database.message().to_owned();
+        match (&*code, mysql_number(database)) {
+            ("55P03", _) | (_, Some(1205)) => StoreError::Locked { path },
+            ("53100", _) | (_, Some(1021 | 1114)) => StoreError::Full { path },
+            ("42501" | "3D000", _) | (_, Some(1044 | 1045 | 1142 | 1049)) => {
+                StoreError::Permission { path, cause }
+            }
+            (code, None) if code.starts_with("28") => StoreError::Permission { path, cause },
+            // It starts, stops or has no place.
+            (code, None) if code.starts_with("57P") || code.starts_with("53") || code.starts_with("08") => {
+                StoreError::Unreachable { path, cause }
+            }
+            (_, Some(1040 | 1053 | 1317 | 1927)) => StoreError::Unreachable { path, cause },
+            _ => StoreError::Failed { path, cause },
+        }
+    }
+}
+
+/// MariaDB's number of an error that MariaDB returned.
+fn mysql_number(error: &dyn sqlx::error::DatabaseError) -> Option<u16> {
+    #[cfg(feature = "mysql")]
+    return error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().map(|error| error.number());
+    #[cfg(not(feature = "mysql"))]
+    {
+        let _ = error;
+        None
+    }
+}
+
+/// Whether a shared database refused a statement for what it says, and would again: data that cannot be, or that
+/// contradicts other data (SQLSTATE classes 22 and 23).
+pub(crate) fn is_refusal(error: &sqlx::Error) -> bool {
+    let Some(database) = error.as_database_error() else { return false };
+    let code = database.code().unwrap_or_default();
+    // "Incorrect string value" is of no class.
+    code.starts_with("22") || code.starts_with("23") || mysql_number(database) == Some(1366)
+}
+
+/// Whether a shared database broke a transaction off in favour of another, so that it may be tried again.
+pub(crate) fn is_deadlock(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|database| database.code());
+    code.is_some_and(|code| matches!(&*code, "40001" | "40P01"))
 }
 
 impl fmt::Display for StoreError {
@@ -236,6 +328,9 @@ impl fmt::Display for StoreError {
                 path.display(),
                 BUSY_TIMEOUT.as_secs()
             ),
+            StoreError::Unreachable { path, cause } => {
+                write!(f, "the store {} cannot be reached: {cause}", path.display())
+            }
             StoreError::Slow { path } => write!(
                 f,
                 "the store {} has been busy for more than {} s; look whether its disk hangs",
@@ -276,6 +371,9 @@ pub enum CommitError {
         /// The current generation.
         current: u64,
     },
+    /// The tables hold changes that were made directly, above the generation that this is based on, and are not
+    /// published.
+    Unpublished,
     /// A change contradicts what is stored, or is outside what can be stored.
     Refused {
         /// Which of the changes, counted from 0.
@@ -292,6 +390,9 @@ impl fmt::Display for CommitError {
         match self {
             CommitError::Conflict { current } => {
                 write!(f, "the current generation is {current}, which is not the one this is based on")
+            }
+            CommitError::Unpublished => {
+                f.write_str("the tables hold changes that were made directly and are not published yet")
             }
             CommitError::Refused { what, .. } => f.write_str(what),
             CommitError::Store(error) => error.fmt(f),
@@ -328,6 +429,19 @@ fn result_code(error: &sqlx::Error) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (url, expected) in [
+            ("sqlite:/srv/dns.db", "sqlite:/srv/dns.db"),
+            ("postgres://dns:secret@db.example/dns", "postgres://dns@db.example/dns"),
+            ("postgres://dns:s@cret@db.example:5433/dns?password=x", "postgres://dns@db.example:5433/dns"),
+            ("mysql://db.example", "mysql://db.example"),
+            ("mysql://dns:secret@db.example?socket=/run/x", "mysql://dns@db.example"),
+        ] {
+            assert_eq!(shown(url), expected);
+        }
+    }
 
     #[test]
     fn errors_of_the_file_system_are_sorted() {

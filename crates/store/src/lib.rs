@@ -1,18 +1,21 @@
 //! What must survive: zones, regions, partitions, policies, server states and generations, in SQL.
 //!
-//! A [`Store`] is one database that one program at a time writes to. Its methods are the whole boundary:
-//! [`Store::open`] it, [`Store::load`] everything, [`Store::commit`] changes as one new generation,
-//! [`Store::remember`] what probes found, and [`Store::check`] whether it would take a change. What the tables mean is documented in `docs/reference/store.md`, because
-//! other programs may read them, and one day write them.
+//! A [`Store`] is one database. Its methods are the whole boundary: [`Store::open`] it, [`Store::load`] everything,
+//! [`Store::commit`] changes as one new generation, [`Store::remember`] what probes found, and [`Store::check`] whether
+//! it would take a change. What the tables mean is documented in `docs/reference/store.md`, because other programs may
+//! read them, and change those of a [`Shared`] one.
 //!
 //! The store keeps what it is given. It knows no DNS and judges no policy; it refuses what its tables
-//! cannot hold or what contradicts what they hold. SQLite is the one database today.
+//! cannot hold or what contradicts what they hold. It is a file of SQLite, which one process has open, or a database in
+//! PostgreSQL or MariaDB, which several share (features `postgres` and `mysql`). The two are written apart: a file has a
+//! lock, a log and a copy to care for, and statements that are fastest together; a shared database has others who write.
 //!
 //! - [`change`]: what a commit is made of.
 //! - [`contents`]: what a load returns, and the queries for it.
 //! - [`health`]: what probes last held of servers, which is remembered beside the generations.
 //! - [`error`]: what can go wrong, told with the path, the cause and the way on.
-//! - `apply`: a change in SQL.
+//! - `shared`: a database that several name servers share.
+//! - `embedded`: a database in a file, and `apply`: a change in its SQL.
 //! - `file`: the database's file: its lock, its identity, its creation.
 //! - `schema`: the versions of the tables, a copy before they change, and whether a database is ours at all.
 //! - `text`: long texts, compressed.
@@ -20,10 +23,16 @@
 mod apply;
 pub mod change;
 pub mod contents;
+mod embedded;
 pub mod error;
 mod file;
 pub mod health;
 mod schema;
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "mysql")),
+    allow(unused, unreachable_code, reason = "built without both, there is no value of its types")
+)]
+pub mod shared;
 mod store;
 mod text;
 
@@ -36,5 +45,6 @@ pub use contents::Contents;
 pub use error::{CommitError, OpenError, StoreError};
 pub use health::{Held, Verdict};
 pub use schema::Migrated;
+pub use shared::{News, Seen, Shared, Standing, Watch};
 pub use store::{BUSY_TIMEOUT, CHECK_WAIT, Store};
 pub use text::TEXT_MAX;

@@ -1,19 +1,14 @@
-//! The store itself: one connection, one writer, one lock.
+//! The store, whichever database it is in.
 
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, SqliteConnection, query, query_scalar};
-use tokio::sync::Mutex;
-
-use crate::apply::{self, Failure};
 use crate::change::Change;
-use crate::contents::{self, Contents};
+use crate::contents::Contents;
+use crate::embedded::Embedded;
 use crate::error::{CommitError, OpenError, StoreError};
-use crate::file::{self, FileId, Lock};
-use crate::health::{self, Verdict};
-use crate::schema::{self, Migrated, Version};
+use crate::health::Verdict;
+use crate::schema::Migrated;
+use crate::shared::Shared;
 
 /// How long a statement waits for another program's lock on the database. Reading the tables or changing
 /// a few rows by hand takes less; who takes longer has forgotten a transaction.
@@ -23,74 +18,55 @@ pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// means a disk that hangs, which is what the check is there to tell.
 pub const CHECK_WAIT: Duration = Duration::from_secs(2);
 
-/// Everything that must survive, in one SQLite database that this process alone has open as a store.
+/// Everything that must survive, in one database: a file that this process alone has open, or a database that several
+/// name servers share.
 ///
 /// Calls from several tasks wait for each other. A call whose future is dropped leaves the store as it
 /// was before or, for a commit, as it is after, never between.
 #[derive(Debug)]
-pub struct Store {
-    pub(crate) path: PathBuf,
-    pub(crate) options: SqliteConnectOptions,
-    /// The file that was opened, which the path must still lead to.
-    database: FileId,
-    /// Absent after a call that failed or was cancelled: what state such a connection is in is not worth
-    /// finding out, and the next call makes a new one.
-    pub(crate) connection: Mutex<Option<Connected>>,
-    migrated: Option<Migrated>,
-    /// Declared last, and therefore released last.
-    _lock: Lock,
-}
+pub struct Store(Kind);
 
-/// A connection and the write-ahead log that it appends to.
 #[derive(Debug)]
-pub(crate) struct Connected {
-    pub(crate) sql: SqliteConnection,
-    log: Option<FileId>,
+enum Kind {
+    Embedded(Box<Embedded>),
+    Shared(Box<Shared>),
 }
 
 impl Store {
-    /// Opens the store at `url`, which is `sqlite:PATH`, and brings its tables up to date.
+    /// Opens the store at `url` and brings its tables up to date: `sqlite:PATH`, and where the program was built with
+    /// them `postgres://USER@HOST/DATABASE` and `mysql://USER@HOST/DATABASE`.
     ///
-    /// Tables of an older program are copied to `PATH.version-N` first, N being their version.
+    /// Tables of an older program in a file are copied to `PATH.version-N` first, N being their version.
     ///
-    /// A database that does not exist is created, readable for its owner only. `PATH.lock` tells a second
-    /// process that it is too late; it stays behind, and being there means nothing.
+    /// A file that does not exist is created, readable for its owner only. `PATH.lock` tells a second
+    /// process that it is too late; it stays behind, and being there means nothing. A shared database must exist, and
+    /// any number of processes may have it open.
     ///
     /// # Errors
     ///
-    /// [`OpenError`] says which file, why, and what to do.
+    /// [`OpenError`] says which database, why, and what to do.
     pub async fn open(url: &str) -> Result<Store, OpenError> {
-        Store::open_at(url, schema::VERSIONS).await
-    }
-
-    /// Opens it with tables of the last of these versions.
-    pub(crate) async fn open_at(url: &str, versions: &[Version]) -> Result<Store, OpenError> {
-        let path = file::locate(url)?;
-        let lock = file::lock(&path)?;
-        file::create(&path)?;
-        let database = FileId::of(&path).ok_or_else(|| StoreError::Gone { path: path.clone() })?;
-        let options = SqliteConnectOptions::new()
-            .filename(&path)
-            .create_if_missing(false)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .busy_timeout(BUSY_TIMEOUT)
-            .thread_name(|_| "store".into())
-            .disable_statement_logging();
-
-        let mut sql = options.connect().await.map_err(|error| OpenError::sort(&path, &error))?;
-        schema::recognise(&mut sql, &path).await?;
-        let connection = Mutex::new(None);
-        let mut store = Store { path, options, database, connection, migrated: None, _lock: lock };
-        let mut connected = store.prepare(sql).await?;
-        store.migrated = schema::migrate(&mut connected.sql, &store.path, versions).await?;
-        *store.connection.lock().await = Some(connected);
-        Ok(store)
+        Ok(Store(match Shared::open(url).await? {
+            Some(shared) => Kind::Shared(Box::new(shared)),
+            None => Kind::Embedded(Box::new(Embedded::open(url).await?)),
+        }))
     }
 
     /// What was done to the tables when they were opened, where they were an older program's.
     pub fn migrated(&self) -> Option<&Migrated> {
-        self.migrated.as_ref()
+        match &self.0 {
+            Kind::Embedded(store) => store.migrated(),
+            // There is one version of them so far.
+            Kind::Shared(_) => None,
+        }
+    }
+
+    /// What only a database has that others may change, too.
+    pub fn shared(&self) -> Option<&Shared> {
+        match &self.0 {
+            Kind::Embedded(_) => None,
+            Kind::Shared(store) => Some(store),
+        }
     }
 
     /// Loads everything that is stored, as of one generation.
@@ -99,14 +75,10 @@ impl Store {
     ///
     /// [`StoreError::Corrupt`] where something cannot be what was stored, or another [`StoreError`].
     pub async fn load(&self) -> Result<Contents, StoreError> {
-        let mut slot = self.connection.lock().await;
-        let mut connected = self.take(&mut slot).await?;
-        let contents = contents::load(&mut connected.sql).await.map_err(|failure| match failure {
-            contents::Failure::Sql(error) => StoreError::sort(&self.path, &error),
-            contents::Failure::Corrupt(what) => StoreError::Corrupt { path: self.path.clone(), what },
-        })?;
-        *slot = Some(connected);
-        Ok(contents)
+        match &self.0 {
+            Kind::Embedded(store) => store.load().await,
+            Kind::Shared(store) => store.load().await,
+        }
     }
 
     /// Stores all of `changes` or none, as the generation after `based_on`, and returns its number once
@@ -117,21 +89,28 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`CommitError::Conflict`] unless `based_on` is the current generation, [`CommitError::Refused`] for
-    /// the first change that contradicts what is stored, or a [`StoreError`]. After [`StoreError::Gone`]
-    /// and [`StoreError::Io`] the caller must load again to know whether the commit had happened.
+    /// [`CommitError::Conflict`] unless `based_on` is the current generation, [`CommitError::Unpublished`] where the
+    /// tables of a shared database hold more than it, [`CommitError::Refused`] for
+    /// the first change that contradicts what is stored, or a [`StoreError`]. After one of those the caller must ask
+    /// [`Store::has_published`] to know whether the commit had happened.
     pub async fn commit(&self, based_on: u64, changes: &[Change]) -> Result<u64, CommitError> {
-        let mut slot = self.connection.lock().await;
-        let mut connected = self.take(&mut slot).await?;
-        let result = self.publish(&mut connected.sql, based_on, changes).await;
-        if matches!(result, Err(CommitError::Store(_))) {
-            return result;
+        match &self.0 {
+            Kind::Embedded(store) => store.commit(based_on, changes).await,
+            Kind::Shared(store) => store.commit(based_on, changes).await,
         }
-        // Once more after the sync: what went to a file without a name must not be acknowledged.
-        let still_there = self.still_there(&connected);
-        *slot = Some(connected);
-        still_there?;
-        result
+    }
+
+    /// Whether the current generation is of this number, and this process has published it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn has_published(&self, number: u64) -> Result<bool, StoreError> {
+        match &self.0 {
+            // Nobody else could have.
+            Kind::Embedded(store) => Ok(store.load().await?.generation == number),
+            Kind::Shared(store) => store.has_published(number).await,
+        }
     }
 
     /// Stores what probes hold of servers, all of it or nothing; it is no generation's.
@@ -140,14 +119,10 @@ impl Store {
     ///
     /// [`StoreError`].
     pub async fn remember(&self, verdicts: &[Verdict]) -> Result<(), StoreError> {
-        let mut slot = self.connection.lock().await;
-        let mut connected = self.take(&mut slot).await?;
-        let sort = |error| StoreError::sort(&self.path, &error);
-        let mut transaction = connected.sql.begin_with("BEGIN IMMEDIATE").await.map_err(sort)?;
-        health::remember(&mut transaction, verdicts).await.map_err(sort)?;
-        transaction.commit().await.map_err(sort)?;
-        *slot = Some(connected);
-        Ok(())
+        match &self.0 {
+            Kind::Embedded(store) => store.remember(verdicts).await,
+            Kind::Shared(store) => store.remember(verdicts).await,
+        }
     }
 
     /// Finds out whether the database can still be reached and locked for writing, without writing.
@@ -158,14 +133,10 @@ impl Store {
     ///
     /// What the next commit would fail with, or [`StoreError::Slow`] while one does not end.
     pub async fn check(&self) -> Result<(), StoreError> {
-        let slot = tokio::time::timeout(CHECK_WAIT, self.connection.lock()).await;
-        let mut slot = slot.map_err(|_| StoreError::Slow { path: self.path.clone() })?;
-        let mut connected = self.take(&mut slot).await?;
-        let sort = |error| StoreError::sort(&self.path, &error);
-        let transaction = connected.sql.begin_with("BEGIN IMMEDIATE").await.map_err(sort)?;
-        transaction.rollback().await.map_err(sort)?;
-        *slot = Some(connected);
-        Ok(())
+        match &self.0 {
+            Kind::Embedded(store) => store.check().await,
+            Kind::Shared(store) => store.check().await,
+        }
     }
 
     /// Closes the database and then releases the lock. A store that is dropped instead does so soon after.
@@ -174,105 +145,9 @@ impl Store {
     ///
     /// [`StoreError`] where the log could not be merged into the database; nothing is lost by that.
     pub async fn close(self) -> Result<(), StoreError> {
-        match self.connection.into_inner() {
-            Some(connected) => {
-                connected.sql.close().await.map_err(|error| StoreError::sort(&self.path, &error))
-            }
-            None => Ok(()),
+        match self.0 {
+            Kind::Embedded(store) => store.close().await,
+            Kind::Shared(store) => store.close().await,
         }
-    }
-
-    /// Takes the connection out of its slot, or makes a new one. It is put back only after a call that
-    /// left it in a known state.
-    async fn take(&self, slot: &mut Option<Connected>) -> Result<Connected, StoreError> {
-        match slot.take() {
-            Some(mut connected) => match self.still_there(&connected) {
-                Ok(()) => Ok(connected),
-                Err(error) => {
-                    // What was acknowledged may be only in a log that has lost its name: bring it home
-                    // while it is open. A second connection would start a log of its own beside it.
-                    let _ = query("PRAGMA wal_checkpoint(FULL)").execute(&mut connected.sql).await;
-                    *slot = Some(connected);
-                    Err(error)
-                }
-            },
-            None => {
-                if FileId::of(&self.path) != Some(self.database) {
-                    return Err(StoreError::Gone { path: self.path.clone() });
-                }
-                let sql = self.options.connect().await;
-                self.prepare(sql.map_err(|error| StoreError::sort(&self.path, &error))?).await
-            }
-        }
-    }
-
-    /// Switches a new connection to the write-ahead log, which is what makes one sync per commit enough.
-    async fn prepare(&self, mut sql: SqliteConnection) -> Result<Connected, StoreError> {
-        let sort = |error| StoreError::sort(&self.path, &error);
-        let mode: String =
-            query_scalar("PRAGMA journal_mode = WAL").fetch_one(&mut sql).await.map_err(sort)?;
-        if mode != "wal" {
-            let cause = format!("its file system cannot hold a write-ahead log (journal mode {mode})");
-            return Err(StoreError::Io { path: self.path.clone(), cause });
-        }
-        // The first read creates the log and holds it: no other connection can delete it from here on.
-        let _: i64 =
-            query_scalar("SELECT count(*) FROM sqlite_master").fetch_one(&mut sql).await.map_err(sort)?;
-        Ok(Connected { sql, log: FileId::of(&file::log_of(&self.path)) })
-    }
-
-    /// Fails where the database or its log was deleted or replaced: the connection would go on writing
-    /// into files that no restart finds.
-    fn still_there(&self, connected: &Connected) -> Result<(), StoreError> {
-        if FileId::of(&self.path) != Some(self.database) {
-            return Err(StoreError::Gone { path: self.path.clone() });
-        }
-        let log = file::log_of(&self.path);
-        if connected.log.is_none() || FileId::of(&log) != connected.log {
-            return Err(StoreError::Gone { path: log });
-        }
-        Ok(())
-    }
-
-    /// The transaction of a commit.
-    async fn publish(
-        &self,
-        sql: &mut SqliteConnection,
-        based_on: u64,
-        changes: &[Change],
-    ) -> Result<u64, CommitError> {
-        let sort = |error| StoreError::sort(&self.path, &error);
-        // Each call is a turn of the thread that SQLite runs on, and two changes of threads cost more than most
-        // statements. So the transaction begins and ends in texts that do something, too; where it does not end,
-        // the connection is not kept.
-        let current: i64 = query_scalar("BEGIN IMMEDIATE; SELECT coalesce(max(number), 0) FROM generation")
-            .fetch_one(&mut *sql)
-            .await
-            .map_err(sort)?;
-        if current.cast_unsigned() != based_on {
-            self.roll_back(sql).await?;
-            return Err(CommitError::Conflict { current: current.cast_unsigned() });
-        }
-        let next = current + 1;
-        for (index, change) in changes.iter().enumerate() {
-            match apply::apply(sql, next, change).await {
-                Ok(()) => {}
-                Err(Failure::Refused(what)) => {
-                    self.roll_back(sql).await?;
-                    return Err(CommitError::Refused { change: index, what });
-                }
-                Err(Failure::Sql(error)) => return Err(sort(error).into()),
-            }
-        }
-        // A clock before 1970 is wrong anyway, and not worth refusing an update for.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs().cast_signed());
-        apply::record_and_commit(sql, next, now, changes).await.map_err(sort)?;
-        Ok(next.cast_unsigned())
-    }
-
-    /// Takes back what a transaction has done.
-    async fn roll_back(&self, sql: &mut SqliteConnection) -> Result<(), StoreError> {
-        query("ROLLBACK").execute(sql).await.map_err(|error| StoreError::sort(&self.path, &error))?;
-        Ok(())
     }
 }

@@ -319,7 +319,7 @@ impl Book {
     }
 
     /// Makes names refer to a policy, or to none.
-    fn point<'n>(&mut self, names: impl Iterator<Item = &'n Box<[u8]>>, policy: Option<PolicyId>) {
+    pub(super) fn point<'n>(&mut self, names: impl Iterator<Item = &'n Box<[u8]>>, policy: Option<PolicyId>) {
         let hash = self.generation.hash.clone();
         let mut by_zone: BTreeMap<Vec<u8>, (Folded, Vec<Folded>)> = BTreeMap::new();
         for wire in names {

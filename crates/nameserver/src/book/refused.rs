@@ -22,6 +22,8 @@ pub enum Refused {
     },
     /// The store did not take it.
     Store(String),
+    /// Other name servers on the same store were quicker, again and again.
+    Outrun,
     /// Too many changes wait already, or the server is stopping.
     Busy,
 }
@@ -37,6 +39,9 @@ impl fmt::Display for Refused {
             }
             Refused::Precondition { current: None } => f.write_str("it does not exist"),
             Refused::Store(what) => write!(f, "{what}; the last generation goes on"),
+            Refused::Outrun => {
+                f.write_str("other name servers published first, again and again; try again shortly")
+            }
             Refused::Busy => f.write_str("too many changes wait; try again shortly"),
         }
     }

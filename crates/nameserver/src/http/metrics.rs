@@ -13,6 +13,7 @@ use web::metrics::{Kind, Samples};
 
 use super::Http;
 use crate::counters::{Count, Counters, LATENCY_BOUNDS_US, Latency, RCODES, TYPE_CLASSES, type_name};
+use crate::edit::follow;
 use crate::external;
 use crate::fast::Shared;
 use crate::routed::Routed;
@@ -30,6 +31,8 @@ pub struct Metrics {
     pub tcp: Vec<Tcp>,
     /// How long changes took.
     pub updates: Arc<Latency>,
+    /// What became of what others changed in the same store.
+    pub following: Arc<follow::Counters>,
     /// What the writer of dnstap counted.
     pub tap: Arc<tap::Counters>,
     /// The counters of transfers, signatures and notifications.
@@ -125,6 +128,45 @@ pub const METRICS: &[Metric] = &[
         unit: "0 or 1",
         labels: &[],
         read: |source, samples| samples.push([], u64::from(source.status.store.ok)),
+    },
+    Metric {
+        name: "pointsman_store_followed_total",
+        help: "How often generations of other name servers on the same store were taken over; those that come together \
+               count once.",
+        kind: Kind::Counter,
+        unit: "times",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.following.followed.load(Ordering::Relaxed)),
+    },
+    Metric {
+        name: "pointsman_store_direct_total",
+        help: "What became of changes that others made in the store's tables directly: published as a generation by \
+               this name server, or refused, for they cannot be served here.",
+        kind: Kind::Counter,
+        unit: "times",
+        labels: &["outcome"],
+        read: |source, samples| {
+            let following = &source.metrics.following;
+            samples.push(["published".into()], following.published.load(Ordering::Relaxed));
+            samples.push(["refused".into()], following.refused.load(Ordering::Relaxed));
+        },
+    },
+    Metric {
+        name: "pointsman_store_outrun_total",
+        help: "Commits that another name server on the same store was quicker than; they are made again on its \
+               generation.",
+        kind: Kind::Counter,
+        unit: "commits",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.following.outrun.load(Ordering::Relaxed)),
+    },
+    Metric {
+        name: "pointsman_store_lost_total",
+        help: "Looks at a shared store that failed; it is tried again after a pause of 50 ms, doubled up to 2 s.",
+        kind: Kind::Counter,
+        unit: "looks",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.following.lost.load(Ordering::Relaxed)),
     },
     Metric {
         name: "pointsman_zones",

@@ -20,7 +20,7 @@ impl From<Refused> for Failure {
             Refused::NotFound(_) => StatusCode::NOT_FOUND,
             Refused::InUse(_) => StatusCode::CONFLICT,
             Refused::Precondition { .. } => StatusCode::PRECONDITION_FAILED,
-            Refused::Store(_) | Refused::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Refused::Store(_) | Refused::Outrun | Refused::Busy => StatusCode::SERVICE_UNAVAILABLE,
         };
         match refused {
             Refused::Faults(faults) => faults.into(),

@@ -137,8 +137,10 @@ pub(crate) const SERVER: Section<Spec> = Section {
             kind: Kind::Store(|s| &mut s.store),
             default: Default::Value("\"sqlite:./pointsman.db\""),
             about: "Where zones, regions, partitions, policies and server states are kept.",
-            consequence: "It is created where there is none. One server has it open at a time. It is the truth: what \
-                it has and no import names stays.",
+            consequence: "`sqlite:PATH` is created where there is none; one server has it open at a time. \
+                `postgres://USER@HOST/DATABASE` and `mysql://USER@HOST/DATABASE` (MariaDB) must exist, and any number of \
+                servers share it; no log shows its password. It is the truth: what it has and no import names \
+                stays.",
         },
         Key {
             name: "user",

@@ -137,7 +137,9 @@ impl<S> Kind<S> {
             Kind::Ips(_) => "IP addresses, such as 192.0.2.1 or 2001:db8::1".into(),
             Kind::Path(_) => "the path of a file".into(),
             Kind::Paths(_) => "paths of files".into(),
-            Kind::Store(_) => "sqlite:PATH".into(),
+            Kind::Store(_) => {
+                "sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE".into()
+            }
             Kind::Name(_, expected) | Kind::Texts(_, expected) => (*expected).into(),
             Kind::Ranks(_) => "a table of regions with a whole number from 1 on each".into(),
             Kind::Zones(_) => "names of zones, such as example.com".into(),
@@ -162,7 +164,7 @@ impl<S> Kind<S> {
             Kind::Ip(_) | Kind::Ips(_) => "ADDR",
             Kind::Waiting(..) => "ADDR[+TIME]",
             Kind::Path(_) | Kind::Paths(_) => "FILE",
-            Kind::Store(_) => "sqlite:PATH",
+            Kind::Store(_) => "URL",
             Kind::Name(..) => "NAME",
             Kind::Texts(..) => "TEXT",
             Kind::Zones(_) => "ZONE",
@@ -409,8 +411,12 @@ fn path(given: &Given<'_>) -> Result<PathBuf, Wrong> {
 
 fn store(given: &Given<'_>) -> Result<String, Wrong> {
     let text = text(given)?;
-    match text.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() => Ok(text.into()),
+    // Whether the program was built with it, and all else of the URL, shows when it is opened.
+    match text.split_once(':') {
+        Some(("sqlite", path)) if !path.is_empty() => Ok(text.into()),
+        Some(("postgres" | "postgresql" | "mysql" | "mariadb", rest)) if rest.starts_with("//") => {
+            Ok(text.into())
+        }
         _ => Err(format!("{text:?}")),
     }
 }

@@ -10,7 +10,8 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection, query};
 
 use super::{Folder, open, url, zone};
-use crate::{Change, CommitError, OpenError, Store, StoreError};
+use crate::embedded::Embedded as Store;
+use crate::{Change, CommitError, OpenError, StoreError};
 
 /// A connection as another program would make it.
 async fn stranger(path: &Path) -> SqliteConnection {

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{Folder, open, policy, region, url, zone};
-use crate::{Change, Contents, OpenError, Store};
+use crate::embedded::Embedded as Store;
+use crate::{Change, Contents, OpenError};
 
 /// Names the store for the process that is to be killed.
 const STORE: &str = "POINTSMAN_STORE_TO_COMMIT_TO";

@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::{Folder, open, policy, region, zone};
+use crate::embedded::Embedded as Store;
 use crate::schema::{VERSIONS, Version};
-use crate::{Contents, Migrated, OpenError, Store};
+use crate::{Contents, Migrated, OpenError};
 
 /// The versions of a program after this one: it has a table more, or cannot make it.
 fn next(sql: &'static str) -> Vec<Version> {

@@ -9,7 +9,9 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{RngSeed, TestRunner};
 
-use super::{Folder, open};
+use tests::database::{Database, Kind};
+
+use super::suite::Ground;
 use crate::{Change, CommitError, Contents};
 
 /// Few of each, so that they meet.
@@ -19,9 +21,28 @@ const ADDRESSES: [&str; 3] = ["192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1"];
 
 #[test]
 fn random_commits_leave_what_the_model_holds() {
+    leave_what_the_model_holds(48, 50, Ground::file);
+}
+
+#[cfg(feature = "postgres")]
+#[test]
+fn random_commits_leave_what_the_model_holds_in_postgresql() {
+    let database = Database::start(Kind::Postgres);
+    leave_what_the_model_holds(16, 10, || Ground::of(&database));
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn random_commits_leave_what_the_model_holds_in_mariadb() {
+    let database = Database::start(Kind::Mariadb);
+    leave_what_the_model_holds(16, 10, || Ground::of(&database));
+}
+
+/// So many cases, of which at least so many commits are accepted, and as many refused.
+fn leave_what_the_model_holds(cases: u32, least: u32, ground: impl Fn() -> Ground) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let config = ProptestConfig {
-        cases: 48,
+        cases,
         rng_seed: RngSeed::Fixed(1),
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -32,8 +53,8 @@ fn random_commits_leave_what_the_model_holds() {
     let refused = Cell::new(0);
     let result = TestRunner::new(config).run(&steps, |steps| {
         runtime.block_on(async {
-            let folder = Folder::new();
-            let mut store = open(&folder).await;
+            let ground = ground();
+            let mut store = ground.open().await;
             let mut model = Contents::default();
             for (changes, reopen) in steps {
                 let result = store.commit(model.generation, &changes).await;
@@ -56,7 +77,7 @@ fn random_commits_leave_what_the_model_holds() {
                 }
                 if reopen {
                     store.close().await.expect("closes");
-                    store = open(&folder).await;
+                    store = ground.open().await;
                 }
                 let loaded = store.load().await;
                 prop_assert_eq!(loaded.as_ref(), Ok(&model));
@@ -68,24 +89,32 @@ fn random_commits_leave_what_the_model_holds() {
         panic!("{error}");
     }
     let (accepted, refused) = (accepted.get(), refused.get());
-    assert!(accepted > 50 && refused > 50, "{accepted} accepted and {refused} refused is too one-sided");
+    assert!(
+        accepted > least && refused > least,
+        "{accepted} accepted and {refused} refused is too one-sided"
+    );
 }
 
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        (name(), ".{0,50}").prop_map(|(origin, text)| Change::PutZone { origin, text }),
+        (name(), text()).prop_map(|(origin, text)| Change::PutZone { origin, text }),
         name().prop_map(|origin| Change::DeleteZone { origin }),
         (0..12_u32, word(&REGIONS)).prop_map(|(id, name)| Change::AddRegion { id, name }),
         (0..12_u32).prop_map(|id| Change::RemoveRegion { id }),
-        (word(&REGIONS), ".{0,50}").prop_map(|(name, text)| Change::PutPartition { name, text }),
+        (word(&REGIONS), text()).prop_map(|(name, text)| Change::PutPartition { name, text }),
         word(&REGIONS).prop_map(|name| Change::DeletePartition { name }),
         policy().prop_map(Change::PutPolicy),
         policy().prop_map(Change::PutPolicy),
         name().prop_map(|key| Change::DeletePolicy { key }),
         (word(&ADDRESSES), any::<bool>())
             .prop_map(|(a, up)| Change::SetServer { address: a.parse().expect("an address"), up }),
-        (word(&NAMES), ".{0,9}").prop_map(|(path, digest)| Change::Imported { path, digest }),
+        (word(&NAMES), text()).prop_map(|(path, digest)| Change::Imported { path, digest }),
     ]
+}
+
+/// Any text that all databases can hold: PostgreSQL has no character 0.
+fn text() -> impl Strategy<Value = String> {
+    "[^\\x00\n]{0,50}"
 }
 
 fn policy() -> impl Strategy<Value = Policy> {

@@ -1,0 +1,91 @@
+//! A book as a store has it by now that others change, too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use api::Faults;
+use store::Contents;
+
+use super::{Book, folded};
+use crate::generation::Generation;
+use crate::policies::{Policies, Steered};
+use crate::zone::{PolicyId, Zones};
+
+impl Book {
+    /// Makes the book of all that is stored, as [`Book::load`] does, which goes on with what no store has: servers keep
+    /// their numbers, and probes what they found.
+    ///
+    /// # Errors
+    /// Everything stored that cannot be served.
+    pub fn following(&self, contents: Contents) -> Result<Book, Faults> {
+        let before = self.generation.clone();
+        let generation = Generation { zones: Zones::new(), policies: Policies::default(), ..before };
+        let partitions = Arc::default();
+        self.as_at_start(Book { generation, partitions, ..self.clone() }, |book| book.fill(contents))
+    }
+
+    /// Makes the book of policies and servers that are stored, where all else is as it was.
+    ///
+    /// # Errors
+    /// Faults of the policies. A policy may also be refused here for another one that is yet to change; then
+    /// [`Book::following`] decides.
+    pub fn following_policies(
+        &self,
+        number: u64,
+        policies: Vec<api::Policy>,
+        servers: BTreeMap<IpAddr, bool>,
+        imports: BTreeMap<String, String>,
+    ) -> Result<Book, Faults> {
+        let (servers, imports) = (Arc::new(servers), Arc::new(imports));
+        let mut book = Book { servers, imports, ..self.clone() };
+        book.generation.number = number;
+        self.as_at_start(book, |book| {
+            let changed = book.forget_changed(policies)?;
+            for policy in changed {
+                book.load_policy(policy)?;
+            }
+            book.mark_down();
+            Ok(())
+        })
+    }
+
+    /// Takes out the policies that are no more or have other names; returns those that are to be put.
+    fn forget_changed(&mut self, policies: Vec<api::Policy>) -> Result<Vec<api::Policy>, Faults> {
+        let each = self.generation.policies.iter();
+        let mut before: HashMap<Box<[u8]>, (PolicyId, Arc<Steered>)> =
+            each.map(|(id, steered)| (steered.key().into(), (id, steered.clone()))).collect();
+        let (mut changed, mut gone) = (Vec::new(), Vec::new());
+        for policy in policies {
+            let key = folded(policy.names.first().map_or("", String::as_str), "stored policy")?;
+            match before.remove(key.wire()) {
+                Some((_, steered)) if steered.spec == policy => {}
+                Some(old) => {
+                    if old.1.spec.names != policy.names {
+                        gone.push(old);
+                    }
+                    changed.push(policy);
+                }
+                None => changed.push(policy),
+            }
+        }
+        gone.extend(before.into_values());
+        for (id, steered) in gone {
+            self.point(steered.names.iter(), None);
+            self.generation.policies.remove(id);
+        }
+        Ok(changed)
+    }
+
+    /// Fills a book by the rules of a start, which has no secondaries yet: what is stored has been served with them.
+    fn as_at_start(
+        &self,
+        mut book: Book,
+        fill: impl FnOnce(&mut Book) -> Result<(), Faults>,
+    ) -> Result<Book, Faults> {
+        book.secondaries = Arc::default();
+        fill(&mut book)?;
+        book.secondaries = self.secondaries.clone();
+        Ok(book)
+    }
+}

@@ -1,0 +1,210 @@
+//! Follows a store that others change, too: other name servers publish generations in it, and other programs change
+//! its tables directly.
+//!
+//! ```text
+//! watch ─> look ─> news? ─> editor thread: load ─> validate ─┬─> published by another: its number, our pointer
+//!                                                            ├─> made directly: published as the next generation
+//!                                                            └─> cannot be served: refused, and the reason stored
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use api::Faults;
+use store::{CommitError, News, Seen, Standing, StoreError};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::{Shared, install, lock};
+use crate::book::Book;
+
+/// How often it is looked again when another is quicker, before the next wake: those who change all the time must not
+/// keep the editor from its queue.
+const ROUNDS_MAX: usize = 8;
+
+/// How many faults of changes made directly are written down.
+const FAULTS_TOLD: usize = 50;
+
+/// What became of what others changed.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Generations of other name servers that were taken over; one stands for those that came together.
+    pub followed: AtomicU64,
+    /// Generations that were published of changes made directly.
+    pub published: AtomicU64,
+    /// Changes made directly that were refused.
+    pub refused: AtomicU64,
+    /// Commits of ours that another name server's came before.
+    pub outrun: AtomicU64,
+    /// Looks at the store that failed.
+    pub lost: AtomicU64,
+}
+
+/// How far one has followed.
+#[derive(Default)]
+pub(super) struct Following {
+    pub(super) counters: Arc<Counters>,
+    /// Wakes the editor thread.
+    pub(super) news: Notify,
+    pub(super) task: std::sync::Mutex<Option<JoinHandle<()>>>,
+    /// What cannot be served, and why; it is not tried again.
+    refused: std::sync::Mutex<Option<(Seen, String)>>,
+    /// Why the store could not be looked at.
+    lost: std::sync::Mutex<Option<String>>,
+}
+
+impl Following {
+    /// What keeps the store from being followed.
+    pub(super) fn complaint(&self) -> Option<String> {
+        lock(&self.lost).clone().or_else(|| self.refusal())
+    }
+
+    /// Why what the store holds cannot be served.
+    pub(super) fn refusal(&self) -> Option<String> {
+        lock(&self.refused).as_ref().map(|(_, why)| why.clone())
+    }
+}
+
+/// Looks at the store whenever it may have changed, and wakes the editor thread where it has.
+pub(super) async fn follow(shared: Arc<Shared>) {
+    let Some(store) = shared.store.shared() else { return };
+    let (mut watch, following) = (store.watch(), &shared.following);
+    loop {
+        watch.wait().await;
+        match store.look().await {
+            Ok(seen) => {
+                watch.reached();
+                if lock(&following.lost).take().is_some() {
+                    tracing::info!("the store is back");
+                }
+                if is_news(&shared, seen) {
+                    following.news.notify_one();
+                }
+            }
+            Err(cause) => {
+                following.counters.lost.fetch_add(1, Ordering::Relaxed);
+                let what = cause.to_string();
+                if lock(&following.lost).replace(what).is_none() {
+                    tracing::error!(%cause, "the store was lost; the last generation goes on");
+                }
+                watch.pause().await;
+            }
+        }
+    }
+}
+
+/// Whether the store holds what is neither served here nor known not to be servable.
+fn is_news(shared: &Shared, seen: Seen) -> bool {
+    let mut refused = lock(&shared.following.refused);
+    let current = shared.book.load().generation.number;
+    if seen.generation == current && seen.changes == seen.published {
+        *refused = None;
+        return false;
+    }
+    !refused.as_ref().is_some_and(|(known, _)| *known == seen)
+}
+
+/// Takes over what others changed; on the editor thread.
+pub(super) fn catch_up(shared: &Shared, runtime: &tokio::runtime::Handle) {
+    for _ in 0..ROUNDS_MAX {
+        match take_over(shared, runtime) {
+            Ok(true) => {}
+            Ok(false) => return,
+            // The follower sees it, too, and wakes us again.
+            Err(cause) => return tracing::warn!(%cause, "what others changed was not loaded"),
+        }
+    }
+}
+
+/// Takes over what there is; whether somebody was quicker, so that there is more.
+fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, StoreError> {
+    let Some(store) = shared.store.shared() else { return Ok(false) };
+    let begun = Instant::now();
+    let seen = runtime.block_on(store.look())?;
+    if !is_news(shared, seen) {
+        return Ok(false);
+    }
+    let before = shared.book.load_full();
+    if seen.generation < before.generation.number {
+        let (there, here) = (seen.generation, before.generation.number);
+        let why = format!(
+            "it is at generation {there}, and generation {here} is served: it was put back; restart to serve it"
+        );
+        return refuse(shared, runtime, seen, why);
+    }
+    let (seen, draft) = match runtime.block_on(store.news(before.generation.number)) {
+        Ok(News { seen, standing }) => (seen, draft(shared, runtime, &before, standing)?),
+        Err(StoreError::Corrupt { what, .. }) => (seen, Err(what)),
+        Err(error) => return Err(error),
+    };
+    let mut draft = match draft {
+        Ok(draft) => draft,
+        Err(why) => return refuse(shared, runtime, seen, why),
+    };
+    draft.generation.number = seen.generation;
+    let counters = &shared.following.counters;
+    if seen.changes == seen.published {
+        counters.followed.fetch_add(1, Ordering::Relaxed);
+    } else {
+        match runtime.block_on(store.publish_direct(seen)) {
+            Ok(number) => draft.generation.number = number,
+            Err(CommitError::Store(error)) => return Err(error),
+            Err(_) => return Ok(true),
+        }
+        counters.published.fetch_add(1, Ordering::Relaxed);
+    }
+    *lock(&shared.following.refused) = None;
+    install(shared, draft, before, begun, runtime);
+    Ok(false)
+}
+
+/// The book of what stands in the store, or why it cannot be served.
+fn draft(
+    shared: &Shared,
+    runtime: &tokio::runtime::Handle,
+    before: &Book,
+    standing: Standing,
+) -> Result<Result<Book, String>, StoreError> {
+    let contents = match standing {
+        Standing::Policies { policies, servers, imports } => {
+            let number = before.generation.number;
+            match before.following_policies(number, policies, servers, imports) {
+                Ok(draft) => return Ok(Ok(draft)),
+                Err(_) => match runtime.block_on(shared.store.load()) {
+                    Ok(contents) => contents,
+                    Err(StoreError::Corrupt { what, .. }) => return Ok(Err(what)),
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        Standing::All(contents) => *contents,
+    };
+    Ok(before.following(contents).map_err(|faults| told(&faults)))
+}
+
+/// Notes what cannot be served, where others find it, too.
+fn refuse(
+    shared: &Shared,
+    runtime: &tokio::runtime::Handle,
+    seen: Seen,
+    why: String,
+) -> Result<bool, StoreError> {
+    tracing::error!(generation = seen.generation, changes = seen.changes, %why, "what the store holds is not served");
+    if seen.changes > seen.published {
+        shared.following.counters.refused.fetch_add(1, Ordering::Relaxed);
+        if let Some(store) = shared.store.shared() {
+            runtime.block_on(store.refuse(seen.changes, &why))?;
+        }
+    }
+    let why = format!("what the store's tables hold cannot be served: {why}");
+    *lock(&shared.following.refused) = Some((seen, why));
+    Ok(false)
+}
+
+fn told(faults: &Faults) -> String {
+    let told: Vec<String> = faults.faults.iter().take(FAULTS_TOLD).map(ToString::to_string).collect();
+    let more = faults.faults.len() - told.len();
+    let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
+    told.join("\n") + &more
+}

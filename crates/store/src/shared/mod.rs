@@ -1,0 +1,347 @@
+//! The store in a database that several name servers share.
+//!
+//! Whoever changes what is served, a name server or another program, holds the one row of `writer` until the end of its
+//! transaction, so that changes are numbered in the order in which others see them. Triggers log the changes of other
+//! programs; a name server that finds them validates what there is then, and publishes it as the next generation. The
+//! number of a generation is a key: of two who would publish the same, one wins, and the other is told.
+//!
+//! - [`sql`]: a connection, the same for both databases.
+//! - [`tables`]: the versions of the tables.
+//! - [`apply`]: a change in SQL.
+//! - [`news`]: what there is above a generation.
+//! - [`watch`]: waits until there may be something.
+
+mod apply;
+mod news;
+pub(crate) mod sql;
+mod tables;
+mod watch;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::sync::Mutex;
+
+pub use self::news::{News, Seen, Standing};
+use self::sql::{ANSWER_WAIT, Place, Sql, values};
+pub use self::watch::{POLL_INTERVAL, RECONNECT_MAX, RECONNECT_MIN, Watch};
+use crate::apply::{Failure, GENERATIONS_KEPT};
+use crate::change::{Change, describe};
+use crate::contents::{self, Contents};
+use crate::error::{CommitError, OpenError, StoreError, is_deadlock, is_refusal, shown};
+use crate::health::Verdict;
+use crate::store::CHECK_WAIT;
+
+/// How many changes `change_log` keeps below the last, beside those that no generation has: who was away for longer
+/// loads everything.
+pub const CHANGES_KEPT: i64 = 10_000;
+
+/// How many refusals are kept.
+pub const REFUSALS_KEPT: i64 = 1_000;
+
+/// The longest reason that is stored with a refusal, in bytes: a screen or two of faults.
+const REASON_MAX: usize = 8_000;
+
+/// How often a commit is tried that a program without our order of locks makes the database break off.
+const DEADLOCKS_MAX: usize = 5;
+
+/// A store in a database that others have open, too.
+pub struct Shared {
+    /// The URL without its password: what errors call the database.
+    path: PathBuf,
+    place: Place,
+    /// What the generations of this process are signed with.
+    publisher: String,
+    /// Absent after a call that failed or was cancelled: what state such a connection is in is not worth
+    /// finding out, and the next call makes a new one.
+    connection: Mutex<Option<Sql>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The place has a password.
+        f.debug_struct("Shared").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// How a call ended that brought nothing.
+pub(crate) enum Failed {
+    /// With a verdict; the connection is as before.
+    Verdict(CommitError),
+    /// The database failed; the connection is not used again.
+    Sql(sqlx::Error),
+    /// What is stored cannot be what was stored; the connection is not used again.
+    Corrupt(String),
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(error: sqlx::Error) -> Self {
+        Failed::Sql(error)
+    }
+}
+
+impl From<contents::Failure> for Failed {
+    fn from(failure: contents::Failure) -> Self {
+        match failure {
+            contents::Failure::Sql(error) => Failed::Sql(error),
+            contents::Failure::Corrupt(what) => Failed::Corrupt(what),
+        }
+    }
+}
+
+impl Shared {
+    /// Opens the database of a URL; `None` where it is not of a shared one.
+    pub(crate) async fn open(url: &str) -> Result<Option<Shared>, OpenError> {
+        let Some(place) = Place::read(url)? else { return Ok(None) };
+        let path = PathBuf::from(shown(url));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        // A process id comes again, and so does a host's name; not at the same moment, too.
+        let publisher = format!("{}:{}:{now:x}", host.trim_end(), std::process::id());
+        let shared = Shared { path, place, publisher, connection: Mutex::new(None) };
+        let mut sql = shared.connect().await?;
+        tables::migrate(&mut sql, &shared.path).await?;
+        *shared.connection.lock().await = Some(sql);
+        Ok(Some(shared))
+    }
+
+    /// Waits for changes, on a connection of its own.
+    pub fn watch(&self) -> Watch {
+        Watch::new(self.place.clone())
+    }
+
+    pub(crate) async fn load(&self) -> Result<Contents, StoreError> {
+        self.store(self.lent(async |sql| news::load(sql).await).await)
+    }
+
+    /// Which generation and which changes there are.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn look(&self) -> Result<Seen, StoreError> {
+        self.store(self.lent(async |sql| Ok(Seen::look(sql).await?)).await)
+    }
+
+    /// Loads what there is above a generation.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Corrupt`] where something stored cannot be, or another [`StoreError`].
+    pub async fn news(&self, above: u64) -> Result<News, StoreError> {
+        let above = above.cast_signed();
+        self.store(self.lent(async |sql| news::news(sql, above).await).await)
+    }
+
+    pub(crate) async fn commit(&self, based_on: u64, changes: &[Change]) -> Result<u64, CommitError> {
+        for _ in 1..DEADLOCKS_MAX {
+            match self.lent(async |sql| self.publish(sql, based_on, changes).await).await {
+                Err(Failed::Sql(error)) if is_deadlock(&error) => {}
+                done => return self.verdict(done),
+            }
+        }
+        self.verdict(self.lent(async |sql| self.publish(sql, based_on, changes).await).await)
+    }
+
+    /// Publishes what the tables hold as the next generation, after `seen` was found to be servable.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError::Conflict`] where there is more than `seen` by now, or a [`StoreError`].
+    pub async fn publish_direct(&self, seen: Seen) -> Result<u64, CommitError> {
+        let done = self.lent(async |sql| {
+            sql.begin_writing().await?;
+            let now = Seen::look(sql).await?;
+            if now != seen {
+                sql.raw("ROLLBACK").await?;
+                return Err(Failed::Verdict(CommitError::Conflict { current: now.generation }));
+            }
+            let what = format!("changes {} to {} made directly", seen.published + 1, seen.changes);
+            let number = seen.generation.cast_signed() + 1;
+            self.record(sql, number, &what, seen.changes.cast_signed()).await?;
+            sql.raw("COMMIT").await?;
+            Ok(number.cast_unsigned())
+        });
+        self.verdict(done.await)
+    }
+
+    /// Notes that changes up to a number cannot be served, and why.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn refuse(&self, changes: u64, why: &str) -> Result<(), StoreError> {
+        let (changes, why) = (changes.cast_signed(), shortened(why));
+        let done = self.lent(async |sql| {
+            // Several name servers come to the same end: the first one writes it down.
+            sql.begin_writing().await?;
+            let text = "INSERT INTO refusal (changes, at, what) SELECT ?, ?, ? FROM writer \
+                            WHERE NOT EXISTS (SELECT 1 FROM refusal WHERE changes = ?)";
+            sql.run(text, values![changes, now(), why, changes]).await?;
+            // The newest of them stay.
+            let text = "SELECT changes FROM refusal ORDER BY changes DESC LIMIT 1 OFFSET ?";
+            let last: Vec<(i64,)> = sql.rows(text, values![REFUSALS_KEPT]).await?;
+            if let Some((last,)) = last.first() {
+                sql.run("DELETE FROM refusal WHERE changes <= ?", values![*last]).await?;
+            }
+            sql.raw("COMMIT").await?;
+            Ok(())
+        });
+        self.store(done.await)
+    }
+
+    pub(crate) async fn has_published(&self, number: u64) -> Result<bool, StoreError> {
+        let (number, publisher) = (number.cast_signed(), self.publisher.as_str());
+        let done = self.lent(async |sql| {
+            let text = "SELECT publisher FROM generation WHERE number = ?";
+            let found: Vec<(String,)> = sql.rows(text, values![number]).await?;
+            Ok(found.first().is_some_and(|(by,)| by == publisher))
+        });
+        self.store(done.await)
+    }
+
+    pub(crate) async fn remember(&self, verdicts: &[Verdict]) -> Result<(), StoreError> {
+        let done = self.lent(async |sql| {
+            // One at a time, as all who write: two name servers learn of the same server.
+            sql.begin_writing().await?;
+            for Verdict { server, probe, held } in verdicts {
+                let (server, probe) = (server.to_string(), probe.as_str());
+                let text = "DELETE FROM health WHERE server = ? AND probe = ?";
+                sql.run(text, values![server.as_str(), probe]).await?;
+                if let Some(held) = held {
+                    let text = "INSERT INTO health (server, probe, failing, since) VALUES (?, ?, ?, ?)";
+                    let since = held.since.cast_signed();
+                    sql.run(text, values![server, probe, i64::from(held.failing), since]).await?;
+                }
+            }
+            sql.raw("COMMIT").await?;
+            Ok(())
+        });
+        self.store(done.await)
+    }
+
+    pub(crate) async fn check(&self) -> Result<(), StoreError> {
+        let slow = || StoreError::Slow { path: self.path.clone() };
+        let checked = self.lent(async |sql| {
+            sql.begin_writing().await?;
+            sql.raw("ROLLBACK").await?;
+            Ok(())
+        });
+        self.store(tokio::time::timeout(CHECK_WAIT, checked).await.map_err(|_| slow())?)
+    }
+
+    pub(crate) async fn close(self) -> Result<(), StoreError> {
+        match self.connection.into_inner() {
+            Some(sql) => sql.close().await.map_err(|error| StoreError::sort_shared(&self.path, &error)),
+            None => Ok(()),
+        }
+    }
+
+    async fn connect(&self) -> Result<Sql, StoreError> {
+        let late = || StoreError::Unreachable { path: self.path.clone(), cause: "no answer".into() };
+        let connected = tokio::time::timeout(ANSWER_WAIT, self.place.connect()).await.map_err(|_| late())?;
+        connected.map_err(|error| StoreError::sort_shared(&self.path, &error))
+    }
+
+    /// Makes a call on the connection, which is kept where the call leaves it in a known state. A connection that was
+    /// made before may have been lost without a sign; one that begins with that is made anew, once.
+    async fn lent<T>(&self, call: impl AsyncFnOnce(&mut Sql) -> Result<T, Failed>) -> Result<T, Failed> {
+        let mut slot = self.connection.lock().await;
+        let late = || Failed::Sql(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+        let mut sql = match slot.take() {
+            Some(mut sql) => match tokio::time::timeout(ANSWER_WAIT, sql.raw("SELECT 1")).await {
+                Ok(Ok(())) => sql,
+                Ok(Err(_)) => self.place.connect().await?,
+                Err(_) => return Err(late()),
+            },
+            None => tokio::time::timeout(ANSWER_WAIT, self.place.connect()).await.map_err(|_| late())??,
+        };
+        let result = tokio::time::timeout(ANSWER_WAIT, call(&mut sql)).await.map_err(|_| late())?;
+        if matches!(result, Ok(_) | Err(Failed::Verdict(_))) {
+            *slot = Some(sql);
+        }
+        result
+    }
+
+    /// The transaction of a commit.
+    async fn publish(&self, sql: &mut Sql, based_on: u64, changes: &[Change]) -> Result<u64, Failed> {
+        let last = sql.begin_writing().await?;
+        let Seen { generation, published, .. } = Seen::look(sql).await?;
+        let verdict = if generation != based_on {
+            Some(CommitError::Conflict { current: generation })
+        } else if published.cast_signed() != last {
+            Some(CommitError::Unpublished)
+        } else {
+            None
+        };
+        if let Some(verdict) = verdict {
+            sql.raw("ROLLBACK").await?;
+            return Err(Failed::Verdict(verdict));
+        }
+        let number = generation.cast_signed() + 1;
+        let mut tables: BTreeSet<&str> = BTreeSet::new();
+        for (change, what) in changes.iter().enumerate() {
+            match apply::apply(sql, number, what).await {
+                Ok(changed) => tables.extend(changed),
+                Err(Failure::Sql(error)) if !is_refusal(&error) => return Err(error.into()),
+                Err(failure) => {
+                    sql.raw("ROLLBACK").await?;
+                    let what = match failure {
+                        Failure::Refused(what) => what,
+                        Failure::Sql(error) => match error.as_database_error() {
+                            Some(database) => database.message().to_owned(),
+                            None => error.to_string(),
+                        },
+                    };
+                    return Err(Failed::Verdict(CommitError::Refused { change, what }));
+                }
+            }
+        }
+        let mut logged = last;
+        for table in tables {
+            logged += 1;
+            let row = values![logged, now(), table];
+            sql.run("INSERT INTO change_log (number, at, what) VALUES (?, ?, ?)", row).await?;
+        }
+        sql.run("UPDATE writer SET changes = ?", values![logged]).await?;
+        self.record(sql, number, &describe(changes), logged).await?;
+        sql.raw("COMMIT").await?;
+        Ok(number.cast_unsigned())
+    }
+
+    /// Records a generation that has the changes up to a number, and forgets the oldest of both.
+    async fn record(&self, sql: &mut Sql, number: i64, what: &str, changes: i64) -> Result<(), sqlx::Error> {
+        let text = "INSERT INTO generation (number, at, what, changes, publisher) VALUES (?, ?, ?, ?, ?)";
+        sql.run(text, values![number, now(), what, changes, self.publisher.as_str()]).await?;
+        sql.run("DELETE FROM generation WHERE number <= ?", values![number - GENERATIONS_KEPT]).await?;
+        sql.run("DELETE FROM change_log WHERE number <= ?", values![changes - CHANGES_KEPT]).await?;
+        Ok(())
+    }
+
+    fn verdict<T>(&self, done: Result<T, Failed>) -> Result<T, CommitError> {
+        done.map_err(|failed| match failed {
+            Failed::Verdict(verdict) => verdict,
+            Failed::Sql(error) => StoreError::sort_shared(&self.path, &error).into(),
+            Failed::Corrupt(what) => StoreError::Corrupt { path: self.path.clone(), what }.into(),
+        })
+    }
+
+    fn store<T>(&self, done: Result<T, Failed>) -> Result<T, StoreError> {
+        self.verdict(done).map_err(|error| match error {
+            CommitError::Store(error) => error,
+            other => StoreError::Failed { path: self.path.clone(), cause: other.to_string() },
+        })
+    }
+}
+
+/// Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}
+
+/// As much of a reason as is stored.
+fn shortened(why: &str) -> &str {
+    &why[..why.floor_char_boundary(REASON_MAX)]
+}

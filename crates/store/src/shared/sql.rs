@@ -1,0 +1,301 @@
+//! A connection to a database that others have open, too: one face for two drivers.
+
+#[cfg(not(all(feature = "postgres", feature = "mysql")))]
+use std::convert::Infallible;
+use std::time::Duration;
+
+#[cfg(feature = "mysql")]
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
+#[cfg(feature = "postgres")]
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, query, query_as, raw_sql};
+
+use crate::error::{OpenError, shown};
+use crate::store::BUSY_TIMEOUT;
+
+/// How long the making of a connection may take, and any call: a database that is there but does not answer must not
+/// hold up changes for ever, and a store of a million records is loaded in less.
+pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// Where a database is, and as whom to go there.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    #[cfg(feature = "postgres")]
+    Postgres(Box<PgConnectOptions>),
+    #[cfg(feature = "mysql")]
+    Mysql(Box<MySqlConnectOptions>),
+    /// What the program was built without; it makes the other arms complete where it was.
+    #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+    #[allow(dead_code, reason = "there is no value of it")]
+    Absent(Infallible),
+}
+
+/// A connection.
+pub(crate) enum Sql {
+    #[cfg(feature = "postgres")]
+    Postgres(Box<PgConnection>),
+    #[cfg(feature = "mysql")]
+    Mysql(Box<MySqlConnection>),
+    #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+    #[allow(dead_code, reason = "there is no value of it")]
+    Absent(Infallible),
+}
+
+/// What stands for a `?`.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Integer(Option<i64>),
+    Real(Option<f64>),
+    Text(Option<String>),
+}
+
+/// A list of values, each of which a [`Value`] can be made from.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { vec![$($crate::shared::sql::Value::from($value)),*] };
+}
+pub(crate) use values;
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Value::Integer(Some(value))
+    }
+}
+
+impl From<Option<u32>> for Value {
+    fn from(value: Option<u32>) -> Self {
+        Value::Integer(value.map(i64::from))
+    }
+}
+
+impl From<Option<f64>> for Value {
+    fn from(value: Option<f64>) -> Self {
+        Value::Real(value)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Value::Text(Some(value.into()))
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Value::Text(Some(value))
+    }
+}
+
+impl From<Option<String>> for Value {
+    fn from(value: Option<String>) -> Self {
+        Value::Text(value)
+    }
+}
+
+/// What a row can be read as, whichever database it is from.
+pub(crate) trait Shape: OfPostgres + OfMysql + Send + Unpin {}
+impl<T: OfPostgres + OfMysql + Send + Unpin> Shape for T {}
+
+#[cfg(feature = "postgres")]
+pub(crate) trait OfPostgres: for<'r> FromRow<'r, PgRow> {}
+#[cfg(feature = "postgres")]
+impl<T: for<'r> FromRow<'r, PgRow>> OfPostgres for T {}
+#[cfg(not(feature = "postgres"))]
+pub(crate) trait OfPostgres {}
+#[cfg(not(feature = "postgres"))]
+impl<T> OfPostgres for T {}
+
+#[cfg(feature = "mysql")]
+pub(crate) trait OfMysql: for<'r> FromRow<'r, MySqlRow> {}
+#[cfg(feature = "mysql")]
+impl<T: for<'r> FromRow<'r, MySqlRow>> OfMysql for T {}
+#[cfg(not(feature = "mysql"))]
+pub(crate) trait OfMysql {}
+#[cfg(not(feature = "mysql"))]
+impl<T> OfMysql for T {}
+
+impl Place {
+    /// Reads a URL; `None` where it is not of a shared database, or of one that the program was built without.
+    pub(crate) fn read(url: &str) -> Result<Option<Place>, OpenError> {
+        let wrong = |cause: sqlx::Error| OpenError::Url { url: shown(url), cause: cause.to_string() };
+        match url.split_once("://").map(|(scheme, _)| scheme) {
+            #[cfg(feature = "postgres")]
+            Some("postgres" | "postgresql") => {
+                let options: PgConnectOptions = url.parse().map_err(wrong)?;
+                Ok(Some(Place::Postgres(Box::new(options.disable_statement_logging()))))
+            }
+            #[cfg(feature = "mysql")]
+            Some("mysql" | "mariadb") => {
+                let options: MySqlConnectOptions = url.parse().map_err(wrong)?;
+                // Ours is set below; the time zone is no business of ours.
+                let options = options.pipes_as_concat(false).no_engine_substitution(false).timezone(None);
+                Ok(Some(Place::Mysql(Box::new(options.disable_statement_logging()))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Connects, with what must hold for every statement of ours.
+    pub(crate) async fn connect(&self) -> Result<Sql, sqlx::Error> {
+        let wait = BUSY_TIMEOUT.as_secs();
+        let (mut sql, settings): (Sql, String) = match self {
+            #[cfg(feature = "postgres")]
+            Place::Postgres(options) => (
+                Sql::Postgres(Box::new(options.connect().await?)),
+                // The triggers leave our commits to us. An answer means that it is on the disk.
+                format!(
+                    "SET pointsman.commits = 'on'; SET lock_timeout = '{wait}s'; SET client_min_messages = warning; \
+                     SELECT set_config('synchronous_commit', 'on', false) \
+                     WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+                ),
+            ),
+            #[cfg(feature = "mysql")]
+            Place::Mysql(options) => (
+                Sql::Mysql(Box::new(options.connect().await?)),
+                format!(
+                    "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION', \
+                     innodb_lock_wait_timeout = {wait}, @pointsman_commits = 1"
+                ),
+            ),
+            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+            Place::Absent(never) => match *never {},
+        };
+        sql.raw(&settings).await?;
+        Ok(sql)
+    }
+}
+
+/// A query with its values.
+macro_rules! bound {
+    ($query:expr, $values:expr) => {{
+        let mut query = $query;
+        for value in $values {
+            query = match value {
+                Value::Integer(value) => query.bind(value),
+                Value::Real(value) => query.bind(value),
+                Value::Text(value) => query.bind(value),
+            };
+        }
+        query
+    }};
+}
+
+impl Sql {
+    /// Executes statements without values.
+    pub(crate) async fn raw(&mut self, text: &str) -> Result<(), sqlx::Error> {
+        let statements = raw_sql(AssertSqlSafe(text));
+        match self {
+            #[cfg(feature = "postgres")]
+            Sql::Postgres(sql) => statements.execute(&mut **sql).await.map(drop),
+            #[cfg(feature = "mysql")]
+            Sql::Mysql(sql) => statements.execute(&mut **sql).await.map(drop),
+            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+            Sql::Absent(never) => match *never {},
+        }
+    }
+
+    /// Executes a statement with a value for each `?`; returns how many rows it changed.
+    pub(crate) async fn run(&mut self, text: &str, values: Vec<Value>) -> Result<u64, sqlx::Error> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Sql::Postgres(sql) => {
+                let query = bound!(query(AssertSqlSafe(numbered(text))), values);
+                query.execute(&mut **sql).await.map(|done| done.rows_affected())
+            }
+            #[cfg(feature = "mysql")]
+            Sql::Mysql(sql) => {
+                let query = bound!(query(AssertSqlSafe(text)), values);
+                query.execute(&mut **sql).await.map(|done| done.rows_affected())
+            }
+            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+            Sql::Absent(never) => match *never {},
+        }
+    }
+
+    /// All rows that a statement yields.
+    pub(crate) async fn rows<T: Shape>(
+        &mut self,
+        text: &str,
+        values: Vec<Value>,
+    ) -> Result<Vec<T>, sqlx::Error> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Sql::Postgres(sql) => {
+                let query = bound!(query_as::<_, T>(AssertSqlSafe(numbered(text))), values);
+                query.fetch_all(&mut **sql).await
+            }
+            #[cfg(feature = "mysql")]
+            Sql::Mysql(sql) => {
+                let query = bound!(query_as::<_, T>(AssertSqlSafe(text)), values);
+                query.fetch_all(&mut **sql).await
+            }
+            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+            Sql::Absent(never) => match *never {},
+        }
+    }
+
+    /// The one row that a statement yields.
+    pub(crate) async fn row<T: Shape>(&mut self, text: &str, values: Vec<Value>) -> Result<T, sqlx::Error> {
+        self.rows(text, values).await?.pop().ok_or(sqlx::Error::RowNotFound)
+    }
+
+    /// Begins a transaction that sees one state of the database and changes nothing.
+    pub(crate) async fn begin_reading(&mut self) -> Result<(), sqlx::Error> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Sql::Postgres(_) => self.raw("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await,
+            #[cfg(feature = "mysql")]
+            Sql::Mysql(_) => self.raw("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY").await,
+            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+            Sql::Absent(never) => match *never {},
+        }
+    }
+
+    /// Begins a transaction that changes what is served, which nobody else can do until its end; returns the number of
+    /// the last change.
+    pub(crate) async fn begin_writing(&mut self) -> Result<i64, sqlx::Error> {
+        self.raw("BEGIN").await?;
+        let (changes,) = self.row("SELECT changes FROM writer FOR UPDATE", values![]).await?;
+        Ok(changes)
+    }
+
+    /// Closes it.
+    pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Sql::Postgres(sql) => sql.close().await,
+            #[cfg(feature = "mysql")]
+            Sql::Mysql(sql) => sql.close().await,
+            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+            Sql::Absent(never) => match never {},
+        }
+    }
+}
+
+/// A statement with `$1`, `$2` and so on for each `?`, as PostgreSQL has them. No text of ours has a `?` elsewhere.
+#[cfg(feature = "postgres")]
+fn numbered(text: &str) -> String {
+    let mut numbered = String::with_capacity(text.len() + 16);
+    for (index, part) in text.split('?').enumerate() {
+        if index > 0 {
+            numbered.push_str(&format!("${index}"));
+        }
+        numbered.push_str(part);
+    }
+    numbered
+}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_question_mark_gets_its_number() {
+        for (text, expected) in [
+            ("SELECT 1", "SELECT 1"),
+            ("SELECT a FROM b WHERE c = ? AND d = ?", "SELECT a FROM b WHERE c = $1 AND d = $2"),
+            ("?", "$1"),
+        ] {
+            assert_eq!(numbered(text), expected);
+        }
+    }
+}

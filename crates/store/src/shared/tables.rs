@@ -1,0 +1,63 @@
+//! The versions of the tables in a shared database, and whether a database is ours at all.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use sqlx::SqlSafeStr;
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
+
+use super::sql::{Sql, values};
+use crate::error::{OpenError, StoreError};
+use crate::schema::Version;
+
+/// The versions of the tables in PostgreSQL. Numbers are those of the tables' meaning: a version is the same in all
+/// databases, and shared ones began with the third.
+#[cfg(feature = "postgres")]
+const POSTGRES: &[Version] = &[(3, "tables", include_str!("../../migrations/postgres/0003_tables.sql"))];
+
+/// The versions of the tables in MariaDB.
+#[cfg(feature = "mysql")]
+const MYSQL: &[Version] = &[(3, "tables", include_str!("../../migrations/mysql/0003_tables.sql"))];
+
+/// Brings the tables to the last version; programs that start together wait for each other.
+pub(super) async fn migrate(sql: &mut Sql, path: &Path) -> Result<(), OpenError> {
+    let sort = |error: sqlx::Error| OpenError::from(StoreError::sort_shared(path, &error));
+    let (schema, versions): (&str, &[Version]) = match sql {
+        #[cfg(feature = "postgres")]
+        Sql::Postgres(_) => ("current_schema()", POSTGRES),
+        #[cfg(feature = "mysql")]
+        Sql::Mysql(_) => ("database()", MYSQL),
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        Sql::Absent(never) => match *never {},
+    };
+    // The migrator makes its own table first.
+    let text = format!(
+        "SELECT count(*), count(CASE WHEN table_name = '_sqlx_migrations' THEN 1 END) \
+         FROM information_schema.tables WHERE table_schema = {schema}"
+    );
+    let (tables, ours): (i64, i64) = sql.row(&text, values![]).await.map_err(sort)?;
+    if tables > 0 && ours == 0 {
+        let what = "it has another program's tables".into();
+        return Err(OpenError::NotAStore { path: path.to_path_buf(), what });
+    }
+    let known = versions.last().map_or(0, |(version, ..)| *version);
+    let steps = versions.iter().map(|&(version, word, text)| {
+        Migration::new(version, Cow::Borrowed(word), MigrationType::Simple, text.into_sql_str(), false)
+    });
+    let migrator = Migrator::with_migrations(steps.collect());
+    let done: Result<(), MigrateError> = match sql {
+        #[cfg(feature = "postgres")]
+        Sql::Postgres(sql) => migrator.run_direct(None, &mut **sql, false).await,
+        #[cfg(feature = "mysql")]
+        Sql::Mysql(sql) => migrator.run_direct(None, &mut **sql, false).await,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        Sql::Absent(never) => match *never {},
+    };
+    done.map_err(|error| match error {
+        MigrateError::VersionMissing(found) => {
+            OpenError::Newer { path: path.to_path_buf(), found, known, copy: None }
+        }
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => sort(error),
+        other => StoreError::Failed { path: path.to_path_buf(), cause: other.to_string() }.into(),
+    })
+}

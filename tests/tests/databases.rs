@@ -1,0 +1,282 @@
+//! Several name servers on one database: what one changes all serve, and so do changes made directly; a database that is
+//! killed takes no answer and no acknowledged change with it.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use tests::database::{Database, Kind};
+use tests::folder::Folder;
+use tests::http::Client;
+use tests::program::PROGRAM_WAIT;
+use tests::query::{Question, exchange, socket};
+use tests::serving::Serving;
+
+const ZONE: &str = "$TTL 300\n@ SOA ns hm 1 7200 600 86400 60\n@ NS ns\nns A 192.0.2.53\n";
+
+/// How often the database is killed under load.
+const KILLS: u32 = 2;
+
+/// Changes that each name server has acknowledged between two kills, at least.
+const CHANGES_BETWEEN: u32 = 5;
+
+#[test]
+fn name_servers_share_postgresql() {
+    share(Kind::Postgres);
+}
+
+#[test]
+fn name_servers_share_mariadb() {
+    share(Kind::Mariadb);
+}
+
+#[test]
+fn postgresql_is_killed_under_load() {
+    kill_under_load(Kind::Postgres);
+}
+
+#[test]
+fn mariadb_is_killed_under_load() {
+    kill_under_load(Kind::Mariadb);
+}
+
+/// A policy of one server.
+fn policy(address: &str, ttl: u32) -> String {
+    format!(r#"{{"servers":[{{"address":"{address}","default":{{"ttl":{ttl}}}}}]}}"#)
+}
+
+/// Starts a name server on a database.
+fn serve(folder: &Folder, url: &str) -> Serving {
+    Serving::start(folder, &["--store", url, "--workers", "1"])
+}
+
+/// Asks until an answer is as it should be.
+fn until<T: PartialEq + std::fmt::Debug>(expected: &T, mut ask: impl FnMut() -> T) {
+    let begun = Instant::now();
+    loop {
+        let found = ask();
+        if found == *expected {
+            return;
+        }
+        assert!(begun.elapsed() < PROGRAM_WAIT, "{found:?} where {expected:?} was expected");
+    }
+}
+
+/// The address and TTL that a name has.
+fn answered(server: &Serving, name: &str) -> Vec<String> {
+    Question::new(name, "A").udp(server.dns()).answer
+}
+
+fn generation(server: &Serving) -> u64 {
+    server.call("GET", "/v1/status", "").json()["generation"].as_u64().expect("a number")
+}
+
+/// A sample of the metrics.
+fn metric(server: &Serving, name: &str) -> u64 {
+    let all = server.call("GET", "/metrics", "").text();
+    let line = all.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name}"));
+    line.trim().parse().expect("a number")
+}
+
+fn share(kind: Kind) {
+    let database = Database::start(kind);
+    let name = database.empty();
+    let folder = Folder::new();
+    let (first, second) = (serve(&folder, &database.url(&name)), serve(&folder, &database.url(&name)));
+    let both = [&first, &second];
+
+    // What one is told, the other serves.
+    first.call("PUT", "/v1/zones/example.com", ZONE);
+    first.call("POST", "/v1/regions", r#"{"name":"europe"}"#);
+    first.call("PUT", "/v1/partitions/default", "127.0.0.0/8,europe\n");
+    let put = first.call("PUT", "/v1/policies/www.example.com", &policy("192.0.2.1", 10)).generation();
+    until(&put, || generation(&second));
+    assert_eq!(answered(&second, "www.example.com"), ["www.example.com. 10 in a 192.0.2.1"]);
+    second.call("PUT", "/v1/policies/www.example.com", &policy("192.0.2.2", 20));
+    until(&vec!["www.example.com. 20 in a 192.0.2.2".to_string()], || answered(&first, "www.example.com"));
+    assert!(metric(&first, "pointsman_store_followed_total") > 0);
+
+    // Both are told at once: each wins some generations, and nothing is lost.
+    std::thread::scope(|scope| {
+        for (index, server) in both.into_iter().enumerate() {
+            let api = server.api;
+            scope.spawn(move || {
+                let mut client = Client::new(api);
+                for ttl in 1..=10 {
+                    let path = format!("/v1/policies/n{index}.example.com");
+                    until(&true, || {
+                        let put = client.call("PUT", &path, &policy("192.0.2.9", ttl));
+                        // Who is outrun again and again says so, and changes nothing.
+                        let outrun = put.status == 503 && put.text().contains("published first");
+                        assert!(matches!(put.status, 200 | 202) || outrun, "{}", put.text());
+                        !outrun
+                    });
+                }
+            });
+        }
+    });
+    for server in both {
+        for index in 0..2 {
+            let expected = vec![format!("n{index}.example.com. 10 in a 192.0.2.9")];
+            until(&expected, || answered(server, &format!("n{index}.example.com")));
+        }
+    }
+    // Numbers without gaps, and none twice.
+    let counted = database.sql(&name, "SELECT count(*) - max(number) FROM generation");
+    assert_eq!(counted, "0");
+
+    // A change of rows that nobody told a name server of.
+    let before = generation(&first);
+    let one = "UPDATE policy_server SET address = '192.0.2.3', ttl = 30 WHERE policy_id = \
+               (SELECT policy_id FROM policy_name WHERE name = 'www.example.com.')";
+    database.sql(&name, one);
+    for server in both {
+        until(&vec!["www.example.com. 30 in a 192.0.2.3".to_string()], || {
+            answered(server, "www.example.com")
+        });
+        until(&(before + 1), || generation(server));
+    }
+    let told = database.sql(&name, "SELECT what FROM generation ORDER BY number DESC LIMIT 1");
+    assert!(told.ends_with("made directly"), "{told}");
+    // One for a region, whose number the partition knows by its name.
+    let row = "INSERT INTO policy_row (policy_id, address, region_id, probability, ttl) SELECT policy_id, '192.0.2.3', \
+               region.id, 1, 31 FROM policy_name, region WHERE policy_name.name = 'www.example.com.' \
+               AND region.name = 'europe'";
+    database.sql(&name, row);
+    until(&vec!["www.example.com. 31 in a 192.0.2.3".to_string()], || answered(&second, "www.example.com"));
+    // A zone, which is all that is loaded again.
+    let zone = format!("$ORIGIN example.net.\n{ZONE}mail A 192.0.2.25\n");
+    database.sql(&name, &format!("INSERT INTO zone (origin, text) VALUES ('example.net.', '{zone}')"));
+    until(&vec!["mail.example.net. 300 in a 192.0.2.25".to_string()], || {
+        answered(&first, "mail.example.net")
+    });
+
+    // What cannot be is refused by the tables themselves.
+    for wrong in ["UPDATE policy_server SET ttl = -1", "UPDATE zone SET origin = 'Example.com.'"] {
+        let what = database.try_sql(&name, wrong).expect_err("a constraint");
+        assert!(what.contains("_ttl_is_from_0_") || what.contains("zone_origin_is_absolute"), "{what}");
+    }
+    // What cannot be served is refused whole by the name servers, which say why.
+    let before = [generation(&first), generation(&second)];
+    let wrong = "INSERT INTO policy_name (policy_id, position, name) \
+                 SELECT policy_id, 1, 'www.example.org.' FROM policy_name WHERE name = 'www.example.com.'";
+    database.sql(&name, wrong);
+    database.sql(&name, "UPDATE policy_server SET ttl = 77");
+    for server in both {
+        until(&true, || metric(server, "pointsman_store_direct_total{outcome=\"refused\"}") > 0);
+        assert_eq!(answered(server, "www.example.com"), ["www.example.com. 31 in a 192.0.2.3"]);
+        let put = server.client().call("PUT", "/v1/policies/n0.example.com", &policy("192.0.2.9", 1));
+        assert_eq!(put.status, 503, "{}", put.text());
+        assert!(put.text().contains("www.example.org. is in none of our zones"), "{}", put.text());
+    }
+    assert_eq!([generation(&first), generation(&second)], before);
+    let why = database.sql(&name, "SELECT what FROM refusal ORDER BY changes DESC LIMIT 1");
+    assert!(why.contains("www.example.org. is in none of our zones"), "{why}");
+    // Mended, all of it is served.
+    database.sql(&name, "DELETE FROM policy_name WHERE name = 'www.example.org.'");
+    for server in both {
+        until(&vec!["n1.example.com. 77 in a 192.0.2.9".to_string()], || answered(server, "n1.example.com"));
+        server.call("PUT", "/v1/policies/n0.example.com", &policy("192.0.2.9", 1));
+    }
+
+    // A third one begins with what there is.
+    let third = serve(&folder, &database.url(&name));
+    assert_eq!(answered(&third, "n0.example.com"), ["n0.example.com. 1 in a 192.0.2.9"]);
+    for server in [first, second, third] {
+        server.stop();
+    }
+}
+
+fn kill_under_load(kind: Kind) {
+    let mut database = Database::start(kind);
+    let name = database.empty();
+    let folder = Folder::new();
+    let servers = [serve(&folder, &database.url(&name)), serve(&folder, &database.url(&name))];
+    servers[0].call("PUT", "/v1/zones/example.com", ZONE);
+    let put = generation(&servers[0]);
+    until(&put, || generation(&servers[1]));
+    let acknowledged: [AtomicU32; 2] = Default::default();
+    let asked: [AtomicU64; 2] = Default::default();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let ending = Ending(&done);
+        for (index, server) in servers.iter().enumerate() {
+            let (acknowledged, asked, done) = (&acknowledged[index], &asked[index], &done);
+            let (api, dns) = (server.api, server.dns());
+            scope.spawn(move || change(index, api, acknowledged, done));
+            scope.spawn(move || ask(dns, asked, done));
+        }
+        for _ in 0..KILLS {
+            let more = || acknowledged.each_ref().map(|number| number.load(Ordering::SeqCst));
+            let wanted = more().map(|number| number + CHANGES_BETWEEN);
+            until(&true, || more().iter().zip(wanted).all(|(is, wanted)| *is >= wanted));
+            database.kill();
+            // Every query is answered meanwhile: `ask` fails where one is not.
+            let wanted = asked.each_ref().map(|count| count.load(Ordering::SeqCst) + 300);
+            until(&true, || {
+                asked.iter().zip(wanted).all(|(count, wanted)| count.load(Ordering::SeqCst) >= wanted)
+            });
+            database.go_on();
+        }
+        let wanted = acknowledged.each_ref().map(|number| number.load(Ordering::SeqCst) + CHANGES_BETWEEN);
+        until(&true, || {
+            acknowledged.iter().zip(wanted).all(|(is, wanted)| is.load(Ordering::SeqCst) >= wanted)
+        });
+        drop(ending);
+    });
+    // What was acknowledged is there: the last of each, and every one is counted in the generations.
+    for (index, number) in acknowledged.iter().enumerate() {
+        let number = number.load(Ordering::SeqCst);
+        let text = format!(
+            "SELECT max(ttl) FROM policy_server WHERE policy_id = \
+             (SELECT policy_id FROM policy_name WHERE name = 'n{index}.example.com.')"
+        );
+        let stored: u32 = database.sql(&name, &text).parse().expect("a number");
+        assert!(stored >= number, "{stored} is stored and {number} was acknowledged");
+        for server in &servers {
+            let expected = vec![format!("n{index}.example.com. {stored} in a 192.0.2.9")];
+            until(&expected, || answered(server, &format!("n{index}.example.com")));
+        }
+    }
+    for server in servers {
+        assert!(metric(&server, "pointsman_store_lost_total") > 0);
+        assert_eq!(metric(&server, "pointsman_store_ok"), 1);
+        server.stop();
+    }
+}
+
+/// Ends the load, also where a test fails.
+struct Ending<'d>(&'d AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Changes a policy again and again, each time to a higher TTL; notes the last that was acknowledged.
+fn change(index: usize, api: SocketAddr, acknowledged: &AtomicU32, done: &AtomicBool) {
+    let mut client = Client::new(api);
+    let path = format!("/v1/policies/n{index}.example.com");
+    let mut ttl = 0;
+    while !done.load(Ordering::SeqCst) {
+        ttl += 1;
+        let put = client.call("PUT", &path, &policy("192.0.2.9", ttl));
+        match put.status {
+            200 | 202 => acknowledged.store(ttl, Ordering::SeqCst),
+            // Not acknowledged; it may have happened all the same.
+            503 => {}
+            other => panic!("{other}: {}", put.text()),
+        }
+    }
+}
+
+/// Asks again and again, one question at a time: on loopback nothing is lost, so that each must be answered.
+fn ask(dns: SocketAddr, asked: &AtomicU64, done: &AtomicBool) {
+    let (socket, question) = (socket(dns), Question::new("ns.example.com", "A"));
+    while !done.load(Ordering::SeqCst) {
+        let reply = exchange(&socket, &question.message()).expect("an answer");
+        assert_eq!(reply[3] & 0x0f, 0, "NOERROR");
+        asked.fetch_add(1, Ordering::SeqCst);
+    }
+}
