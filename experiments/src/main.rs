@@ -52,7 +52,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "myxdns",
-        about: "MyXDNS (WWW 2007), figures 7 and 8: selection algorithms in a closed loop.",
+        about: "MyXDNS (WWW 2007), figures 3 to 8: stress, updates, selection algorithms in a closed loop.",
         perform: myxdns::perform,
     },
     Experiment {

@@ -6,7 +6,7 @@
 mod distance;
 mod transport;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::data;
 use crate::options::{Run, Size};
@@ -17,18 +17,9 @@ const TABLE: &str = "routing/bview.20020722.2337.gz";
 
 /// Does the experiment.
 pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
-    let folder = run.folder.join("work");
-    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let folder = folder.canonicalize().context("the folder")?;
-    let done = parts(run, report, &folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    done
-}
-
-fn parts(run: &Run, report: &mut Report, folder: &std::path::Path) -> Result<()> {
     // Without optimisation a table takes longer to read than all the rest.
     let table = if run.size == Size::Smoke { None } else { data::file(TABLE, report) };
-    transport::perform(run, report, folder, table.as_deref())?;
+    run.within(|folder| transport::perform(run, report, folder, table.as_deref()))?;
     match table {
         Some(table) => distance::perform(run, report, &table),
         None => Ok(()),

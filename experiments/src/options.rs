@@ -1,6 +1,8 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
 
 use crate::{EXPERIMENTS, Experiment, machine};
 
@@ -20,6 +22,23 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     /// Where `report.json` and `index.html` go.
     pub(crate) folder: PathBuf,
+}
+
+impl Run {
+    /// Does something with a folder of its own, which is removed afterwards.
+    ///
+    /// # Errors
+    /// Those of `work`, and where there is no such folder.
+    pub(crate) fn within<T>(&self, work: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+        let folder = self.folder.join("work");
+        let named = || folder.display().to_string();
+        // What a run that was broken off has left.
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).with_context(named)?;
+        let done = work(&folder.canonicalize().with_context(named)?);
+        let _ = std::fs::remove_dir_all(&folder);
+        done
+    }
 }
 
 /// How much of an experiment is done.

@@ -33,6 +33,7 @@ fn smoke(name: &str) {
 
 #[test]
 fn myxdns() {
+    tests::program::path();
     smoke("myxdns");
 }
 

@@ -73,14 +73,14 @@ struct Times {
 pub(super) fn perform(run: &Run, report: &mut Report, folder: &Path, table: Option<&Path>) -> Result<()> {
     report.heading("Round trips (figure 5.1)");
     let from = match table {
-        Some(_) => "in the BGP table of July 2002, and replicas in eight ASes of it",
-        None => "in lines that rank the replicas",
+        Some(_) => "the BGP table of July 2002, replicas being in eight of its ASes",
+        None => "lines that rank the replicas",
     };
     report.say(&format!(
         "Client and server on one machine, over loopback, the server with one worker; 2,000 queries for one name, one after \
          the other, each timed around the call: two system calls over UDP, four and a connection over TCP. Static, \
          round-robin and AS-path policies over eight replicas, 1, 2, 4 and 8 addresses in an answer. For AS-path each query \
-         names a client by client subnet, which is {from}. Every answer is read: the number of its addresses, and which comes \
+         names a random client by client subnet; how near that is to whom is told by {from}. Every answer is read: the number of its addresses, and which comes \
          first. Published: a drawing, \"almost 80 % more time\" with TCP, and \"negligible\" and \"insignificant\" for \
          round-robin and for more addresses."
     ));

@@ -1,0 +1,222 @@
+//! Figures 3 to 6: response time and answered share by offered rate, with a policy that stands and with one that changes.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use api::replay::ReplayReport;
+use replay::plot::{Axis, Line, Plot};
+
+use super::servers::{ARMS, Arm, Running, Stage};
+use crate::options::{Run, Size};
+use crate::report::{Limit, Report, number};
+use crate::serving::{SENDER_CORE, pinned, program};
+
+/// Rates that are offered, in queries a second, as long as the server and the sender can.
+const RATES: &[u32] = &[1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 96_000, 128_000];
+
+/// The rate of figure 6, and updates a second there.
+const UPDATED_RATE: u32 = 3_000;
+const UPDATES: &[u32] = &[1, 10, 100, 300, 1_000];
+
+/// A server of which less than this share is answered is saturated; the curve ends there.
+const SATURATED: f64 = 0.9;
+
+/// A sender that sends less than this share of what was offered is the bottleneck.
+const OFFERED_MIN: f64 = 0.95;
+
+/// What MyXDNS could: queries a second at which all were answered below a millisecond, and with updates.
+const PUBLISHED_RATE: f64 = 4_000.0;
+const PUBLISHED_UPDATED: f64 = 3_000.0;
+
+/// One point of a curve.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    /// Queries a second that were really sent.
+    rate: f64,
+    /// Updates a second that were really made.
+    updates: f64,
+    /// Of those sent.
+    answered: f64,
+    p50: f64,
+    p99: f64,
+}
+
+/// Does these figures.
+///
+/// # Errors
+/// Where a server does not start or refuses an update, or a replay fails.
+pub(super) fn perform(run: &Run, stage: &Stage, report: &mut Report) -> Result<()> {
+    report.heading("Stress (figures 3 to 6)");
+    report.say(
+        "One name with six addresses, all of them in each answer (`answers = 0`), asked for by 8,500 clients of eight regions \
+         and of none. Over loopback, the server on one core, `pointsman replay` on another; the client is told by client \
+         subnet. Ours: without regions (\"generic\"), with real prefixes of countries (CSV), MaxMind's small test database \
+         (MMDB), and a BGP table (AS path). PowerDNS on MariaDB, both on the server's core, stands in for MyDNS, with its \
+         caches and without them; it has no regions. MyXDNS ran on a machine of 2005 (Opteron 175), so shapes compare, \
+         absolute values do not. Response times are medians from sent; the paper has means.",
+    );
+    let arms: Vec<&Arm> = ARMS.iter().filter(|arm| stage.has(arm, run, report)).collect();
+    let rates = run.size.of(RATES, &[2_000, 8_000, 32_000], &[500]);
+    for (updates, figures) in [(0, ["Figure 3", "Figure 4"]), (1, ["Figure 5", "Figure 5"])] {
+        let mut curves = Vec::new();
+        for arm in &arms {
+            curves.push((*arm, curve(run, stage, arm, rates, updates)?));
+        }
+        drawn(figures, updates, &curves, report);
+        required(run, updates, &curves, report);
+    }
+    updated(run, stage, &arms, report)
+}
+
+/// Points of one server, up to its saturation or the sender's.
+fn curve(run: &Run, stage: &Stage, arm: &Arm, rates: &[u32], updates: u32) -> Result<Vec<Point>> {
+    let running = arm.start(stage)?;
+    let mut points = Vec::new();
+    for rate in rates {
+        let point = point(run, stage, &running, *rate, updates)?;
+        points.push(point);
+        if point.answered < SATURATED || point.rate < OFFERED_MIN * f64::from(*rate) {
+            break;
+        }
+    }
+    Ok(points)
+}
+
+/// Offers a rate for some seconds, while the policy is updated.
+fn point(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -> Result<Point> {
+    let seconds = run.size.of(5, 1, 1);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let updating = scope.spawn(|| update(running, updates, &stop));
+        let replayed = replayed(run, &stage.clients, running.dns, rate, rate * seconds);
+        stop.store(true, Ordering::Relaxed);
+        let Ok(made) = updating.join() else { bail!("the updates panicked") };
+        let (replayed, made) = (replayed?, made?);
+        // The last answers may take as long as a client waits; queries are sent before.
+        let sending = replayed.sent_per_second.iter().filter(|sent| **sent > 0).count().max(1) as f64;
+        Ok(Point {
+            rate: replayed.queries as f64 / sending,
+            updates: made,
+            answered: replayed.answers as f64 / replayed.queries.max(1) as f64,
+            p50: replayed.latency_sent_us.p50 / 1e3,
+            p99: replayed.latency_sent_us.p99 / 1e3,
+        })
+    })
+}
+
+/// Updates on a schedule that does not wait for slow ones; returns how many a second were made.
+fn update(running: &Running, per_second: u32, stop: &AtomicBool) -> Result<f64> {
+    if per_second == 0 {
+        return Ok(0.0);
+    }
+    let mut updater = running.updater()?;
+    let (begin, mut made) = (Instant::now(), 0_u32);
+    while !stop.load(Ordering::Relaxed) {
+        updater.update(made as usize)?;
+        made += 1;
+        let due = begin + Duration::from_secs(1) * made / per_second;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    Ok(f64::from(made) / begin.elapsed().as_secs_f64())
+}
+
+/// Replays the clients' queries at a rate.
+fn replayed(run: &Run, trace: &Path, server: SocketAddr, rate: u32, limit: u32) -> Result<ReplayReport> {
+    let mut command = pinned(SENDER_CORE, program()?);
+    command.arg("replay").arg(trace).args(["--server", &server.to_string(), "--rate", &rate.to_string()]);
+    command.args(["--loop", "1000000", "--limit", &limit.to_string(), "--seed", &run.seed.to_string()]);
+    command.args([
+        "--source-prefix",
+        "127.0.0.0/8",
+        "--ecs",
+        "--timeout",
+        "1s",
+        "--tolerance",
+        "1h",
+        "--json",
+    ]);
+    let output = command.stdin(Stdio::null()).output().context("the replay")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).with_context(|| {
+        format!("the replay told no report, but: {text}{}", String::from_utf8_lossy(&output.stderr))
+    })
+}
+
+fn drawn(figures: [&str; 2], updates: u32, curves: &[(&Arm, Vec<Point>)], report: &mut Report) {
+    let lines = |value: fn(&Point) -> f64| {
+        let line = |(arm, points): &(&Arm, Vec<Point>)| {
+            Line::new(arm.name, points.iter().map(|point| (point.rate, value(point))).collect())
+        };
+        curves.iter().map(line).collect()
+    };
+    let with = if updates == 0 { "a policy that stands" } else { "an update a second" };
+    let up = Axis { is_log: true, from: Some(0.01), ..Axis::titled("median response time, ms") };
+    let across = Axis::titled("queries a second");
+    let plot = Plot { across: across.clone(), up, lines: lines(|point| point.p50) };
+    report.plot(format!("{}: response time, {with}", figures[0]), plot);
+    let up = Axis { to: Some(100.0), ..Axis::titled("% answered") };
+    let plot = Plot { across, up, lines: lines(|point| point.answered * 100.0) };
+    report.plot(format!("{}: answered, {with}", figures[1]), plot);
+    let rows = curves.iter().flat_map(|(arm, points)| points.iter().map(|point| row(arm, point))).collect();
+    report.table(&format!("Points, with {with}"), &HEAD, rows);
+}
+
+const HEAD: [&str; 6] = ["server", "queries/s", "updates/s", "answered", "p50, ms", "p99, ms"];
+
+fn row(arm: &Arm, point: &Point) -> Vec<String> {
+    vec![
+        arm.name.to_owned(),
+        number(point.rate.round()),
+        format!("{:.1}", point.updates),
+        format!("{:.2} %", point.answered * 100.0),
+        format!("{:.3}", point.p50),
+        format!("{:.3}", point.p99),
+    ]
+}
+
+/// What ours must: all that MyXDNS could, whatever its regions come from.
+fn required(run: &Run, updates: u32, curves: &[(&Arm, Vec<Point>)], report: &mut Report) {
+    let published = if updates == 0 { PUBLISHED_RATE } else { PUBLISHED_UPDATED };
+    for (arm, points) in curves.iter().filter(|(arm, _)| arm.is_ours()) {
+        let with = if updates == 0 { "" } else { ", an update a second" };
+        if run.size == Size::Smoke {
+            let share = points.first().map_or(0.0, |point| point.answered);
+            report.must(format!("{}{with}: answered", arm.name), Limit::AtLeast(0.5), share);
+            continue;
+        }
+        let good = points.iter().filter(|point| point.answered > 0.999 && point.p50 < 1.0);
+        let most = good.map(|point| point.rate).fold(0.0, f64::max);
+        let name = format!("{}{with}: answered below 1 ms, queries/s", arm.name);
+        report.must(name, Limit::AtLeast(published), most);
+    }
+}
+
+/// Figure 6: more and more updates.
+fn updated(run: &Run, stage: &Stage, arms: &[&Arm], report: &mut Report) -> Result<()> {
+    let wanted = run.size.of(UPDATES, &[10, 100], &[10]);
+    let rate = run.size.of(UPDATED_RATE, UPDATED_RATE, 300);
+    let (mut lines, mut rows) = (Vec::new(), Vec::new());
+    for arm in arms {
+        let running = arm.start(stage)?;
+        let mut points = Vec::new();
+        for updates in wanted {
+            let point = point(run, stage, &running, rate, *updates)?;
+            points.push((point.updates, point.p50));
+            rows.push(row(arm, &point));
+        }
+        lines.push(Line::new(arm.name, points));
+    }
+    let across = Axis { is_log: true, from: Some(1.0), ..Axis::titled("updates a second") };
+    let plot = Plot { across, up: Axis::titled("median response time, ms"), lines };
+    report.plot(
+        format!("Figure 6: response time by updates, at {} queries a second", number(rate.into())),
+        plot,
+    );
+    report.table("Points, with more and more updates", &HEAD, rows);
+    Ok(())
+}
