@@ -5,11 +5,11 @@
 //! programs; a name server that finds them validates what there is then, and publishes it as the next generation. The
 //! number of a generation is a key: of two who would publish the same, one wins, and the other is told.
 //!
-//! - [`sql`]: a connection, the same for both databases.
-//! - [`tables`]: the versions of the tables.
-//! - [`apply`]: a change in SQL.
-//! - [`news`]: what there is above a generation.
-//! - [`watch`]: waits until there may be something.
+//! - `sql`: a connection, the same for both databases.
+//! - `tables`: the versions of the tables.
+//! - `apply`: a change in SQL.
+//! - `news`: what there is above a generation.
+//! - `watch`: waits until there may be something.
 
 mod apply;
 mod news;
