@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tests::database::{Database, Kind};
 use tests::folder::Folder;
 use tests::http::Client;
 use tests::peer::free_address;
@@ -87,11 +88,30 @@ fn the_package_keeps_its_word() {
 }
 
 #[test]
+fn the_calls_work_on_a_database_too() {
+    let Some(package) = Package::install() else { return };
+    for kind in [Kind::Postgres, Kind::Mariadb] {
+        let database = Database::start(kind);
+        let url = database.url(&database.empty());
+        let folder = Folder::new();
+        let zone = folder.write("example.com.zone", ZONE);
+        let partition = folder.write("where.csv", "10.0.0.0/8,europe\n");
+        let serving = Serving::start(&folder, &["--store", &url, "--zone", &zone, "--partition", &partition]);
+        let mut pytest = package.run();
+        pytest.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]).arg(source("tests_direct"));
+        pytest.env("POINTSMAN_TEST_API", format!("http://{}", serving.api));
+        pytest.env("POINTSMAN_TEST_STORE", &url);
+        assert!(succeeds(pytest).stdout.contains("3 passed"));
+        serving.stop();
+    }
+}
+
+#[test]
 fn types_are_right() {
     let Some(package) = Package::install() else { return };
     let mut mypy = package.run();
     mypy.args(["-m", "mypy", "--no-incremental", "--config-file"]).arg(source("pyproject.toml"));
-    mypy.args(["src", "examples", "tests"].map(source));
+    mypy.args(["src", "examples", "tests", "tests_direct"].map(source));
     succeeds(mypy);
 }
 

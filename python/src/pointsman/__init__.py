@@ -1,6 +1,7 @@
 """Decides where Pointsman's name servers send clients.
 
 - `connect_db` begins; the calls of the MyXDNS paper are methods of what it returns.
+- `direct` has the same calls on the database that name servers share.
 - `shapes` has what goes in and out, `transport` the HTTP beneath.
 """
 

@@ -14,7 +14,15 @@ from pointsman.transport import Refused, Transport
 
 
 def connect_db(url: str = "http://127.0.0.1:8053", token: str | None = None) -> Database:
-    """Connects to a name server's API (the paper's Connect_DB)."""
+    """Connects to a name server's API, or to the database that name servers share (the paper's Connect_DB).
+
+    For the latter, `url` is that of their store: `postgres://USER@HOST/DATABASE` (needs psycopg) or
+    `mysql://USER@HOST/DATABASE` (needs PyMySQL).
+    """
+    if url.split("://")[0] in ("postgres", "postgresql", "mysql", "mariadb"):
+        from pointsman.direct import DirectDatabase
+
+        return DirectDatabase(url)
     return Database(Transport(url, token))
 
 

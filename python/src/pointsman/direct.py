@@ -1,0 +1,262 @@
+"""The same calls on the database that name servers share, without a name server between.
+
+What is changed is in the tables first; a name server validates it and publishes it. The tables are documented in
+docs/reference/shared-store.md.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from importlib import import_module
+from ipaddress import ip_address, ip_network
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import uuid4
+
+from pointsman.database import Database
+from pointsman.shapes import DEFAULT, Cell, Explanation, Region, Rows, Status
+from pointsman.transport import Changed, PointsmanError, Refused, Unreachable
+
+PUBLISHED_WAIT = 10.0
+"""How long a change may take from the tables to the first name server that serves it, in seconds."""
+
+LOOK_INTERVAL = 0.005
+"""How often it is looked whether a change is published, in seconds."""
+
+
+class DirectDatabase(Database):
+    """The tables that name servers share. A change returns when one of them has published it;
+    each serves it within milliseconds of that."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        given: dict[str, Any] = {"host": parts.hostname, "user": unquote(parts.username or "") or None}
+        given |= {"password": unquote(parts.password) if parts.password else None, "port": parts.port}
+        given = {key: value for key, value in given.items() if value is not None}
+        name = unquote(parts.path.strip("/"))
+        try:
+            if parts.scheme in ("postgres", "postgresql"):
+                self._driver = import_module("psycopg")
+                options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+                self._connection: Any = self._driver.connect(dbname=name, **options, **given)
+                self._quote = '"'
+            else:
+                self._driver = import_module("pymysql")
+                if parts.query:
+                    raise ValueError(f"options of MariaDB's URL are not understood here: {parts.query}")
+                self._connection = self._driver.connect(database=name, charset="utf8mb4", **given)
+                self._quote = "`"
+        except ModuleNotFoundError as cause:
+            extra = "postgres" if cause.name == "psycopg" else "mysql"
+            raise PointsmanError(f"{cause.name} is needed for this: pip install 'pointsman[{extra}]'") from cause
+        except self._driver.Error as cause:
+            raise Unreachable(f"the database at {parts.hostname} cannot be reached: {cause}") from cause
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._connection.close()
+
+    def add_region(self, name: str | None = None) -> int:
+        """Defines a region and returns its number, which no other will ever have (Add_Region)."""
+        name = name if name is not None else f"region-{uuid4().hex[:12]}"
+        with self._change() as change:
+            number = int(self._all("SELECT coalesce(max(id), 0) + 1 FROM region")[0][0])
+            self._run("INSERT INTO region (id, name) VALUES (%s, %s)", number, name)
+        self._published(change[0])
+        return number
+
+    def remove_region(self, region: Region) -> None:
+        """Removes a region with its rows; its clients become unclassified (Remove_Region)."""
+        partition = f"{self._quote}partition{self._quote}"
+        with self._change() as change:
+            numbers = {number: name for name, number in self._numbers().items()}
+            number = region if isinstance(region, int) else self._numbers().get(region, DEFAULT)
+            if number not in numbers:
+                raise Refused(404, f"there is no region {region}", ())
+            gone = "UPDATE region SET removed_in = (SELECT coalesce(max(number), 0) + 1 FROM generation) WHERE id = %s"
+            self._run(gone, number)
+            self._run("DELETE FROM policy_row WHERE region_id = %s", number)
+            for name, text in self._all(f"SELECT name, text FROM {partition}"):
+                without = _without(text, numbers[number])
+                if without != text:
+                    self._run(f"UPDATE {partition} SET text = %s WHERE name = %s", without, name)
+        self._published(change[0])
+
+    def find_ip_region(self, address: str, partition: str = "default") -> int:
+        """Returns the number of the region that an address is in, 0 for none (Find_IP_Region)."""
+        table = f"{self._quote}partition{self._quote}"
+        with self._reading():
+            texts = self._all(f"SELECT text FROM {table} WHERE name = %s", partition)
+            numbers = self._numbers()
+        if not texts:
+            if partition == "default":
+                return DEFAULT
+            raise Refused(404, f"there is no partition {partition}", ())
+        wanted, best, found = ip_address(address), -1, DEFAULT
+        for line in texts[0][0].splitlines():
+            if not line.strip() or line.lstrip()[0] in "#@":
+                continue
+            prefix, _, region = line.partition(",")
+            network = ip_network(prefix.strip())
+            if network.version == wanted.version and network.prefixlen > best and wanted in network:
+                best, found = network.prefixlen, numbers.get(region.strip(), DEFAULT)
+        return found
+
+    def update_prob(self, name: str, rows: Mapping[str, Mapping[Region, Cell]]) -> int:
+        """Installs a routing policy for a name and returns the first generation that has it (Update_Prob).
+
+        As over the API. Where no name server can serve it, what there was is put back, and `Refused` is raised.
+        """
+        with self._change() as change:
+            before = self._stored(name)
+            if isinstance(rows, Rows) and rows.tag is not None and rows.tag != _tag(before):
+                raise Changed(412, "it has changed meanwhile; get it again", ())
+            self._install(name, rows)
+        try:
+            return self._published(change[0])
+        except Refused:
+            with self._change():
+                if before is None:
+                    self._run("DELETE FROM policy WHERE id = %s", self._policy_id(name))
+                else:
+                    self._install(name, before)
+            raise
+
+    def rows(self, name: str) -> Rows:
+        """Returns the rows of a name as the tables have them."""
+        with self._reading():
+            rows = self._stored(name)
+        if rows is None:
+            raise Refused(404, f"there is no policy {name}", ())
+        rows.tag = _tag(rows)
+        return rows
+
+    def status(self) -> Status:
+        """A database has no version and no uptime: its current generation alone."""
+        with self._reading():
+            generation = int(self._all("SELECT coalesce(max(number), 0) FROM generation")[0][0])
+        return Status("", 0, generation, {"generation": generation})
+
+    def explain(self, name: str, client: str, qtype: str = "A") -> Explanation:
+        """Only a name server decides: ask one, over its API."""
+        raise PointsmanError("the database does not decide: ask a name server, by the URL of its API")
+
+    def _install(self, name: str, rows: Mapping[str, Mapping[Region, Cell]]) -> None:
+        numbers = self._numbers()
+        policy = self._policy_id(name)
+        if policy is None:
+            columns = f"answers, when_all_down, {self._quote}partition{self._quote}"
+            made = f"INSERT INTO policy ({columns}) VALUES (1, 'answer', 'default') RETURNING id"
+            policy = int(self._all(made)[0][0])
+            self._run("INSERT INTO policy_name (policy_id, position, name) VALUES (%s, 0, %s)", policy, _absolute(name))
+        probes = dict(self._all("SELECT address, probe FROM policy_server WHERE policy_id = %s", policy))
+        self._run("DELETE FROM policy_server WHERE policy_id = %s", policy)
+        for position, (server, cells) in enumerate(rows.items()):
+            address = str(ip_address(server))
+            cell = cells.get(DEFAULT, Cell())
+            text = "INSERT INTO policy_server (policy_id, position, address, probe, probability, ttl) VALUES (%s, %s, %s, %s, %s, %s)"
+            self._run(text, policy, position, address, probes.get(address), cell.probability, cell.ttl)
+            for region, cell in cells.items():
+                number = region if isinstance(region, int) else numbers.get(region)
+                if number is None:
+                    raise Refused(422, f"there is no region {region!r}", ())
+                if number != DEFAULT:
+                    text = "INSERT INTO policy_row (policy_id, address, region_id, probability, ttl) VALUES (%s, %s, %s, %s, %s)"
+                    self._run(text, policy, address, number, cell.probability, cell.ttl)
+
+    def _stored(self, name: str) -> Rows | None:
+        policy = self._policy_id(name)
+        if policy is None:
+            return None
+        rows = Rows()
+        text = "SELECT address, probability, ttl FROM policy_server WHERE policy_id = %s ORDER BY position"
+        for address, probability, ttl in self._all(text, policy):
+            rows[address] = {DEFAULT: Cell(probability, ttl)}
+        text = (
+            "SELECT c.address, r.name, c.probability, c.ttl FROM policy_row c JOIN region r ON r.id = c.region_id "
+            "WHERE c.policy_id = %s ORDER BY r.id"
+        )
+        for address, region, probability, ttl in self._all(text, policy):
+            rows[address][region] = Cell(probability, ttl)
+        return rows
+
+    def _policy_id(self, name: str) -> int | None:
+        found = self._all("SELECT policy_id FROM policy_name WHERE name = %s AND position = 0", _absolute(name))
+        return int(found[0][0]) if found else None
+
+    def _numbers(self) -> dict[str, int]:
+        return {name: int(number) for name, number in self._all("SELECT name, id FROM region WHERE removed_in IS NULL")}
+
+    def _published(self, change: int) -> int:
+        """Waits until a change is published; returns the first generation that has it."""
+        until = time.monotonic() + PUBLISHED_WAIT
+        while time.monotonic() < until:
+            with self._reading():
+                found = self._all("SELECT min(number) FROM generation WHERE changes >= %s", change)[0][0]
+                if found is not None:
+                    return int(found)
+                refused = self._all("SELECT what FROM refusal WHERE changes >= %s ORDER BY changes LIMIT 1", change)
+            if refused:
+                raise Refused(422, f"no name server can serve it: {refused[0][0]}", ())
+            time.sleep(LOOK_INTERVAL)
+        raise Unreachable("the change is in the tables, and no name server has published it yet")
+
+    @contextmanager
+    def _change(self) -> Iterator[list[int]]:
+        """A transaction that nobody else changes anything in; afterwards, the number of its last change is in the list."""
+        number: list[int] = []
+        try:
+            self._all("SELECT changes FROM writer FOR UPDATE")
+            yield number
+            number.append(int(self._all("SELECT changes FROM writer")[0][0]))
+            self._connection.commit()
+        except self._driver.Error as cause:
+            connection = self._connection
+            if connection.closed if hasattr(connection, "closed") else not connection.open:
+                raise Unreachable(f"the database was lost; of the change nothing is known: {cause}") from cause
+            connection.rollback()
+            raise Refused(422, f"the tables refuse it: {cause}", ()) from cause
+        except BaseException:
+            self._connection.rollback()
+            raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+            self._connection.rollback()
+        except self._driver.Error as cause:
+            raise Unreachable(f"the database was lost: {cause}") from cause
+
+    def _all(self, text: str, *values: Any) -> Sequence[Any]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(text, values)
+            found: Sequence[Any] = cursor.fetchall()
+            return found
+
+    def _run(self, text: str, *values: Any) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(text, values)
+
+
+def _absolute(name: str) -> str:
+    name = name.lower()
+    return name if name.endswith(".") else name + "."
+
+
+def _tag(rows: Rows | None) -> str:
+    return sha256(repr(sorted((server, sorted(map(repr, cells.items()))) for server, cells in (rows or {}).items())).encode()).hexdigest()
+
+
+def _without(text: str, region: str) -> str:
+    """A partition's text in which a region's prefixes are unclassified, and its ranks are gone."""
+    lines = []
+    for line in text.splitlines(keepends=True):
+        prefix, _, named = line.partition(",")
+        if prefix.strip() == f"@{region}":
+            continue
+        lines.append(f"{prefix},-\n" if named.strip() == region and prefix[:1] not in "#@" else line)
+    return "".join(lines)
