@@ -385,13 +385,17 @@ fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::ru
             follow::catch_up(shared, runtime);
             continue;
         }
-        let mut left = std::mem::take(&mut requests);
+        let (mut left, mut was_outrun) = (std::mem::take(&mut requests), false);
         for _ in 0..TRIES_MAX {
             left = commit(shared, left, runtime);
             if left.is_empty() {
                 break;
             }
-            follow::catch_up(shared, runtime);
+            was_outrun = true;
+            follow::catch_up_in_turn(shared, runtime);
+        }
+        if was_outrun {
+            follow::end_turn(shared, runtime);
         }
         for Request { reply, .. } in left {
             let why = shared.following.refusal().map_or(Refused::Outrun, Refused::Store);

@@ -117,6 +117,27 @@ pub(super) fn catch_up(shared: &Shared, runtime: &tokio::runtime::Handle) {
     }
 }
 
+/// As [`catch_up`], and keeps others from publishing anything until the commit that follows: who must load first what
+/// another published would else be outrun again and again by one who need not.
+pub(super) fn catch_up_in_turn(shared: &Shared, runtime: &tokio::runtime::Handle) {
+    if let Some(store) = shared.store.shared()
+        && let Err(cause) = runtime.block_on(store.take_turn())
+    {
+        tracing::warn!(%cause, "a change waited for its turn in vain");
+    }
+    catch_up(shared, runtime);
+}
+
+/// Lets others publish again, where a turn was not used.
+pub(super) fn end_turn(shared: &Shared, runtime: &tokio::runtime::Handle) {
+    if let Some(store) = shared.store.shared()
+        && let Err(cause) = runtime.block_on(store.end_turn())
+    {
+        // The turn has ended with the connection.
+        tracing::warn!(%cause, "the store was lost after a change");
+    }
+}
+
 /// Takes over what there is; whether somebody was quicker, so that there is more.
 fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, StoreError> {
     let Some(store) = shared.store.shared() else { return Ok(false) };

@@ -56,7 +56,13 @@ pub struct Shared {
     publisher: String,
     /// Absent after a call that failed or was cancelled: what state such a connection is in is not worth
     /// finding out, and the next call makes a new one.
-    connection: Mutex<Option<Sql>>,
+    connection: Mutex<Option<Link>>,
+}
+
+/// A connection, and whether its open transaction has the turn to change what is served.
+struct Link {
+    sql: Sql,
+    has_turn: bool,
 }
 
 impl fmt::Debug for Shared {
@@ -103,7 +109,7 @@ impl Shared {
         let shared = Shared { path, place, publisher, connection: Mutex::new(None) };
         let mut sql = shared.connect().await?;
         tables::migrate(&mut sql, &shared.path).await?;
-        *shared.connection.lock().await = Some(sql);
+        *shared.connection.lock().await = Some(Link::new(sql));
         Ok(Some(shared))
     }
 
@@ -122,7 +128,33 @@ impl Shared {
     ///
     /// [`StoreError`].
     pub async fn look(&self) -> Result<Seen, StoreError> {
-        self.store(self.lent(async |sql| Ok(Seen::look(sql).await?)).await)
+        self.store(self.linked(async |link| Ok(Seen::look(&mut link.sql).await?)).await)
+    }
+
+    /// Takes the turn to change what is served, so that nobody else publishes anything before the next commit of ours.
+    /// It is kept for [`Shared::look`] and [`Shared::news`], and ends with any other call.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn take_turn(&self) -> Result<(), StoreError> {
+        let done = self.linked(async |link| {
+            if !link.has_turn {
+                link.sql.begin_writing().await?;
+                link.has_turn = true;
+            }
+            Ok(())
+        });
+        self.store(done.await)
+    }
+
+    /// Ends the turn, where it was not used.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub async fn end_turn(&self) -> Result<(), StoreError> {
+        self.store(self.lent(async |_| Ok(())).await)
     }
 
     /// Loads what there is above a generation.
@@ -132,17 +164,26 @@ impl Shared {
     /// [`StoreError::Corrupt`] where something stored cannot be, or another [`StoreError`].
     pub async fn news(&self, above: u64) -> Result<News, StoreError> {
         let above = above.cast_signed();
-        self.store(self.lent(async |sql| news::news(sql, above).await).await)
+        let done = self.linked(async |link| {
+            if link.has_turn {
+                return news::news(&mut link.sql, above).await;
+            }
+            link.sql.begin_reading().await?;
+            let news = news::news(&mut link.sql, above).await?;
+            link.sql.raw("COMMIT").await?;
+            Ok(news)
+        });
+        self.store(done.await)
     }
 
     pub(crate) async fn commit(&self, based_on: u64, changes: &[Change]) -> Result<u64, CommitError> {
         for _ in 1..DEADLOCKS_MAX {
-            match self.lent(async |sql| self.publish(sql, based_on, changes).await).await {
+            match self.linked(async |link| self.publish(link, based_on, changes).await).await {
                 Err(Failed::Sql(error)) if is_deadlock(&error) => {}
                 done => return self.verdict(done),
             }
         }
-        self.verdict(self.lent(async |sql| self.publish(sql, based_on, changes).await).await)
+        self.verdict(self.linked(async |link| self.publish(link, based_on, changes).await).await)
     }
 
     /// Publishes what the tables hold as the next generation, after `seen` was found to be servable.
@@ -234,7 +275,7 @@ impl Shared {
 
     pub(crate) async fn close(self) -> Result<(), StoreError> {
         match self.connection.into_inner() {
-            Some(sql) => sql.close().await.map_err(|error| StoreError::sort_shared(&self.path, &error)),
+            Some(link) => link.sql.close().await.map_err(|error| StoreError::sort_shared(&self.path, &error)),
             None => Ok(()),
         }
     }
@@ -245,29 +286,48 @@ impl Shared {
         connected.map_err(|error| StoreError::sort_shared(&self.path, &error))
     }
 
+    /// Makes a call on the connection, without a turn.
+    async fn lent<T>(&self, call: impl AsyncFnOnce(&mut Sql) -> Result<T, Failed>) -> Result<T, Failed> {
+        let ended = self.linked(async |link| {
+            if std::mem::take(&mut link.has_turn) {
+                link.sql.raw("ROLLBACK").await?;
+            }
+            call(&mut link.sql).await
+        });
+        ended.await
+    }
+
     /// Makes a call on the connection, which is kept where the call leaves it in a known state. A connection that was
     /// made before may have been lost without a sign; one that begins with that is made anew, once.
-    async fn lent<T>(&self, call: impl AsyncFnOnce(&mut Sql) -> Result<T, Failed>) -> Result<T, Failed> {
+    async fn linked<T>(&self, call: impl AsyncFnOnce(&mut Link) -> Result<T, Failed>) -> Result<T, Failed> {
         let mut slot = self.connection.lock().await;
         let late = || Failed::Sql(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
-        let mut sql = match slot.take() {
-            Some(mut sql) => match tokio::time::timeout(ANSWER_WAIT, sql.raw("SELECT 1")).await {
-                Ok(Ok(())) => sql,
-                Ok(Err(_)) => self.place.connect().await?,
+        let mut link = match slot.take() {
+            Some(mut link) => match tokio::time::timeout(ANSWER_WAIT, link.sql.raw("SELECT 1")).await {
+                Ok(Ok(())) => link,
+                Ok(Err(_)) => Link::new(self.place.connect().await?),
                 Err(_) => return Err(late()),
             },
-            None => tokio::time::timeout(ANSWER_WAIT, self.place.connect()).await.map_err(|_| late())??,
+            None => {
+                let sql = tokio::time::timeout(ANSWER_WAIT, self.place.connect()).await;
+                Link::new(sql.map_err(|_| late())??)
+            }
         };
-        let result = tokio::time::timeout(ANSWER_WAIT, call(&mut sql)).await.map_err(|_| late())?;
+        let result = tokio::time::timeout(ANSWER_WAIT, call(&mut link)).await.map_err(|_| late())?;
         if matches!(result, Ok(_) | Err(Failed::Verdict(_))) {
-            *slot = Some(sql);
+            *slot = Some(link);
         }
         result
     }
 
-    /// The transaction of a commit.
-    async fn publish(&self, sql: &mut Sql, based_on: u64, changes: &[Change]) -> Result<u64, Failed> {
-        let last = sql.begin_writing().await?;
+    /// The transaction of a commit: that of the turn, where there is one.
+    async fn publish(&self, link: &mut Link, based_on: u64, changes: &[Change]) -> Result<u64, Failed> {
+        let sql = &mut link.sql;
+        let last = if std::mem::take(&mut link.has_turn) {
+            sql.last_change().await?
+        } else {
+            sql.begin_writing().await?
+        };
         let Seen { generation, published, .. } = Seen::look(sql).await?;
         let verdict = if generation != based_on {
             Some(CommitError::Conflict { current: generation })
@@ -333,6 +393,12 @@ impl Shared {
             CommitError::Store(error) => error,
             other => StoreError::Failed { path: self.path.clone(), cause: other.to_string() },
         })
+    }
+}
+
+impl Link {
+    fn new(sql: Sql) -> Link {
+        Link { sql, has_turn: false }
     }
 }
 

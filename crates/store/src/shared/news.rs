@@ -69,9 +69,8 @@ pub(super) async fn load(sql: &mut Sql) -> Result<Contents, Failed> {
     Ok(contents)
 }
 
-/// Loads what there is above a generation, as of one moment.
+/// Loads what there is above a generation; in a transaction that sees one state, or in which nobody else changes it.
 pub(super) async fn news(sql: &mut Sql, above: i64) -> Result<News, Failed> {
-    sql.begin_reading().await?;
     let seen = Seen::look(sql).await?;
     let standing = if policies_only(sql, above, seen).await? {
         Standing::Policies {
@@ -82,7 +81,6 @@ pub(super) async fn news(sql: &mut Sql, above: i64) -> Result<News, Failed> {
     } else {
         Standing::All(Box::new(all(sql, seen.generation).await?))
     };
-    sql.raw("COMMIT").await?;
     Ok(News { seen, standing })
 }
 

@@ -254,6 +254,11 @@ impl Sql {
     /// the last change.
     pub(crate) async fn begin_writing(&mut self) -> Result<i64, sqlx::Error> {
         self.raw("BEGIN").await?;
+        self.last_change().await
+    }
+
+    /// The number of the last change, in a transaction in which nobody else changes what is served from here on.
+    pub(crate) async fn last_change(&mut self) -> Result<i64, sqlx::Error> {
         let (changes,) = self.row("SELECT changes FROM writer FOR UPDATE", values![]).await?;
         Ok(changes)
     }
