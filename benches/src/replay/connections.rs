@@ -18,8 +18,11 @@ use crate::serve::process::{self, Group};
 use crate::serve::servers::{self, program};
 use crate::serve::zone;
 
-/// Of the replay, and of NSD: each holds 80 % of its descriptors at most, of which there are 20,000.
+/// Of the replay: each holds 80 % of its descriptors at most, of which there are 20,000.
 const PROCESSES: u32 = 3;
+
+/// Processes of NSD, which closes idle connections at once where more than half of those that it may have are open.
+const SERVERS: u32 = 6;
 
 /// Clients, each with one connection: what that many processes can hold, less what a hash shares out unevenly.
 const CLIENTS: u32 = 46_000;
@@ -86,7 +89,7 @@ pub(super) fn run(quick: bool, place: &Place, report: &mut Report) -> Result<()>
         rows,
     });
     report.note(format!(
-        "Connections: {PROCESSES} processes of the replay on one core, and so many of Debian's NSD on the other, with at \
+        "Connections: {PROCESSES} processes of the replay on one core, and {SERVERS} of Debian's NSD on the other, with at \
          most 20,000 descriptors each. Memory: the most that was seen, less that of a run with {CLIENTS_FEW} clients.",
     ));
     Ok(())
@@ -164,7 +167,7 @@ fn nsd(room: &Path) -> Result<Command> {
     servers::nsd_with(
         room,
         &format!(
-            "  server-count: {PROCESSES}\n  reuseport: yes\n  tcp-count: 19000\n  tcp-timeout: 600\n  \
+            "  server-count: {SERVERS}\n  reuseport: yes\n  tcp-count: 19000\n  tcp-timeout: 600\n  \
              ip-address: {SERVER}@{TLS_PORT}\n  tls-port: {TLS_PORT}\n  tls-service-key: \"{folder}/tls.key\"\n  \
              tls-service-pem: \"{folder}/tls.pem\"\n"
         ),
