@@ -62,6 +62,8 @@ impl Database {
                 make
             }
         };
+        // A MariaDB that starts removes what others have in a folder for temporary files that they share.
+        make.env("TMPDIR", folder.path());
         let made = make.current_dir(folder.path()).output().expect("its installation starts");
         assert!(made.status.success(), "{kind:?}: {}", String::from_utf8_lossy(&made.stderr));
         let mut database = Database { kind, port: free_address().port(), program: None, folder };
@@ -195,7 +197,7 @@ impl Database {
                 command
             }
         };
-        command.current_dir(self.folder.path());
+        command.env("TMPDIR", self.folder.path()).current_dir(self.folder.path());
         let mut program = Program::spawn(command);
         program.line(match self.kind {
             Kind::Postgres => "database system is ready to accept connections",

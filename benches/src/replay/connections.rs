@@ -44,8 +44,12 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Between two looks at the memory of both ends.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The port of DNS over TLS.
+/// The port of DNS over TLS, of all of NSD's processes.
 const TLS_PORT: u16 = 853;
+
+/// Before the ports of NSD's processes, one each: over one port for all, a process that is awake accepts more than
+/// its share, until it has too many.
+const PORTS_BEFORE: u32 = 5300;
 
 /// Measures connections over TCP and over TLS.
 ///
@@ -112,7 +116,8 @@ fn play(place: &Place, transport: &str, gap: Duration, clients: u32) -> Result<H
     let before = available()?;
     let server = servers::run("nsd", &mut nsd(&room)?, &room)?.group;
     let mut command = Side::Source.command(&program());
-    command.arg("replay").arg(&trace).args(["--server", &format!("{SERVER}:53"), "--transport"]);
+    let addresses: Vec<String> = (1..=SERVERS).map(|at| format!("{SERVER}:{}", PORTS_BEFORE + at)).collect();
+    command.arg("replay").arg(&trace).args(["--server", &addresses.join(","), "--transport"]);
     command.arg(format!("{transport}=100%")).args(["--source-prefix", senders::PREFIX, "--idle", "1h"]);
     command.args([
         "--tls-port",
@@ -164,10 +169,13 @@ fn nsd(room: &Path) -> Result<Command> {
     certificate.args(["-days", "2", "-subj", "/CN=localhost", "-keyout", "tls.key", "-out", "tls.pem"]);
     process::read(certificate.current_dir(room))?;
     let folder = room.display();
+    let addresses: String = (1..=SERVERS)
+        .map(|at| format!("  ip-address: {SERVER}@{} servers=\"{at}\"\n", PORTS_BEFORE + at))
+        .collect();
     servers::nsd_with(
         room,
         &format!(
-            "  server-count: {SERVERS}\n  reuseport: yes\n  tcp-count: 19000\n  tcp-timeout: 600\n  \
+            "{addresses}  server-count: {SERVERS}\n  reuseport: yes\n  tcp-count: 19000\n  tcp-timeout: 600\n  \
              ip-address: {SERVER}@{TLS_PORT}\n  tls-port: {TLS_PORT}\n  tls-service-key: \"{folder}/tls.key\"\n  \
              tls-service-pem: \"{folder}/tls.pem\"\n"
         ),

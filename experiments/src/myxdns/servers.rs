@@ -281,7 +281,9 @@ fn power_dns(stage: &Stage, is_cached: bool) -> Result<Running> {
     let log = |name: &str| fs::File::create(folder.join(name)).context(name.to_owned());
     let data = format!("--datadir={}/data", folder.display());
     let user = ["--no-defaults", "--user=root"];
+    // A MariaDB that starts removes what others have in a folder for temporary files that they share.
     let made = Command::new("mariadb-install-db")
+        .env("TMPDIR", &folder)
         .args(user)
         .args([&data, "--auth-root-authentication-method=normal", "--skip-test-db"])
         .output()
@@ -290,7 +292,11 @@ fn power_dns(stage: &Stage, is_cached: bool) -> Result<Running> {
         bail!("mariadb-install-db: {}", String::from_utf8_lossy(&made.stderr));
     }
     let mut command = pinned(SERVER_CORE, "/usr/sbin/mariadbd");
-    command.args(user).args([&data, "--skip-networking", &format!("--socket={}", socket.display())]);
+    command.env("TMPDIR", &folder).args(user).args([
+        &data,
+        "--skip-networking",
+        &format!("--socket={}", socket.display()),
+    ]);
     let database =
         command.stdin(Stdio::null()).stdout(log("mariadb.log")?).stderr(log("mariadb.err")?).spawn();
     let database = Ended(database.context("mariadbd")?);
