@@ -439,7 +439,7 @@ impl Raw {
     /// Tells those apart that may have waited for a pause of either core.
     fn judged(self, of_server: Pauses) -> Seen {
         let Raw { sent, answers, unanswered, pauses, mut late, busy, stolen } = self;
-        let (longest, within) = (pauses.longest().max(of_server.longest()), pauses.and(of_server));
+        let (longest, within) = (pauses.longest().max(of_server.longest()), pauses.and(of_server, busy));
         let micros = |(sent, there): &(Instant, Instant)| there.duration_since(*sent).as_secs_f64() * 1e6;
         let mut all: Vec<f64> = answers.iter().map(micros).collect();
         let not_held = answers.iter().filter(|(sent, there)| !within.touch(*sent, *there));

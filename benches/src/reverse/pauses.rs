@@ -14,15 +14,16 @@ const PAUSE_MIN: Duration = Duration::from_micros(500);
 /// How often the witness looks at the clock.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// For how many times its length a pause is felt: what came meanwhile waits in a queue, and so does what comes while
-/// that drains, for twice the pause where a core is busy for two thirds of its time.
-const FELT: u32 = 2;
+/// For how many times its length a pause is felt at most: a core that is busy for more than nine tenths of its time has
+/// too much to do, pauses or not.
+const FELT_MAX: f64 = 9.0;
 
 /// What a report says of them.
 pub(crate) const RULE: &str = "Held up are look-ups that were under way when one of the two cores paused for more than \
-    0.5 ms, or within twice as long again: as the source saw it, which does not rest, and a witness before all other \
-    threads (SCHED_FIFO) on the server's core, which only looks at the clock. All other columns and the targets are \
-    without them, but for the one that says so.";
+    0.5 ms, or while the server's core worked off what had come meanwhile; with a share b of its time busy, that takes \
+    b / (1 - b) times the pause (counted are once to nine times). Pauses are as the source saw them, which does not rest, \
+    and a witness before all other threads (SCHED_FIFO) on the server's core, which only looks at the clock. All other \
+    columns and the targets are without them, but for the one that says so.";
 
 /// Pauses of one core, in their order.
 #[derive(Debug, Default)]
@@ -45,9 +46,11 @@ impl Pauses {
         self.0.iter().map(|(from, to)| to.duration_since(*from)).max().unwrap_or_default()
     }
 
-    /// When these or others are felt.
-    pub(crate) fn and(self, others: Pauses) -> Felt {
-        let felt = |(from, to): (Instant, Instant)| (from, to + FELT * to.duration_since(from));
+    /// When these or others are felt on a core that is busy for such a share of its time: what came meanwhile waits in a
+    /// queue, and so does what comes while that drains.
+    pub(crate) fn and(self, others: Pauses, busy: f64) -> Felt {
+        let times = (busy / (1.0 - busy).max(f64::EPSILON)).clamp(1.0, FELT_MAX);
+        let felt = |(from, to): (Instant, Instant)| (from, to + to.duration_since(from).mul_f64(times));
         let mut all: Vec<_> = self.0.into_iter().chain(others.0).map(felt).collect();
         all.sort();
         let mut apart: Vec<(Instant, Instant)> = Vec::new();
@@ -101,8 +104,8 @@ mod tests {
         }
         other.look(at(13), at(15));
         assert_eq!((one.longest(), other.longest()), (Duration::from_millis(4), Duration::from_millis(2)));
-        // Felt from 10 to 19, and from 40 to 52.
-        let felt = one.and(other);
+        // Felt from 10 to 19, and from 40 to 52, where a core is busy for two thirds of its time.
+        let felt = one.and(other, 2.0 / 3.0);
         for (from, to, expected) in
             [(8, 9, false), (9, 10, true), (18, 30, true), (20, 39, false), (0, 100, true), (53, 54, false)]
         {

@@ -13,10 +13,10 @@
 //! - [`listen`]: why an address could not be bound, and how to go on.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
-//! - [`thread`]: pinning to a core.
+//! - [`thread`]: pinning to a core, standing back, resting.
 //! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
-//! - [`mapped`]: a file as memory; [`memory`]: what the kernel says of a socket's.
+//! - [`mapped`]: a file as memory, and memory in large pages; [`memory`]: what the kernel says of a socket's.
 //!
 //! Only Linux is supported. The modules with `unsafe` code are `mmsg` and `mapped`.
 

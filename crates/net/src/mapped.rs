@@ -1,4 +1,5 @@
-//! A file as memory: its pages come from the kernel when they are first looked at, and what is written stays here.
+//! Memory from the kernel: a file's, whose pages come when they are first looked at and whose changes stay here, or
+//! none's, in large pages; and memory asked for before it is needed.
 
 use std::fs::File;
 use std::io;
@@ -6,9 +7,12 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// Octets of memory that begin as those of a file.
+/// Octets of a large page: what the processors that we know of translate at once, where the kernel lets them.
+pub const LARGE_PAGE: usize = 2 << 20;
+
+/// Octets of memory that begin as those of a file, or as zeros.
 ///
 /// The mapping is private: what is stored in it is seen by nobody else and never reaches the file. All access is
 /// atomic, so that even a file that somebody changes meanwhile gives some value, not undefined behaviour. A file that
@@ -55,6 +59,33 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// Makes a mapping of no file, of at least so many octets of zero, that begins with a large page. Where the kernel
+    /// gives such pages to who asks for them, a look-up here and there finds its page in the processor's own tables.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::UnexpectedEof`] for no octets.
+    pub fn zeroed(octets: usize) -> io::Result<Mapping> {
+        let octets = octets.checked_next_multiple_of(PAGE_MAX).ok_or(io::ErrorKind::OutOfMemory)?;
+        let octets = NonZeroUsize::new(octets).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let more = octets.checked_add(LARGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: as in `of`.
+        let all = unsafe { mmap_anonymous(None, more, protection, MapFlags::MAP_PRIVATE) }?;
+        let address = all.addr().get();
+        let before = address.next_multiple_of(LARGE_PAGE) - address;
+        // SAFETY: `before` is less than a large page, by which `all` is longer than `octets`. What is before and behind
+        // those are whole pages of `all` that nothing refers to. Should the kernel keep them, they are never written, and
+        // take no memory. The advice is a wish: without it, all is as it is.
+        let start = unsafe {
+            let start = all.byte_add(before);
+            let _ = if before > 0 { munmap(all, before) } else { Ok(()) };
+            let _ = munmap(start.byte_add(octets.get()), LARGE_PAGE - before);
+            let _ = madvise(start, octets.get(), MmapAdvise::MADV_HUGEPAGE);
+            start
+        };
+        Ok(Mapping { start: start.cast(), octets })
+    }
+
     /// All whole words, in the byte order of this machine; the octets of a last part of one are left out.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
@@ -69,6 +100,23 @@ impl Mapping {
         // SAFETY: as in `words`; octets need no alignment.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.octets.get()) }
     }
+}
+
+/// The largest of the pages that kernels have as their ordinary ones, in octets.
+const PAGE_MAX: usize = 64 << 10;
+
+/// Has the processor fetch a word that will be read soon, and does not wait for it.
+#[inline]
+pub fn fetch(word: &AtomicU64) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 processor has it, and it does nothing that a program could see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(word.as_ptr().cast_const().cast()) };
+    }
+    // Elsewhere it is read: what is done next goes on meanwhile, as far as the processor looks ahead.
+    #[cfg(not(target_arch = "x86_64"))]
+    std::hint::black_box(word.load(std::sync::atomic::Ordering::Relaxed));
 }
 
 impl Drop for Mapping {
@@ -111,7 +159,24 @@ mod tests {
     }
 
     #[test]
+    fn zeros_begin_with_a_large_page_and_end_where_they_should() {
+        for octets in [8, 4096, LARGE_PAGE - 8, LARGE_PAGE, 3 * LARGE_PAGE + 24] {
+            let mapping = Mapping::zeroed(octets).unwrap();
+            let words = mapping.words();
+            let expected = octets.next_multiple_of(PAGE_MAX) / 8;
+            assert_eq!((words.as_ptr().addr() % LARGE_PAGE, words.len()), (0, expected));
+            for word in words {
+                assert_eq!(word.fetch_add(7, Ordering::Relaxed), 0);
+                fetch(word);
+            }
+            assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 7));
+        }
+    }
+
+    #[test]
     fn nothing_cannot_be_mapped() {
+        assert_eq!(Mapping::zeroed(0).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(Mapping::zeroed(usize::MAX - 8).is_err());
         assert_eq!(Mapping::of(&[]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         let empty = File::open("/dev/null").unwrap();
         assert_eq!(Mapping::open(&empty).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);

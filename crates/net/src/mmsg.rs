@@ -173,6 +173,13 @@ impl Batch {
         Ok(self.received)
     }
 
+    /// The octets of the received datagrams, in the order of arrival.
+    pub fn queries(&self) -> impl Iterator<Item = &[u8]> {
+        let queries = self.queries.chunks(stride(DATAGRAM_MAX));
+        let lengths = self.receive_headers[..self.received].iter().map(|header| header.msg_len as usize);
+        queries.zip(lengths).map(|(query, length)| &query[..length.min(DATAGRAM_MAX)])
+    }
+
     /// Has each received datagram answered, in the order of arrival.
     ///
     /// `answer` writes into the room that it is given, whose old content means nothing, and returns the

@@ -1,8 +1,9 @@
-//! Which cores there are for us, staying on one, and standing back for others.
+//! Which cores there are for us, staying on one, standing back for others, and resting between pieces of long work.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::io;
+use std::time::{Duration, Instant};
 
 /// The calling thread, as the affinity calls name it.
 const THIS_THREAD: Pid = Pid::from_raw(0);
@@ -41,6 +42,36 @@ const BEHIND: i32 = 10;
 pub fn stand_back() -> io::Result<()> {
     // On Linux, priorities belong to threads, and no process means the calling thread.
     Ok(rustix::process::setpriority_process(None, BEHIND)?)
+}
+
+/// How long a thread that nobody waits for computes between two rests: so long may one that answers wait for its core.
+const PIECE: Duration = Duration::from_micros(100);
+
+/// How long it rests, to which the kernel's timers add about as much again.
+const REST: Duration = Duration::from_micros(50);
+
+/// The rests of a thread that nobody waits for and that has much to do.
+///
+/// Once a thread has begun, the scheduler may let it have its slice of a millisecond or several, also before one that is
+/// ready and of a better priority; resting gives the core away at once.
+#[derive(Debug)]
+pub struct Rests {
+    since: Instant,
+}
+
+impl Rests {
+    /// Begins to work.
+    pub fn begin() -> Rests {
+        Rests { since: Instant::now() }
+    }
+
+    /// Rests, where it is time to: to be called after each step of the work, of some microseconds.
+    pub fn step(&mut self) {
+        if self.since.elapsed() >= PIECE {
+            std::thread::sleep(REST);
+            self.since = Instant::now();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ pub fn request(address: Ipv4Addr) -> Option<[u8; ADDRESS + 1]> {
 }
 
 /// Appends a response. `name` is empty for "not known", and has neither 0 nor 255 in it.
+#[inline]
 pub fn response(address: Ipv4Addr, name: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&address.octets());
     out.extend_from_slice(name);

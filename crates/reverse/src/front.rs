@@ -146,6 +146,16 @@ impl Default for Counts {
     }
 }
 
+/// What look-ups of one batch add to [`Counts`]: at once, for each cell is a word that all cores would write in turn.
+#[derive(Debug, Default)]
+struct Tally {
+    known: [u64; 4],
+    hits: u64,
+    stale: u64,
+    /// Hits of all time when the batch began.
+    before: u64,
+}
+
 /// What all faces ask. A clone for each thread counts on its own.
 #[derive(Clone, Debug)]
 pub struct Front {
@@ -215,7 +225,10 @@ impl Front {
     ) -> Known {
         let address = address.to_canonical();
         let entry = view.get(address, name);
-        self.tell(address, entry, client, now)
+        let mut tally = self.begin();
+        let known = self.tell(address, entry, client, now, &mut tally);
+        self.add(&tally);
+        known
     }
 
     /// Says what is known of several addresses, as [`Front::look_up`] does of each in their order, in less time: they
@@ -229,29 +242,57 @@ impl Front {
         mut each: impl FnMut(IpAddr, Known, &NameText),
     ) {
         let mut canonical = [client; TOGETHER];
+        let mut tally = self.begin();
         for addresses in addresses.chunks(TOGETHER) {
             for (canonical, address) in canonical.iter_mut().zip(addresses) {
                 *canonical = address.to_canonical();
             }
             view.get_each(&canonical[..addresses.len()], |address, entry, name| {
-                each(address, self.tell(address, entry, client, now), name);
+                each(address, self.tell(address, entry, client, now, &mut tally), name);
             });
+        }
+        self.add(&tally);
+    }
+
+    /// What look-ups from now on are counted with.
+    #[inline]
+    fn begin(&self) -> Tally {
+        Tally { before: self.counts.hits.load(Ordering::Relaxed), ..Tally::default() }
+    }
+
+    /// Adds what was counted.
+    #[inline]
+    fn add(&self, tally: &Tally) {
+        let Tally { known, hits, stale, before: _ } = tally;
+        let cells = self.counts.known.iter().chain([&self.counts.hits, &self.counts.stale]);
+        for (cell, count) in cells.zip(known.iter().chain([hits, stale])) {
+            if *count > 0 {
+                cell.fetch_add(*count, Ordering::Relaxed);
+            }
         }
     }
 
     /// Says what was found, counts it, and leaves to the back end what is wanted.
     #[inline]
-    fn tell(&self, address: IpAddr, entry: Option<Entry>, client: IpAddr, now: u32) -> Known {
+    fn tell(
+        &self,
+        address: IpAddr,
+        entry: Option<Entry>,
+        client: IpAddr,
+        now: u32,
+        tally: &mut Tally,
+    ) -> Known {
         let (known, wanted) = match entry {
             None => (Known::NotYet, true),
             Some(entry) => self.known(&entry, now),
         };
-        self.counts.known[known.index()].fetch_add(1, Ordering::Relaxed);
+        tally.known[known.index()] += 1;
         if let Some(entry) = entry.filter(|entry| !entry.is_stale(now)) {
-            self.hit(address, &entry, now);
+            self.hit(address, &entry, now, tally.before.wrapping_add(tally.hits));
+            tally.hits += 1;
         }
         if let Known::Name(Since { stale: true, .. }, _) | Known::NoName(Since { stale: true, .. }) = known {
-            self.counts.stale.fetch_add(1, Ordering::Relaxed);
+            tally.stale += 1;
         }
         if wanted && self.door.try_send(Wanted { address, client }).is_err() {
             self.counts.door_full.fetch_add(1, Ordering::Relaxed);
@@ -264,9 +305,9 @@ impl Front {
         self.crawlers.identify(address.to_canonical(), known, name)
     }
 
-    /// Counts a hit, and looks at some of them more closely.
-    fn hit(&self, address: IpAddr, entry: &Entry, now: u32) {
-        let before = self.counts.hits.fetch_add(1, Ordering::Relaxed);
+    /// Looks at some hits more closely; `before` is how many there were.
+    #[inline]
+    fn hit(&self, address: IpAddr, entry: &Entry, now: u32, before: u64) {
         // Scattered, so that whoever asks in a fixed rhythm is not always or never seen.
         let draw = before.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         if !draw.is_multiple_of(LOOKED_AT_ONE_IN) {

@@ -107,6 +107,23 @@ pub fn address_of(name: &Folded) -> Option<IpAddr> {
     }
 }
 
+/// The IPv4 address whose name a message asks for, at a glance: for what need not be right. What is malformed or unusual
+/// is `None`, or some address.
+pub fn glance(message: &[u8]) -> Option<IpAddr> {
+    let mut rest = message.get(QUESTION..)?;
+    let mut octets = [0; 4];
+    for octet in octets.iter_mut().rev() {
+        let (length, behind) = rest.split_first()?;
+        let (digits, behind) = behind.split_at_checked(usize::from(*length).min(3))?;
+        *octet = digits.iter().fold(0, |sum: u8, digit| sum.wrapping_mul(10).wrapping_add(digit & 15));
+        rest = behind;
+    }
+    rest.starts_with(b"\x07in-addr\x04arpa\0").then(|| Ipv4Addr::from(octets).into())
+}
+
+/// Where the question begins in a message (RFC 1035 §4.1).
+const QUESTION: usize = 12;
+
 /// Writes a question.
 ///
 /// # Panics
@@ -351,6 +368,19 @@ mod tests {
         assert_eq!(told(&answer(Rcode::NXDOMAIN, &[(PTR, "CNAME", "a.example")])), "none 0");
         assert_eq!(told(&answer(Rcode::SERVFAIL, &[])), "Failed(Servfail)");
         assert_eq!(told(&answer(Rcode::REFUSED, &[])), "Failed(Refused)");
+    }
+
+    #[test]
+    fn a_glance_finds_the_address() {
+        for address in ["192.0.2.7", "0.0.0.0", "255.255.255.255"] {
+            let address = address.parse().unwrap();
+            let asked = question(address, &Ask::Name, 77);
+            assert_eq!(glance(&asked), Some(address));
+            // Cut in the name, it is none.
+            (0..asked.len() - 17).for_each(|length| assert_eq!(glance(&asked[..length]), None));
+        }
+        assert_eq!(glance(&question("2001:db8::1".parse().unwrap(), &Ask::Name, 77)), None);
+        assert_eq!(glance(&question(ADDRESS.parse().unwrap(), &Ask::Prefix(24), 77)), None);
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! A file put whole in its place.
+//! A file put whole in its place, also without hurry.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use net::thread::Rests;
 
 /// Writes a file beside `path`, syncs it, and puts it there, so that there is always a whole file, this one or the
 /// one before. Of `mode`, the process's mask takes away.
@@ -30,4 +32,30 @@ pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<(
         let _ = fs::remove_file(&beside);
     }
     written
+}
+
+/// Where something long is written to that nobody waits for: it rests between its pieces.
+#[derive(Debug)]
+pub struct Resting<W> {
+    out: W,
+    rests: Rests,
+}
+
+impl<W> Resting<W> {
+    /// Begins to write.
+    pub fn new(out: W) -> Resting<W> {
+        Resting { out, rests: Rests::begin() }
+    }
+}
+
+impl<W: Write> Write for Resting<W> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(octets);
+        self.rests.step();
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }

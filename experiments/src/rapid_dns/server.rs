@@ -21,9 +21,9 @@ const BEGINNING: Duration = Duration::from_secs(933_000_000);
 /// Room for the farm's addresses of a week.
 const MEMORY: usize = 2 << 30;
 
-/// How often a shard of the cache is swept; the service does so ten times a second. What has expired is passed over
-/// by look-ups before it is swept, too.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+/// How often a shard of the cache is swept; the service does so all the time. What has expired is passed over by look-ups
+/// before it is swept, too.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(480);
 
 /// Seven days: how long names are kept in the standard configuration (section 8.1).
 pub(crate) const WEEK: Duration = Duration::from_secs(7 * 86_400);

@@ -1,11 +1,13 @@
 //! The task around the decisions: channels, the clock, sockets and the file.
 
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use net::clock::{Clock, Now};
+use net::clock::Clock;
 use net::shutdown::Shutdown;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -14,23 +16,27 @@ use tokio::time::Instant;
 use super::counts::Counts;
 use super::decisions::{BackEnd, Due, Question, seconds};
 use super::upstreams::Upstreams;
-use crate::cache::{self, Reader};
+use crate::cache::{Reader, snapshot};
 use crate::front::{Seen, Wanted};
 use crate::question::Answered;
 use crate::upstream::{self, Ids};
+use crate::whole::{self, Resting};
 
-/// How often one shard of the cache is begun to be swept: with 512 of them, all in about a minute.
-const SWEEP_INTERVAL: Duration = Duration::from_millis(100);
+/// How often one shard of the cache is begun to be swept: with 64 of them, all in about a minute.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(800);
+
+/// How often the gauges are set, and looked whether a sweep or a snapshot is due.
+const TURN: Duration = Duration::from_millis(100);
 
 /// How often is looked for what faces left here, while they leave something, and a part of a shard is swept. Only what is
 /// left after a look that found nothing wakes the back end: a flood of look-ups does not make a system call each.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How many wanted addresses are noted at one look, about a microsecond each: so no thread that answers waits longer
-/// for a core than it may. What is beyond waits for the next look, and then at the door ([`DOOR_MAX`]).
+/// How many wanted addresses are noted at one look, about a microsecond each: a thread that answers may have to wait so
+/// long for its core. What is beyond waits for the next look, and then at the door ([`DOOR_MAX`]).
 ///
 /// [`DOOR_MAX`]: crate::front::DOOR_MAX
-const NOTED_MAX: usize = 256;
+const NOTED_MAX: usize = 128;
 
 /// Where the cache is kept between runs, and how often it is written there.
 #[derive(Clone, Debug)]
@@ -72,9 +78,10 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
     let ids = Arc::new(Ids::new());
     let mut flights: JoinSet<Flight> = JoinSet::new();
     let mut saving: JoinSet<()> = JoinSet::new();
-    let mut sweeps = tokio::time::interval(SWEEP_INTERVAL);
-    sweeps.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut turns = tokio::time::interval(TURN);
+    turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut saved = task.clock.now().monotonic;
+    let mut swept = saved;
     let mut ends = std::pin::pin!(shutdown.wait());
     let (mut is_quiet, mut is_sweeping, mut look_at) = (false, false, Instant::now());
     loop {
@@ -114,17 +121,23 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
                 is_quiet = false;
             }
             () = tokio::time::sleep_until(until.unwrap_or(look_at)), if until.is_some() => {}
-            _ = sweeps.tick() => {
+            _ = turns.tick() => {
                 let now = task.clock.now();
-                (is_sweeping, is_quiet) = (true, false);
                 task.back_end.gauge();
+                if now.monotonic.saturating_sub(swept) >= SWEEP_INTERVAL {
+                    (swept, is_sweeping, is_quiet) = (now.monotonic, true, false);
+                }
                 if let Some(kept) = &task.kept
                     && saving.is_empty()
                     && now.monotonic.saturating_sub(saved) >= kept.interval
                 {
                     saved = now.monotonic;
                     let (view, path, counts) = (task.reader.view(), kept.path.clone(), task.back_end.counts().clone());
-                    saving.spawn_blocking(move || save(&view, now, &path, &counts));
+                    let save = move || {
+                        let write = |file: &File| snapshot::write(&view, seconds(now), Resting::new(file));
+                        note_saved(whole::replace(&path, snapshot::MODE, write), &path, &counts);
+                    };
+                    saving.spawn_blocking(save);
                 }
             }
         }
@@ -133,12 +146,12 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
     task.back_end.gauge();
     if let Some(kept) = task.kept {
         let (view, now, counts) = (task.reader.view(), task.clock.now(), task.back_end.counts().clone());
-        let _ = tokio::task::spawn_blocking(move || save(&view, now, &kept.path, &counts)).await;
+        let save = move || note_saved(snapshot::save(&view, seconds(now), &kept.path), &kept.path, &counts);
+        let _ = tokio::task::spawn_blocking(save).await;
     }
 }
 
-fn save(view: &cache::View, now: Now, path: &Path, counts: &Counts) {
-    let saved = cache::snapshot::save(view, seconds(now), path);
+fn note_saved(saved: io::Result<()>, path: &Path, counts: &Counts) {
     counts.snapshots[usize::from(saved.is_err())].fetch_add(1, Ordering::Relaxed);
     match saved {
         Ok(()) => tracing::info!(path = %path.display(), "the snapshot is written"),

@@ -30,8 +30,12 @@ pub use entry::{Entry, State, Verdict, Why};
 use names::{Names, SEGMENT, Segments};
 use table::{Key, Place, Shard};
 
-/// Shards of each table: one grows while the others stay, so that growing stops the writer for a moment only.
-pub const SHARDS: usize = 256;
+/// Shards of each table: one grows while the others stay, so that growing stops the writer for a moment only. With ten
+/// million entries that is some ten milliseconds, and each shard fills some large pages.
+pub const SHARDS: usize = 1 << SHARD_BITS;
+
+/// The bits of a hash that choose the shard: its first.
+const SHARD_BITS: u32 = 5;
 
 /// The fewest octets that a cache may be limited to: some slots, and enough segments of names that one more
 /// or less does not matter.
@@ -44,11 +48,15 @@ const FAILURES_KEPT: u32 = 300;
 /// The fewest names that are worth a collection.
 const DROPPED_MIN: usize = 1000;
 
-/// Slots that one part of a sweep goes over at most: a tenth of a millisecond.
-const SWEPT_MAX: usize = 8192;
+/// Slots that one part of a sweep goes over at most, so that it takes a tenth of a millisecond: a thread that answers may
+/// have to wait so long for its core.
+const SWEPT_MAX: usize = 2048;
 
-/// How many slots a name counts for that is moved: it takes a microsecond.
-const MOVED: usize = 16;
+/// How many slots a name counts for that is moved: it takes a microsecond or two.
+const MOVED: usize = 32;
+
+/// How many slots of a shard show when an eighth of its names has expired.
+const SAMPLE: usize = 8192;
 
 /// Look-ups of [`View::get_each`] that wait for memory together: what they touch is some four lines each, which the
 /// nearest cache of a processor holds.
@@ -189,25 +197,7 @@ impl View {
     pub fn get_each(&self, addresses: &[IpAddr], mut each: impl FnMut(IpAddr, Option<Entry>, &NameText)) {
         let (mut name, mut found) = (NameText::EMPTY, [None; TOGETHER]);
         for addresses in addresses.chunks(TOGETHER) {
-            // What is loaded here is not looked at: it is on its way while the next is asked for.
-            let slots = addresses.iter().fold(0, |sum, address| sum ^ self.approach(*address));
-            std::hint::black_box(slots);
-            let segments = &self.root.segments;
-            let mut heads = 0;
-            for (found, address) in found.iter_mut().zip(addresses) {
-                *found = self.find(*address);
-                if let Some((Entry { state: State::Name, .. }, reference)) = found {
-                    heads ^= names::approach(segments, *reference);
-                }
-            }
-            std::hint::black_box(heads);
-            let mut tails = 0;
-            for (entry, reference) in found[..addresses.len()].iter().flatten() {
-                if entry.state == State::Name {
-                    tails ^= names::approach_tail(segments, *reference);
-                }
-            }
-            std::hint::black_box(tails);
+            self.find_each(addresses, &mut found);
             for (found, address) in found.iter().zip(addresses) {
                 name.clear();
                 let entry = found.and_then(|(entry, reference)| {
@@ -215,6 +205,31 @@ impl View {
                     named.or_else(|| self.anew(*address, &mut name))
                 });
                 each(*address, entry, &name);
+            }
+        }
+    }
+
+    /// Has the memory fetched that look-ups of these addresses are about to read.
+    pub fn approach_each(&self, addresses: &[IpAddr]) {
+        for addresses in addresses.chunks(TOGETHER) {
+            self.find_each(addresses, &mut [None; TOGETHER]);
+        }
+    }
+
+    /// Finds some addresses, [`TOGETHER`] at most, and has their names fetched.
+    #[inline]
+    fn find_each(&self, addresses: &[IpAddr], found: &mut [Option<(Entry, u32)>; TOGETHER]) {
+        addresses.iter().for_each(|address| self.approach(*address));
+        let segments = &self.root.segments;
+        for (found, address) in found.iter_mut().zip(addresses) {
+            *found = self.find(*address);
+            if let Some((Entry { state: State::Name, .. }, reference)) = found {
+                names::approach(segments, *reference);
+            }
+        }
+        for (entry, reference) in found.iter().take(addresses.len()).flatten() {
+            if entry.state == State::Name {
+                names::approach_tail(segments, *reference);
             }
         }
     }
@@ -239,8 +254,9 @@ impl View {
         }
     }
 
+    /// Has the slots fetched where a look-up begins.
     #[inline]
-    fn approach(&self, address: IpAddr) -> u64 {
+    fn approach(&self, address: IpAddr) {
         match address {
             IpAddr::V4(v4) => approach(&self.root.v4, u32::from(v4), self.root.seed),
             IpAddr::V6(v6) => approach(&self.root.v6, u128::from(v6), self.root.seed),
@@ -260,13 +276,19 @@ impl View {
 #[inline]
 fn find<K: Key>(shards: &[Arc<Shard>], key: K, seed: u64) -> Option<(Entry, u32)> {
     let hash = key.hash(seed);
-    shards[(hash >> 56) as usize].get(key, hash)
+    shards[shard(hash)].get(key, hash)
 }
 
 #[inline]
-fn approach<K: Key>(shards: &[Arc<Shard>], key: K, seed: u64) -> u64 {
+fn approach<K: Key>(shards: &[Arc<Shard>], key: K, seed: u64) {
     let hash = key.hash(seed);
-    shards[(hash >> 56) as usize].approach::<K>(hash)
+    shards[shard(hash)].approach::<K>(hash);
+}
+
+/// Which shard a hash is of.
+#[inline]
+fn shard(hash: u64) -> usize {
+    (hash >> (u64::BITS - SHARD_BITS)) as usize
 }
 
 /// The octets that names may have in them.
@@ -433,7 +455,7 @@ impl Writer {
         while !self.sweep_part(now) {}
     }
 
-    /// Goes over a part of the next shard, which takes about a millisecond at most; whether that was the last of it.
+    /// Goes over a part of the next shard, which takes about a tenth of a millisecond; whether that was the last of it.
     pub fn sweep_part(&mut self, now: u32) -> bool {
         if self.cursor == 0 && self.sweeping.is_none() {
             self.turn();
@@ -486,7 +508,7 @@ impl Writer {
         };
         self.counts.puts += 1;
         let hash = key.hash(self.root.seed);
-        let index = (hash >> 56) as usize;
+        let index = shard(hash);
         self.grow::<K>(index);
         let place = K::shards(&self.root)[index].place(key, hash);
         let (at, fresh) = match place {
@@ -529,7 +551,7 @@ impl Writer {
     /// Takes out what expires first near a key whose name has no room.
     fn make_room<K: Table>(&mut self, key: K) {
         let hash = key.hash(self.root.seed);
-        let index = (hash >> 56) as usize;
+        let index = shard(hash);
         match K::shards(&self.root)[index].place(key, hash) {
             Place::Found(at, ..) | Place::Full(at) => self.evict::<K>(index, at),
             Place::Free(_, _, Some(soonest)) => self.evict::<K>(index, soonest),
@@ -660,9 +682,10 @@ impl Writer {
     }
 }
 
-/// When the eighth of a shard's names has expired that does so first.
+/// When the eighth of a shard's names has expired that does so first, as far as some thousand of them show it.
 fn first_eighth<K: Key>(shard: &Shard) -> u32 {
-    let entries = (0..shard.slots::<K>()).filter_map(|at| shard.read::<K>(at));
+    let step = (shard.slots::<K>() / SAMPLE).max(1);
+    let entries = (0..shard.slots::<K>()).step_by(step).filter_map(|at| shard.read::<K>(at));
     let mut expiries: Vec<u32> =
         entries.filter(|(entry, ..)| entry.state == State::Name).map(|(entry, ..)| entry.expiry).collect();
     let eighth = expiries.len() / 8;

@@ -12,7 +12,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::part::Part;
+use net::mapped::{LARGE_PAGE, fetch};
+
+use super::part::{Part, Pieces};
 use super::template;
 use crate::name::NameText;
 
@@ -59,17 +61,29 @@ pub(super) fn read(
     })
 }
 
-/// The beginning of a name's record, so that it is near when the name is read.
+/// Has a name's record fetched, so that it is near when the name is read.
 #[inline]
-pub(super) fn approach(segments: &[Option<Arc<Segment>>], reference: u32) -> u64 {
-    Record::at(segments, reference).map_or(0, |head| head.length as u64)
+pub(super) fn approach(segments: &[Option<Arc<Segment>>], reference: u32) {
+    let Some(segment) = segments.get((reference >> 16) as usize).and_then(Option::as_ref) else { return };
+    let (words, at): (&[AtomicU64], _) = (segment, (reference & 0xffff) as usize / 8);
+    // Most records end within the second of these words; where it is in the same line, it costs nothing.
+    for at in [at, at + NEAR] {
+        if let Some(word) = words.get(at) {
+            fetch(word);
+        }
+    }
 }
+
+/// Words from the beginning of a record to where most have ended.
+const NEAR: usize = 3;
 
 /// The same for the part that it shares with others, once its own is near.
 #[inline]
-pub(super) fn approach_tail(segments: &[Option<Arc<Segment>>], reference: u32) -> u64 {
-    let tail = Record::at(segments, reference).and_then(|head| head.tail());
-    tail.map_or(0, |tail| if tail == 0 { 0 } else { approach(segments, tail) })
+pub(super) fn approach_tail(segments: &[Option<Arc<Segment>>], reference: u32) {
+    match Record::at(segments, reference).and_then(|head| head.tail()) {
+        Ok(tail) if tail != 0 => approach(segments, tail),
+        _ => {}
+    }
 }
 
 /// A record in a segment.
@@ -131,6 +145,8 @@ pub(super) struct Names {
     tails: Index,
     /// The segment that is being filled, and how far it is.
     filling: Option<(u16, usize)>,
+    /// What segments are cut from once there are some.
+    pieces: Pieces,
     /// Segments that are filled by the current collection or since; the others go when it ends.
     young: Vec<bool>,
     retired: Vec<(u16, Arc<Segment>)>,
@@ -246,7 +262,7 @@ impl Names {
             _ if !may_grow => return Err(NoRoom),
             _ => {
                 self.release(segments);
-                let id = new_segment(segments, &self.retired).ok_or(NoRoom)?;
+                let id = new_segment(segments, &self.retired, &mut self.pieces).ok_or(NoRoom)?;
                 self.has_grown = true;
                 self.held += 1;
                 if self.young.len() <= usize::from(id) {
@@ -268,13 +284,17 @@ impl Names {
     }
 }
 
-fn new_segment(segments: &mut Segments, retired: &[(u16, Arc<Segment>)]) -> Option<u16> {
+/// From so many segments on, they are cut from large pages, of which each holds so many.
+const MANY: usize = LARGE_PAGE / SEGMENT;
+
+fn new_segment(segments: &mut Segments, retired: &[(u16, Arc<Segment>)], pieces: &mut Pieces) -> Option<u16> {
     let taken = |id: usize| segments[id].is_some() || retired.iter().any(|(old, _)| usize::from(*old) == id);
     let id = (0..segments.len()).find(|id| !taken(*id)).unwrap_or(segments.len());
     if id >= SEGMENTS_MAX {
         return None;
     }
-    let segment = (0..SEGMENT / 8).map(|_| AtomicU64::new(0)).collect();
+    let words = SEGMENT / 8;
+    let segment = if id < MANY { Part::zeroed(words) } else { pieces.next(words) };
     if id == segments.len() {
         segments.push(None);
     }

@@ -30,7 +30,10 @@ use crate::whole;
 const MAGIC: u64 = u64::from_ne_bytes(*b"pm-names");
 
 /// The form that is written, and the only one that is read.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
+
+/// Who may read the file: it is a list of visitors.
+pub const MODE: u32 = 0o600;
 
 /// Words before the table.
 const HEADER: usize = 5;
@@ -38,8 +41,8 @@ const HEADER: usize = 5;
 /// How many octets are written at a time.
 const PIECE: usize = 1 << 16;
 
-/// The most slots of one shard that are read: with 256 shards, more than there are IPv4 addresses.
-const SLOTS_MAX: u64 = 1 << 25;
+/// The most slots of one shard that are read: with 32 shards, more than there are IPv4 addresses.
+const SLOTS_MAX: u64 = 1 << 28;
 
 /// Why a snapshot is not read.
 #[derive(Debug)]
@@ -90,7 +93,7 @@ impl From<io::Error> for Unread {
 /// # Errors
 /// What the system says; the file at `path` is then what it was.
 pub fn save(view: &View, now: u32, path: &Path) -> io::Result<()> {
-    whole::replace(path, 0o600, |file| write(view, now, file))
+    whole::replace(path, MODE, |file| write(view, now, file))
 }
 
 /// Maps the file at `path` and takes it for the cache.

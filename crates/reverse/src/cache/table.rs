@@ -12,6 +12,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use net::mapped::fetch;
+
 use super::entry::{self, Entry};
 use super::part::Part;
 
@@ -121,7 +123,7 @@ pub(super) enum Place {
 impl Shard {
     /// A shard of free slots.
     pub(super) fn new<K: Key>(slots: usize) -> Shard {
-        Shard::over((0..slots * K::WORDS).map(|_| AtomicU64::new(0)).collect())
+        Shard::over(Part::zeroed(slots * K::WORDS))
     }
 
     /// A shard of these slots.
@@ -158,13 +160,16 @@ impl Shard {
         None
     }
 
-    /// Loads where a look-up begins, and the line behind that, where many go on, so that both are near when it comes.
+    /// Has the line fetched where a look-up begins, and the one behind that, where many go on.
     #[inline]
-    pub(super) fn approach<K: Key>(&self, hash: u64) -> u64 {
+    pub(super) fn approach<K: Key>(&self, hash: u64) {
         let words = &*self.words;
         let at = start(hash, words.len() / K::WORDS) * K::WORDS;
-        let load = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
-        load(at) ^ load(at + LINE)
+        for at in [at, at + LINE] {
+            if let Some(word) = words.get(at) {
+                fetch(word);
+            }
+        }
     }
 
     /// Reads a slot; `None` where it holds nothing, or is being written.

@@ -8,15 +8,18 @@
 //! record   < nodes: a node     = nodes: nothing     > nodes: data, at record - nodes - 16
 //! ```
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use net::thread::Rests;
+
 use crate::cache::{Reader, State};
 use crate::name::NameText;
-use crate::whole;
+use crate::whole::{self, Resting};
 
 /// The least size that can be chosen, in octets: one IPv6 address takes two thousand.
 pub const SIZE_MIN: usize = 1 << 16;
@@ -67,8 +70,9 @@ impl Options {
     /// Writes what is known at `now`, in seconds since 1970; with `stale`, also what has expired and is still known.
     pub fn write(&self, reader: &Reader, now: u32, stale: bool, counts: &Counts) {
         let mut database = Database::new(self.size);
-        let (mut names, mut left_out) = (0, 0);
+        let (mut names, mut left_out, mut rests) = (0, 0, Rests::begin());
         reader.for_each(|address, entry, name| {
+            rests.step();
             if entry.state == State::Name && (stale || !entry.is_stale(now)) {
                 match database.insert(address, name) {
                     Ok(()) => names += 1,
@@ -79,7 +83,8 @@ impl Options {
         counts.names.store(names, Ordering::Relaxed);
         counts.left_out.store(left_out, Ordering::Relaxed);
         // It is a face: other users' programs read it.
-        let written = whole::replace(&self.path, 0o644, |file| database.write(now, io::BufWriter::new(file)));
+        let write = |file: &File| database.write(now, io::BufWriter::new(Resting::new(file)));
+        let written = whole::replace(&self.path, 0o644, write);
         match written {
             Ok(()) => {
                 counts.written.fetch_add(1, Ordering::Relaxed);

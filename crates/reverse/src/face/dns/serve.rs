@@ -1,7 +1,7 @@
 //! The sockets of the DNS face: threads for datagrams, tasks for connections.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Verdict};
-use net::udp::{Batch, Datagram, UdpListener};
+use net::udp::{BATCH_MAX, Batch, Datagram, UdpListener};
 use tokio::sync::Semaphore;
 
 use super::super::acl::Acl;
@@ -20,12 +20,14 @@ use super::{PAYLOAD, Reply, answer};
 use crate::backend::seconds;
 use crate::front::Front;
 use crate::numbers::{Connections, Numbers};
+use crate::question::glance;
 
 /// Questions that wait at one listener for what is not known yet; further ones are answered at once.
 pub const WAITING_MAX: usize = 4096;
 
-/// Room for queries that wait for a worker, in octets.
-const RECEIVE_BUFFER: usize = 4 << 20;
+/// Room for queries that wait for a worker, in octets: some 10,000 small ones, what a busy host sends while a machine
+/// stands still for a tenth of a second.
+const RECEIVE_BUFFER: usize = 8 << 20;
 
 /// One address that is listened at.
 #[derive(Clone, Debug)]
@@ -147,6 +149,11 @@ fn work(
             Err(cause) => return tracing::error!(%cause, "receiving failed; the worker ends"),
         }
         let (view, now) = (front.view(), seconds(clock.now()));
+        // So that all wait for memory together, and not each for its own.
+        let mut wanted = [IpAddr::V4(Ipv4Addr::UNSPECIFIED); BATCH_MAX];
+        let glances = batch.queries().filter_map(glance);
+        let count = wanted.iter_mut().zip(glances).map(|(wanted, address)| *wanted = address).count();
+        view.approach_each(&wanted[..count]);
         batch.answer_each(|Datagram { bytes, client, .. }, out| {
             // Nothing at all to strangers: an answer would be sent to whomever they name.
             if !acl.allows(client.ip()) {
