@@ -1,8 +1,8 @@
 //! Samples: what the kernel says of the sockets of a service, also where they are another program's.
 //!
 //! Two ways. Sockets are found, and looked at whole, through `NETLINK_SOCK_DIAG` ([`diag`]): it needs no rights, and
-//! sees the sockets of the network namespace in which the agent runs. It costs tens of microseconds, more where there
-//! are many sockets. Where the agent may (root, or the server's own user where the kernel lets one process look into
+//! sees the sockets of the network namespace in which the agent runs. A list costs tens of microseconds, more where there
+//! are many sockets; one socket alone a few. Where the agent may (root, or the server's own user where the kernel lets one process look into
 //! another), it also takes a duplicate of a socket for a moment and asks that ([`duplicate`]): a few microseconds, so
 //! that drops are seen within a few milliseconds.
 
@@ -23,8 +23,8 @@ use duplicate::Duplicates;
 /// descriptors of all processes.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
 
-/// From one look at the list of sockets to the next, where duplicates tell that the queues are empty: a server that
-/// opens a further socket is noticed so soon.
+/// From one look at the list of sockets to the next, where less is enough: duplicates tell that the queues are empty, or
+/// there is one socket alone. A server that opens a further socket is noticed so soon.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Takes samples of one service.
@@ -72,10 +72,24 @@ impl Kernel {
             // What is charged is what waits: nothing.
             return Ok(glance);
         }
+        if is_listed && let Some(sample) = self.one(now) {
+            return Ok(sample);
+        }
         self.list()?;
         self.listed = Some(now);
         self.search(now);
         Ok(Sample { at: now, queues: self.found.iter().map(|found| found.queue).collect() })
+    }
+
+    /// Takes a whole sample of the only socket; `None` where there are more, or it is another one now.
+    fn one(&mut self, now: Duration) -> Option<Sample> {
+        let [known] = self.found[..] else { return None };
+        if self.service.transport() == Transport::Tcp {
+            return None;
+        }
+        let found = self.diag.one(self.service.address()).ok()??;
+        let is_same = found.queue.inode == known.queue.inode;
+        is_same.then(|| Sample { at: now, queues: vec![found.queue] })
     }
 
     /// Takes a sample that is not whole, where that is cheap; `None` where duplicates are not to be had, or no longer.

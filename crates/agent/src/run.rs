@@ -27,8 +27,9 @@ pub const BALANCERS_MAX: usize = 16;
 /// cheap.
 const TICK_FILLED_MS: u16 = 4;
 
-/// The same where the queues are empty, or a look is not cheap: as late a stop and a drain are noticed.
-const TICK_MS: u16 = 20;
+/// The same where the queues are empty, or a look is not cheap: as late a stop and a drain are noticed. A little longer
+/// than an interval, so that a hello ends the wait rather than comes just after it.
+const TICK_MS: u16 = 25;
 
 /// How many datagrams are received before the queues are looked at again: more than balancers send at once.
 const HEARD_AT_ONCE_MAX: usize = 64;
@@ -159,7 +160,7 @@ impl Agent {
         Ok(Self { shared, thread })
     }
 
-    /// Has all services drained, or takes again; balancers are told within 20 ms.
+    /// Has all services drained, or takes again; balancers are told within 25 ms.
     pub fn drain(&self, is_draining: bool) {
         self.shared.is_draining.store(is_draining, Ordering::Release);
     }

@@ -83,29 +83,80 @@ impl Diag {
         port: u16,
         found: &mut Vec<Found>,
     ) -> io::Result<()> {
+        let any = family.any();
+        let socket_id = SocketId {
+            source_port: port,
+            source_address: any,
+            destination_address: any,
+            ..SocketId::new_v4()
+        };
+        self.ask(transport, family, socket_id, NLM_F_REQUEST | NLM_F_DUMP)?;
+        while !self.hear(transport, found)? {}
+        Ok(())
+    }
+
+    /// Looks at the socket to which the kernel gives a datagram for this address; `None` where there is none. Of several
+    /// that share the address it is any.
+    ///
+    /// A list walks over the whole table of the machine, however few sockets are in it: this does not.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn one(&mut self, address: SocketAddr) -> io::Result<Option<Found>> {
+        let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+        // From where it would come is the source here, and for the kernel alone, which took it so from the beginning.
+        let socket_id = SocketId {
+            destination_port: address.port(),
+            source_address: family.any(),
+            destination_address: address.ip(),
+            cookie: [0xff; 8],
+            ..SocketId::new_v4()
+        };
+        self.ask(Transport::Udp, family, socket_id, NLM_F_REQUEST)?;
+        let mut found = Vec::new();
+        match self.hear(Transport::Udp, &mut found) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+            heard => heard.map(|_| found.pop()),
+        }
+    }
+
+    fn ask(
+        &mut self,
+        transport: Transport,
+        family: Family,
+        socket_id: SocketId,
+        flags: u16,
+    ) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        self.socket.send(&request(transport, family, port, self.sequence))?;
-        loop {
-            let length = (&self.socket).read(&mut self.answer)?;
-            if read(&self.answer[..length], self.sequence, transport, found)? {
-                return Ok(());
-            }
+        self.socket.send(&request(transport, family, socket_id, flags, self.sequence)).map(drop)
+    }
+
+    /// Takes what is received at once; whether it was the end of a list.
+    fn hear(&mut self, transport: Transport, found: &mut Vec<Found>) -> io::Result<bool> {
+        let length = (&self.socket).read(&mut self.answer)?;
+        read(&self.answer[..length], self.sequence, transport, found)
+    }
+}
+
+impl Family {
+    fn any(self) -> IpAddr {
+        match self {
+            Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
+            Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
         }
     }
 }
 
-fn request(transport: Transport, family: Family, port: u16, sequence: u32) -> Vec<u8> {
-    let (family, any) = match family {
-        Family::V4 => (AF_INET, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        Family::V6 => (AF_INET6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+fn request(transport: Transport, family: Family, socket_id: SocketId, flags: u16, sequence: u32) -> Vec<u8> {
+    let family = match family {
+        Family::V4 => AF_INET,
+        Family::V6 => AF_INET6,
     };
     let (protocol, states) = match transport {
         // A socket for datagrams without a peer is closed, as the kernel counts.
         Transport::Udp => (IPPROTO_UDP, 1 << TCP_CLOSE),
         Transport::Tcp => (IPPROTO_TCP, 1 << TCP_LISTEN),
     };
-    let socket_id =
-        SocketId { source_port: port, source_address: any, destination_address: any, ..SocketId::new_v4() };
     let request = InetRequest {
         family,
         protocol,
@@ -114,7 +165,7 @@ fn request(transport: Transport, family: Family, port: u16, sequence: u32) -> Ve
         socket_id,
     };
     let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    header.flags = flags;
     header.sequence_number = sequence;
     let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
     message.finalize();
@@ -240,6 +291,28 @@ mod tests {
         // A socket with a peer takes nothing from others.
         client.connect(at).expect("loopback connects");
         assert!(listed(Transport::Udp, client.local_addr().expect("it is bound")).is_empty());
+    }
+
+    #[test]
+    fn one_socket_is_told_as_in_the_list() {
+        for address in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
+            let server = UdpSocket::bind(address).expect("loopback binds");
+            let mut at = server.local_addr().expect("it is bound");
+            if at.ip().is_unspecified() {
+                at.set_ip(if at.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+            }
+            let client = UdpSocket::bind((at.ip(), 0)).expect("loopback binds");
+            for _ in 0..3 {
+                client.send_to(&[1; 40], at).expect("loopback sends");
+            }
+            server.recv(&mut [0; 64]).expect("it is there");
+            let mut diag = Diag::open().expect("Linux has it");
+            let one = diag.one(at).expect("it answers");
+            assert!(one.is_some());
+            assert_eq!(one, listed(Transport::Udp, at).first().copied(), "{address}");
+            drop(server);
+            assert_eq!(diag.one(at).expect("it answers"), None, "{address}");
+        }
     }
 
     #[test]
