@@ -5,37 +5,41 @@
 //! (Mirrokni et al., "Consistent Hashing with Bounded Loads"): who has a quarter more in flight than its weight's share
 //! is passed over.
 
-use super::{Pick, Set, State, Why};
+use super::{BACK_ENDS_MAX, Pick, Set, State, Why};
 
 /// How much more than its share a back end may have in flight.
-const BOUND: f32 = 1.25;
+const BOUND: f64 = 1.25;
 
 /// Picks the one with the highest number for `key` that is not loaded.
 #[inline]
 pub fn pick(state: &State, among: Set, key: u64) -> Option<Pick> {
+    if among.is_empty() {
+        return None;
+    }
     let (mut in_flight, mut weights) = (1, 0);
     for index in among.iter() {
-        in_flight += state.in_flight(index);
-        weights += state.weight(index);
+        in_flight += u64::from(state.in_flight(index));
+        weights += u64::from(state.weight(index));
     }
-    let share = BOUND * in_flight as f32 / weights as f32;
-    let (mut first, mut best) = (None, None);
+    let share = BOUND * in_flight as f64 / weights as f64;
+    // Numbers with their places in the lowest bits, so that the highest is found without a branch: none could be foreseen.
+    let (mut first, mut best) = (0, 0);
     for index in among.iter() {
-        let number = number(key, index);
-        if first.is_none_or(|(_, highest)| number > highest) {
-            first = Some((index, number));
-        }
-        // Looked up for the few that may be the best.
-        let is_loaded = || state.in_flight(index) as f32 >= (share * state.weight(index) as f32).ceil();
-        if best.is_none_or(|(_, highest)| number > highest) && !is_loaded() {
-            best = Some((index, number));
-        }
+        let marked = number(key, index) & !PLACE | index as u64;
+        let is_loaded = f64::from(state.in_flight(index)) >= share * f64::from(state.weight(index));
+        first = first.max(marked);
+        best = best.max(if is_loaded { 0 } else { marked });
     }
-    let (first, _) = first?;
-    // Not all can have more than their share.
-    let back_end = best.map_or(first, |(index, _)| index);
-    Some(Pick { back_end, why: if back_end == first { Why::Hashed } else { Why::HashedOn } })
+    // Not all can have more than their share, but for rounding.
+    let best = if best == 0 { first } else { best };
+    let why = if best == first { Why::Hashed } else { Why::HashedOn };
+    Some(Pick { back_end: (best & PLACE) as usize, why })
 }
+
+/// The bits that a place takes.
+const PLACE: u64 = BACK_ENDS_MAX as u64 - 1;
+
+const _: () = assert!(BACK_ENDS_MAX.is_power_of_two());
 
 /// A back end's number for a question: the mix of SplitMix64 (Steele et al., OOPSLA 2014).
 #[inline]
