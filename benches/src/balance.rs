@@ -14,12 +14,14 @@ mod outstanding;
 mod picks;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 
 use crate::options::Options;
+use crate::replay::driver::Echo;
 use crate::report::{Limit, Report, Table, median};
 use crate::serve::place::Place;
 use crate::serve::rate::Plan;
@@ -29,7 +31,7 @@ use balancers::{BALANCERS, Balancer};
 use behind::Behind;
 
 /// The parts that can be asked for.
-const PARTS: &[&str] = &["picks", "rate", "latency", "memory"];
+const PARTS: &[&str] = &["picks", "rate", "mixed", "latency", "memory"];
 
 /// The rate at which processor time is measured, in queries a second: everybody answers all of it.
 const CPU_RATE: u64 = 40_000;
@@ -37,6 +39,10 @@ const CPU_RATE: u64 = 40_000;
 /// Seconds of it in each round.
 const CPU_SECONDS: u64 = 10;
 const CPU_SECONDS_QUICK: u64 = 2;
+
+/// How many names are asked for in turn where they are of many lengths, and how long their first labels are.
+const NAMES: usize = 1_000;
+const LABEL: RangeInclusive<usize> = 1..=40;
 
 /// How many queries a second we must carry for each of dnsdist's.
 const OVER_DNSDIST: f64 = 1.5;
@@ -77,8 +83,18 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     if options.wants("memory") {
         outstanding::measure(&place, &behind, report)?;
     }
-    if options.wants("rate") {
-        rates(options, &place, &behind, report)?;
+    let mut answered_by = None;
+    for asked in [Asked::one_name(), Asked::many_lengths(options.seed)] {
+        if options.wants(asked.part) {
+            answered_by = Some(rates(options, &place, &behind, report, &asked)?);
+        }
+    }
+    if let Some(echo) = answered_by {
+        report.note(format!(
+            "Lossless: the highest offered rate of which >= 99.5 % is answered and >= 98 % was really offered. The back \
+             ends are {}, whose work is done on the balancer's core.",
+            echo.name(),
+        ));
     }
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how fast it is.");
@@ -86,7 +102,42 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn rates(options: &Options, place: &Place, behind: &Behind, report: &mut Report) -> Result<()> {
+/// What is asked while rates are measured.
+struct Asked {
+    part: &'static str,
+    title: &'static str,
+    /// A line each, `name type`.
+    questions: String,
+}
+
+impl Asked {
+    fn one_name() -> Asked {
+        Asked {
+            part: "rate",
+            title: "One core, UDP, two back ends, one name",
+            questions: format!("{} A\n", zone::STATIC),
+        }
+    }
+
+    /// As they come from resolvers: of those that come together few are equally long.
+    fn many_lengths(seed: u64) -> Asked {
+        let mut rng = Rng::with_seed(seed);
+        let mut label = || -> String { (0..rng.usize(LABEL)).map(|_| rng.lowercase()).collect() };
+        Asked {
+            part: "mixed",
+            title: "One core, UDP, two back ends, names of many lengths",
+            questions: (0..NAMES).map(|_| format!("{}.example.com A\n", label())).collect(),
+        }
+    }
+}
+
+fn rates(
+    options: &Options,
+    place: &Place,
+    behind: &Behind,
+    report: &mut Report,
+    asked: &Asked,
+) -> Result<Echo> {
     let mut rng = Rng::with_seed(options.seed);
     let mut found: BTreeMap<&'static str, Rounds> = BTreeMap::new();
     let ((), echo) = behind.answering(place, || {
@@ -95,7 +146,7 @@ fn rates(options: &Options, place: &Place, behind: &Behind, report: &mut Report)
             rng.shuffle(&mut order);
             for balancer in &order {
                 let rounds = found.entry(balancer.name).or_default();
-                rate(options, place, balancer, rounds).with_context(|| balancer.name.to_owned())?;
+                rate(options, place, balancer, asked, rounds).with_context(|| balancer.name.to_owned())?;
                 println!(
                     "round {round} {:<16} lossless {:>7.0}/s  peak {:>7.0}/s",
                     balancer.name,
@@ -120,15 +171,10 @@ fn rates(options: &Options, place: &Place, behind: &Behind, report: &mut Report)
         ])
     });
     report.add(Table {
-        title: "One core, UDP, two back ends",
+        title: asked.title,
         head: &["balancer", "lossless/s, median", "best", "peak/s, median", "best", "CPU an answer, us"],
         rows: rows.collect(),
     });
-    report.note(format!(
-        "Lossless: the highest offered rate of which >= 99.5 % is answered and >= 98 % was really offered. The back ends \
-         are {}, whose work is done on the balancer's core.",
-        echo.name(),
-    ));
     let of = |values: fn(&Rounds) -> &Vec<f64>, is_ours: bool| {
         let those = BALANCERS.iter().filter(|balancer| balancer.is_ours == is_ours);
         those.filter_map(|balancer| median(values(found.get(balancer.name)?))).reduce(f64::max)
@@ -139,17 +185,23 @@ fn rates(options: &Options, place: &Place, behind: &Behind, report: &mut Report)
     ] {
         let ratio = of(values, true).zip(of(values, false).filter(|theirs| *theirs > 0.0));
         report.must(
-            format!("{what} over dnsdist's best"),
+            format!("{}: {what} over dnsdist's best", asked.part),
             Limit::AtLeast(OVER_DNSDIST),
             ratio.map(|(ours, theirs)| ours / theirs),
         );
     }
-    Ok(())
+    Ok(echo)
 }
 
-fn rate(options: &Options, place: &Place, balancer: &Balancer, rounds: &mut Rounds) -> Result<()> {
+fn rate(
+    options: &Options,
+    place: &Place,
+    balancer: &Balancer,
+    asked: &Asked,
+    rounds: &mut Rounds,
+) -> Result<()> {
     let running = balancer.start(place, &[])?;
-    let source = Source::new(place, zone::STATIC)?;
+    let source = Source::of(place, asked.part, &asked.questions)?;
     source.udp(CPU_RATE, 1)?;
     let before = running.group.cpu()?;
     let seen = source.udp(CPU_RATE, if options.quick { CPU_SECONDS_QUICK } else { CPU_SECONDS })?;
