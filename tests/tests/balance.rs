@@ -164,6 +164,37 @@ fn one_client_and_all_together_have_limits() {
 }
 
 #[test]
+fn of_queries_that_come_together_each_is_answered() {
+    let back_ends = [Scripted::answering(0), Scripted::answering(3)];
+    let addresses = back_ends.each_ref().map(|back_end| back_end.address);
+    let balancing = Balancing::start(&addresses, &["--workers", "1", "--policy", "wrr"]);
+    let socket = query::socket(balancing.dns);
+    // As many as fit the queues on the way, of a few lengths.
+    let messages: Vec<Vec<u8>> = (0..200_u8)
+        .map(|number| {
+            let mut message = Question::new(&format!("n{}.example", number / 3), "A").message();
+            message[..2].copy_from_slice(&[7, number]);
+            message
+        })
+        .collect();
+    for message in &messages {
+        socket.send(message).expect("loopback sends");
+    }
+    let mut answered = vec![0; messages.len()];
+    for _ in &messages {
+        let mut reply = [0; 512];
+        let length = socket.recv(&mut reply).expect("an answer");
+        let number = usize::from(reply[1]);
+        assert!(reply[0] == 7 && reply[2] & 0x80 != 0);
+        assert_eq!(reply[4..length], messages[number][4..]);
+        answered[number] += 1;
+    }
+    assert!(answered.iter().all(|count| *count == 1), "{answered:?}");
+    assert_eq!(back_ends.each_ref().map(Scripted::asked), [100, 100]);
+    balancing.stop();
+}
+
+#[test]
 fn what_is_in_flight_is_answered_before_the_end() {
     let (told, asked) = std::sync::mpsc::channel();
     let slow = Scripted::start(move |query, _, socket, from| {

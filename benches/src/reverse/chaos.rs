@@ -305,7 +305,7 @@ fn next(names: &Names, count: usize, rng: &mut Rng) -> Ipv4Addr {
 enum Source {
     Datagrams {
         socket: UdpSocket,
-        outgoing: Outgoing,
+        outgoing: Box<Outgoing>,
         incoming: Incoming,
         sent: Vec<Option<Instant>>,
         id: u16,
@@ -326,7 +326,7 @@ struct Connection {
 
 impl Source {
     fn datagrams() -> Result<Source> {
-        let (outgoing, incoming) = (Outgoing::new(), Incoming::new());
+        let (outgoing, incoming) = (Box::new(Outgoing::new()), Incoming::new());
         let socket = net::client::shared(true).context("a socket")?;
         Ok(Source::Datagrams {
             socket,

@@ -196,10 +196,7 @@ impl Connections {
                 Ok(asked) if matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) => {
                     return Some(ours(query, asked.head.len(), Says::Rcode(Rcode::REFUSED)));
                 }
-                Ok(asked) => {
-                    let question = [asked.name.wire(), &asked.rtype.to_int().to_be_bytes()].concat();
-                    (desk.picker.hash(&question), asked.head.len(), asked.edns)
-                }
+                Ok(asked) => (desk.picker.hash_question(&asked), asked.head.len(), asked.edns),
                 Err(Refusal::Silence) => {
                     desk.counters.no_query.add(1);
                     return None;

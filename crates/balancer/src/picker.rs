@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use dns::Query;
 use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
 use routing::balance::pressure::Step;
@@ -54,8 +55,16 @@ pub struct Picker {
 }
 
 impl Picker {
-    /// A picker for the thread of this number.
-    pub fn new(policy: Policy, transport: For, thread: usize, timeout_ns: u64, mut rng: Rng) -> Picker {
+    /// A picker for the thread of this number. All threads of a balancer have the same `hash_seed`: else each would send
+    /// a question to another back end by its hash.
+    pub fn new(
+        policy: Policy,
+        transport: For,
+        thread: usize,
+        timeout_ns: u64,
+        hash_seed: u64,
+        rng: Rng,
+    ) -> Picker {
         Picker {
             state: State::new(),
             policy,
@@ -67,7 +76,7 @@ impl Picker {
             share: [WHOLE; BACK_ENDS_MAX],
             fairness: Fairness::new(),
             budget: Budget(RETRIES_SAVED_MAX / 2.0),
-            hasher: foldhash::fast::FixedState::with_seed(rng.u64(..)),
+            hasher: foldhash::fast::FixedState::with_seed(hash_seed),
             rng,
             timeout_ns,
         }
@@ -144,8 +153,17 @@ impl Picker {
         &mut self.rng
     }
 
-    /// A hash of octets that nobody can foresee.
-    pub fn hash(&self, octets: &[u8]) -> u64 {
+    /// A hash of a question, that is of its folded name and its type, that nobody can foresee.
+    #[inline]
+    pub fn hash_question(&self, query: &Query<'_>) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(query.name.wire());
+        hasher.write_u16(query.rtype.to_int());
+        hasher.finish()
+    }
+
+    #[inline]
+    fn hash(&self, octets: &[u8]) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(octets);
         hasher.finish()
@@ -296,7 +314,7 @@ mod tests {
         });
         let field = Arc::new(field);
         let policy = Policy::from_name(policy).expect("one of the names");
-        let mut picker = Picker::new(policy, For::Datagrams, 0, 1_000_000, Rng::with_seed(1));
+        let mut picker = Picker::new(policy, For::Datagrams, 0, 1_000_000, 7, Rng::with_seed(1));
         assert_eq!(picker.look(&field, 1).len(), usize::from(count));
         (picker, field, FrontCounters::default())
     }
@@ -329,6 +347,21 @@ mod tests {
         at(&field, 1).set_draining(Drained::ByOperator, true);
         picker.look(&field, 3);
         assert_eq!(picks(&mut picker), 1_000, "it is the only one");
+    }
+
+    #[test]
+    fn a_question_has_the_same_hash_at_all_threads() {
+        let hash = |seed, kind: u8, name: &[u8]| {
+            let policy = Policy::from_name("hash").expect("one of the names");
+            let picker = Picker::new(policy, For::Datagrams, 0, 1, 7, Rng::with_seed(seed));
+            let query = [&[0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], name, &[0, 0, kind, 0, 1]].concat();
+            let mut folded = dns::Folded::root();
+            picker.hash_question(&Query::read(&query, &mut folded).expect("a query"))
+        };
+        let one = hash(1, 1, b"\x02ab");
+        assert_eq!(hash(2, 1, b"\x02AB"), one);
+        assert_ne!(hash(2, 28, b"\x02ab"), one);
+        assert_ne!(hash(2, 1, b"\x02ac"), one);
     }
 
     #[test]

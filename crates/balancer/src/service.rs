@@ -170,6 +170,7 @@ impl Service {
             tasks: JoinSet::new(),
         };
         // Ids must not be foreseen: each thread draws from a seed of the system's.
+        let hash_seed = seed();
         for (index, listener) in bound.into_iter().enumerate() {
             let rng = Rng::with_seed(seed());
             let worker = Worker {
@@ -177,7 +178,7 @@ impl Service {
                 core: Some(cores[index % workers % cores.len()]),
                 listener,
                 field: field.clone(),
-                picker: Picker::new(policy.clone(), For::Datagrams, index, timeout_ns, rng),
+                picker: Picker::new(policy.clone(), For::Datagrams, index, timeout_ns, hash_seed, rng),
                 counters: fronts[index].clone(),
                 stops: stops.clone(),
                 clock,
@@ -191,7 +192,8 @@ impl Service {
                 }
             }
         }
-        let picker = Picker::new(policy, For::Connections, all, timeout_ns, Rng::with_seed(seed()));
+        let rng = Rng::with_seed(seed());
+        let picker = Picker::new(policy, For::Connections, all, timeout_ns, hash_seed, rng);
         let connections = Arc::new(Connections {
             field: field.clone(),
             desk: Mutex::new(Desk { picker, counters: fronts[all].clone() }),

@@ -143,16 +143,14 @@ impl Worker {
 
 impl Bench {
     fn serve(mut self) -> std::io::Result<()> {
-        let mut incoming = Incoming::new();
+        let (mut incoming, mut replies) = (Incoming::new(), Incoming::merged());
         let mut tokens = Vec::new();
         let mut ends = false;
+        let mut now = self.now();
         loop {
             tokens.clear();
-            tokens.extend(self.readiness.ready()?.map(|ready| ready.token));
-            if tokens.is_empty() {
-                self.readiness.wait(self.wait())?;
-                tokens.extend(self.readiness.ready()?.map(|ready| ready.token));
-            }
+            let wait = self.wait(now);
+            tokens.extend(self.readiness.ready_within(wait)?.map(|ready| ready.token));
             self.socket = self.worker.picker.rng().usize(..self.worker.limits.sockets);
             if !ends && self.worker.stops.load(Ordering::Acquire) {
                 self.readiness.forget(&*self.worker.listener)?;
@@ -161,16 +159,13 @@ impl Bench {
             if ends && self.pending.is_empty() {
                 return Ok(());
             }
-            let now = self.now();
-            let field = self.worker.field.load_full();
-            for place in self.worker.picker.look(&field, now).iter() {
-                self.replace(place, now);
-            }
+            now = self.now();
+            self.look(now);
             for token in &tokens {
                 match *token {
                     CLIENTS if ends => {}
                     CLIENTS => self.take_queries(&mut incoming, now),
-                    line => self.take_replies(line as u16 - 1, &mut incoming),
+                    line => self.take_replies(line as u16 - 1, &mut replies),
                 }
             }
             self.expire(now);
@@ -181,14 +176,22 @@ impl Bench {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.worker.clock.now().monotonic.as_nanos()).unwrap_or(u64::MAX)
+        self.worker.clock.monotonic_ns()
     }
 
     /// How long to wait for packets: until the next timeout, and not too long.
-    fn wait(&self) -> Duration {
+    fn wait(&self, now: u64) -> Duration {
         let Some(oldest) = self.pending.oldest_ns() else { return WAIT_MAX };
         let due = oldest.saturating_add(self.worker.limits.timeout_ns);
-        Duration::from_nanos(due.saturating_sub(self.now()) + 1).min(WAIT_MAX)
+        Duration::from_nanos(due.saturating_sub(now) + 1).min(WAIT_MAX)
+    }
+
+    /// Sees what has changed.
+    fn look(&mut self, now: u64) {
+        let field = self.worker.field.load();
+        for place in self.worker.picker.look(&field, now).iter() {
+            self.replace(place, now);
+        }
     }
 
     /// Another back end is in this place, or none.
@@ -204,9 +207,10 @@ impl Bench {
             let Some(address) = address.filter(|_| line % SOCKETS_MAX < self.worker.limits.sockets) else {
                 continue;
             };
-            let opened = net::client::ask(address, None).and_then(|socket| {
+            let opened = net::client::ask_for_many(address).and_then(|socket| {
                 self.readiness.add(&socket, line as u64 + 1, false)?;
-                Ok(Line { socket, outgoing: Outgoing::new() })
+                let outgoing = Outgoing::merging(&socket);
+                Ok(Line { socket, outgoing })
             });
             match opened {
                 Ok(line_opened) => self.lines[line] = Some(line_opened),
@@ -224,7 +228,7 @@ impl Bench {
                     return;
                 }
             };
-            for datagram in incoming.replies().take(received) {
+            for datagram in incoming.replies() {
                 self.worker.counters.queries.add(1);
                 if let Some(client) = datagram.peer {
                     self.take_query(datagram.octets, client, datagram.local, now);
@@ -238,13 +242,7 @@ impl Bench {
 
     fn take_query(&mut self, octets: &[u8], client: SocketAddr, local: Option<IpAddr>, now: u64) {
         let (key, question_end, edns) = match Query::read(octets, &mut self.name) {
-            Ok(query) => {
-                let mut asked = [0; 257];
-                let wire = query.name.wire();
-                asked[..wire.len()].copy_from_slice(wire);
-                asked[wire.len()..wire.len() + 2].copy_from_slice(&query.rtype.to_int().to_be_bytes());
-                (self.worker.picker.hash(&asked[..wire.len() + 2]), query.head.len(), query.edns)
-            }
+            Ok(query) => (self.worker.picker.hash_question(&query), query.head.len(), query.edns),
             Err(Refusal::Silence) => return self.worker.counters.no_query.add(1),
             Err(refusal) => {
                 let rcode = match refusal {
@@ -369,12 +367,22 @@ impl Bench {
         }
     }
 
-    /// Sends what the room holds.
+    /// Sends what the room holds, with the other answers of this turn.
     fn send_answer(&mut self, length: usize, client: SocketAddr, local: Option<IpAddr>) {
+        self.make_room();
+        self.answers.push(&self.room[..length], Some(client), local);
+    }
+
+    /// Sends an answer in the same way; returns its octets, which may still be changed.
+    fn pass_on(&mut self, octets: &[u8], client: SocketAddr, local: Option<IpAddr>) -> &mut [u8] {
+        self.make_room();
+        self.answers.push(octets, Some(client), local)
+    }
+
+    fn make_room(&mut self) {
         if self.answers.is_full() {
             self.send_answers();
         }
-        self.answers.push(&self.room[..length], Some(client), local);
     }
 
     fn take_replies(&mut self, line: u16, incoming: &mut Incoming) {
@@ -390,7 +398,7 @@ impl Bench {
                 }
             };
             let now = self.now();
-            for reply in incoming.replies().take(received) {
+            for reply in incoming.replies() {
                 self.take_reply(line, place, reply.octets, now);
             }
             if received < BATCH_MAX {
@@ -416,17 +424,22 @@ impl Bench {
         let waiting = self.pending.get(index);
         let (asker, load) = (waiting.asker, waiting.load);
         let latency = now.saturating_sub(waiting.sent_ns);
-        let length = if octets.len() >= DATAGRAM_MAX {
-            // Its end may be lost.
-            answer(&waiting.query, waiting.question_end, asker.id, Says::Truncated, &mut self.room[..])
+        if octets.len() < DATAGRAM_MAX && asker.added == Added::Nothing {
+            let passed_on = self.pass_on(octets, asker.client, asker.local);
+            passed_on[..2].copy_from_slice(&asker.id.to_be_bytes());
         } else {
-            self.room[..octets.len()].copy_from_slice(octets);
-            self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
-            take_out_subnet(&mut self.room[..octets.len()], waiting.question_end, asker.added)
-        };
+            let length = if octets.len() >= DATAGRAM_MAX {
+                // Its end may be lost.
+                answer(&waiting.query, waiting.question_end, asker.id, Says::Truncated, &mut self.room[..])
+            } else {
+                self.room[..octets.len()].copy_from_slice(octets);
+                self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
+                take_out_subnet(&mut self.room[..octets.len()], waiting.question_end, asker.added)
+            };
+            self.send_answer(length, asker.client, asker.local);
+        }
         self.worker.picker.answered(place, load, rcode(octets).to_int(), latency, now);
         self.worker.counters.answers.add(1);
-        self.send_answer(length, asker.client, asker.local);
         self.forget_client(asker);
         self.pending.end(index);
     }
@@ -449,6 +462,9 @@ impl Bench {
 
     /// Goes on with queries of back ends that are gone: nobody listens there, so nobody answers.
     fn bury(&mut self) {
+        if self.gone.is_empty() {
+            return;
+        }
         let now = self.now();
         for place in std::mem::take(&mut self.gone).iter() {
             if let Some(back_end) = self.worker.picker.back_end(place) {
@@ -457,8 +473,7 @@ impl Bench {
                 }
                 back_end.set_down(true);
             }
-            let field = self.worker.field.load_full();
-            self.worker.picker.look(&field, now);
+            self.look(now);
             for index in self.pending.waiting_for(place) {
                 let load = self.pending.get(index).load;
                 if let Some(cells) = self.worker.picker.cells(place) {

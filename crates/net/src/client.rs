@@ -1,7 +1,7 @@
 //! The sockets of who asks, none of which ever blocks, and one place to wait for all of them.
 //!
 //! - [`Outgoing`] and [`Incoming`]: datagrams in batches. One [`shared`] socket sends for many source addresses;
-//!   a socket of [`ask`] is one client's and connected.
+//!   a socket of [`ask`] is one client's and connected; one of [`ask_for_many`] is connected too.
 //! - [`connect`]: a TCP connection that is being made.
 //! - [`Readiness`]: which sockets have something, with waits in nanoseconds.
 //! - [`raise_descriptor_limit`], [`reserve_descriptors`]: as many sockets as the system allows, none of which
@@ -14,7 +14,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::time::TimeSpec;
 use nix::unistd::close;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
@@ -25,6 +25,10 @@ pub use crate::mmsg::client::{Incoming, Outgoing, Reply};
 /// Room for answers that wait at a shared socket, in octets: some 5,000 small ones. The kernel cuts it to
 /// `net.core.rmem_max`.
 const SHARED_RECEIVE_BUFFER: usize = 4 << 20;
+
+/// Room for replies that wait at a socket of [`ask_for_many`], in octets: 250 where the interface charges a page for each.
+/// The kernel cuts it to `net.core.rmem_max`.
+const MANY_RECEIVE_BUFFER: usize = 1 << 20;
 
 /// Events that one [`Readiness::ready`] tells: what is beyond is told by the next one.
 const EVENTS_MAX: usize = 64;
@@ -59,6 +63,20 @@ pub fn ask(server: SocketAddr, source: Option<IpAddr>) -> io::Result<UdpSocket> 
     }
     socket.connect(&server.into())?;
     Ok(socket.into())
+}
+
+/// Opens a socket over which many clients' queries go to a server, connected: with room for the replies to a burst of them,
+/// and where the kernel puts replies of equal length together, if it can (`UDP_GRO`, Linux 5.0). They are received in an
+/// [`Incoming::merged`].
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_for_many(server: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = ask(server, None)?;
+    SockRef::from(&socket).set_recv_buffer_size(MANY_RECEIVE_BUFFER)?;
+    // Where it cannot, each comes by itself.
+    let _ = mmsg::set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+    Ok(socket)
 }
 
 /// Begins a connection without Nagle's delays; it can be written when [`Ready::writable`] says so.
@@ -188,7 +206,17 @@ impl Readiness {
     /// # Errors
     /// What the system says.
     pub fn ready(&mut self) -> io::Result<impl Iterator<Item = Ready> + '_> {
-        let count = match self.epoll.wait(&mut self.events, EpollTimeout::ZERO) {
+        self.ready_within(Duration::ZERO)
+    }
+
+    /// Tells the same, and waits for it where nothing has anything: for so long, in whole milliseconds rounded up, at most
+    /// some 65 s. One system call, where [`wait`](Self::wait) and [`ready`](Self::ready) are two.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn ready_within(&mut self, time: Duration) -> io::Result<impl Iterator<Item = Ready> + '_> {
+        let millis = u16::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
+        let count = match self.epoll.wait(&mut self.events, EpollTimeout::from(millis)) {
             Err(nix::Error::EINTR) => 0,
             counted => counted?,
         };
@@ -209,6 +237,7 @@ fn flags(writes: bool) -> EpollFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::udp::BATCH_MAX;
 
     /// How long a test waits for loopback to deliver.
     const WAIT: Duration = Duration::from_secs(10);
@@ -276,6 +305,83 @@ mod tests {
         let mut told = Vec::new();
         assert!(outgoing.send(&socket, |done| told.push(done.is_ok())));
         assert_eq!(told, [true, false, true]);
+    }
+
+    /// What a connected pair of sockets carries: as it was sent, and in which order it goes.
+    #[test]
+    fn what_goes_as_one_message_arrives_as_it_was() {
+        for is_merged in [false, true] {
+            let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+            let client = ask(server.local_addr().expect("it is bound"), None).expect("a socket");
+            if is_merged {
+                mmsg::set_option(&server, libc::SOL_UDP, libc::UDP_GRO, 1).expect("Linux 5.0 has it");
+            }
+            let mut outgoing = Outgoing::merging(&client);
+            // Many of one length, few of another, and one without octets.
+            let datagrams: Vec<Vec<u8>> = (0..BATCH_MAX as u8)
+                .map(|n| vec![n; if n == 0 { 0 } else { [40, 40, 40, 41, 1232][usize::from(n) % 5] }])
+                .collect();
+            for datagram in &datagrams {
+                outgoing.push(datagram, None, None);
+            }
+            let mut taken = 0;
+            assert!(outgoing.send(&client, |told| taken += usize::from(told.is_ok())));
+            assert_eq!((taken, outgoing.is_empty()), (datagrams.len(), true));
+            let mut readiness = Readiness::new().expect("an epoll");
+            readiness.add(&server, 1, false).expect("it is added");
+            let (mut incoming, mut seen, mut messages) = (Incoming::merged(), Vec::new(), 0);
+            while seen.len() < datagrams.len() {
+                assert_eq!(readiness.ready_within(WAIT).expect("it waits").count(), 1);
+                messages += incoming.receive(&server).expect("it receives");
+                seen.extend(incoming.replies().map(|reply| reply.octets.to_vec()));
+            }
+            let mut expected = datagrams;
+            expected.sort_by_key(Vec::len);
+            assert_eq!(seen, expected);
+            // Over loopback nothing is cut for who takes it whole: 19 of 40 octets, 6 of 41, 6 of 1232, and the empty one.
+            assert_eq!(messages, if is_merged { 4 } else { BATCH_MAX });
+        }
+    }
+
+    #[test]
+    fn long_ones_go_as_several_messages() {
+        let server = UdpSocket::bind("[::1]:0").expect("loopback binds");
+        let client = ask(server.local_addr().expect("it is bound"), None).expect("a socket");
+        SockRef::from(&server).set_recv_buffer_size(MANY_RECEIVE_BUFFER).expect("any size will do");
+        let mut outgoing = Outgoing::merging(&client);
+        let mut count = 0;
+        while !outgoing.is_full() {
+            outgoing.push(&[7; 1213], None, None);
+            count += 1;
+        }
+        let mut told = Vec::new();
+        assert!(outgoing.send(&client, |done| told.push(done.is_ok())));
+        assert_eq!(told, vec![true; count]);
+        for _ in 0..count {
+            assert_eq!(server.recv(&mut [0; 2048]).expect("it arrives"), 1213);
+        }
+    }
+
+    #[test]
+    fn what_is_not_cut_is_told_as_refused_together() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        let client = ask(server.local_addr().expect("it is bound"), None).expect("a socket");
+        drop(server);
+        let mut outgoing = Outgoing::merging(&client);
+        let mut readiness = Readiness::new().expect("an epoll");
+        readiness.add(&client, 1, false).expect("it is added");
+        let mut told = Vec::new();
+        // The first is sent, and the system hears that nobody listens; the next message is refused for that.
+        for count in [1, 5, 5] {
+            if count == 5 && told.len() == 1 {
+                assert_eq!(readiness.ready_within(WAIT).expect("it waits").count(), 1);
+            }
+            for _ in 0..count {
+                outgoing.push(&[7; 30], None, None);
+            }
+            assert!(outgoing.send(&client, |done| told.push(done.is_ok())));
+        }
+        assert_eq!(told, [&[true][..], &[false; 5], &[true; 5]].concat());
     }
 
     #[test]

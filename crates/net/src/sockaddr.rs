@@ -40,6 +40,7 @@ const V4_LEN: usize = PKTINFO + size_of::<libc::in_pktinfo>();
 const V6_ASKED: usize = PKTINFO + offset_of!(libc::in6_pktinfo, ipi6_addr);
 const V6_INTERFACE: usize = PKTINFO + offset_of!(libc::in6_pktinfo, ipi6_ifindex);
 const V6_LEN: usize = PKTINFO + size_of::<libc::in6_pktinfo>();
+const MERGED_LEN: usize = PKTINFO + size_of::<libc::c_int>();
 
 const _: () = assert!(NAME_LEN <= size_of::<Name>() && V4_LEN <= CONTROL_LEN && V6_LEN <= CONTROL_LEN);
 
@@ -64,6 +65,28 @@ impl Name {
         }
     }
 
+    /// Encodes an address; returns the octets in use too.
+    #[inline]
+    pub(crate) fn encode(address: SocketAddr) -> (Self, usize) {
+        let mut name = Self::ZERO;
+        let mut put = |at: usize, octets: &[u8]| name.0[at..at + octets.len()].copy_from_slice(octets);
+        put(offset_of!(libc::sockaddr_in, sin_port), &address.port().to_be_bytes());
+        let (family, len) = match address {
+            SocketAddr::V4(v4) => {
+                put(offset_of!(libc::sockaddr_in, sin_addr), &v4.ip().octets());
+                (libc::AF_INET, size_of::<libc::sockaddr_in>())
+            }
+            SocketAddr::V6(v6) => {
+                put(offset_of!(libc::sockaddr_in6, sin6_flowinfo), &v6.flowinfo().to_ne_bytes());
+                put(offset_of!(libc::sockaddr_in6, sin6_addr), &v6.ip().octets());
+                put(offset_of!(libc::sockaddr_in6, sin6_scope_id), &v6.scope_id().to_ne_bytes());
+                (libc::AF_INET6, size_of::<libc::sockaddr_in6>())
+            }
+        };
+        put(0, &(family as u16).to_ne_bytes());
+        (name, len)
+    }
+
     fn octets<const N: usize>(&self, at: usize) -> [u8; N] {
         octets(&self.0, at)
     }
@@ -81,22 +104,44 @@ impl Control {
 
     /// Encodes the address from which a datagram is to leave; returns the octets in use too.
     pub(crate) fn leaving_from(source: IpAddr) -> (Self, usize) {
+        let mut data = [0; CONTROL_LEN - PKTINFO];
+        let (level, kind, at, end) = match source {
+            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO, V4_SOURCE, V4_LEN),
+            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, V6_ASKED, V6_LEN),
+        };
+        let at = at - PKTINFO;
+        match source {
+            IpAddr::V4(address) => data[at..at + 4].copy_from_slice(&address.octets()),
+            IpAddr::V6(address) => data[at..at + 16].copy_from_slice(&address.octets()),
+        }
+        Self::message(level, kind, &data[..end - PKTINFO])
+    }
+
+    /// Encodes that a message is to be cut into datagrams of so many octets; returns the octets in use too.
+    pub(crate) fn cut_at(octets: u16) -> (Self, usize) {
+        Self::message(libc::SOL_UDP, libc::UDP_SEGMENT, &octets.to_ne_bytes())
+    }
+
+    /// Encodes a control message; returns the octets in use too.
+    fn message(level: i32, kind: i32, data: &[u8]) -> (Self, usize) {
         let mut control = Self::ZERO;
         let mut put = |at: usize, octets: &[u8]| control.0[at..at + octets.len()].copy_from_slice(octets);
-        let (level, kind, len) = match source {
-            IpAddr::V4(address) => {
-                put(V4_SOURCE, &address.octets());
-                (libc::IPPROTO_IP, libc::IP_PKTINFO, V4_LEN)
-            }
-            IpAddr::V6(address) => {
-                put(V6_ASKED, &address.octets());
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, V6_LEN)
-            }
-        };
+        let len = PKTINFO + data.len();
         put(offset_of!(libc::cmsghdr, cmsg_len), &len.to_ne_bytes());
         put(offset_of!(libc::cmsghdr, cmsg_level), &level.to_ne_bytes());
         put(offset_of!(libc::cmsghdr, cmsg_type), &kind.to_ne_bytes());
+        put(PKTINFO, data);
         (control, len.next_multiple_of(align_of::<usize>()))
+    }
+
+    /// Decodes how long each datagram is of those that the kernel has put together to one message; `None` where it has
+    /// not.
+    #[inline]
+    pub(crate) fn merged_at(&self, len: usize) -> Option<usize> {
+        if len < MERGED_LEN || self.level_and_kind() != (libc::SOL_UDP, libc::UDP_GRO) {
+            return None;
+        }
+        usize::try_from(i32::from_ne_bytes(octets(&self.0, PKTINFO))).ok().filter(|octets| *octets > 0)
     }
 
     /// Decodes the address that was asked from packet information of `len` octets; `None` when there is none.
@@ -124,10 +169,13 @@ impl Control {
         self.0[at..at + 4].fill(0);
     }
 
+    fn level_and_kind(&self) -> (i32, i32) {
+        let number = |at| i32::from_ne_bytes(octets(&self.0, at));
+        (number(offset_of!(libc::cmsghdr, cmsg_level)), number(offset_of!(libc::cmsghdr, cmsg_type)))
+    }
+
     fn kind(&self, len: usize) -> Option<Kind> {
-        let level = i32::from_ne_bytes(octets(&self.0, offset_of!(libc::cmsghdr, cmsg_level)));
-        let kind = i32::from_ne_bytes(octets(&self.0, offset_of!(libc::cmsghdr, cmsg_type)));
-        match (level, kind) {
+        match self.level_and_kind() {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) if len >= V4_LEN => Some(Kind::V4),
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if len >= V6_LEN => Some(Kind::V6),
             _ => None,
@@ -188,6 +236,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_encoded_is_decoded_again() {
+        let link_local = SocketAddrV6::new("fe80::1".parse().expect("an address"), 53, 0, 3);
+        for address in [
+            "192.0.2.9:5353".parse().expect("v4"),
+            "[2001:db8::9]:53".parse().expect("v6"),
+            link_local.into(),
+        ] {
+            let (name, len) = Name::encode(address);
+            assert_eq!(name.decode(len), Some(address));
+            assert_eq!(len, socket2::SockAddr::from(address).len() as usize);
+        }
+    }
+
+    #[test]
     fn short_or_foreign_names_are_none() {
         assert_eq!(v4_name().decode(15), None);
         assert_eq!(v6_name(Ipv6Addr::LOCALHOST, 0).decode(27), None);
@@ -214,6 +276,18 @@ mod tests {
             assert_eq!(control.asked(V6_LEN), Some(address.into()));
             assert_eq!(i32::from_ne_bytes(octets(&control.0, V6_INTERFACE)), interface, "{address}");
         }
+    }
+
+    #[test]
+    fn what_was_put_together_says_where_to_cut_it() {
+        let merged = control(libc::SOL_UDP, libc::UDP_GRO, &40_i32.to_ne_bytes());
+        assert_eq!(merged.merged_at(MERGED_LEN), Some(40));
+        assert_eq!((merged.merged_at(MERGED_LEN - 1), merged.asked(CONTROL_LEN)), (None, None));
+        for octets in [0, -1] {
+            let merged = control(libc::SOL_UDP, libc::UDP_GRO, &i32::to_ne_bytes(octets));
+            assert_eq!(merged.merged_at(CONTROL_LEN), None, "{octets}");
+        }
+        assert_eq!(v6_control(Ipv6Addr::LOCALHOST).merged_at(CONTROL_LEN), None);
     }
 
     #[test]

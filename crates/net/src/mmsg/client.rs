@@ -2,31 +2,88 @@
 
 use super::{BATCH_MAX, DATAGRAM_MAX, headers, offer_room, stride, vectors};
 use crate::sockaddr::{Control, Name};
-use socket2::SockAddr;
 use std::io;
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
-/// Collects datagrams that are sent with one system call, at most [`BATCH_MAX`].
+/// The most datagrams of a batch that merges: the more there are, the more are of one length. It is also the most that the
+/// kernel cuts one message into.
+const MERGING_MAX: usize = 2 * BATCH_MAX;
+
+/// The fewest datagrams of one length that go as one message: for fewer the kernel's cutting costs what it saves.
+const MERGED_MIN: usize = 4;
+
+/// The longest datagram that goes in such a message, in octets: it is not to be fragmented on any path (RFC 9715 §3.1).
+const MERGED_LENGTH_MAX: usize = 1232;
+
+/// Octets of the longest message that the kernel cuts or puts together: that of IP's length field, headers included.
+const MERGED_MESSAGE_MAX: usize = 65_535;
+
+/// Octets of the headers of IPv6 and UDP.
+const HEADERS: usize = 48;
+
+/// Collects datagrams that are sent with one system call, at most [`BATCH_MAX`]; twice as many where it merges.
 pub struct Outgoing {
     octets: Vec<u8>,
     datagrams: Vec<Ready>,
+    /// Whence and whither each goes; none for a socket that is connected.
+    ways: Vec<Way>,
+    /// What says where to cut, for each message of several datagrams.
+    cuts: Vec<(Control, usize)>,
+    /// One per datagram; filled in for each sending, as headers are.
+    vectors: Vec<libc::iovec>,
+    /// One per message: points to its vectors, and to what is in `ways` or `cuts` for it.
+    headers: Vec<libc::mmsghdr>,
+    merges: bool,
+    is_connected: bool,
 }
 
 /// One datagram that waits to be sent.
 struct Ready {
     start: usize,
     end: usize,
-    to: Option<SockAddr>,
+    /// Of how many datagrams the message consists that begins with it.
+    count: usize,
+}
+
+/// Addresses, each with the octets that are in use.
+struct Way {
+    to: Option<(Name, usize)>,
     from: Option<(Control, usize)>,
+}
+
+impl Ready {
+    fn length(&self) -> usize {
+        self.end - self.start
+    }
 }
 
 impl Outgoing {
     /// Makes an empty batch.
     #[expect(clippy::new_without_default, reason = "named as what stands beside it")]
     pub fn new() -> Self {
-        Self { octets: Vec::new(), datagrams: Vec::with_capacity(BATCH_MAX) }
+        Self {
+            octets: Vec::new(),
+            datagrams: Vec::new(),
+            ways: Vec::new(),
+            cuts: Vec::new(),
+            vectors: Vec::new(),
+            headers: Vec::new(),
+            merges: false,
+            is_connected: false,
+        }
+    }
+
+    /// Makes an empty batch for this socket, which is connected. Datagrams go in the order of their lengths, and several
+    /// of one length as one message that the kernel cuts (`UDP_SEGMENT`, Linux 4.18): the way through it is gone once.
+    ///
+    /// Where the kernel, the device or the path cannot do so, each goes by itself.
+    pub fn merging(socket: &impl AsFd) -> Self {
+        // An older kernel would ignore where to cut. Nothing is cut where it is not said with the message.
+        let is_known = super::set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        Self { merges: is_known, is_connected: true, ..Self::new() }
     }
 
     /// How many datagrams wait.
@@ -41,55 +98,45 @@ impl Outgoing {
 
     /// Whether no further datagram has room.
     pub fn is_full(&self) -> bool {
-        self.datagrams.len() >= BATCH_MAX
+        self.datagrams.len() >= if self.is_connected { MERGING_MAX } else { BATCH_MAX }
     }
 
-    /// Adds a datagram; `to` is `None` for a connected socket, and `from` where the system chooses the source.
+    /// Adds a datagram; `to` is `None` for a connected socket, and `from` where the system chooses the source. Returns
+    /// its octets, which may still be changed.
     ///
     /// # Panics
-    /// When the batch is full.
-    pub fn push(&mut self, octets: &[u8], to: Option<SocketAddr>, from: Option<IpAddr>) {
+    /// When the batch is full, and where it is [`merging`](Self::merging) and an address is given.
+    pub fn push(&mut self, octets: &[u8], to: Option<SocketAddr>, from: Option<IpAddr>) -> &mut [u8] {
         assert!(!self.is_full(), "the batch is full");
         let start = self.octets.len();
         self.octets.extend_from_slice(octets);
-        let from = from.map(Control::leaving_from);
-        self.datagrams.push(Ready { start, end: self.octets.len(), to: to.map(SockAddr::from), from });
+        self.datagrams.push(Ready { start, end: self.octets.len(), count: 1 });
+        if self.is_connected {
+            assert!(to.is_none() && from.is_none(), "the socket is connected");
+        } else {
+            self.ways.push(Way { to: to.map(Name::encode), from: from.map(Control::leaving_from) });
+        }
+        &mut self.octets[start..]
     }
 
-    /// Sends what waits, with one system call unless a datagram is refused, and tells of each, in order, whether
-    /// the kernel took it.
+    /// Sends what waits, with one system call unless a datagram is refused, and tells of each, in the order in which
+    /// they go, whether the kernel took it.
     ///
-    /// A refused datagram is passed over. Returns false when the socket has no room now: the datagrams of which
-    /// nothing was told wait on.
+    /// A refused datagram is passed over, and with it those of its message. Returns false when the socket has no room
+    /// now: the datagrams of which nothing was told wait on.
     pub fn send(&mut self, socket: &impl AsFd, mut told: impl FnMut(Result<(), io::Error>)) -> bool {
-        let mut vectors: Vec<libc::iovec> = self
-            .datagrams
-            .iter()
-            .map(|ready| libc::iovec {
-                iov_base: self.octets[ready.start..].as_ptr().cast_mut().cast(),
-                iov_len: ready.end - ready.start,
-            })
-            .collect();
-        vectors.resize(BATCH_MAX, libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 });
-        let mut headers = headers(vectors.as_mut_ptr());
-        for (header, ready) in headers.iter_mut().zip(&self.datagrams) {
-            let header = &mut header.msg_hdr;
-            if let Some(to) = &ready.to {
-                header.msg_name = to.as_ptr().cast_mut().cast();
-                header.msg_namelen = to.len();
-            }
-            if let Some((control, length)) = &ready.from {
-                header.msg_control = ptr::from_ref(control).cast_mut().cast();
-                header.msg_controllen = *length as _;
-            }
+        if self.merges {
+            self.put_together();
         }
-        let mut done = 0;
-        while done < self.datagrams.len() {
-            let waiting = &mut headers[done..self.datagrams.len()];
-            // SAFETY: the pointer and the count are those of a slice of headers. Each points to one iovec, which
-            // points into `self.octets`, and to a SockAddr and a Control in `self.datagrams` with their lengths;
-            // none of these is moved or changed while the headers live. The kernel only reads them and writes
-            // each header's msg_len.
+        self.describe(0);
+        // Datagrams and messages.
+        let (mut done, mut gone) = (0, 0);
+        while gone < self.headers.len() {
+            let waiting = &mut self.headers[gone..];
+            // SAFETY: the pointer and the count are those of a slice of headers. `describe` has made each point to some of
+            // `self.vectors`, which point into `self.octets`; to a Name and a Control in `self.ways`, or to a Control in
+            // `self.cuts`, with their lengths. None of these vectors is changed or grows between the two. The kernel only
+            // reads them and writes each header's msg_len.
             let count = unsafe {
                 libc::sendmmsg(
                     socket.as_fd().as_raw_fd(),
@@ -99,37 +146,124 @@ impl Outgoing {
                     (libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) as _,
                 )
             };
+            #[allow(clippy::unnecessary_cast, reason = "the type differs between C libraries")]
+            let datagrams = |header: &libc::mmsghdr| header.msg_hdr.msg_iovlen as usize;
             match usize::try_from(count) {
                 Ok(count) if count > 0 => {
-                    (0..count).for_each(|_| told(Ok(())));
-                    done += count;
+                    let taken = waiting[..count].iter().map(datagrams).sum::<usize>();
+                    (0..taken).for_each(|_| told(Ok(())));
+                    (done, gone) = (done + taken, gone + count);
                 }
                 _ => {
                     let error = io::Error::last_os_error();
+                    let refused = datagrams(&waiting[0]);
                     match error.kind() {
                         io::ErrorKind::Interrupted => {}
                         io::ErrorKind::WouldBlock => break,
-                        _ => {
-                            told(Err(error));
-                            done += 1;
+                        _ if refused > 1 && cannot_cut(&error) => {
+                            self.take_apart();
+                            self.describe(done);
+                            gone = 0;
+                        }
+                        kind => {
+                            let again =
+                                || error.raw_os_error().map_or(kind.into(), io::Error::from_raw_os_error);
+                            (0..refused).for_each(|_| told(Err(again())));
+                            (done, gone) = (done + refused, gone + 1);
                         }
                     }
                 }
             }
         }
         self.datagrams.drain(..done);
+        self.ways.drain(..done.min(self.ways.len()));
         if self.datagrams.is_empty() {
             self.octets.clear();
         }
         self.datagrams.is_empty()
     }
 
+    /// Fills in vectors and headers for all datagrams from `first` on. A message of several datagrams has a vector for
+    /// each.
+    fn describe(&mut self, first: usize) {
+        let waiting = &self.datagrams[first..];
+        self.vectors.clear();
+        self.vectors.extend(waiting.iter().map(|ready| libc::iovec {
+            iov_base: self.octets[ready.start..].as_ptr().cast_mut().cast(),
+            iov_len: ready.length(),
+        }));
+        self.headers.clear();
+        let (mut at, mut cuts) = (0, self.cuts.iter());
+        while let Some(ready) = waiting.get(at) {
+            // SAFETY: an mmsghdr consists of integers and raw pointers, for all of which zero is a valid value. It cannot be
+            // written as a literal: some C libraries have private padding in it.
+            let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
+            let header = &mut message.msg_hdr;
+            header.msg_iov = self.vectors.as_mut_ptr().wrapping_add(at);
+            header.msg_iovlen = ready.count as _;
+            let way = self.ways.get(first + at);
+            if let Some((name, length)) = way.and_then(|way| way.to.as_ref()) {
+                header.msg_name = ptr::from_ref(name).cast_mut().cast();
+                header.msg_namelen = *length as _;
+            }
+            let with = if ready.count > 1 { cuts.next() } else { way.and_then(|way| way.from.as_ref()) };
+            if let Some((control, length)) = with {
+                header.msg_control = ptr::from_ref(control).cast_mut().cast();
+                header.msg_controllen = *length as _;
+            }
+            self.headers.push(message);
+            at += ready.count;
+        }
+    }
+
+    /// Puts those of one length behind each other, and says where their messages begin.
+    fn put_together(&mut self) {
+        self.datagrams.sort_unstable_by_key(|ready| (ready.length(), ready.start));
+        self.cuts.clear();
+        let mut at = 0;
+        while at < self.datagrams.len() {
+            let count = alike(&self.datagrams[at..]);
+            let ready = &mut self.datagrams[at];
+            ready.count = count;
+            if count > 1 {
+                self.cuts.push(Control::cut_at(ready.length() as u16));
+            }
+            at += count;
+        }
+    }
+
+    fn take_apart(&mut self) {
+        self.merges = false;
+        self.datagrams.iter_mut().for_each(|ready| ready.count = 1);
+    }
+
     /// Forgets what waits.
     pub fn clear(&mut self) {
         self.datagrams.clear();
+        self.ways.clear();
         self.octets.clear();
     }
 }
+
+/// How many of these, from the first on, go as one message; 1 where it goes by itself.
+fn alike(waiting: &[Ready]) -> usize {
+    let length = waiting[0].length();
+    if length == 0 || length > MERGED_LENGTH_MAX {
+        return 1;
+    }
+    let most = (MERGED_MESSAGE_MAX - HEADERS) / length;
+    let count = waiting.iter().take(most).take_while(|ready| ready.length() == length).count();
+    if count < MERGED_MIN { 1 } else { count }
+}
+
+/// Whether an error says that messages are not cut on this path, or for this device.
+fn cannot_cut(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
+}
+
+// SAFETY: the raw pointers in headers and vectors are made for each sending, and lead only to heap memory that the same value
+// owns. They are used only through an exclusive borrow.
+unsafe impl Send for Outgoing {}
 
 impl std::fmt::Debug for Outgoing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -137,9 +271,12 @@ impl std::fmt::Debug for Outgoing {
     }
 }
 
-/// Holds what one system call has received: at most [`BATCH_MAX`] datagrams of [`DATAGRAM_MAX`] octets.
+/// Holds what one system call has received: at most [`BATCH_MAX`] messages.
 pub struct Incoming {
     octets: Vec<u8>,
+    /// Octets from the beginning of one message's room to the next's, and of the room.
+    stride: usize,
+    room: usize,
     names: Vec<Name>,
     controls: Vec<Control>,
     headers: Vec<libc::mmsghdr>,
@@ -163,20 +300,31 @@ impl Incoming {
     /// Allocates everything: about 130 KiB.
     #[expect(clippy::new_without_default, reason = "it allocates")]
     pub fn new() -> Self {
-        let stride = stride(DATAGRAM_MAX);
+        Self::with_room(DATAGRAM_MAX)
+    }
+
+    /// Allocates room for messages that the kernel has put together of several datagrams, at a socket of
+    /// [`ask_for_many`](crate::client::ask_for_many): about 2 MiB, of which only what was ever written to is in memory.
+    pub fn merged() -> Self {
+        Self::with_room(MERGED_MESSAGE_MAX)
+    }
+
+    fn with_room(room: usize) -> Self {
+        let stride = stride(room);
         let mut octets = vec![0; BATCH_MAX * stride];
         let mut names = vec![Name::ZERO; BATCH_MAX];
         let mut controls = vec![Control::ZERO; BATCH_MAX];
-        let mut vectors = vectors(octets.as_mut_ptr(), stride, DATAGRAM_MAX);
+        let mut vectors = vectors(octets.as_mut_ptr(), stride, room);
         let mut headers = headers(vectors.as_mut_ptr());
         for (i, header) in headers.iter_mut().enumerate() {
             header.msg_hdr.msg_name = names.as_mut_ptr().wrapping_add(i).cast();
             header.msg_hdr.msg_control = controls.as_mut_ptr().wrapping_add(i).cast();
         }
-        Self { octets, names, controls, headers, _vectors: vectors, received: 0 }
+        Self { octets, stride, room, names, controls, headers, _vectors: vectors, received: 0 }
     }
 
-    /// Receives what is there, without waiting; returns how many, 0 when nothing is.
+    /// Receives what is there, without waiting; returns how many messages, 0 when nothing is. Fewer than [`BATCH_MAX`] say
+    /// that nothing was left.
     ///
     /// # Errors
     /// What the system says: at a connected socket also that a datagram was refused.
@@ -217,16 +365,20 @@ impl Incoming {
 
     /// The datagrams that the last call has received.
     pub fn replies(&self) -> impl Iterator<Item = Reply<'_>> {
-        (0..self.received).map(|i| {
-            let header = &self.headers[i];
-            let length = (header.msg_len as usize).min(DATAGRAM_MAX);
+        self.headers[..self.received].iter().enumerate().flat_map(move |(i, header)| {
+            let length = (header.msg_len as usize).min(self.room);
+            let message = &self.octets[i * self.stride..][..length];
             #[allow(clippy::unnecessary_cast, reason = "the type differs between C libraries")]
             let control_octets = header.msg_hdr.msg_controllen as usize;
-            Reply {
-                octets: &self.octets[i * stride(DATAGRAM_MAX)..][..length],
-                peer: self.names[i].decode(header.msg_hdr.msg_namelen as usize),
-                local: self.controls[i].asked(control_octets),
-            }
+            let peer = self.names[i].decode(header.msg_hdr.msg_namelen as usize);
+            let local = self.controls[i].asked(control_octets);
+            let each = self.controls[i].merged_at(control_octets).unwrap_or(length).max(1);
+            // One without octets is one all the same.
+            (0..length.div_ceil(each).max(1)).map(move |number| {
+                let octets = &message[number * each..];
+                let octets = &octets[..octets.len().min(each).min(DATAGRAM_MAX)];
+                Reply { octets, peer, local }
+            })
         })
     }
 }
