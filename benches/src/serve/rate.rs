@@ -44,7 +44,7 @@ impl Plan {
     /// Steps of 20,000 q/s and halves down to 2,500, or coarse ones.
     pub(crate) fn new(quick: bool) -> Plan {
         if quick {
-            Plan { step: 40_000, finest: 40_000, tries: 1, seconds: 1 }
+            Plan { step: 20_000, finest: 5_000, tries: 1, seconds: 1 }
         } else {
             Plan { step: 20_000, finest: 2_500, tries: TRIES, seconds: 2 }
         }
