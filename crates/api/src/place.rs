@@ -7,6 +7,7 @@
 //! meaning name a value, to places.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::fmt::{self, Display, Write};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -25,9 +26,10 @@ pub const NESTING_MAX: usize = 127;
 #[derive(Clone, Debug)]
 pub struct Document<'a> {
     source: &'a str,
+    text: &'a str,
     root: Node<'a>,
-    /// Where each line begins, in bytes.
-    lines: Vec<usize>,
+    /// Where each line begins, in bytes, once a fault has to tell one.
+    lines: OnceCell<Vec<usize>>,
 }
 
 /// A value, and the byte at which it begins.
@@ -125,8 +127,7 @@ impl<'a> Document<'a> {
         }
         let root = Scanner { text, at: 0 }.node(NESTING_MAX);
         let root = root.ok_or_else(|| Fault::whole(source, "not JSON", ""))?;
-        let starts = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
-        Ok(Document { source, root, lines: std::iter::once(0).chain(starts).collect() })
+        Ok(Document { source, text, root, lines: OnceCell::new() })
     }
 
     /// The outermost value.
@@ -153,8 +154,12 @@ impl<'a> Document<'a> {
     }
 
     fn fault(&self, at: usize, what: impl Into<String>, expected: impl Into<String>) -> Fault {
-        let line = self.lines.partition_point(|start| *start <= at);
-        let column = at - self.lines[line - 1] + 1;
+        let lines = self.lines.get_or_init(|| {
+            let ends = self.text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+            std::iter::once(0).chain(ends.map(|(end, _)| end + 1)).collect()
+        });
+        let line = lines.partition_point(|start| *start <= at);
+        let column = at - lines[line - 1] + 1;
         Fault::at(self.source, line as u32, column as u32, what, expected)
     }
 }
@@ -224,6 +229,10 @@ impl<'a> Reader<'a> {
     /// An object with any keys, and none of them twice.
     pub fn map(&mut self, node: &'a Node<'a>) -> Option<Object<'a>> {
         let Value::Object(members) = &node.value else { return self.wrong(node, "an object") };
+        // Keys that rise, as programs write them, are all different.
+        if members.is_sorted_by(|a, b| a.key < b.key) {
+            return Some(Object { members });
+        }
         let mut by_key: Vec<&Member<'_>> = members.iter().collect();
         by_key.sort_by(|a, b| (&a.key, a.at).cmp(&(&b.key, b.at)));
         for pair in by_key.windows(2).filter(|pair| pair[0].key == pair[1].key) {
@@ -272,11 +281,11 @@ impl<'a> Reader<'a> {
     where
         T: FromStr + PartialOrd + Display,
     {
-        let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        let Value::Number(text) = node.value else { return self.wrong(node, &expected) };
+        let expected = || format!("a whole number from {} to {}", range.start(), range.end());
+        let Value::Number(text) = node.value else { return self.wrong(node, &expected()) };
         let value = text.parse().ok().filter(|value| range.contains(value));
         if value.is_none() {
-            self.fault(node, format!("{text} is out of range"), expected);
+            self.fault(node, format!("{text} is out of range"), expected());
         }
         value
     }
@@ -452,7 +461,8 @@ impl<'a> Scanner<'a> {
     /// A number, `true`, `false` or `null`.
     fn word(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
-        let length = rest.find([',', ']', '}', ' ', '\t', '\r', '\n']);
+        let ends = |byte: u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\t' | b'\r' | b'\n');
+        let length = rest.bytes().position(ends);
         let word = &rest[..length.unwrap_or(rest.len())];
         self.at += word.len();
         word

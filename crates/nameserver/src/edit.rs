@@ -441,10 +441,12 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
     match store_changes(shared, before.generation.number, &changes, runtime) {
         Ok(number) => {
             draft.generation.number = number;
-            install(shared, draft, before, begun, runtime);
+            let replaced = install(shared, draft, before, begun, runtime);
             for (reply, region, _) in taken {
                 let _ = reply.send(Ok(Done { generation: number, region }));
             }
+            // Freeing it takes time that nobody need wait for.
+            drop(replaced);
         }
         Err(CommitError::Conflict { .. } | CommitError::Unpublished) if shared.store.shared().is_some() => {
             shared.following.counters.outrun.fetch_add(1, Ordering::Relaxed);
@@ -460,15 +462,34 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
     Vec::new()
 }
 
-/// Makes a book that is in the store the current one.
-fn install(shared: &Shared, book: Book, before: Arc<Book>, begun: Instant, runtime: &tokio::runtime::Handle) {
+/// What was published before, with its book.
+type Replaced = (Arc<Generation>, Arc<Book>);
+
+/// Makes a book that is in the store the current one. Returns what the caller may let go of; `None` where a worker still
+/// needs it. Then it waits aside: freeing it is not a worker's business.
+fn install(
+    shared: &Shared,
+    book: Book,
+    before: Arc<Book>,
+    begun: Instant,
+    runtime: &tokio::runtime::Handle,
+) -> Option<Replaced> {
     let number = book.generation.number;
     let generation = Arc::new(book.generation.clone());
     shared.book.store(Arc::new(book));
-    let old = shared.published.publish(generation);
-    let latency = shared.latency.clone();
-    let served = move || latency.add(begun.elapsed());
-    release(shared.published.clone(), number, (old, before), served, runtime);
+    let replaced = (shared.published.publish(generation), before);
+    // Workers that wait for packets need nothing, so that this is seldom otherwise.
+    if shared.published.slowest() >= number {
+        shared.latency.add(begun.elapsed());
+        return Some(replaced);
+    }
+    let (published, latency) = (shared.published.clone(), shared.latency.clone());
+    runtime.spawn(async move {
+        published.reached(number, PATIENCE).await;
+        latency.add(begun.elapsed());
+        drop(replaced);
+    });
+    None
 }
 
 fn apply_all(book: &mut Book, edits: Vec<Edit>) -> Result<(Vec<Change>, Option<u32>), Refused> {
@@ -512,21 +533,6 @@ fn store_changes(
     };
     *lock(&shared.complaints) = Complaints { commit: complaint, check: None };
     committed
-}
-
-/// Lets go of what was published before, once no worker needs it: freeing it is not a worker's business.
-fn release(
-    published: Arc<Published>,
-    number: u64,
-    before: (Arc<Generation>, Arc<Book>),
-    served: impl FnOnce() + Send + 'static,
-    runtime: &tokio::runtime::Handle,
-) {
-    runtime.spawn(async move {
-        published.reached(number, PATIENCE).await;
-        served();
-        drop(before);
-    });
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

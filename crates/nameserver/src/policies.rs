@@ -13,7 +13,7 @@ const PAGE: usize = 64;
 /// A policy in force.
 pub struct Steered {
     /// As it was given: names and regions as text.
-    pub spec: api::Policy,
+    pub spec: Arc<api::Policy>,
     /// Its names in folded wire form; the first is its key.
     pub names: Arc<[Box<[u8]>]>,
     /// As it is executed.

@@ -72,7 +72,7 @@ impl Editor {
     pub fn policies(&self) -> Vec<api::Policy> {
         let book = self.book();
         let mut policies: Vec<api::Policy> =
-            book.generation.policies.iter().map(|(_, s)| s.spec.clone()).collect();
+            book.generation.policies.iter().map(|(_, s)| api::Policy::clone(&s.spec)).collect();
         policies.sort_by(|a, b| a.names.cmp(&b.names));
         policies
     }

@@ -2,21 +2,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use api::{Entry, Order, Policy, WhenAllDown};
 use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection, query, query_scalar};
 
 use crate::change::{Change, describe};
+use crate::known::{Kept, Known};
 use crate::text::{TEXT_MAX, pack};
 
-/// How many generations the store remembers the description of: hours of a steady update per second, and
+/// How many generations the store remembers the description of, at least: hours of a steady update per second, and
 /// a few megabytes at most.
 pub const GENERATIONS_KEPT: i64 = 10_000;
 
+/// Of how many generations one at least forgets those that are too many, where updates come one by one: to do so each
+/// time would write one page more each time.
+const FORGETFUL: i64 = 64;
+
 /// How many rows one statement inserts or looks for: five values each stay far below the 32,766 that
 /// SQLite binds, and more would gain nothing.
-const ROWS_PER_STATEMENT: usize = 500;
+pub(crate) const ROWS_PER_STATEMENT: usize = 500;
 
 /// Why a change was not applied.
 #[derive(Debug)]
@@ -39,9 +45,10 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
-/// Applies one change of the commit that becomes `generation`.
+/// Applies one change of the commit that becomes `generation`, with what is `known` of the tables.
 pub(crate) async fn apply(
     sql: &mut SqliteConnection,
+    known: &mut Known,
     generation: i64,
     change: &Change,
 ) -> Result<(), Failure> {
@@ -60,7 +67,10 @@ pub(crate) async fn apply(
             there_was(done.rows_affected(), || format!("there is no zone {origin}"))?;
         }
         Change::AddRegion { id, name } => add_region(sql, *id, name).await?,
-        Change::RemoveRegion { id } => remove_region(sql, generation, *id).await?,
+        Change::RemoveRegion { id } => {
+            known.forget_all();
+            remove_region(sql, generation, *id).await?;
+        }
         Change::PutPartition { name, text } => {
             query(r#"DELETE FROM "partition" WHERE name = ?"#).bind(name).execute(&mut *sql).await?;
             query(r#"INSERT INTO "partition" (name, text) VALUES (?, ?)"#)
@@ -73,9 +83,17 @@ pub(crate) async fn apply(
             let done = query(r#"DELETE FROM "partition" WHERE name = ?"#).bind(name).execute(sql).await?;
             there_was(done.rows_affected(), || format!("there is no partition {name}"))?;
         }
-        Change::PutPolicy(policy) => put_policy(sql, policy).await?,
+        Change::PutPolicy(policy) => match known.alike(policy) {
+            Some(kept) => {
+                let mut entries = QueryBuilder::new("");
+                kept.rewrite(policy, &mut entries);
+                entries.build().execute(sql).await?;
+            }
+            None => put_policy(sql, known, policy).await?,
+        },
         Change::DeletePolicy { key } => match policy_id(sql, key).await? {
             Some(id) => {
+                known.forget(key);
                 query("DELETE FROM policy WHERE id = ?").bind(id).execute(sql).await?;
             }
             None => return Err(Failure::Refused(format!("there is no policy {key}"))),
@@ -99,6 +117,34 @@ pub(crate) async fn apply(
         }
     }
     Ok(())
+}
+
+/// Makes the commit that is only new entries of one policy and becomes `generation`: all of it as a single text, which
+/// takes a single turn of the thread that SQLite runs on.
+///
+/// # Errors
+/// A refusal also where the current generation is not the one before, or the tables are not as they are known to be.
+pub(crate) async fn commit_entries(
+    sql: &mut SqliteConnection,
+    kept: &mut Kept,
+    policy: &Arc<Policy>,
+    generation: i64,
+    at: i64,
+) -> Result<(), Failure> {
+    let mut text = QueryBuilder::<Sqlite>::new("BEGIN IMMEDIATE; ");
+    kept.rewrite(policy, &mut text);
+    text.push("INSERT INTO generation (number, at, what) VALUES (").push_bind(generation);
+    // A generation needs a time, so that there is none after another than the last.
+    text.push(", CASE (SELECT max(number) FROM generation) WHEN ").push_bind(generation - 1);
+    text.push(" THEN ").push_bind(at).push(" END, ");
+    text.push_bind(describe(&[Change::PutPolicy(policy.clone())])).push("); COMMIT");
+    text.build().execute(sql).await?;
+    Ok(())
+}
+
+/// Whether the commit that becomes this generation is to forget others, which [`commit_entries`] does not.
+pub(crate) fn is_forgetful(generation: i64) -> bool {
+    generation % FORGETFUL == 0
 }
 
 /// Records the generation that the commit becomes, forgets the oldest, and commits.
@@ -144,7 +190,11 @@ async fn remove_region(sql: &mut SqliteConnection, generation: i64, id: u32) -> 
     Ok(())
 }
 
-async fn put_policy(sql: &mut SqliteConnection, policy: &Policy) -> Result<(), Failure> {
+async fn put_policy(
+    sql: &mut SqliteConnection,
+    known: &mut Known,
+    policy: &Arc<Policy>,
+) -> Result<(), Failure> {
     let Some(key) = policy.names.first() else {
         return Err(Failure::Refused("a policy needs a name".into()));
     };
@@ -188,14 +238,15 @@ async fn put_policy(sql: &mut SqliteConnection, policy: &Policy) -> Result<(), F
         .fetch_one(&mut *sql)
         .await?,
     };
-    let done = insert(sql, &mut joined, id, policy, &cells).await;
-    match done {
+    match insert(sql, &mut joined, id, policy, &cells).await {
         // Which of them it was is not worth asking for before.
         Err(sqlx::Error::Database(error)) if is_name_taken(&*error) => {
-            Err(Failure::Refused(taken(sql, id, &policy.names).await?))
+            return Err(Failure::Refused(taken(sql, id, &policy.names).await?));
         }
-        done => Ok(done?),
+        done => done?,
     }
+    known.learn(id, policy, &cells);
+    Ok(())
 }
 
 /// Statements that go to the database together, while they are small.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use api::Policy;
 
@@ -50,7 +51,7 @@ pub enum Change {
     },
     /// Stores a policy, replacing as a whole the one with the same first name. Its regions must be in
     /// use, and none of its names may belong to another policy.
-    PutPolicy(Policy),
+    PutPolicy(Arc<Policy>),
     /// Deletes a policy that exists.
     DeletePolicy {
         /// Its first name.

@@ -13,6 +13,7 @@ use crate::contents::{self, Contents};
 use crate::error::{CommitError, OpenError, StoreError};
 use crate::file::{self, FileId, Lock};
 use crate::health::{self, Verdict};
+use crate::known::Known;
 use crate::schema::{self, Migrated, Version};
 use crate::store::{BUSY_TIMEOUT, CHECK_WAIT};
 
@@ -34,11 +35,12 @@ pub(crate) struct Embedded {
     _lock: Lock,
 }
 
-/// A connection and the write-ahead log that it appends to.
+/// A connection, the write-ahead log that it appends to, and what it has stored.
 #[derive(Debug)]
 pub(crate) struct Connected {
     pub(crate) sql: SqliteConnection,
     log: Option<FileId>,
+    known: Known,
 }
 
 impl Embedded {
@@ -116,7 +118,7 @@ impl Embedded {
     pub(crate) async fn commit(&self, based_on: u64, changes: &[Change]) -> Result<u64, CommitError> {
         let mut slot = self.connection.lock().await;
         let mut connected = self.take(&mut slot).await?;
-        let result = self.publish(&mut connected.sql, based_on, changes).await;
+        let result = self.publish(&mut connected, based_on, changes).await;
         if matches!(result, Err(CommitError::Store(_))) {
             return result;
         }
@@ -211,7 +213,7 @@ impl Embedded {
         // The first read creates the log and holds it: no other connection can delete it from here on.
         let _: i64 =
             query_scalar("SELECT count(*) FROM sqlite_master").fetch_one(&mut sql).await.map_err(sort)?;
-        Ok(Connected { sql, log: FileId::of(&file::log_of(&self.path)) })
+        Ok(Connected { sql, log: FileId::of(&file::log_of(&self.path)), known: Known::default() })
     }
 
     /// Fails where the database or its log was deleted or replaced: the connection would go on writing
@@ -230,7 +232,60 @@ impl Embedded {
     /// The transaction of a commit.
     async fn publish(
         &self,
+        connected: &mut Connected,
+        based_on: u64,
+        changes: &[Change],
+    ) -> Result<u64, CommitError> {
+        if let Some(next) = self.publish_entries(connected, based_on, changes).await? {
+            return Ok(next);
+        }
+        // What is known holds only if all of the commit does.
+        let mut known = std::mem::take(&mut connected.known);
+        known.is_relied_on = false;
+        let mut result = self.publish_all(&mut connected.sql, &mut known, based_on, changes).await;
+        if matches!(result, Err(CommitError::Refused { .. })) && known.is_relied_on {
+            known = Known::default();
+            result = self.publish_all(&mut connected.sql, &mut known, based_on, changes).await;
+        }
+        if result.is_ok() {
+            connected.known = known;
+        }
+        result
+    }
+
+    /// The commit of nothing but new entries of a policy; `None` where it is not that, or was refused in whatever way,
+    /// with nothing done: then [`Embedded::publish_all`] does it, or says why not.
+    async fn publish_entries(
+        &self,
+        connected: &mut Connected,
+        based_on: u64,
+        changes: &[Change],
+    ) -> Result<Option<u64>, StoreError> {
+        let [Change::PutPolicy(policy)] = changes else { return Ok(None) };
+        let Some(next) = based_on.checked_add(1).and_then(|next| i64::try_from(next).ok()) else {
+            return Ok(None);
+        };
+        if apply::is_forgetful(next) {
+            return Ok(None);
+        }
+        let Connected { sql, known, .. } = connected;
+        let Some(kept) = known.alike(policy) else { return Ok(None) };
+        match apply::commit_entries(sql, kept, policy, next, now()).await {
+            Ok(()) => Ok(Some(next.cast_unsigned())),
+            Err(Failure::Refused(_)) => {
+                known.forget_all();
+                self.roll_back(sql).await?;
+                Ok(None)
+            }
+            Err(Failure::Sql(error)) => Err(StoreError::sort(&self.path, &error)),
+        }
+    }
+
+    /// The transaction of any commit.
+    async fn publish_all(
+        &self,
         sql: &mut SqliteConnection,
+        known: &mut Known,
         based_on: u64,
         changes: &[Change],
     ) -> Result<u64, CommitError> {
@@ -248,7 +303,7 @@ impl Embedded {
         }
         let next = current + 1;
         for (index, change) in changes.iter().enumerate() {
-            match apply::apply(sql, next, change).await {
+            match apply::apply(sql, known, next, change).await {
                 Ok(()) => {}
                 Err(Failure::Refused(what)) => {
                     self.roll_back(sql).await?;
@@ -257,9 +312,7 @@ impl Embedded {
                 Err(Failure::Sql(error)) => return Err(sort(error).into()),
             }
         }
-        // A clock before 1970 is wrong anyway, and not worth refusing an update for.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs().cast_signed());
-        apply::record_and_commit(sql, next, now, changes).await.map_err(sort)?;
+        apply::record_and_commit(sql, next, now(), changes).await.map_err(sort)?;
         Ok(next.cast_unsigned())
     }
 
@@ -268,4 +321,9 @@ impl Embedded {
         query("ROLLBACK").execute(sql).await.map_err(|error| StoreError::sort(&self.path, &error))?;
         Ok(())
     }
+}
+
+/// Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -15,7 +15,7 @@
 //! - [`health`]: what probes last held of servers, which is remembered beside the generations.
 //! - [`error`]: what can go wrong, told with the path, the cause and the way on.
 //! - `shared`: a database that several name servers share.
-//! - `embedded`: a database in a file, and `apply`: a change in its SQL.
+//! - `embedded`: a database in a file, `apply`: a change in its SQL, and `known`: what need not be written again.
 //! - `file`: the database's file: its lock, its identity, its creation.
 //! - `schema`: the versions of the tables, a copy before they change, and whether a database is ours at all.
 //! - `text`: long texts, compressed.
@@ -27,6 +27,7 @@ mod embedded;
 pub mod error;
 mod file;
 pub mod health;
+mod known;
 mod schema;
 #[cfg_attr(
     not(any(feature = "postgres", feature = "mysql")),

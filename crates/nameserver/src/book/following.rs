@@ -59,7 +59,7 @@ impl Book {
         for policy in policies {
             let key = folded(policy.names.first().map_or("", String::as_str), "stored policy")?;
             match before.remove(key.wire()) {
-                Some((_, steered)) if steered.spec == policy => {}
+                Some((_, steered)) if *steered.spec == policy => {}
                 Some(old) => {
                     if old.1.spec.names != policy.names {
                         gone.push(old);

@@ -139,6 +139,6 @@ impl Book {
 }
 
 /// The ids of regions by name: a partition may name them a million times.
-fn region_ids(regions: &BTreeMap<u32, String>) -> HashMap<&str, RegionId> {
+pub(super) fn region_ids(regions: &BTreeMap<u32, String>) -> HashMap<&str, RegionId> {
     regions.iter().filter_map(|(id, name)| Some((name.as_str(), RegionId::new(*id)?))).collect()
 }

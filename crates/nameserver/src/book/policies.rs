@@ -12,6 +12,7 @@ use routing::policy::Context;
 use routing::{Policy, SlotId};
 use store::Change;
 
+use super::partitions::region_ids;
 use super::{Book, Etag, Refused, check_tag, folded};
 use crate::health::Slot;
 use crate::policies::Steered;
@@ -25,7 +26,7 @@ impl Book {
     pub fn policy(&self, owner: &str) -> Option<(api::Policy, Etag)> {
         let owner = folded(owner, "").ok()?;
         let steered = self.generation.policies.get(self.policy_of(&owner)?)?;
-        (steered.key() == owner.wire()).then(|| (steered.spec.clone(), tag(&steered.spec)))
+        (steered.key() == owner.wire()).then(|| (api::Policy::clone(&steered.spec), tag(&steered.spec)))
     }
 
     /// Every policy name, in folded wire form, with its policy.
@@ -111,11 +112,11 @@ impl Book {
             self.generation.policies.iter().filter(|(_, s)| has(&s.spec)).map(|(id, _)| id).collect();
         for id in users {
             let Some(steered) = self.generation.policies.get(id).cloned() else { continue };
-            let mut spec = steered.spec.clone();
+            let mut spec = api::Policy::clone(&steered.spec);
             for server in &mut spec.servers {
                 server.regions.remove(region);
             }
-            self.replace_policy(id, &steered, spec)?;
+            self.replace_policy(id, &steered, spec.into())?;
         }
         Ok(())
     }
@@ -138,7 +139,12 @@ impl Book {
         Ok(())
     }
 
-    fn replace_policy(&mut self, id: PolicyId, steered: &Steered, spec: api::Policy) -> Result<(), Faults> {
+    fn replace_policy(
+        &mut self,
+        id: PolicyId,
+        steered: &Steered,
+        spec: Arc<api::Policy>,
+    ) -> Result<(), Faults> {
         let source = format!("policy {}", dns::name::to_text(steered.key()));
         let (policy, slots) = self.compile_policy(&spec, Origin { source: &source, text: None })?;
         let (names, key_hash) = (steered.names.clone(), steered.key_hash);
@@ -166,6 +172,7 @@ impl Book {
         spec.names = names.iter().map(|name| dns::name::to_text(name)).collect();
         let names: Arc<[Box<[u8]>]> = names.into();
         let key_hash = self.generation.hash.of(key);
+        let spec = Arc::new(spec);
         let steered = Arc::new(Steered { spec, names: names.clone(), policy, slots, key_hash });
         let (id, before) = match old {
             Some(id) => {
@@ -273,8 +280,14 @@ impl Book {
     /// Compiles a policy, with the slots of its servers' probes.
     fn compile_policy(&mut self, spec: &api::Policy, origin: Origin<'_>) -> Result<(Policy, Slots), Faults> {
         let mut servers = Arc::clone(&self.generation.servers);
+        // For a few entries, to look through the regions takes less than a table of them.
+        let entries: usize = spec.servers.iter().map(|server| server.regions.len()).sum();
+        let regions = (entries > self.regions.len()).then(|| region_ids(&self.regions));
         let mut context = Context {
-            region: &|name| self.region_id(name),
+            region: &|name| match &regions {
+                Some(regions) => regions.get(name).copied(),
+                None => self.region_id(name),
+            },
             partition: &|name| self.compiled(name),
             server: &mut |address| match servers.id(address) {
                 Some(id) => id,

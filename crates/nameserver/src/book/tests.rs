@@ -74,7 +74,7 @@ fn stored(changes: &[Change]) -> Contents {
             Change::PutPartition { name, text } => drop(contents.partitions.insert(name, text)),
             Change::PutPolicy(policy) => {
                 contents.policies.retain(|known| known.names[0] != policy.names[0]);
-                contents.policies.push(policy);
+                contents.policies.push(Arc::unwrap_or_clone(policy));
             }
             Change::SetServer { address, up } => drop(contents.servers.insert(address, up)),
             other => panic!("{other} is not made here"),

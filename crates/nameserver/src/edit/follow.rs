@@ -176,7 +176,7 @@ fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, 
         counters.published.fetch_add(1, Ordering::Relaxed);
     }
     *lock(&shared.following.refused) = None;
-    install(shared, draft, before, begun, runtime);
+    drop(install(shared, draft, before, begun, runtime));
     Ok(false)
 }
 

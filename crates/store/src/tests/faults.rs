@@ -14,7 +14,7 @@ use crate::embedded::Embedded as Store;
 use crate::{Change, CommitError, OpenError, StoreError};
 
 /// A connection as another program would make it.
-async fn stranger(path: &Path) -> SqliteConnection {
+pub(super) async fn stranger(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.expect("connects")
 }
 
@@ -199,7 +199,7 @@ async fn damage_is_told_with_its_place() {
     let changes = [
         super::region(1, "europe"),
         zone("a.", "text"),
-        Change::PutPolicy(super::policy(&["www.", "b."], &["europe"])),
+        Change::PutPolicy(super::policy(&["www.", "b."], &["europe"]).into()),
     ];
     store.commit(0, &changes).await.unwrap();
     let good = store.load().await.unwrap();

@@ -89,17 +89,24 @@ async fn commit_until_killed(path: &Path) {
     }
 }
 
-/// The changes of the commit that is based on a generation: small ones, and now and then one of many
-/// pages, with values that belong together.
+/// The changes of the commit that is based on a generation: small ones, every third nothing but new entries of a
+/// policy, and now and then one of many pages, with values that belong together.
 fn changes(based_on: u64) -> Vec<Change> {
     let number = u32::try_from(based_on).expect("a short test") + 1;
-    let name = format!("r{number}");
-    let key = format!("p{}.", based_on % 5);
+    let is_entries = |number: u32| number.is_multiple_of(3);
+    let last = if is_entries(number) { number - 1 } else { number };
+    let name = format!("r{last}");
+    let key = format!("p{}.", last % 5);
     let mut policy = policy(&[&key], &[&name]);
     policy.servers[0].default.ttl = Some(number);
-    let mut changes = vec![region(number, &name), Change::PutPolicy(policy)];
-    if number > 1 {
-        changes.push(Change::RemoveRegion { id: number - 1 });
+    policy.servers[0].regions.values_mut().for_each(|entry| entry.ttl = Some(number));
+    let put = Change::PutPolicy(policy.into());
+    if is_entries(number) {
+        return vec![put];
+    }
+    let mut changes = vec![region(number, &name), put];
+    if let Some(id) = (1..number).rev().find(|number| !is_entries(*number)) {
+        changes.push(Change::RemoveRegion { id });
     }
     let lines = if based_on.is_multiple_of(4) { 20_000 } else { 1 };
     let text: String = (0..lines).map(|i| format!("h{i} TXT {}\n", i * 7_919 % 9_973 * based_on)).collect();
@@ -123,7 +130,7 @@ fn step(model: &mut Contents) {
             }
             Change::PutPolicy(policy) => {
                 model.policies.retain(|other| other.names != policy.names);
-                model.policies.push(policy);
+                model.policies.push(std::sync::Arc::unwrap_or_clone(policy));
                 model.policies.sort_by(|a, b| a.names.cmp(&b.names));
             }
             Change::PutZone { origin, text } => {

@@ -20,7 +20,7 @@ const LAST: i64 = VERSIONS[VERSIONS.len() - 1].0;
 async fn filled(folder: &Folder) -> Contents {
     let store = open(folder).await;
     assert_eq!(store.migrated(), None, "a new store is nobody's");
-    let policy = crate::Change::PutPolicy(policy(&["www.example."], &["europe"]));
+    let policy = crate::Change::PutPolicy(policy(&["www.example."], &["europe"]).into());
     let changes = [zone("example.", "a zone"), region(1, "europe"), policy];
     store.commit(0, &changes).await.expect("commits");
     let contents = store.load().await.expect("loads");
@@ -130,7 +130,7 @@ async fn a_store_of_the_first_version_keeps_all_it_had() {
     );
     let mut policy = contents.policies[0].clone();
     policy.servers[0].probe = Some("web".into());
-    store.commit(1, &[crate::Change::PutPolicy(policy.clone())]).await.expect("commits");
+    store.commit(1, &[crate::Change::PutPolicy(policy.clone().into())]).await.expect("commits");
     assert_eq!(store.load().await.expect("loads").policies, [policy]);
     store.close().await.expect("closes");
 }

@@ -97,18 +97,18 @@ fn leave_what_the_model_holds(cases: u32, least: u32, ground: impl Fn() -> Groun
 
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        (name(), text()).prop_map(|(origin, text)| Change::PutZone { origin, text }),
-        name().prop_map(|origin| Change::DeleteZone { origin }),
-        (0..12_u32, word(&REGIONS)).prop_map(|(id, name)| Change::AddRegion { id, name }),
-        (0..12_u32).prop_map(|id| Change::RemoveRegion { id }),
-        (word(&REGIONS), text()).prop_map(|(name, text)| Change::PutPartition { name, text }),
-        word(&REGIONS).prop_map(|name| Change::DeletePartition { name }),
-        policy().prop_map(Change::PutPolicy),
-        policy().prop_map(Change::PutPolicy),
-        name().prop_map(|key| Change::DeletePolicy { key }),
-        (word(&ADDRESSES), any::<bool>())
+        1 => (name(), text()).prop_map(|(origin, text)| Change::PutZone { origin, text }),
+        1 => name().prop_map(|origin| Change::DeleteZone { origin }),
+        1 => (0..12_u32, word(&REGIONS)).prop_map(|(id, name)| Change::AddRegion { id, name }),
+        1 => (0..12_u32).prop_map(|id| Change::RemoveRegion { id }),
+        1 => (word(&REGIONS), text()).prop_map(|(name, text)| Change::PutPartition { name, text }),
+        1 => word(&REGIONS).prop_map(|name| Change::DeletePartition { name }),
+        2 => policy().prop_map(|policy| Change::PutPolicy(policy.into())),
+        2 => rewritten().prop_map(|policy| Change::PutPolicy(policy.into())),
+        1 => name().prop_map(|key| Change::DeletePolicy { key }),
+        1 => (word(&ADDRESSES), any::<bool>())
             .prop_map(|(a, up)| Change::SetServer { address: a.parse().expect("an address"), up }),
-        (word(&NAMES), text()).prop_map(|(path, digest)| Change::Imported { path, digest }),
+        1 => (word(&NAMES), text()).prop_map(|(path, digest)| Change::Imported { path, digest }),
     ]
 }
 
@@ -117,15 +117,39 @@ fn text() -> impl Strategy<Value = String> {
     "[^\\x00\n]{0,50}"
 }
 
+fn entry() -> impl Strategy<Value = Entry> {
+    let probability = option::of(prop_oneof![
+        20 => 0.0..1e300_f64,
+        1 => select(vec![0.0, 1.0, f64::MIN_POSITIVE, f64::MAX, -1.0, f64::NAN, f64::INFINITY]),
+    ]);
+    let ttl = option::of(prop_oneof![20 => 0..=0x7fff_ffff_u32, 1 => any::<u32>()]);
+    (probability, ttl).prop_map(|(probability, ttl)| Entry { probability, ttl })
+}
+
+/// A policy of which one differs from another in little but its entries.
+fn rewritten() -> impl Strategy<Value = Policy> {
+    (entry(), entry(), btree_map(word(&REGIONS[..1]), entry(), 0..2)).prop_map(|(first, second, regions)| {
+        let server = |address: &str, default, regions| Server {
+            address: address.parse().expect("an address"),
+            probe: None,
+            default,
+            regions,
+        };
+        Policy {
+            answers: 1,
+            order: Order::Weighted,
+            when_all_down: WhenAllDown::Answer,
+            partition: "default".into(),
+            names: vec![NAMES[0].into()],
+            servers: vec![
+                server(ADDRESSES[0], first, regions),
+                server(ADDRESSES[1], second, Default::default()),
+            ],
+        }
+    })
+}
+
 fn policy() -> impl Strategy<Value = Policy> {
-    let entry = || {
-        let probability = option::of(prop_oneof![
-            20 => 0.0..1e300_f64,
-            1 => select(vec![0.0, 1.0, f64::MIN_POSITIVE, f64::MAX, -1.0, f64::NAN, f64::INFINITY]),
-        ]);
-        let ttl = option::of(prop_oneof![20 => 0..=0x7fff_ffff_u32, 1 => any::<u32>()]);
-        (probability, ttl).prop_map(|(probability, ttl)| Entry { probability, ttl })
-    };
     let probe = option::of(word(&["web", "mail"]));
     let server = (word(&ADDRESSES), probe, entry(), btree_map(word(&REGIONS), entry(), 0..2)).prop_map(
         |(address, probe, default, regions)| Server {
@@ -212,7 +236,7 @@ fn apply(contents: &mut Contents, change: &Change) -> bool {
                         contents.regions.values().any(|region| region == name) && entry_fits(*entry)
                     })
             });
-            contents.policies.push(policy);
+            contents.policies.push(std::sync::Arc::unwrap_or_clone(policy));
             names_fit && servers_fit
         }
         Change::DeletePolicy { key } => {

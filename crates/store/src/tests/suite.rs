@@ -59,6 +59,7 @@ suite!(
     what_contradicts_the_store_is_refused_whole_and_told,
     a_policy_is_replaced_whole_and_found_by_its_first_name,
     a_policy_larger_than_one_statement_is_stored,
+    entries_of_a_policy_are_replaced_again_and_again,
     a_removed_region_takes_its_entries_and_its_id_along,
     a_cancelled_commit_happened_or_did_not,
 );
@@ -117,7 +118,7 @@ async fn everything_is_there_after_reopening(ground: &Ground) {
         region(1, "europe"),
         region(2, "asia"),
         Change::PutPartition { name: "default".into(), text: "192.0.2.0/24,europe\n".into() },
-        Change::PutPolicy(policy(&["www.example.com.", "*.example.com."], &["europe", "asia"])),
+        Change::PutPolicy(policy(&["www.example.com.", "*.example.com."], &["europe", "asia"]).into()),
         Change::SetServer { address: "192.0.2.1".parse().unwrap(), up: false },
         Change::Imported { path: "/etc/example.zone".into(), digest: "abc".into() },
     ];
@@ -186,7 +187,7 @@ async fn what_contradicts_the_store_is_refused_whole_and_told(ground: &Ground) {
         region(2, "asia"),
         Change::RemoveRegion { id: 2 },
         zone("example.com.", "text"),
-        Change::PutPolicy(policy(&["www.example.com.", "a.example.com."], &["europe"])),
+        Change::PutPolicy(policy(&["www.example.com.", "a.example.com."], &["europe"]).into()),
     ];
     store.commit(0, &held).await.unwrap();
     let before = store.load().await.unwrap();
@@ -194,7 +195,7 @@ async fn what_contradicts_the_store_is_refused_whole_and_told(ground: &Ground) {
     let with = |change: fn(&mut Policy)| {
         let mut policy = policy(&["new.example.com."], &["europe"]);
         change(&mut policy);
-        Change::PutPolicy(policy)
+        Change::PutPolicy(policy.into())
     };
     for (change, words) in [
         (zone("Example.com.", ""), "zone_origin_is_absolute_and_lower_case"),
@@ -242,7 +243,7 @@ async fn what_contradicts_the_store_is_refused_whole_and_told(ground: &Ground) {
 async fn a_policy_is_replaced_whole_and_found_by_its_first_name(ground: &Ground) {
     let store = ground.open().await;
     let first = policy(&["www.", "a.", "b."], &["europe"]);
-    store.commit(0, &[region(1, "europe"), Change::PutPolicy(first)]).await.unwrap();
+    store.commit(0, &[region(1, "europe"), Change::PutPolicy(first.into())]).await.unwrap();
     let mut second = policy(&["www.", "b.", "c."], &[]);
     second.servers.reverse();
     second.answers = 0;
@@ -250,7 +251,7 @@ async fn a_policy_is_replaced_whole_and_found_by_its_first_name(ground: &Ground)
     second.partition = "other".into();
     // A name that one policy gives up may go to another in the same commit.
     let third = policy(&["a."], &[]);
-    let changes = [Change::PutPolicy(second.clone()), Change::PutPolicy(third.clone())];
+    let changes = [Change::PutPolicy(second.clone().into()), Change::PutPolicy(third.clone().into())];
     store.commit(1, &changes).await.unwrap();
     assert_eq!(store.load().await.unwrap().policies, [third.clone(), second]);
     store.commit(2, &[Change::DeletePolicy { key: "www.".into() }]).await.unwrap();
@@ -266,8 +267,52 @@ async fn a_policy_larger_than_one_statement_is_stored(ground: &Ground) {
         .flat_map(|a| (0..5_u8).map(move |b| [10, 0, b, a]))
         .map(|address| Server { address: address.into(), ..template.clone() })
         .collect();
-    store.commit(0, &[region(1, "europe"), Change::PutPolicy(large.clone())]).await.unwrap();
+    store.commit(0, &[region(1, "europe"), Change::PutPolicy(large.clone().into())]).await.unwrap();
     assert_eq!(store.load().await.unwrap().policies, [large]);
+}
+
+async fn entries_of_a_policy_are_replaced_again_and_again(ground: &Ground) {
+    let store = ground.open().await;
+    let mut policy = policy(&["www.", "a."], &["europe", "asia"]);
+    let other = super::policy(&["b."], &["asia"]);
+    let regions = [region(1, "europe"), region(2, "asia"), Change::PutPolicy(other.clone().into())];
+    store.commit(0, &regions).await.unwrap();
+    let entry = |probability, ttl| Entry { probability, ttl };
+    let steps: [fn(&mut Policy, Entry); 9] = [
+        |_, _| {},
+        |p, entry| p.servers[0].default = entry,
+        |p, entry| p.servers[1].default = entry,
+        |p, entry| _ = p.servers[0].regions.insert("asia".into(), entry),
+        |p, entry| {
+            for server in &mut p.servers {
+                server.default = entry;
+                server.regions.values_mut().for_each(|cell| *cell = entry);
+            }
+        },
+        |p, _| p.answers += 1,
+        |p, _| _ = p.servers[0].regions.remove("europe"),
+        |p, entry| _ = p.servers[1].regions.insert("europe".into(), entry),
+        |p, _| p.servers.reverse(),
+    ];
+    let entries =
+        [entry(None, None), entry(Some(0.0), Some(0)), entry(Some(0.25), None), entry(None, Some(7))];
+    let mut generation = 1;
+    for (step, entry) in entries.iter().flat_map(|entry| steps.iter().map(move |step| (step, entry))) {
+        step(&mut policy, *entry);
+        // By itself, with another change, and twice in one commit.
+        let put = Change::PutPolicy(policy.clone().into());
+        for changes in [&[put.clone()][..], &[zone("z.", "text"), put.clone()], &[put.clone(), put]] {
+            generation = store.commit(generation, changes).await.unwrap();
+        }
+        assert_eq!(store.load().await.unwrap().policies, [other.clone(), policy.clone()]);
+    }
+    // A region that comes again is another one, although its name is the same.
+    let changes =
+        [Change::RemoveRegion { id: 2 }, region(3, "asia"), Change::PutPolicy(policy.clone().into())];
+    generation = store.commit(generation, &changes).await.unwrap();
+    store.commit(generation, &[Change::PutPolicy(policy.clone().into())]).await.unwrap();
+    let contents = store.load().await.unwrap();
+    assert_eq!(contents.policies, [super::policy(&["b."], &[]), policy]);
 }
 
 async fn a_removed_region_takes_its_entries_and_its_id_along(ground: &Ground) {
@@ -275,7 +320,7 @@ async fn a_removed_region_takes_its_entries_and_its_id_along(ground: &Ground) {
     let changes = [
         region(1, "europe"),
         region(2, "asia"),
-        Change::PutPolicy(policy(&["www."], &["europe", "asia"])),
+        Change::PutPolicy(policy(&["www."], &["europe", "asia"]).into()),
         Change::RemoveRegion { id: 2 },
     ];
     store.commit(0, &changes).await.unwrap();
@@ -307,7 +352,7 @@ async fn a_cancelled_commit_happened_or_did_not(ground: &Ground) {
         let name = format!("r{polls}");
         let changes = [
             region(before.next_region_id, &name),
-            Change::PutPolicy(policy(&["www."], &[&name])),
+            Change::PutPolicy(policy(&["www."], &[&name]).into()),
             zone(&format!("z{polls}."), "text"),
         ];
         let mut commit = Box::pin(store.commit(before.generation, &changes));
