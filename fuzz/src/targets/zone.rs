@@ -86,6 +86,38 @@ pub(super) fn zones() -> Vec<Vec<u8>> {
     vec![ZONE.into(), signed.into()]
 }
 
+/// Text that is read as canonical is what the scanner reads in it.
+pub(super) fn canonical(octets: &[u8]) {
+    fn rows(master: &read::Master<'_>) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
+        let row = |record: &read::Record| {
+            let (owner, data) = (master.owner(record).to_vec(), master.rdata(record).to_vec());
+            (owner, record.rtype.to_int(), record.ttl, data)
+        };
+        let mut rows: Vec<_> = master.records.iter().map(row).collect();
+        rows.sort_unstable();
+        rows
+    }
+    let Some(master) = read::read_canonical("fuzz", octets) else { return };
+    let include = |_: &str| Err("nothing is included".to_string());
+    let source = read::Source { name: "fuzz", text: octets, origin: None, include: &include };
+    let scanned = read::read(&source).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(rows(&master), rows(&scanned));
+}
+
+/// The zones of the other targets as they are stored, and lines of forms that are not stored.
+pub(super) fn canonicals() -> Vec<Vec<u8>> {
+    let hash = NameHash::new(1);
+    let stored = |text: &str, origin| {
+        let include = |_: &str| Err("nothing is included".to_string());
+        let source = read::Source { name: "seed", text: text.as_bytes(), origin, include: &include };
+        let master = read::read(&source).expect("the zone is right");
+        Zone::build(&master, "seed", &hash).expect("the zone is right").to_text().into_bytes()
+    };
+    let others =
+        "a. 60 IN TXT \"a; b\"\nb. 50 IN A 192.0.2.1\n 60 IN MX 1 c.\nb. IN TXT ( c )\n\td. 1 IN NS e.\n";
+    vec![stored(ZONE, Some(ORIGIN)), stored(SIGNED, Some(b"\x06signed\0")), others.into()]
+}
+
 static BOOK: LazyLock<Book> = LazyLock::new(|| {
     let settings = Settings { nsid: Some("fuzz".into()), require_cookies: true, ..Settings::default() };
     let mut book = Book::empty(1, settings);

@@ -29,6 +29,9 @@ pub fn read_canonical<'a>(name: &str, text: &'a [u8]) -> Option<Master<'a>> {
         let place = (start as u32, (start + line.len()) as u32);
         start += line.len();
         if master.add_plain(line, place).is_none() {
+            if !stands_alone(line) {
+                return None;
+            }
             others.extend_from_slice(line);
             places.push(place);
         }
@@ -107,6 +110,18 @@ impl Master<'_> {
         .ok()?;
         places.next().is_none().then_some(())
     }
+}
+
+/// Whether a line takes neither owner, TTL nor class from those before it, which the scanner does not see all of.
+fn stands_alone(line: &[u8]) -> bool {
+    let mut words = line.split(|octet| *octet == b' ');
+    let mut word = || words.next().unwrap_or_default();
+    let (owner, ttl, class) = (word(), word(), word());
+    !owner.is_empty()
+        && !owner.iter().any(u8::is_ascii_whitespace)
+        && !ttl.is_empty()
+        && ttl.iter().all(u8::is_ascii_digit)
+        && class == b"IN"
 }
 
 /// Appends a plain name's wire form: absolute, of letters, digits, `-`, `_` and `*`.
@@ -190,6 +205,10 @@ mod tests {
             b"a.example. 60 IN TYPE41 \\# 0\n",
             b"a.example. 60 IN A\n",
             b"a.example. 60 IN TXT \"a\n",
+            // What they lack the plain line would give them, which the scanner is not shown.
+            b"a.example. 60 IN TXT a\nb.example. 50 IN A 192.0.2.1\n 60 IN TXT b\n",
+            b"a.example. 60 IN TXT a\nb.example. 50 IN A 192.0.2.1\n\t60 IN TXT b\n",
+            b"a.example. 60 IN TXT a\nb.example. 50 IN A 192.0.2.1\nb.example. IN TXT b\n",
         ] {
             assert!(read_canonical("t", text).is_none(), "{}", String::from_utf8_lossy(text));
         }
