@@ -12,7 +12,8 @@ use std::ptr;
 /// kernel cuts one message into.
 const MERGING_MAX: usize = 2 * BATCH_MAX;
 
-/// The fewest datagrams of one length that go as one message: for fewer the kernel's cutting costs what it saves.
+/// The fewest datagrams of one length that go as one message: cutting has a price of its own, and where few come together
+/// there is little to save.
 const MERGED_MIN: usize = 4;
 
 /// The longest datagram that goes in such a message, in octets: it is not to be fragmented on any path (RFC 9715 §3.1).
