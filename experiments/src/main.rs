@@ -4,7 +4,7 @@
 //! - what measurements need too is in the library of the same name;
 //! - [`report`]: what each tells: values, plots, and what must hold; [`page`]: the same for a browser.
 //! - [`options`]: the command line; [`data`] and [`machine`]: with what, and on what, a run was made;
-//!   [`serving`]: our name server, for those who ask it.
+//!   [`process`]: the programs that are started; [`serving`]: our name server, for those who ask it.
 //!
 //! Exit codes: 0 where all holds, 1 for a run that failed, 2 for a wrong command line, 4 where something does not
 //! hold.
@@ -18,6 +18,7 @@ mod myxdns;
 mod netairt;
 mod options;
 mod page;
+mod process;
 mod rapid_dns;
 mod report;
 mod salbnet;
@@ -67,7 +68,7 @@ const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "salbnet",
-        about: "Balancing by what servers can take, beside its rivals, on a virtual clock, faults of feedback too.",
+        about: "Balancing by what servers can take, beside its rivals and dnsdist, on a virtual clock and really.",
         perform: salbnet::perform,
     },
     Experiment {

@@ -3,8 +3,10 @@
 //!
 //! - [`modelled`]: all of it on a virtual clock: [`simulation`] has balancers, servers and agents, [`scenarios`] what
 //!   happens to them.
+//! - [`real`]: servers with small shares of a processor, our balancer and dnsdist in processes of their own.
 
 mod modelled;
+mod real;
 mod scenarios;
 mod simulation;
 
@@ -16,5 +18,5 @@ use crate::report::Report;
 /// Does the experiment.
 pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
     modelled::perform(run, report);
-    Ok(())
+    real::perform(run, report)
 }

@@ -40,6 +40,9 @@ const PUBLISHED: [Published; 4] = [
     Published { factor: 1_600, requests: 36_150_400.0, sessions: 52_800.0, mean: 120_501.0, max: 326_400.0 },
 ];
 
+/// The slides' mean rate in requests a second, without its fraction.
+pub(crate) const MEAN: u32 = 75;
+
 /// The length of the slides' trace in seconds.
 const SECONDS: usize = 300;
 
@@ -261,8 +264,9 @@ fn load(trace: &[Message], clients: Clients, seed: u64) -> Result<Load> {
 
 /// Five minutes as a trace, from the text below.
 fn ours_as_slides(seed: u64) -> Result<Vec<Message>> {
-    let trace = Trace::read(Cursor::new(text(&mut Rng::with_seed(seed)).into_bytes()), PORT)?;
-    whole(trace)
+    let (rng, published) = (&mut Rng::with_seed(seed), &PUBLISHED[0]);
+    let per_second = per_second(rng, published.requests as u64, published.max as u64);
+    whole(Trace::read(Cursor::new(text(rng, &per_second).into_bytes()), PORT)?)
 }
 
 /// All messages of a trace, which must not be damaged.
@@ -270,12 +274,10 @@ fn whole(trace: Trace) -> Result<Vec<Message>> {
     trace.collect::<Result<_, Damage>>().map_err(|damage| anyhow!("{damage}"))
 }
 
-/// Five minutes as lines of text, with the slides' sessions, requests, and largest second.
-fn text(rng: &mut Rng) -> String {
-    let published = &PUBLISHED[0];
-    let per_second = per_second(rng, published.requests as u64, published.max as u64);
+/// Seconds with so many requests as lines of text, with the slides' sessions.
+pub(crate) fn text(rng: &mut Rng, per_second: &[u64]) -> String {
     // Clients of a campus server: a few ask for most (Zipf's law).
-    let sessions = published.sessions as usize;
+    let sessions = PUBLISHED[0].sessions as usize;
     let weights: Vec<f64> = (1..=sessions).map(|rank| 1.0 / rank as f64).collect();
     let sum: f64 = weights.iter().sum();
     let drawn = |rng: &mut Rng| {

@@ -51,6 +51,8 @@ fn rapid_dns() {
 
 #[test]
 fn salbnet() {
+    // It starts the program that stands beside it, which must be there and of this source.
+    tests::program::path();
     smoke("salbnet");
 }
 

@@ -9,8 +9,9 @@ use api::replay::ReplayReport;
 use replay::plot::{Axis, Line, Plot};
 
 use super::servers;
-use super::stage::{Server, Stage};
+use super::stage::Stage;
 use crate::options::{Run, Size};
+use crate::process::Server;
 use crate::report::{Limit, Report, number};
 
 /// LDplayer's medians in Mb/s with 2048-bit keys: as captured (72.3 % of queries ask for signatures), and all.

@@ -5,8 +5,9 @@ use experiments::echo;
 use experiments::traces;
 use replay::plot::{Axis, Line, Plot, Stroke};
 
-use super::stage::{Stage, free, to_server_core};
+use super::stage::{Stage, to_server_core};
 use crate::options::{Run, Size};
+use crate::process::free;
 use crate::report::{Limit, Report, number};
 
 /// LDplayer's rate in queries a second, on four cores.

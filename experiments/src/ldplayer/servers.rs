@@ -7,8 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::stage::{Server, Stage, free};
+use super::stage::Stage;
 use crate::data;
+use crate::process::{Server, free};
 use crate::report::Report;
 use crate::serving::{SERVER_CORE, pinned};
 

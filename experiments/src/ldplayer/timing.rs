@@ -9,8 +9,9 @@ use experiments::errors::{Errors, SECOND};
 use experiments::{arrivals, traces};
 use replay::plot::{Axis, Line, POINTS_MAX, Plot, Stroke};
 
-use super::stage::{Stage, free, to_server_core};
+use super::stage::{Stage, to_server_core};
 use crate::options::{Run, Size};
+use crate::process::free;
 use crate::report::{Limit, Report, number};
 
 /// LDplayer's quartiles, its quartiles with gaps of 0.1 s, and its extremes, in microseconds.

@@ -9,6 +9,18 @@ fn servers(capacities: [u32; 3], slots: usize) -> Vec<Server> {
         .to_vec()
 }
 
+/// Servers with shares of one processor, on which a query takes 100 us: 2 ms and 1 ms in each 10 ms, 1 ms in each 20 ms.
+fn limited(shares: [f64; 3]) -> Vec<Server> {
+    shares
+        .map(|share| {
+            let period_ns = (10 * MS).max((MS as f64 / share) as u64);
+            let quota_ns = (period_ns as f64 * share) as u64;
+            let work = Work::Limited { mean_ns: MS / 10, quota_ns, period_ns };
+            Server { work, slots: 256, capacity: (share * 10_000.0) as u32 }
+        })
+        .to_vec()
+}
+
 fn plain(name: &'static str, about: &'static str, servers: Vec<Server>, rate: f64) -> Scenario {
     Scenario {
         name,
@@ -38,6 +50,12 @@ pub(crate) fn all() -> Vec<Scenario> {
         plain("unequal, 0.9", "three unequal servers, load 0.9", unequal(), rate(0.9)),
         plain("unequal, 0.97", "three unequal servers, load 0.97", unequal(), rate(0.97)),
     ];
+    for (name, about, share) in [
+        ("quotas, 0.7", "servers with 20, 10 and 5 % of a processor by quotas, load 0.7", 0.7),
+        ("quotas, 0.9", "the same, load 0.9", 0.9),
+    ] {
+        all.push(plain(name, about, limited([0.2, 0.1, 0.05]), rate(share)));
+    }
     let moving = (0..5).flat_map(|turn: u64| {
         let (at, server) = (turn * 2 * SECOND, turn as usize % 3);
         let before = (server + 2) % 3;
@@ -131,23 +149,29 @@ pub(crate) fn all() -> Vec<Scenario> {
         balancers: vec![0.55, 0.25, 0.15, 0.05],
         ..plain("four balancers", "four balancers with 55, 25, 15 and 5 %; load 0.9", unequal(), rate(0.9))
     });
-    let warms = |from: u64| {
+    let warms = |from: u64, is_whole: bool| {
         let at = move |step: u64| from + SECOND + step * SECOND / 2;
         let slow = [8.0, 4.0, 2.0, 1.0];
         let steps = slow
             .into_iter()
             .enumerate()
             .map(move |(step, slowed)| (at(step as u64), 0, Event::Slowed(slowed)));
-        [(from, 0, Event::Gone(true)), (from + SECOND, 0, Event::Gone(false))].into_iter().chain(steps)
+        let agent = [(from, 0, Event::AgentStops(true)), (from + SECOND, 0, Event::AgentStops(false))];
+        let away = [(from, 0, Event::Gone(true)), (from + SECOND, 0, Event::Gone(false))];
+        away.into_iter().chain(agent.into_iter().filter(move |_| is_whole)).chain(steps)
     };
-    all.push(Scenario {
-        events: warms(3 * SECOND).collect(),
-        ..plain(
+    for (name, about, is_whole) in [
+        (
             "cold restart",
-            "one of three is gone for a second and then slow, twice as fast every half second; load 0.6",
-            servers([1_000; 3], 256),
-            1_800.0,
-        )
-    });
+            "one of three is ended for a second and then slow, twice as fast every half second; load 0.6",
+            false,
+        ),
+        ("cold machine", "the same, with its agent", true),
+    ] {
+        all.push(Scenario {
+            events: warms(3 * SECOND, is_whole).collect(),
+            ..plain(name, about, servers([1_000; 3], 256), 1_800.0)
+        });
+    }
     all
 }

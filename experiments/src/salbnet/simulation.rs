@@ -1,9 +1,10 @@
-//! Balancers, servers and agents on a virtual clock: every policy is the code that a balancer runs.
+//! Balancers, servers and agents on a virtual clock: every policy is the code that a balancer runs, every meter that of an
+//! agent, and both ends of the protocol between them are what is sent over the network.
 //!
 //! ```text
 //! arrivals (Poisson) -> balancer: Policy::pick, overload::pick -> 100 us -> server: queue of so many slots, one at a time
 //!                          ^ leases                                            |  -> 100 us -> balancer
-//!                          `- reports (lost, late, again) <- agent <- hellos --'
+//!                          `- reports (lost, late, again) <- agent: Meter <- hellos --'
 //! ```
 //! A query that is dropped, not answered in time, answered with a failure or shed counts as [`DEADLINE_NS`].
 //!
@@ -13,6 +14,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use std::time::Duration;
+
+use agent::meter::Meter;
+use agent::queue::{Queue, Sample, Waiting};
+use credit::{Account, HELLO_SPACING, Hello, INTERVAL, Report, Service, Taken, Transport};
 use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
 use routing::balance::{Hearing, Lease, Policy, State};
@@ -27,13 +33,16 @@ pub(crate) const DEADLINE_NS: u64 = SECOND;
 /// One way between balancer and server.
 const WAY_NS: u64 = 100 * US;
 
-/// The interval of hellos, the lease and the least time between hellos, as `credit` has them.
-const INTERVAL_NS: u64 = 20 * MS;
-const LEASE_NS: u64 = 60 * MS;
-const SPACING_NS: u64 = MS;
+/// From one look of an agent at its queue to the next, as long as something waits in it, and else.
+const TICK_FILLED_NS: u64 = 4 * MS;
+const TICK_NS: u64 = 20 * MS;
 
-/// How long an agent lets a query wait in its server's queue: its default.
-const TARGET_NS: u64 = 20 * MS;
+/// What a queued query is charged, in octets: as over loopback.
+const CHARGE: u32 = 832;
+
+/// From one look of the scheduler at who has used up its quota to the next, as long as they do not sleep: a kernel with
+/// 250 ticks a second.
+const SCHEDULER_NS: u64 = 4 * MS;
 
 /// Different questions.
 const QUESTIONS: u64 = 10_000;
@@ -46,6 +55,9 @@ pub(crate) enum Work {
     /// It reads at once. Of its queries this share is in the cache; the others wait for others, at least so long and
     /// as long again in the mean.
     Waits(f64, u64),
+    /// As [`Busy`](Work::Busy) as long as its quota lasts, which is the same in each period of so many nanoseconds: a
+    /// control group. What it uses beyond it until somebody looks is taken off the next ones.
+    Limited { mean_ns: u64, quota_ns: u64, period_ns: u64 },
 }
 
 /// A server.
@@ -65,7 +77,7 @@ pub(crate) enum Event {
     Slowed(f64),
     /// From now on it answers with failures, at once; or no longer.
     Fails(bool),
-    /// It is gone, with its queue; or back.
+    /// It is ended, with its queue; or started again. Its agent is not.
     Gone(bool),
     /// Its agent stops; or goes on.
     AgentStops(bool),
@@ -129,9 +141,15 @@ enum Next {
     Served(usize, u64),
     Answered(usize, bool),
     TimesOut(usize),
-    Hello(usize, usize),
-    HelloReaches(usize, usize, u64, u64),
-    Report(usize, usize, u64, u64, u64),
+    /// Balancer, server, and when the hello before was sent.
+    Hello(usize, usize, u64),
+    /// Balancer, server, and which of all hellos.
+    HelloReaches(usize, usize, usize),
+    /// Balancer, server, and which of all reports.
+    Report(usize, usize, usize),
+    /// Server, and which wait of its agent ends.
+    AgentLooks(usize, u64),
+    Refilled(usize, u64),
     Change(usize),
 }
 
@@ -163,25 +181,27 @@ struct Running {
     slowed: f64,
     fails: bool,
     gone: bool,
+    budget: Budget,
+    /// What the kernel has turned away at its socket, and which socket that is.
+    drops: u32,
+    socket: u32,
     agent: Agent,
 }
 
-/// What an agent goes by: see `agent::meter`.
+/// What is left of a quota.
+#[derive(Clone, Copy, Debug, Default)]
+struct Budget {
+    left_ns: i64,
+    /// The period in which it was last filled, and the tick at which it was last looked at.
+    period: u64,
+    tick: u64,
+}
+
+/// An agent's thread: see `agent::run`.
 struct Agent {
     stopped: bool,
-    /// Taken from the queue a second, believed.
-    rate: f64,
-    marked_ns: u64,
-    arrived: u64,
-    marked_arrived: u64,
-    marked_length: u64,
-    was_empty: bool,
-    /// By balancer: sent as told last, and demand a second.
-    sent: Vec<u64>,
-    told_ns: Vec<u64>,
-    demand: Vec<f64>,
-    wanted: bool,
-    limit: Vec<u64>,
+    meter: Meter,
+    waits: u64,
 }
 
 struct Balancer {
@@ -189,13 +209,18 @@ struct Balancer {
     policy: Policy,
     fairness: Fairness,
     rng: Rng,
-    /// By server: when hellos were sent, by sequence; and the last one that was answered.
-    hellos: Vec<Vec<u64>>,
-    heard: Vec<u64>,
-    hearing: Vec<Hearing>,
-    hello_ns: Vec<u64>,
-    /// What the last report granted, from what was sent then.
-    granted: Vec<(u64, u64)>,
+    /// By server.
+    links: Vec<Link>,
+}
+
+/// A balancer's end of the protocol: see `balancer::credits`.
+struct Link {
+    account: Account,
+    hearing: Hearing,
+    /// Whether a report has come.
+    is_heard: bool,
+    told_ns: u64,
+    ended: u64,
 }
 
 struct World<'a> {
@@ -208,6 +233,8 @@ struct World<'a> {
     queries: Vec<Query>,
     servers: Vec<Running>,
     balancers: Vec<Balancer>,
+    hellos: Vec<Hello>,
+    reports: Vec<Report>,
     rng: Rng,
     outcome: Outcome,
 }
@@ -215,7 +242,7 @@ struct World<'a> {
 /// Runs a scenario; `weights` says whether the policy is told capacities.
 pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -> Outcome {
     let count = scenario.balancers.len();
-    let servers = scenario.servers.iter().map(|server| Running {
+    let servers = scenario.servers.iter().enumerate().map(|(number, server)| Running {
         server: *server,
         queue: VecDeque::new(),
         run: 0,
@@ -223,19 +250,13 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
         slowed: 1.0,
         fails: false,
         gone: false,
+        budget: Budget::default(),
+        drops: 0,
+        socket: 1,
         agent: Agent {
             stopped: scenario.feedback.none,
-            rate: 200.0,
-            marked_ns: 0,
-            arrived: 0,
-            marked_arrived: 0,
-            marked_length: 0,
-            was_empty: true,
-            sent: vec![0; count],
-            told_ns: vec![0; count],
-            demand: vec![0.0; count],
-            wanted: false,
-            limit: vec![0; count],
+            meter: Meter::new(service(number), agent::Settings::default(), (0..count).map(|_| 1)),
+            waits: 0,
         },
     });
     let balancers = (0..count).map(|number| {
@@ -243,16 +264,19 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
         for (index, server) in scenario.servers.iter().enumerate() {
             state.begin(index, if weights { server.capacity } else { 1 }, 0);
         }
+        let link = |server| Link {
+            account: Account::new(number as u64 + 1, seed.max(1), service(server)),
+            hearing: Hearing::default(),
+            is_heard: false,
+            told_ns: 0,
+            ended: 0,
+        };
         Balancer {
             state,
             policy: Policy::from_name(policy).expect("a policy's name"),
             fairness: Fairness::new(),
             rng: Rng::with_seed(seed ^ 0x5eed ^ (number as u64) << 32),
-            hellos: vec![Vec::new(); scenario.servers.len()],
-            heard: vec![0; scenario.servers.len()],
-            hearing: vec![Hearing::default(); scenario.servers.len()],
-            hello_ns: vec![0; scenario.servers.len()],
-            granted: vec![(0, 0); scenario.servers.len()],
+            links: (0..scenario.servers.len()).map(link).collect(),
         }
     });
     let mut world = World {
@@ -265,6 +289,8 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
         queries: Vec::new(),
         servers: servers.collect(),
         balancers: balancers.collect(),
+        hellos: Vec::new(),
+        reports: Vec::new(),
         rng: Rng::with_seed(seed),
         outcome: Outcome::default(),
     };
@@ -280,11 +306,9 @@ impl World<'_> {
         for (number, (time, ..)) in self.scenario.events.iter().enumerate() {
             self.at(*time, Next::Change(number));
         }
-        for balancer in 0..self.balancers.len() {
-            for server in 0..self.servers.len() {
-                let begin = self.rng.u64(..INTERVAL_NS);
-                self.at(begin, Next::Hello(balancer, server));
-            }
+        for server in 0..self.servers.len() {
+            let begin = self.rng.u64(..TICK_NS);
+            self.at(begin, Next::AgentLooks(server, 0));
         }
         while let Some(Reverse((time, _, next))) = self.events.pop() {
             self.now = time;
@@ -294,17 +318,24 @@ impl World<'_> {
                 Next::Served(server, run) => self.served(server, run),
                 Next::Answered(query, is_good) => self.answered(query, is_good),
                 Next::TimesOut(query) => self.answered(query, false),
-                Next::Hello(balancer, server) => {
-                    self.hello(balancer, server);
-                    if time < self.scenario.length_ns {
-                        self.at(INTERVAL_NS, Next::Hello(balancer, server));
+                Next::Hello(balancer, server, before) => {
+                    if self.balancers[balancer].links[server].told_ns == before {
+                        self.hello(balancer, server);
                     }
                 }
-                Next::HelloReaches(balancer, server, sequence, sent) => {
-                    self.hello_reaches(balancer, server, sequence, sent);
+                Next::HelloReaches(balancer, server, number) => {
+                    self.hello_reaches(balancer, server, number);
                 }
-                Next::Report(balancer, server, sequence, sent, limit) => {
-                    self.report(balancer, server, sequence, sent, limit);
+                Next::Report(balancer, server, number) => self.report(balancer, server, number),
+                Next::AgentLooks(server, turn) => {
+                    if self.servers[server].agent.waits == turn {
+                        self.look(server);
+                    }
+                }
+                Next::Refilled(server, run) => {
+                    if self.servers[server].run == run {
+                        self.begin(server);
+                    }
                 }
                 Next::Change(number) => self.change(number),
             }
@@ -349,10 +380,12 @@ impl World<'_> {
         let query = self.queries.len() - 1;
         self.at(WAY_NS, Next::Reaches(query));
         self.at(DEADLINE_NS, Next::TimesOut(query));
-        let (granted, from) = self.balancers[balancer].granted[server];
-        let sent = self.balancers[balancer].state.sent_total(server);
-        let is_half_used = granted > from && granted.saturating_sub(sent) <= (granted - from) / 2;
-        if is_half_used && self.now - self.balancers[balancer].hello_ns[server] >= SPACING_NS {
+        let Balancer { state, links, .. } = &self.balancers[balancer];
+        let (link, sent) = (&links[server], state.sent_total(server));
+        if link.is_heard
+            && self.now - link.told_ns >= ns(HELLO_SPACING)
+            && link.account.is_half_used(time(self.now), sent)
+        {
             self.hello(balancer, server);
         }
     }
@@ -369,7 +402,6 @@ impl World<'_> {
     fn reaches(&mut self, query: usize) {
         let Query { server, work, .. } = self.queries[query];
         let running = &mut self.servers[server];
-        running.agent.arrived += 1;
         if running.gone {
             return;
         }
@@ -383,8 +415,10 @@ impl World<'_> {
                 let slowed = running.slowed;
                 self.at((time * slowed) as u64 + WAY_NS, Next::Answered(query, true));
             }
-            Work::Busy(_) if running.queue.len() >= running.server.slots => {}
-            Work::Busy(_) => {
+            Work::Busy(_) | Work::Limited { .. } if running.waiting() >= running.server.slots => {
+                running.drops += 1;
+            }
+            Work::Busy(_) | Work::Limited { .. } => {
                 running.queue.push_back(query);
                 if !running.is_busy {
                     self.begin(server);
@@ -396,16 +430,23 @@ impl World<'_> {
     fn begin(&mut self, server: usize) {
         let running = &mut self.servers[server];
         let first = running.queue.front().copied();
-        running.is_busy = first.is_some();
+        let was_busy = std::mem::replace(&mut running.is_busy, first.is_some());
         running.run += 1;
-        let Some(first) = first else {
-            running.agent.was_empty = true;
-            return;
-        };
+        let Some(first) = first else { return };
         let (run, slowed) = (running.run, running.slowed);
-        let Work::Busy(mean) = running.server.work else { return };
-        let time = mean as f64 * slowed / 2.0 * (1.0 + self.queries[first].work.more);
-        self.at(time as u64, Next::Served(server, run));
+        let (mean, limit) = match running.server.work {
+            Work::Busy(mean) => (mean, None),
+            Work::Limited { mean_ns, quota_ns, period_ns } => (mean_ns, Some((quota_ns, period_ns))),
+            Work::Waits(..) => return,
+        };
+        let time = (mean as f64 * slowed / 2.0 * (1.0 + self.queries[first].work.more)) as u64;
+        if let Some((quota, period)) = limit
+            && let Some(until) = running.budget.take(self.now, time, quota, period, was_busy)
+        {
+            let wait = until - self.now;
+            return self.at(wait, Next::Refilled(server, run));
+        }
+        self.at(time, Next::Served(server, run));
     }
 
     fn served(&mut self, server: usize, run: u64) {
@@ -424,6 +465,7 @@ impl World<'_> {
             return;
         }
         self.queries[query].is_done = true;
+        self.balancers[balancer].links[server].ended += 1;
         let state = &mut self.balancers[balancer].state;
         if is_good {
             state.answered(server, load, self.now - born_ns, self.now);
@@ -434,66 +476,84 @@ impl World<'_> {
     }
 
     fn hello(&mut self, balancer: usize, server: usize) {
-        let from = &mut self.balancers[balancer];
-        from.hellos[server].push(self.now);
-        from.hello_ns[server] = self.now;
-        let sequence = from.hellos[server].len() as u64;
-        let sent = from.state.sent_total(server);
-        self.at(WAY_NS, Next::HelloReaches(balancer, server, sequence, sent));
+        let Balancer { state, links, .. } = &mut self.balancers[balancer];
+        let link = &mut links[server];
+        link.told_ns = self.now;
+        let hello = link.account.hello(time(self.now), state.sent_total(server), link.ended);
+        self.hellos.push(hello);
+        self.at(WAY_NS, Next::HelloReaches(balancer, server, self.hellos.len() - 1));
+        if self.now < self.scenario.length_ns {
+            self.at(ns(INTERVAL), Next::Hello(balancer, server, self.now));
+        }
     }
 
-    fn hello_reaches(&mut self, balancer: usize, server: usize, sequence: u64, sent: u64) {
-        let now = self.now;
+    fn hello_reaches(&mut self, balancer: usize, server: usize, number: usize) {
+        let agent = &mut self.servers[server].agent;
+        if !agent.stopped {
+            agent.meter.hear(balancer, &self.hellos[number], time(self.now));
+            self.look(server);
+        }
+    }
+
+    /// An agent has woken.
+    fn look(&mut self, server: usize) {
+        let now = time(self.now);
         let running = &mut self.servers[server];
-        let length = running.queue.len() as u64;
-        let free = (running.server.slots as u64).saturating_sub(length);
-        let agent = &mut running.agent;
-        if agent.stopped || running.gone {
-            return;
+        let sample = Sample { at: now, queues: running.queues() };
+        let meter = &mut running.agent.meter;
+        running.agent.waits += 1;
+        let waits = running.agent.waits;
+        let mut made = Vec::new();
+        if !running.agent.stopped {
+            if !meter.is_owing() && meter.is_open() {
+                meter.glance(&sample);
+            }
+            if meter.is_due(now) {
+                meter.sample(&sample);
+            }
+            meter.reports(now, |balancer, report| made.push((balancer, *report)));
         }
-        let more = sent - agent.sent[balancer];
-        let granted = agent.limit[balancer].saturating_sub(agent.sent[balancer]);
-        agent.wanted |= granted > 0 && more >= granted.div_ceil(2);
-        let since = (now - agent.told_ns[balancer]) as f64;
-        let weight = since / (since + 200.0 * MS as f64);
-        agent.demand[balancer] +=
-            (more as f64 * SECOND as f64 / since.max(1.0) - agent.demand[balancer]) * weight;
-        (agent.sent[balancer], agent.told_ns[balancer]) = (sent, now);
-        agent.measure(now, length);
-        let window = (agent.rate * TARGET_NS as f64 / SECOND as f64) as u64;
-        let margin = free / 8 + 1;
-        let least = if length == 0 { 4 } else { 0 };
-        let room = free.saturating_sub(margin).min(window.saturating_sub(length).max(least));
-        let all: f64 = agent.demand.iter().map(|demand| demand + 1.0).sum();
-        let share = (agent.demand[balancer] + 1.0) / all;
-        let limit = sent + ((room as f64 * share) as u64).max(u64::from(room > 0));
-        agent.limit[balancer] = limit;
+        let tick = if meter.room().length > 0 { TICK_FILLED_NS } else { TICK_NS };
+        if self.now < self.scenario.length_ns {
+            self.at(tick, Next::AgentLooks(server, waits));
+        }
         let feedback = self.scenario.feedback;
-        let is_lost = self.rng.f64() < feedback.lost;
-        let late =
-            if feedback.late_ns.1 > 0 { self.rng.u64(feedback.late_ns.0..feedback.late_ns.1) } else { 0 };
-        let report = Next::Report(balancer, server, sequence, sent, limit);
-        if !is_lost {
-            self.at(WAY_NS + late, report);
-        }
-        if self.rng.f64() < feedback.again {
-            let later = self.rng.u64(..SECOND);
-            self.at(WAY_NS + later, report);
+        for (balancer, report) in made {
+            self.reports.push(report);
+            let next = Next::Report(balancer, server, self.reports.len() - 1);
+            let is_lost = self.rng.f64() < feedback.lost;
+            let late =
+                if feedback.late_ns.1 > 0 { self.rng.u64(feedback.late_ns.0..feedback.late_ns.1) } else { 0 };
+            if !is_lost {
+                self.at(WAY_NS + late, next);
+            }
+            if self.rng.f64() < feedback.again {
+                let later = self.rng.u64(..SECOND);
+                self.at(WAY_NS + later, next);
+            }
         }
     }
 
-    fn report(&mut self, balancer: usize, server: usize, sequence: u64, sent: u64, limit: u64) {
-        let to = &mut self.balancers[balancer];
-        let from_ns = to.hellos[server][sequence as usize - 1];
-        let until_ns = from_ns + LEASE_NS;
-        if sequence <= to.heard[server] || until_ns <= self.now {
-            return;
+    fn report(&mut self, balancer: usize, server: usize, number: usize) {
+        let report = self.reports[number];
+        let Balancer { state, links, .. } = &mut self.balancers[balancer];
+        let link = &mut links[server];
+        let before = link.account.last().map_or(0, |(last, _)| last.hello);
+        match link.account.take(&report, time(self.now)) {
+            Taken::Fresh => {
+                link.is_heard = true;
+                let until_ns = link.account.last().map_or(self.now, |(_, until)| ns(until));
+                let from_ns = until_ns - ns(report.lease);
+                link.hearing.heard(report.hello.saturating_sub(before + 1), self.now - from_ns);
+                let queue_ns = ns(report.queue_delay);
+                let lease = Lease::reported(report.limit, from_ns, until_ns, queue_ns, &link.hearing);
+                state.lease(server, lease);
+            }
+            Taken::Introduction if self.now - link.told_ns >= ns(HELLO_SPACING) => {
+                self.hello(balancer, server);
+            }
+            _ => {}
         }
-        let missed = sequence - to.heard[server] - 1;
-        to.hearing[server].heard(missed, self.now - from_ns);
-        to.heard[server] = sequence;
-        to.granted[server] = (limit, sent);
-        to.state.lease(server, Lease::reported(limit, from_ns, until_ns, 0, &to.hearing[server]));
     }
 
     fn change(&mut self, number: usize) {
@@ -505,6 +565,7 @@ impl World<'_> {
             Event::AgentStops(stops) => running.agent.stopped = stops,
             Event::Gone(gone) => {
                 running.gone = gone;
+                running.socket += u32::from(gone);
                 running.queue.clear();
                 running.is_busy = false;
                 running.run += 1;
@@ -518,22 +579,50 @@ fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.f64()).ln()
 }
 
-impl Agent {
-    /// The rate of what was taken, as `agent::drain` has it.
-    fn measure(&mut self, now: u64, length: u64) {
-        let round = now - self.marked_ns;
-        self.was_empty |= length == 0;
-        if round < INTERVAL_NS {
-            return;
-        }
-        let taken = (self.arrived - self.marked_arrived + self.marked_length).saturating_sub(length);
-        let rate = taken as f64 * SECOND as f64 / round as f64;
-        if self.was_empty {
-            self.rate = self.rate.max(rate) * if self.wanted { 1.25 } else { 1.0 };
-        } else {
-            self.rate += (rate - self.rate) / 2.0;
-        }
-        (self.marked_ns, self.marked_arrived, self.marked_length) = (now, self.arrived, length);
-        (self.was_empty, self.wanted) = (length == 0, false);
+impl Running {
+    /// How many wait; the one that is worked on was received.
+    fn waiting(&self) -> usize {
+        self.queue.len().saturating_sub(usize::from(self.is_busy))
     }
+
+    /// What the kernel says of its socket; a resolver reads at once.
+    fn queues(&self) -> Vec<Queue> {
+        if self.gone {
+            return Vec::new();
+        }
+        let octets = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).saturating_mul(CHARGE);
+        let (waiting, room) = (octets(self.waiting()), octets(self.server.slots));
+        let waiting = Waiting::Datagrams { charged: waiting, room, queued: waiting };
+        vec![Queue { inode: self.socket, waiting, drops: self.drops }]
+    }
+}
+
+impl Budget {
+    /// Takes the time of a query that begins now; or says when the next period begins that leaves something for it.
+    fn take(&mut self, now: u64, time: u64, quota: u64, period: u64, was_busy: bool) -> Option<u64> {
+        let (quota, index, tick) = (quota.cast_signed(), now / period, now / SCHEDULER_NS);
+        let filled = (index - self.period).min(1_000).cast_signed() * quota;
+        (self.left_ns, self.period) = ((self.left_ns + filled).min(quota), index);
+        // As long as it neither sleeps nor a tick comes, nobody looks.
+        let is_seen = !was_busy || tick != self.tick;
+        self.tick = tick;
+        if is_seen && self.left_ns <= 0 {
+            let periods = 1 + (-self.left_ns / quota).cast_unsigned();
+            return Some((index + periods) * period);
+        }
+        self.left_ns -= time.cast_signed();
+        None
+    }
+}
+
+fn service(server: usize) -> Service {
+    Service::new(Transport::Udp, [192, 0, 2, 1].into(), 1 + server as u16)
+}
+
+fn time(ns: u64) -> Duration {
+    Duration::from_nanos(ns)
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,163 @@
+//! Really run: three BINDs with small shares of one processor behind our balancer, with each policy, and behind Debian's
+//! dnsdist, and load from a trace in sessions at rising factors.
+//!
+//! - [`cases`]: what happens to servers; [`field`]: the servers, their agents, and who balances; [`mod@quota`]: how
+//!   little a server may use.
+//! - [`outcome`]: what came of a replay, from its log; [`told`]: what is told of all.
+
+mod cases;
+mod field;
+mod outcome;
+mod quota;
+mod told;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result};
+use fastrand::Rng;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use replay::observe::Observer;
+
+use crate::options::Run;
+use crate::process::Pointsman;
+use crate::report::{Report, number};
+use crate::servload;
+use cases::{CASES, Case};
+use field::{ARMS, Arm, Field};
+use outcome::{Outcome, Window};
+
+/// What is not looked at in the beginning, in seconds: copies of sessions begin within the first.
+const BEGIN: u64 = 1;
+
+/// How long a client waits, in seconds: longer than a balancer waits for one server, shorter than stub resolvers do.
+const PATIENCE: u64 = 2;
+
+/// What is sent.
+struct Load<'a> {
+    trace: &'a Path,
+    window: Window,
+}
+
+/// One run of one arm.
+struct Sample {
+    arm: usize,
+    load: f64,
+    outcome: Outcome,
+}
+
+/// Does this part, or says why not.
+pub(super) fn perform(run: &Run, report: &mut Report) -> Result<()> {
+    report.heading("Really run");
+    if let Some(why) = missing() {
+        report.say(&format!("Left out: {why}."));
+        return Ok(());
+    }
+    run.within(|folder| play(run, folder, report))
+}
+
+/// What is not there.
+fn missing() -> Option<String> {
+    let starts = |program: &str, word: &str| Command::new(program).arg(word).output().is_ok();
+    if let Err(why) = quota::are_there() {
+        return Some(format!("{why:#}"));
+    }
+    if let Err(why) = Pointsman::find() {
+        return Some(format!("{why:#}"));
+    }
+    let needed = [("named", "-v"), ("dnsdist", "--version"), ("taskset", "--version")];
+    let absent = needed.into_iter().find(|(program, word)| !starts(program, word));
+    absent.map(|(program, _)| format!("{program} is not installed"))
+}
+
+fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
+    let seconds = BEGIN + run.size.of(5, 4, 1);
+    let trace = folder.join("sessions.txt");
+    let flat = vec![u64::from(servload::MEAN); seconds as usize];
+    fs::write(&trace, servload::text(&mut Rng::with_seed(run.seed), &flat)).context("the trace")?;
+    // At the end copies of sessions end one after the other, as they have begun.
+    let window = Window { from_us: BEGIN as f64 * 1e6, until_us: seconds as f64 * 1e6 };
+    let load = Load { trace: &trace, window };
+    report.say(&format!(
+        "Debian's BIND three times, each with a share of one processor by a control group: 10 ms from one refill to the \
+         next, for shares below 10 % longer, as the kernel takes no quota below 1 ms. Each name is the end of a chain of \
+         aliases, so that a query is some work. Load comes from 33 sessions with \
+         the slides' mean of 75 queries/s, multiplied; each run lasts {seconds} s, of which the first {BEGIN} is left out. \
+         An error is a query that is not answered within {PATIENCE} s, or with a failure; latencies are of the others, \
+         from when they were due. After each value half the width of its 95 % confidence interval over runs. A run is \
+         void where balancer, agents, replayer and servers (these as if they used all they may) use more than 70 % of \
+         the machine.",
+    ));
+    for case in CASES {
+        let Some((loads, repeats)) = case.wanted(run.size) else { continue };
+        let mut field = Field::start(folder, case)?;
+        let capacities = field.capacities(run.size)?;
+        let can = case.can(&capacities);
+        report.say(&format!(
+            "{}: {} The servers answer {} queries/s one by one; load 1 is {} queries/s.",
+            case.name,
+            case.about,
+            capacities.map(|one| number(one.round())).join(", "),
+            number(can.round()),
+        ));
+        let mut samples = Vec::new();
+        for repeat in 0..repeats {
+            for share in loads {
+                for (arm, what) in ARMS.iter().enumerate().filter(|(_, what)| what.takes_part(run.size)) {
+                    let outcome = once(&mut field, case, what, &load, share * can, run.seed + repeat)?;
+                    samples.push(Sample { arm, load: *share, outcome });
+                }
+            }
+        }
+        told::all(run, case, &samples, loads, &capacities, report);
+    }
+    Ok(())
+}
+
+/// One run: a balancer that knows nothing yet, `rate` queries a second, and what came of them.
+fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, seed: u64) -> Result<Outcome> {
+    let balancer = field.balancer(arm)?;
+    let log = load.trace.with_extension("log");
+    let _ = fs::remove_file(&log);
+    let (factor, seed) = (format!("{:.3}", rate / f64::from(servload::MEAN)), seed.to_string());
+    let (log_name, timeout) = (log.display().to_string(), format!("{PATIENCE}s"));
+    let options =
+        ["--factor", &factor, "--spread", "1s", "--source-prefix", "127.64.0.0/10", "--timeout", &timeout];
+    let options = [&options[..], &["--seed", &seed, "--log", &log_name]].concat();
+    let before = field.received()?;
+    let mut observers = Vec::new();
+    for process in field.agents().chain([balancer.id()]) {
+        observers.push(Observer::new(process).context("a process of ours")?);
+    }
+    let used = children() - field.ended;
+    let (pointsman, address) = (field.pointsman.clone(), balancer.address);
+    let replayed = thread::scope(|scope| {
+        let replay = scope.spawn(|| pointsman.replay(load.trace, address, &options));
+        let happened = case.happens(field, &|| replay.is_finished());
+        let replayed = replay.join().expect("a replay panics");
+        happened.and(replayed)
+    })?;
+    // It is all spent while queries are sent, which takes a little longer.
+    let seconds = load.window.until_us / 1e6;
+    let mut cores = (children() - field.ended - used) / seconds + case.shares.iter().sum::<f64>();
+    for observer in &mut observers {
+        let of_it = observer.second(seconds).context("a process of ours")?;
+        cores += of_it.user + of_it.system;
+    }
+    let machine = cores / thread::available_parallelism().map_or(1, usize::from) as f64;
+    let after = field.received()?;
+    let got = std::array::from_fn(|server| after[server].saturating_sub(before[server]));
+    let rows = fs::read_to_string(&log).context("the replay's log")?;
+    Outcome::of(&rows, load.window, machine, got, replayed.lateness_us.p99)
+}
+
+/// Processor time of children that have ended, in seconds.
+fn children() -> f64 {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
+    usage.map_or(0.0, |usage| {
+        (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6
+    })
+}

@@ -1,0 +1,149 @@
+//! What servers are given, and what happens to them while they are asked.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::field::Field;
+use crate::options::Size;
+
+/// From one move of the antagonist to the next.
+const MOVE: Duration = Duration::from_secs(2);
+
+/// After how long a server is ended, how long it is away, and how long each step of its way back takes.
+const AWAY_AT: Duration = Duration::from_millis(1_500);
+const AWAY: Duration = Duration::from_secs(1);
+const WARMS: Duration = Duration::from_millis(500);
+
+/// From one look whether the load has ended to the next.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Three servers in some situation.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    /// What each may use of one processor.
+    pub(super) shares: [f64; 3],
+    /// Octets of their receive buffers; the system's default for 0.
+    pub(super) buffers: [u32; 3],
+    event: Event,
+    /// Loads of what they can, in a full and in a quick run; none where it takes no part.
+    loads: [&'static [f64]; 3],
+    /// Whether what is demanded of unequal and moving servers is demanded here.
+    pub(super) is_demanded: bool,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    Nothing,
+    /// Another one has half every [`MOVE`].
+    Moves,
+    /// The first one is ended and started again, and is slow then.
+    Restarts,
+}
+
+/// All of them; the first is the slides'.
+pub(super) const CASES: &[Case] = &[
+    Case {
+        name: "Unequal servers",
+        about: "20, 10 and 5 % of one processor.",
+        shares: [0.2, 0.1, 0.05],
+        buffers: [0; 3],
+        event: Event::Nothing,
+        loads: [&[0.6, 0.9, 1.05, 1.2], &[0.95], &[0.5]],
+        is_demanded: true,
+    },
+    Case {
+        name: "Moving antagonist",
+        about: "Every two seconds another of three equal servers (12 %) has half.",
+        shares: [0.12; 3],
+        buffers: [0; 3],
+        event: Event::Moves,
+        loads: [&[0.9], &[0.9], &[]],
+        is_demanded: true,
+    },
+    Case {
+        name: "Buffer trap",
+        about: "Three equal servers (12 %), with receive buffers of 64 kB, 64 kB and 4 MB.",
+        shares: [0.12; 3],
+        buffers: [32 << 10, 32 << 10, 2 << 20],
+        event: Event::Nothing,
+        loads: [&[0.95], &[], &[]],
+        is_demanded: false,
+    },
+    Case {
+        name: "Cold restart",
+        about: "One of three equal servers (12 %) is ended, started again a second later, and slow then: an eighth of \
+            its share, twice as much every half second.",
+        shares: [0.12; 3],
+        buffers: [0; 3],
+        event: Event::Restarts,
+        loads: [&[0.6], &[], &[]],
+        is_demanded: false,
+    },
+];
+
+impl Case {
+    /// The loads, and how often each is run.
+    pub(super) fn wanted(&self, size: Size) -> Option<(&'static [f64], u64)> {
+        let [full, quick, smoke] = self.loads;
+        let loads = size.of(full, quick, smoke);
+        (!loads.is_empty()).then_some((loads, size.of(4, 1, 1)))
+    }
+
+    /// How many queries a second all can together.
+    pub(super) fn can(&self, capacities: &[f64; 3]) -> f64 {
+        let all: f64 = capacities.iter().sum();
+        match self.event {
+            Event::Moves => all * (capacities.len() as f64 - 0.5) / capacities.len() as f64,
+            Event::Nothing | Event::Restarts => all,
+        }
+    }
+
+    /// Whether servers keep count of all that they have received.
+    pub(super) fn keeps_count(&self) -> bool {
+        self.event != Event::Restarts
+    }
+
+    /// Does what happens, until the load has ended.
+    ///
+    /// # Errors
+    /// Where that fails.
+    pub(super) fn happens(&self, field: &mut Field, has_ended: &dyn Fn() -> bool) -> Result<()> {
+        let wait = |time: Duration| {
+            let begin = Instant::now();
+            while begin.elapsed() < time && !has_ended() {
+                thread::sleep(LOOK);
+            }
+        };
+        match self.event {
+            Event::Nothing => {}
+            Event::Moves => {
+                for turn in 0.. {
+                    let mut shares = self.shares;
+                    shares[turn % 3] /= 2.0;
+                    field.set(shares)?;
+                    wait(MOVE);
+                    if has_ended() {
+                        break;
+                    }
+                }
+                field.set(self.shares)?;
+            }
+            Event::Restarts => {
+                wait(AWAY_AT);
+                field.end(0);
+                wait(AWAY);
+                field.begin(0)?;
+                for part in [8.0, 4.0, 2.0, 1.0] {
+                    field.set([self.shares[0] / part, self.shares[1], self.shares[2]])?;
+                    wait(if part > 1.0 { WARMS } else { Duration::ZERO });
+                }
+            }
+        }
+        Ok(())
+    }
+}

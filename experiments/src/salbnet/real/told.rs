@@ -1,0 +1,215 @@
+//! What is told of all runs.
+
+use replay::plot::{Axis, Line, Plot};
+
+use super::Sample;
+use super::cases::Case;
+use super::field::{ARMS, DNSDIST, OURS, WRR};
+use super::outcome::{Outcome, interval};
+use crate::options::{Run, Size};
+use crate::report::{Limit, Report, number};
+
+/// The share of the machine beyond which a run is void: who balances would be measured by who is not.
+const MACHINE_MAX: f64 = 0.7;
+
+/// From which load on our policy must be so much better.
+const LOADED: f64 = 0.9;
+
+/// A value of a run.
+type Value = fn(&Outcome) -> f64;
+
+const MEAN: Value = Outcome::mean;
+const P99: Value = |outcome| outcome.quantile(0.99);
+const ERRORS: Value = Outcome::errors;
+const PERCENT: Value = |outcome| outcome.errors() * 100.0;
+
+/// Answered in runs that are too short to say more, at least.
+const ANSWERED_LEAST: f64 = 0.3;
+
+/// Tells all runs of a case.
+pub(super) fn all(
+    run: &Run,
+    case: &Case,
+    samples: &[Sample],
+    loads: &[f64],
+    capacities: &[f64; 3],
+    report: &mut Report,
+) {
+    let whole: f64 = capacities.iter().sum();
+    report.say(&format!(
+        "Of all queries the servers can take {}.",
+        capacities.map(|one| format!("{:.0} %", 100.0 * one / whole)).join(", ")
+    ));
+    for load in loads {
+        table(&format!("{}, load {load}", case.name), case, samples, *load, report);
+        if run.size == Size::Full && case.is_demanded && *load >= LOADED {
+            musts(case, samples, *load, report);
+        }
+    }
+    if run.size != Size::Full {
+        let answered = samples.iter().map(|one| 1.0 - one.outcome.errors()).fold(1.0, f64::min);
+        let name = format!("really run, {}: answered at least, share", case.name);
+        report.must(name, Limit::AtLeast(ANSWERED_LEAST), answered);
+    }
+    if loads.len() < 2 {
+        return;
+    }
+    slides(samples, loads, report);
+    let drawings: [(&str, &str, Value, bool); 3] = [
+        ("Mean response time by load", "ms", MEAN, true),
+        ("p99 by load", "ms", P99, true),
+        ("Errors by load", "percent", PERCENT, false),
+    ];
+    for (title, unit, value, is_log) in drawings {
+        let lines = present(samples)
+            .map(|arm| {
+                let point = |load: &f64| (*load, interval(&values(samples, arm, *load, value)).0);
+                let points = loads.iter().map(point).filter(|(_, up)| up.is_finite());
+                Line::new(ARMS[arm].name, points.collect())
+            })
+            .collect();
+        let up = Axis { is_log, ..Axis::titled(unit) };
+        let across = Axis::titled("load, of what the servers can");
+        report.plot(format!("Really run, {}: {title}", case.name), Plot { across, up, lines });
+    }
+}
+
+/// The arms that took part.
+fn present(samples: &[Sample]) -> impl Iterator<Item = usize> {
+    (0..ARMS.len()).filter(|arm| samples.iter().any(|sample| sample.arm == *arm))
+}
+
+/// The values of an arm's runs at a load that are not void.
+fn values(samples: &[Sample], arm: usize, load: f64, value: Value) -> Vec<f64> {
+    let of_it = samples.iter().filter(|sample| sample.arm == arm && sample.load == load);
+    of_it
+        .filter(|sample| sample.outcome.machine <= MACHINE_MAX)
+        .map(|sample| value(&sample.outcome))
+        .collect()
+}
+
+fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut Report) {
+    let cell = |arm: usize, value: Value| {
+        let (mean, half) = interval(&values(samples, arm, load, value));
+        match (mean.is_nan(), half.is_nan()) {
+            (true, _) => "-".to_owned(),
+            (_, true) => number(mean),
+            _ => format!("{} ± {}", number(mean), number(half)),
+        }
+    };
+    let share = |sample: &Sample| {
+        let all: u64 = sample.outcome.received.iter().sum();
+        if !case.keeps_count() {
+            return "-".to_owned();
+        }
+        sample
+            .outcome
+            .received
+            .map(|one| format!("{:.0}", 100.0 * one as f64 / all.max(1) as f64))
+            .join(" / ")
+    };
+    let mut rows = Vec::new();
+    for arm in present(samples) {
+        let runs = || samples.iter().filter(move |sample| sample.arm == arm && sample.load == load);
+        let void = runs().filter(|sample| sample.outcome.machine > MACHINE_MAX).count();
+        let most = |value: Value| runs().map(|sample| value(&sample.outcome)).fold(0.0, f64::max);
+        rows.push(vec![
+            ARMS[arm].name.to_owned(),
+            cell(arm, MEAN),
+            cell(arm, |outcome| outcome.quantile(0.5)),
+            cell(arm, P99),
+            cell(arm, |outcome| outcome.quantile(0.999)),
+            cell(arm, PERCENT),
+            cell(arm, Outcome::goodput),
+            runs().next().map(share).unwrap_or_default(),
+            format!("{:.0} %", 100.0 * most(|outcome| outcome.machine)),
+            number(most(|outcome| outcome.late)),
+            if void == 0 { "-".to_owned() } else { format!("{void} of {}", runs().count()) },
+        ]);
+    }
+    let head = [
+        "",
+        "mean, ms",
+        "p50, ms",
+        "p99, ms",
+        "p99.9, ms",
+        "errors, %",
+        "good answers/s",
+        "received, %",
+        "machine used at most",
+        "sent late, p99 at most, ms",
+        "void",
+    ];
+    report.table(title, &head, rows);
+}
+
+/// What must hold at a load; where an arm has no run that counts, it does not.
+fn musts(case: &Case, samples: &[Sample], load: f64, report: &mut Report) {
+    let of = |name: &str, value: Value| {
+        let arms = present(samples).filter(|arm| ARMS[*arm].name.starts_with(name));
+        let means = arms.map(|arm| interval(&values(samples, arm, load, value)).0);
+        means.fold(f64::NAN, f64::min)
+    };
+    // Nothing beside nothing is no more.
+    let beside = |ours: f64, theirs: f64| if ours == 0.0 && theirs >= 0.0 { 0.0 } else { ours / theirs };
+    for (rival, words, value, most) in [
+        (DNSDIST, "p99 beside dnsdist's best", P99, 0.7),
+        (DNSDIST, "errors beside dnsdist's fewest", ERRORS, 0.5),
+        (WRR, "mean response time beside wrr's with equal weights", MEAN, 0.2),
+        (WRR, "errors beside wrr's with equal weights", ERRORS, 0.25),
+    ] {
+        let ratio = beside(of(OURS, value), of(rival, value));
+        let name = format!("really run, {}, load {load}: {words}", case.name);
+        report.must(name, Limit::AtMost(most), ratio);
+    }
+}
+
+/// The slides' table beside ours.
+fn slides(samples: &[Sample], loads: &[f64], report: &mut Report) {
+    let published = [
+        ("400", 4.05, 0.64, 1_273.0, 343.0),
+        ("800", 4.33, 0.62, 2_038.0, 759.0),
+        ("1600", 4.24, 0.60, 2_910.0, 1_612.0),
+    ];
+    let row = |what: String, values: [f64; 4]| {
+        let [wrr, other, wrr_errors, other_errors] = values;
+        let share = |of: f64, whole: f64| format!("{:.1} %", 100.0 * of / whole);
+        vec![
+            what,
+            number(wrr),
+            number(other),
+            share(other, wrr),
+            number(wrr_errors),
+            number(other_errors),
+            share(other_errors, wrr_errors),
+        ]
+    };
+    let mut rows: Vec<Vec<String>> = published
+        .into_iter()
+        .map(|(factor, wrr, dpr, errors, fewer)| {
+            row(format!("slides, factor {factor}"), [wrr, dpr, errors, fewer])
+        })
+        .collect();
+    let arm = |name: &str| ARMS.iter().position(|arm| arm.name == name).unwrap_or(0);
+    for load in loads {
+        let of = |name: &str, value: Value| interval(&values(samples, arm(name), *load, value)).0;
+        rows.push(row(
+            format!("ours, load {load}, errors in percent"),
+            [of(WRR, MEAN), of(OURS, MEAN), of(WRR, PERCENT), of(OURS, PERCENT)],
+        ));
+    }
+    let head = [
+        "",
+        "wrr: first response, ms",
+        "DPR, pressure: ms",
+        "of wrr's",
+        "wrr: errors",
+        "DPR, pressure: errors",
+        "of wrr's",
+    ];
+    report.table("The slides' table beside ours", &head, rows);
+    report.say(
+        "The slides' servers and load are not ours, so ratios compare and values do not: theirs were never so loaded that \
+         errors became more than one in a thousand.",
+    );
+}
