@@ -4,7 +4,8 @@
 //! - what measurements need too is in the library of the same name;
 //! - [`report`]: what each tells: values, plots, and what must hold; [`page`]: the same for a browser.
 //! - [`options`]: the command line; [`data`] and [`machine`]: with what, and on what, a run was made;
-//!   [`process`]: the programs that are started; [`serving`]: our name server, for those who ask it.
+//!   [`process`]: the programs that are started; [`serving`]: our name server, for those who ask it; [`quota`]: a share
+//!   of a processor, for servers.
 //!
 //! Exit codes: 0 where all holds, 1 for a run that failed, 2 for a wrong command line, 4 where something does not
 //! hold.
@@ -19,6 +20,7 @@ mod netairt;
 mod options;
 mod page;
 mod process;
+mod quota;
 mod rapid_dns;
 mod report;
 mod salbnet;
@@ -40,6 +42,8 @@ struct Experiment {
     name: &'static str,
     /// What it is of, as a sentence.
     about: &'static str,
+    /// What of it may be done alone; none where it is always done as a whole.
+    parts: &'static [&'static str],
     /// Does it, and tells the report.
     perform: fn(&Run, &mut Report) -> Result<()>,
 }
@@ -49,31 +53,37 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "ldplayer",
         about: "LDplayer's figures: timing, the highest rate, DNSSEC's bandwidth, what TCP and TLS cost, distance.",
+        parts: &[],
         perform: ldplayer::perform,
     },
     Experiment {
         name: "myxdns",
         about: "MyXDNS (WWW 2007), figures 3 to 8: stress, updates, selection algorithms in a closed loop.",
+        parts: myxdns::PARTS,
         perform: myxdns::perform,
     },
     Experiment {
         name: "netairt",
         about: "NetAirt (2002): round trips by transport, policy and addresses; distances and searches of its AS graph.",
+        parts: &[],
         perform: netairt::perform,
     },
     Experiment {
         name: "rapid-dns",
         about: "Rapid DNS (USITS 1999), figures 3 to 7 and the questions of its section 10, on a virtual clock.",
+        parts: &[],
         perform: rapid_dns::perform,
     },
     Experiment {
         name: "salbnet",
         about: "Balancing by what servers can take, beside its rivals and dnsdist, on a virtual clock and really.",
+        parts: &[],
         perform: salbnet::perform,
     },
     Experiment {
         name: "servload",
         about: "The workloads of servload's slides: requests, sessions, mean and peak for factors up to 1,600.",
+        parts: &[],
         perform: servload::perform,
     },
 ];
@@ -104,6 +114,10 @@ fn main() -> ExitCode {
 /// Does it, writes its report, and says whether all holds that must.
 fn perform(experiment: &Experiment, run: &Run, words: &[String]) -> Result<bool> {
     let mut report = Report::new(experiment.name, experiment.about, run, words);
+    let left_out: Vec<&str> = experiment.parts.iter().copied().filter(|part| !run.wants(part)).collect();
+    if !left_out.is_empty() {
+        report.say(&format!("Left out, as only the rest was asked for: {}.", left_out.join(", ")));
+    }
     (experiment.perform)(run, &mut report)?;
     report.end();
     std::fs::create_dir_all(&run.folder)

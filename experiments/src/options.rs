@@ -22,9 +22,16 @@ pub(crate) struct Run {
     pub(crate) seed: u64,
     /// Where `report.json` and `index.html` go.
     pub(crate) folder: PathBuf,
+    /// The parts that are done; empty for all.
+    pub(crate) only: Vec<String>,
 }
 
 impl Run {
+    /// Whether a part is done.
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == part)
+    }
+
     /// Does something with a folder of its own, which is removed afterwards.
     ///
     /// # Errors
@@ -72,14 +79,18 @@ impl Size {
 pub(crate) fn usage() -> String {
     let names: String =
         EXPERIMENTS.iter().map(|one| format!("  {:<10}  {}\n", one.name, one.about)).collect();
+    let parts = EXPERIMENTS.iter().filter(|one| !one.parts.is_empty());
+    let parts: Vec<String> = parts.map(|one| format!("{} of {}", one.parts.join(", "), one.name)).collect();
     format!(
-        "usage: cargo xtask experiment NAME [--quick | --smoke] [--seed N] [--report DIR]\n\n{names}\n\
+        "usage: cargo xtask experiment NAME [--quick | --smoke] [--only PART,...] [--seed N] [--report DIR]\n\n{names}\n\
          --quick   two minutes at most\n\
          --smoke   twenty seconds at most: that everything works\n\
+         --only    only these parts: {}\n\
          --seed    what all draws begin with; 1 unless given\n\
          --report  where report.json and index.html go; target/experiments/NAME unless given\n\n\
          The end is 4 where something that must hold does not. Example:\n  \
-         cargo xtask experiment servload --quick --seed 7"
+         cargo xtask experiment servload --quick --seed 7",
+        parts.join("; ")
     )
 }
 
@@ -96,7 +107,7 @@ pub(crate) fn read(words: &[String]) -> Result<Asked, String> {
     };
     let experiment =
         EXPERIMENTS.iter().find(|one| one.name == name).ok_or(format!("there is no experiment {name}"))?;
-    let mut run = Run { size: Size::Full, seed: 1, folder: PathBuf::new() };
+    let mut run = Run { size: Size::Full, seed: 1, folder: PathBuf::new(), only: Vec::new() };
     let mut folder = None;
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
@@ -107,6 +118,12 @@ pub(crate) fn read(words: &[String]) -> Result<Asked, String> {
             "--seed" => {
                 let value = value()?;
                 run.seed = value.parse().map_err(|_| format!("--seed {value} is no whole number"))?;
+            }
+            "--only" => {
+                run.only = value()?.split(',').map(str::to_owned).collect();
+                if let Some(part) = run.only.iter().find(|part| !experiment.parts.contains(&part.as_str())) {
+                    return Err(format!("{name} has no part {part}"));
+                }
             }
             "--report" => folder = Some(PathBuf::from(value()?)),
             other => return Err(format!("{other} is no option")),
@@ -131,8 +148,20 @@ mod tests {
         };
         assert_eq!((experiment.name, run.size, run.seed), ("servload", Size::Quick, 7));
         assert_eq!(run.folder, PathBuf::from("here"));
+        assert!(run.wants("anything"), "all of it");
+        let Ok(Asked::Run(_, run)) = asked("myxdns --only virtual,real") else { panic!("parts of it") };
+        assert!(run.wants("real") && !run.wants("stress"));
         assert!(matches!(asked("servload --help"), Ok(Asked::Help)));
-        for wrong in ["", "fly", "servload --seed", "servload --seed x", "servload --fast"] {
+        for wrong in [
+            "",
+            "fly",
+            "servload --seed",
+            "servload --seed x",
+            "servload --fast",
+            "servload --only real",
+            "myxdns --only",
+            "myxdns --only fig7",
+        ] {
             assert!(asked(wrong).is_err(), "{wrong}");
         }
     }

@@ -66,7 +66,8 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    fn holds(self, value: f64) -> bool {
+    /// Whether a value is there.
+    pub(crate) fn holds(self, value: f64) -> bool {
         match self {
             Limit::AtLeast(least) => value >= least,
             Limit::AtMost(most) => value <= most,
@@ -242,7 +243,7 @@ mod tests {
     use crate::options::Size;
 
     fn report() -> Report {
-        let run = Run { size: Size::Smoke, seed: 3, folder: "nowhere".into() };
+        let run = Run { size: Size::Smoke, seed: 3, folder: "nowhere".into(), only: Vec::new() };
         Report::new("a-name", "What it is of.", &run, &["a-name".to_owned()])
     }
 

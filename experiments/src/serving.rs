@@ -1,16 +1,24 @@
 //! Our name server in a process of its own, on ports of the system's choice; it ends with who started it.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 /// The core of whoever is asked, and that of whoever asks.
 pub(crate) const SERVER_CORE: usize = 0;
 pub(crate) const SENDER_CORE: usize = 1;
+
+/// What `setpriv` does to a program, so that not even a signal to us alone lets it live on. Only the thread that starts it
+/// counts as us.
+pub(crate) const ENDS_WITH_US: [&str; 3] = ["--pdeathsig", "KILL", "--"];
+
+/// How long the API may take to answer.
+const CALL_MAX: Duration = Duration::from_secs(60);
 
 /// A server that answers; killed when dropped.
 #[derive(Debug)]
@@ -21,6 +29,10 @@ pub(crate) struct Serving {
     /// Its API.
     pub(crate) api: SocketAddr,
 }
+
+/// A connection to its API, kept open.
+#[derive(Debug)]
+pub(crate) struct Calls(BufReader<TcpStream>);
 
 impl Serving {
     /// Starts it with one worker and these lines of configuration behind its addresses and store; `folder` is for its
@@ -36,8 +48,8 @@ impl Serving {
             store.display(),
         );
         std::fs::write(&config, text).with_context(|| config.display().to_string())?;
-        let mut command = pinned(SERVER_CORE, &program()?);
-        command.args(["serve", "--config"]).arg(&config);
+        let mut command = pinned(SERVER_CORE, "setpriv");
+        command.args(ENDS_WITH_US).arg(program()?).args(["serve", "--config"]).arg(&config);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().context("the program")?;
         let pipe = child.stderr.take().context("its stderr")?;
@@ -59,6 +71,58 @@ impl Serving {
             said = said + &line + "\n";
         }
         bail!("pointsman does not start; it said:\n{said}")
+    }
+}
+
+impl Calls {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Where nobody listens.
+    pub(crate) fn to(api: SocketAddr) -> Result<Calls> {
+        let stream = TcpStream::connect(api).context("the API")?;
+        stream.set_nodelay(true).context("the API")?;
+        stream.set_read_timeout(Some(CALL_MAX)).context("the API")?;
+        Ok(Calls(BufReader::new(stream)))
+    }
+
+    /// Makes a call, which must succeed; returns what is answered.
+    ///
+    /// # Errors
+    /// Where it is refused; with the reason.
+    pub(crate) fn call(&mut self, method: &str, path: &str, body: &str) -> Result<String> {
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        self.0.get_mut().write_all((head + body).as_bytes()).context("a call")?;
+        let (status, said) = self.answer().context("a call's answer")?;
+        if status != 200 {
+            bail!("{method} {path} was answered with {status}: {said}");
+        }
+        Ok(said)
+    }
+
+    fn answer(&mut self) -> Result<(u16, String)> {
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        let status = line.split(' ').nth(1).and_then(|word| word.parse().ok()).context("no status line")?;
+        let mut length = 0;
+        loop {
+            line.clear();
+            self.0.read_line(&mut line)?;
+            if line.trim().is_empty() {
+                break;
+            }
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().context("Content-Length")?;
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body)?;
+        Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
 }
 

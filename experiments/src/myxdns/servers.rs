@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
@@ -13,10 +13,11 @@ use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use serde_json::{Map, json};
 
+use super::question;
 use crate::data;
 use crate::options::{Run, Size};
 use crate::report::Report;
-use crate::serving::{SENDER_CORE, SERVER_CORE, Serving, pinned};
+use crate::serving::{Calls, SENDER_CORE, SERVER_CORE, Serving, pinned};
 
 /// Clients of each of the eight regions, and of none.
 const REGIONS: usize = 8;
@@ -104,7 +105,7 @@ enum Updates {
 
 /// Makes updates.
 pub(super) enum Updater {
-    Api(BufReader<TcpStream>, Source),
+    Api(Calls, Source),
     Database(Child, ChildStdin),
 }
 
@@ -367,12 +368,7 @@ fn client(socket: &Path) -> Command {
 
 /// Waits until a server answers for the name.
 fn answers(server: SocketAddr) -> bool {
-    let mut query = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    for label in NAME.split('.') {
-        query.push(label.len() as u8);
-        query.extend(label.as_bytes());
-    }
-    query.extend([0, 0, 1, 0, 1]);
+    let query = question::query(0x1234, NAME);
     let asked = || -> std::io::Result<bool> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.connect(server)?;
@@ -399,12 +395,7 @@ impl Running {
     /// Where there is no connection.
     pub(super) fn updater(&self) -> Result<Updater> {
         match &self.updates {
-            Updates::Api(address, source) => {
-                let stream = TcpStream::connect(address).context("the API")?;
-                stream.set_nodelay(true).context("the API")?;
-                stream.set_read_timeout(Some(WAIT_MAX)).context("the API")?;
-                Ok(Updater::Api(BufReader::new(stream), *source))
-            }
+            Updates::Api(address, source) => Ok(Updater::Api(Calls::to(*address)?, *source)),
             Updates::Database(socket) => {
                 let mut child = client(socket)
                     .args(["--unbuffered", "pdns"])
@@ -426,18 +417,9 @@ impl Updater {
     /// Where it is refused.
     pub(super) fn update(&mut self, turn: usize) -> Result<()> {
         match self {
-            Updater::Api(connection, source) => {
-                let body = policy(*source, turn + 1);
-                let head = format!(
-                    "PUT /v1/policies/{NAME} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-                     Content-Length: {}\r\n\r\n",
-                    body.len()
-                );
-                connection.get_mut().write_all((head + &body).as_bytes()).context("an update")?;
-                let (status, said) = answer(connection).context("an update's answer")?;
-                if status != 200 {
-                    bail!("an update was answered with {status}: {said}");
-                }
+            Updater::Api(calls, source) => {
+                let path = format!("/v1/policies/{NAME}");
+                calls.call("PUT", &path, &policy(*source, turn + 1)).context("an update")?;
             }
             // The client waits for the database between two lines, and the pipe holds what is early.
             Updater::Database(_, input) => {
@@ -467,26 +449,4 @@ impl Drop for Ended {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn answer(connection: &mut BufReader<TcpStream>) -> Result<(u16, String)> {
-    let mut line = String::new();
-    connection.read_line(&mut line)?;
-    let status = line.split(' ').nth(1).and_then(|word| word.parse().ok()).context("no status line")?;
-    let mut length = 0;
-    loop {
-        line.clear();
-        connection.read_line(&mut line)?;
-        if line.trim().is_empty() {
-            break;
-        }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().context("Content-Length")?;
-        }
-    }
-    let mut body = vec![0; length];
-    connection.read_exact(&mut body)?;
-    Ok((status, String::from_utf8_lossy(&body).into_owned()))
 }

@@ -35,16 +35,16 @@ pub(super) const SCALE: Scale = Scale { threshold: 0.5, low: 0.4, high: 0.6, wei
 pub(super) const CLUSTERS: usize = 20;
 
 /// Requests of a cluster in a second, at least and at most.
-const REQUESTS: (u32, u32) = (1, 3);
+pub(super) const REQUESTS: (u32, u32) = (1, 3);
 
 /// Seconds of work after which a server's clients have given up.
-const BACKLOG_MAX: f64 = 5.0;
+pub(super) const BACKLOG_MAX: f64 = 5.0;
 
 /// What the policy is called.
 const NAME: &str = "www.example.com.";
 
 /// The region of all clients.
-const REGION: &str = "clients";
+pub(super) const REGION: &str = "clients";
 
 /// The partition with that region, whose first two octets all clients have.
 const PREFIX: [u8; 2] = [10, 0];

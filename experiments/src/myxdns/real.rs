@@ -1,0 +1,324 @@
+//! Figures 7 and 8 in real time: HTTP servers with a quota each, browsers behind caching resolvers, our name server and
+//! our control process, a world of them for each algorithm, side by side.
+//!
+//! - [`stage`]: what runs in a world, in processes of their own;
+//! - [`browsers`]: the clients.
+
+mod browsers;
+mod stage;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
+
+use super::closed_loop::{SECONDS, SETTLED, means};
+use super::outcome::{HEAD, MEANING, Outcome, drawn, required};
+use super::world::{INTERVAL, Second, TTL};
+use crate::options::{Run, Size};
+use crate::quota;
+use crate::report::{Limit, Report, number};
+use browsers::Seen;
+use stage::{Control, Sample, World};
+
+/// The name that all browsers ask for.
+const NAME: &str = "www.example.com";
+
+/// What each site may use of one processor. Six of them, with what all clients demand, take a little more than half of one.
+const SHARE: f64 = 0.2;
+
+/// How much of the machine may be busy for its quotas to be what servers really get.
+const BUSY_MAX: f64 = 0.6;
+
+/// The algorithms, each in its world.
+const ALGORITHMS: [&str; 3] = ["I", "II", "III"];
+
+/// How long a run is, and how fast.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// By how much all is faster than in the paper: TTL, rounds, requests, and the work of each.
+    faster: u32,
+    /// Seconds of the paper, and when what the beginning did is over.
+    seconds: usize,
+    settled: usize,
+}
+
+impl Pace {
+    /// How long a second of the paper takes.
+    fn second(self) -> Duration {
+        Duration::from_secs(1) / self.faster
+    }
+
+    fn round(self) -> Duration {
+        Duration::from_secs(INTERVAL) / self.faster
+    }
+
+    /// In seconds.
+    fn ttl(self) -> u64 {
+        TTL / u64::from(self.faster)
+    }
+}
+
+/// What is seen from a world's outside and inside.
+struct Observed {
+    algorithm: &'static str,
+    run: Vec<Second>,
+    seen: Arc<Seen>,
+}
+
+/// Does this part; the outcomes are those of the virtual clock, where they are known.
+///
+/// # Errors
+/// Where something does not start or ends before its time, or this program is told to end.
+pub(super) fn perform(
+    run: &Run,
+    folder: &Path,
+    modelled: Option<&[[Outcome; 3]]>,
+    report: &mut Report,
+) -> Result<()> {
+    report.heading("The closed loop (figures 7 and 8), in real time");
+    if let Err(why) = quota::are_there() {
+        report.say(&format!("Left out: servers with a quota cannot be had here: {why:#}."));
+        return Ok(());
+    }
+    let pace = run.size.of(
+        Pace { faster: 1, seconds: SECONDS as usize, settled: SETTLED },
+        Pace { faster: 10, seconds: 450, settled: 150 },
+        Pace { faster: 10, seconds: 40, settled: 20 },
+    );
+    // Three worlds without optimisation are more than a small machine has.
+    let algorithms = run.size.of(&ALGORITHMS[..], &ALGORITHMS[..], &ALGORITHMS[2..]);
+    let (observed, busy) = observe(run, folder, pace, algorithms)?;
+    told(pace, busy, report);
+    for one in &observed {
+        drawn(one.algorithm, " in real time", &one.run, report);
+    }
+    let outcomes: Vec<Outcome> = observed.iter().map(|one| Outcome::of(&one.run[pace.settled..])).collect();
+    let mut rows = Vec::new();
+    for (one, outcome) in observed.iter().zip(&outcomes) {
+        rows.push(outcome.row(format!("{}, in real time", one.algorithm)));
+        let at = ALGORITHMS.iter().position(|name| *name == one.algorithm);
+        if let (Some(modelled), Some(at)) = (modelled, at) {
+            rows.push(means(modelled)[at].row(format!("{}, on a virtual clock", one.algorithm)));
+        }
+    }
+    let title = format!(
+        "From {} s on, one run in real time beside the means over the seeds of the virtual clock. {MEANING}",
+        pace.settled
+    );
+    report.table(&title, &HEAD, rows);
+    clients(&observed, report);
+    if let Ok(three) = <[Outcome; 3]>::try_from(outcomes) {
+        must(run, &three, modelled, report);
+    }
+    if run.size == Size::Smoke {
+        let share = observed.iter().map(answered).fold(1.0, f64::min);
+        report.must("in real time: requests answered", Limit::AtLeast(0.5), share);
+    }
+    Ok(())
+}
+
+/// Says what was done, and how much of the machine it took.
+fn told(pace: Pace, busy: f64, report: &mut Report) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    report.say(&format!(
+        "Processes and packets: for each algorithm two HTTP servers in a CPU quota of their own ({SHARE} of a processor, by \
+         control groups), a `pointsman serve`, a `pointsman control` with a round each {INTERVAL} s, and 20 clusters of \
+         browsers, all at once and side by side. A request takes a server a fixed processor time, in floating-point \
+         multiplications. A server's load is what the kernel counted of its processor time over its quota; the control \
+         process reads that count itself. Each cluster has a caching resolver of its own, which keeps an answer for its TTL; \
+         it is a part of the experiment, since sixty resolvers of others would take more of the machine than all that is \
+         measured. All clients of the three worlds want the same at the same time. Demand, thresholds, ranks, TTL and \
+         requests are those of the virtual clock. Below, seconds are the paper's; {}",
+        match pace.faster {
+            1 => "they are real ones.".to_owned(),
+            faster => format!(
+                "this run is {faster} times as fast (TTL, rounds and requests; the work of each request is as much smaller)."
+            ),
+        },
+    ));
+    let beyond = if busy > BUSY_MAX {
+        ": too much for quotas to be what the servers got, so these numbers are no proof"
+    } else {
+        ""
+    };
+    report.say(&format!(
+        "Of the machine's {cores} processors {:.0} % were busy meanwhile{beyond}.",
+        busy * 100.0
+    ));
+}
+
+/// What the clients had of it.
+fn clients(observed: &[Observed], report: &mut Report) {
+    let rows = observed.iter().map(|one| {
+        let times = one.seen.times();
+        let percentile = |share: f64| {
+            let at = (times.len() as f64 * share) as usize;
+            times
+                .get(at.min(times.len().saturating_sub(1)))
+                .map_or("-".to_owned(), |time| number(time.round()))
+        };
+        vec![
+            one.algorithm.to_owned(),
+            number(f64::from(sent(one))),
+            format!("{:.2} %", answered(one) * 100.0),
+            percentile(0.5),
+            percentile(0.99),
+            one.seen.questions.load(Ordering::Relaxed).to_string(),
+            one.seen.unanswered.load(Ordering::Relaxed).to_string(),
+        ]
+    });
+    let head = [
+        "algorithm",
+        "requests",
+        "answered in time",
+        "p50, ms",
+        "p99, ms",
+        "resolvers' questions",
+        "unanswered",
+    ];
+    let rows = rows.collect();
+    report.table("What clients saw in real time, from the beginning on", &head, rows);
+}
+
+fn sent(one: &Observed) -> u32 {
+    (0..one.run.len()).flat_map(|second| one.seen.requests(second)).sum()
+}
+
+/// The share of requests that were answered in time.
+fn answered(one: &Observed) -> f64 {
+    one.seen.times().len() as f64 / f64::from(sent(one)).max(1.0)
+}
+
+/// What must hold of a run; and how probable that is for a single one.
+fn must(run: &Run, three: &[Outcome; 3], modelled: Option<&[[Outcome; 3]]>, report: &mut Report) {
+    let holds = |seed: &&[Outcome; 3]| required(seed).iter().all(|(_, limit, value)| limit.holds(*value));
+    if let Some(seeds) = modelled {
+        report.say(&format!(
+            "Chance is in one run's overload and shares: judged one by one, as the run in real time is, {} of the virtual \
+             clock's {} seeds have all that must hold.",
+            seeds.iter().filter(holds).count(),
+            seeds.len()
+        ));
+    }
+    let judged = required(three);
+    // A short run's overload and shares are chance above all.
+    let judged = if run.size == Size::Full { &judged[..] } else { &judged[..1] };
+    for (name, limit, value) in judged {
+        report.must(format!("in real time: {name}"), *limit, *value);
+    }
+}
+
+/// Lets the worlds run; returns what was seen of each, and how much of the machine was busy.
+fn observe(
+    run: &Run,
+    folder: &Path,
+    pace: Pace,
+    algorithms: &[&'static str],
+) -> Result<(Vec<Observed>, f64)> {
+    let mut worlds = Vec::new();
+    for number in 0..algorithms.len() {
+        worlds.push(World::start(folder, number as u8, pace)?);
+    }
+    let seen: Vec<Arc<Seen>> = algorithms.iter().map(|_| Arc::new(Seen::nothing(pace.seconds))).collect();
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().context("a runtime")?;
+    let mut controls = Vec::new();
+    for (world, algorithm) in worlds.iter().zip(algorithms) {
+        controls.push(world.control(algorithm, pace)?);
+    }
+    let before = ticks()?;
+    let runs = runtime.block_on(async {
+        let begin = Instant::now();
+        let mut clusters = Vec::new();
+        for (world, seen) in worlds.iter().zip(&seen) {
+            clusters.push(browsers::start(world, pace, begin, run.seed, seen).await?);
+        }
+        let watched = async {
+            let runs = watch(&mut worlds, &mut controls, pace, begin).await?;
+            for one in &mut clusters {
+                while let Some(ended) = one.join_next().await {
+                    ended.context("a cluster")??;
+                }
+            }
+            Ok::<_, anyhow::Error>(runs)
+        };
+        tokio::select! {
+            runs = watched => runs,
+            what = told_to_end() => Err(what?),
+        }
+    })?;
+    let after = ticks()?;
+    let mut observed = Vec::new();
+    for ((algorithm, samples), seen) in algorithms.iter().zip(runs).zip(seen) {
+        let second = |(at, (loads, shares)): (usize, ([f64; 2], [f64; 2]))| Second {
+            shares,
+            loads,
+            requests: seen.requests(at),
+        };
+        let run = samples.into_iter().enumerate().map(second).collect();
+        observed.push(Observed { algorithm, run, seen });
+    }
+    Ok((observed, (after.0 - before.0) / (after.1 - before.1).max(1.0)))
+}
+
+/// Loads and shares of a second.
+type Told = ([f64; 2], [f64; 2]);
+
+/// Looks at all worlds at the end of each second of the paper.
+async fn watch(
+    worlds: &mut [World],
+    controls: &mut [Control],
+    pace: Pace,
+    begin: Instant,
+) -> Result<Vec<Vec<Told>>> {
+    let mut look = |worlds: &mut [World]| -> Result<Vec<(Instant, Sample)>> {
+        controls.iter_mut().try_for_each(Control::runs)?;
+        // Short calls over loopback, on the thread that nobody else waits for.
+        tokio::task::block_in_place(|| {
+            worlds.iter_mut().map(|world| Ok((Instant::now(), world.sample()?))).collect()
+        })
+    };
+    let mut last = look(worlds)?;
+    let mut runs = vec![Vec::new(); worlds.len()];
+    for second in 1..=pace.seconds {
+        sleep_until(begin + pace.second() * second as u32).await;
+        let now = look(worlds)?;
+        for (run, ((then, before), (at, after))) in runs.iter_mut().zip(last.iter().zip(&now)) {
+            let quota = (*at - *then).as_secs_f64() * SHARE;
+            let load = |site: usize| (after.used[site] - before.used[site]) / quota;
+            run.push(([load(0), load(1)], after.shares));
+        }
+        last = now;
+    }
+    Ok(runs)
+}
+
+/// Waits until this program is told to end, so that what it started ends with it.
+async fn told_to_end() -> Result<anyhow::Error> {
+    let signal = |kind| signal(kind).context("signals");
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    Ok(anyhow!("it was told to end"))
+}
+
+/// The machine's time so far in ticks: how much of it was busy, and all of it (proc(5)).
+fn ticks() -> Result<(f64, f64)> {
+    let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
+    let line = text.lines().next().context("/proc/stat")?;
+    let fields: Vec<f64> = line.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
+    // User, nice, system, idle, waiting for disks, two kinds of interrupts, what the host took.
+    let [user, nice, system, idle, waiting, hard, soft, taken, ..] = fields[..] else {
+        bail!("/proc/stat begins with {line:?}");
+    };
+    let busy = user + nice + system + hard + soft + taken;
+    Ok((busy, busy + idle + waiting))
+}
