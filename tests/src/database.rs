@@ -15,6 +15,9 @@ use crate::program::Program;
 /// Who runs them where the tests are root's, for they refuse to be.
 const NOBODY: &str = "nobody";
 
+/// Who may do everything in them, without a password.
+const ADMIN: &str = "admin";
+
 /// Where Debian has PostgreSQL 15.
 const POSTGRES: &str = "/usr/lib/postgresql/15/bin";
 
@@ -51,7 +54,7 @@ impl Database {
         let mut make = match kind {
             Kind::Postgres => {
                 let mut make = as_nobody(&format!("{POSTGRES}/initdb"));
-                make.args(["--pgdata", &data, "--username=pointsman", "--auth=trust", "--encoding=UTF8"]);
+                make.args(["--pgdata", &data, "--username", ADMIN, "--auth=trust", "--encoding=UTF8"]);
                 make.args(["--locale=C.UTF-8", "--no-sync"]);
                 make
             }
@@ -69,10 +72,10 @@ impl Database {
         let mut database = Database { kind, port: free_address().port(), program: None, folder };
         database.go_on();
         if kind == Kind::Mariadb {
-            let text = "CREATE USER pointsman@'%'; GRANT ALL ON *.* TO pointsman@'%'";
+            let text = format!("CREATE USER {ADMIN}@'%'; GRANT ALL ON *.* TO {ADMIN}@'%' WITH GRANT OPTION");
             let mut client = Command::new("mariadb");
             client.args(["--no-defaults", "--user=root", "--socket", &database.folder.at("socket")]);
-            let done = client.args(["--execute", text]).output().expect("its client starts");
+            let done = client.args(["--execute", &text]).output().expect("its client starts");
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         }
         database
@@ -104,7 +107,7 @@ impl Database {
             Kind::Postgres => "postgres",
             Kind::Mariadb => "mysql",
         };
-        format!("{scheme}://pointsman@127.0.0.1:{}/{name}", self.port)
+        format!("{scheme}://{ADMIN}@127.0.0.1:{}/{name}", self.port)
     }
 
     /// Executes statements with the database's own client, as another program would; returns the rows, columns with `|`
@@ -127,27 +130,32 @@ impl Database {
     /// # Panics
     /// Where the client does not start.
     pub fn try_sql(&self, name: &str, text: &str) -> Result<String, String> {
-        let port = self.port.to_string();
-        let mut client = match self.kind {
-            Kind::Postgres => {
-                let mut client = Command::new("psql");
-                client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]);
-                client.args(["--set=ON_ERROR_STOP=1", "--host=127.0.0.1", "--port", &port]);
-                client.args(["--username=pointsman", "--dbname", name, "--command", text]);
-                client
-            }
-            Kind::Mariadb => {
-                let mut client = Command::new("mariadb");
-                client.args(["--no-defaults", "--batch", "--skip-column-names", "--raw"]);
-                client.args(["--host=127.0.0.1", "--port", &port, "--user=pointsman", name]);
-                client.args(["--execute", text]);
-                client
-            }
-        };
+        let mut client = self.client(name);
+        client.args([if self.kind == Kind::Postgres { "--command" } else { "--execute" }, text]);
         let done = client.output().expect("its client starts");
         match done.status.success() {
             true => Ok(String::from_utf8_lossy(&done.stdout).trim_end().replace('\t', "|")),
             false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+        }
+    }
+
+    /// The database's own client, which executes the statements that it reads.
+    pub fn client(&self, name: &str) -> Command {
+        let port = self.port.to_string();
+        match self.kind {
+            Kind::Postgres => {
+                let mut client = Command::new("psql");
+                client.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"]);
+                client.args(["--set=ON_ERROR_STOP=1", "--host=127.0.0.1", "--port", &port]);
+                client.args([&format!("--username={ADMIN}"), "--dbname", name]);
+                client
+            }
+            Kind::Mariadb => {
+                let mut client = Command::new("mariadb");
+                client.args(["--no-defaults", "--batch", "--skip-column-names", "--raw", "--unbuffered"]);
+                client.args(["--host=127.0.0.1", "--port", &port, &format!("--user={ADMIN}"), name]);
+                client
+            }
         }
     }
 

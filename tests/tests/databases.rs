@@ -1,14 +1,17 @@
 //! Several name servers on one database: what one changes all serve, and so do changes made directly; a database that is
-//! killed takes no answer and no acknowledged change with it.
+//! killed takes no answer and no acknowledged change with it; and their guide, done as a reader would.
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use tests::database::{Database, Kind};
 use tests::folder::Folder;
+use tests::guide;
 use tests::http::Client;
-use tests::program::PROGRAM_WAIT;
+use tests::peer::free_address;
+use tests::program::{self, PROGRAM_WAIT, Program};
 use tests::query::{Question, exchange, socket};
 use tests::serving::Serving;
 
@@ -38,6 +41,16 @@ fn postgresql_is_killed_under_load() {
 #[test]
 fn mariadb_is_killed_under_load() {
     kill_under_load(Kind::Mariadb);
+}
+
+#[test]
+fn the_guide_is_true_of_postgresql() {
+    follow_the_guide(Kind::Postgres);
+}
+
+#[test]
+fn the_guide_is_true_of_mariadb() {
+    follow_the_guide(Kind::Mariadb);
 }
 
 /// A policy of one server.
@@ -281,4 +294,81 @@ fn ask(dns: SocketAddr, asked: &AtomicU64, done: &AtomicBool) {
         assert_eq!(reply[3] & 0x0f, 0, "NOERROR");
         asked.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// Does all that the guide says of a database: makes it, starts name servers on it, changes it.
+fn follow_the_guide(kind: Kind) {
+    let (made_by, store) = match kind {
+        Kind::Postgres => ("postgresql", "postgres://pointsman:a-secret@127.0.0.1"),
+        Kind::Mariadb => ("mariadb", "mysql://pointsman:a-secret@127.0.0.1"),
+    };
+    let (database, folder) = (Database::start(kind), Folder::new());
+    let text = guide::read("share-a-database.md");
+    assert!(
+        text.contains(&format!("`{store}/pointsman`")) || kind == Kind::Postgres,
+        "the guide has its URL"
+    );
+    let ports = [5300, 5301, 8053, 8054].map(|port: u16| (port, free_address().port()));
+    let api = format!("http://127.0.0.1:{}", ports[2].1);
+    let text = ports.iter().fold(text, |text, (port, here)| {
+        text.replace(&format!("127.0.0.1:{port}"), &format!("127.0.0.1:{here}"))
+            .replace(&format!("-p {port}"), &format!("-p {here}"))
+    });
+    let here = format!("{store}:{}/", database.port());
+    let text = text.replace("postgres://pointsman:a-secret@127.0.0.1/", &here);
+    let command = |line: &str| {
+        let mut words = line.split_whitespace();
+        let mut command = match words.next().expect("a command has a name") {
+            "pointsman" => Command::new(program::path()),
+            name => Command::new(name),
+        };
+        command.args(words).current_dir(folder.path()).env("POINTSMAN_API", &api);
+        command
+    };
+    let printed = |line: &str| {
+        let output = command(line).output().expect("it starts");
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("it prints text")
+    };
+    let (mut programs, mut done) = (Vec::new(), 0);
+    for (block, content) in guide::blocks(&text) {
+        match block.split_once(' ').unwrap_or((block, "")) {
+            ("file", name) => drop(folder.write(name, content)),
+            (maker, _) if maker == made_by => {
+                let anywhere = if kind == Kind::Postgres { "postgres" } else { "mysql" };
+                // PostgreSQL makes no database where statements come together.
+                for statement in content.split_inclusive(";\n") {
+                    database.sql(anywhere, statement);
+                }
+            }
+            ("serve", _) => {
+                for line in content.lines() {
+                    let mut program = Program::spawn(command(line));
+                    program.line("ready");
+                    programs.push(program);
+                }
+            }
+            ("sql", _) => drop(database.sql("pointsman", content)),
+            ("select", _) => {
+                let (statement, expected) =
+                    content.split_once("\n-- ").expect("an answer behind the statement");
+                until(&expected.trim_end().to_owned(), || database.sql("pointsman", statement));
+                done += 1;
+            }
+            ("sh", _) => {
+                for (line, expected) in guide::prompts(content) {
+                    guide::compare(line, &printed(line), &expected);
+                    done += 1;
+                }
+            }
+            ("until", _) => {
+                for (line, expected) in guide::prompts(content) {
+                    until(&true, || guide::is_as(&printed(line), &expected));
+                    done += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((programs.len(), done), (2, 7));
 }
