@@ -8,6 +8,7 @@
 //! - [`mod@replay`]: the replayer beside other senders, seen by who receives.
 //! - [`proximity`]: tables of routes, and a proximity service outside.
 //! - [`balance`]: the balancer beside another, and what a pick costs.
+//! - [`shared`]: several name servers on one database.
 //! - [`floods`]: what good clients and the memory have of floods.
 //!
 //! [`data`] is what they measure with, [`report`] what they tell, [`machine`] what they were measured on.
@@ -27,6 +28,7 @@ mod replay;
 mod report;
 mod reverse;
 mod serve;
+mod shared;
 
 use std::process::ExitCode;
 
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         What::Balance => balance::run(&options, &mut report),
         What::Floods => floods::run(&options, &mut report),
         What::Proximity => proximity::run(&options, &mut report),
+        What::Shared => shared::run(&options, &mut report),
     };
     let outcome = outcome.and_then(|()| {
         print!("{}", report.table());

@@ -10,6 +10,7 @@ usage: cargo xtask bench lookups [--keep] [--seed N]
        cargo xtask bench balance [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
        cargo xtask bench serve [--quick] [--rounds N] [--only ARM,...] [--seed N] [--keep] [--install]
        cargo xtask bench reverse [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
+       cargo xtask bench shared [--quick] [--only postgresql|mariadb] [--seed N] [--keep] [--install]
        cargo xtask bench replay [--quick] [--rounds N] [--only ROW,...] [--seed N] [--keep] [--install]
 
 --quick    a few minutes: one round, coarse rates, few answers; to see that everything works
@@ -31,6 +32,7 @@ pub(crate) enum What {
     Floods,
     Balance,
     Proximity,
+    Shared,
 }
 
 /// What was asked for.
@@ -62,6 +64,7 @@ impl Options {
             Some("floods") => What::Floods,
             Some("balance") => What::Balance,
             Some("proximity") => What::Proximity,
+            Some("shared") => What::Shared,
             other => return Err(format!("what to measure? {}", other.unwrap_or("nothing was given"))),
         };
         let mut options = Options { what, quick: false, keep: false, rounds: 0, only: Vec::new(), seed: 1 };

@@ -51,9 +51,15 @@ pub(crate) const REVERSE: &[Package] = &[
     Package::program("unbound", "unbound", "a server to measure"),
 ];
 
+/// The databases that name servers share in `shared`.
+pub(crate) const SHARED: &[Package] = &[
+    Package::program("mariadb-server", "mariadbd", "a database to share"),
+    Package::library("postgresql-15", "15/bin/postgres", "a database to share"),
+];
+
 /// Builds, and runs the measurement that the words name; `benches/src/options.rs` reads them.
 ///
-/// What is measured over the wire runs in a PID namespace and a mount namespace of its own, so that nothing that it
+/// What starts servers runs in a PID namespace and a mount namespace of its own, so that nothing that it
 /// starts outlives it.
 ///
 /// # Errors
@@ -63,13 +69,14 @@ pub(crate) fn run(checkout: &Checkout, words: &[&str]) -> Result<()> {
         Some(&"serve" | &"replay") => Some(PACKAGES),
         Some(&"floods") => Some(FOR_FLOODS),
         Some(&"reverse") => Some(REVERSE),
+        Some(&"shared") => Some(SHARED),
         // What a pick takes needs no network.
         Some(&"balance") if !words.windows(2).any(|pair| pair == ["--only", "picks"]) => Some(BALANCE),
         _ => None,
     };
     if let Some(needed) = needed {
         if !nix::unistd::geteuid().is_root() {
-            bail!("this makes network namespaces and sends packets of its own making: it needs root");
+            bail!("this makes namespaces of its own, for packets and for all that it starts: it needs root");
         }
         packages::provide(checkout, needed, words.contains(&"--install"))?;
         checkout.cargo(&["build", "--release", "--package", "pointsman"], BUILD_MAX)?;
