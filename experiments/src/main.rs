@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use options::{Asked, Run};
-use report::Report;
+use report::{Part, Report};
 
 /// The exit code where something that must hold does not.
 const EXIT_DOES_NOT_HOLD: u8 = 4;
@@ -123,7 +123,13 @@ fn perform(experiment: &Experiment, run: &Run, words: &[String]) -> Result<bool>
     std::fs::create_dir_all(&run.folder)
         .with_context(|| format!("failed to make {}", run.folder.display()))?;
     let json = format!("{:#}\n", report.json());
-    for (name, content) in [("report.json", json), ("index.html", page::page(&report))] {
+    let mut files = vec![("report.json".to_owned(), json), ("index.html".to_owned(), page::page(&report))];
+    let plots = report.parts().iter().filter_map(|part| match part {
+        Part::Plot(_, plot) => Some(plot.svg()),
+        _ => None,
+    });
+    files.extend(plots.zip(1..).map(|(plot, number)| (format!("plot-{number}.svg"), plot)));
+    for (name, content) in files {
         let path = run.folder.join(name);
         std::fs::write(&path, content).with_context(|| format!("failed to write {}", path.display()))?;
     }

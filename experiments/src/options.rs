@@ -87,7 +87,7 @@ pub(crate) fn usage() -> String {
          --smoke   twenty seconds at most: that everything works\n\
          --only    only these parts: {}\n\
          --seed    what all draws begin with; 1 unless given\n\
-         --report  where report.json and index.html go; target/experiments/NAME unless given\n\n\
+         --report  where report.json, index.html and the plots go; target/experiments/NAME unless given\n\n\
          The end is 4 where something that must hold does not. Example:\n  \
          cargo xtask experiment servload --quick --seed 7",
         parts.join("; ")

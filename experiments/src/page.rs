@@ -12,7 +12,7 @@ pub(crate) fn page(report: &Report) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Experiment {name}</title>\n\
          <style>body{{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}\
-         svg{{width:100%;height:auto}}text{{font:12px sans-serif}}table{{border-collapse:collapse;margin:1em 0}}\
+         svg{{width:100%;height:auto}}table{{border-collapse:collapse;margin:1em 0}}\
          td,th{{padding:.15em .7em;border-bottom:1px solid #ddd;text-align:right;vertical-align:top}}\
          td:first-child,th:first-child{{text-align:left;padding-left:0}}caption{{text-align:left;font-weight:bold}}\
          .no{{color:#b00;font-weight:bold}}</style>\n<h1>{name}</h1>\n<p>{}</p>\n",

@@ -26,7 +26,7 @@ pub fn page(report: &ReplayReport) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>Replay of {trace}</title>\n\
          <style>body{{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}\
-         svg{{width:100%;height:auto}}text{{font:12px sans-serif}}</style>\n\
+         svg{{width:100%;height:auto}}</style>\n\
          <h1>Replay of {trace}</h1>\n\
          <p>{queries} queries to {servers} in {seconds:.1} s: {answers} answered, {lost} lost, {retries} asked again \
          over TCP. {verdict}{comparison}</p>\n\

@@ -127,7 +127,7 @@ impl Line {
 }
 
 impl Plot {
-    /// The drawing as an `svg` element.
+    /// The drawing as an `svg` element, which is also a file's whole content.
     pub fn svg(&self) -> String {
         let all = || self.lines.iter().flat_map(|line| line.points.iter());
         let across = self.across.ends(all().map(|(x, _)| *x));
@@ -140,7 +140,10 @@ impl Plot {
         let x = |value: f64| MARGIN + share(value, across) * (WIDTH - 2.0 * MARGIN);
         let y = |value: f64| floor - share(value, up) * (floor - top);
 
-        let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">");
+        let mut svg = format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+             font-family=\"sans-serif\" font-size=\"12\" style=\"background:#fff\">"
+        );
         for (at, what) in self.up.marks(up) {
             let at = y(at);
             let _ = write!(
