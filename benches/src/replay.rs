@@ -119,7 +119,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.note(
         "Errors: when the receiver's kernel took a query from the interface less when it was due, with the median of \
          these differences taken off; matched in order of time. Loopback of a kind: a veth pair in one machine. All of \
-         these senders have real-time priority (`chrt --fifo 1`).",
+         these senders come before other programs (`nice -n -20`).",
     );
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how well.");

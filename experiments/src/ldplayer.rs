@@ -33,7 +33,7 @@ pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
          server of 24 cores, clients of 4 and a network of 1 Gb/s; so ratios and shapes compare, absolute values do \
          not. Its trace is an hour of B-Root at 38,000 queries/s, ours a minute of another root server at 172/s, \
          whose clients are multiplied where that rate is wanted. Where the machine allows it, a sender that keeps times \
-         has real-time priority (`chrt --fifo 1`).",
+         comes before other programs (`nice -n -20`).",
     );
     let Some(minute) = data::file(MINUTE, report) else { return Ok(()) };
     let stage = Stage::new(run, minute)?;

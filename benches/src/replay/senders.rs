@@ -37,11 +37,12 @@ pub(crate) fn allow_prefix() -> Result<()> {
     process::read(command.args(["route", "add", "local", PREFIX, "dev", "lo"])).map(drop)
 }
 
-/// A sender that keeps times, with real-time priority: what else the machine does on this core, such as looking after
-/// itself, would otherwise hold any of them up for slices of 3 ms.
+/// A sender that keeps times, before others: what else the machine does on this core, such as looking after itself,
+/// would otherwise hold any of them up for slices of 3 ms. Not with real-time priority: where a sender spins without a
+/// pause, the kernel then gives the core to others for 50 ms at a time.
 fn prompt(program: &str) -> Command {
-    let mut command = Side::Source.command("chrt");
-    command.args(["--fifo", "1", program]);
+    let mut command = Side::Source.command("nice");
+    command.args(["-n", "-20", program]);
     command
 }
 

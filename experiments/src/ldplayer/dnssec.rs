@@ -67,7 +67,7 @@ pub(super) fn perform(stage: &Stage, run: &Run, report: &mut Report) -> Result<(
         let signed = sign(stage, &plain, signing)?;
         for name in ["nsd", "pointsman"] {
             let server = match name {
-                "nsd" => servers::nsd(stage, &signed, "")?,
+                "nsd" => servers::nsd(stage, &signed, "  tcp-count: 10000\n")?,
                 _ => servers::ours(stage, &signed)?,
             };
             for asked in [None, Some(100)] {
@@ -89,7 +89,8 @@ fn ask(
 ) -> Result<Arm> {
     // The minute has no more than 172 queries a second, so ten times its speed changes no answer.
     let seed = run.seed.to_string();
-    let mut options = vec!["--speed", "10", "--seed", &seed];
+    // Clients have their own addresses, as servers limit the connections of one.
+    let mut options = vec!["--speed", "10", "--seed", &seed, "--source-prefix", "127.1.0.0/16"];
     let all = asked.map(|percent| format!("do={percent}%"));
     options.extend(all.iter().flat_map(|change| ["--mutate", change]));
     let report = stage.replay(&stage.minute, server.address, &options)?;
