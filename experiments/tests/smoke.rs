@@ -1,4 +1,4 @@
-//! Each experiment in its smallest size, from the command line to its two files.
+//! Each experiment in its smallest size, from the command line to its files.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -27,7 +27,10 @@ fn smoke(name: &str) {
     assert!(!must.is_empty() && must.iter().all(|must| must["holds"] == true), "{must:?}");
     let page = std::fs::read_to_string(folder.join("index.html")).expect("it was written");
     assert!(page.contains("<svg") && page.contains("<polyline") && !page.contains("NaN"), "plots are drawn");
-    assert!(!page.contains("http://") && !page.contains("https://"), "it needs nothing else");
+    let rest = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+    assert!(!rest.contains("http://") && !rest.contains("https://"), "it needs nothing else");
+    let plot = std::fs::read_to_string(folder.join("plot-1.svg")).expect("it was written");
+    assert!(plot.starts_with("<svg xmlns=") && page.contains(&plot), "each plot is a file, too");
     std::fs::remove_dir_all(folder).expect("it is ours");
 }
 
