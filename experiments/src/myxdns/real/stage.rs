@@ -29,7 +29,6 @@ pub(super) struct World {
     number: u8,
     sites: [Site; 2],
     serving: Serving,
-    calls: Calls,
     folder: PathBuf,
 }
 
@@ -79,8 +78,7 @@ impl World {
         )?;
         let lines = "zone = [\"example.com.zone\"]\npolicy = [\"www.json\"]\n\n[[partition]]\ncsv = \"clients.csv\"\n";
         let serving = Serving::start(&folder, lines)?;
-        let calls = Calls::to(serving.api)?;
-        Ok(World { number, sites, serving, calls, folder })
+        Ok(World { number, sites, serving, folder })
     }
 
     /// Starts the control process with this algorithm: its first round is now.
@@ -151,7 +149,8 @@ impl World {
     pub(super) fn sample(&mut self) -> Result<Sample> {
         let [first, second] = self.sites.each_ref().map(|site| site.quota.counter().seconds());
         let used = [first?, second?];
-        let told = self.calls.call("GET", &format!("/v1/policies/{NAME}"), "")?;
+        // A connection each, as the API ends one that is ten minutes old.
+        let told = Calls::to(self.serving.api)?.call("GET", &format!("/v1/policies/{NAME}"), "")?;
         let policy = Policy::read(NAME, &told).map_err(|faults| anyhow!("the policy: {faults}"))?;
         let addresses: [Vec<IpAddr>; 2] = self.sites.each_ref().map(|site| vec![site.address.ip()]);
         let columns = matrix::columns(&policy, &addresses);
