@@ -21,6 +21,7 @@ pub(crate) struct Quota {
     /// Where its quota is and where its use is counted, which are two groups in version 1, and where both are one.
     folders: Vec<PathBuf>,
     counter: Counter,
+    is_unified: bool,
 }
 
 /// Where the kernel counts the processor time of a group.
@@ -69,22 +70,33 @@ impl Quota {
         }
         let name = format!("{OURS}{}-{name}", std::process::id());
         let group = |root: &Path| root.join(&name);
-        let mut quota =
-            Quota { folders: Vec::new(), counter: counter(&group(&roots.counter), roots.is_unified) };
+        let is_unified = roots.is_unified;
+        let counter = counter(&group(&roots.counter), is_unified);
+        let mut quota = Quota { folders: Vec::new(), counter, is_unified };
         let mut folders = vec![group(&roots.quota), group(&roots.counter)];
         folders.dedup();
         for folder in folders {
             fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
             quota.folders.push(folder);
         }
-        let (quota_us, period) = micros(share);
-        if roots.is_unified {
-            write(&quota.folders[0].join("cpu.max"), &format!("{quota_us} {period}"))?;
-        } else {
-            write(&quota.folders[0].join("cpu.cfs_period_us"), &period.to_string())?;
-            write(&quota.folders[0].join("cpu.cfs_quota_us"), &quota_us.to_string())?;
-        }
+        quota.set(share)?;
         Ok(quota)
+    }
+
+    /// Changes the share.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn set(&self, share: f64) -> Result<()> {
+        let (quota, period) = micros(share);
+        let to = |file: &str, text: &str| write(&self.folders[0].join(file), text);
+        if self.is_unified {
+            return to("cpu.max", &format!("{quota} {period}"));
+        }
+        // The kernel refuses a group that may have more than it may, also in between.
+        to("cpu.cfs_quota_us", "-1")?;
+        to("cpu.cfs_period_us", &period.to_string())?;
+        to("cpu.cfs_quota_us", &quota.to_string())
     }
 
     /// Puts a process into the group, with all that it begins.

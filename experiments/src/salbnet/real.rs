@@ -1,14 +1,12 @@
 //! Really run: three BINDs with small shares of one processor behind our balancer, with each policy, and behind Debian's
 //! dnsdist, and load from a trace in sessions at rising factors.
 //!
-//! - [`cases`]: what happens to servers; [`field`]: the servers, their agents, and who balances; [`mod@quota`]: how
-//!   little a server may use.
+//! - [`cases`]: what happens to servers; [`field`]: the servers, their agents, and who balances.
 //! - [`outcome`]: what came of a replay, from its log; [`told`]: what is told of all.
 
 mod cases;
 mod field;
 mod outcome;
-mod quota;
 mod told;
 
 use std::fs;
@@ -24,6 +22,7 @@ use replay::observe::Observer;
 
 use crate::options::Run;
 use crate::process::Pointsman;
+use crate::quota;
 use crate::report::{Report, number};
 use crate::servload;
 use cases::{CASES, Case};

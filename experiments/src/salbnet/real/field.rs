@@ -13,9 +13,9 @@ use credit::Key;
 
 use super::cases::Case;
 use super::children;
-use super::quota::Quota;
 use crate::options::Size;
 use crate::process::{Pointsman, Server, free};
+use crate::quota::Quota;
 use crate::serving::{SERVER_CORE, pinned};
 
 /// What is asked for: any name of `example` is an alias of an alias, of which a server follows so many, so that it has
