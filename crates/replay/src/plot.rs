@@ -7,10 +7,11 @@ const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 300.0;
 const MARGIN: f64 = 70.0;
 
-/// The row of the first names, the height of such a row, and the room that a letter of theirs takes.
+/// The row of the first names, the height of such a row, and the room that a letter of theirs takes, small or capital.
 const NAMES_AT: f64 = 14.0;
 const NAMES_ROW: f64 = 16.0;
 const LETTER: f64 = 6.6;
+const CAPITAL: f64 = 9.0;
 
 /// The room below the lines: marks, and the axis' title.
 const BELOW: f64 = 46.0;
@@ -194,7 +195,9 @@ impl Plot {
             if line.name.is_empty() {
                 continue;
             }
-            let width = LETTER * (line.name.chars().count() + 4) as f64;
+            let letters =
+                line.name.chars().map(|letter| if letter.is_uppercase() { CAPITAL } else { LETTER });
+            let width = letters.sum::<f64>() + 4.0 * LETTER;
             if at > MARGIN && at + width > WIDTH {
                 (at, row) = (MARGIN, row + 1);
             }

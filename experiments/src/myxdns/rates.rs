@@ -155,15 +155,18 @@ fn drawn(figures: [&str; 2], updates: u32, curves: &[(&Arm, Vec<Point>)], report
         curves.iter().map(line).collect()
     };
     let with = if updates == 0 { "a policy that stands" } else { "an update a second" };
-    let up = Axis { is_log: true, from: Some(0.01), ..Axis::titled("median response time, ms") };
-    let across = Axis::titled("queries a second");
-    let plot = Plot { across: across.clone(), up, lines: lines(|point| point.p50) };
+    let across = Axis { is_log: true, from: Some(1_000.0), ..Axis::titled("queries a second") };
+    let plot = Plot { across: across.clone(), up: response_time(), lines: lines(|point| point.p50) };
     report.plot(format!("{}: response time, {with}", figures[0]), plot);
     let up = Axis { to: Some(100.0), ..Axis::titled("% answered") };
     let plot = Plot { across, up, lines: lines(|point| point.answered * 100.0) };
     report.plot(format!("{}: answered, {with}", figures[1]), plot);
     let rows = curves.iter().flat_map(|(arm, points)| points.iter().map(|point| row(arm, point))).collect();
     report.table(&format!("Points, with {with}"), &HEAD, rows);
+}
+
+fn response_time() -> Axis {
+    Axis { is_log: true, from: Some(0.01), ..Axis::titled("median response time, ms") }
 }
 
 const HEAD: [&str; 6] = ["server", "queries/s", "updates/s", "answered", "p50, ms", "p99, ms"];
@@ -212,7 +215,7 @@ fn updated(run: &Run, stage: &Stage, arms: &[&Arm], report: &mut Report) -> Resu
         lines.push(Line::new(arm.name, points));
     }
     let across = Axis { is_log: true, from: Some(1.0), ..Axis::titled("updates a second") };
-    let plot = Plot { across, up: Axis::titled("median response time, ms"), lines };
+    let plot = Plot { across, up: response_time(), lines };
     report.plot(
         format!("Figure 6: response time by updates, at {} queries a second", number(rate.into())),
         plot,
