@@ -23,6 +23,9 @@ use crate::options::Run;
 use crate::report::Report;
 use stage::Stage;
 
+/// What can be done alone.
+pub(crate) const PARTS: &[&str] = &["timing", "rate", "dnssec", "connections", "distance"];
+
 /// The trace of all parts but the synthetic ones.
 const MINUTE: &str = "replay/nsd-live.raw.pcap.xz";
 
@@ -37,9 +40,16 @@ pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
     );
     let Some(minute) = data::file(MINUTE, report) else { return Ok(()) };
     let stage = Stage::new(run, minute)?;
-    timing::perform(&stage, run, report)?;
-    rate::perform(&stage, run, report)?;
-    dnssec::perform(&stage, run, report)?;
-    connections::perform(&stage, run, report)?;
-    distance::perform(&stage, run, report)
+    for (part, perform) in PARTS.iter().zip([
+        timing::perform,
+        rate::perform,
+        dnssec::perform,
+        connections::perform,
+        distance::perform,
+    ]) {
+        if run.wants(part) {
+            perform(&stage, run, report)?;
+        }
+    }
+    Ok(())
 }

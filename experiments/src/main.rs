@@ -53,7 +53,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "ldplayer",
         about: "LDplayer's figures: timing, the highest rate, DNSSEC's bandwidth, what TCP and TLS cost, distance.",
-        parts: &[],
+        parts: ldplayer::PARTS,
         perform: ldplayer::perform,
     },
     Experiment {
