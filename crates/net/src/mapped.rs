@@ -4,7 +4,9 @@
 use std::fs::File;
 use std::io;
 use std::num::NonZeroUsize;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
@@ -102,6 +104,61 @@ impl Mapping {
     }
 }
 
+/// Words that are there for as long as anybody has them, and reached in one step: whoever has a list of such does not
+/// first have to read where each of them ends up.
+#[derive(Clone, Debug)]
+pub struct Words {
+    start: NonNull<AtomicU64>,
+    count: usize,
+    owner: Arc<Owner>,
+}
+
+/// What the words are part of.
+#[derive(Debug)]
+#[expect(dead_code, reason = "what is in it ends with the last of its words, and is reached through those")]
+enum Owner {
+    Mapping(Arc<Mapping>),
+    Memory(Vec<AtomicU64>),
+}
+
+// SAFETY: the memory belongs to the owner, which lives as long as the value, is not bound to a thread, and is reached
+// through atomics only.
+unsafe impl Send for Words {}
+// SAFETY: as above: shared access is atomic.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// These of a mapping, which ends with the last of them; `None` where it has not so many.
+    pub fn of(mapping: &Arc<Mapping>, range: Range<usize>) -> Option<Words> {
+        let words = mapping.words().get(range)?;
+        let (start, count) = (NonNull::from(words).cast(), words.len());
+        Some(Words { start, count, owner: Arc::new(Owner::Mapping(mapping.clone())) })
+    }
+
+    /// So many words of zero in ordinary memory.
+    pub fn zeroed(count: usize) -> Words {
+        let words: Vec<_> = (0..count).map(|_| AtomicU64::new(0)).collect();
+        let start = NonNull::from(&words[..]).cast();
+        Words { start, count, owner: Arc::new(Owner::Memory(words)) }
+    }
+
+    /// Whether others have them, too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.owner) > 1
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: so many words begin at `start`, in memory that the owner neither moves nor frees while it lives, which is
+        // as long as `self`. Every bit pattern is an integer, and nothing but atomics refers to it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.count) }
+    }
+}
+
 /// The largest of the pages that kernels have as their ordinary ones, in octets.
 const PAGE_MAX: usize = 64 << 10;
 
@@ -171,6 +228,26 @@ mod tests {
             }
             assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 7));
         }
+    }
+
+    #[test]
+    fn words_outlive_what_they_were_taken_from() {
+        let mapping = Arc::new(Mapping::of(&[7; 80]).unwrap());
+        let (some, mine) = (Words::of(&mapping, 2..5).unwrap(), Words::zeroed(3));
+        assert!(
+            Words::of(&mapping, 2..11).is_none()
+                && Words::of(&mapping, 0..0).is_some_and(|none| none.is_empty())
+        );
+        drop(mapping);
+        assert!(!some.is_shared());
+        let copies = [some.clone(), mine.clone()];
+        assert!(some.is_shared() && mine.is_shared());
+        copies.iter().for_each(|words| words[2].store(9, Ordering::Relaxed));
+        drop(copies);
+        let all = |words: &Words| words.iter().map(|word| word.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        assert_eq!(all(&some), [0x0707_0707_0707_0707, 0x0707_0707_0707_0707, 9]);
+        assert_eq!(all(&mine), [0, 0, 9]);
+        assert!(!some.is_shared() && Words::zeroed(0).is_empty());
     }
 
     #[test]

@@ -11,8 +11,11 @@ use std::fmt;
 /// The longest name in this form, in octets.
 pub const TEXT_MAX: usize = 253;
 
-/// Octets for a name: eight are written at once, of which fewer may count.
-const ROOM: usize = TEXT_MAX + 8;
+/// Octets that a short part of a name has at most, as nearly all are: they are written at once, however many they are.
+pub(crate) const SHORT_MAX: usize = 32;
+
+/// Octets for a name: several are written at once, of which fewer may count.
+const ROOM: usize = TEXT_MAX + SHORT_MAX;
 
 /// A name in this form, on the stack.
 #[derive(Clone, Copy)]
@@ -142,6 +145,17 @@ impl Room<'_> {
         let room = self.octets.get_mut(self.length..self.length + 8).ok_or(())?;
         room.copy_from_slice(&word.to_le_bytes());
         self.length += count.min(8);
+        if self.length > TEXT_MAX { Err(()) } else { Ok(()) }
+    }
+
+    /// Adds the first so many octets of these words, the lowest of each first; an error where there is no room.
+    #[inline]
+    pub(crate) fn append_short(&mut self, words: [u64; SHORT_MAX / 8], count: usize) -> Result<(), ()> {
+        let room = self.octets.get_mut(self.length..self.length + SHORT_MAX).ok_or(())?;
+        for (room, word) in room.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *room = word.to_le_bytes();
+        }
+        self.length += count.min(SHORT_MAX);
         if self.length > TEXT_MAX { Err(()) } else { Ok(()) }
     }
 }

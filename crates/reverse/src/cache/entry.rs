@@ -157,25 +157,31 @@ pub(super) fn pack(entry: &Entry, version: u64) -> u64 {
 /// `None` for a slot that holds no entry.
 #[inline]
 pub(super) fn unpack(word: u64) -> Option<Entry> {
-    let kind = kind(word);
-    let state = match kind {
-        NAME | CONFIRMED | MISMATCH => State::Name,
-        NO_NAME => State::NoName,
-        ASKED => State::Asked,
-        failed => State::Failed(*Why::ALL.get(failed.checked_sub(FAILED)? as usize)?),
-    };
+    let (state, verdict) = MEANINGS[kind(word) as usize]?;
     Some(Entry {
         state,
         expiry: word as u32,
         life: unpack_life((word >> 32) as u16),
         failures: (word >> 52) as u8 & 15,
-        verdict: match kind {
-            CONFIRMED => Verdict::Confirmed,
-            MISMATCH => Verdict::Mismatch,
-            _ => Verdict::NotYet,
-        },
+        verdict,
     })
 }
+
+/// What a slot holds, by its four bits: a table, for no processor foresees what the next slot holds.
+const MEANINGS: [Option<(State, Verdict)>; 16] = {
+    let mut all = [None; 16];
+    all[NAME as usize] = Some((State::Name, Verdict::NotYet));
+    all[CONFIRMED as usize] = Some((State::Name, Verdict::Confirmed));
+    all[MISMATCH as usize] = Some((State::Name, Verdict::Mismatch));
+    all[NO_NAME as usize] = Some((State::NoName, Verdict::NotYet));
+    all[ASKED as usize] = Some((State::Asked, Verdict::NotYet));
+    let mut why = 0;
+    while why < Why::ALL.len() {
+        all[FAILED as usize + why] = Some((State::Failed(Why::ALL[why]), Verdict::NotYet));
+        why += 1;
+    }
+    all
+};
 
 #[inline]
 pub(super) fn kind(word: u64) -> u64 {
@@ -198,7 +204,8 @@ fn pack_life(life: u32) -> u16 {
 #[inline]
 fn unpack_life(packed: u16) -> u32 {
     let (exponent, fraction) = (u32::from(packed >> 12), u32::from(packed & 0xfff));
-    if exponent == 0 { fraction } else { (0x1000 | fraction) << (exponent - 1) }
+    let highest = u32::from(exponent > 0) << 12;
+    (highest | fraction) << exponent.saturating_sub(1)
 }
 
 #[cfg(test)]

@@ -9,14 +9,13 @@
 //! is freed alone either. From time to time the writer *collects*: it moves every name that is still in use to
 //! new segments and lets the old ones go, whose number is used again only once no reader can have them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use net::mapped::{LARGE_PAGE, fetch};
+use net::mapped::{LARGE_PAGE, Words, fetch};
 
-use super::part::{Part, Pieces};
+use super::part::{self, Pieces};
 use super::template;
-use crate::name::NameText;
+use crate::name::{NameText, SHORT_MAX};
 
 /// The octets of a segment.
 pub(super) const SEGMENT: usize = 1 << 16;
@@ -25,18 +24,15 @@ pub(super) const SEGMENT: usize = 1 << 16;
 pub(super) const SEGMENTS_MAX: usize = 1 << 16;
 
 /// Octets that only grow, as words: the first is the lowest of its word, so that eight are read at once.
-pub(super) type Segment = Part;
+pub(super) type Segment = Words;
 
 /// All segments by their number.
-pub(super) type Segments = Vec<Option<Arc<Segment>>>;
-
-/// What octets of templates have that stand for digits, in each of eight.
-const TOKENS: u64 = 0x8080_8080_8080_8080;
+pub(super) type Segments = Vec<Option<Segment>>;
 
 /// Reads a name into `name`; an error where the reference is none of these segments.
 #[inline]
 pub(super) fn read(
-    segments: &[Option<Arc<Segment>>],
+    segments: &[Option<Segment>],
     reference: u32,
     octets: Option<[u8; 4]>,
     name: &mut NameText,
@@ -46,24 +42,19 @@ pub(super) fn read(
     let tail = head.tail()?;
     let tail = if tail != 0 { Some(Record::at(segments, tail)?) } else { None };
     name.fill(|name| {
-        head.each_eight(|eight, count| {
-            if eight & TOKENS & lowest(count) == 0 {
-                return name.append(eight, count);
-            }
-            let mut some = eight.to_le_bytes().into_iter().take(count);
-            some.try_for_each(|octet| template::decode(octet, octets, name))
-        })?;
-        if let Some(tail) = tail {
-            name.push(b'.')?;
-            tail.each_eight(|eight, count| name.append(eight, count))?;
+        head.each_eight(|eight, count| template::decode(eight, count, octets, name))?;
+        let Some(tail) = tail else { return Ok(()) };
+        name.push(b'.')?;
+        match tail.short() {
+            Some(eights) => name.append_short(eights, tail.length),
+            None => tail.each_eight(|eight, count| name.append(eight, count)),
         }
-        Ok(())
     })
 }
 
 /// Has a name's record fetched, so that it is near when the name is read.
 #[inline]
-pub(super) fn approach(segments: &[Option<Arc<Segment>>], reference: u32) {
+pub(super) fn approach(segments: &[Option<Segment>], reference: u32) {
     let Some(segment) = segments.get((reference >> 16) as usize).and_then(Option::as_ref) else { return };
     let (words, at): (&[AtomicU64], _) = (segment, (reference & 0xffff) as usize / 8);
     // Most records end within the second of these words; where it is in the same line, it costs nothing.
@@ -79,7 +70,7 @@ const NEAR: usize = 3;
 
 /// The same for the part that it shares with others, once its own is near.
 #[inline]
-pub(super) fn approach_tail(segments: &[Option<Arc<Segment>>], reference: u32) {
+pub(super) fn approach_tail(segments: &[Option<Segment>], reference: u32) {
     match Record::at(segments, reference).and_then(|head| head.tail()) {
         Ok(tail) if tail != 0 => approach(segments, tail),
         _ => {}
@@ -97,7 +88,7 @@ struct Record<'a> {
 
 impl Record<'_> {
     #[inline]
-    fn at(segments: &[Option<Arc<Segment>>], reference: u32) -> Result<Record<'_>, ()> {
+    fn at(segments: &[Option<Segment>], reference: u32) -> Result<Record<'_>, ()> {
         let segment = segments.get((reference >> 16) as usize).and_then(Option::as_ref).ok_or(())?;
         let (words, at): (&[AtomicU64], _) = (segment, (reference & 0xffff) as usize);
         let length = (eight(words, at) & 0xff) as usize;
@@ -109,6 +100,16 @@ impl Record<'_> {
     fn tail(self) -> Result<u32, ()> {
         let at = self.begin + self.length;
         if at + 4 > SEGMENT { Err(()) } else { Ok(eight(self.words, at) as u32) }
+    }
+
+    /// All octets of a short record, and others behind them; `None` where it is longer, or ends near its segment's end.
+    /// How many count is no decision then, which a processor could not foresee.
+    #[inline]
+    fn short(self) -> Option<[u64; SHORT_MAX / 8]> {
+        let (index, bits) = (self.begin / 8, self.begin % 8 * 8);
+        let words = self.words.get(index..=index + SHORT_MAX / 8).filter(|_| self.length <= SHORT_MAX)?;
+        let word = |index: usize| words[index].load(Ordering::Relaxed);
+        Some(std::array::from_fn(|index| joined(word(index), word(index + 1), bits)))
     }
 
     /// Gives the octets, eight at a time, and how many of those count.
@@ -127,9 +128,14 @@ impl Record<'_> {
 #[inline]
 fn eight(words: &[AtomicU64], at: usize) -> u64 {
     let word = |index: usize| words.get(index).map_or(0, |word| word.load(Ordering::Relaxed));
-    let (index, bits) = (at / 8, at % 8 * 8);
+    joined(word(at / 8), word(at / 8 + 1), at % 8 * 8)
+}
+
+/// The 64 bits that begin at this one of the first word.
+#[inline]
+fn joined(first: u64, second: u64, bits: usize) -> u64 {
     // In two steps, for there is no shift by all 64.
-    word(index) >> bits | word(index + 1) << (63 - bits) << 1
+    first >> bits | second << (63 - bits) << 1
 }
 
 /// The bits of the lowest so many octets; of eight at most.
@@ -149,7 +155,7 @@ pub(super) struct Names {
     pieces: Pieces,
     /// Segments that are filled by the current collection or since; the others go when it ends.
     young: Vec<bool>,
-    retired: Vec<(u16, Arc<Segment>)>,
+    retired: Vec<(u16, Segment)>,
     /// Segments that are held, retired ones too.
     held: usize,
     /// Whether there are segments that readers were not given yet.
@@ -252,7 +258,7 @@ impl Names {
     /// Lets those retired segments go that no reader has.
     pub(super) fn release(&mut self, segments: &Segments) {
         // What readers hold, they hold through a root, which holds the segment.
-        self.retired.retain(|(_, segment)| Arc::strong_count(segment) > 1);
+        self.retired.retain(|(_, segment)| segment.is_shared());
         self.held = segments.iter().flatten().count() + self.retired.len();
     }
 
@@ -287,23 +293,23 @@ impl Names {
 /// From so many segments on, they are cut from large pages, of which each holds so many.
 const MANY: usize = LARGE_PAGE / SEGMENT;
 
-fn new_segment(segments: &mut Segments, retired: &[(u16, Arc<Segment>)], pieces: &mut Pieces) -> Option<u16> {
+fn new_segment(segments: &mut Segments, retired: &[(u16, Segment)], pieces: &mut Pieces) -> Option<u16> {
     let taken = |id: usize| segments[id].is_some() || retired.iter().any(|(old, _)| usize::from(*old) == id);
     let id = (0..segments.len()).find(|id| !taken(*id)).unwrap_or(segments.len());
     if id >= SEGMENTS_MAX {
         return None;
     }
     let words = SEGMENT / 8;
-    let segment = if id < MANY { Part::zeroed(words) } else { pieces.next(words) };
+    let segment = if id < MANY { part::zeroed(words) } else { pieces.next(words) };
     if id == segments.len() {
         segments.push(None);
     }
-    segments[id] = Some(Arc::new(segment));
+    segments[id] = Some(segment);
     Some(id as u16)
 }
 
 /// Whether what a reference refers to begins with these octets.
-fn is(segments: &[Option<Arc<Segment>>], reference: u32, bytes: &[u8]) -> bool {
+fn is(segments: &[Option<Segment>], reference: u32, bytes: &[u8]) -> bool {
     let Some(words) = segments.get((reference >> 16) as usize).and_then(Option::as_ref) else { return false };
     let at = (reference & 0xffff) as usize;
     at + bytes.len() <= SEGMENT
@@ -314,7 +320,7 @@ fn is(segments: &[Option<Arc<Segment>>], reference: u32, bytes: &[u8]) -> bool {
         })
 }
 
-fn hash_at(segments: &[Option<Arc<Segment>>], reference: u32, is_head: bool) -> u64 {
+fn hash_at(segments: &[Option<Segment>], reference: u32, is_head: bool) -> u64 {
     let Ok(record) = Record::at(segments, reference) else { return 0 };
     let end = record.begin + record.length + if is_head { 4 } else { 0 };
     hash((record.begin - 1..end).map(|at| eight(record.words, at) as u8))

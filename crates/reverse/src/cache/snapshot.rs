@@ -18,11 +18,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use net::mapped::Mapping;
+use net::mapped::{Mapping, Words};
 
 use super::entry;
 use super::names::{SEGMENT, SEGMENTS_MAX, Segments};
-use super::part::Part;
 use super::table::{Key, Shard};
 use super::{Reader, Root, SHARDS, View, Writer};
 use crate::whole;
@@ -221,11 +220,11 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
     }
     let mapping = Arc::new(mapping);
     let segments = segments(&mapping, ids, begin)?;
-    let shards = |parts: Vec<Range<usize>>| {
-        let shard = |range| Arc::new(Shard::over(Part::Mapped(mapping.clone(), range)));
-        parts.into_iter().map(shard).collect()
+    let words = |range| Words::of(&mapping, range).ok_or(Unread::Cut);
+    let shards = |parts: Vec<Range<usize>>| -> Result<Vec<_>, Unread> {
+        parts.into_iter().map(|range| words(range).map(|words| Arc::new(Shard::over(words)))).collect()
     };
-    let root = Root { seed, v4: shards(v4), v6: shards(v6), segments };
+    let root = Root { seed, v4: shards(v4)?, v6: shards(v6)?, segments };
     let (mut writer, reader) = Writer::over(root, limit, stale);
     // Which names are there already, the writer learns by collecting them with its first sweeps.
     writer.dropped = usize::MAX;
@@ -253,7 +252,7 @@ fn segments(mapping: &Arc<Mapping>, ids: &[u64], begin: usize) -> Result<Segment
             segments.resize(id + 1, None);
         }
         let begin = begin + index * (SEGMENT / 8);
-        segments[id] = Some(Arc::new(Part::Mapped(mapping.clone(), begin..begin + SEGMENT / 8)));
+        segments[id] = Some(Words::of(mapping, begin..begin + SEGMENT / 8).ok_or(Unread::Cut)?);
     }
     Ok(segments)
 }

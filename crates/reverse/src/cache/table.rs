@@ -12,10 +12,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use net::mapped::fetch;
+use net::mapped::{Words, fetch};
 
 use super::entry::{self, Entry};
-use super::part::Part;
+use super::part;
 
 /// How many slots one look-up goes over at most. With three quarters of the slots taken, one that finds nothing goes
 /// over nine; what would be farther away than this is put in the place of what expires first.
@@ -103,7 +103,7 @@ fn fold(a: u64, b: u64) -> u64 {
 /// Some slots, read by all and written by one.
 #[derive(Debug)]
 pub(super) struct Shard {
-    pub(super) words: Part,
+    pub(super) words: Words,
     /// The words of the slot that is busy, as they were before.
     before: [AtomicU64; WORDS_MAX],
 }
@@ -123,11 +123,11 @@ pub(super) enum Place {
 impl Shard {
     /// A shard of free slots.
     pub(super) fn new<K: Key>(slots: usize) -> Shard {
-        Shard::over(Part::zeroed(slots * K::WORDS))
+        Shard::over(part::zeroed(slots * K::WORDS))
     }
 
     /// A shard of these slots.
-    pub(super) fn over(words: Part) -> Shard {
+    pub(super) fn over(words: Words) -> Shard {
         Shard { words, before: Default::default() }
     }
 

@@ -81,30 +81,54 @@ pub(super) fn shared_from(template: &[u8]) -> Option<usize> {
     template[own..].iter().position(|octet| *octet == b'.').map(|dot| own + dot + 1)
 }
 
-/// Writes one octet of a template into `name`; an error where the name gets too long or the template is none.
+/// What octets of templates have that stand for digits, in each of eight.
+const TOKENS: u64 = 0x8080_8080_8080_8080;
+
+/// Writes the lowest so many octets of eight of a template into `name`; an error where the name gets too long or the
+/// template is none.
 #[inline]
-pub(super) fn decode(octet: u8, octets: Option<[u8; 4]>, name: &mut Room<'_>) -> Result<(), ()> {
-    if octet < 0x80 {
-        return name.push(octet);
+pub(super) fn decode(
+    mut eight: u64,
+    mut count: usize,
+    octets: Option<[u8; 4]>,
+    name: &mut Room<'_>,
+) -> Result<(), ()> {
+    loop {
+        let tokens = eight & TOKENS;
+        let plain = (tokens.trailing_zeros() / 8) as usize;
+        if plain >= count {
+            return name.append(eight, count);
+        }
+        name.append(eight, plain)?;
+        eight >>= 8 * plain;
+        stands_for(eight as u8, octets.ok_or(())?, name)?;
+        eight >>= 8;
+        count -= plain + 1;
     }
-    let octets = octets.ok_or(())?;
-    let value = octets[usize::from(octet & 3)];
+}
+
+/// Writes what a token stands for.
+#[inline]
+fn stands_for(token: u8, octets: [u8; 4], name: &mut Room<'_>) -> Result<(), ()> {
+    let value = octets[usize::from(token & 3)];
     let (hundreds, tens, ones) = digits(value);
-    match octet {
+    match token {
         0x80..=0x83 => decimal(value, name),
         0x84..=0x87 => name.append(u64::from_le_bytes([hundreds, tens, ones, 0, 0, 0, 0, 0]), 3),
-        0x88..=0x8b => [value >> 4, value & 15]
-            .into_iter()
-            .try_for_each(|d| name.push(b"0123456789abcdef"[usize::from(d)])),
+        0x88..=0x8b => {
+            let [high, low] = [value >> 4, value & 15].map(|d| b"0123456789abcdef"[usize::from(d)]);
+            name.append(u64::from_le_bytes([high, low, 0, 0, 0, 0, 0, 0]), 2)
+        }
         0x90..=0x93 => {
             let [a, b, c, d] = octets;
-            let separator = if octet & 1 == 0 { b'-' } else { b'.' };
-            let [first, rest @ ..] = if octet < 0x92 { [a, b, c, d] } else { [d, c, b, a] };
-            decimal(first, name)?;
-            rest.into_iter().try_for_each(|value| {
-                name.push(separator)?;
-                decimal(value, name)
-            })
+            let separator = if token & 1 == 0 { b'-' } else { b'.' };
+            let [first @ .., last] = if token < 0x92 { [a, b, c, d] } else { [d, c, b, a] };
+            for value in first {
+                let (digits, count) = DECIMAL[usize::from(value)];
+                let with = u64::from(digits) | u64::from(separator) << (8 * count);
+                name.append(with, usize::from(count) + 1)?;
+            }
+            decimal(last, name)
         }
         _ => Err(()),
     }
@@ -154,7 +178,16 @@ mod tests {
 
     fn decoded(template: &[u8], octets: [u8; 4]) -> String {
         let mut name = NameText::EMPTY;
-        name.fill(|name| template.iter().try_for_each(|octet| decode(*octet, Some(octets), name))).unwrap();
+        let eight = |some: &[u8]| {
+            let mut octets = [0xff; 8];
+            octets[..some.len()].copy_from_slice(some);
+            (u64::from_le_bytes(octets), some.len())
+        };
+        name.fill(|name| {
+            let mut all = template.chunks(8).map(eight);
+            all.try_for_each(|(eight, count)| decode(eight, count, Some(octets), name))
+        })
+        .unwrap();
         name.as_str().into()
     }
 
