@@ -29,7 +29,7 @@ use super::servers::{self, DNS, Names, RESP};
 use super::wire::wanted;
 use crate::options::Options;
 use crate::report::{Limit, Report, Table};
-use crate::serve::place::{Place, SERVER_CORE, SOURCE_CORE, Side, beside_server};
+use crate::serve::place::{Place, SERVER_CORE, Side, beside_server};
 use crate::serve::process::Group;
 
 /// Look-ups a second.
@@ -121,7 +121,6 @@ fn at(sorted: &[f64], share: f64) -> Option<f64> {
 /// Where the service does not start, or ends a connection.
 pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Result<()> {
     let names = wanted(NAMES)?;
-    receive_at_source()?;
     let length = Duration::from_secs(if options.quick { 2 } else { 10 });
     let mut curves = Vec::new();
     for (upstream, word) in UPSTREAMS {
@@ -221,15 +220,6 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         .collect();
     report
         .picture("chaos.svg", picture::latencies("Answers while the upstream is in trouble", &drawn, 1000.0));
-    Ok(())
-}
-
-/// Has the kernel receive answers on the source's core. Between namespaces it would do so where they are sent, and that
-/// work is none of the server's.
-fn receive_at_source() -> Result<()> {
-    let mask = format!("echo {:x} > /sys/class/net/vc/queues/rx-0/rps_cpus", 1 << SOURCE_CORE);
-    let status = Side::Source.command("sh").args(["-c", &mask]).status().context("sh")?;
-    anyhow::ensure!(status.success(), "the source's core cannot receive: {status}");
     Ok(())
 }
 
@@ -464,6 +454,8 @@ fn look_up(
 ) -> Result<Raw> {
     let (mut sent, mut answers, mut late, mut pauses) = (0, Vec::new(), Vec::new(), Pauses::default());
     let before = Ticks::of(SERVER_CORE)?;
+    // Of the time in which look-ups come: while late answers are waited for, the core may have nothing to do.
+    let mut core = None;
     let (begun, mut due) = (Instant::now(), Duration::ZERO);
     let mut last = begun;
     loop {
@@ -481,11 +473,14 @@ fn look_up(
         }
         source.receive(|sent, there| answers.push((sent, there)))?;
         upstream.turn();
+        if due >= length && core.is_none() {
+            core = Some(Ticks::of(SERVER_CORE)?);
+        }
         if due >= length && (answers.len() as u64 == sent || begun.elapsed() > length + LATE) {
             break;
         }
     }
-    let Ticks { all, busy, stolen } = Ticks::of(SERVER_CORE)?;
+    let Ticks { all, busy, stolen } = core.context("no look-up was due")?;
     let all = all.saturating_sub(before.all).max(1) as f64;
     let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / all;
     let (busy, stolen) = (share(busy, before.busy), share(stolen, before.stolen));

@@ -55,7 +55,7 @@ pub(crate) fn latencies(title: &str, curves: &[Curve], limit: f64) -> String {
     }
     let _ = writeln!(
         svg,
-        "<text x=\"{LEFT}\" y=\"470\">share of answers that came within so long from when they were due</text>\n\
+        "<text x=\"{LEFT}\" y=\"470\">share of answers that came within so long from when they were sent</text>\n\
          <path d=\"M{LEFT} {0:.1}H{RIGHT}\" stroke=\"#888888\" stroke-width=\"2\"/><circle cx=\"{1:.1}\" cy=\"{0:.1}\" r=\"5\" fill=\"none\" stroke=\"#888888\" stroke-width=\"2\"/>",
         y(limit),
         x(0.999),
