@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use routing::balance::{Lease, NAMES, Policy, State, overload};
+use routing::balance::overload::{self, Patience};
+use routing::balance::{Lease, NAMES, Policy, State};
 
 use crate::options::Options;
 use crate::report::{Limit, Report, Table, median};
@@ -24,6 +25,9 @@ const PICK_MAX: f64 = 100.0;
 
 /// Queries in flight, about: some for each back end.
 const IN_FLIGHT: usize = 160;
+
+/// Somebody is always picked.
+const PATIENCE: Patience = Patience { most_ns: u64::MAX, is_standing: false };
 
 /// Measures all policies, and those that go by credit with leases too.
 pub(crate) fn measure(options: &Options, report: &mut Report) {
@@ -88,7 +92,7 @@ impl World {
                 let until_ns = self.now_ns + 60_000_000;
                 for index in 0..BACK_ENDS {
                     let limit = self.state.sent_total(index) + 20;
-                    let lease = Lease { limit, hard_until_ns: until_ns, until_ns, queue_ns: 0 };
+                    let lease = Lease { limit, hard_until_ns: until_ns, until_ns, ..Lease::NONE };
                     self.state.lease(index, lease);
                 }
             }
@@ -98,7 +102,7 @@ impl World {
             for (key, picked) in keys.iter().zip(&mut picked) {
                 let (state, now) = (&mut self.state, self.now_ns);
                 let pick = self.policy.pick(state, all, *key, now, &mut self.rng);
-                let pick = pick.or_else(|| overload::pick(state, all, now, u64::MAX));
+                let pick = pick.or_else(|| overload::pick(state, all, now, PATIENCE, &mut self.rng));
                 *picked = black_box(pick).map_or(0, |pick| pick.back_end);
                 // As in the balancer: the next pick sees this one.
                 state.sent(*picked, now);

@@ -13,7 +13,7 @@ use credit::{
 };
 use net::clock::Clock;
 use net::shutdown::Shutdown;
-use routing::balance::{Hearing, Lease};
+use routing::balance::{Hearing, Lease, Queue};
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
@@ -221,7 +221,8 @@ impl Agent {
         let until = self.account.last().map_or(now, |(_, until)| until);
         let from = until.saturating_sub(report.lease);
         self.hearing.heard(missed, ns(now.saturating_sub(from)));
-        let lease = Lease::reported(report.limit, ns(from), ns(until), ns(report.queue_delay), &self.hearing);
+        let queue = Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
+        let lease = Lease::reported(report.limit, ns(from), ns(until), queue, &self.hearing);
         let granted = match report.service.transport() {
             Transport::Udp => &self.back_end.udp,
             Transport::Tcp => &self.back_end.tcp,

@@ -120,6 +120,7 @@ pub struct Granted {
     hard_until_ns: AtomicU64,
     until_ns: AtomicU64,
     queue_ns: AtomicU64,
+    room: AtomicU64,
     /// Datagrams or connections that the system has turned away there.
     pub drops: AtomicU64,
 }
@@ -131,6 +132,7 @@ impl Granted {
         self.hard_until_ns.store(lease.hard_until_ns, Ordering::Relaxed);
         self.until_ns.store(lease.until_ns, Ordering::Relaxed);
         self.queue_ns.store(lease.queue_ns, Ordering::Relaxed);
+        self.room.store(lease.room, Ordering::Relaxed);
     }
 
     /// The lease in force, or the last one.
@@ -140,6 +142,7 @@ impl Granted {
             hard_until_ns: self.hard_until_ns.load(Ordering::Relaxed),
             until_ns: self.until_ns.load(Ordering::Relaxed),
             queue_ns: self.queue_ns.load(Ordering::Relaxed),
+            room: self.room.load(Ordering::Relaxed),
         }
     }
 }

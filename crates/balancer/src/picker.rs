@@ -106,7 +106,7 @@ impl Picker {
                     // Granted are connections, and a query that finds one open needs none.
                     let lease = back_end.tcp.get();
                     let left = lease.limit.saturating_sub(back_end.connections.load(Ordering::Relaxed));
-                    Lease { limit: self.state.sent_total(place) + left, ..lease }
+                    Lease { limit: self.state.sent_total(place) + left, room: 0, ..lease }
                 }
             };
             self.state.elsewhere(place, u32::try_from(in_flight).unwrap_or(u32::MAX), sent);
@@ -207,12 +207,10 @@ impl Picker {
         Some(back_end)
     }
 
-    /// Where a query goes although nobody has credit: within half the timeout whoever asks, and up to all of it for those
-    /// who have had less than their share.
+    /// Where a query goes although nobody has credit.
     fn overdrawn(&mut self, among: Set, client: IpAddr, now_ns: u64) -> Option<Pick> {
-        let fair = self.fairness.admits(self.hash_prefix(client), now_ns);
-        let patience = if fair { self.timeout_ns } else { self.timeout_ns / 2 };
-        overload::pick(&self.state, among, now_ns, patience)
+        let patience = self.fairness.patience(self.hash_prefix(client), now_ns, self.timeout_ns);
+        overload::pick(&self.state, among, now_ns, patience, &mut self.rng)
     }
 
     /// Those that may be picked now: a back end with a share is among them that often.
@@ -384,7 +382,7 @@ mod tests {
             limit: 1,
             hard_until_ns: 1_000_000_000,
             until_ns: 1_000_000_000,
-            queue_ns: 0,
+            ..Lease::NONE
         });
         picker.look(&field, 2);
         let load = picker.sent(0, 2);

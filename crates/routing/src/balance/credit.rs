@@ -6,14 +6,13 @@
 
 use fastrand::Rng;
 
-use super::{BACK_ENDS_MAX, Pick, Set, State, Why, below, least};
+use super::{Pick, Set, State, Why, least};
 
 /// Picks the one with the most credit of a lease that has not run out; none where nobody has any.
 #[inline]
 pub fn pick(state: &State, among: Set, now_ns: u64, rng: &mut Rng) -> Option<Pick> {
-    let begin = below(rng, BACK_ENDS_MAX);
     let credit = |index| if state.is_leased(index, now_ns) { state.credit(index) } else { 0 };
-    let (back_end, spent) = least(among, begin, |index| u64::MAX - credit(index))?;
+    let (back_end, spent) = least(among, rng, |index| u64::MAX - credit(index))?;
     (spent < u64::MAX).then_some(Pick { back_end, why: Why::MostCredit })
 }
 
@@ -27,7 +26,7 @@ mod tests {
         let mut state = State::new();
         for (index, (limit, until_ns)) in [(5, 100), (9, 100), (99, 10)].into_iter().enumerate() {
             state.begin(index, 1, 0);
-            state.lease(index, Lease { limit, hard_until_ns: 0, until_ns, queue_ns: 0 });
+            state.lease(index, Lease { limit, hard_until_ns: 0, until_ns, ..Lease::NONE });
         }
         let mut rng = Rng::with_seed(1);
         let mut counts = [0; 3];

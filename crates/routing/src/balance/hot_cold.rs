@@ -6,7 +6,7 @@
 
 use fastrand::Rng;
 
-use super::{BACK_ENDS_MAX, Pick, Set, State, Why, below, least};
+use super::{Pick, Set, State, Why, below, least};
 
 /// The share of what was seen in flight that is cold: 2^-0.25, the paper's best.
 const COLD: f32 = 0.84;
@@ -31,17 +31,19 @@ impl HotCold {
     /// Picks by the rule, and learns from one back end by chance what is in flight now.
     #[inline]
     pub fn pick(&mut self, state: &State, among: Set, now_ns: u64, rng: &mut Rng) -> Option<Pick> {
-        let begin = below(rng, BACK_ENDS_MAX);
-        let seen = among.from(begin).next()?;
+        if among.is_empty() {
+            return None;
+        }
+        let seen = among.nth(below(rng, among.len()))?;
         let step = STEP * self.threshold.max(1.0);
         let is_below = state.in_flight(seen) as f32 <= self.threshold;
         self.threshold += if is_below { -step * (1.0 - COLD) } else { step * COLD };
         let threshold = self.threshold.max(0.5);
         let cold = among.iter().filter(|index| state.in_flight(*index) as f32 <= threshold).collect();
-        if let Some((back_end, _)) = least(cold, begin, |index| state.expected_ns(index, now_ns)) {
+        if let Some((back_end, _)) = least(cold, rng, |index| state.expected_ns(index, now_ns)) {
             return Some(Pick { back_end, why: Why::Cold });
         }
-        let (back_end, _) = least(among, begin, |index| state.in_flight(index))?;
+        let (back_end, _) = least(among, rng, |index| state.in_flight(index))?;
         Some(Pick { back_end, why: Why::AllHot })
     }
 }

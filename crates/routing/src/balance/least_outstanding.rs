@@ -2,13 +2,12 @@
 
 use fastrand::Rng;
 
-use super::{BACK_ENDS_MAX, Pick, Set, State, Why, below, least};
+use super::{Pick, Set, State, Why, least};
 
 /// Picks the one with the fewest in flight for its weight; of equals, by chance.
 #[inline]
 pub fn pick(state: &State, among: Set, rng: &mut Rng) -> Option<Pick> {
-    let begin = below(rng, BACK_ENDS_MAX);
-    let (back_end, _) = least(among, begin, |index| in_flight(state, index))?;
+    let (back_end, _) = least(among, rng, |index| in_flight(state, index))?;
     Some(Pick { back_end, why: Why::LeastInFlight })
 }
 

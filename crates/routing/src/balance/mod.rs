@@ -31,7 +31,7 @@ use fastrand::Rng;
 
 pub use latency::Latency;
 pub use set::Set;
-pub use state::{Hearing, Lease, State};
+pub use state::{Hearing, Lease, Queue, State};
 
 /// The most back ends of a balancer: a [`Set`] is one word.
 pub const BACK_ENDS_MAX: usize = 64;
@@ -191,19 +191,22 @@ impl Policy {
     }
 }
 
-/// The one with the least cost among these, which are not none; the first that `begin` comes to where several have it.
-///
-/// Without a changing beginning, equals would always lose to the same one.
+/// The one with the least cost among these; of several that have it, one by chance, each as likely as the others.
 #[inline]
-fn least<C: PartialOrd + Copy>(among: Set, begin: usize, cost: impl Fn(usize) -> C) -> Option<(usize, C)> {
-    let mut best: Option<(usize, C)> = None;
-    for index in among.from(begin) {
+fn least<C: PartialOrd + Copy>(among: Set, rng: &mut Rng, cost: impl Fn(usize) -> C) -> Option<(usize, C)> {
+    let mut members = among.iter();
+    let first = members.next()?;
+    let (mut least, mut equals) = (cost(first), Set::EMPTY.with(first));
+    for index in members {
         let this = cost(index);
-        if best.is_none_or(|(_, least)| this < least) {
-            best = Some((index, this));
+        if this < least {
+            (least, equals) = (this, Set::EMPTY.with(index));
+        } else if this == least {
+            equals = equals.with(index);
         }
     }
-    best
+    let chosen = if equals.len() > 1 { below(rng, equals.len()) } else { 0 };
+    Some((equals.nth(chosen)?, least))
 }
 
 /// Two of these by chance, different where there are two.
@@ -243,6 +246,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn of_equals_each_is_as_likely() {
+        let mut rng = Rng::with_seed(1);
+        let mut counts = [0; 64];
+        let among = Set::EMPTY.with(0).with(1).with(2).with(40);
+        for _ in 0..3_000 {
+            let (index, cost) = least(among, &mut rng, |index| u8::from(index == 2)).expect("there are some");
+            assert_eq!(cost, 0);
+            counts[index] += 1;
+        }
+        assert!([0, 1, 40].iter().all(|index| (900..1_100).contains(&counts[*index])), "{counts:?}");
+        assert_eq!(least(Set::EMPTY, &mut rng, |index| index), None);
+    }
+
     proptest! {
         /// Whatever happened before, who is picked was allowed, and somebody is wherever somebody may be.
         #[test]
@@ -264,12 +281,15 @@ mod tests {
                     2 => state.failed(index, 1, time, now),
                     _ => {
                         let limit = state.sent_total(index) + time % 5;
-                        state.lease(index, Lease { limit, hard_until_ns: now + time, until_ns: now + time, queue_ns: 0 });
+                        state.lease(index, Lease { limit, hard_until_ns: now + time, until_ns: now + time, ..Lease::NONE });
                     }
                 }
                 let among = Set::from_bits(among & 0xff);
                 let picked = policy.pick(&state, among, time, now, &mut rng);
-                let picked = picked.or_else(|| overload::pick(&state, among, now, u64::MAX));
+                let picked = picked.or_else(|| {
+                    let patience = overload::Patience { most_ns: u64::MAX, is_standing: false };
+                    overload::pick(&state, among, now, patience, &mut rng)
+                });
                 prop_assert_eq!(picked.is_some(), !among.is_empty());
                 prop_assert!(picked.is_none_or(|pick| among.contains(pick.back_end)));
             }

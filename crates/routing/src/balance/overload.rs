@@ -5,20 +5,58 @@
 //!
 //! The least in flight is counted in time, not in queries: what is in flight at each by what it takes for one. Counted in
 //! queries, the slowest would get as many as the fastest just when all are full, and its would wait the longest.
+//!
+//! A burst may fill queues as long as it is answered in time. A queue that stands is another thing: it serves nobody more,
+//! and everybody waits for as long as it is (Nichols and Jacobson, "Controlling Queue Delay", 2012). So where nobody has
+//! had credit for a while, queries no longer go where an agent sees a queue and more wait than [`STANDING_WAIT_NS`]. And
+//! never do more go there than the queue holds: the system would turn them away, and they would be missed only at their
+//! timeout.
+
+use fastrand::Rng;
 
 use super::{Pick, Set, State, Why, least};
 
-/// Picks among back ends without credit; none where each has as many in flight as it answers within `patience_ns`.
-pub fn pick(state: &State, among: Set, now_ns: u64, patience_ns: u64) -> Option<Pick> {
+/// For how long nobody has credit before queues are no burst any more, in nanoseconds: CoDel's interval.
+const STANDING_NS: u64 = 100_000_000;
+
+/// How long credit must be there in between for a burst to be a new one, in nanoseconds: an interval of reports.
+const RELIEF_NS: u64 = 20_000_000;
+
+/// For how long queries may then wait, in nanoseconds: more than the delay that agents aim at, so that a server that is
+/// stopped for some tens of milliseconds has work when it goes on.
+const STANDING_WAIT_NS: f32 = 50e6;
+
+/// How long a query may take for which nobody has credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// In nanoseconds.
+    pub most_ns: u64,
+    /// Whether nobody has had credit for a while.
+    pub is_standing: bool,
+}
+
+/// Picks among back ends without credit; none where each has as many in flight as `patience` allows.
+pub fn pick(state: &State, among: Set, now_ns: u64, patience: Patience, rng: &mut Rng) -> Option<Pick> {
     let stale: Set =
         among.iter().filter(|index| state.has_lapsed(*index, now_ns) && state.credit(*index) > 0).collect();
     let in_flight = |index| state.expected_ns(index, now_ns);
-    if let Some((back_end, _)) = least(stale, 0, in_flight) {
+    if let Some((back_end, _)) = least(stale, rng, in_flight) {
         return Some(Pick { back_end, why: Why::StaleCredit });
     }
-    let in_time = among.iter().filter(|index| in_flight(*index) <= patience_ns as f32).collect();
-    let (back_end, _) = least(in_time, 0, in_flight)?;
+    let most_ns = patience.most_ns as f32;
+    let able = among
+        .iter()
+        .filter(|index| in_flight(*index) <= most_ns && !is_full(state, *index, now_ns, patience));
+    let (back_end, _) = least(able.collect(), rng, in_flight)?;
     Some(Pick { back_end, why: Why::Overdrawn })
+}
+
+/// Whether a fresh report tells of a queue, and that is as long as it may be.
+fn is_full(state: &State, index: usize, now_ns: u64, patience: Patience) -> bool {
+    let Some(room) = state.queued(index, now_ns) else { return false };
+    let in_flight = state.in_flight(index);
+    let wait_ns = state.latency(index).slope_ns() * in_flight as f32;
+    u64::from(in_flight) >= room || patience.is_standing && wait_ns > STANDING_WAIT_NS
 }
 
 /// Places of [`Fairness`]: clients whose prefixes share one are shed together, and of 1,024 only a flood from
@@ -35,18 +73,32 @@ pub struct Fairness {
     asking: u32,
     total: u32,
     window: u64,
+    /// When the burst has begun in which nobody has credit, and when somebody last asked in it.
+    begun_ns: u64,
+    asked_ns: u64,
 }
 
 impl Fairness {
     /// Nobody has asked.
     #[expect(clippy::new_without_default, reason = "it allocates")]
     pub fn new() -> Fairness {
-        Fairness { admitted: vec![0; PLACES], asking: 0, total: 0, window: 0 }
+        Fairness { admitted: vec![0; PLACES], asking: 0, total: 0, window: 0, begun_ns: 0, asked_ns: 0 }
+    }
+
+    /// How long a query of a client of this prefix, by its hash, may take now that nobody has credit: `timeout_ns`, and
+    /// half of it for those who have had more than their share.
+    pub fn patience(&mut self, prefix_hash: u64, now_ns: u64, timeout_ns: u64) -> Patience {
+        if now_ns.saturating_sub(self.asked_ns) > RELIEF_NS {
+            self.begun_ns = now_ns;
+        }
+        self.asked_ns = now_ns;
+        let most_ns = if self.admits(prefix_hash, now_ns) { timeout_ns } else { timeout_ns / 2 };
+        Patience { most_ns, is_standing: now_ns.saturating_sub(self.begun_ns) >= STANDING_NS }
     }
 
     /// Whether a client of this prefix, by its hash, has had less than its fair share of what was sent in this window;
     /// it is counted then.
-    pub fn admits(&mut self, prefix_hash: u64, now_ns: u64) -> bool {
+    fn admits(&mut self, prefix_hash: u64, now_ns: u64) -> bool {
         let window = now_ns / WINDOW_NS;
         if window != self.window {
             self.window = window;
@@ -78,20 +130,22 @@ mod tests {
         for index in 0..2 {
             state.begin(index, 1, 0);
             state.sent(index, 10);
-            state.answered(index, 1, 1_000, 10);
+            state.answered(index, 1, 900 + 100 * index as u64, 10);
             state.lease(
                 index,
-                Lease { limit: 2 + index as u64, hard_until_ns: 20, until_ns: 20, queue_ns: 0 },
+                Lease { limit: 2 + index as u64, hard_until_ns: 20, until_ns: 20, ..Lease::NONE },
             );
         }
-        let pick = |state: &State, patience| pick(state, state.all(), 30, patience);
+        let mut rng = Rng::with_seed(1);
+        let within = |most_ns| Patience { most_ns, is_standing: false };
+        let mut pick = |state: &State, most_ns| pick(state, state.all(), 30, within(most_ns), &mut rng);
         assert_eq!(pick(&state, 9_000), Some(Pick { back_end: 0, why: Why::StaleCredit }));
         state.sent(0, 10);
         assert_eq!(pick(&state, 9_000), Some(Pick { back_end: 1, why: Why::StaleCredit }));
         (0..3).for_each(|_| state.sent(1, 10));
         assert_eq!(pick(&state, 9_000), Some(Pick { back_end: 0, why: Why::Overdrawn }));
         assert_eq!(pick(&state, 500), None);
-        assert_eq!(super::pick(&state, Set::EMPTY, 30, 9_000), None);
+        assert_eq!(super::pick(&state, Set::EMPTY, 30, within(9_000), &mut rng), None);
     }
 
     #[test]
@@ -102,11 +156,44 @@ mod tests {
             state.sent(index, 10);
             state.answered(index, 1, latency, 10);
         }
+        let (patience, mut rng) = (Patience { most_ns: 1_000_000, is_standing: false }, Rng::with_seed(1));
         for _ in 0..50 {
-            let pick = pick(&state, state.all(), 10, 1_000_000).expect("both are in time");
+            let pick = pick(&state, state.all(), 10, patience, &mut rng).expect("both are in time");
             state.sent(pick.back_end, 10);
         }
         assert_eq!((state.in_flight(0), state.in_flight(1)), (10, 40));
+    }
+
+    #[test]
+    fn a_burst_may_fill_queues_and_what_stands_is_kept_short() {
+        let (mut state, mut rng) = (State::new(), Rng::with_seed(1));
+        state.begin(0, 1, 0);
+        state.sent(0, 10);
+        state.answered(0, 1, 1_000_000, 10);
+        let lease =
+            |queue_ns, room| Lease { hard_until_ns: 1_000, until_ns: 1_000, queue_ns, room, ..Lease::NONE };
+        state.lease(0, lease(40_000_000, 256));
+        (0..50).for_each(|_| state.sent(0, 10));
+        let mut is_picked = |state: &State, is_standing| {
+            let patience = Patience { most_ns: 1_000_000_000, is_standing };
+            pick(state, state.all(), 20, patience, &mut rng).is_some()
+        };
+        assert!(is_picked(&state, false) && is_picked(&state, true));
+        state.sent(0, 10);
+        assert!(is_picked(&state, false) && !is_picked(&state, true), "a millisecond for each of 51");
+        state.lease(0, lease(40_000_000, 51));
+        assert!(!is_picked(&state, false), "its queue holds no more");
+        state.lease(0, lease(0, 51));
+        assert!(is_picked(&state, true), "its agent sees no queue: it waits for others");
+    }
+
+    #[test]
+    fn what_stands_has_begun_a_while_ago() {
+        let mut fairness = Fairness::new();
+        let mut stands = |at_ms: u64| fairness.patience(at_ms, at_ms * 1_000_000, 8).is_standing;
+        assert!((1_000..1_100).all(|at_ms| !stands(at_ms)), "a burst");
+        assert!((1_100..1_120).all(&mut stands));
+        assert!(!stands(1_141), "somebody had credit meanwhile");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `pressure`: leased credit as the hard limit, then what is in flight, then the lowest latency at that load.
 //!
 //! A server whose queue is full gets nothing, for its agent says so. Of those with credit goes the one whose answer is
-//! expected first: what is in flight at it, by what each of these has taken lately. There is no weight. As leases run
-//! out it falls back step by step, each with less to go by:
+//! expected first: what is in flight at it, by what each of these has taken lately; one at rest also where it is slower by
+//! less than half. There is no weight. As leases run out it falls back step by step, each with less to go by:
 //!
 //! 1. *credit*: some leases are fresh, and their reports come when they should. A back end without an agent takes part
 //!    without a limit.
@@ -14,7 +14,15 @@
 
 use fastrand::Rng;
 
-use super::{BACK_ENDS_MAX, Pick, Set, State, Why, below, hash, least};
+use super::{Pick, Set, State, Why, hash, least};
+
+/// How many times as long as expected an answer counts where others are in flight.
+///
+/// A server with a quota of processor time is as fast as any until it has used it up, and then stands still until the next
+/// period. What is learned of it is a mean over both, and servers that differ by that alone differ by chance: who stood
+/// still last is avoided for as long as that is remembered, and the others are driven into their own quotas. So one that is
+/// at rest goes first unless it is slower by more than that.
+const BUSY: f32 = 1.5;
 
 /// What `pressure` goes by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,25 +91,31 @@ impl Pressure {
             (_, _, true) => Step::Latency,
             _ => Step::Blind,
         };
-        let begin = below(rng, BACK_ENDS_MAX);
         match self.step {
             Step::Credit => {
                 let able = Set::from_bits(among.bits() & !spent.bits());
-                let (back_end, _) = least(able, begin, |index| state.expected_ns(index, now_ns))?;
+                let (back_end, _) = least(able, rng, |index| cost(state, index, now_ns))?;
                 Some(Pick { back_end, why: Why::Credit })
             }
             Step::TwoChoices => {
                 let (one, other) = two_by_speed(state, among, rng)?;
-                let is_better = state.expected_ns(other, now_ns) < state.expected_ns(one, now_ns);
+                let is_better = cost(state, other, now_ns) < cost(state, one, now_ns);
                 Some(Pick { back_end: if is_better { other } else { one }, why: Why::TwoChoices })
             }
             Step::Latency => {
-                let (back_end, _) = least(among, begin, |index| state.expected_ns(index, now_ns))?;
+                let (back_end, _) = least(among, rng, |index| cost(state, index, now_ns))?;
                 Some(Pick { back_end, why: Why::Latency })
             }
             Step::Blind => hash::pick(state, among, key).map(|pick| Pick { why: Why::Blind, ..pick }),
         }
     }
+}
+
+/// What is gone by: when the answer is expected, and later where others are in flight already.
+#[inline]
+fn cost(state: &State, index: usize, now_ns: u64) -> f32 {
+    let expected = state.expected_ns(index, now_ns);
+    if state.in_flight(index) == 0 { expected } else { expected * BUSY }
 }
 
 /// Two by chance, different where there are two; who answers twice as many in a time is drawn twice as often.
@@ -142,7 +156,7 @@ mod tests {
             state.begin(index, 1, 0);
             state.sent(index, 10);
             state.answered(index, 1, latency, 10);
-            state.lease(index, Lease { limit: 2, hard_until_ns: 1_000, until_ns: 1_000, queue_ns: 0 });
+            state.lease(index, Lease { limit: 2, hard_until_ns: 1_000, until_ns: 1_000, ..Lease::NONE });
         }
         let mut pick = |state: &State, now| {
             let picked = pressure.pick(state, state.all(), 7, now, &mut rng);
@@ -161,6 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn one_at_rest_goes_first_unless_it_is_slower_by_half() {
+        for (latency, expected) in [(1_400, 1), (1_600, 1), (2_900, 1), (3_100, 0)] {
+            let (mut state, mut rng, mut pressure) = (State::new(), Rng::with_seed(1), Pressure::new());
+            for (index, latency) in [(0, 1_000), (1, latency)] {
+                state.begin(index, 1, 0);
+                state.sent(index, 10);
+                state.answered(index, 1, latency, 10);
+            }
+            // The first takes two thousand for two.
+            state.sent(0, 10);
+            let picked = pressure.pick(&state, state.all(), 7, 20, &mut rng).map(|pick| pick.back_end);
+            assert_eq!(picked, Some(expected), "{latency}");
+        }
+    }
+
+    #[test]
     fn who_has_no_agent_takes_part() {
         let (mut state, mut rng, mut pressure) = (State::new(), Rng::with_seed(1), Pressure::new());
         for (index, latency) in [(0, 1_000), (1, 3_000)] {
@@ -168,7 +198,7 @@ mod tests {
             state.sent(index, 10);
             state.answered(index, 1, latency, 10);
         }
-        state.lease(0, Lease { limit: 1, hard_until_ns: 1_000, until_ns: 1_000, queue_ns: 0 });
+        state.lease(0, Lease { limit: 1, hard_until_ns: 1_000, until_ns: 1_000, ..Lease::NONE });
         let picked = pressure.pick(&state, state.all(), 7, 20, &mut rng);
         assert_eq!(picked, Some(Pick { back_end: 1, why: Why::Credit }));
     }

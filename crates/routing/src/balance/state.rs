@@ -24,6 +24,17 @@ pub struct Lease {
     pub until_ns: u64,
     /// How long a query waits in its queue, in nanoseconds.
     pub queue_ns: u64,
+    /// How many its queue holds; 0 where that is not known.
+    pub room: u64,
+}
+
+/// What an agent says of its server's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Queue {
+    /// How long a query waits in it, in nanoseconds.
+    pub delay_ns: u64,
+    /// How many it holds; 0 where that is not known.
+    pub room: u64,
 }
 
 /// After how long at rest a back end is due for a look, in nanoseconds: ten queries a second are no load, and a server
@@ -59,20 +70,16 @@ impl Hearing {
 
 impl Lease {
     /// Before the first report.
-    pub const NONE: Lease = Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0 };
+    pub const NONE: Lease = Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0, room: 0 };
 
     /// The lease of a report that answers what was said at `from_ns`.
     ///
     /// Its limit is hard only while the next report is not overdue, and where reports come well: else that the credit is
     /// spent says more about the way of reports than about the queue, and one server's lost reports would drive its
     /// queries to others that have none to spare.
-    pub fn reported(limit: u64, from_ns: u64, until_ns: u64, queue_ns: u64, hearing: &Hearing) -> Lease {
-        Lease {
-            limit,
-            hard_until_ns: if hearing.is_good() { from_ns + HARD_NS } else { 0 },
-            until_ns,
-            queue_ns,
-        }
+    pub fn reported(limit: u64, from_ns: u64, until_ns: u64, queue: Queue, hearing: &Hearing) -> Lease {
+        let hard_until_ns = if hearing.is_good() { from_ns + HARD_NS } else { 0 };
+        Lease { limit, hard_until_ns, until_ns, queue_ns: queue.delay_ns, room: queue.room }
     }
 }
 
@@ -240,6 +247,14 @@ impl State {
         self.lease[index].limit.saturating_sub(self.sent_total(index))
     }
 
+    /// How many its queue holds, where a fresh report says that something waits in it.
+    #[inline]
+    pub fn queued(&self, index: usize, now_ns: u64) -> Option<u64> {
+        let Lease { queue_ns, room, .. } = self.lease[index];
+        let is_known = self.is_prompt(index, now_ns) && queue_ns > 0;
+        is_known.then_some(if room == 0 { u64::MAX } else { room })
+    }
+
     /// How long a query would take that is sent there now, in nanoseconds.
     ///
     /// Who has something in flight and says nothing takes at least as long as that lasts already. Who has had nothing in
@@ -265,7 +280,8 @@ mod tests {
     #[test]
     fn limits_are_hard_only_where_reports_come_well() {
         let (mut hearing, prompt) = (Hearing::default(), PROMPT_NS);
-        let hard = |hearing: &Hearing| Lease::reported(1, 5, 99, 0, hearing).hard_until_ns == 5 + HARD_NS;
+        let reported = |hearing: &Hearing| Lease::reported(1, 5, 99, Queue::default(), hearing);
+        let hard = |hearing: &Hearing| reported(hearing).hard_until_ns == 5 + HARD_NS;
         assert!(!hard(&hearing));
         (0..20).for_each(|_| hearing.heard(0, prompt));
         assert!(hard(&hearing));
@@ -281,7 +297,7 @@ mod tests {
     fn credit_is_absolute_and_runs_out_with_time() {
         let mut state = State::new();
         state.begin(3, 0, 0);
-        let lease = Lease { limit: 2, hard_until_ns: 50, until_ns: 100, queue_ns: 0 };
+        let lease = Lease { limit: 2, hard_until_ns: 50, until_ns: 100, ..Lease::NONE };
         state.lease(3, lease);
         assert_eq!((state.credit(3), state.weight(3), state.is_leased(3, 99)), (2, 1, true));
         state.sent(3, 5);
