@@ -41,6 +41,11 @@ impl Pointsman {
         pinned(core, &self.0)
     }
 
+    /// The same, [before others](prompt) there.
+    pub(crate) fn prompt(&self, core: usize) -> Command {
+        prompt(core, &self.0)
+    }
+
     /// Replays on the sender's core; a run that was late is told as any other.
     ///
     /// # Errors
@@ -129,15 +134,15 @@ impl Drop for Server {
     }
 }
 
-/// As [`pinned`], before other programs where that is allowed: a sender that keeps times is not held up for slices of
-/// 3 ms by what else the machine does on its core. Not with real-time priority: where a sender spins without a pause, the
-/// kernel then gives the core to others for 50 ms at a time.
-fn prompt(core: usize, program: &Path) -> Command {
+/// As [`pinned`], before other programs where that is allowed: who keeps times, or stands between others that do, is not
+/// held up for slices of 3 ms by what else the machine does on its core. Not with real-time priority: where a sender spins
+/// without a pause, the kernel then gives the core to others for 50 ms at a time.
+pub(crate) fn prompt(core: usize, program: impl AsRef<Path>) -> Command {
     let first = ["-n", "-20"];
     let is_allowed = |output: Output| output.status.success() && output.stderr.is_empty();
     if Command::new("nice").args(first).arg("true").output().is_ok_and(is_allowed) {
         let mut command = pinned(core, "nice");
-        command.args(first).arg(program);
+        command.args(first).arg(program.as_ref());
         return command;
     }
     pinned(core, program)

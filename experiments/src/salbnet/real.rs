@@ -2,17 +2,20 @@
 //! dnsdist, and load from a trace in sessions at rising factors.
 //!
 //! - [`cases`]: what happens to servers; [`field`]: the servers, their agents, and who balances.
-//! - [`outcome`]: what came of a replay, from its log; [`told`]: what is told of all.
+//! - [`outcome`]: what came of a replay, from its log, and whether it counts; [`waits`]: how long threads waited for a
+//!   core; [`told`]: what is told of all.
 
 mod cases;
 mod field;
 mod outcome;
 mod told;
+mod waits;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use fastrand::Rng;
@@ -20,14 +23,15 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use replay::observe::Observer;
 
-use crate::options::Run;
+use crate::options::{Run, Size};
 use crate::process::Pointsman;
 use crate::quota;
 use crate::report::{Report, number};
 use crate::servload;
 use cases::{CASES, Case};
 use field::{ARMS, Arm, Field};
-use outcome::{Outcome, Window};
+use outcome::{Conditions, Outcome, Window};
+use waits::Waits;
 
 /// What is not looked at in the beginning, in seconds: copies of sessions begin within the first.
 const BEGIN: u64 = 1;
@@ -83,12 +87,14 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
     report.say(&format!(
         "Debian's BIND three times, each with a share of one processor by a control group: 10 ms from one refill to the \
          next, for shares below 10 % longer, as the kernel takes no quota below 1 ms. Each name is the end of a chain of \
-         aliases, so that a query is some work. Load comes from 33 sessions with \
+         aliases, and held against a long list of keys, so that a query is some work. Load comes from 33 sessions with \
          the slides' mean of 75 queries/s, multiplied; each run lasts {seconds} s, of which the first {BEGIN} is left out. \
          An error is a query that is not answered within {PATIENCE} s, or with a failure; latencies are of the others, \
          from when they were due. After each value half the width of its 95 % confidence interval over runs. A run is \
          void where balancer, agents, replayer and servers (these as if they used all they may) use more than 70 % of \
-         the machine.",
+         the machine, or others more than 10 %; where a thread of the balancer waits for its core for more than 10 % of \
+         the time; and where 1 % of all queries are sent more than 1 ms late. Balancer, agents and replayer go before the \
+         servers on their core, as if they had machines of their own.",
     ));
     for case in CASES {
         let Some((loads, repeats)) = case.wanted(run.size) else { continue };
@@ -108,6 +114,13 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
                 for (arm, what) in ARMS.iter().enumerate().filter(|(_, what)| what.takes_part(run.size)) {
                     let outcome = once(&mut field, case, what, &load, share * can, run.seed + repeat)?;
                     samples.push(Sample { arm, load: *share, outcome });
+                }
+                let is_all_void = samples.iter().all(|sample| sample.outcome.conditions.void().is_some());
+                if run.size == Size::Full && is_all_void {
+                    told::all(run, case, &samples, loads, &capacities, report);
+                    report
+                        .say("Broken off: nothing else may run on this machine. Try again when it is quiet.");
+                    return Ok(());
                 }
             }
         }
@@ -131,6 +144,8 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, s
     for process in field.agents().chain([balancer.id()]) {
         observers.push(Observer::new(process).context("a process of ours")?);
     }
+    let began = Instant::now();
+    let (served, waits) = (field.used()?, Waits::of(balancer.id())?);
     let used = children() - field.ended;
     let (pointsman, address) = (field.pointsman.clone(), balancer.address);
     let replayed = thread::scope(|scope| {
@@ -141,16 +156,26 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, s
     })?;
     // It is all spent while queries are sent, which takes a little longer.
     let seconds = load.window.until_us / 1e6;
-    let mut cores = (children() - field.ended - used) / seconds + case.shares.iter().sum::<f64>();
+    let (waited, served) = (waits.since(balancer.id())? / seconds, (field.used()? - served) / seconds);
+    let mut ours = (children() - field.ended - used) / seconds;
+    let mut busy: f64 = 0.0;
     for observer in &mut observers {
         let of_it = observer.second(seconds).context("a process of ours")?;
-        cores += of_it.user + of_it.system;
+        ours += of_it.user + of_it.system;
+        // All see the same machine, the last for the longest.
+        busy = of_it.host_cores.iter().sum();
     }
-    let machine = cores / thread::available_parallelism().map_or(1, usize::from) as f64;
+    let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
+    let conditions = Conditions {
+        machine: (ours + case.shares.iter().sum::<f64>()) / cores,
+        others: (busy * began.elapsed().as_secs_f64() / seconds - ours - served).max(0.0) / cores,
+        waited,
+        late: replayed.lateness_us.p99 / 1e3,
+    };
     let after = field.received()?;
     let got = std::array::from_fn(|server| after[server].saturating_sub(before[server]));
     let rows = fs::read_to_string(&log).context("the replay's log")?;
-    Outcome::of(&rows, load.window, machine, got, replayed.lateness_us.p99)
+    Outcome::of(&rows, load.window, conditions, got)
 }
 
 /// Processor time of children that have ended, in seconds.

@@ -21,7 +21,7 @@ use agent::queue::{Queue, Sample, Waiting};
 use credit::{Account, HELLO_SPACING, Hello, INTERVAL, Report, Service, Taken, Transport};
 use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
-use routing::balance::{Hearing, Lease, Policy, State};
+use routing::balance::{self, Hearing, Lease, Policy, State};
 
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
@@ -178,6 +178,8 @@ struct Running {
     /// Changes with each that is begun or broken off, so that what was to end before is not.
     run: u64,
     is_busy: bool,
+    /// Whether it has no processor time until its next period; what came meanwhile it has not received.
+    is_stopped: bool,
     slowed: f64,
     fails: bool,
     gone: bool,
@@ -247,6 +249,7 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
         queue: VecDeque::new(),
         run: 0,
         is_busy: false,
+        is_stopped: false,
         slowed: 1.0,
         fails: false,
         gone: false,
@@ -369,8 +372,8 @@ impl World<'_> {
         let Balancer { state, policy, fairness, rng, .. } = &mut self.balancers[balancer];
         let all = state.all();
         let picked = policy.pick(state, all, key, self.now, rng).or_else(|| {
-            let patience = if fairness.admits(client, self.now) { DEADLINE_NS } else { DEADLINE_NS / 2 };
-            overload::pick(state, all, self.now, patience)
+            let patience = fairness.patience(client, self.now, DEADLINE_NS);
+            overload::pick(state, all, self.now, patience, rng)
         });
         let Some(picked) = picked else { return self.end(self.now, self.now, false) };
         let server = picked.back_end;
@@ -431,6 +434,7 @@ impl World<'_> {
         let running = &mut self.servers[server];
         let first = running.queue.front().copied();
         let was_busy = std::mem::replace(&mut running.is_busy, first.is_some());
+        running.is_stopped = false;
         running.run += 1;
         let Some(first) = first else { return };
         let (run, slowed) = (running.run, running.slowed);
@@ -444,6 +448,7 @@ impl World<'_> {
             && let Some(until) = running.budget.take(self.now, time, quota, period, was_busy)
         {
             let wait = until - self.now;
+            running.is_stopped = true;
             return self.at(wait, Next::Refilled(server, run));
         }
         self.at(time, Next::Served(server, run));
@@ -545,8 +550,9 @@ impl World<'_> {
                 let until_ns = link.account.last().map_or(self.now, |(_, until)| ns(until));
                 let from_ns = until_ns - ns(report.lease);
                 link.hearing.heard(report.hello.saturating_sub(before + 1), self.now - from_ns);
-                let queue_ns = ns(report.queue_delay);
-                let lease = Lease::reported(report.limit, from_ns, until_ns, queue_ns, &link.hearing);
+                let queue =
+                    balance::Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
+                let lease = Lease::reported(report.limit, from_ns, until_ns, queue, &link.hearing);
                 state.lease(server, lease);
             }
             Taken::Introduction if self.now - link.told_ns >= ns(HELLO_SPACING) => {
@@ -568,6 +574,7 @@ impl World<'_> {
                 running.socket += u32::from(gone);
                 running.queue.clear();
                 running.is_busy = false;
+                running.is_stopped = false;
                 running.run += 1;
             }
         }
@@ -582,7 +589,7 @@ fn exponential(rng: &mut Rng) -> f64 {
 impl Running {
     /// How many wait; the one that is worked on was received.
     fn waiting(&self) -> usize {
-        self.queue.len().saturating_sub(usize::from(self.is_busy))
+        self.queue.len().saturating_sub(usize::from(self.is_busy && !self.is_stopped))
     }
 
     /// What the kernel says of its socket; a resolver reads at once.

@@ -14,13 +14,17 @@ use credit::Key;
 use super::cases::Case;
 use super::children;
 use crate::options::Size;
-use crate::process::{Pointsman, Server, free};
+use crate::process::{Pointsman, Server, free, prompt};
 use crate::quota::Quota;
 use crate::serving::{SERVER_CORE, pinned};
 
 /// What is asked for: any name of `example` is an alias of an alias, of which a server follows so many, so that it has
 /// some work with each query. Else a tenth of a processor could answer more than the rest of the machine could ask.
 const ALIASES: u32 = 9;
+
+/// Keys that a server holds each query against, which has none, before it takes it: some tens of microseconds. Without them
+/// the replayer, which waits for due times in a loop, uses all of its core for the rate that the servers can answer.
+const KEYS: usize = 10_000;
 
 /// Queries by which a server is measured first, in a smallest run alone; unanswered ones at a time; names of the trace.
 const MEASURED: f64 = 1_000.0;
@@ -143,9 +147,11 @@ impl Field {
             let text = format!(
                 "options {{ directory \"{place}\"; pid-file none; session-keyfile none; recursion no; notify no; \
                  dnssec-validation no; minimal-responses yes; listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; \
-                 udp-receive-buffer {buffer}; }};\ncontrols {{ }};\n\
+                 udp-receive-buffer {buffer}; allow-query {{ {keys}any; }}; }};\ncontrols {{ }};\n\
+                 key work {{ algorithm hmac-sha256; secret \"d29yaw==\"; }};\n\
                  statistics-channels {{ inet {ip} port {statistics} allow {{ any; }}; }};\n\
                  zone \".\" {{ type primary; file \"{zone}\"; }};\n",
+                keys = "!key work; ".repeat(KEYS),
                 place = folder.display(),
                 zone = zone.display(),
                 ip = address.ip(),
@@ -159,7 +165,7 @@ impl Field {
             field.back_ends.push(BackEnd { server: None, quota, address, statistics, capacity: 1.0 });
             field.begin(number)?;
             field.back_ends[number].quota.set(share)?;
-            let mut agent = field.pointsman.command(SERVER_CORE);
+            let mut agent = field.pointsman.prompt(SERVER_CORE);
             agent.args(["agent", "--service", &format!("udp:{address}"), "--balancer"]);
             agent.arg(field.credit.to_string()).arg("--key").arg(&field.key);
             field.agents.push(Server::spawn(folder, &format!("agent{number}"), agent, address)?);
@@ -195,6 +201,14 @@ impl Field {
     /// The agents' processes.
     pub(super) fn agents(&self) -> impl Iterator<Item = u32> {
         self.agents.iter().map(Server::id)
+    }
+
+    /// The processor time that the servers have used, in seconds.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub(super) fn used(&self) -> Result<f64> {
+        self.back_ends.iter().map(|back_end| back_end.quota.counter().seconds()).sum()
     }
 
     /// Changes what the servers may use.
@@ -268,7 +282,7 @@ impl Field {
         match arm.who {
             Who::Ours(policy) => {
                 let http = free()?;
-                let mut command = self.pointsman.command(SERVER_CORE);
+                let mut command = self.pointsman.prompt(SERVER_CORE);
                 command.args(["balance", "--listen", &address.to_string(), "--policy", policy]);
                 command.args(["--workers", "1", "--http", &http.to_string()]);
                 command.args(["--credit", &self.credit.to_string(), "--key"]).arg(&self.key);
@@ -290,7 +304,7 @@ impl Field {
                 }
                 let path = self.folder.join("dnsdist.conf");
                 fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
-                let mut command = pinned(SERVER_CORE, "dnsdist");
+                let mut command = prompt(SERVER_CORE, "dnsdist");
                 command.args(["--supervised", "--disable-syslog", "-C"]).arg(&path);
                 Server::start(&self.folder, "dnsdist", command, address)
             }

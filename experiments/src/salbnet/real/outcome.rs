@@ -9,6 +9,44 @@ pub(super) struct Window {
     pub(super) until_us: f64,
 }
 
+/// The share of the machine beyond which a run is void: who balances would be measured by who is not.
+const MACHINE_MAX: f64 = 0.7;
+
+/// The same of what other programs use: the servers would not have had what they were given.
+const OTHERS_MAX: f64 = 0.1;
+
+/// The share of its time for which a thread of the balancer may wait for its core: beyond, it is the core that is measured.
+const WAITED_MAX: f64 = 0.1;
+
+/// How late queries may be sent, in milliseconds: little beside what servers take.
+const LATE_MAX: f64 = 1.0;
+
+/// Under which conditions a run took place.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Conditions {
+    /// The share of the machine that balancer, agents, replayer and servers used, the last as if they used all they may.
+    pub(super) machine: f64,
+    /// The share that others used.
+    pub(super) others: f64,
+    /// The share of its time for which the thread of the balancer that had to wait most was ready and did not run.
+    pub(super) waited: f64,
+    /// The 99th percentile of how late queries were sent, in milliseconds.
+    pub(super) late: f64,
+}
+
+impl Conditions {
+    /// Why the run says nothing, if it does not.
+    pub(super) fn void(&self) -> Option<&'static str> {
+        let limits = [
+            (self.machine, MACHINE_MAX, "the run used too much of the machine"),
+            (self.others, OTHERS_MAX, "other programs used the machine"),
+            (self.waited, WAITED_MAX, "the balancer had to wait for its core"),
+            (self.late, LATE_MAX, "queries were sent late"),
+        ];
+        limits.into_iter().find(|(value, most, _)| value > most).map(|(.., why)| why)
+    }
+}
+
 /// What came of the queries of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
@@ -18,12 +56,9 @@ pub(super) struct Outcome {
     asked: usize,
     /// Seconds in which they were due.
     seconds: f64,
-    /// The share of the machine that balancer, replayer and servers used, the latter at most.
-    pub(super) machine: f64,
+    pub(super) conditions: Conditions,
     /// What each server received.
     pub(super) received: [u64; 3],
-    /// The 99th percentile of how late queries were sent, in milliseconds.
-    pub(super) late: f64,
 }
 
 impl Outcome {
@@ -34,9 +69,8 @@ impl Outcome {
     pub(super) fn of(
         log: &str,
         window: Window,
-        machine: f64,
+        conditions: Conditions,
         received: [u64; 3],
-        late_us: f64,
     ) -> Result<Outcome> {
         let (mut latencies, mut asked) = (Vec::new(), 0);
         for row in log.lines().skip(1) {
@@ -56,7 +90,7 @@ impl Outcome {
         }
         latencies.sort_by(f64::total_cmp);
         let seconds = (window.until_us - window.from_us) / 1e6;
-        Ok(Outcome { latencies, asked, seconds, machine, received, late: late_us / 1e3 })
+        Ok(Outcome { latencies, asked, seconds, conditions, received })
     }
 
     /// The mean response time, in milliseconds.
@@ -106,11 +140,26 @@ mod tests {
                    4\t2000.0\t11.0\t-\tc\t0\tudp\ttimeout\ta.\tA\t0\n\
                    5\t3000.0\t11.0\t500.0\tc\t0\tudp\tNOERROR\ta.\tA\t0\n";
         let window = Window { from_us: 1_000.0, until_us: 3_000.0 };
-        let outcome = Outcome::of(log, window, 0.1, [0; 3], 0.0).expect("it is a log");
+        let of = |window| Outcome::of(log, window, Conditions::default(), [0; 3]);
+        let outcome = of(window).expect("it is a log");
         assert_eq!((outcome.mean(), outcome.errors(), outcome.goodput()), (1.0, 0.5, 1_000.0));
         assert_eq!((outcome.quantile(0.5), outcome.quantile(0.99)), (0.5, 1.5));
         let later = Window { from_us: 1e9, until_us: 2e9 };
-        assert!(Outcome::of(log, later, 0.1, [0; 3], 0.0).is_err());
+        assert!(of(later).is_err());
+    }
+
+    #[test]
+    fn a_run_without_room_is_void() {
+        let fine = Conditions { machine: 0.7, others: 0.1, waited: 0.1, late: 1.0 };
+        assert_eq!(fine.void(), None);
+        let voids = [
+            Conditions { machine: 0.71, ..fine },
+            Conditions { others: 0.11, ..fine },
+            Conditions { waited: 0.11, ..fine },
+            Conditions { late: 1.1, ..fine },
+        ]
+        .map(|conditions| conditions.void());
+        assert!(voids.iter().all(Option::is_some) && voids[0] != voids[1] && voids[2] != voids[3]);
     }
 
     #[test]

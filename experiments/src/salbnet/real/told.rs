@@ -5,12 +5,9 @@ use replay::plot::{Axis, Line, Plot};
 use super::Sample;
 use super::cases::Case;
 use super::field::{ARMS, DNSDIST, OURS, WRR};
-use super::outcome::{Outcome, interval};
+use super::outcome::{Conditions, Outcome, interval};
 use crate::options::{Run, Size};
 use crate::report::{Limit, Report, number};
-
-/// The share of the machine beyond which a run is void: who balances would be measured by who is not.
-const MACHINE_MAX: f64 = 0.7;
 
 /// From which load on our policy must be so much better.
 const LOADED: f64 = 0.9;
@@ -40,6 +37,9 @@ pub(super) fn all(
         "Of all queries the servers can take {}.",
         capacities.map(|one| format!("{:.0} %", 100.0 * one / whole)).join(", ")
     ));
+    if let Some(why) = void(samples) {
+        report.say(&why);
+    }
     for load in loads {
         table(&format!("{}, load {load}", case.name), case, samples, *load, report);
         if run.size == Size::Full && case.is_demanded && *load >= LOADED {
@@ -74,6 +74,15 @@ pub(super) fn all(
     }
 }
 
+/// How many runs are void, and why, where there are such.
+fn void(samples: &[Sample]) -> Option<String> {
+    let mut whys: Vec<&str> = samples.iter().filter_map(|sample| sample.outcome.conditions.void()).collect();
+    let count = whys.len();
+    whys.sort_unstable();
+    whys.dedup();
+    (count > 0).then(|| format!("{count} of {} runs are void: {}.", samples.len(), whys.join("; ")))
+}
+
 /// The arms that took part.
 fn present(samples: &[Sample]) -> impl Iterator<Item = usize> {
     (0..ARMS.len()).filter(|arm| samples.iter().any(|sample| sample.arm == *arm))
@@ -83,7 +92,7 @@ fn present(samples: &[Sample]) -> impl Iterator<Item = usize> {
 fn values(samples: &[Sample], arm: usize, load: f64, value: Value) -> Vec<f64> {
     let of_it = samples.iter().filter(|sample| sample.arm == arm && sample.load == load);
     of_it
-        .filter(|sample| sample.outcome.machine <= MACHINE_MAX)
+        .filter(|sample| sample.outcome.conditions.void().is_none())
         .map(|sample| value(&sample.outcome))
         .collect()
 }
@@ -111,8 +120,10 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
     let mut rows = Vec::new();
     for arm in present(samples) {
         let runs = || samples.iter().filter(move |sample| sample.arm == arm && sample.load == load);
-        let void = runs().filter(|sample| sample.outcome.machine > MACHINE_MAX).count();
-        let most = |value: Value| runs().map(|sample| value(&sample.outcome)).fold(0.0, f64::max);
+        let void = runs().filter(|sample| sample.outcome.conditions.void().is_some()).count();
+        let most = |of: fn(&Conditions) -> f64| {
+            runs().map(|sample| of(&sample.outcome.conditions)).fold(0.0, f64::max)
+        };
         rows.push(vec![
             ARMS[arm].name.to_owned(),
             cell(arm, MEAN),
@@ -122,8 +133,10 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
             cell(arm, PERCENT),
             cell(arm, Outcome::goodput),
             runs().next().map(share).unwrap_or_default(),
-            format!("{:.0} %", 100.0 * most(|outcome| outcome.machine)),
-            number(most(|outcome| outcome.late)),
+            format!("{:.0} %", 100.0 * most(|conditions| conditions.machine)),
+            format!("{:.0} %", 100.0 * most(|conditions| conditions.others)),
+            format!("{:.1} %", 100.0 * most(|conditions| conditions.waited)),
+            number(most(|conditions| conditions.late)),
             if void == 0 { "-".to_owned() } else { format!("{void} of {}", runs().count()) },
         ]);
     }
@@ -137,6 +150,8 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
         "good answers/s",
         "received, %",
         "machine used at most",
+        "by others at most",
+        "balancer waited for its core at most",
         "sent late, p99 at most, ms",
         "void",
     ];
