@@ -81,6 +81,11 @@ impl Database {
         database
     }
 
+    /// Which it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
     /// The port that it listens at, on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tests::database::{Database, Kind};
 use tests::folder::Folder;
@@ -12,13 +12,17 @@ use tests::guide;
 use tests::http::Client;
 use tests::peer::free_address;
 use tests::program::{self, PROGRAM_WAIT, Program};
-use tests::query::{Question, exchange, socket};
+use tests::query::{Answer, Question, exchange, socket};
+use tests::secondary::{Follows, Make};
 use tests::serving::Serving;
 
 const ZONE: &str = "$TTL 300\n@ SOA ns hm 1 7200 600 86400 60\n@ NS ns\nns A 192.0.2.53\n";
 
 /// How often the database is killed under load.
 const KILLS: u32 = 2;
+
+/// After how long a secondary that may have lost a query is asked again.
+const ASKED_AGAIN: Duration = Duration::from_millis(200);
 
 /// Changes that each name server has acknowledged between two kills, at least.
 const CHANGES_BETWEEN: u32 = 5;
@@ -41,6 +45,16 @@ fn postgresql_is_killed_under_load() {
 #[test]
 fn mariadb_is_killed_under_load() {
     kill_under_load(Kind::Mariadb);
+}
+
+#[test]
+fn a_secondary_takes_what_is_changed_directly_in_postgresql() {
+    follow_direct_changes(Kind::Postgres);
+}
+
+#[test]
+fn a_secondary_takes_what_is_changed_directly_in_mariadb() {
+    follow_direct_changes(Kind::Mariadb);
 }
 
 #[test]
@@ -164,6 +178,20 @@ fn share(kind: Kind) {
         answered(&first, "mail.example.net")
     });
 
+    // Its records, by a program that does not care for serial numbers: it has a greater one, raised once.
+    for (serial, address) in [(2, "192.0.2.26"), (3, "192.0.2.27")] {
+        let zone = format!("$ORIGIN example.net.\n{ZONE}mail A {address}\n");
+        database.sql(&name, &format!("UPDATE zone SET text = '{zone}' WHERE origin = 'example.net.'"));
+        for server in both {
+            until(&vec![format!("mail.example.net. 300 in a {address}")], || {
+                answered(server, "mail.example.net")
+            });
+            let soa = Question::new("example.net", "SOA").udp(server.dns()).answer;
+            let data = format!("ns.example.net. hm.example.net. {serial} 7200 600 86400 60");
+            assert_eq!(soa, [format!("example.net. 300 in soa {data}")]);
+        }
+    }
+
     // What cannot be is refused by the tables themselves.
     for wrong in ["UPDATE policy_server SET ttl = -1", "UPDATE zone SET origin = 'Example.com.'"] {
         let what = database.try_sql(&name, wrong).expect_err("a constraint");
@@ -198,6 +226,53 @@ fn share(kind: Kind) {
     for server in [first, second, third] {
         server.stop();
     }
+}
+
+/// A secondary of one of two name servers takes changes that are made in the tables, under a serial number that stays,
+/// while they run and while they do not.
+fn follow_direct_changes(kind: Kind) {
+    let database = Database::start(kind);
+    let name = database.empty();
+    let folder = Folder::new();
+    let (follower, primary) = (free_address(), free_address());
+    let text = format!(
+        "version = \"v1\"\n[[secondary]]\nzones = [\"example.com\"]\n\
+         from = [\"127.0.0.1\"]\nnotify = [\"{follower}\"]\n"
+    );
+    let (file, url) = (folder.write("pointsman.toml", text), database.url(&name));
+    let listen = primary.to_string();
+    let followed = || {
+        let options = ["--config", &file, "--store", &url, "--workers", "1", "--listen", &listen];
+        Serving::start(&folder, &options)
+    };
+    let servers = [followed(), serve(&folder, &url)];
+    servers[0].call("PUT", "/v1/zones/example.com", ZONE);
+    let follows = Follows { dns: follower, zone: "example.com", primary, key: None };
+    let knot = Make::Knot.follow(&folder, &follows);
+    let taken = |address: &str| {
+        let expected = vec![format!("ns.example.com. 300 in a {address}")];
+        until(&expected, || {
+            // While it takes a zone it may lose a query.
+            let socket = socket(knot.dns);
+            socket.set_read_timeout(Some(ASKED_AGAIN)).expect("the bound is not zero");
+            let reply = exchange(&socket, &Question::new("ns.example.com", "A").message());
+            reply.map(|octets| Answer::read(&octets).answer).unwrap_or_default()
+        });
+    };
+    taken("192.0.2.53");
+    let change = |address: &str| {
+        let zone = format!("$ORIGIN example.com.\n{}", ZONE.replace("192.0.2.53", address));
+        database.sql(&name, &format!("UPDATE zone SET text = '{zone}'"));
+    };
+    change("192.0.2.54");
+    taken("192.0.2.54");
+    for server in servers {
+        server.stop();
+    }
+    change("192.0.2.55");
+    let server = followed();
+    taken("192.0.2.55");
+    server.stop();
 }
 
 fn kill_under_load(kind: Kind) {

@@ -8,6 +8,7 @@ mod partitions;
 mod policies;
 mod refused;
 mod regions;
+mod serials;
 mod zones;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ use crate::transfer::Secondaries;
 use crate::zone::{Zone, read};
 pub use partitions::Partitioned;
 pub use refused::Refused;
+pub use serials::Raised;
 
 /// The partition that policies use where they name none. It is always there, empty at first.
 pub const DEFAULT_PARTITION: &str = "default";

@@ -46,6 +46,6 @@ pub use contents::Contents;
 pub use error::{CommitError, OpenError, StoreError};
 pub use health::{Held, Verdict};
 pub use schema::Migrated;
-pub use shared::{News, Seen, Shared, Standing, Watch};
+pub use shared::{News, Parts, Seen, Shared, Standing, Watch};
 pub use store::{BUSY_TIMEOUT, CHECK_WAIT, Store};
 pub use text::TEXT_MAX;

@@ -52,11 +52,11 @@ impl Store {
         }))
     }
 
-    /// What was done to the tables when they were opened, where they were an older program's.
+    /// What was done to the tables of a file when they were opened, where they were an older program's.
     pub fn migrated(&self) -> Option<&Migrated> {
         match &self.0 {
             Kind::Embedded(store) => store.migrated(),
-            // There is one version of them so far.
+            // No copy is made of a database that others have open.
             Kind::Shared(_) => None,
         }
     }

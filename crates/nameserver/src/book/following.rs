@@ -1,13 +1,12 @@
 //! A book as a store has it by now that others change, too.
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use api::Faults;
-use store::Contents;
+use api::{Fault, Faults};
+use store::{Contents, Parts};
 
-use super::{Book, folded};
+use super::{Book, Refused, folded};
 use crate::generation::Generation;
 use crate::policies::{Policies, Steered};
 use crate::zone::{PolicyId, Zones};
@@ -25,29 +24,49 @@ impl Book {
         self.as_at_start(Book { generation, partitions, ..self.clone() }, |book| book.fill(contents))
     }
 
-    /// Makes the book of policies and servers that are stored, where all else is as it was.
+    /// Makes the book of parts that are stored, where all else is as it was.
     ///
     /// # Errors
-    /// Faults of the policies. A policy may also be refused here for another one that is yet to change; then
-    /// [`Book::following`] decides.
-    pub fn following_policies(
-        &self,
-        number: u64,
-        policies: Vec<api::Policy>,
-        servers: BTreeMap<IpAddr, bool>,
-        imports: BTreeMap<String, String>,
-    ) -> Result<Book, Faults> {
+    /// Faults of the parts. One may also be refused here for another that is yet to change; then [`Book::following`]
+    /// decides.
+    pub fn following_parts(&self, number: u64, parts: Parts) -> Result<Book, Faults> {
+        let Parts { zones, partitions, policies, servers, imports } = parts;
         let (servers, imports) = (Arc::new(servers), Arc::new(imports));
         let mut book = Book { servers, imports, ..self.clone() };
         book.generation.number = number;
         self.as_at_start(book, |book| {
-            let changed = book.forget_changed(policies)?;
+            let changed = match policies {
+                Some(policies) => book.forget_changed(policies)?,
+                None => Vec::new(),
+            };
+            for (origin, text) in &zones {
+                match text {
+                    Some(text) => book.place_zone(book.stored_zone(origin, text)?)?,
+                    None => book.forget_zone(origin)?,
+                }
+            }
+            for (name, text) in &partitions {
+                match text {
+                    Some(text) => book.load_partition(name, text)?,
+                    None => _ = Arc::make_mut(&mut book.partitions).remove(name),
+                }
+            }
             for policy in changed {
                 book.load_policy(policy)?;
             }
+            book.compile_policies_again(|spec| partitions.contains_key(&spec.partition))?;
             book.mark_down();
             Ok(())
         })
+    }
+
+    /// Takes a zone out that is no more; it may never have been served.
+    fn forget_zone(&mut self, origin: &str) -> Result<(), Faults> {
+        match self.delete_zone(origin, None) {
+            Ok(_) | Err(Refused::NotFound(_)) => Ok(()),
+            Err(Refused::Faults(faults)) => Err(faults),
+            Err(other) => Err(Fault::whole(format!("stored zone {origin}"), other.to_string(), "").into()),
+        }
     }
 
     /// Takes out the policies that are no more or have other names; returns those that are to be put.

@@ -1,7 +1,7 @@
 //! Edits against one another: what each leaves behind, and what it must not break.
 
 use routing::RegionId;
-use store::Contents;
+use store::{Contents, Parts};
 
 use super::*;
 use crate::names::NameHash;
@@ -100,6 +100,119 @@ fn what_was_stored_loads_to_the_same_book() {
         servers.state().is_up(servers.id("192.0.2.1".parse().unwrap()).unwrap())
     };
     assert_eq!((down(&loaded), down(&book)), (false, false));
+}
+
+/// What of `after` differs from `before`, as a store tells it.
+fn parts(before: &Contents, after: &Contents) -> Parts {
+    let texts = |before: &BTreeMap<String, String>, after: &BTreeMap<String, String>| {
+        let names = before.keys().chain(after.keys()).filter(|name| before.get(*name) != after.get(*name));
+        names.map(|name| (name.clone(), after.get(name).cloned())).collect()
+    };
+    Parts {
+        zones: texts(&before.zones, &after.zones),
+        partitions: texts(&before.partitions, &after.partitions),
+        policies: (before.policies != after.policies).then(|| after.policies.clone()),
+        servers: after.servers.clone(),
+        imports: after.imports.clone(),
+    }
+}
+
+/// All that a book serves, to be compared: zones, partitions, policies with what their partitions say of some addresses,
+/// and which policy decides some names.
+fn served(book: &Book) -> String {
+    let hash = &book.generation.hash;
+    let mut zones: Vec<(String, bool)> =
+        book.generation.zones.iter().map(|zone| (zone.to_text(), zone.is_steered())).collect();
+    zones.sort();
+    let partitions: Vec<(&String, &String)> =
+        book.partitions.iter().map(|(name, partition)| (name, &partition.text)).collect();
+    let clients: [IpAddr; 3] = ["10.0.0.1", "10.1.2.3", "192.0.2.1"].map(|client| client.parse().unwrap());
+    let mut policies: Vec<(&api::Policy, [u32; 3])> = Vec::new();
+    for (_, steered) in book.generation.policies.iter() {
+        let region = |client| steered.policy.partition().lookup(client).region.get();
+        policies.push((&steered.spec, clients.map(region)));
+    }
+    policies.sort_by(|a, b| a.0.names.cmp(&b.0.names));
+    let names = ["www.example", "*.cdn.example", "a.example", "www.test", "third"].map(|name| {
+        let name = folded(name, "").unwrap();
+        let zone = book.generation.zones.closest(&name, false, hash)?;
+        let policy = book.generation.policies.get(zone.policy_at(&name, hash)?)?;
+        Some((zone.origin().clone(), dns::name::to_text(policy.key())))
+    });
+    format!("{zones:#?}{partitions:#?}{policies:#?}{names:#?}{:?}", book.servers)
+}
+
+/// Of what a book can be made.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Parts,
+    Everything,
+    Nothing,
+}
+
+/// What is changed in a store.
+type Step<'a> = &'a dyn Fn(&mut Contents);
+
+#[test]
+fn changed_parts_make_the_book_that_everything_makes() {
+    let (_, changes) = book();
+    let mut before = stored(&changes);
+    before.zones.insert("test.".into(), format!("$ORIGIN test.\n{ZONE}"));
+    let mut served_now = Book::load(before.clone(), 1, Settings::default()).unwrap();
+    let zone = |origin: &str, more: &str| (origin.to_string(), format!("$ORIGIN {origin}\n{ZONE}{more}"));
+    let steps: [(&str, By, Step); 16] = [
+        ("nothing", By::Parts, &|_| {}),
+        ("a record", By::Parts, &|c| c.zones.extend([zone("example.", "new TXT x\n")])),
+        ("a zone more", By::Parts, &|c| c.zones.extend([zone("a.test.", "")])),
+        ("a zone less", By::Parts, &|c| _ = c.zones.remove("a.test.")),
+        ("a zone in between", By::Parts, &|c| c.zones.extend([zone("cdn.example.", "")])),
+        ("its end: the policy's names go back", By::Everything, &|c| _ = c.zones.remove("cdn.example.")),
+        ("a zone under another name", By::Nothing, &|c| {
+            c.zones.insert("b.test.".into(), zone("other.", "").1);
+        }),
+        ("records that no policy may be beside", By::Nothing, &|c| {
+            c.zones.extend([zone("example.", "www CNAME ns\n")]);
+        }),
+        ("a partition that a policy uses", By::Parts, &|c| {
+            c.partitions.insert("default".into(), "10.0.0.0/8,us\n".into());
+        }),
+        ("a partition more, which a policy uses now", By::Parts, &|c| {
+            c.partitions.insert("other".into(), "192.0.2.0/24,eu\n".into());
+            c.policies[0].partition = "other".into();
+        }),
+        ("the default partition's end", By::Parts, &|c| _ = c.partitions.remove("default")),
+        ("the end of one in use", By::Nothing, &|c| _ = c.partitions.remove("other")),
+        ("both back", By::Parts, &|c| {
+            c.policies[0].partition = "default".into();
+            c.partitions.insert("default".into(), "10.1.0.0/16,eu\n".into());
+            c.partitions.remove("other");
+        }),
+        ("a zone and a policy in it", By::Parts, &|c| {
+            c.zones.extend([zone("third.", "")]);
+            c.policies[0].names.push("third.".into());
+        }),
+        ("both gone", By::Parts, &|c| {
+            c.zones.remove("third.");
+            c.policies[0].names.pop();
+        }),
+        ("a policy moved, and its zone gone", By::Parts, &|c| {
+            c.policies[0].names = vec!["www.test.".into()];
+            c.zones.remove("example.");
+        }),
+    ];
+    for (what, by, change) in steps {
+        let mut after = before.clone();
+        change(&mut after);
+        let parts = served_now.following_parts(0, parts(&before, &after));
+        let all = served_now.following(after.clone());
+        assert_eq!((parts.is_ok(), all.is_ok()), (by == By::Parts, by != By::Nothing), "{what}");
+        if let Ok(parts) = &parts {
+            assert_eq!(served(parts), served(all.as_ref().unwrap()), "{what}");
+        }
+        if let Ok(book) = parts.or(all) {
+            (served_now, before) = (book, after);
+        }
+    }
 }
 
 #[test]

@@ -20,28 +20,47 @@ impl Book {
     }
 
     pub(super) fn load_zone(&mut self, origin: &str, text: &str) -> Result<(), Faults> {
-        let source = format!("stored zone {origin}");
+        let zone = self.stored_zone(origin, text)?;
         let hash = self.generation.hash.clone();
-        if let Some(master) = read::read_canonical(&source, text.as_bytes()) {
-            self.generation.zones.put(Arc::new(Zone::build(&master, &source, &hash)?), &hash);
-            return Ok(());
-        }
-        // What another program wrote need not be canonical.
-        let include = |_: &str| Err("a stored zone includes nothing".to_string());
-        let read = read::Source { name: &source, text: text.as_bytes(), origin: None, include: &include };
-        let zone = Zone::build(&read::read(&read)?, &source, &hash)?;
         self.generation.zones.put(Arc::new(zone), &hash);
         Ok(())
     }
 
-    pub(super) fn put_zone(
-        &mut self,
-        mut zone: Zone,
-        if_match: Option<Etag>,
-    ) -> Result<Vec<Change>, Refused> {
+    /// Builds a zone as it is stored, without its policies.
+    pub(super) fn stored_zone(&self, origin: &str, text: &str) -> Result<Zone, Faults> {
+        let source = format!("stored zone {origin}");
+        let master = match read::read_canonical(&source, text.as_bytes()) {
+            Some(master) => master,
+            // What another program wrote need not be canonical.
+            None => {
+                let include = |_: &str| Err("a stored zone includes nothing".to_string());
+                let text = text.as_bytes();
+                read::read(&read::Source { name: &source, text, origin: None, include: &include })?
+            }
+        };
+        let zone = Zone::build(&master, &source, &self.generation.hash)?;
+        let named = dns::name::to_text(zone.origin().wire());
+        if named != origin {
+            let what = format!("the SOA record is of {named}");
+            return Err(Fault::whole(source, what, format!("{origin}, as the zone is called")).into());
+        }
+        Ok(zone)
+    }
+
+    pub(super) fn put_zone(&mut self, zone: Zone, if_match: Option<Etag>) -> Result<Vec<Change>, Refused> {
         let origin = dns::name::to_text(zone.origin().wire());
         check_tag(if_match.as_ref(), || self.zone(&origin).map(|(_, tag)| tag))?;
+        let text = zone.to_text();
+        let mut faults = Faults::default();
+        self.check_serial(&zone, &text).unwrap_or_else(|fault| faults.push(fault));
+        self.place_zone(zone).unwrap_or_else(|found| faults.append(found));
+        Ok(vec![faults.or(Change::PutZone { origin, text })?])
+    }
+
+    /// Puts a zone in its place, with the policies that have names in it.
+    pub(super) fn place_zone(&mut self, mut zone: Zone) -> Result<(), Faults> {
         let hash = self.generation.hash.clone();
+        let origin = dns::name::to_text(zone.origin().wire());
         let mut faults = Faults::default();
         let mut moved = Vec::new();
         for (id, wire) in self.steered_names() {
@@ -73,14 +92,12 @@ impl Book {
                 moved.push((holder, name));
             }
         }
-        let text = zone.to_text();
-        self.check_serial(&zone, &text).unwrap_or_else(|fault| faults.push(fault));
         let zone = faults.or(zone)?;
         for (holder, name) in moved {
             self.change_zone(&holder, |zone| zone.set_policy(&name, None, &hash));
         }
         self.generation.zones.put(Arc::new(zone), &hash);
-        Ok(vec![Change::PutZone { origin, text }])
+        Ok(())
     }
 
     /// Holds a zone that somebody follows to a serial number that grows with each change (RFC 1982): a secondary

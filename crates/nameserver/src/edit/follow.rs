@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! watch ─> look ─> news? ─> editor thread: load ─> validate ─┬─> published by another: its number, our pointer
-//!                                                            ├─> made directly: published as the next generation
+//!                                                            ├─> made directly: published as the next generation,
+//!                                                            │   under greater serial numbers
 //!                                                            └─> cannot be served: refused, and the reason stored
 //! ```
 
@@ -12,12 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use api::Faults;
-use store::{CommitError, News, Seen, Standing, StoreError};
+use store::{Change, CommitError, News, Seen, Standing, StoreError};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::{Shared, install, lock};
-use crate::book::Book;
+use crate::book::{Book, Raised};
 
 /// How often it is looked again when another is quicker, before the next wake: those who change all the time must not
 /// keep the editor from its queue.
@@ -154,13 +155,19 @@ fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, 
         );
         return refuse(shared, runtime, seen, why);
     }
-    let (seen, draft) = match runtime.block_on(store.news(before.generation.number)) {
-        Ok(News { seen, standing }) => (seen, draft(shared, runtime, &before, standing)?),
+    let (seen, drafted) = match runtime.block_on(store.news(before.generation.number)) {
+        Ok(News { seen, standing, before: published }) => {
+            let drafted = draft(shared, runtime, &before, standing)?.and_then(|mut draft| {
+                let raised = draft.raise_serials(&published).map_err(|faults| told(&faults))?;
+                Ok((draft, raised))
+            });
+            (seen, drafted)
+        }
         Err(StoreError::Corrupt { what, .. }) => (seen, Err(what)),
         Err(error) => return Err(error),
     };
-    let mut draft = match draft {
-        Ok(draft) => draft,
+    let (mut draft, raised) = match drafted {
+        Ok(drafted) => drafted,
         Err(why) => return refuse(shared, runtime, seen, why),
     };
     draft.generation.number = seen.generation;
@@ -168,16 +175,37 @@ fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, 
     if seen.changes == seen.published {
         counters.followed.fetch_add(1, Ordering::Relaxed);
     } else {
-        match runtime.block_on(store.publish_direct(seen)) {
+        match runtime.block_on(store.publish_direct(seen, &raised.changes)) {
             Ok(number) => draft.generation.number = number,
             Err(CommitError::Store(error)) => return Err(error),
-            Err(_) => return Ok(true),
+            Err(CommitError::Refused { what, .. }) => return refuse(shared, runtime, seen, what),
+            Err(CommitError::Conflict { .. } | CommitError::Unpublished) => return Ok(true),
         }
         counters.published.fetch_add(1, Ordering::Relaxed);
+        tell_of_serials(&raised);
     }
     *lock(&shared.following.refused) = None;
     drop(install(shared, draft, before, begun, runtime));
     Ok(false)
+}
+
+/// Tells of zones that were changed directly under a serial number that is not greater than their last.
+fn tell_of_serials(raised: &Raised) {
+    for change in &raised.changes {
+        if let Change::PutZone { origin, .. } = change {
+            tracing::info!(
+                zone = origin,
+                "a zone was changed directly, but not its serial number: it was raised"
+            );
+        }
+    }
+    for origin in &raised.kept {
+        tracing::warn!(
+            zone = origin,
+            "a zone was changed directly, but not its serial number, which stays, for others have signed it: \
+             secondaries do not notice"
+        );
+    }
 }
 
 /// The book of what stands in the store, or why it cannot be served.
@@ -188,17 +216,14 @@ fn draft(
     standing: Standing,
 ) -> Result<Result<Book, String>, StoreError> {
     let contents = match standing {
-        Standing::Policies { policies, servers, imports } => {
-            let number = before.generation.number;
-            match before.following_policies(number, policies, servers, imports) {
-                Ok(draft) => return Ok(Ok(draft)),
-                Err(_) => match runtime.block_on(shared.store.load()) {
-                    Ok(contents) => contents,
-                    Err(StoreError::Corrupt { what, .. }) => return Ok(Err(what)),
-                    Err(error) => return Err(error),
-                },
-            }
-        }
+        Standing::Parts(parts) => match before.following_parts(before.generation.number, parts) {
+            Ok(draft) => return Ok(Ok(draft)),
+            Err(_) => match runtime.block_on(shared.store.load()) {
+                Ok(contents) => contents,
+                Err(StoreError::Corrupt { what, .. }) => return Ok(Err(what)),
+                Err(error) => return Err(error),
+            },
+        },
         Standing::All(contents) => *contents,
     };
     Ok(before.following(contents).map_err(|faults| told(&faults)))

@@ -218,6 +218,12 @@ impl Zone {
         self.apex_found().rrset(Rtype::DNSKEY).is_some()
     }
 
+    /// Whether others have signed or digested the zone, its serial number with it, so that it can only be served as it
+    /// is: it has a DNSKEY or ZONEMD record at its apex (RFC 4035 §2.1, RFC 8976 §2).
+    pub fn is_sealed(&self) -> bool {
+        self.is_signed() || self.apex_found().rrset(Rtype::ZONEMD).is_some()
+    }
+
     /// Walks down from the apex toward a name that is at or below it.
     ///
     /// Delegations and DNAMEs end the walk above what they hide (RFC 1034 §4.3.2 step 3, RFC 6672 §3.2).

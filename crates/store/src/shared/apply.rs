@@ -16,54 +16,57 @@ use crate::text::TEXT_MAX;
 /// bind, and more would gain nothing.
 const ROWS_PER_STATEMENT: usize = 500;
 
-/// Applies one change of the commit that becomes `generation`; returns the tables that it changed.
-pub(super) async fn apply(
+/// A table that a change is of, and the zone or partition in it.
+pub(super) type Changed<'c> = (&'static str, Option<&'c str>);
+
+/// Applies one change of the commit that becomes `generation`; returns what it changed.
+pub(super) async fn apply<'c>(
     sql: &mut Sql,
     generation: i64,
-    change: &Change,
-) -> Result<&'static [&'static str], Failure> {
+    change: &'c Change,
+) -> Result<Vec<Changed<'c>>, Failure> {
     match change {
         Change::PutZone { origin, text } => {
             sql.run("DELETE FROM zone WHERE origin = ?", values![origin.as_str()]).await?;
             let row = values![origin.as_str(), bounded(text)?];
             sql.run("INSERT INTO zone (origin, text) VALUES (?, ?)", row).await?;
-            Ok(&["zone"])
+            Ok(vec![("zone", Some(origin.as_str()))])
         }
         Change::DeleteZone { origin } => {
             let gone = sql.run("DELETE FROM zone WHERE origin = ?", values![origin.as_str()]).await?;
             there_was(gone, || format!("there is no zone {origin}"))?;
-            Ok(&["zone"])
+            Ok(vec![("zone", Some(origin.as_str()))])
         }
         Change::AddRegion { id, name } => {
             add_region(sql, i64::from(*id), name).await?;
-            Ok(&["region"])
+            Ok(vec![("region", None)])
         }
         Change::RemoveRegion { id } => {
             let id = i64::from(*id);
             let text = "UPDATE region SET removed_in = ? WHERE id = ? AND removed_in IS NULL";
             there_was(sql.run(text, values![generation, id]).await?, || format!("there is no region {id}"))?;
             sql.run("DELETE FROM policy_row WHERE region_id = ?", values![id]).await?;
-            Ok(&["region", "policy_row"])
+            Ok(vec![("region", None), ("policy_row", None)])
         }
         Change::PutPartition { name, text } => {
             sql.run(r#"DELETE FROM "partition" WHERE name = ?"#, values![name.as_str()]).await?;
             let row = values![name.as_str(), bounded(text)?];
             sql.run(r#"INSERT INTO "partition" (name, text) VALUES (?, ?)"#, row).await?;
-            Ok(&["partition"])
+            Ok(vec![("partition", Some(name.as_str()))])
         }
         Change::DeletePartition { name } => {
             let gone = sql.run(r#"DELETE FROM "partition" WHERE name = ?"#, values![name.as_str()]).await?;
             there_was(gone, || format!("there is no partition {name}"))?;
-            Ok(&["partition"])
+            Ok(vec![("partition", Some(name.as_str()))])
         }
         Change::PutPolicy(policy) => {
             put_policy(sql, policy).await?;
-            Ok(&["policy"])
+            Ok(vec![("policy", None)])
         }
         Change::DeletePolicy { key } => match policy_id(sql, key).await? {
             Some(id) => {
                 sql.run("DELETE FROM policy WHERE id = ?", values![id]).await?;
-                Ok(&["policy"])
+                Ok(vec![("policy", None)])
             }
             None => Err(Failure::Refused(format!("there is no policy {key}"))),
         },
@@ -72,14 +75,14 @@ pub(super) async fn apply(
             sql.run("DELETE FROM server WHERE address = ?", values![address.as_str()]).await?;
             let row = values![address, i64::from(*up)];
             sql.run("INSERT INTO server (address, up) VALUES (?, ?)", row).await?;
-            Ok(&["server"])
+            Ok(vec![("server", None)])
         }
         Change::Imported { path, digest } => {
             sql.run("DELETE FROM import WHERE path = ?", values![path.as_str()]).await?;
             let row = values![path.as_str(), digest.as_str()];
             sql.run("INSERT INTO import (path, digest) VALUES (?, ?)", row).await?;
             // Nothing that is served.
-            Ok(&[])
+            Ok(vec![])
         }
     }
 }
@@ -162,7 +165,8 @@ async fn put_policy(sql: &mut Sql, policy: &Policy) -> Result<(), Failure> {
     insert(sql, "policy_name (policy_id, position, name)", &names).await?;
     let columns = "policy_server (policy_id, position, address, probe, probability, ttl)";
     insert(sql, columns, &servers).await?;
-    insert(sql, "policy_row (policy_id, address, region_id, probability, ttl)", &cells).await
+    insert(sql, "policy_row (policy_id, address, region_id, probability, ttl)", &cells).await?;
+    Ok(())
 }
 
 /// Refuses names that another policy than `policy` has, or that occur twice.
@@ -185,7 +189,7 @@ async fn check_names(sql: &mut Sql, policy: Option<i64>, names: &[String]) -> Re
 }
 
 /// Inserts rows into a table, whose columns stand behind its name.
-async fn insert(sql: &mut Sql, table: &str, rows: &[Vec<Value>]) -> Result<(), Failure> {
+pub(super) async fn insert(sql: &mut Sql, table: &str, rows: &[Vec<Value>]) -> Result<(), sqlx::Error> {
     for chunk in rows.chunks(ROWS_PER_STATEMENT) {
         let row = format!("({})", marks(chunk[0].len()));
         let text = format!("INSERT INTO {table} VALUES {}", vec![row; chunk.len()].join(", "));
@@ -215,7 +219,7 @@ async fn region_ids(sql: &mut Sql, policy: &Policy) -> Result<BTreeMap<String, i
 }
 
 /// So many `?`, with commas between them.
-fn marks(count: usize) -> String {
+pub(super) fn marks(count: usize) -> String {
     vec!["?"; count].join(", ")
 }
 

@@ -14,7 +14,7 @@
 mod apply;
 mod news;
 pub(crate) mod sql;
-mod tables;
+pub(crate) mod tables;
 mod watch;
 
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Mutex;
 
-pub use self::news::{News, Seen, Standing};
+pub use self::news::{News, Parts, Seen, Standing};
 use self::sql::{ANSWER_WAIT, Place, Sql, values};
 pub use self::watch::{POLL_INTERVAL, RECONNECT_MAX, RECONNECT_MIN, Watch};
 use crate::apply::{Failure, GENERATIONS_KEPT};
@@ -108,7 +108,8 @@ impl Shared {
         let publisher = format!("{}:{}:{now:x}", host.trim_end(), std::process::id());
         let shared = Shared { path, place, publisher, connection: Mutex::new(None) };
         let mut sql = shared.connect().await?;
-        tables::migrate(&mut sql, &shared.path).await?;
+        let versions = tables::versions(&sql);
+        tables::migrate(&mut sql, &shared.path, versions).await?;
         *shared.connection.lock().await = Some(Link::new(sql));
         Ok(Some(shared))
     }
@@ -186,12 +187,14 @@ impl Shared {
         self.verdict(self.linked(async |link| self.publish(link, based_on, changes).await).await)
     }
 
-    /// Publishes what the tables hold as the next generation, after `seen` was found to be servable.
+    /// Publishes what the tables hold, with `changes` on top of it, as the next generation, after that was found to be
+    /// servable as of `seen`. Of several who do so one wins, so that the changes are made once.
     ///
     /// # Errors
     ///
-    /// [`CommitError::Conflict`] where there is more than `seen` by now, or a [`StoreError`].
-    pub async fn publish_direct(&self, seen: Seen) -> Result<u64, CommitError> {
+    /// [`CommitError::Conflict`] where there is more than `seen` by now, [`CommitError::Refused`] for a change that
+    /// cannot be stored, or a [`StoreError`].
+    pub async fn publish_direct(&self, seen: Seen, changes: &[Change]) -> Result<u64, CommitError> {
         let done = self.lent(async |sql| {
             sql.begin_writing().await?;
             let now = Seen::look(sql).await?;
@@ -199,9 +202,14 @@ impl Shared {
                 sql.raw("ROLLBACK").await?;
                 return Err(Failed::Verdict(CommitError::Conflict { current: now.generation }));
             }
-            let what = format!("changes {} to {} made directly", seen.published + 1, seen.changes);
             let number = seen.generation.cast_signed() + 1;
-            self.record(sql, number, &what, seen.changes.cast_signed()).await?;
+            let last = make(sql, number, seen.changes.cast_signed(), changes).await?;
+            sql.run("DELETE FROM zone_before", values![]).await?;
+            let mut what = format!("changes {} to {} made directly", seen.published + 1, seen.changes);
+            if !changes.is_empty() {
+                what = format!("{what}; {}", describe(changes));
+            }
+            self.record(sql, number, &what, last).await?;
             sql.raw("COMMIT").await?;
             Ok(number.cast_unsigned())
         });
@@ -341,32 +349,8 @@ impl Shared {
             return Err(Failed::Verdict(verdict));
         }
         let number = generation.cast_signed() + 1;
-        let mut tables: BTreeSet<&str> = BTreeSet::new();
-        for (change, what) in changes.iter().enumerate() {
-            match apply::apply(sql, number, what).await {
-                Ok(changed) => tables.extend(changed),
-                Err(Failure::Sql(error)) if !is_refusal(&error) => return Err(error.into()),
-                Err(failure) => {
-                    sql.raw("ROLLBACK").await?;
-                    let what = match failure {
-                        Failure::Refused(what) => what,
-                        Failure::Sql(error) => match error.as_database_error() {
-                            Some(database) => database.message().to_owned(),
-                            None => error.to_string(),
-                        },
-                    };
-                    return Err(Failed::Verdict(CommitError::Refused { change, what }));
-                }
-            }
-        }
-        let mut logged = last;
-        for table in tables {
-            logged += 1;
-            let row = values![logged, now(), table];
-            sql.run("INSERT INTO change_log (number, at, what) VALUES (?, ?, ?)", row).await?;
-        }
-        sql.run("UPDATE writer SET changes = ?", values![logged]).await?;
-        self.record(sql, number, &describe(changes), logged).await?;
+        let last = make(sql, number, last, changes).await?;
+        self.record(sql, number, &describe(changes), last).await?;
         sql.raw("COMMIT").await?;
         Ok(number.cast_unsigned())
     }
@@ -400,6 +384,37 @@ impl Link {
     fn new(sql: Sql) -> Link {
         Link { sql, has_turn: false }
     }
+}
+
+/// Makes the changes of what becomes a generation, and logs them behind the change of number `last`; returns the number
+/// of the last. Where one is refused the transaction has ended.
+async fn make(sql: &mut Sql, generation: i64, mut last: i64, changes: &[Change]) -> Result<i64, Failed> {
+    let mut changed = BTreeSet::new();
+    for (change, what) in changes.iter().enumerate() {
+        match apply::apply(sql, generation, what).await {
+            Ok(of) => changed.extend(of),
+            Err(Failure::Sql(error)) if !is_refusal(&error) => return Err(error.into()),
+            Err(failure) => {
+                sql.raw("ROLLBACK").await?;
+                let what = match failure {
+                    Failure::Refused(what) => what,
+                    Failure::Sql(error) => match error.as_database_error() {
+                        Some(database) => database.message().to_owned(),
+                        None => error.to_string(),
+                    },
+                };
+                return Err(Failed::Verdict(CommitError::Refused { change, what }));
+            }
+        }
+    }
+    let mut rows = Vec::with_capacity(changed.len());
+    for (table, name) in changed {
+        last += 1;
+        rows.push(values![last, now(), table, name.map(String::from)]);
+    }
+    apply::insert(sql, "change_log (number, at, what, name)", &rows).await?;
+    sql.run("UPDATE writer SET changes = ?", values![last]).await?;
+    Ok(last)
 }
 
 /// Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.

@@ -1,16 +1,21 @@
 //! What there is above a generation, and the queries for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use api::Policy;
 
-use super::sql::{Sql, values};
+use super::apply::marks;
+use super::sql::{Sql, Value, values};
 use super::{CHANGES_KEPT, Failed};
 use crate::contents::{
     CELLS, COLUMNS, Contents, Failure, HEADS, HEALTH, IMPORTS, LAST_REGION, NAMES, PolicyRows, REGIONS, Rows,
     SERVERS, servers,
 };
+
+/// How many zones and partitions are loaded by their names; where more were changed, everything is. For each zone that is
+/// put its reader looks through all names of policies, which for so many takes no longer than to load everything.
+const NAMED_MAX: usize = 64;
 
 /// Which generation and which changes there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,22 +36,33 @@ pub struct News {
     pub seen: Seen,
     /// What it is.
     pub standing: Standing,
+    /// Zones that were changed directly since the current generation, which nobody serves yet: their master files as
+    /// that generation has them, by name.
+    pub before: BTreeMap<String, String>,
 }
 
 /// What may differ from a generation, as it is now.
 #[derive(Clone, Debug)]
 pub enum Standing {
-    /// Policies and what operators said of servers; all else is as it was.
-    Policies {
-        /// All policies, in the order of their keys.
-        policies: Vec<Policy>,
-        /// Whether a server may be drawn, for those for which it was ever set.
-        servers: BTreeMap<IpAddr, bool>,
-        /// The digests of imported files by path.
-        imports: BTreeMap<String, String>,
-    },
+    /// These parts; all else is as it was.
+    Parts(Parts),
     /// Anything.
     All(Box<Contents>),
+}
+
+/// Parts that may differ from a generation, as they are now.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Master files of zones by name; `None` for a zone that is no more.
+    pub zones: BTreeMap<String, Option<String>>,
+    /// Sources of partitions by name; `None` for one that is no more.
+    pub partitions: BTreeMap<String, Option<String>>,
+    /// All policies, in the order of their keys, where one may differ.
+    pub policies: Option<Vec<Policy>>,
+    /// Whether a server may be drawn, for all for which it was ever set.
+    pub servers: BTreeMap<IpAddr, bool>,
+    /// The digests of all imported files by path.
+    pub imports: BTreeMap<String, String>,
 }
 
 impl Seen {
@@ -72,31 +88,81 @@ pub(super) async fn load(sql: &mut Sql) -> Result<Contents, Failed> {
 /// Loads what there is above a generation; in a transaction that sees one state, or in which nobody else changes it.
 pub(super) async fn news(sql: &mut Sql, above: i64) -> Result<News, Failed> {
     let seen = Seen::look(sql).await?;
-    let standing = if policies_only(sql, above, seen).await? {
-        Standing::Policies {
-            policies: policies(sql).await?.policies(&sql.rows(REGIONS, values![]).await?)?,
-            servers: servers(sql.rows(SERVERS, values![]).await?)?,
-            imports: sql.rows::<(String, String)>(IMPORTS, values![]).await?.into_iter().collect(),
-        }
-    } else {
-        Standing::All(Box::new(all(sql, seen.generation).await?))
+    let standing = match changed(sql, above, seen).await? {
+        Some(changed) => Standing::Parts(parts(sql, changed).await?),
+        None => Standing::All(Box::new(all(sql, seen.generation).await?)),
     };
-    Ok(News { seen, standing })
+    let mut before = BTreeMap::new();
+    if seen.changes > seen.published {
+        let text = "SELECT origin, text FROM zone_before WHERE text IS NOT NULL";
+        before.extend(sql.rows::<(String, String)>(text, values![]).await?);
+    }
+    Ok(News { seen, standing, before })
 }
 
-/// Whether no change above a generation is of anything but policies and servers. It is not where the log no longer
-/// tells.
-async fn policies_only(sql: &mut Sql, above: i64, seen: Seen) -> Result<bool, sqlx::Error> {
+/// What changes are of.
+#[derive(Default)]
+struct Changed {
+    zones: BTreeSet<String>,
+    partitions: BTreeSet<String>,
+    policies: bool,
+}
+
+/// What was changed above a generation; `None` where that is too much, or the log does not tell.
+async fn changed(sql: &mut Sql, above: i64, seen: Seen) -> Result<Option<Changed>, sqlx::Error> {
     let text = "SELECT changes FROM generation WHERE number = ?";
     let known: Vec<(i64,)> = sql.rows(text, values![above]).await?;
-    let Some((known,)) = known.first() else { return Ok(false) };
+    let Some((known,)) = known.first() else { return Ok(None) };
     if seen.changes.cast_signed() - known > CHANGES_KEPT {
-        return Ok(false);
+        return Ok(None);
     }
-    let text = "SELECT count(*) FROM change_log WHERE number > ? \
-                AND what NOT IN ('policy', 'policy_name', 'policy_server', 'policy_row', 'server')";
-    let (others,): (i64,) = sql.row(text, values![*known]).await?;
-    Ok(others == 0)
+    let text = "SELECT DISTINCT what, name FROM change_log WHERE number > ?";
+    let logged: Vec<(String, Option<String>)> = sql.rows(text, values![*known]).await?;
+    let mut changed = Changed::default();
+    for (what, name) in logged {
+        match (what.as_str(), name) {
+            ("zone", Some(origin)) => _ = changed.zones.insert(origin),
+            ("partition", Some(name)) => _ = changed.partitions.insert(name),
+            ("policy" | "policy_name" | "policy_server" | "policy_row", _) => changed.policies = true,
+            ("server", _) => {}
+            // Regions: policies and partitions name them.
+            _ => return Ok(None),
+        }
+    }
+    let named = changed.zones.len() + changed.partitions.len();
+    Ok((named <= NAMED_MAX).then_some(changed))
+}
+
+async fn parts(sql: &mut Sql, changed: Changed) -> Result<Parts, Failed> {
+    let zones = "SELECT origin, text FROM zone WHERE origin IN";
+    let partitions = r#"SELECT name, text FROM "partition" WHERE name IN"#;
+    Ok(Parts {
+        zones: named(sql, zones, changed.zones).await?,
+        partitions: named(sql, partitions, changed.partitions).await?,
+        policies: match changed.policies {
+            true => Some(policies(sql).await?.policies(&sql.rows(REGIONS, values![]).await?)?),
+            false => None,
+        },
+        servers: servers(sql.rows(SERVERS, values![]).await?)?,
+        imports: sql.rows::<(String, String)>(IMPORTS, values![]).await?.into_iter().collect(),
+    })
+}
+
+/// What a query for names, which it ends before, finds of each.
+async fn named(
+    sql: &mut Sql,
+    query: &str,
+    names: BTreeSet<String>,
+) -> Result<BTreeMap<String, Option<String>>, sqlx::Error> {
+    if names.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let text = format!("{query} ({})", marks(names.len()));
+    let found: Vec<(String, String)> =
+        sql.rows(&text, names.iter().cloned().map(Value::from).collect()).await?;
+    let mut texts: BTreeMap<String, Option<String>> = names.into_iter().map(|name| (name, None)).collect();
+    texts.extend(found.into_iter().map(|(name, text)| (name, Some(text))));
+    Ok(texts)
 }
 
 async fn policies(sql: &mut Sql) -> Result<PolicyRows, sqlx::Error> {

@@ -11,22 +11,40 @@ use crate::error::{OpenError, StoreError};
 use crate::schema::Version;
 
 /// The versions of the tables in PostgreSQL. Numbers are those of the tables' meaning: a version is the same in all
-/// databases, and shared ones began with the third.
+/// databases that have it. Shared ones began with the third, and the fourth is theirs alone.
 #[cfg(feature = "postgres")]
-const POSTGRES: &[Version] = &[(3, "tables", include_str!("../../migrations/postgres/0003_tables.sql"))];
+const POSTGRES: &[Version] = &[
+    (3, "tables", include_str!("../../migrations/postgres/0003_tables.sql")),
+    (4, "names", include_str!("../../migrations/postgres/0004_names.sql")),
+];
 
 /// The versions of the tables in MariaDB.
 #[cfg(feature = "mysql")]
-const MYSQL: &[Version] = &[(3, "tables", include_str!("../../migrations/mysql/0003_tables.sql"))];
+const MYSQL: &[Version] = &[
+    (3, "tables", include_str!("../../migrations/mysql/0003_tables.sql")),
+    (4, "names", include_str!("../../migrations/mysql/0004_names.sql")),
+];
 
-/// Brings the tables to the last version; programs that start together wait for each other.
-pub(super) async fn migrate(sql: &mut Sql, path: &Path) -> Result<(), OpenError> {
-    let sort = |error: sqlx::Error| OpenError::from(StoreError::sort_shared(path, &error));
-    let (schema, versions): (&str, &[Version]) = match sql {
+/// The versions of the tables in a database of this kind.
+pub(crate) fn versions(sql: &Sql) -> &'static [Version] {
+    match sql {
         #[cfg(feature = "postgres")]
-        Sql::Postgres(_) => ("current_schema()", POSTGRES),
+        Sql::Postgres(_) => POSTGRES,
         #[cfg(feature = "mysql")]
-        Sql::Mysql(_) => ("database()", MYSQL),
+        Sql::Mysql(_) => MYSQL,
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        Sql::Absent(never) => match *never {},
+    }
+}
+
+/// Brings the tables to the last of `versions`; programs that start together wait for each other.
+pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) -> Result<(), OpenError> {
+    let sort = |error: sqlx::Error| OpenError::from(StoreError::sort_shared(path, &error));
+    let schema = match sql {
+        #[cfg(feature = "postgres")]
+        Sql::Postgres(_) => "current_schema()",
+        #[cfg(feature = "mysql")]
+        Sql::Mysql(_) => "database()",
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         Sql::Absent(never) => match *never {},
     };

@@ -1,5 +1,6 @@
 //! Tests on real databases in folders of their own.
 
+mod direct;
 mod entries;
 mod faults;
 mod kill;

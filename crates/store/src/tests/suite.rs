@@ -6,7 +6,7 @@ use std::future::Future;
 use api::{Entry, Policy, Server, WhenAllDown};
 use tests::database::{Database, Kind};
 
-use super::{Folder, policy, refused, region, zone};
+use super::{Folder, direct, policy, refused, region, zone};
 use crate::{Change, CommitError, Contents, Held, Store, Verdict};
 
 /// A database that is a test's own.
@@ -47,6 +47,7 @@ macro_rules! suite {
             let database = Database::start(kind);
             $(println!("{}", stringify!($check));
             $check(&Ground::of(&database)).await;)+
+            direct::check(&database).await;
         }
     };
 }
