@@ -13,8 +13,10 @@ use net::clock::Clock;
 
 use crate::data;
 use crate::options::Options;
+use crate::question;
 use crate::report::{Limit, Report, Table, median};
 use crate::serve::zone;
+use crate::steering;
 
 /// Different clients, so that the ways to their regions do not stay in a cache.
 const CLIENTS: usize = 1 << 20;
@@ -29,13 +31,13 @@ const PASSES: usize = 11;
 pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut book = Book::empty(options.seed, Settings::default());
     let mut apply = |edit: Edit| book.apply(edit).map(drop).map_err(|refused| anyhow!("{refused:?}"));
-    for region in 1..=data::REGIONS {
-        apply(Edit::AddRegion { name: zone::region(region) })?;
+    for region in 1..=steering::REGIONS {
+        apply(Edit::AddRegion { name: steering::region(region) })?;
     }
     apply(Edit::PutPartition {
         name: "default".into(),
         source: "countries".into(),
-        text: zone::partition(&data::countries()?).into_bytes(),
+        text: steering::partition(&data::countries()?).into_bytes(),
         if_match: None,
     })?;
     let edit = Edit::zone(zone::ORIGIN, zone::MASTER.as_bytes(), None, &book.generation.hash);
@@ -53,7 +55,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     let now = Clock::new().now();
     let mut rows = Vec::new();
     for (what, name) in [("from the zone", zone::STATIC), ("steered", zone::STEERED)] {
-        let query = zone::query(name);
+        let query = question::query(0x1234, name);
         let mut out = [0; 1232];
         let mut times = Vec::new();
         for _ in 0..PASSES {

@@ -1,19 +1,14 @@
 //! The prefixes that partitions are made of: real ones from files, and made-up ones like them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read;
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result};
 use fastrand::Rng;
-use flate2::read::GzDecoder;
 use routing::{Prefix, RegionId};
 
 use crate::machine;
-
-/// How many regions the countries are dealt out to.
-pub(crate) const REGIONS: u32 = 8;
+use crate::steering::{self, COUNTRIES, REGIONS};
 
 /// Half of the larger partition: as many prefixes of each family.
 const MADE_UP: usize = 500_000;
@@ -22,22 +17,12 @@ const MADE_UP: usize = 500_000;
 const V6_LENGTHS: &[(u8, u32)] =
     &[(29, 3), (32, 12), (36, 4), (40, 9), (42, 3), (44, 16), (46, 3), (47, 2), (48, 47), (56, 1)];
 
-/// The 243,034 prefixes of `country-cidrs.csv.gz`; the countries are dealt out to the regions in the order
-/// in which they appear.
+/// The prefixes of [`COUNTRIES`].
 ///
 /// # Errors
 /// Where the file is not there or cannot be read.
 pub(crate) fn countries() -> Result<Vec<(Prefix, RegionId)>> {
-    let text = unpacked("routing/country-cidrs.csv.gz")?;
-    let mut numbers = BTreeMap::new();
-    let mut entries = Vec::new();
-    for line in text.lines().skip(1) {
-        let (prefix, country) = line.split_once(',').with_context(|| format!("no comma: {line}"))?;
-        let next = numbers.len() as u32 % REGIONS + 1;
-        let region = *numbers.entry(country.to_owned()).or_insert(next);
-        entries.push((prefix.parse().ok().context("not a prefix")?, RegionId::new(region).expect("small")));
-    }
-    Ok(entries)
+    steering::countries(&machine::data(COUNTRIES)?)
 }
 
 /// A million prefixes: 500,000 of IPv4, drawn from the routing table of 2014 in `ipasn_20140513.dat.gz`,
@@ -53,7 +38,8 @@ pub(crate) fn million(seed: u64) -> Result<Vec<(Prefix, RegionId)>> {
     let mut rng = Rng::with_seed(seed);
     let region = |number: u64| RegionId::new((number % u64::from(REGIONS)) as u32 + 1).expect("small");
     let mut v4 = Vec::new();
-    for line in unpacked("routing/ipasn_20140513.dat.gz")?.lines().filter(|line| !line.starts_with(';')) {
+    let routes = machine::unpacked(&machine::data("routing/ipasn_20140513.dat.gz")?)?;
+    for line in routes.lines().filter(|line| !line.starts_with(';')) {
         let (prefix, origin) = line.split_once('\t').with_context(|| format!("no tab: {line}"))?;
         let origin: u64 = origin.trim().parse().context("not an AS number")?;
         v4.push((prefix.parse().ok().context("not a prefix")?, region(origin)));
@@ -107,14 +93,6 @@ pub(crate) fn covered_v6(entries: &[(Prefix, RegionId)], count: usize, rng: &mut
             Ipv6Addr::from_bits(address | rng.u128(..).checked_shr(length.into()).unwrap_or(0))
         })
         .collect()
-}
-
-fn unpacked(file: &str) -> Result<String> {
-    let path = machine::data(file)?;
-    let failed = || format!("{}", path.display());
-    let mut text = String::new();
-    GzDecoder::new(File::open(&path).with_context(failed)?).read_to_string(&mut text).with_context(failed)?;
-    Ok(text)
 }
 
 #[cfg(test)]

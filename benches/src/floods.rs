@@ -5,24 +5,21 @@
 //! other limits as they are by default.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use experiments::serving::{SENDER_CORE, SERVER_CORE, pinned};
 use tests::flood::clients::{Clients, Got};
 use tests::flood::{self, crowd, datagrams};
 use tests::folder::Folder;
 use tests::http::Client;
 use tests::serving::Serving;
 
-use crate::machine;
 use crate::options::Options;
 use crate::report::{Limit, Report, Table, quantile};
-
-const SERVER_CORE: usize = 0;
-const OTHER_CORE: usize = 1;
+use crate::serve::servers::program;
 
 /// Forged packets a second: more than half of what one core of a small machine answers, so that the server can take
 /// them. What is beyond its speed, the kernel drops, whosever it is.
@@ -151,7 +148,7 @@ fn measure(attack: Attack, length: Duration, seed: u64) -> Result<Seen> {
     let begun = Instant::now();
     let clients = thread::scope(|scope| {
         let attacking = scope.spawn(|| {
-            net::thread::pin(OTHER_CORE).context("pinning a thread")?;
+            net::thread::pin(SENDER_CORE).context("pinning a thread")?;
             match attack {
                 Attack::Datagrams(kind) => datagrams(kind, dns, seed, &done, &sent),
                 Attack::Crowd(kind) => {
@@ -185,9 +182,11 @@ fn start(folder: &Folder) -> Serving {
     let zone = folder.write(&format!("{}.zone", flood::ORIGIN), flood::ZONE);
     let config = folder.write("pointsman.toml", flood::CONFIG);
     let listen = SocketAddr::from((flood::SERVER, 0)).to_string();
-    let mut command = Command::new("taskset");
-    command.args(["-c", &SERVER_CORE.to_string()]).arg(machine::root().join("target/release/pointsman"));
-    Serving::under(command, folder, &["--zone", &zone, "--config", &config, "--listen", &listen])
+    Serving::under(
+        pinned(SERVER_CORE, program()),
+        folder,
+        &["--zone", &zone, "--config", &config, "--listen", &listen],
+    )
 }
 
 /// Sends packets at [`RATE`]; what could not be sent in time is left out.
@@ -226,7 +225,7 @@ fn crowd(kind: crowd::Kind, dns: SocketAddrV4, done: &AtomicBool, sent: &AtomicU
 
 /// Has good clients ask in turn: two over UDP, one with a cookie, one over TCP.
 fn ask(dns: SocketAddrV4, length: Duration) -> Result<Clients> {
-    net::thread::pin(OTHER_CORE).context("pinning a thread")?;
+    net::thread::pin(SENDER_CORE).context("pinning a thread")?;
     let mut clients = Clients::new(dns, CLIENTS, WAIT).context("good clients")?;
     let until = Instant::now() + length;
     let mut due = Instant::now();

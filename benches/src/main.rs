@@ -11,7 +11,7 @@
 //! - [`shared`]: several name servers on one database.
 //! - [`floods`]: what good clients and the memory have of floods.
 //!
-//! [`data`] is what they measure with, [`report`] what they tell, [`machine`] what they were measured on.
+//! [`data`] is what they measure with, [`report`] what they tell; `experiments` has what measurements of both share.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is this program's only output")]
 
@@ -21,7 +21,6 @@ mod balance;
 mod data;
 mod floods;
 mod lookups;
-mod machine;
 mod options;
 mod proximity;
 mod replay;
@@ -32,6 +31,7 @@ mod shared;
 
 use std::process::ExitCode;
 
+use experiments::{machine, question, steering};
 use options::{Options, What};
 
 fn main() -> ExitCode {

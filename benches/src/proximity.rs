@@ -2,7 +2,6 @@
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,14 +15,14 @@ use nameserver::generation::Settings;
 use nameserver::import::{self, Import, Layer};
 use net::clock::Clock;
 use routing::{External, Prefix, RegionId};
+use tests::flood::memory_peak;
 
 use crate::data;
 use crate::options::Options;
+use crate::question;
 use crate::report::{Limit, Report, Table, median};
 use crate::serve::zone;
-
-/// The largest table that is at hand.
-const TABLE: &str = "routing/bview.20020722.2337.gz";
+use crate::steering;
 
 /// Different clients: far more than the table of the external service has cells.
 const CLIENTS: usize = 1 << 20;
@@ -55,7 +54,7 @@ fn as_path(options: &Options, report: &mut Report) -> Result<()> {
         server([192, 0, 2, 4], Some(2914)),
         server([192, 0, 2, 5], Some(3356)),
     ];
-    let layer = Layer::AsPath { table: crate::machine::data(TABLE)?, servers, relations: None };
+    let layer = Layer::AsPath { table: crate::machine::data(steering::ROUTES)?, servers, relations: None };
     let imports = [Import::Partition { name: "default".into(), layers: vec![layer] }];
     let mut times = Vec::new();
     for _ in 0..options.rounds {
@@ -69,13 +68,13 @@ fn as_path(options: &Options, report: &mut Report) -> Result<()> {
         black_box(&book);
     }
     let took = median(&times).context("some rounds")?;
-    let peak = peak_memory()?;
+    let peak = memory_peak(std::process::id()).context("its memory")? as f64 / 1e6;
     report.must("from a table of 115,521 routes to a generation, s", Limit::AtMost(4.0), Some(took));
     report.must("memory of that at its peak, MB", Limit::AtMost(300.0), Some(peak));
     report.add(Table {
         title: "A partition by AS path",
         head: &["table", "s, median", "peak MB"],
-        rows: vec![vec![TABLE.to_owned(), format!("{took:.2}"), format!("{peak:.0}")]],
+        rows: vec![vec![steering::ROUTES.to_owned(), format!("{took:.2}"), format!("{peak:.0}")]],
     });
     Ok(())
 }
@@ -141,7 +140,7 @@ fn passes(
     clock: &Clock,
     rng: &mut Rng,
 ) -> Result<Vec<f64>> {
-    let query = zone::query(zone::STEERED);
+    let query = question::query(0x1234, zone::STEERED);
     let fast = Fast { external, ..Fast::default() };
     let mut out = [0; 1232];
     let mut times = Vec::new();
@@ -169,13 +168,16 @@ fn book(options: &Options, partition: &str) -> Result<Book> {
     let mut book = Book::empty(options.seed, Settings::default());
     let zone = Edit::zone(zone::ORIGIN, zone::MASTER.as_bytes(), None, &book.generation.hash);
     let zone = zone.map_err(|faults| anyhow!("{faults}"))?;
-    let regions = (1..=data::REGIONS).map(|region| Edit::AddRegion { name: zone::region(region) });
+    let regions = (1..=steering::REGIONS).map(|region| Edit::AddRegion { name: steering::region(region) });
     let others = [
         zone,
         Edit::PutPartition {
             name: "default".into(),
             source: "partition".into(),
-            text: partition.replace("r1", &zone::region(1)).replace("r2", &zone::region(2)).into_bytes(),
+            text: partition
+                .replace("r1", &steering::region(1))
+                .replace("r2", &steering::region(2))
+                .into_bytes(),
             if_match: None,
         },
         Edit::PutPolicy {
@@ -189,12 +191,4 @@ fn book(options: &Options, partition: &str) -> Result<Book> {
         book.apply(edit).map_err(|refused| anyhow!("{refused}"))?;
     }
     Ok(book)
-}
-
-/// The most memory that this process ever had, in megabytes.
-fn peak_memory() -> Result<f64> {
-    let status = std::fs::read_to_string(Path::new("/proc/self/status")).context("the kernel tells it")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("a line VmHWM")?;
-    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("a number of KiB")?;
-    Ok(kib * 1_024.0 / 1e6)
 }

@@ -12,7 +12,8 @@ pub(crate) mod senders;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use experiments::errors::{Errors, SECOND};
+use experiments::errors::{Errors, P999_MAX, QUARTILES_MAX, SECOND, SECONDS_MIN};
+use experiments::traces::MINUTE;
 use experiments::{arrivals, traces};
 
 use crate::machine;
@@ -31,16 +32,8 @@ const GAPS: &[(&str, Duration)] = &[
     ("0.1ms", Duration::from_micros(100)),
 ];
 
-/// The rate to which the root server's minute is multiplied, in queries a second: that of LDplayer's B-Root traces.
-const ROOT_RATE: f64 = 38_000.0;
-
 /// The root server's own rate, near enough to cut its minute.
 const RECORDED_RATE: f64 = 172.0;
-
-/// Limits: of the quartiles and of the 99.9th percentile in microseconds, and of seconds whose rate is kept.
-const QUARTILES_MAX: f64 = 50.0;
-const P999_MAX: f64 = 1_000.0;
-const SECONDS_MIN: f64 = 0.995;
 
 /// The limit of our highest rate over dnsperf's, and what is aimed at, in queries a second.
 const OVER_DNSPERF: f64 = 1.3;
@@ -53,7 +46,7 @@ struct Lengths {
     ignored: Duration,
     /// What follows of a synthetic trace.
     measured: Duration,
-    /// How often the root server's minute is gone through, on time and at [`ROOT_RATE`].
+    /// How often the root server's minute is gone through, on time and at 38,000 queries a second.
     loops: u64,
     /// Runs of each trace.
     runs: usize,
@@ -99,10 +92,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
         timing.recorded(options, "nsd-live, as recorded", 1.0, 1, lengths.runs)?;
     }
     if options.wants("root") {
-        let trace = machine::data(MINUTE)?;
-        let once = traces::recorded(&trace, 1.0, 1, None, options.seed)?;
-        let seconds = once.last().map_or(0.0, |last| *last as f64 / SECOND as f64);
-        let factor = ROOT_RATE / (once.len() as f64 / seconds);
+        let (_, factor) = traces::to_root_rate(&machine::data(MINUTE)?, options.seed)?;
         timing.recorded(options, "nsd-live at 38,000/s", factor, 1, lengths.runs)?;
         timing.recorded(options, "nsd-live at 38,000/s, long", factor, lengths.loops, 1)?;
     }
@@ -126,9 +116,6 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     Ok(())
 }
-
-/// A real minute of a root server.
-const MINUTE: &str = "replay/nsd-live.raw.pcap.xz";
 
 /// The rows about timing, as they come.
 struct Timing {

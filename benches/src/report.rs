@@ -72,7 +72,7 @@ impl Report {
         Report {
             command: format!("cargo xtask bench {}", words.join(" ")),
             seed,
-            machine: machine::description(),
+            machine: machine::description(("compiler", machine::said("rustc", &["--version"]))),
             versions: Vec::new(),
             tables: Vec::new(),
             musts: Vec::new(),

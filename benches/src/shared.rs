@@ -4,15 +4,15 @@
 //! millisecond, and whoever asks notes when an answer is another than the last. A change is timed from before it is sent:
 //! as a call of one name server's API, or as a statement of a database client that is connected already.
 
-use std::io::Write as _;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use experiments::process::Fed;
 use fastrand::Rng;
 use tests::database::{Database, Kind};
 use tests::folder::Folder;
@@ -23,6 +23,7 @@ use tests::serving::Serving;
 use crate::machine;
 use crate::options::Options;
 use crate::report::{Limit, Report, Table, quantile};
+use crate::serve::servers::program;
 
 /// Name servers on one database.
 const NAME_SERVERS: usize = 3;
@@ -112,13 +113,12 @@ fn measure(kind: Kind, changes: u32, seed: u64) -> Result<[Times; 2]> {
     let name = database.empty();
     let folder = Folder::new();
     let start = |_| {
-        let program = Command::new(machine::root().join("target/release/pointsman"));
-        Serving::under(program, &folder, &["--store", &database.url(&name), "--workers", "1"])
+        Serving::under(Command::new(program()), &folder, &["--store", &database.url(&name), "--workers", "1"])
     };
     let servers: Vec<Serving> = (0..NAME_SERVERS).map(start).collect();
     let mut clients: Vec<Client> = servers.iter().map(Serving::client).collect();
     servers[0].call("PUT", "/v1/zones/example.com", ZONE);
-    let mut sql = Sql::connect(database.client(&name))?;
+    let mut sql = Fed::start(&mut database.client(&name))?;
     let mut rng = Rng::with_seed(seed);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -148,7 +148,7 @@ fn measure(kind: Kind, changes: u32, seed: u64) -> Result<[Times; 2]> {
             pause(&mut rng);
             ttl += 1;
             let begin = Instant::now();
-            sql.set(ttl)?;
+            set(&mut sql, ttl)?;
             let seen = wait(&shown, ttl, &[0, 1, 2])?;
             direct.seen.extend(seen.into_iter().map(|at| millis(begin, at)));
         }
@@ -208,38 +208,13 @@ fn millis(from: Instant, to: Instant) -> f64 {
 /// Sets the TTL through an API.
 fn put(client: &mut Client, ttl: u32) -> Result<()> {
     let policy = format!(r#"{{"servers":[{{"address":"192.0.2.1","default":{{"ttl":{ttl}}}}}]}}"#);
-    let answer = client.call("PUT", &format!("/v1/policies/{NAME}"), &policy);
-    // 202 would be durable, but not yet served.
-    if answer.status != 200 {
-        bail!("a change was answered with {}: {}", answer.status, answer.text());
-    }
-    Ok(())
+    client.done("PUT", &format!("/v1/policies/{NAME}"), &policy).map(drop).context("a change")
 }
 
-/// A client of the database, connected all the time; killed when dropped.
-struct Sql(Child);
-
-impl Sql {
-    fn connect(mut client: Command) -> Result<Sql> {
-        let child =
-            client.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("the database's client")?;
-        Ok(Sql(child))
-    }
-
-    /// Sets the TTL by a statement.
-    fn set(&mut self, ttl: u32) -> Result<()> {
-        let statement = format!(
-            "UPDATE policy_server SET ttl = {ttl} WHERE policy_id = \
-             (SELECT policy_id FROM policy_name WHERE name = '{NAME}.');\n"
-        );
-        let input = self.0.stdin.as_mut().context("the client's input")?;
-        input.write_all(statement.as_bytes()).context("a statement")
-    }
-}
-
-impl Drop for Sql {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Sets the TTL by a statement.
+fn set(client: &mut Fed, ttl: u32) -> Result<()> {
+    client.line(&format!(
+        "UPDATE policy_server SET ttl = {ttl} WHERE policy_id = \
+         (SELECT policy_id FROM policy_name WHERE name = '{NAME}.');\n"
+    ))
 }

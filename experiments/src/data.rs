@@ -5,15 +5,11 @@ use std::path::PathBuf;
 use crate::machine;
 use crate::report::Report;
 
-/// Finds a file of the test data: below `POINTSMAN_DATA`, by default `../shared/data` beside the checkout.
-///
-/// `None`, and a paragraph in the report that says so, where it is not there.
+/// Finds a file of the test data; `None`, and a paragraph in the report that says so, where it is not there.
 pub(crate) fn file(path: &str, report: &mut Report) -> Option<PathBuf> {
-    let beside = machine::root().join("../shared/data");
-    let file = std::env::var_os("POINTSMAN_DATA").map_or(beside, PathBuf::from).join(path);
-    if file.exists() {
-        return Some(file);
+    let found = machine::data(path);
+    if found.is_err() {
+        report.say(&format!("Left out: {path} is not here. POINTSMAN_DATA names the folder of the data."));
     }
-    report.say(&format!("Left out: {path} is not here. POINTSMAN_DATA names the folder of the data."));
-    None
+    found.ok()
 }

@@ -5,6 +5,15 @@ use anyhow::{Result, bail};
 /// A second, in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
+/// The most that either quartile may be off, in microseconds.
+pub const QUARTILES_MAX: f64 = 50.0;
+
+/// The most that 99.9 % may be off, in microseconds.
+pub const P999_MAX: f64 = 1_000.0;
+
+/// The least share of seconds whose rate must be kept.
+pub const SECONDS_MIN: f64 = 0.995;
+
 /// The rate from which a second's rate is judged, in queries a second: below it, one query on the other side of
 /// a second's border is more than [`RATE_OFF_MAX`].
 const RATE_MIN: usize = 10_000;

@@ -17,17 +17,16 @@ mod stage;
 mod timing;
 
 use anyhow::Result;
+use experiments::traces::MINUTE;
 
 use crate::data;
 use crate::options::Run;
+use crate::process::Pointsman;
 use crate::report::Report;
 use stage::Stage;
 
 /// What can be done alone.
 pub(crate) const PARTS: &[&str] = &["timing", "rate", "dnssec", "connections", "distance"];
-
-/// The trace of all parts but the synthetic ones.
-const MINUTE: &str = "replay/nsd-live.raw.pcap.xz";
 
 /// Does the experiment.
 pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
@@ -39,17 +38,20 @@ pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
          comes before other programs (`nice -n -20`).",
     );
     let Some(minute) = data::file(MINUTE, report) else { return Ok(()) };
-    let stage = Stage::new(run, minute)?;
-    for (part, perform) in PARTS.iter().zip([
-        timing::perform,
-        rate::perform,
-        dnssec::perform,
-        connections::perform,
-        distance::perform,
-    ]) {
-        if run.wants(part) {
-            perform(&stage, run, report)?;
+    let pointsman = Pointsman::find()?;
+    run.within(|folder| {
+        let stage = Stage { pointsman, folder: folder.to_path_buf(), minute };
+        for (part, perform) in PARTS.iter().zip([
+            timing::perform,
+            rate::perform,
+            dnssec::perform,
+            connections::perform,
+            distance::perform,
+        ]) {
+            if run.wants(part) {
+                perform(&stage, run, report)?;
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -1,10 +1,18 @@
 //! What experiments and measurements share.
 //!
-//! - [`traces`]: what is sent;
+//! - [`machine`]: on what a run is made, and with what;
+//! - [`process`]: the programs that are started; [`serving`]: our name server, for those who ask it; [`nsd`]: Debian's;
+//! - [`steering`]: by what clients are steered; [`traces`]: what is sent; [`question`]: the same by hand;
 //! - [`arrivals`]: when it came to who receives; [`errors`]: how far that is from when it was due;
 //! - [`echo`]: who receives at next to no cost.
 
 pub mod arrivals;
 pub mod echo;
 pub mod errors;
+pub mod machine;
+pub mod nsd;
+pub mod process;
+pub mod question;
+pub mod serving;
+pub mod steering;
 pub mod traces;

@@ -1,11 +1,9 @@
 //! The published figures beside ours: `cargo xtask experiment NAME`.
 //!
 //! - [`EXPERIMENTS`]: which there are; each is a module of its name.
-//! - what measurements need too is in the library of the same name;
+//! - what measurements need too is in the library of the same name: the programs that are started, the machine;
 //! - [`report`]: what each tells: values, plots, and what must hold; [`page`]: the same for a browser.
-//! - [`options`]: the command line; [`data`] and [`machine`]: with what, and on what, a run was made;
-//!   [`process`]: the programs that are started; [`serving`]: our name server, for those who ask it; [`quota`]: a share
-//!   of a processor, for servers.
+//! - [`options`]: the command line; [`data`]: with what a run was made; [`quota`]: a share of a processor, for servers.
 //!
 //! Exit codes: 0 where all holds, 1 for a run that failed, 2 for a wrong command line, 4 where something does not
 //! hold.
@@ -14,22 +12,20 @@
 
 mod data;
 mod ldplayer;
-mod machine;
 mod myxdns;
 mod netairt;
 mod options;
 mod page;
-mod process;
 mod quota;
 mod rapid_dns;
 mod report;
 mod salbnet;
-mod serving;
 mod servload;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use experiments::{machine, process, question, serving, steering};
 
 use options::{Asked, Run};
 use report::{Part, Report};

@@ -3,11 +3,10 @@
 //! - [`rates`]: response time and answered share by offered rate and by updates (figures 3 to 6), of [`servers`];
 //! - [`closed_loop`]: what the selection algorithms do to clients and servers (figures 7 and 8), in [`world`], clients
 //!   behind caches and servers on a virtual clock; [`real`]: the same in real time, with real ones;
-//! - [`outcome`]: what a run of those is worth, and how it is drawn; [`question`]: what clients of the name server say.
+//! - [`outcome`]: what a run of those is worth, and how it is drawn.
 
 mod closed_loop;
 mod outcome;
-mod question;
 mod rates;
 mod real;
 mod servers;

@@ -11,14 +11,12 @@ use anyhow::Result;
 use crate::data;
 use crate::options::{Run, Size};
 use crate::report::Report;
-
-/// The BGP table of the month of the thesis.
-const TABLE: &str = "routing/bview.20020722.2337.gz";
+use crate::steering::ROUTES;
 
 /// Does the experiment.
 pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
     // Without optimisation a table takes longer to read than all the rest.
-    let table = if run.size == Size::Smoke { None } else { data::file(TABLE, report) };
+    let table = if run.size == Size::Smoke { None } else { data::file(ROUTES, report) };
     run.within(|folder| transport::perform(run, report, folder, table.as_deref()))?;
     match table {
         Some(table) => distance::perform(run, report, &table),

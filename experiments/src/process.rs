@@ -1,6 +1,7 @@
-//! The programs that an experiment starts: ours, and servers that end with the run.
+//! The programs that are started: ours, servers that end with the run, and those that end by themselves.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use api::replay::ReplayReport;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::serving::{self, SENDER_CORE, pinned};
 
@@ -16,59 +19,72 @@ use crate::serving::{self, SENDER_CORE, pinned};
 const START_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A question for the root's SOA record.
+const ROOT: [u8; 17] = [0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 1];
+
+/// What comes before who keeps times, or stands between others that do, so that it comes before other programs: it is not
+/// held up for slices of 3 ms by what else the machine does on its core. Not with real-time priority: where a sender spins without a pause, the
+/// kernel then gives the core to others for 50 ms at a time.
+pub const PROMPT: [&str; 3] = ["nice", "-n", "-20"];
+
 /// Our program, which stands beside this one.
 #[derive(Clone, Debug)]
-pub(crate) struct Pointsman(PathBuf);
+pub struct Pointsman(PathBuf);
 
 /// A program that runs; ended when dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
-    pub(crate) address: SocketAddr,
+    /// Where it answers.
+    pub address: SocketAddr,
 }
+
+/// A program that executes what it reads, such as the client of a database, connected all the time; killed when dropped.
+#[derive(Debug)]
+pub struct Fed(Child);
 
 impl Pointsman {
     /// Finds it.
     ///
     /// # Errors
     /// Where it is not there.
-    pub(crate) fn find() -> Result<Pointsman> {
+    pub fn find() -> Result<Pointsman> {
         serving::program().map(Pointsman)
     }
 
     /// The program, pinned to a core where there is more than one.
-    pub(crate) fn command(&self, core: usize) -> Command {
+    pub fn command(&self, core: usize) -> Command {
         pinned(core, &self.0)
     }
 
     /// The same, [before others](prompt) there.
-    pub(crate) fn prompt(&self, core: usize) -> Command {
+    pub fn prompt(&self, core: usize) -> Command {
         prompt(core, &self.0)
     }
 
-    /// Replays on the sender's core; a run that was late is told as any other.
+    /// Replays on the sender's core, before other programs where that is allowed; a run that was late is told as any
+    /// other.
     ///
     /// # Errors
     /// Where it fails.
-    pub(crate) fn replay(&self, trace: &Path, server: SocketAddr, options: &[&str]) -> Result<ReplayReport> {
-        let mut command = if options.contains(&"--fast") {
-            pinned(SENDER_CORE, &self.0)
-        } else {
-            prompt(SENDER_CORE, &self.0)
-        };
-        command.arg("replay").arg(trace).args([
-            "--server",
-            &server.to_string(),
-            "--tolerance",
-            "1h",
-            "--json",
-        ]);
-        let output = command.args(options).stdin(Stdio::null()).output().context("the program")?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        serde_json::from_str(&text).with_context(|| {
-            format!("{options:?}: no report, but: {text}{}", String::from_utf8_lossy(&output.stderr))
-        })
+    pub fn replay(&self, trace: &Path, server: SocketAddr, options: &[&str]) -> Result<ReplayReport> {
+        let core = SENDER_CORE;
+        let mut command = if options.contains(&"--fast") { self.command(core) } else { self.prompt(core) };
+        command.arg("replay").arg(trace).args(["--server", &server.to_string(), "--tolerance", "1h"]);
+        replayed(command.arg("--json").args(options))
     }
+}
+
+/// Runs a replay; a run that was late is told as any other.
+///
+/// # Errors
+/// Where it tells no report.
+pub fn replayed(command: &mut Command) -> Result<ReplayReport> {
+    let output = command.stdin(Stdio::null()).output().context("the replay")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).with_context(|| {
+        format!("{command:?}: no report, but: {text}{}", String::from_utf8_lossy(&output.stderr))
+    })
 }
 
 impl Server {
@@ -76,47 +92,43 @@ impl Server {
     ///
     /// # Errors
     /// Where it does not; with what it said.
-    pub(crate) fn start(folder: &Path, name: &str, command: Command, address: SocketAddr) -> Result<Server> {
+    pub fn start(folder: &Path, name: &str, command: Command, address: SocketAddr) -> Result<Server> {
+        let is_answer = |answer: &[u8]| answer[3] & 15 == 0 && TcpStream::connect(address).is_ok();
+        Server::until(folder, name, command, address, &ROOT, is_answer)
+    }
+
+    /// Starts a server whose log goes to a folder; returns when it answers a query so.
+    ///
+    /// # Errors
+    /// Where it does not; with what it said.
+    pub fn until(
+        folder: &Path,
+        name: &str,
+        command: Command,
+        address: SocketAddr,
+        query: &[u8],
+        is_answer: impl Fn(&[u8]) -> bool,
+    ) -> Result<Server> {
         let mut server = Server::spawn(folder, name, command, address)?;
-        server.wait(folder, name)?;
-        Ok(server)
+        let begin = Instant::now();
+        let is_vain = || begin.elapsed() >= START_MAX || !matches!(server.child.try_wait(), Ok(None));
+        if answers(address, query, LOOK, is_answer, is_vain)? {
+            return Ok(server);
+        }
+        let said = fs::read_to_string(log(folder, name)).unwrap_or_default();
+        bail!("{name} does not answer; it said:\n{said}")
     }
 
     /// Starts a program whose log goes to a folder, and waits for nothing.
     ///
     /// # Errors
     /// Where it does not start.
-    pub(crate) fn spawn(
-        folder: &Path,
-        name: &str,
-        mut command: Command,
-        address: SocketAddr,
-    ) -> Result<Server> {
-        let path = log(folder, name);
-        let log = File::create(&path).with_context(|| format!("{}", path.display()))?;
-        let error = log.try_clone().context("the log")?;
-        let child = command.stdin(Stdio::null()).stdout(log).stderr(error).spawn();
-        Ok(Server { child: child.with_context(|| name.to_owned())?, address })
-    }
-
-    /// Waits until one that was started in this folder by this name answers.
-    ///
-    /// # Errors
-    /// Where it does not; with what it said.
-    pub(crate) fn wait(&mut self, folder: &Path, name: &str) -> Result<()> {
-        let begin = Instant::now();
-        while begin.elapsed() < START_MAX && matches!(self.child.try_wait(), Ok(None)) {
-            if answers(self.address) {
-                return Ok(());
-            }
-            thread::sleep(LOOK);
-        }
-        let said = fs::read_to_string(log(folder, name)).unwrap_or_default();
-        bail!("{name} does not answer; it said:\n{said}")
+    pub fn spawn(folder: &Path, name: &str, mut command: Command, address: SocketAddr) -> Result<Server> {
+        Ok(Server { child: logged(&mut command, &log(folder, name))?, address })
     }
 
     /// The number of its first process.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 }
@@ -124,7 +136,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // A server that has children of its own ends them when it is asked to end.
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM);
         let begin = Instant::now();
         while begin.elapsed() < START_MAX && matches!(self.child.try_wait(), Ok(None)) {
             thread::sleep(LOOK);
@@ -134,15 +146,40 @@ impl Drop for Server {
     }
 }
 
-/// As [`pinned`], before other programs where that is allowed: who keeps times, or stands between others that do, is not
-/// held up for slices of 3 ms by what else the machine does on its core. Not with real-time priority: where a sender spins
-/// without a pause, the kernel then gives the core to others for 50 ms at a time.
-pub(crate) fn prompt(core: usize, program: impl AsRef<Path>) -> Command {
-    let first = ["-n", "-20"];
+impl Fed {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// Where it does not start.
+    pub fn start(command: &mut Command) -> Result<Fed> {
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        started.map(Fed).with_context(|| format!("{:?} could not be started", command.get_program()))
+    }
+
+    /// Gives it a line, or what else it executes; the pipe holds what is early.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn line(&mut self, text: &str) -> Result<()> {
+        let input = self.0.stdin.as_mut().context("its input")?;
+        input.write_all(text.as_bytes()).context("its input")
+    }
+}
+
+impl Drop for Fed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// As [`pinned`], [before others](PROMPT) where that is allowed.
+pub fn prompt(core: usize, program: impl AsRef<Path>) -> Command {
+    let [nice, more @ ..] = PROMPT;
     let is_allowed = |output: Output| output.status.success() && output.stderr.is_empty();
-    if Command::new("nice").args(first).arg("true").output().is_ok_and(is_allowed) {
-        let mut command = pinned(core, "nice");
-        command.args(first).arg(program.as_ref());
+    if Command::new(nice).args(more).arg("true").output().is_ok_and(is_allowed) {
+        let mut command = pinned(core, nice);
+        command.args(more).arg(program.as_ref());
         return command;
     }
     pinned(core, program)
@@ -152,24 +189,62 @@ pub(crate) fn prompt(core: usize, program: impl AsRef<Path>) -> Command {
 ///
 /// # Errors
 /// Where there is none.
-pub(crate) fn free() -> Result<SocketAddr> {
+pub fn free() -> Result<SocketAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("a port")?;
     socket.local_addr().context("a port")
 }
 
-/// Asks for the root's SOA record.
-fn answers(server: SocketAddr) -> bool {
-    let query = [0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 1];
-    let asked = || -> std::io::Result<bool> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        socket.connect(server)?;
-        socket.set_read_timeout(Some(LOOK))?;
-        socket.send(&query)?;
-        let mut answer = [0; 512];
-        let length = socket.recv(&mut answer)?;
-        Ok(length > 12 && answer[..2] == query[..2] && answer[3] & 15 == 0)
-    };
-    asked().unwrap_or(false) && TcpStream::connect(server).is_ok()
+/// Starts a program; what it says goes to `log`.
+///
+/// # Errors
+/// Where it cannot be started.
+pub fn logged(command: &mut Command, log: &Path) -> Result<Child> {
+    let failed = || log.display().to_string();
+    let out = File::create(log).with_context(failed)?;
+    let error = out.try_clone().with_context(failed)?;
+    let started = command.stdin(Stdio::null()).stdout(out).stderr(error).spawn();
+    started.with_context(|| format!("{:?} could not be started", command.get_program()))
+}
+
+/// What a program prints and complains of, after it has ended well.
+///
+/// # Errors
+/// Where it cannot be started, or ends otherwise: with what it said.
+pub fn read(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("{:?} could not be started", command.get_program()))?;
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    if output.status.success() {
+        return Ok(text);
+    }
+    bail!("{:?}: {}\n{text}", command.get_program(), output.status)
+}
+
+/// Asks a server, with so much time between two looks, until it answers so, which has at least a header, or until that is
+/// in vain; says whether it does.
+///
+/// # Errors
+/// Where there is no socket.
+pub fn answers(
+    server: SocketAddr,
+    query: &[u8],
+    look: Duration,
+    is_answer: impl Fn(&[u8]) -> bool,
+    mut is_vain: impl FnMut() -> bool,
+) -> Result<bool> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).context("a socket")?;
+    socket.connect(server).context("a socket")?;
+    socket.set_read_timeout(Some(look)).context("a socket")?;
+    let mut answer = [0; 512];
+    while !is_vain() {
+        // A refused port is an error of the next call; either means "not yet".
+        let length = socket.send(query).and_then(|_| socket.recv(&mut answer)).unwrap_or(0);
+        if length > 12 && answer[..2] == query[..2] && is_answer(&answer[..length]) {
+            return Ok(true);
+        }
+        thread::sleep(look);
+    }
+    Ok(false)
 }
 
 fn log(folder: &Path, name: &str) -> PathBuf {

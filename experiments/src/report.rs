@@ -98,13 +98,14 @@ impl Must {
 impl Report {
     /// An empty report of a run that begins now.
     pub(crate) fn new(name: &'static str, about: &'static str, run: &Run, words: &[String]) -> Report {
+        let built = if cfg!(debug_assertions) { "not optimised" } else { "optimised" };
         Report {
             name,
             about,
             size: run.size.word(),
             seed: run.seed,
             command: format!("cargo xtask experiment {}", words.join(" ")),
-            machine: machine::description(),
+            machine: machine::description(("build", built.to_owned())),
             began: Instant::now(),
             took: Duration::ZERO,
             must: Vec::new(),

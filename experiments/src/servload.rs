@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use experiments::traces::MINUTE;
 use fastrand::Rng;
 use replay::plot::{Axis, Line, Plot, Stroke};
 use replay::schedule::census::Census;
@@ -193,7 +194,7 @@ fn slides(run: &Run, factors: &[u32], report: &mut Report) -> Result<()> {
 
 fn root_server(run: &Run, factors: &[u32], report: &mut Report) -> Result<()> {
     report.heading("A minute of a root server (nsd-live)");
-    let Some(path) = data::file("replay/nsd-live.raw.pcap.xz", report) else { return Ok(()) };
+    let Some(path) = data::file(MINUTE, report) else { return Ok(()) };
     let trace = Trace::open(&path, PORT).with_context(|| path.display().to_string())?;
     let loads = loads(&whole(trace)?, factors, run.seed, report)?;
     let known = loads[0].first().map(|(_, load)| load.clone()).context("factor 1 is always done")?;

@@ -13,6 +13,14 @@ use replay::schedule::census::Census;
 use replay::schedule::{Clients, Pacing, Plan, Schedule};
 use replay::trace::{PORT, Trace};
 
+use crate::errors::SECOND;
+
+/// A real minute of a root server, in the test data.
+pub const MINUTE: &str = "replay/nsd-live.raw.pcap.xz";
+
+/// The rate of LDplayer's B-Root traces, in queries a second.
+const ROOT_RATE: f64 = 38_000.0;
+
 /// Clients of a synthetic trace, as LDplayer's Table 1 has them.
 const CLIENTS: u32 = 10_000;
 
@@ -58,6 +66,17 @@ pub fn recorded(path: &Path, factor: f64, loops: u64, limit: Option<u64>, seed: 
         dues.push(planned.due);
     }
     Ok(dues)
+}
+
+/// How many seconds a trace is long, and by which factor it has the rate of LDplayer's B-Root traces: 38,000 queries a
+/// second.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn to_root_rate(path: &Path, seed: u64) -> Result<(f64, f64)> {
+    let once = recorded(path, 1.0, 1, None, seed)?;
+    let length = once.last().copied().unwrap_or(SECOND) as f64 / SECOND as f64;
+    Ok((length, ROOT_RATE / (once.len() as f64 / length)))
 }
 
 /// Writes a query file of 100,000 names.

@@ -6,13 +6,16 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Finds a file of the test data: below `POINTSMAN_DATA`, by default `../shared/data` beside the checkout.
-///
-/// `None`, and a line that says so, where it is not there.
-pub fn file(path: &str) -> Option<PathBuf> {
+/// Where a file of the test data is, if it is there: below `POINTSMAN_DATA`, by default `../shared/data` beside the
+/// checkout.
+pub fn place(path: &str) -> PathBuf {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
-    let folder = std::env::var_os("POINTSMAN_DATA").map_or(beside, PathBuf::from);
-    let file = folder.join(path);
+    std::env::var_os("POINTSMAN_DATA").map_or(beside, PathBuf::from).join(path)
+}
+
+/// Finds a file of the test data; `None`, and a line that says so, where it is not there.
+pub fn file(path: &str) -> Option<PathBuf> {
+    let file = place(path);
     if !file.exists() {
         skip(&format!("{} is not here; POINTSMAN_DATA names its folder", file.display()));
         return None;

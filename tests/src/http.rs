@@ -43,6 +43,19 @@ impl Client {
             .unwrap_or_else(|cause| panic!("{method} {path}: no answer: {cause}"))
     }
 
+    /// Makes a call that must succeed, and at once: 202 would be durable, but not yet served.
+    ///
+    /// # Errors
+    /// Where no whole answer comes, or another one than 200; with the reason.
+    pub fn done(&mut self, method: &str, path: &str, body: &str) -> io::Result<Response> {
+        let response = self.send(method, path, &[], body.as_bytes())?;
+        if response.status == 200 {
+            return Ok(response);
+        }
+        let (status, why) = (response.status, response.text());
+        Err(io::Error::other(format!("{method} {path} was answered with {status}: {why}")))
+    }
+
     /// Makes a call with further headers.
     ///
     /// # Errors

@@ -103,16 +103,26 @@ impl Program {
     /// # Panics
     /// Where the program ends without it, or does not say it within [`PROGRAM_WAIT`].
     pub fn line(&mut self, part: &str) -> String {
+        self.says(part).unwrap_or_else(|what| panic!("{what}"))
+    }
+
+    /// As [`Program::line`], for who is no test.
+    ///
+    /// # Errors
+    /// What it said instead.
+    pub fn says(&mut self, part: &str) -> Result<String, String> {
         let until = Instant::now() + PROGRAM_WAIT;
         loop {
             match self.stderr.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
                     self.said.push(line.clone());
                     if line.contains(part) {
-                        return line;
+                        return Ok(line);
                     }
                 }
-                Err(why) => panic!("no '{part}' on stderr ({why}), only:\n{}", self.said.join("\n")),
+                Err(why) => {
+                    return Err(format!("no '{part}' on stderr ({why}), only:\n{}", self.said.join("\n")));
+                }
             }
         }
     }

@@ -33,27 +33,37 @@ impl Serving {
     ///
     /// # Panics
     /// Where it does not become ready.
-    pub fn under<A: AsRef<str>>(mut command: Command, folder: &Folder, more: &[A]) -> Serving {
-        command.args(["serve", "--api", "127.0.0.1:0"]);
-        if !more.iter().any(|argument| argument.as_ref() == "--store") {
-            command.args(["--store", &store(folder)]);
+    pub fn under<A: AsRef<str>>(command: Command, folder: &Folder, more: &[A]) -> Serving {
+        let store = store(folder);
+        let mut arguments: Vec<&str> = more.iter().map(AsRef::as_ref).collect();
+        if !arguments.contains(&"--store") {
+            arguments.extend(["--store", &store]);
         }
-        if !more.iter().any(|argument| argument.as_ref() == "--listen") {
+        Serving::with(command, &arguments).unwrap_or_else(|what| panic!("{what}"))
+    }
+
+    /// As [`Serving::under`], for who is no test; where the store is, the arguments say.
+    ///
+    /// # Errors
+    /// Where it does not become ready; with what it said.
+    pub fn with(mut command: Command, arguments: &[&str]) -> Result<Serving, String> {
+        command.args(["serve", "--api", "127.0.0.1:0"]);
+        if !arguments.contains(&"--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        command.args(more.iter().map(AsRef::as_ref));
+        command.args(arguments);
         let mut program = Program::spawn(command);
         let mut listening = Vec::new();
         let api = loop {
-            let line = program.line("listening on ");
+            let line = program.says("listening on ")?;
             let place = line.split_ascii_whitespace().nth(2).expect("a line of that form");
             match place.strip_prefix("http://") {
                 Some(api) => break api.parse().expect("an address"),
                 None => listening.push(place.parse().expect("an address")),
             }
         };
-        program.line("ready");
-        Serving { program, listening, api }
+        program.says("ready")?;
+        Ok(Serving { program, listening, api })
     }
 
     /// The first address that answers DNS.
@@ -71,9 +81,7 @@ impl Serving {
     /// # Panics
     /// Where it does not.
     pub fn call(&self, method: &str, path: &str, body: &str) -> Response {
-        let response = self.client().call(method, path, body);
-        assert_eq!(response.status, 200, "{method} {path}: {}", response.text());
-        response
+        self.client().done(method, path, body).unwrap_or_else(|what| panic!("{what}"))
     }
 
     /// Ends it with SIGTERM.

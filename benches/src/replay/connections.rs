@@ -9,12 +9,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use experiments::nsd::tls;
 use serde_json::Value;
 
 use super::senders;
 use crate::report::{Limit, Report, Table};
 use crate::serve::place::{Place, SERVER, Side};
-use crate::serve::process::{self, Group};
+use crate::serve::process::Group;
 use crate::serve::servers::{self, program};
 use crate::serve::zone;
 
@@ -164,22 +165,13 @@ fn queries(gap: Duration, clients: u32) -> String {
 
 /// NSD with as many connections as its processes may hold, in clear and over TLS.
 fn nsd(room: &Path) -> Result<Command> {
-    let mut certificate = Command::new("openssl");
-    certificate.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]);
-    certificate.args(["-days", "2", "-subj", "/CN=localhost", "-keyout", "tls.key", "-out", "tls.pem"]);
-    process::read(certificate.current_dir(room))?;
-    let folder = room.display();
+    let tls = tls(room, (SERVER, TLS_PORT).into())?;
     let addresses: String = (1..=SERVERS)
         .map(|at| format!("  ip-address: {SERVER}@{} servers=\"{at}\"\n", PORTS_BEFORE + at))
         .collect();
-    servers::nsd_with(
-        room,
-        &format!(
-            "{addresses}  server-count: {SERVERS}\n  reuseport: yes\n  tcp-count: 19000\n  tcp-timeout: 600\n  \
-             ip-address: {SERVER}@{TLS_PORT}\n  tls-port: {TLS_PORT}\n  tls-service-key: \"{folder}/tls.key\"\n  \
-             tls-service-pem: \"{folder}/tls.pem\"\n"
-        ),
-    )
+    let processes = format!("  server-count: {SERVERS}\n  reuseport: yes\n");
+    let limits = "  tcp-count: 19000\n  tcp-timeout: 600\n";
+    servers::nsd_with(room, &[&addresses, &processes, limits, &tls].concat())
 }
 
 /// Octets of the machine's memory that programs can still have.

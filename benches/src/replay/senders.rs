@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use experiments::process::PROMPT;
 use serde_json::Value;
 
 use crate::machine;
@@ -37,12 +38,11 @@ pub(crate) fn allow_prefix() -> Result<()> {
     process::read(command.args(["route", "add", "local", PREFIX, "dev", "lo"])).map(drop)
 }
 
-/// A sender that keeps times, before others: what else the machine does on this core, such as looking after itself,
-/// would otherwise hold any of them up for slices of 3 ms. Not with real-time priority: where a sender spins without a
-/// pause, the kernel then gives the core to others for 50 ms at a time.
+/// A sender that keeps times, before others.
 fn prompt(program: &str) -> Command {
-    let mut command = Side::Source.command("nice");
-    command.args(["-n", "-20", program]);
+    let [nice, more @ ..] = PROMPT;
+    let mut command = Side::Source.command(nice);
+    command.args(more).arg(program);
     command
 }
 

@@ -12,6 +12,7 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
+pub(crate) use experiments::serving::{SENDER_CORE as SOURCE_CORE, SERVER_CORE};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -22,12 +23,6 @@ pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 
 /// The source's own address; it spoofs others.
 const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
-
-/// The core of the servers.
-pub(crate) const SERVER_CORE: usize = 0;
-
-/// The core of the source.
-pub(crate) const SOURCE_CORE: usize = 1;
 
 /// One of the two namespaces.
 #[derive(Clone, Copy, Debug)]

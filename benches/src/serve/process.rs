@@ -3,10 +3,12 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use experiments::process::logged;
+pub(crate) use experiments::process::read;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
@@ -22,17 +24,7 @@ impl Group {
     /// # Errors
     /// Where it cannot be started.
     pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Group> {
-        let failed = || format!("{}", log.display());
-        let out = fs::File::create(log).with_context(failed)?;
-        let error = out.try_clone().with_context(failed)?;
-        let leader = command
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(error)
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("{:?} could not be started", command.get_program()))?;
-        Ok(Group { leader })
+        Ok(Group { leader: logged(command.process_group(0), log)? })
     }
 
     /// Whether the program that was started has ended.
@@ -102,19 +94,6 @@ fn member(text: &str) -> Option<Member> {
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
     let ticks = number(11)? + number(12)? + number(13)? + number(14)?;
     Some(Member { id, group: number(2)? as u32, ticks })
-}
-
-/// What a program prints and complains of, after it has ended well.
-///
-/// # Errors
-/// Where it cannot be started, or ends otherwise: with what it said.
-pub(crate) fn read(command: &mut Command) -> Result<String> {
-    let output = command.stdin(Stdio::null()).output()?;
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    if output.status.success() {
-        return Ok(text);
-    }
-    bail!("{:?}: {}\n{text}", command.get_program(), output.status)
 }
 
 #[cfg(test)]

@@ -1,19 +1,21 @@
 //! The servers, each configured for one core and to serve the same zone.
 
 use std::fs;
-use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use experiments::nsd::configuration;
+use experiments::process::answers;
 
 use super::place::{Place, SERVER, Side};
 use super::process::Group;
 use super::zone;
 use crate::data;
 use crate::machine;
+use crate::question;
+use crate::steering;
 
 /// How long a server may take to its first answer.
 const START_MAX: Duration = Duration::from_secs(180);
@@ -101,29 +103,18 @@ pub(crate) fn run_until(
     name: &str,
     command: &mut Command,
     room: &Path,
-    is_answer: impl Fn(&[u8]) -> bool + Sync,
+    is_answer: impl Fn(&[u8]) -> bool + Send,
 ) -> Result<Running> {
     let log = room.join("log");
     let begin = Instant::now();
     let mut group = Group::start(command, &log)?;
-    let answers = Side::Source.within(|| {
-        let socket = UdpSocket::bind("0.0.0.0:0").context("a socket")?;
-        socket.connect((SERVER, 53)).context("a socket")?;
-        socket.set_read_timeout(Some(LOOK)).context("a socket")?;
-        let query = zone::query(zone::STATIC);
-        let mut answer = [0; 512];
-        while begin.elapsed() < START_MAX && !group.has_ended() {
-            // A refused port is an error of the next call; either means "not yet".
-            let length = socket.send(&query).and_then(|_| socket.recv(&mut answer)).unwrap_or(0);
-            if length > 12 && answer[..2] == query[..2] && is_answer(&answer[..length]) {
-                return Ok(true);
-            }
-            thread::sleep(LOOK);
-        }
-        Ok(false)
+    let query = question::query(0x1234, zone::STATIC);
+    let is_there = Side::Source.within(|| {
+        let is_vain = || begin.elapsed() >= START_MAX || group.has_ended();
+        answers((SERVER, 53).into(), &query, LOOK, is_answer, is_vain)
     })?;
     let started = begin.elapsed();
-    if !answers {
+    if !is_there {
         let said = fs::read_to_string(&log).unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
         bail!("{name} does not answer; it said:\n{}", lines[lines.len().saturating_sub(20)..].join("\n"));
@@ -139,7 +130,7 @@ pub(crate) fn program() -> String {
 /// Ours, with the countries' prefixes as partition and the steered name's policy.
 fn pointsman(room: &Path) -> Result<Command> {
     write(room, "example.com.zone", zone::MASTER)?;
-    write(room, "countries.csv", &zone::partition(&data::countries()?))?;
+    write(room, "countries.csv", &steering::partition(&data::countries()?))?;
     write(room, "cdn.json", &zone::policy(zone::STEERED, 0))?;
     let imports = "zone = [\"example.com.zone\"]\npolicy = [\"cdn.json\"]\n";
     pointsman_with(room, imports, "[[partition]]\ncsv = \"countries.csv\"\n")
@@ -184,8 +175,8 @@ pub(crate) fn knot(room: &Path, master: &str, modules: &str) -> Result<Command> 
 
 fn knot_geoip(room: &Path) -> Result<Command> {
     let mut weights = format!("{}:\n", zone::STEERED);
-    for (index, weight) in zone::WEIGHTS.iter().enumerate() {
-        weights += &format!("  - weight: {weight}\n    A: {}\n", zone::address(index));
+    for (index, weight) in steering::WEIGHTS.iter().enumerate() {
+        weights += &format!("  - weight: {weight}\n    A: {}\n", steering::address(index));
     }
     write(room, "weights.conf", &weights)?;
     let modules = format!(
@@ -201,14 +192,7 @@ fn knot_geoip(room: &Path) -> Result<Command> {
 /// Where the configuration cannot be written.
 pub(crate) fn nsd_with(room: &Path, more: &str) -> Result<Command> {
     write(room, "example.com.zone", zone::MASTER)?;
-    let folder = room.display();
-    let config = format!(
-        "server:\n  ip-address: {SERVER}\n  port: 53\n  username: \"\"\n  zonesdir: \"{folder}\"\n  \
-         database: \"\"\n  pidfile: \"{folder}/pid\"\n  xfrdfile: \"{folder}/xfrd\"\n  zonelistfile: \"{folder}/list\"\n  \
-         xfrdir: \"{folder}\"\n  rrl-ratelimit: 0\n  rrl-whitelist-ratelimit: 0\n  verbosity: 0\n{more}\
-         remote-control:\n  control-enable: no\nzone:\n  name: {}\n  zonefile: example.com.zone\n",
-        zone::ORIGIN,
-    );
+    let config = configuration(room, (SERVER, 53).into(), zone::ORIGIN, Path::new("example.com.zone"), more);
     write(room, "nsd.conf", &config)?;
     let mut command = Side::Server.command("nsd");
     command.arg("-d").arg("-c").arg(room.join("nsd.conf"));
@@ -220,8 +204,8 @@ fn gdnsd(room: &Path) -> Result<Command> {
     let dynamic = zone::MASTER.replace("cdn IN A 192.0.2.1", "cdn 300 IN DYNA weighted!cdn");
     // It has no $ORIGIN at the top that differs from the file's name, and wants none.
     write(room, "zones/example.com", &dynamic.replace("$ORIGIN example.com.\n", ""))?;
-    let weights: Vec<String> = (0..zone::WEIGHTS.len())
-        .map(|index| format!("a{index} = [ {}, {} ]", zone::address(index), zone::WEIGHTS[index]))
+    let weights: Vec<String> = (0..steering::WEIGHTS.len())
+        .map(|index| format!("a{index} = [ {}, {} ]", steering::address(index), steering::WEIGHTS[index]))
         .collect();
     let folder = room.display();
     let config = format!(
@@ -243,8 +227,8 @@ fn pdns(room: &Path) -> Result<Command> {
          hostmaster.example.com 1 7200 600 1209600 300\n    - ns: ns.example.com\n    ns.example.com:\n    - a: \
          192.0.2.53\n    www.example.com:\n    - a: 192.0.2.80\n    cdn.example.com:\n",
     );
-    for (index, weight) in zone::WEIGHTS.iter().enumerate() {
-        zones += &format!("    - a: {{content: {}, weight: {weight}}}\n", zone::address(index));
+    for (index, weight) in steering::WEIGHTS.iter().enumerate() {
+        zones += &format!("    - a: {{content: {}, weight: {weight}}}\n", steering::address(index));
     }
     write(room, "zones.yaml", &zones)?;
     let folder = room.display();

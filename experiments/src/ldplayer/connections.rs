@@ -70,7 +70,7 @@ fn play(stage: &Stage, run: &Run, zone: &Path, mix: usize, timeout: u32) -> Resu
     options.extend(["--tls-port", &port, "--insecure"]);
     let limit = run.size.of(None, Some("3400"), Some("100"));
     options.extend(limit.iter().flat_map(|limit| ["--limit", limit]));
-    let report = stage.replay(&stage.minute, server.address, &options)?;
+    let report = stage.pointsman.replay(&stage.minute, server.address, &options)?;
     let seconds = report.server_seconds.clone().unwrap_or_default();
     let most = |of: fn(&ServerSecond) -> u64| seconds.iter().map(of).max().unwrap_or(0);
     let state = |second: &ServerSecond, name: &str| second.tcp.get(name).copied().unwrap_or(0);

@@ -50,7 +50,7 @@ pub(super) fn perform(stage: &Stage, run: &Run, report: &mut Report) -> Result<(
             let mut options = vec!["--transport", shares, "--rtt", &distance, "--seed", &seed];
             options.extend(["--idle", "1h", "--tls-port", &port, "--insecure"]);
             options.extend(["--limit", run.size.of("5000", "1700", "0")]);
-            let report = stage.replay(&stage.minute, server.address, &options)?;
+            let report = stage.pointsman.replay(&stage.minute, server.address, &options)?;
             found.push(Found { transport, round_trip, report });
         }
     }

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use api::replay::ReplayReport;
 use replay::plot::{Axis, Line, Plot};
 
 use super::servers;
 use super::stage::Stage;
 use crate::options::{Run, Size};
-use crate::process::Server;
+use crate::process::{Server, read};
 use crate::report::{Limit, Report, number};
 
 /// LDplayer's medians in Mb/s with 2048-bit keys: as captured (72.3 % of queries ask for signatures), and all.
@@ -93,7 +93,7 @@ fn ask(
     let mut options = vec!["--speed", "10", "--seed", &seed, "--source-prefix", "127.1.0.0/16"];
     let all = asked.map(|percent| format!("do={percent}%"));
     options.extend(all.iter().flat_map(|change| ["--mutate", change]));
-    let report = stage.replay(&stage.minute, server.address, &options)?;
+    let report = stage.pointsman.replay(&stage.minute, server.address, &options)?;
     let seconds = report.seconds * 10.0;
     let megabits = report.answer_octets as f64 * 8.0 / 1e6 / seconds;
     Ok(Arm { server: name, signing, asked, megabits, report })
@@ -180,12 +180,10 @@ fn sign(stage: &Stage, plain: &Path, signing: &Signing) -> Result<PathBuf> {
     let folder = stage.folder.join(format!("keys-{}-{}", signing.bits, signing.is_rollover));
     fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
     let run = |program: &str, words: &[&str]| -> Result<String> {
-        let output = Command::new(program).args(words).current_dir(&folder).output();
-        let output = output.with_context(|| format!("{program} (Debian: bind9-utils)"))?;
-        if !output.status.success() {
-            bail!("{program}: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        let said = read(Command::new(program).args(words).current_dir(&folder));
+        let said = said.with_context(|| format!("{program} (Debian: bind9-utils)"))?;
+        // Before anything that it complains of.
+        Ok(said.lines().next().unwrap_or_default().to_owned())
     };
     let key = |bits: u32, more: &[&str]| {
         run("dnssec-keygen", &[&["-q", "-a", "RSASHA256", "-b", &bits.to_string()], more, &["."]].concat())

@@ -33,7 +33,7 @@ pub(super) fn perform(stage: &Stage, run: &Run, report: &mut Report) -> Result<(
     let limit = (seconds * A_SECOND).to_string();
     let here = free()?;
     let fast = ["--fast", "--window", "1000", "--loop", "1000000", "--limit", &limit];
-    let sent = echo::during(here, to_server_core, || stage.replay(&names, here, &fast))?;
+    let sent = echo::during(here, to_server_core, || stage.pointsman.replay(&names, here, &fast))?;
     let samples: Vec<f64> = sent
         .sent_per_second
         .chunks_exact(SAMPLE)

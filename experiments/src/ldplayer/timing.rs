@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use experiments::errors::{Errors, SECOND};
+use experiments::errors::{Errors, P999_MAX, QUARTILES_MAX, SECOND, SECONDS_MIN};
 use experiments::{arrivals, traces};
 use replay::plot::{Axis, Line, POINTS_MAX, Plot, Stroke};
 
@@ -17,16 +17,6 @@ use crate::report::{Limit, Report, number};
 /// LDplayer's quartiles, its quartiles with gaps of 0.1 s, and its extremes, in microseconds.
 const PUBLISHED: [(&str, f64); 3] =
     [("quartiles", 2_500.0), ("quartiles at 0.1 s", 8_000.0), ("extremes", 17_000.0)];
-
-/// Our limits of the quartiles and of the 99.9th percentile, in microseconds.
-const QUARTILES_MAX: f64 = 50.0;
-const P999_MAX: f64 = 1_000.0;
-
-/// The least share of seconds whose rate is within 0.1 %.
-const SECONDS_MIN: f64 = 0.995;
-
-/// The rate of LDplayer's B-Root traces in queries a second.
-const ROOT_RATE: f64 = 38_000.0;
 
 /// What is sent.
 struct Load {
@@ -82,9 +72,7 @@ fn loads(stage: &Stage, run: &Run, seconds: f64) -> Result<Vec<Load>> {
     if run.size == Size::Smoke {
         return Ok(loads);
     }
-    let once = traces::recorded(&stage.minute, 1.0, 1, None, run.seed)?;
-    let length = once.last().copied().unwrap_or(SECOND) as f64 / SECOND as f64;
-    let factor = ROOT_RATE / (once.len() as f64 / length);
+    let (length, factor) = traces::to_root_rate(&stage.minute, run.seed)?;
     let seconds = run.size.of(length, seconds, seconds);
     loads.push(Load { name: "the root server's minute".into(), kind: Kind::Minute { factor: 1.0, seconds } });
     loads.push(Load { name: "the same at 38,000/s".into(), kind: Kind::Minute { factor, seconds } });
@@ -99,7 +87,7 @@ impl Load {
             let (trace, due, more) = self.trace(stage, seconds, seed)?;
             let more: Vec<&str> = more.iter().map(String::as_str).collect();
             let here = free()?;
-            let send = |server: SocketAddr| stage.replay(&trace, server, &more).map(drop);
+            let send = |server: SocketAddr| stage.pointsman.replay(&trace, server, &more).map(drop);
             let ((), arrived) = arrivals::during(here, to_server_core, || send(here))?;
             let errors = Errors::of(&due, &arrived, ignored);
             found.runs.push(errors.with_context(|| self.name.clone())?);

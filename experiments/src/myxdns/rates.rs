@@ -2,17 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use api::replay::ReplayReport;
 use replay::plot::{Axis, Line, Plot};
 
-use super::servers::{ARMS, Arm, Running, Stage};
+use super::servers::{ARMS, Arm, Running, Stage, Updates};
 use crate::options::{Run, Size};
+use crate::process;
 use crate::report::{Limit, Report, number};
 use crate::serving::{SENDER_CORE, pinned, program};
 
@@ -92,7 +92,8 @@ fn point(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -
     let seconds = run.size.of(5, 1, 1);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
-        let updating = scope.spawn(|| update(running, updates, &stop));
+        let to = &running.updates;
+        let updating = scope.spawn(|| update(to, updates, &stop));
         let replayed = replayed(run, &stage.clients, running.dns, rate, rate * seconds);
         stop.store(true, Ordering::Relaxed);
         let Ok(made) = updating.join() else { bail!("the updates panicked") };
@@ -110,11 +111,11 @@ fn point(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -
 }
 
 /// Updates on a schedule that does not wait for slow ones; returns how many a second were made.
-fn update(running: &Running, per_second: u32, stop: &AtomicBool) -> Result<f64> {
+fn update(to: &Updates, per_second: u32, stop: &AtomicBool) -> Result<f64> {
     if per_second == 0 {
         return Ok(0.0);
     }
-    let mut updater = running.updater()?;
+    let mut updater = to.updater()?;
     let (begin, mut made) = (Instant::now(), 0_u32);
     while !stop.load(Ordering::Relaxed) {
         updater.update(made as usize)?;
@@ -140,11 +141,7 @@ fn replayed(run: &Run, trace: &Path, server: SocketAddr, rate: u32, limit: u32) 
         "1h",
         "--json",
     ]);
-    let output = command.stdin(Stdio::null()).output().context("the replay")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).with_context(|| {
-        format!("the replay told no report, but: {text}{}", String::from_utf8_lossy(&output.stderr))
-    })
+    process::replayed(&mut command)
 }
 
 fn drawn(figures: [&str; 2], updates: u32, curves: &[(&Arm, Vec<Point>)], report: &mut Report) {

@@ -2,43 +2,43 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fastrand::Rng;
-use serde_json::{Map, json};
+use routing::{Prefix, RegionId};
+use serde_json::json;
+use tests::http::Client;
+use tests::serving::Serving;
 
-use super::question;
 use crate::data;
 use crate::options::{Run, Size};
+use crate::process::{Fed, Server, free, read};
+use crate::question;
 use crate::report::Report;
-use crate::serving::{Calls, SENDER_CORE, SERVER_CORE, Serving, pinned};
+use crate::serving::{self, SENDER_CORE, SERVER_CORE, pinned};
+use crate::steering::{self, COUNTRIES, REGIONS, ROUTES, WEIGHTS, address, region};
 
-/// Clients of each of the eight regions, and of none.
-const REGIONS: usize = 8;
+/// Clients of each region, and of none.
 const CLIENTS: usize = 1_000;
 const UNKNOWN: usize = 500;
 
-/// The name that is asked for, and how probable each of its six addresses is at first.
+/// The name that is asked for.
 const NAME: &str = "www.example.com";
-const WEIGHTS: [f64; 6] = [0.1, 0.2, 0.3, 0.15, 0.05, 0.2];
 
 /// The ASes of the six servers, for AS path.
 const ASES: [u32; 6] = [3333, 701, 7018, 1221, 2914, 3356];
 
-const TABLE: &str = "routing/bview.20020722.2337.gz";
-const COUNTRIES: &str = "routing/country-cidrs.csv.gz";
 const DATABASE: &str = "routing/GeoIP2-Country-Test.mmdb";
 
 /// Where Debian keeps PowerDNS's backend for MariaDB.
 const BACKEND: &str = "pdns/libgmysqlbackend.so";
 
-/// How long a server may take until it answers, or an update; and the time between two looks.
+/// How long the database may take until it answers, and the time between two looks.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -83,7 +83,7 @@ pub(super) struct Stage {
     /// The trace of all clients, each asking once.
     pub(super) clients: PathBuf,
     /// Prefixes of countries, the countries dealt out to the regions.
-    countries: Option<Vec<(String, String)>>,
+    countries: Option<Vec<(Prefix, RegionId)>>,
     table: Option<PathBuf>,
     database: Option<PathBuf>,
 }
@@ -91,26 +91,23 @@ pub(super) struct Stage {
 /// A server that answers.
 pub(super) struct Running {
     pub(super) dns: SocketAddr,
-    /// Where updates go: our API, or MariaDB's socket.
-    updates: Updates,
+    pub(super) updates: Updates,
     /// In the order in which they end.
-    _children: Vec<Ended>,
+    _servers: Vec<Server>,
     _serving: Option<Serving>,
 }
 
-enum Updates {
+/// Where updates go: our API, or MariaDB's socket.
+pub(super) enum Updates {
     Api(SocketAddr, Source),
     Database(PathBuf),
 }
 
 /// Makes updates.
 pub(super) enum Updater {
-    Api(Calls, Source),
-    Database(Child, ChildStdin),
+    Api(Client, Source),
+    Database(Fed),
 }
-
-/// A process that is ended when dropped.
-struct Ended(Child);
 
 impl Stage {
     /// Writes what is asked.
@@ -120,15 +117,19 @@ impl Stage {
     pub(super) fn new(run: &Run, folder: &Path, report: &mut Report) -> Result<Stage> {
         // Without optimisation these take longer to read than all the rest.
         let mut found = |path| if run.size == Size::Smoke { None } else { data::file(path, report) };
-        let (countries, table, database) = (found(COUNTRIES), found(TABLE), found(DATABASE));
-        let countries = countries.map(|path| dealt(&path)).transpose()?;
+        let (countries, table, database) = (found(COUNTRIES), found(ROUTES), found(DATABASE));
+        let countries = countries.map(|path| steering::countries(&path)).transpose()?;
         let clients = folder.join("clients.txt");
         let mut rng = Rng::with_seed(run.seed);
         let mut addresses = Vec::new();
         for region in 1..=REGIONS {
-            let known = countries.iter().flatten().filter(|(_, of)| *of == name_of(region));
-            let known: Vec<Ipv4Addr> =
-                known.filter_map(|(prefix, _)| prefix.split('/').next()?.parse().ok()).collect();
+            let known = countries.iter().flatten().filter(|(_, of)| of.get() == region);
+            let known: Vec<Ipv4Addr> = known
+                .filter_map(|(prefix, _)| match prefix.address() {
+                    IpAddr::V4(address) => Some(address),
+                    IpAddr::V6(_) => None,
+                })
+                .collect();
             for _ in 0..CLIENTS {
                 let drawn = (!known.is_empty()).then(|| known[rng.usize(0..known.len())]);
                 addresses
@@ -197,64 +198,33 @@ impl Arm {
     }
 }
 
-fn name_of(region: usize) -> String {
-    format!("region{region}")
-}
-
-/// The prefixes of countries, which are dealt out to the regions in the order in which they appear.
-fn dealt(path: &Path) -> Result<Vec<(String, String)>> {
-    let output = Command::new("gzip").arg("-dc").arg(path).output().context("gzip")?;
-    let text = String::from_utf8(output.stdout).context("the countries")?;
-    let mut countries: Vec<String> = Vec::new();
-    let mut prefixes = Vec::new();
-    for line in text.lines().skip(1) {
-        let (prefix, country) = line.split_once(',').context("a line without a comma")?;
-        let known = countries.iter().position(|known| known == country);
-        let at = known.unwrap_or_else(|| {
-            countries.push(country.to_owned());
-            countries.len() - 1
-        });
-        prefixes.push((prefix.to_owned(), name_of(at % REGIONS + 1)));
-    }
-    Ok(prefixes)
-}
-
-/// The policy: six servers with a row for each region; `turn` shifts the weights, so that an update changes every row.
+/// The policy; `turn` makes it another one.
 fn policy(source: Source, turn: usize) -> String {
-    let weight = |index: usize| WEIGHTS[index % WEIGHTS.len()];
-    let server = |index: usize| {
-        let entry = |shift: usize| json!({"probability": weight(index + shift + turn), "ttl": 300});
-        let rows = matches!(source, Source::Csv | Source::Mmdb);
-        let regions: Map<_, _> = (1..=REGIONS).filter(|_| rows).map(|r| (name_of(r), entry(r))).collect();
-        json!({"address": format!("192.0.2.{}", index + 1), "default": entry(0), "regions": regions})
-    };
-    let servers: Vec<_> = (0..WEIGHTS.len()).map(server).collect();
+    let regions = if matches!(source, Source::Csv | Source::Mmdb) { REGIONS } else { 0 };
     let order = if source == Source::AsPath { "nearest" } else { "weighted" };
+    let servers = steering::servers(turn, regions);
     json!({"names": [NAME], "answers": 0, "order": order, "servers": servers}).to_string()
 }
 
 /// Ours.
 fn ours(stage: &Stage, source: Source) -> Result<Running> {
-    let master = "$ORIGIN example.com.\n$TTL 300\n@ IN SOA ns hostmaster 1 2h 10m 2w 5m\n@ IN NS ns\nns IN A 192.0.2.53\n";
     let room = stage.room()?;
     let write = |name: &str, text: String| fs::write(room.join(name), text).context(name.to_owned());
-    write("example.com.zone", master.to_owned())?;
+    write("example.com.zone", serving::ZONE.to_owned())?;
     write("www.json", policy(source, 0))?;
     let partition = match source {
         Source::Generic => String::new(),
         Source::Csv => {
             let prefixes = stage.countries.as_deref().context("the countries")?;
-            let text: String =
-                prefixes.iter().map(|(prefix, region)| format!("{prefix},{region}\n")).collect();
-            write("countries.csv", text)?;
+            write("countries.csv", steering::partition(prefixes))?;
             "csv = \"countries.csv\"".to_owned()
         }
         Source::Mmdb => {
             let letters = || b'A'..=b'Z';
             let codes = letters().flat_map(|a| letters().map(move |b| (a, b)));
             let codes: String = codes
-                .enumerate()
-                .map(|(at, (a, b))| format!("{}{},{}\n", a as char, b as char, name_of(at % REGIONS + 1)))
+                .zip((1..=REGIONS).cycle())
+                .map(|((a, b), number)| format!("{}{},{}\n", a as char, b as char, region(number)))
                 .collect();
             write("codes.csv", codes)?;
             let database = stage.database.as_deref().context("the database")?;
@@ -264,43 +234,36 @@ fn ours(stage: &Stage, source: Source) -> Result<Running> {
             let table = stage.table.as_deref().context("the table")?;
             let servers = ASES.iter().enumerate();
             let servers: Vec<String> =
-                servers.map(|(at, number)| format!("\"192.0.2.{}=AS{number}\"", at + 1)).collect();
+                servers.map(|(at, number)| format!("\"{}=AS{number}\"", address(at))).collect();
             format!("mrt = \"{}\"\nservers = [{}]", table.display(), servers.join(", "))
         }
     };
     let heading = if partition.is_empty() { "" } else { "[[partition]]\n" };
     let lines = format!("zone = [\"example.com.zone\"]\npolicy = [\"www.json\"]\n\n{heading}{partition}\n");
-    let serving = Serving::start(&room, &lines)?;
+    let serving = serving::start(&room, &lines)?;
     let updates = Updates::Api(serving.api, source);
-    Ok(Running { dns: serving.dns, updates, _children: Vec::new(), _serving: Some(serving) })
+    Ok(Running { dns: serving.dns(), updates, _servers: Vec::new(), _serving: Some(serving) })
 }
 
 /// PowerDNS with its zone in MariaDB, both on the server's core.
 fn power_dns(stage: &Stage, is_cached: bool) -> Result<Running> {
     let folder = stage.room()?;
     let socket = folder.join("sock");
-    let log = |name: &str| fs::File::create(folder.join(name)).context(name.to_owned());
+    let dns = free()?;
     let data = format!("--datadir={}/data", folder.display());
     let user = ["--no-defaults", "--user=root"];
     // A MariaDB that starts removes what others have in a folder for temporary files that they share.
-    let made = Command::new("mariadb-install-db")
-        .env("TMPDIR", &folder)
-        .args(user)
-        .args([&data, "--auth-root-authentication-method=normal", "--skip-test-db"])
-        .output()
-        .context("mariadb-install-db (Debian: mariadb-server)")?;
-    if !made.status.success() {
-        bail!("mariadb-install-db: {}", String::from_utf8_lossy(&made.stderr));
-    }
+    let mut install = Command::new("mariadb-install-db");
+    install.env("TMPDIR", &folder).args(user);
+    install.args([&data, "--auth-root-authentication-method=normal", "--skip-test-db"]);
+    read(&mut install).context("Debian: mariadb-server")?;
     let mut command = pinned(SERVER_CORE, "/usr/sbin/mariadbd");
     command.env("TMPDIR", &folder).args(user).args([
         &data,
         "--skip-networking",
         &format!("--socket={}", socket.display()),
     ]);
-    let database =
-        command.stdin(Stdio::null()).stdout(log("mariadb.log")?).stderr(log("mariadb.err")?).spawn();
-    let database = Ended(database.context("mariadbd")?);
+    let database = Server::spawn(&folder, "mariadb", command, dns)?;
     let mut tables = String::from(
         "CREATE DATABASE pdns; USE pdns;\
          CREATE TABLE domains (id INT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(255) UNIQUE, master VARCHAR(128), \
@@ -317,46 +280,32 @@ fn power_dns(stage: &Stage, is_cached: bool) -> Result<Running> {
          'ns.example.com hostmaster.example.com 1 7200 600 1209600 300', 300), (1, 'example.com', 'NS', 'ns.example.com', 300)",
     );
     for index in 0..WEIGHTS.len() {
-        let _ = write!(tables, ", (1, '{NAME}', 'A', '192.0.2.{}', 300)", index + 1);
+        let _ = write!(tables, ", (1, '{NAME}', 'A', '{}', 300)", address(index));
     }
     let begin = Instant::now();
-    loop {
-        let mut client = client(&socket);
-        let done = client.args(["-e", &tables]).output().context("mariadb")?;
-        if done.status.success() {
-            break;
-        }
+    while let Err(error) = read(client(&socket).args(["-e", &tables])) {
         if begin.elapsed() > WAIT_MAX {
-            bail!("MariaDB does not answer: {}", String::from_utf8_lossy(&done.stderr));
+            return Err(error.context("MariaDB does not answer"));
         }
         thread::sleep(LOOK);
     }
-    let free = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("a port")?.local_addr().context("a port")?;
     let kept = if is_cached { 20 } else { 0 };
     let config = format!(
         "launch=gmysql\ngmysql-socket={}\ngmysql-user=root\ngmysql-dbname=pdns\nlocal-address=127.0.0.1\nlocal-port={}\n\
          receiver-threads=1\ndistributor-threads=1\ncache-ttl={kept}\nquery-cache-ttl={kept}\nnegquery-cache-ttl={kept}\n\
          zone-cache-refresh-interval={}\nsocket-dir={}\nloglevel=3\nsecurity-poll-suffix=\nguardian=no\ndaemon=no\n",
         socket.display(),
-        free.port(),
+        dns.port(),
         if is_cached { 300 } else { 0 },
         folder.display(),
     );
     fs::write(folder.join("pdns.conf"), config).context("pdns.conf")?;
     let mut command = pinned(SERVER_CORE, "/usr/sbin/pdns_server");
     command.arg(format!("--config-dir={}", folder.display()));
-    let server = command.stdin(Stdio::null()).stdout(log("pdns.log")?).stderr(log("pdns.err")?).spawn();
-    let server = Ended(server.context("pdns_server")?);
-    if !answers(free) {
-        let said = fs::read_to_string(folder.join("pdns.err")).unwrap_or_default();
-        bail!("PowerDNS does not answer; it said:\n{said}");
-    }
-    Ok(Running {
-        dns: free,
-        updates: Updates::Database(socket),
-        _children: vec![server, database],
-        _serving: None,
-    })
+    let query = question::query(0x1234, NAME);
+    let is_whole = |answer: &[u8]| usize::from(answer[7]) == WEIGHTS.len();
+    let server = Server::until(&folder, "pdns", command, dns, &query, is_whole)?;
+    Ok(Running { dns, updates: Updates::Database(socket), _servers: vec![server, database], _serving: None })
 }
 
 /// A client of the database, on the sender's core.
@@ -366,45 +315,16 @@ fn client(socket: &Path) -> Command {
     command
 }
 
-/// Waits until a server answers for the name.
-fn answers(server: SocketAddr) -> bool {
-    let query = question::query(0x1234, NAME);
-    let asked = || -> std::io::Result<bool> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        socket.connect(server)?;
-        socket.set_read_timeout(Some(LOOK))?;
-        socket.send(&query)?;
-        let mut answer = [0; 512];
-        let length = socket.recv(&mut answer)?;
-        Ok(length > 12 && answer[..2] == query[..2] && usize::from(answer[7]) == WEIGHTS.len())
-    };
-    let begin = Instant::now();
-    while begin.elapsed() < WAIT_MAX {
-        if asked().unwrap_or(false) {
-            return true;
-        }
-        thread::sleep(LOOK);
-    }
-    false
-}
-
-impl Running {
+impl Updates {
     /// Somebody who makes updates.
     ///
     /// # Errors
     /// Where there is no connection.
     pub(super) fn updater(&self) -> Result<Updater> {
-        match &self.updates {
-            Updates::Api(address, source) => Ok(Updater::Api(Calls::to(*address)?, *source)),
+        match self {
+            Updates::Api(address, source) => Ok(Updater::Api(Client::new(*address), *source)),
             Updates::Database(socket) => {
-                let mut child = client(socket)
-                    .args(["--unbuffered", "pdns"])
-                    .stdin(Stdio::piped())
-                    .stdout(Stdio::null())
-                    .spawn()
-                    .context("mariadb")?;
-                let input = child.stdin.take().context("mariadb's input")?;
-                Ok(Updater::Database(child, input))
+                Ok(Updater::Database(Fed::start(client(socket).args(["--unbuffered", "pdns"]))?))
             }
         }
     }
@@ -417,36 +337,20 @@ impl Updater {
     /// Where it is refused.
     pub(super) fn update(&mut self, turn: usize) -> Result<()> {
         match self {
-            Updater::Api(calls, source) => {
+            Updater::Api(client, source) => {
                 let path = format!("/v1/policies/{NAME}");
-                calls.call("PUT", &path, &policy(*source, turn + 1)).context("an update")?;
+                client.done("PUT", &path, &policy(*source, turn + 1)).context("an update")?;
             }
-            // The client waits for the database between two lines, and the pipe holds what is early.
-            Updater::Database(_, input) => {
-                let index = turn % WEIGHTS.len() + 1;
+            // The client waits for the database between two lines.
+            Updater::Database(client) => {
                 let line = format!(
-                    "UPDATE records SET ttl = {} WHERE type = 'A' AND content = '192.0.2.{index}';\n",
-                    300 + turn % 2
+                    "UPDATE records SET ttl = {} WHERE type = 'A' AND content = '{}';\n",
+                    300 + turn % 2,
+                    address(turn % WEIGHTS.len())
                 );
-                input.write_all(line.as_bytes()).context("an update")?;
+                client.line(&line).context("an update")?;
             }
         }
         Ok(())
-    }
-}
-
-impl Drop for Updater {
-    fn drop(&mut self) {
-        if let Updater::Database(child, _) = self {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -7,14 +7,16 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ::tests::serving::Serving;
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use replay::plot::{Axis, Line, Plot, Stroke};
 use serde_json::json;
 
 use crate::options::{Run, Size};
+use crate::question;
 use crate::report::{Limit, Report, number};
-use crate::serving::{SENDER_CORE, Serving};
+use crate::serving::{self, SENDER_CORE};
 
 /// Queries of one arm, one after the other, as the thesis has them.
 const QUERIES: usize = 2_000;
@@ -116,11 +118,7 @@ fn serve(folder: &Path, table: Option<&Path>) -> Result<Serving> {
     let write = |name: &str, text: String| fs::write(folder.join(name), text).context(name.to_owned());
     let addresses: Vec<Ipv4Addr> =
         (1..=ASES.len() as u8).map(|last| Ipv4Addr::new(192, 0, 2, last)).collect();
-    write(
-        "example.com.zone",
-        "$ORIGIN example.com.\n$TTL 300\n@ IN SOA ns hostmaster 1 2h 10m 2w 5m\n@ IN NS ns\nns IN A 192.0.2.53\n"
-            .to_owned(),
-    )?;
+    write("example.com.zone", serving::ZONE.to_owned())?;
     let mut policies = Vec::new();
     for order in &ORDERS {
         for count in COUNTS {
@@ -156,7 +154,7 @@ fn serve(folder: &Path, table: Option<&Path>) -> Result<Serving> {
         }
     };
     let policies = policies.join(", ");
-    Serving::start(
+    serving::start(
         folder,
         &format!("zone = [\"example.com.zone\"]\npolicy = [{policies}]\n\n[[partition]]\n{partition}\n"),
     )
@@ -174,7 +172,7 @@ fn arm(
     let (over, _) = TRANSPORTS[transport];
     let order = &ORDERS[order];
     let name = format!("{}{}", order.letter, COUNTS[count]);
-    let mut socket = Socket::new(over, serving.dns)?;
+    let mut socket = Socket::new(over, serving.dns())?;
     let mut times = Vec::with_capacity(queries);
     let mut firsts = [0_usize; ASES.len()];
     for number in 0..queries {
@@ -249,34 +247,27 @@ impl Socket {
 
 /// A query for the IPv4 addresses of a label in example.com, with its length in front of it, for a client in this /24.
 fn query(id: u16, label: &str, subnet: Option<[u8; 3]>) -> Vec<u8> {
-    let mut query = vec![0, 0];
-    query.extend(id.to_be_bytes());
-    query.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(subnet.is_some())]);
-    for label in [label, "example", "com"] {
-        query.push(label.len() as u8);
-        query.extend(label.as_bytes());
-    }
-    query.extend([0, 0, 1, 0, 1]);
+    let mut query = question::query(id, &format!("{label}.example.com"));
     if let Some(octets) = subnet {
+        query[11] = 1;
         // OPT: root, type 41, 1,232 octets, no flags, 11 octets: option 8, 7 octets, IPv4, /24, scope 0 (RFC 7871).
         query.extend([0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 11, 0, 8, 0, 7, 0, 1, 24, 0]);
         query.extend(octets);
     }
-    let length = (query.len() - 2) as u16;
-    query[..2].copy_from_slice(&length.to_be_bytes());
-    query
+    [&(query.len() as u16).to_be_bytes(), &query[..]].concat()
 }
 
 /// Which server an answer has first; it must have so many.
 fn first(query: &[u8], answer: &[u8], count: usize) -> Result<usize> {
-    let question = query[14..].iter().position(|octet| *octet == 0).context("a name")? + 14 - 2 + 5;
-    let header = answer.get(..12).context("no header")?;
-    if header[..2] != query[2..4] || header[3] & 15 != 0 || usize::from(header[7]) != count {
-        bail!("the answer's header is {header:?}, with {count} addresses asked for");
+    let (address, _) =
+        question::first(&query[2..], answer).with_context(|| format!("no address: {answer:?}"))?;
+    if usize::from(answer[7]) != count {
+        bail!("the answer has {} addresses, with {count} asked for", answer[7]);
     }
-    // A pointer to the name, type, class, TTL, length.
-    let address = answer.get(question + 12..question + 16).context("no address")?;
-    usize::from(address[3]).checked_sub(1).filter(|at| *at < ASES.len()).context("a server of nobody's")
+    usize::from(address.octets()[3])
+        .checked_sub(1)
+        .filter(|at| *at < ASES.len())
+        .context("a server of nobody's")
 }
 
 /// The run whose mean is in the middle.

@@ -1,8 +1,6 @@
 //! A day of a real web server: NASA's, 1 August 1995, of which the page requests are looked up as they came.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +13,7 @@ use reverse::question::Answered;
 
 use super::model::Page;
 use super::server::{Counts, Server};
+use crate::machine;
 
 /// Ends of the paths that are no pages: the paper looks up clients for pages alone.
 const NO_PAGES: [&str; 7] = [".gif", ".jpg", ".jpeg", ".xbm", ".mpg", ".wav", ".bmp"];
@@ -32,10 +31,7 @@ impl Log {
     /// # Errors
     /// A file that cannot be read, or a line that is none of such a log.
     pub(crate) fn read(path: &Path) -> Result<Log> {
-        let mut text = Vec::new();
-        let file = File::open(path).with_context(|| path.display().to_string())?;
-        lzma_rust2::XzReader::new(file, true).read_to_end(&mut text).context("not xz, or cut short")?;
-        Log::of(&String::from_utf8_lossy(&text))
+        Log::of(&machine::unpacked(path)?)
     }
 
     fn of(text: &str) -> Result<Log> {

@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::stage::World;
 use super::{NAME, Pace};
-use crate::myxdns::question;
 use crate::myxdns::world::{BACKLOG_MAX, CLUSTERS, REQUESTS, TTL};
+use crate::question;
 
 /// How long a resolver waits for an answer, and how often it asks before it goes on with what it knew.
 const ANSWER_MAX: Duration = Duration::from_secs(1);

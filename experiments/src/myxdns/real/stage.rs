@@ -1,6 +1,6 @@
 //! What one algorithm's world consists of: two sites with a quota each, a name server, a control process.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,12 +10,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use api::Policy;
 use control::matrix;
 use serde_json::json;
+use tests::serving::Serving;
 
 use super::{NAME, Pace, SHARE};
 use crate::myxdns::closed_loop::DEMAND;
 use crate::myxdns::world::{CLUSTERS, REGION, REQUESTS, SCALE};
+use crate::process::logged;
 use crate::quota::{Counter, Quota};
-use crate::serving::{Calls, ENDS_WITH_US, Serving, program};
+use crate::serving::{self, ENDS_WITH_US, program};
 
 /// The second octet of all addresses of the first world, those of the next being one more: of loopback, which has them
 /// all. Sites are in the third octet 0, clusters in 1.
@@ -71,13 +73,9 @@ impl World {
             .map(|site| json!({"address": site.address.ip(), "default": {"ttl": pace.ttl()}}));
         write("www.json", json!({"names": [NAME], "servers": servers}).to_string())?;
         write("clients.csv", format!("127.0.0.0/8,{REGION}\n"))?;
-        write(
-            "example.com.zone",
-            "$ORIGIN example.com.\n$TTL 300\n@ IN SOA ns hostmaster 1 2h 10m 2w 5m\n@ IN NS ns\nns IN A 192.0.2.53\n"
-                .to_owned(),
-        )?;
+        write("example.com.zone", serving::ZONE.to_owned())?;
         let lines = "zone = [\"example.com.zone\"]\npolicy = [\"www.json\"]\n\n[[partition]]\ncsv = \"clients.csv\"\n";
-        let serving = Serving::start(&folder, lines)?;
+        let serving = serving::start(&folder, lines)?;
         Ok(World { number, sites, serving, folder })
     }
 
@@ -88,11 +86,9 @@ impl World {
     pub(super) fn control(&self, algorithm: &str, pace: Pace) -> Result<Control> {
         let (config, log) = (self.folder.join("control.toml"), self.folder.join("control.log"));
         fs::write(&config, self.configuration(algorithm, pace)?).context("control.toml")?;
-        let errors = File::create(&log).context("control.log")?;
         let mut command = Command::new("setpriv");
         command.args(ENDS_WITH_US).arg(program()?).args(["control", "--config"]).arg(&config);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        Ok(Control { child: command.spawn().context("the control process")?, log })
+        Ok(Control { child: logged(&mut command, &log)?, log })
     }
 
     /// The configuration of the control process: loads come from the kernel's counts, as use over quota.
@@ -134,7 +130,7 @@ impl World {
 
     /// Where its name server answers.
     pub(super) fn dns(&self) -> SocketAddr {
-        self.serving.dns
+        self.serving.dns()
     }
 
     /// The address of a cluster's resolver.
@@ -150,8 +146,9 @@ impl World {
         let [first, second] = self.sites.each_ref().map(|site| site.quota.counter().seconds());
         let used = [first?, second?];
         // A connection each, as the API ends one that is ten minutes old.
-        let told = Calls::to(self.serving.api)?.call("GET", &format!("/v1/policies/{NAME}"), "")?;
-        let policy = Policy::read(NAME, &told).map_err(|faults| anyhow!("the policy: {faults}"))?;
+        let told =
+            self.serving.client().done("GET", &format!("/v1/policies/{NAME}"), "").context("the API")?;
+        let policy = Policy::read(NAME, &told.text()).map_err(|faults| anyhow!("the policy: {faults}"))?;
         let addresses: [Vec<IpAddr>; 2] = self.sites.each_ref().map(|site| vec![site.address.ip()]);
         let columns = matrix::columns(&policy, &addresses);
         let shares = matrix::shares(&policy, &columns, &[REGION.to_owned()]);

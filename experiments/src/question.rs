@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 const HEADER: usize = 12;
 
 /// A query for the IPv4 addresses of a name without a final dot.
-pub(super) fn query(id: u16, name: &str) -> Vec<u8> {
+pub fn query(id: u16, name: &str) -> Vec<u8> {
     let mut query = id.to_be_bytes().to_vec();
     query.extend([0, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     for label in name.split('.') {
@@ -17,15 +17,19 @@ pub(super) fn query(id: u16, name: &str) -> Vec<u8> {
     query
 }
 
-/// The first address of the answer to a query, and its TTL in seconds; `None` where there is none.
-pub(super) fn first(query: &[u8], answer: &[u8]) -> Option<(Ipv4Addr, u32)> {
+/// The first address of the answer to a query of any form, and its TTL in seconds; `None` where there is none.
+///
+/// # Panics
+/// Never.
+pub fn first(query: &[u8], answer: &[u8]) -> Option<(Ipv4Addr, u32)> {
+    let question = HEADER + query.get(HEADER..)?.iter().position(|octet| *octet == 0)? + 5;
     let header = answer.get(..HEADER)?;
     let is_answer = header[..2] == query[..2] && header[2] & 0x80 != 0 && header[3] & 15 == 0;
-    if !is_answer || answer.get(HEADER..query.len())? != &query[HEADER..] {
+    if !is_answer || answer.get(HEADER..question)? != query.get(HEADER..question)? {
         return None;
     }
     // A pointer to the name, type, class, TTL, length, address.
-    let record = answer.get(query.len()..query.len() + 16)?;
+    let record = answer.get(question..question + 16)?;
     if record[..6] != [0xc0, HEADER as u8, 0, 1, 0, 1] || record[10..12] != [0, 4] {
         return None;
     }
