@@ -15,6 +15,7 @@ use tests::flood::clients::{Clients, Got};
 use tests::flood::{self, crowd, datagrams};
 use tests::folder::Folder;
 use tests::http::Client;
+use tests::program::memory_peak;
 use tests::serving::Serving;
 
 use crate::options::Options;
@@ -143,7 +144,7 @@ fn measure(attack: Attack, length: Duration, seed: u64) -> Result<Seen> {
     let IpAddr::V4(address) = server.dns().ip() else { bail!("it was told an IPv4 address") };
     let dns = SocketAddrV4::new(address, server.dns().port());
     let process = server.program.pid().as_raw().cast_unsigned();
-    let before = flood::memory_peak(process)?;
+    let before = memory_peak(process)?;
     let (done, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let begun = Instant::now();
     let clients = thread::scope(|scope| {
@@ -163,7 +164,7 @@ fn measure(attack: Attack, length: Duration, seed: u64) -> Result<Seen> {
         asked
     })?;
     let took = begun.elapsed();
-    let growth = flood::memory_peak(process)?.saturating_sub(before);
+    let growth = memory_peak(process)?.saturating_sub(before);
     let text = Client::new(server.api).call("GET", "/metrics", "").text();
     let sum = |prefix: &str| {
         let values = text.lines().filter(|line| line.starts_with(prefix));

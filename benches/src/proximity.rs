@@ -15,7 +15,7 @@ use nameserver::generation::Settings;
 use nameserver::import::{self, Import, Layer};
 use net::clock::Clock;
 use routing::{External, Prefix, RegionId};
-use tests::flood::memory_peak;
+use tests::program::memory_peak;
 
 use crate::data;
 use crate::options::Options;

@@ -11,7 +11,7 @@ pub(crate) mod rate;
 pub(crate) mod servers;
 pub(crate) mod source;
 mod start;
-mod tcp;
+pub(crate) mod tcp;
 mod updates;
 pub(crate) mod zone;
 

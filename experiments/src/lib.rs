@@ -1,7 +1,8 @@
 //! What experiments and measurements share.
 //!
 //! - [`machine`]: on what a run is made, and with what;
-//! - [`process`]: the programs that are started; [`serving`]: our name server, for those who ask it; [`nsd`]: Debian's;
+//! - [`process`]: the programs that are started; [`serving`]: our name server, for those who ask it;
+//!   [`nsd`]: what Debian's needs to have TLS;
 //! - [`steering`]: by what clients are steered; [`traces`]: what is sent; [`question`]: the same by hand;
 //! - [`arrivals`]: when it came to who receives; [`errors`]: how far that is from when it was due;
 //! - [`echo`]: who receives at next to no cost.

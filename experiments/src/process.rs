@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use api::replay::ReplayReport;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tests::peer::find_address;
 
 use crate::serving::{self, SENDER_CORE, pinned};
 
@@ -23,8 +24,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const ROOT: [u8; 17] = [0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 1];
 
 /// What comes before who keeps times, or stands between others that do, so that it comes before other programs: it is not
-/// held up for slices of 3 ms by what else the machine does on its core. Not with real-time priority: where a sender spins without a pause, the
-/// kernel then gives the core to others for 50 ms at a time.
+/// held up for slices of 3 ms by what else the machine does on its core. Not with real-time priority: where a sender spins
+/// without a pause, the kernel then gives the core to others for 50 ms at a time.
 pub const PROMPT: [&str; 3] = ["nice", "-n", "-20"];
 
 /// Our program, which stands beside this one.
@@ -39,9 +40,13 @@ pub struct Server {
     pub address: SocketAddr,
 }
 
-/// A program that executes what it reads, such as the client of a database, connected all the time; killed when dropped.
+/// A program that executes what it reads, such as the client of a database, connected all the time.
 #[derive(Debug)]
-pub struct Fed(Child);
+pub struct Fed(Killed);
+
+/// A process that is killed when dropped.
+#[derive(Debug)]
+pub struct Killed(pub Child);
 
 impl Pointsman {
     /// Finds it.
@@ -153,7 +158,9 @@ impl Fed {
     /// Where it does not start.
     pub fn start(command: &mut Command) -> Result<Fed> {
         let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-        started.map(Fed).with_context(|| format!("{:?} could not be started", command.get_program()))
+        started
+            .map(|child| Fed(Killed(child)))
+            .with_context(|| format!("{:?} could not be started", command.get_program()))
     }
 
     /// Gives it a line, or what else it executes; the pipe holds what is early.
@@ -161,12 +168,12 @@ impl Fed {
     /// # Errors
     /// Where it has ended.
     pub fn line(&mut self, text: &str) -> Result<()> {
-        let input = self.0.stdin.as_mut().context("its input")?;
+        let input = self.0.0.stdin.as_mut().context("its input")?;
         input.write_all(text.as_bytes()).context("its input")
     }
 }
 
-impl Drop for Fed {
+impl Drop for Killed {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -190,8 +197,7 @@ pub fn prompt(core: usize, program: impl AsRef<Path>) -> Command {
 /// # Errors
 /// Where there is none.
 pub fn free() -> Result<SocketAddr> {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("a port")?;
-    socket.local_addr().context("a port")
+    find_address().context("no port is free for UDP and TCP alike")
 }
 
 /// Starts a program; what it says goes to `log`.

@@ -209,6 +209,12 @@ impl Report {
     }
 }
 
+/// The value that stands at this share of ascending values; `None` of nothing.
+pub(crate) fn at(sorted: &[f64], share: f64) -> Option<f64> {
+    let last = sorted.len().checked_sub(1)?;
+    Some(sorted[((sorted.len() as f64 * share) as usize).min(last)])
+}
+
 /// A number as people read it: whole ones with their thousands apart, others to four digits.
 pub(crate) fn number(value: f64) -> String {
     if value.fract() != 0.0 {

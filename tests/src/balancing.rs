@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::http::Client;
@@ -83,15 +82,12 @@ impl Balancing {
         }
     }
 
-    /// A number of `/metrics`: the value of this name, with its labels.
+    /// A number of `/metrics`, by its name with its labels.
     ///
     /// # Panics
     /// Where it is not there.
     pub fn metric(&self, name: &str) -> f64 {
-        let text = self.client().call("GET", "/metrics", "").text();
-        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        let value = found.and_then(|value| value.parse().ok());
-        value.unwrap_or_else(|| panic!("{name} is not in\n{text}"))
+        self.client().metric(name).unwrap_or_else(|| panic!("there is no {name}"))
     }
 
     /// Ends it, and sees that it ends well.
@@ -99,10 +95,7 @@ impl Balancing {
     /// # Panics
     /// Where it does not.
     pub fn stop(self) -> Ended {
-        self.program.signal(Signal::SIGTERM);
-        let ended = self.program.end();
-        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-        ended
+        self.program.stop()
     }
 }
 

@@ -4,6 +4,10 @@ use std::process::Command;
 
 use crate::folder::Folder;
 
+/// What OpenSSL's tool is told first: a new key and a certificate for it.
+pub const MAKE: [&str; 7] =
+    ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+
 /// The files of a server's certificate.
 #[derive(Debug)]
 pub struct Certificate {
@@ -27,10 +31,9 @@ impl Certificate {
             let output = output.unwrap_or_else(|cause| panic!("openssl (Debian: openssl): {cause}"));
             assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         };
-        let make = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
         let (authority, authority_key) = (at("authority"), at("authority.key"));
         let own = ["-days", "2", "-subj", "/CN=an authority", "-out", &authority, "-keyout", &authority_key];
-        run(&[&make[..], &own].concat());
+        run(&[&MAKE[..], &own].concat());
         let (certificate, key) = (at("server"), at("server.key"));
         let signed =
             ["-CA", &authority, "-CAkey", &authority_key, "-days", "2", "-subj", "/CN=dns.example.com"];
@@ -40,7 +43,7 @@ impl Certificate {
             "-addext",
             "basicConstraints=CA:FALSE",
         ];
-        run(&[&make[..], &signed, &names, &["-out", &certificate, "-keyout", &key]].concat());
+        run(&[&MAKE[..], &signed, &names, &["-out", &certificate, "-keyout", &key]].concat());
         Certificate { authority, certificate, key }
     }
 }

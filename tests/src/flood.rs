@@ -57,17 +57,6 @@ pub fn alone() -> Result<(), String> {
     Ok(())
 }
 
-/// The most memory that a process has had at a time, in octets (VmHWM of proc(5)).
-///
-/// # Errors
-/// Where it is gone.
-pub fn memory_peak(process: u32) -> io::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("no VmHWM"))
-}
-
 /// A TCP connection from an address of the namespace.
 fn connect_from(from: Ipv4Addr, server: SocketAddrV4, wait: Duration) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;

@@ -56,6 +56,16 @@ impl Client {
         Err(io::Error::other(format!("{method} {path} was answered with {status}: {why}")))
     }
 
+    /// A number of `/metrics`, by its name with its labels; `None` where it is not there.
+    ///
+    /// # Panics
+    /// Where no answer comes, or it is no number.
+    pub fn metric(&mut self, name: &str) -> Option<f64> {
+        let text = self.call("GET", "/metrics", "").text();
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        Some(value.parse().expect("a number"))
+    }
+
     /// Makes a call with further headers.
     ///
     /// # Errors

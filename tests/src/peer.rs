@@ -1,13 +1,14 @@
 //! Other people's servers, which ours is compared with: each on a port and in a folder of its own.
 
-use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
+use std::path::Path;
 use std::process::Command;
 
 use crate::certificate::Certificate;
 use crate::folder::Folder;
 use crate::program::Program;
+use crate::secondary::Make;
 
 /// How often a port is looked for that is free for UDP and TCP alike.
 const PORT_TRIES: usize = 100;
@@ -22,38 +23,13 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts NSD with a zone file; without response rate limiting, which is for strangers.
+    /// Starts NSD with a zone file.
     ///
     /// # Panics
     /// Where it does not start.
     pub fn nsd(folder: &Folder, origin: &str, zone: &str) -> Peer {
-        let dns = free_address();
-        let (ip, port) = (dns.ip(), dns.port());
-        let mut text = format!("server:\n  ip-address: {ip}@{port}\n  server-count: 1\n  username: \"\"\n");
-        for option in [
-            "minimal-responses: yes",
-            "rrl-ratelimit: 0",
-            "rrl-whitelist-ratelimit: 0",
-            "database: \"\"",
-            "zonesdir: \"\"",
-        ] {
-            writeln!(text, "  {option}").expect("writing to a string cannot fail");
-        }
-        for option in ["pidfile", "xfrdfile", "zonelistfile", "cookie-secret-file"] {
-            writeln!(text, "  {option}: \"{}\"", folder.at(&format!("nsd.{option}")))
-                .expect("writing to a string cannot fail");
-        }
-        writeln!(text, "  xfrdir: \"{}\"", folder.path().display()).expect("writing to a string cannot fail");
-        write!(
-            text,
-            "remote-control:\n  control-enable: no\nzone:\n  name: {origin}\n  zonefile: \"{zone}\"\n"
-        )
-        .expect("writing to a string cannot fail");
-        let mut command = Command::new("/usr/sbin/nsd");
-        command.args(["-d", "-c", &folder.write("nsd.conf", text)]);
-        let mut program = Program::spawn(command);
-        program.line("nsd started");
-        Peer { dns, program }
+        let zones = format!("zone:\n  name: {origin}\n  zonefile: \"{zone}\"\n");
+        Make::Nsd.start(folder, free_address(), &zones)
     }
 
     /// Starts Knot DNS with a zone file.
@@ -61,20 +37,10 @@ impl Peer {
     /// # Panics
     /// Where it does not start.
     pub fn knot(folder: &Folder, origin: &str, zone: &str) -> Peer {
-        let dns = free_address();
-        let run = folder.path().display();
-        let text = format!(
-            "server:\n  rundir: {run}\n  listen: {}@{}\n  udp-workers: 1\n  tcp-workers: 1\n  \
-             background-workers: 1\ndatabase:\n  storage: {run}\nlog:\n  - target: stderr\n    any: info\n\
-             zone:\n  - domain: {origin}\n    file: {zone}\n    zonefile-sync: -1\n    journal-content: none\n",
-            dns.ip(),
-            dns.port(),
+        let zones = format!(
+            "zone:\n  - domain: {origin}\n    file: {zone}\n    zonefile-sync: -1\n    journal-content: none\n"
         );
-        let mut command = Command::new("/usr/sbin/knotd");
-        command.args(["-c", &folder.write("knot.conf", text)]);
-        let mut program = Program::spawn(command);
-        program.line("loaded, serial");
-        Peer { dns, program }
+        Make::Knot.start(folder, free_address(), &zones)
     }
 
     /// Starts Unbound, which validates what it is told: `anchor` is a file of keys that it trusts, and each zone of
@@ -84,36 +50,18 @@ impl Peer {
     /// Where it does not start.
     pub fn unbound(folder: &Folder, anchor: &str, stubs: &[&str], server: SocketAddr) -> Peer {
         let dns = free_address();
-        let mut text = format!("server:\n  interface: {}@{}\n", dns.ip(), dns.port());
-        for option in [
-            "chroot: \"\"",
-            "username: \"\"",
-            "pidfile: \"\"",
-            "use-syslog: no",
-            "logfile: \"\"",
-            "do-daemonize: no",
+        let (ip, port) = (server.ip(), server.port());
+        let stub = |name: &&str| format!("stub-zone:\n  name: {name}\n  stub-addr: {ip}@{port}\n");
+        let stubs: String = stubs.iter().map(stub).collect();
+        let options = [
+            &format!("trust-anchor-file: \"{anchor}\"")[..],
             "do-not-query-localhost: no",
-            "num-threads: 1",
             // Each answer is to come from the server, none from another's proof.
             "aggressive-nsec: no",
             "qname-minimisation: no",
             "val-log-level: 2",
-        ] {
-            writeln!(text, "  {option}").expect("writing to a string cannot fail");
-        }
-        writeln!(text, "  directory: \"{}\"\n  trust-anchor-file: \"{anchor}\"", folder.path().display())
-            .expect("writing to a string cannot fail");
-        for stub in stubs {
-            let (ip, port) = (server.ip(), server.port());
-            write!(text, "stub-zone:\n  name: {stub}\n  stub-addr: {ip}@{port}\n")
-                .expect("writing to a string cannot fail");
-        }
-        text += "remote-control:\n  control-enable: no\n";
-        let mut command = Command::new("/usr/sbin/unbound");
-        command.args(["-d", "-c", &folder.write("unbound.conf", text)]);
-        let mut program = Program::spawn(command);
-        program.line("start of service");
-        Peer { dns, program }
+        ];
+        Peer { dns, program: unbound(folder, &[dns], &options, &stubs) }
     }
 }
 
@@ -137,37 +85,50 @@ impl Encrypted {
     /// Where it does not start.
     pub fn unbound(folder: &Folder, certificate: &Certificate) -> Encrypted {
         let [dns, tls, https] = [free_address(), free_address(), free_address()];
-        let mut text = String::from("server:\n");
-        for address in [dns, tls, https] {
-            writeln!(text, "  interface: {}@{}", address.ip(), address.port())
-                .expect("writing to a string cannot fail");
-        }
-        for option in [
-            format!("tls-port: {}", tls.port()),
-            format!("https-port: {}", https.port()),
-            format!("tls-service-pem: \"{}\"", certificate.certificate),
-            format!("tls-service-key: \"{}\"", certificate.key),
-            format!("directory: \"{}\"", folder.path().display()),
-            "chroot: \"\"".into(),
-            "username: \"\"".into(),
-            "pidfile: \"\"".into(),
-            "use-syslog: no".into(),
-            "logfile: \"\"".into(),
-            "do-daemonize: no".into(),
-            "num-threads: 1".into(),
-            "incoming-num-tcp: 300".into(),
-            "local-zone: example.com. redirect".into(),
-            "local-data: \"example.com. A 192.0.2.80\"".into(),
-        ] {
-            writeln!(text, "  {option}").expect("writing to a string cannot fail");
-        }
-        text += "remote-control:\n  control-enable: no\n";
-        let mut command = Command::new("/usr/sbin/unbound");
-        command.args(["-d", "-c", &folder.write("encrypted.conf", text)]);
-        let mut program = Program::spawn(command);
-        program.line("start of service");
+        let options = [
+            &format!("tls-port: {}", tls.port())[..],
+            &format!("https-port: {}", https.port()),
+            &format!("tls-service-pem: \"{}\"", certificate.certificate),
+            &format!("tls-service-key: \"{}\"", certificate.key),
+            "incoming-num-tcp: 300",
+            "local-zone: example.com. redirect",
+            "local-data: \"example.com. A 192.0.2.80\"",
+        ];
+        let program = unbound(folder, &[dns, tls, https], &options, "");
         Encrypted { dns, tls: tls.port(), https: https.port(), program }
     }
+}
+
+/// Starts Unbound at these addresses, with further options of its server clause and further clauses.
+fn unbound(folder: &Folder, addresses: &[SocketAddr], options: &[&str], clauses: &str) -> Program {
+    let mut text = String::from("server:\n");
+    for address in addresses {
+        text += &format!("  interface: {}@{}\n", address.ip(), address.port());
+    }
+    let directory = format!("directory: \"{}\"", folder.path().display());
+    let usual = ["chroot: \"\"", "username: \"\"", "pidfile: \"\"", "use-syslog: no", "logfile: \"\""];
+    for option in usual.iter().chain(&["do-daemonize: no", "num-threads: 1", &directory]).chain(options) {
+        text += &format!("  {option}\n");
+    }
+    text = text + "remote-control:\n  control-enable: no\n" + clauses;
+    let mut command = Command::new("/usr/sbin/unbound");
+    command.args(["-d", "-c", &folder.write("unbound.conf", text)]);
+    let mut program = Program::spawn(command);
+    program.line("start of service");
+    program
+}
+
+/// The configuration of an NSD with its files in a folder, with `more` lines of its server clause, and further clauses,
+/// which are its zones. Rates are not limited: that is for strangers.
+pub fn nsd(folder: &Path, address: SocketAddr, more: &str, clauses: &str) -> String {
+    let (ip, port, folder) = (address.ip(), address.port(), folder.display());
+    format!(
+        "server:\n  ip-address: {ip}@{port}\n  username: \"\"\n  chroot: \"\"\n  database: \"\"\n  \
+         zonesdir: \"{folder}\"\n  pidfile: \"{folder}/nsd.pid\"\n  xfrdfile: \"{folder}/nsd.xfrd\"\n  \
+         zonelistfile: \"{folder}/nsd.list\"\n  cookie-secret-file: \"{folder}/nsd.cookie\"\n  \
+         xfrdir: \"{folder}\"\n  rrl-ratelimit: 0\n  rrl-whitelist-ratelimit: 0\n{more}\
+         remote-control:\n  control-enable: no\n{clauses}",
+    )
 }
 
 /// Ports that Linux gives nobody by itself: a client's socket must not get a peer's port before the peer does.
@@ -178,11 +139,11 @@ const PORTS: Range<u16> = 20_000..32_000;
 /// # Panics
 /// Where there is none.
 pub fn free_address() -> SocketAddr {
-    for _ in 0..PORT_TRIES {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(PORTS)));
-        if TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok() {
-            return address;
-        }
-    }
-    panic!("no port is free for UDP and TCP alike");
+    find_address().expect("a port is free for UDP and TCP alike")
+}
+
+/// As [`free_address`]; `None` where there is none.
+pub fn find_address() -> Option<SocketAddr> {
+    let mut tries = (0..PORT_TRIES).map(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(PORTS))));
+    tries.find(|address| TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok())
 }

@@ -1,6 +1,6 @@
 //! The program in a process of its own, which never outlives the test that started it.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
@@ -38,6 +38,17 @@ pub fn path() -> &'static Path {
         assert!(build.status().expect("cargo starts").success(), "the program does not build");
         profile.join("pointsman")
     })
+}
+
+/// The most memory that a process has had at a time, in octets (VmHWM of proc(5)).
+///
+/// # Errors
+/// Where it is gone.
+pub fn memory_peak(process: u32) -> io::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.map(|kib| kib << 10).ok_or_else(|| io::Error::other("no VmHWM"))
 }
 
 /// A process and what it says.
@@ -146,6 +157,17 @@ impl Program {
     /// Where the system does not know it.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("it is a child of ours").is_none()
+    }
+
+    /// Ends it with SIGTERM.
+    ///
+    /// # Panics
+    /// Where it does not end well.
+    pub fn stop(self) -> Ended {
+        self.signal(Signal::SIGTERM);
+        let ended = self.end();
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        ended
     }
 
     /// Waits for its end.

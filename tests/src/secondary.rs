@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use crate::folder::Folder;
-use crate::peer::Peer;
+use crate::peer::{Peer, nsd};
 use crate::program::Program;
 
 /// A TSIG key.
@@ -56,9 +56,9 @@ impl Make {
     /// Where it does not start.
     pub fn follow(self, folder: &Folder, follows: &Follows<'_>) -> Peer {
         let zones = match self {
-            Make::Nsd => nsd(follows),
-            Make::Knot => knot(follows),
-            Make::Bind => bind(follows),
+            Make::Nsd => nsd_zone(follows),
+            Make::Knot => knot_zone(follows),
+            Make::Bind => bind_zone(follows),
         };
         self.start(folder, follows.dns, &zones)
     }
@@ -72,14 +72,7 @@ impl Make {
         let (ip, port) = (dns.ip(), dns.port());
         let (mut command, said) = match self {
             Make::Nsd => {
-                let files: String = ["pidfile", "xfrdfile", "zonelistfile", "cookie-secret-file"]
-                    .iter()
-                    .map(|option| format!("  {option}: \"{place}/nsd.{option}\"\n"))
-                    .collect();
-                let text = format!(
-                    "server:\n  ip-address: {ip}@{port}\n  server-count: 1\n  username: \"\"\n  database: \"\"\n  \
-                     zonesdir: \"{place}\"\n{files}  xfrdir: \"{place}\"\nremote-control:\n  control-enable: no\n{zones}"
-                );
+                let text = nsd(folder.path(), dns, "  server-count: 1\n  minimal-responses: yes\n", zones);
                 let mut command = Command::new("/usr/sbin/nsd");
                 command.args(["-d", "-c", &folder.write("nsd.conf", text)]);
                 (command, "nsd started")
@@ -112,7 +105,7 @@ impl Make {
     }
 }
 
-fn nsd(follows: &Follows<'_>) -> String {
+fn nsd_zone(follows: &Follows<'_>) -> String {
     let &Follows { zone, primary, key, .. } = follows;
     let (described, named) = key.map_or((String::new(), "NOKEY"), |Key { algorithm, name, secret }| {
         (format!("key:\n  name: {name}\n  algorithm: {algorithm}\n  secret: \"{secret}\"\n"), name)
@@ -126,7 +119,7 @@ fn nsd(follows: &Follows<'_>) -> String {
     )
 }
 
-fn knot(follows: &Follows<'_>) -> String {
+fn knot_zone(follows: &Follows<'_>) -> String {
     let &Follows { zone, primary, key, .. } = follows;
     let (described, named) = key.map_or_else(Default::default, |Key { algorithm, name, secret }| {
         let described = format!("key:\n  - id: {name}\n    algorithm: {algorithm}\n    secret: {secret}\n");
@@ -141,7 +134,7 @@ fn knot(follows: &Follows<'_>) -> String {
     )
 }
 
-fn bind(follows: &Follows<'_>) -> String {
+fn bind_zone(follows: &Follows<'_>) -> String {
     let &Follows { zone, primary, key, .. } = follows;
     let (described, named, told) = match key {
         None => (String::new(), String::new(), primary.ip().to_string()),

@@ -3,8 +3,6 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use nix::sys::signal::Signal;
-
 use crate::folder::Folder;
 use crate::http::{Client, Response};
 use crate::program::{self, Ended, Program};
@@ -89,10 +87,7 @@ impl Serving {
     /// # Panics
     /// Where it does not end well.
     pub fn stop(self) -> Ended {
-        self.program.signal(Signal::SIGTERM);
-        let ended = self.program.end();
-        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-        ended
+        self.program.stop()
     }
 }
 

@@ -74,19 +74,12 @@ impl Agent {
 
     /// How many datagrams it has refused for a reason.
     fn refused(&self, why: &str) -> u64 {
-        let text = Client::new(self.http).call("GET", "/metrics", "").text();
-        let name = format!("pointsman_agent_refused_total{{why=\"{why}\"}} ");
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(&name))
-            .unwrap_or_else(|| panic!("no {name}: {text}"));
-        line.parse().expect("a number")
+        let name = format!("pointsman_agent_refused_total{{why=\"{why}\"}}");
+        Client::new(self.http).metric(&name).expect("it is counted") as u64
     }
 
     fn stop(self) {
-        self.program.signal(Signal::SIGTERM);
-        let ended = self.program.end();
-        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        self.program.stop();
     }
 }
 

@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
 use tests::folder::Folder;
 use tests::http::Client;
@@ -207,13 +206,11 @@ fn of_two_processes_one_works_and_the_other_takes_over() {
     first.line("standing back");
     first.line("rounds to go");
     assert_eq!(world.policy()["servers"][0]["default"]["ttl"], 50);
-    second.signal(Signal::SIGTERM);
-    assert_eq!(second.end().status.code(), Some(0));
+    second.stop();
     first.line("installed");
     assert_eq!(world.policy()["servers"][0]["default"]["ttl"], 40);
-    first.signal(Signal::SIGTERM);
-    let ended = first.end();
-    assert!(ended.status.success() && ended.stderr.ends_with("stopped"), "{}", ended.stderr);
+    let ended = first.stop();
+    assert!(ended.stderr.ends_with("stopped"), "{}", ended.stderr);
 }
 
 #[test]
@@ -311,8 +308,7 @@ fn several_sources_and_reports() {
     assert_eq!(report("disk", "192.0.2.1", "{\"value\":0.95}", true), 204);
     control.line("installed");
     assert_eq!(world.probability(0, "europe"), 0.0);
-    control.signal(Signal::SIGTERM);
-    assert_eq!(control.end().status.code(), Some(0));
+    control.stop();
 }
 
 #[test]

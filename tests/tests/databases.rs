@@ -100,9 +100,7 @@ fn generation(server: &Serving) -> u64 {
 
 /// A sample of the metrics.
 fn metric(server: &Serving, name: &str) -> u64 {
-    let all = server.call("GET", "/metrics", "").text();
-    let line = all.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no {name}"));
-    line.trim().parse().expect("a number")
+    server.client().metric(name).unwrap_or_else(|| panic!("there is no {name}")) as u64
 }
 
 fn share(kind: Kind) {

@@ -11,6 +11,7 @@ use tests::flood::clients::{Clients, Got};
 use tests::flood::{self, GROWTH_MAX, KEPT_MIN, ORIGIN, ZONE, crowd, datagrams};
 use tests::folder::Folder;
 use tests::http::Client;
+use tests::program::memory_peak;
 use tests::query::ANSWER_WAIT;
 use tests::serving::Serving;
 
@@ -128,9 +129,7 @@ struct Served {
 impl Served {
     /// The value of a metric; 0 where it is not there.
     fn metric(&self, name: &str) -> u64 {
-        let text = Client::new(self.api).call("GET", "/metrics", "").text();
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.map_or(0, |value| value.parse().expect("a number"))
+        Client::new(self.api).metric(name).unwrap_or(0.0) as u64
     }
 }
 
@@ -153,7 +152,7 @@ fn in_a_namespace(config: &str, work: impl FnOnce(&Served) + Send) {
         let IpAddr::V4(address) = server.dns().ip() else { unreachable!("it was told an IPv4 address") };
         let served = Served { dns: SocketAddrV4::new(address, server.dns().port()), api: server.api };
         let process = server.program.pid().as_raw().cast_unsigned();
-        let memory = || flood::memory_peak(process).expect("the server runs");
+        let memory = || memory_peak(process).expect("the server runs");
         let before = memory();
         work(&served);
         let growth = memory() - before;

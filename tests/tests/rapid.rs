@@ -139,7 +139,6 @@ fn broken_framing_is_resynced_and_counted() {
     let mut answers = vec![0; expected.len()];
     stream.read_exact(&mut answers).expect("the answers");
     assert_eq!(answers, expected);
-    server.program.signal(Signal::SIGTERM);
-    let ended = server.program.end();
+    let ended = server.program.stop();
     assert!(ended.stderr.contains("refused=1 "), "{}", ended.stderr);
 }

@@ -39,10 +39,7 @@ impl Reverse {
     /// Ends it; what it had to say.
     fn stop(mut self) -> String {
         self.program.line("ready");
-        self.program.signal(Signal::SIGTERM);
-        let ended = self.program.end();
-        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-        ended.stderr
+        self.program.stop().stderr
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 
 use tests::folder::Folder;
-use tests::program::Program;
+use tests::program::{Program, memory_peak};
 
 /// How much more memory ten times as much may take, in KiB: what an allocator may keep by chance.
 const SLACK_KIB: u64 = 4 << 10;
@@ -47,7 +47,7 @@ fn peak(octets: usize) -> (u64, u64) {
     let pipe = folder.at("capture.pcap");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("it is part of coreutils").success());
     let program = Program::start(&["trace", "info", &pipe, "--json"]);
-    let status = format!("/proc/{}/status", program.pid());
+    let process = program.pid().as_raw().cast_unsigned();
     let writing = thread::spawn(move || {
         let mut to = std::fs::File::options().write(true).open(&pipe).expect("the program reads it");
         // pcap, raw IP.
@@ -65,9 +65,7 @@ fn peak(octets: usize) -> (u64, u64) {
         }
         to.write_all(&piece).expect("the program reads it");
         // All but what is in the pipe was read, and the program is still there.
-        let status = std::fs::read_to_string(status).expect("the program is there");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
-        (peak.and_then(|kib| kib.parse().ok()).expect("Linux tells it"), u64::from(count))
+        (memory_peak(process).expect("the program is there") >> 10, u64::from(count))
     });
     let (peak, count) = writing.join().expect("it is written");
     let ended = program.end();

@@ -12,6 +12,7 @@ use crate::machine;
 use crate::serve::place::{SERVER, Side};
 use crate::serve::process;
 use crate::serve::servers::program;
+use crate::serve::tcp::queries_per_second;
 
 /// The source addresses of our clients, where one socket sends for all of them: all of it is local there.
 pub(crate) const PREFIX: &str = "10.100.0.0/16";
@@ -95,8 +96,7 @@ pub(crate) fn read(text: &str) -> Result<Value> {
 /// Where it fails.
 pub(crate) fn dnsperf_fast(names: &Path, seconds: u64) -> Result<f64> {
     let text = process::read(dnsperf(Side::Source.command("dnsperf"), names, seconds).args(["-q", WINDOW]))?;
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("Queries per second:"));
-    line.and_then(|line| line.trim().parse().ok()).with_context(|| format!("dnsperf said:\n{text}"))
+    queries_per_second(&text).with_context(|| format!("dnsperf said:\n{text}"))
 }
 
 /// dnsperf at a rate.

@@ -6,7 +6,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use experiments::nsd::configuration;
 use experiments::process::answers;
 
 use super::place::{Place, SERVER, Side};
@@ -192,7 +191,8 @@ fn knot_geoip(room: &Path) -> Result<Command> {
 /// Where the configuration cannot be written.
 pub(crate) fn nsd_with(room: &Path, more: &str) -> Result<Command> {
     write(room, "example.com.zone", zone::MASTER)?;
-    let config = configuration(room, (SERVER, 53).into(), zone::ORIGIN, Path::new("example.com.zone"), more);
+    let zone = format!("zone:\n  name: {}\n  zonefile: example.com.zone\n", zone::ORIGIN);
+    let config = tests::peer::nsd(room, (SERVER, 53).into(), &format!("  verbosity: 0\n{more}"), &zone);
     write(room, "nsd.conf", &config)?;
     let mut command = Side::Server.command("nsd");
     command.arg("-d").arg("-c").arg(room.join("nsd.conf"));

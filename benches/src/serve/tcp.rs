@@ -52,7 +52,8 @@ pub(crate) fn measure(place: &Place, source: &Source, quick: bool) -> Result<Fou
     Ok(Found { queries: per_second, connections })
 }
 
-fn queries_per_second(text: &str) -> Option<f64> {
+/// The rate that dnsperf tells at its end; `None` where it does not.
+pub(crate) fn queries_per_second(text: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("Queries per second:"))?;
     line.trim().parse().ok()
 }

@@ -42,7 +42,8 @@ pub(super) fn nsd_with_tls(stage: &Stage, zone: &Path, timeout: u32) -> Result<(
 /// Where it does not start.
 pub(super) fn nsd(stage: &Stage, zone: &Path, more: &str) -> Result<Server> {
     let address = free()?;
-    let text = nsd::configuration(&stage.folder, address, ".", zone, more);
+    let zone = format!("zone:\n  name: .\n  zonefile: \"{}\"\n", zone.display());
+    let text = tests::peer::nsd(&stage.folder, address, more, &zone);
     let path = stage.folder.join("nsd.conf");
     fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
     let mut command = pinned(SERVER_CORE, "nsd");

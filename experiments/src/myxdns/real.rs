@@ -23,7 +23,7 @@ use super::outcome::{HEAD, MEANING, Outcome, drawn, required};
 use super::world::{INTERVAL, Second, TTL};
 use crate::options::{Run, Size};
 use crate::quota;
-use crate::report::{Limit, Report, number};
+use crate::report::{Limit, Report, at, number};
 use browsers::Seen;
 use stage::{Control, Sample, World};
 
@@ -158,12 +158,7 @@ fn told(pace: Pace, busy: f64, report: &mut Report) {
 fn clients(observed: &[Observed], report: &mut Report) {
     let rows = observed.iter().map(|one| {
         let times = one.seen.times();
-        let percentile = |share: f64| {
-            let at = (times.len() as f64 * share) as usize;
-            times
-                .get(at.min(times.len().saturating_sub(1)))
-                .map_or("-".to_owned(), |time| number(time.round()))
-        };
+        let percentile = |share| at(&times, share).map_or("-".to_owned(), |time| number(time.round()));
         vec![
             one.algorithm.to_owned(),
             number(f64::from(sent(one))),

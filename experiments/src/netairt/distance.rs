@@ -14,7 +14,7 @@ use routing::{Partition, Prefix, RegionId};
 
 use super::transport::ASES;
 use crate::options::Run;
-use crate::report::{Limit, Report, number};
+use crate::report::{Limit, Report, at, number};
 
 /// Clients whose distances to all ASes are counted.
 const CLIENTS: usize = 100;
@@ -102,12 +102,12 @@ fn search(run: &Run, table: &Table, graph: &Graph, rng: &mut Rng, report: &mut R
     let (mut mean, mut ours, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for (hops, times) in times.iter_mut().enumerate().filter(|(_, times)| !times.is_empty()) {
         times.sort_by(f64::total_cmp);
-        let at = |share: f64| times[((times.len() as f64 * share) as usize).min(times.len() - 1)];
+        let percentile = |share| at(times, share).unwrap_or(f64::NAN);
         let middle = times.iter().sum::<f64>() / times.len() as f64;
         mean.push((hops as f64, middle));
         ours.extend(lookups[hops].map(|took| (hops as f64, took)));
         let ours = lookups[hops].map_or("-".to_owned(), |took| format!("{took:.3}"));
-        let cells = [middle, at(0.5), at(0.99)].map(number);
+        let cells = [middle, percentile(0.5), percentile(0.99)].map(number);
         rows.push(
             [hops.to_string(), number(times.len() as f64)].into_iter().chain(cells).chain([ours]).collect(),
         );

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, anyhow, bail};
 use api::Policy;
@@ -15,7 +15,7 @@ use tests::serving::Serving;
 use super::{NAME, Pace, SHARE};
 use crate::myxdns::closed_loop::DEMAND;
 use crate::myxdns::world::{CLUSTERS, REGION, REQUESTS, SCALE};
-use crate::process::logged;
+use crate::process::{Killed, logged};
 use crate::quota::{Counter, Quota};
 use crate::serving::{self, ENDS_WITH_US, program};
 
@@ -36,15 +36,15 @@ pub(super) struct World {
 
 /// An HTTP server in a quota of its own.
 struct Site {
-    child: Child,
+    child: Killed,
     address: SocketAddr,
     /// Removed after the process has ended.
     quota: Quota,
 }
 
-/// A control process; killed when dropped.
+/// A control process.
 pub(super) struct Control {
-    child: Child,
+    child: Killed,
     log: PathBuf,
 }
 
@@ -88,7 +88,7 @@ impl World {
         fs::write(&config, self.configuration(algorithm, pace)?).context("control.toml")?;
         let mut command = Command::new("setpriv");
         command.args(ENDS_WITH_US).arg(program()?).args(["control", "--config"]).arg(&config);
-        Ok(Control { child: logged(&mut command, &log)?, log })
+        Ok(Control { child: Killed(logged(&mut command, &log)?), log })
     }
 
     /// The configuration of the control process: loads come from the kernel's counts, as use over quota.
@@ -172,19 +172,12 @@ impl Site {
             .spawn()
             .with_context(|| site.display().to_string())?;
         let pipe = child.stdout.take().context("its stdout")?;
-        let mut site = Site { child, address: (address, 0).into(), quota };
+        let mut site = Site { child: Killed(child), address: (address, 0).into(), quota };
         let mut line = String::new();
         BufReader::new(pipe).read_line(&mut line).context("a site's address")?;
         site.address = line.trim().parse().with_context(|| format!("a site's address: {line:?}"))?;
-        site.quota.take(site.child.id())?;
+        site.quota.take(site.child.0.id())?;
         Ok(site)
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -194,17 +187,10 @@ impl Control {
     /// # Errors
     /// Where it does not; with what it said.
     pub(super) fn runs(&mut self) -> Result<()> {
-        if let Some(status) = self.child.try_wait().context("the control process")? {
+        if let Some(status) = self.child.0.try_wait().context("the control process")? {
             let said = fs::read_to_string(&self.log).unwrap_or_default();
             bail!("the control process ended with {status}; it said:\n{said}");
         }
         Ok(())
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
