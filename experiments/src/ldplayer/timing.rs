@@ -74,8 +74,8 @@ fn loads(stage: &Stage, run: &Run, seconds: f64) -> Result<Vec<Load>> {
     }
     let (length, factor) = traces::to_root_rate(&stage.minute, run.seed)?;
     let seconds = run.size.of(length, seconds, seconds);
-    loads.push(Load { name: "the root server's minute".into(), kind: Kind::Minute { factor: 1.0, seconds } });
-    loads.push(Load { name: "the same at 38,000/s".into(), kind: Kind::Minute { factor, seconds } });
+    loads.push(Load { name: "root's minute".into(), kind: Kind::Minute { factor: 1.0, seconds } });
+    loads.push(Load { name: "root at 38,000/s".into(), kind: Kind::Minute { factor, seconds } });
     Ok(loads)
 }
 
@@ -168,9 +168,8 @@ fn errors(found: &[Found], run: &Run, report: &mut Report) {
         .zip(lines)
         .map(|(name, points)| Line::new(name, points).drawn(Stroke::Dots))
         .collect();
-    for side in [-2_500.0, 2_500.0] {
-        drawn.push(Line::new("LDplayer's quartiles", vec![(0.0, side), (last, side)]).drawn(Stroke::Dashed));
-    }
+    let around = [(0.0, -2_500.0), (last, -2_500.0), (last, 2_500.0), (0.0, 2_500.0), (0.0, -2_500.0)];
+    drawn.push(Line::new("LDplayer's quartiles", around.to_vec()).drawn(Stroke::Dashed));
     let marks = found.iter().enumerate().map(|(at, load)| (at as f64, load.name.clone())).collect();
     let across = Axis { marks, ..Axis::default() };
     let up = Axis { from: Some(-3_000.0), to: Some(3_000.0), ..Axis::titled("error, us") };

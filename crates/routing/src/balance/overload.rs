@@ -8,9 +8,8 @@
 //!
 //! A burst may fill queues as long as it is answered in time. A queue that stands is another thing: it serves nobody more,
 //! and everybody waits for as long as it is (Nichols and Jacobson, "Controlling Queue Delay", 2012). So where nobody has
-//! had credit for a while, queries no longer go where an agent sees a queue and more wait than [`STANDING_WAIT_NS`]. And
-//! never do more go there than the queue holds: the system would turn them away, and they would be missed only at their
-//! timeout.
+//! had credit for a while, queries no longer go where an agent sees a queue and more wait than 50 ms. And never do more go
+//! there than the queue holds: the system would turn them away, and they would be missed only at their timeout.
 
 use fastrand::Rng;
 
