@@ -14,6 +14,10 @@ use crate::schedule::draw::{self, For};
 /// sockets of their own that last, and count as quiet.
 const CLIENTS_MAX: usize = 1 << 22;
 
+/// The tables that they are in, by the upper bits of their numbers; the lower ones chose the thread. A table that grows
+/// is moved as a whole: one for all would take 40 ms at half a million, while queries are due.
+const TABLES: usize = 1 << 10;
+
 /// Clients whose sessions a thread remembers, some kilobytes each: the certificates are part of them. Those beyond
 /// begin anew each time, which is counted as a full handshake.
 const SESSIONS_MAX: usize = 1 << 16;
@@ -27,11 +31,11 @@ const MINUTE: u64 = 60_000_000_000;
 /// The clients of a thread, as far as they are remembered.
 #[derive(Debug)]
 pub(super) struct Clients {
-    table: HashMap<u64, Client>,
+    tables: Vec<HashMap<u64, Client>>,
     sessions: HashMap<u64, Arc<Session>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Client {
     /// The slots of its sockets: of datagrams, of its connection.
     slots: [Option<usize>; 2],
@@ -42,20 +46,21 @@ struct Client {
 impl Clients {
     /// None yet.
     pub(super) fn new() -> Clients {
-        Clients { table: HashMap::new(), sessions: HashMap::new() }
+        Clients { tables: vec![HashMap::new(); TABLES], sessions: HashMap::new() }
     }
 
     /// How many are remembered.
     pub(super) fn len(&self) -> usize {
-        self.table.len()
+        self.tables.iter().map(HashMap::len).sum()
     }
 
     /// Whether a client has asked little in this minute; counts one query more.
     pub(super) fn is_quiet(&mut self, client: u64, now: u64) -> bool {
-        if self.table.len() >= CLIENTS_MAX && !self.table.contains_key(&client) {
+        let table = &mut self.tables[place(client)];
+        if table.len() >= CLIENTS_MAX / TABLES && !table.contains_key(&client) {
             return true;
         }
-        let client = self.table.entry(client).or_default();
+        let client = table.entry(client).or_default();
         if client.minute != now / MINUTE {
             (client.minute, client.asked) = (now / MINUTE, 0);
         }
@@ -65,12 +70,12 @@ impl Clients {
 
     /// The slot of a client's socket for a carrier.
     pub(super) fn slot(&self, client: u64, carrier: Carrier) -> Option<usize> {
-        self.table.get(&client)?.slots[usize::from(carrier != Carrier::Udp)]
+        self.tables[place(client)].get(&client)?.slots[usize::from(carrier != Carrier::Udp)]
     }
 
     /// Keeps the slot of a client's socket, or that there is none.
     pub(super) fn keep_slot(&mut self, client: u64, carrier: Carrier, slot: Option<usize>) {
-        if let Some(client) = self.table.get_mut(&client) {
+        if let Some(client) = self.tables[place(client)].get_mut(&client) {
             client.slots[usize::from(carrier != Carrier::Udp)] = slot;
         }
     }
@@ -82,6 +87,11 @@ impl Clients {
         }
         Some(Arc::clone(self.sessions.entry(client).or_default()))
     }
+}
+
+/// The table of a client.
+fn place(client: u64) -> usize {
+    (client >> (u64::BITS - TABLES.ilog2())) as usize
 }
 
 /// Whom a client asks.
@@ -127,6 +137,16 @@ mod tests {
                 assert!(!is_edge, "{address}");
             }
         }
+    }
+
+    #[test]
+    fn no_table_gets_much_more_than_its_share() {
+        let mut clients = Clients::new();
+        for number in 0..100_000_u32 {
+            clients.is_quiet(draw::client(Ipv4Addr::from(number).into(), 0), 0);
+        }
+        let most = clients.tables.iter().map(HashMap::len).max();
+        assert!((98..200).contains(&most.unwrap_or(0)), "{most:?} of {}", clients.len());
     }
 
     #[test]
