@@ -15,8 +15,9 @@
 //! In reading order: [`Options`] and [`run`]; [`mod@carrier`], [`mod@tls`], [`mod@distance`]: how clients ask;
 //! [`mod@tally`]: what is counted. Below: `worker` (the loop), `pace` (sleep or spin), `agenda` (what happens later),
 //! `clients`, `sockets` with `connection` and `layer` (what streams speak; `https`), `datagrams` with `quic`, `batch`
-//! (datagrams that go together), `pending` (which answer is whose), `octets` (what is read of responses), `rows` (the
-//! log), [`packed`] (from process to process), [`differing`] (pairs that are kept).
+//! (datagrams that go together), `pending` (which answer is whose), `tables` (that never take long to grow),
+//! `octets` (what is read of responses), `rows` (the log), [`packed`] (from process to process), [`differing`] (pairs
+//! that are kept).
 
 mod agenda;
 mod batch;
@@ -35,6 +36,7 @@ mod pending;
 mod quic;
 mod rows;
 mod sockets;
+mod tables;
 pub mod tally;
 pub mod tls;
 mod worker;

@@ -7,16 +7,13 @@ use foldhash::{HashMap, HashMapExt};
 use routing::Prefix;
 
 use super::carrier::Carrier;
+use super::tables::{TABLES, Tables};
 use super::tls::Session;
 use crate::schedule::draw::{self, For};
 
 /// Clients that a thread remembers, 48 octets each: 1.2 million ask a root server in an hour. Those beyond have no
 /// sockets of their own that last, and count as quiet.
 const CLIENTS_MAX: usize = 1 << 22;
-
-/// The tables that they are in, by the upper bits of their numbers; the lower ones chose the thread. A table that grows
-/// is moved as a whole: one for all would take 40 ms at half a million, while queries are due.
-const TABLES: usize = 1 << 10;
 
 /// Clients whose sessions a thread remembers, some kilobytes each: the certificates are part of them. Those beyond
 /// begin anew each time, which is counted as a full handshake.
@@ -31,11 +28,11 @@ const MINUTE: u64 = 60_000_000_000;
 /// The clients of a thread, as far as they are remembered.
 #[derive(Debug)]
 pub(super) struct Clients {
-    tables: Vec<HashMap<u64, Client>>,
+    table: Tables<u64, Client>,
     sessions: HashMap<u64, Arc<Session>>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Client {
     /// The slots of its sockets: of datagrams, of its connection.
     slots: [Option<usize>; 2],
@@ -46,17 +43,17 @@ struct Client {
 impl Clients {
     /// None yet.
     pub(super) fn new() -> Clients {
-        Clients { tables: vec![HashMap::new(); TABLES], sessions: HashMap::new() }
+        Clients { table: Tables::new(), sessions: HashMap::new() }
     }
 
     /// How many are remembered.
     pub(super) fn len(&self) -> usize {
-        self.tables.iter().map(HashMap::len).sum()
+        self.table.len()
     }
 
     /// Whether a client has asked little in this minute; counts one query more.
     pub(super) fn is_quiet(&mut self, client: u64, now: u64) -> bool {
-        let table = &mut self.tables[place(client)];
+        let table = self.table.of_mut(&client);
         if table.len() >= CLIENTS_MAX / TABLES && !table.contains_key(&client) {
             return true;
         }
@@ -70,12 +67,12 @@ impl Clients {
 
     /// The slot of a client's socket for a carrier.
     pub(super) fn slot(&self, client: u64, carrier: Carrier) -> Option<usize> {
-        self.tables[place(client)].get(&client)?.slots[usize::from(carrier != Carrier::Udp)]
+        self.table.of(&client).get(&client)?.slots[usize::from(carrier != Carrier::Udp)]
     }
 
     /// Keeps the slot of a client's socket, or that there is none.
     pub(super) fn keep_slot(&mut self, client: u64, carrier: Carrier, slot: Option<usize>) {
-        if let Some(client) = self.tables[place(client)].get_mut(&client) {
+        if let Some(client) = self.table.of_mut(&client).get_mut(&client) {
             client.slots[usize::from(carrier != Carrier::Udp)] = slot;
         }
     }
@@ -87,11 +84,6 @@ impl Clients {
         }
         Some(Arc::clone(self.sessions.entry(client).or_default()))
     }
-}
-
-/// The table of a client.
-fn place(client: u64) -> usize {
-    (client >> (u64::BITS - TABLES.ilog2())) as usize
 }
 
 /// Whom a client asks.
@@ -137,16 +129,6 @@ mod tests {
                 assert!(!is_edge, "{address}");
             }
         }
-    }
-
-    #[test]
-    fn no_table_gets_much_more_than_its_share() {
-        let mut clients = Clients::new();
-        for number in 0..100_000_u32 {
-            clients.is_quiet(draw::client(Ipv4Addr::from(number).into(), 0), 0);
-        }
-        let most = clients.tables.iter().map(HashMap::len).max();
-        assert!((98..200).contains(&most.unwrap_or(0)), "{most:?} of {}", clients.len());
     }
 
     #[test]

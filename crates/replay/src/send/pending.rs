@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 
-use foldhash::HashMap;
-use foldhash::HashMapExt;
-
 use super::carrier::Carrier;
+use super::tables::Tables;
 use crate::schedule::Planned;
 
 /// The most queries that a thread remembers, answered or not: about 60 MB. Beyond, the oldest is forgotten; if it was
@@ -77,7 +75,7 @@ pub(super) struct Pending {
     first: u64,
     /// The number of the first entry that may still wait.
     waiting_from: u64,
-    by_key: HashMap<Key, u64>,
+    by_key: Tables<Key, u64>,
     waiting: usize,
     timeout: u64,
 }
@@ -88,7 +86,7 @@ impl Pending {
             entries: VecDeque::new(),
             first: 0,
             waiting_from: 0,
-            by_key: HashMap::new(),
+            by_key: Tables::new(),
             waiting: 0,
             timeout,
         }
@@ -101,12 +99,12 @@ impl Pending {
 
     /// Whether a query may use a key: no query that waits does.
     pub(super) fn is_free(&self, key: Key) -> bool {
-        !self.by_key.get(&key).is_some_and(|number| self.waits(*number))
+        !self.by_key.of(&key).get(&key).is_some_and(|number| self.waits(*number))
     }
 
     /// Adds a query under a key that is free.
     pub(super) fn add(&mut self, key: Key, asked: Asked) {
-        self.by_key.insert(key, self.first + self.entries.len() as u64);
+        self.by_key.of_mut(&key).insert(key, self.first + self.entries.len() as u64);
         let (until, question) = (asked.until, asked.question);
         self.entries.push_back(Entry { key, until, question, state: State::Waiting(Box::new(asked)) });
         self.waiting += 1;
@@ -114,7 +112,7 @@ impl Pending {
 
     /// Who waits under a key.
     pub(super) fn client(&self, key: Key) -> Option<u64> {
-        let number = *self.by_key.get(&key)?;
+        let number = *self.by_key.of(&key).get(&key)?;
         match &self.entries[(number - self.first) as usize].state {
             State::Waiting(asked) => Some(asked.planned.client),
             State::Answered | State::Lost => None,
@@ -123,7 +121,7 @@ impl Pending {
 
     /// Takes an answer.
     pub(super) fn answer(&mut self, key: Key, fits: impl Fn(Option<u64>) -> bool) -> Match {
-        let Some(number) = self.by_key.get(&key) else { return Match::Alien };
+        let Some(number) = self.by_key.of(&key).get(&key) else { return Match::Alien };
         let entry = &mut self.entries[(number - self.first) as usize];
         if !fits(entry.question) {
             return Match::Alien;
@@ -143,7 +141,7 @@ impl Pending {
 
     /// Gives a query up whose socket has failed.
     pub(super) fn fail(&mut self, key: Key) -> Option<Box<Asked>> {
-        let number = *self.by_key.get(&key)?;
+        let number = *self.by_key.of(&key).get(&key)?;
         self.lose(number)
     }
 
@@ -157,8 +155,9 @@ impl Pending {
                 let lost = self.lose(number);
                 let entry = self.entries.pop_front()?;
                 self.first += 1;
-                if self.by_key.get(&entry.key) == Some(&number) {
-                    self.by_key.remove(&entry.key);
+                let keys = self.by_key.of_mut(&entry.key);
+                if keys.get(&entry.key) == Some(&number) {
+                    keys.remove(&entry.key);
                 }
                 match lost {
                     Some(asked) => return Some((asked, is_crowded)),
@@ -262,7 +261,7 @@ mod tests {
         // As long again, then it is forgotten.
         assert!(pending.expire(210).is_none());
         assert!(matches!(pending.answer(key(2), right), Match::Alien));
-        assert!(pending.by_key.is_empty() && pending.entries.is_empty());
+        assert!(pending.by_key.len() == 0 && pending.entries.is_empty());
     }
 
     #[test]
