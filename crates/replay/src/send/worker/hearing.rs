@@ -128,7 +128,8 @@ impl<S: Source> Worker<'_, S> {
                 Some((endpoint(reply.local?, reply.peer?), Heard::Response(response)))
             });
             self.heard.extend(heard);
-            if received < BATCH_MAX {
+            // What has arrived can wait in the kernel; what is due cannot.
+            if received < BATCH_MAX || self.next_due().is_some_and(|due| due <= self.now()) {
                 break;
             }
         }
