@@ -17,7 +17,7 @@ use anyhow::{Result, bail};
 
 use crate::options::Options;
 use crate::report::Report;
-use crate::serve::place::Place;
+use crate::serve::place::{Place, Reception};
 use servers::Server;
 
 /// What can be measured.
@@ -38,6 +38,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     if options.wants("cache") {
         cache::run(options, &place.folder, report)?;
     }
+    place.receive(Reception::Exchanged)?;
     if options.wants("tcp") {
         wire::tcp(options, &place, report)?;
     }
@@ -45,13 +46,19 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
         wire::http(options, &place, report)?;
     }
     if options.wants("dns") {
+        place.receive(Reception::Own)?;
         wire::dns(options, &place, report)?;
+        place.receive(Reception::Exchanged)?;
     }
     if options.wants("chaos") {
         chaos::run(options, &place, report)?;
     }
     report.note(
         "One core for the server, one for the source; only ratios between servers of one run mean something.",
+    );
+    report.note(
+        "Over TCP, and in the contract, what the source sends is received by the source's core and what the server sends \
+         by the server's: each receives once, and none interrupts the other for it.",
     );
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how fast it is.");

@@ -118,6 +118,18 @@ pub(crate) fn inside<T: Send>(
     })
 }
 
+/// Which core receives what the source sends. What the server sends is received by the server's core in both cases: a
+/// virtual device hands it over where it was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reception {
+    /// The server's, as with a device of its own: for a source that takes frames, whose reception costs next to nothing.
+    /// Each datagram costs an interrupt from core to core.
+    Own,
+    /// The source's: for a source with sockets, whose whole reception is the server's core's. So each core receives once,
+    /// what is sent to the other, and no core interrupts the other for it.
+    Exchanged,
+}
+
 /// The two namespaces, and a folder on a disk for what servers keep.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -159,15 +171,32 @@ impl Place {
              hardware=$(ip -n source -brief link show vc | awk '{{ print $3 }}')
              ip -n server neigh replace {SOURCE} lladdr $hardware dev vs nud permanent
              ip -n server route add default via {SOURCE}
-             ip netns exec server ethtool -K vs tx off >/dev/null
-             ip netns exec server sh -c 'echo {mask:x} > /sys/class/net/vs/queues/rx-0/rps_cpus'",
-            mask = 1 << SERVER_CORE,
+             ip netns exec server ethtool -K vs tx off >/dev/null",
         );
         let status = Command::new("sh").args(["-euc", &steps]).status().context("sh")?;
         if !status.success() {
             bail!("the network namespaces could not be made ({status}); see above");
         }
+        place.receive(Reception::Own)?;
         Ok(place)
+    }
+
+    /// Says which core receives what comes to the server, from now on.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it.
+    pub(crate) fn receive(&self, reception: Reception) -> Result<()> {
+        let mask = match reception {
+            Reception::Own => 1 << SERVER_CORE,
+            Reception::Exchanged => 0,
+        };
+        let step = format!("echo {mask:x} > /sys/class/net/vs/queues/rx-0/rps_cpus");
+        let status = Command::new("ip").args(["netns", "exec", "server", "sh", "-c", &step]).status();
+        let status = status.context("ip")?;
+        if !status.success() {
+            bail!("the core that receives could not be chosen ({status}); see above");
+        }
+        Ok(())
     }
 
     /// A new, empty folder for one server.
