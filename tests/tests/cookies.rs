@@ -170,7 +170,8 @@ fn like_answers_to_one_network_are_limited() {
     let told = flood(&socket, told, &proven);
     assert!(told.iter().any(|answer| answer.rcode == "BADCOOKIE" && answer.option(COOKIE).is_some()));
     assert!(told.iter().all(|answer| !answer.tc), "who knows cookies is asked for one, and not sent to TCP");
-    slipped += told.iter().filter(|answer| answer.rcode == "BADCOOKIE").count();
+    let bad_cookies = told.iter().filter(|answer| answer.rcode == "BADCOOKIE").count();
+    slipped += bad_cookies;
     for _ in 0..50 {
         assert_eq!(proven.at(&socket).data(), ["192.0.2.1"], "a valid cookie is exempt");
     }
@@ -183,5 +184,8 @@ fn like_answers_to_one_network_are_limited() {
     };
     assert_eq!(value("pointsman_rate_limit_slipped_total"), slipped);
     assert_eq!(value("pointsman_rate_limit_exempt_total"), 53);
+    let answers =
+        "pointsman_queries_total{transport=\"udp\",type=\"A\",rcode=\"BADCOOKIE\",verdict=\"answered\"}";
+    assert_eq!(value(answers), bad_cookies);
     assert!(value("pointsman_dropped_total{transport=\"udp\",cause=\"rate_limited\"}") > 0);
 }

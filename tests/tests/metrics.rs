@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tests::folder::Folder;
-use tests::query::{Question, socket};
+use tests::query::{Question, exchange, socket};
 use tests::serving::Serving;
 
 const ZONE: &str = "\
@@ -61,6 +61,10 @@ fn queries_are_counted_by_what_became_of_them() {
     assert!(big.udp(server.dns()).tc && !big.tcp(server.dns()).tc);
     ask("www.example.com", "A").tcp(server.dns());
     let socket = socket(server.dns());
+    let mut newer = ask("example.com", "SOA").edns().message();
+    let version = newer.len() - 5;
+    newer[version] = 1;
+    exchange(&socket, &newer).expect("an answer");
     socket.send(b"no query").expect("loopback takes it");
     // Answered behind it, so that it was counted.
     ask("ns.example.com", "A").at(&socket);
@@ -76,6 +80,7 @@ fn queries_are_counted_by_what_became_of_them() {
         (r#"transport="udp",type="A",rcode="NXDOMAIN",verdict="answered""#, 1),
         (r#"transport="udp",type="AAAA",rcode="NOERROR",verdict="answered""#, 1),
         (r#"transport="udp",type="MX",rcode="REFUSED",verdict="answered""#, 1),
+        (r#"transport="udp",type="SOA",rcode="BADVERS",verdict="answered""#, 1),
         (r#"transport="udp",type="TXT",rcode="NOERROR",verdict="truncated""#, 1),
         (r#"transport="udp",type="none",rcode="none",verdict="dropped""#, 1),
         (r#"transport="udp",type="none",rcode="none",verdict="streamed""#, 0),
@@ -92,9 +97,9 @@ fn queries_are_counted_by_what_became_of_them() {
     assert_eq!(routed, BTreeMap::from(expected));
     assert_eq!(samples(&metrics, "pointsman_dropped_total")[r#"transport="udp",cause="no_query""#], 1);
     let workers = |name| samples(&metrics, name).into_values().sum::<u64>();
-    assert_eq!(workers("pointsman_worker_queries_total"), 11);
+    assert_eq!(workers("pointsman_worker_queries_total"), 12);
     assert_eq!(workers("pointsman_worker_overflowed_total"), 0);
-    assert!((1..=11).contains(&workers("pointsman_worker_batches_total")));
+    assert!((1..=12).contains(&workers("pointsman_worker_batches_total")));
 
     // What is no more keeps its counts, under no name.
     server.call("DELETE", "/v1/policies/www.example.com", "");

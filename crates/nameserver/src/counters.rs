@@ -9,8 +9,8 @@ use crate::answer::Why;
 use crate::rate_limit::Verdict;
 use crate::routed::{Routed, RoutedCounters};
 
-/// How many response codes fit a header (RFC 1035 §4.1.1).
-pub const RCODES: usize = 16;
+/// How many response codes are told apart: from NOERROR to BADCOOKIE (23), the greatest that we give.
+pub const RCODES: usize = 24;
 
 /// The octets of a message's header (RFC 1035 §4.1.1).
 const HEADER: usize = 12;
@@ -57,7 +57,7 @@ pub struct Counters {
     /// Messages that came in.
     pub queries: Count,
     /// Answers: whole ones first, then those with TC set; each by the class of its question's type, in the order of
-    /// [`TYPES`], and by the header's response code.
+    /// [`TYPES`], and by the response code.
     pub answers: [[[Count; RCODES]; TYPE_CLASSES]; 2],
     /// Answers that policies decided.
     pub routed: RoutedCounters,
@@ -104,9 +104,13 @@ impl Counters {
     /// Counts an answer by its own header and question, and by what a policy decided.
     #[inline]
     pub fn answered(&self, message: &[u8], routed: Option<Routed>) {
-        if let Some(header) = message.first_chunk::<4>() {
-            let (is_truncated, rcode) = (header[2] >> 1 & 1, header[3] & 0x0f);
-            self.answers[usize::from(is_truncated)][type_class(message)][usize::from(rcode)].add(1);
+        if let Some(header) = message.first_chunk::<HEADER>() {
+            let is_truncated = header[2] >> 1 & 1;
+            let (class, end) = question(message, header);
+            let rcode = usize::from(upper_rcode(message, header, end) << 4 | header[3] & 0x0f);
+            if let Some(count) = self.answers[usize::from(is_truncated)][class].get(rcode) {
+                count.add(1);
+            }
         }
         if let Some(routed) = routed {
             self.routed.add(routed);
@@ -165,19 +169,38 @@ pub fn type_name(class: usize) -> String {
     }
 }
 
-/// The class of the type that a response's question asks for. We wrote it: its name is whole and not compressed.
+/// The class of the type that a response's question asks for, and where the question ends. We wrote it: its name is
+/// whole and not compressed.
 #[inline]
-fn type_class(message: &[u8]) -> usize {
+fn question(message: &[u8], header: &[u8; HEADER]) -> (usize, usize) {
     let mut at = HEADER;
+    if header[4..6] == [0, 0] {
+        return (TYPES.len() + 1, at);
+    }
     while let Some(&length @ 1..) = message.get(at) {
         at += 1 + usize::from(length);
     }
-    match message.get(at + 1..at + 3) {
-        Some(&[high, low]) => {
+    match message.get(at + 1..at + 5) {
+        Some(&[high, low, ..]) => {
             let asked = Rtype::from_int(u16::from_be_bytes([high, low]));
-            TYPES.iter().position(|rtype| *rtype == asked).unwrap_or(TYPES.len())
+            (TYPES.iter().position(|rtype| *rtype == asked).unwrap_or(TYPES.len()), at + 5)
         }
-        _ => TYPES.len() + 1,
+        _ => (TYPES.len() + 1, at),
+    }
+}
+
+/// The upper bits of a response code, which the OPT record has (RFC 6891 §6.1.3). We wrote it: answers with such a
+/// code have no record before their OPT.
+#[inline]
+fn upper_rcode(message: &[u8], header: &[u8; HEADER], question_end: usize) -> u8 {
+    let [high, low] = Rtype::OPT.to_int().to_be_bytes();
+    match message.get(question_end..question_end + 6) {
+        Some(&[0, first, second, _, _, upper])
+            if header[6..10] == [0; 4] && [first, second] == [high, low] =>
+        {
+            upper
+        }
+        _ => 0,
     }
 }
 
@@ -190,13 +213,27 @@ mod tests {
         let answer = |flags: [u8; 2], question: &[u8]| {
             [&[0, 0, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, 0], question].concat()
         };
-        let cases: [(Vec<u8>, usize, &str, usize); 6] = [
+        let opt = |upper: u8| [0, 0, 41, 4, 0xd0, upper, 0, 0, 0, 0, 0];
+        let with = |mut message: Vec<u8>, upper: u8| {
+            message[11] = 1;
+            [message, opt(upper).to_vec()].concat()
+        };
+        let alone = |upper: u8, flags: u8| with([&[0, 0, 0x80, flags][..], &[0; 8]].concat(), upper);
+        let mut referral = with(answer([0x80, 7], b"\0\0\x02\0\x01"), 1);
+        referral[9] = 1;
+        let cases: [(Vec<u8>, usize, &str, usize); 12] = [
             (answer([0x84, 0], b"\x03www\0\0\x01\0\x01rest"), 0, "A", 0),
             (answer([0x86, 3], b"\0\0\x1c\0\x01"), 3, "AAAA", 1),
             (answer([0x80, 5], b"\0\0\xff\0\x01"), 5, "ANY", 0),
             (answer([0x80, 0], b"\0\x80\x01\0\x01"), 0, "other", 0),
             (answer([0x80, 1], b""), 1, "none", 0),
-            (vec![0, 0, 0x80, 4], 4, "none", 0),
+            ([&[0, 0, 0x80, 4][..], &[0; 8]].concat(), 4, "none", 0),
+            (with(answer([0x80, 3], b"\0\0\x1c\0\x01"), 0), 3, "AAAA", 0),
+            (with(answer([0x80, 0], b"\0\0\x06\0\x01"), 1), 16, "SOA", 0),
+            (with(answer([0x80, 7], b"\x03www\0\0\x01\0\x01"), 1), 23, "A", 0),
+            (alone(0, 0), 0, "none", 0),
+            (alone(1, 7), 23, "none", 0),
+            (referral, 7, "NS", 0),
         ];
         for (message, rcode, name, truncated) in cases {
             let counters = Counters::default();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::State;
 use axum::response::IntoResponse;
-use dns::Rcode;
+use dns::OptRcode;
 
 use api::{ProbeState, ProbeVerdict, Status};
 use web::metrics::{Kind, Samples};
@@ -746,9 +746,9 @@ impl Metrics {
                 for code in 0..RCODES {
                     let count = self.sum(transport, |counters| &counters.answers[verdict][class][code]);
                     if count > 0 {
-                        // Sixteen codes fit the header's four bits.
-                        let rcode = Rcode::checked_from_int(code as u8)
-                            .map_or_else(|| code.to_string(), |rcode| rcode.to_string());
+                        let rcode = OptRcode::masked_from_int(code as u16)
+                            .to_mnemonic_str()
+                            .map_or_else(|| code.to_string(), str::to_owned);
                         *answers.entry(key(name.into(), type_name(class), rcode)).or_insert(0) += count;
                     }
                 }

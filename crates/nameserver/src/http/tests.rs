@@ -490,7 +490,7 @@ async fn the_workers_counts_are_summed() {
     let metrics = Metrics { udp: vec![Arc::default(), Arc::default()], ..Metrics::default() };
     for worker in &metrics.udp {
         worker.queries.add(3);
-        worker.answered(&[0, 0, 0x82, 3], None);
+        worker.answered(&[0, 0, 0x82, 3, 0, 0, 0, 0, 0, 0, 0, 0], None);
         worker.no_room.add(1);
     }
     let api = Api::counting(None, metrics).await;

@@ -26,6 +26,7 @@ pub mod serial;
 pub mod signature;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use dns::edns::ExtendedError;
 use dns::query::{HEADER, Query};
@@ -54,6 +55,10 @@ pub const TRANSFERS_MAX: usize = 64;
 /// The most transfers at a time for one IPv4 address or IPv6 /64: a secondary of many zones takes several at once.
 pub const TRANSFERS_PER_CLIENT_MAX: usize = 16;
 
+/// From one log line about a refusal to the next, in seconds: whoever can send a packet brings a refusal about, and a
+/// worker writes the line. All are counted.
+const REFUSAL_LOGGED_SECONDS: u64 = 1;
+
 /// The largest answer to an asker without EDNS over UDP, in octets (RFC 1035 §4.2.1).
 const UDP_PLAIN_MAX: usize = 512;
 
@@ -71,6 +76,8 @@ pub struct Transfers {
     config: Config,
     admission: Arc<Admission>,
     counters: Arc<Counters>,
+    /// From which second of the monotonic clock on a refusal is logged again.
+    refusal_logged: AtomicU64,
 }
 
 /// What a signed query or a transfer request gets.
@@ -91,7 +98,7 @@ impl Transfers {
     /// Answers by what the operator chose.
     pub fn new(config: Config) -> Transfers {
         let admission = Arc::new(Admission::new(TRANSFERS_MAX, TRANSFERS_PER_CLIENT_MAX));
-        Transfers { config, admission, counters: Arc::default() }
+        Transfers { config, admission, counters: Arc::default(), refusal_logged: AtomicU64::new(0) }
     }
 
     /// Who follows our zones.
@@ -183,7 +190,7 @@ impl Transfers {
             Some(tsig) => match signature::verify(asked.query, &tsig, &self.config.keys, unix) {
                 Ok(signer) => (Some(unsigned(asked.query, &tsig)), Some(signer)),
                 Err(failed) => {
-                    return Some(self.disbelieve(&query, failed, &tsig, unix, asked.query, out).into());
+                    return Some(self.disbelieve(&query, failed, &tsig, now, asked, out).into());
                 }
             },
         };
@@ -197,7 +204,7 @@ impl Transfers {
         };
         let room = limit.min(out.len()).saturating_sub(signer.as_ref().map_or(0, Signer::room));
         let length = if is_transfer {
-            match self.transfer(generation, &asked, &query, &mut signer, &mut out[..room]) {
+            match self.transfer(generation, &asked, &query, now, &mut signer, &mut out[..room]) {
                 Ok(Transfer::Outgoing(outgoing)) => return Some(Respond::Outgoing(outgoing)),
                 Ok(Transfer::One(length)) => Some(length),
                 Err(refused) => {
@@ -224,6 +231,7 @@ impl Transfers {
         generation: &Generation,
         asked: &Asked<'_>,
         query: &Query<'_>,
+        now: Now,
         signer: &mut Option<Signer>,
         out: &mut [u8],
     ) -> Result<Transfer, Refused> {
@@ -235,12 +243,17 @@ impl Transfers {
         let client = asked.client.to_canonical();
         if !self.config.secondaries.allow(zone.origin(), client, key) {
             count(&self.counters.refused_not_allowed);
-            tracing::info!(zone = ?zone.origin(), %client, ?key, "a transfer is refused: no secondary allows it");
+            if self.logs_refusal(now) {
+                let key = key.map(tracing::field::debug);
+                tracing::info!(zone = ?zone.origin(), %client, key, "a transfer is refused: no secondary allows it");
+            }
             return Err(Refused { rcode: Rcode::REFUSED, why: Some(ExtendedError::Prohibited) });
         }
         if zone.is_steered() {
             count(&self.counters.refused_steered);
-            tracing::warn!(zone = ?zone.origin(), %client, "a transfer is refused: the zone has steered names");
+            if self.logs_refusal(now) {
+                tracing::warn!(zone = ?zone.origin(), %client, "a transfer is refused: the zone has steered names");
+            }
             return Err(Refused { rcode: Rcode::REFUSED, why: Some(ExtendedError::NotSupported) });
         }
         let udp_payload_max = generation.settings.udp_payload_max;
@@ -264,7 +277,8 @@ impl Transfers {
             Refused { rcode: Rcode::SERVFAIL, why: None }
         })?;
         count(&self.counters.started);
-        tracing::info!(zone = ?zone.origin(), serial = zone.serial(), %client, ?key, "a transfer begins");
+        let key = key.map(tracing::field::debug);
+        tracing::info!(zone = ?zone.origin(), serial = zone.serial(), %client, key, "a transfer begins");
         let (zone, query, counters) = (Arc::clone(zone), asked.query.to_vec(), Arc::clone(&self.counters));
         let outgoing = Outgoing::new(zone, query, udp_payload_max, signer.take(), counters, Some(place));
         Ok(Transfer::Outgoing(Box::new(outgoing)))
@@ -276,23 +290,36 @@ impl Transfers {
         query: &Query<'_>,
         failed: Failed,
         tsig: &Tsig<'_>,
-        unix: u64,
-        message: &[u8],
+        now: Now,
+        asked: &Asked<'_>,
         out: &mut [u8],
     ) -> Reply {
-        count(match failed {
+        let (counter, why) = match failed {
             Failed::Malformed => {
                 count(&self.counters.bad_form);
-                return formerr(message, out);
+                return formerr(asked.query, out);
             }
-            Failed::BadKey => &self.counters.bad_key,
-            Failed::BadSignature => &self.counters.bad_signature,
-            Failed::BadTime(_) => &self.counters.bad_time,
-            Failed::BadTruncation => &self.counters.bad_truncation,
-        });
+            Failed::BadKey => (&self.counters.bad_key, "no such key with that algorithm"),
+            Failed::BadSignature => (&self.counters.bad_signature, "another secret"),
+            Failed::BadTime(_) => (&self.counters.bad_time, "signed at another time"),
+            Failed::BadTruncation => (&self.counters.bad_truncation, "the signature is cut"),
+        };
+        count(counter);
+        if self.logs_refusal(now) {
+            let (key, client) = (dns::name::to_text(tsig.key), asked.client.to_canonical());
+            tracing::info!(key, %client, why, "a signed message is refused");
+        }
         let told = begin(query, Rcode::NOTAUTH, out)
-            .and_then(|length| signature::tell(out, length, failed, tsig, unix));
+            .and_then(|length| signature::tell(out, length, failed, tsig, now.unix.as_secs()));
         told.map_or(Reply::Drop(Why::NoRoom), Reply::Send)
+    }
+
+    /// Whether a refusal is logged now: the first one, and then one in [`REFUSAL_LOGGED_SECONDS`].
+    fn logs_refusal(&self, now: Now) -> bool {
+        let (second, due) = (now.monotonic.as_secs(), self.refusal_logged.load(Ordering::Relaxed));
+        let next = second + REFUSAL_LOGGED_SECONDS;
+        second >= due
+            && self.refusal_logged.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -370,4 +397,24 @@ fn refuse(query: &Query<'_>, refused: &Refused, udp_payload_size: u16, out: &mut
         extended_error: refused.why,
     };
     Some(Writer::new(out, query, limit, &mut suffixes)?.finish(query, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn one_refusal_a_second_is_logged() {
+        let transfers = Transfers::new(Config::default());
+        let logged: Vec<u64> = [0, 0, 999, 1_000, 1_500, 1_999, 2_000, 7_300, 7_999, 8_000]
+            .into_iter()
+            .filter(|at| {
+                let monotonic = Duration::from_millis(*at);
+                transfers.logs_refusal(Now { monotonic, unix: Duration::ZERO })
+            })
+            .collect();
+        assert_eq!(logged, [0, 1_000, 2_000, 7_300, 8_000]);
+    }
 }
