@@ -43,21 +43,37 @@ fn completions_are_scripts_of_their_shell() {
         assert!(ended.stdout.contains("pointsman"), "{shell}: {}", ended.stdout);
     }
     let script = run(&["completions", "bash"]).stdout;
-    // The script is read, and then completes the beginning of a word.
-    let asked = "\nCOMP_WORDS=(pointsman comp); COMP_CWORD=1; _pointsman pointsman comp pointsman; echo ${COMPREPLY[@]}";
+    let cases = [
+        ("comp", "pointsman", "completions"),
+        ("--cookie-", "serve", "--cookie-secrets"),
+        ("", "serve --cookies", "off on require"),
+        ("", "serve --nsid", ""),
+    ];
+    for (begun, before, expected) in cases {
+        assert_eq!(completed(&script, before, begun), expected, "{before} {begun}");
+    }
+}
+
+/// What bash offers for a word that is begun, behind others.
+fn completed(script: &str, before: &str, begun: &str) -> String {
+    let words = if before == "pointsman" { before.into() } else { format!("pointsman {before}") };
+    let (last, place) = (words.rsplit(' ').next().expect("a word"), words.split(' ').count());
+    let asked = format!(
+        "\nCOMP_WORDS=({words} '{begun}'); COMP_CWORD={place}; _pointsman pointsman '{begun}' {last}; \
+         echo ${{COMPREPLY[@]}}"
+    );
     let mut bash = Command::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bash");
-    let text = [script.as_str(), asked].concat();
-    bash.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("bash reads");
+    bash.stdin.take().expect("a pipe").write_all([script, &asked].concat().as_bytes()).expect("bash reads");
     let ended = bash.wait_with_output().expect("bash ends");
-    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "completions");
+    String::from_utf8_lossy(&ended.stdout).trim().to_owned()
 }
 
 #[test]
 fn every_command_has_a_manual_page_that_groff_takes() {
     let folder = Folder::new();
-    run(&["man", &folder.at("")]);
+    run(&["man", &folder.at("share/man1")]);
     let mut pages = Vec::new();
-    for entry in fs::read_dir(folder.at("")).expect("a folder") {
+    for entry in fs::read_dir(folder.at("share/man1")).expect("it was made") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let man = Command::new("man").args(["--warnings", "-E", "UTF-8", "-l"]).arg(&path).output();
@@ -65,7 +81,10 @@ fn every_command_has_a_manual_page_that_groff_takes() {
             Ok(man) => {
                 let told = String::from_utf8_lossy(&man.stderr);
                 assert!(man.status.success() && told.is_empty(), "{name}: {told}");
-                assert!(String::from_utf8_lossy(&man.stdout).contains("SYNOPSIS"), "{name}");
+                let page = String::from_utf8_lossy(&man.stdout);
+                for part in ["SYNOPSIS", "EXIT STATUS", concat!("pointsman ", env!("CARGO_PKG_VERSION"))] {
+                    assert!(page.contains(part), "{name}: no {part} in\n{page}");
+                }
             }
             Err(cause) => tests::data::skip(&format!("the look of {name}: man does not start: {cause}")),
         }
@@ -74,10 +93,11 @@ fn every_command_has_a_manual_page_that_groff_takes() {
     for page in ["pointsman.1", "pointsman-serve.1", "pointsman-zone-put.1", "pointsman-completions.1"] {
         assert!(pages.iter().any(|found| found == page), "no {page} in {pages:?}");
     }
-    let ended = Program::start(&["man", &folder.at("nowhere")]).end();
+    let file = folder.write("taken", "");
+    let ended = Program::start(&["man", &file]).end();
     assert_eq!(ended.status.code(), Some(1));
     assert!(
-        ended.stderr.contains("nowhere") && ended.stderr.contains("Expected: a folder"),
+        ended.stderr.contains("taken") && ended.stderr.contains("Expected: a folder"),
         "{}",
         ended.stderr
     );

@@ -1,9 +1,11 @@
 //! The flags of `serve`: one over each key, and those that make up partitions.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use api::{Fault, Faults};
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint, value_parser};
 
 use super::keys::{Default, Key, PARTITION, SERVER};
 use super::kind::{Given, Kind};
@@ -136,13 +138,37 @@ pub(super) fn over_key<S>(key: &'static Key<S>, flag: &'static str) -> Arg {
         }
         _ => String::new(),
     };
+    let hint = match key.kind {
+        Kind::Path(_) | Kind::Paths(_) => ValueHint::FilePath,
+        _ => ValueHint::Other,
+    };
     Arg::new(key.name)
         .long(flag)
         .value_name(key.kind.value_name())
+        .value_hint(hint)
+        .value_parser(Text(key.kind.words()))
+        .hide_possible_values(true)
         .allow_negative_numbers(true)
         .action(action)
         .help(format!("{}{default}", key.about.trim_end_matches('.')))
         .long_help(format!("{} {}{several}{expected}{default}", key.about, key.consequence))
+}
+
+/// Takes any text, since values are read when all of the configuration is. Shells complete the words.
+#[derive(Clone)]
+struct Text(&'static [&'static str]);
+
+impl TypedValueParser for Text {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        let words = self.0.iter().map(|word| PossibleValue::new(*word));
+        (!self.0.is_empty()).then(|| Box::new(words) as _)
+    }
 }
 
 fn over_partitions() -> [Arg; 4] {
@@ -167,6 +193,8 @@ fn over_partitions() -> [Arg; 4] {
             .help("Which region a code of --mmdb is in: lines `code,region`")
             .long_help("Which region a code of --mmdb is in: lines `code,region`. One for each --mmdb, in order."),
         several("field", "WORD")
+            .value_parser(Text(PARTITION.key("field").map_or(&[], |key| key.kind.words())))
+            .hide_possible_values(true)
             .help("What of --mmdb is the code: country, continent or asn [default: country]")
             .long_help(
                 "What of --mmdb is the code: country, continent or asn. One for each --mmdb, in order; country \

@@ -151,6 +151,15 @@ impl<S> Kind<S> {
         }
     }
 
+    /// The words of which the value is one; none where there are too many to list.
+    pub(crate) fn words(&self) -> &'static [&'static str] {
+        match self {
+            Kind::Boolean(_) => &["true", "false"],
+            Kind::Choice(_, words) | Kind::Words(_, words) => words,
+            _ => &[],
+        }
+    }
+
     /// What stands for the value in a flag's usage.
     pub(crate) fn value_name(&self) -> &'static str {
         match self {
