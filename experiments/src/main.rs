@@ -73,7 +73,7 @@ const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "salbnet",
         about: "Balancing by what servers can take, beside its rivals and dnsdist, on a virtual clock and really.",
-        parts: &[],
+        parts: salbnet::PARTS,
         perform: salbnet::perform,
     },
     Experiment {

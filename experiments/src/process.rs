@@ -62,9 +62,9 @@ impl Pointsman {
         pinned(core, &self.0)
     }
 
-    /// The same, [before others](prompt) there.
-    pub fn prompt(&self, core: usize) -> Command {
-        prompt(core, &self.0)
+    /// The same, [before all others](first) there.
+    pub fn first(&self, core: usize) -> Command {
+        first(core, &self.0)
     }
 
     /// Replays on the sender's core, before other programs where that is allowed; a run that was late is told as any
@@ -74,7 +74,8 @@ impl Pointsman {
     /// Where it fails.
     pub fn replay(&self, trace: &Path, server: SocketAddr, options: &[&str]) -> Result<ReplayReport> {
         let core = SENDER_CORE;
-        let mut command = if options.contains(&"--fast") { self.command(core) } else { self.prompt(core) };
+        let mut command =
+            if options.contains(&"--fast") { self.command(core) } else { prompt(core, &self.0) };
         command.arg("replay").arg(trace).args(["--server", &server.to_string(), "--tolerance", "1h"]);
         replayed(command.arg("--json").args(options))
     }
@@ -182,10 +183,22 @@ impl Drop for Killed {
 
 /// As [`pinned`], [before others](PROMPT) where that is allowed.
 pub fn prompt(core: usize, program: impl AsRef<Path>) -> Command {
-    let [nice, more @ ..] = PROMPT;
+    pinned_behind(&PROMPT, core, program)
+}
+
+/// As [`pinned`], before all others on its core where that is allowed, also those in control groups: a nice value counts
+/// within its group alone. For what waits for packets, and never uses most of a core.
+pub fn first(core: usize, program: impl AsRef<Path>) -> Command {
+    pinned_behind(&["chrt", "--fifo", "1"], core, program)
+}
+
+/// As [`pinned`], started by these words where they start programs.
+fn pinned_behind(words: &[&str], core: usize, program: impl AsRef<Path>) -> Command {
     let is_allowed = |output: Output| output.status.success() && output.stderr.is_empty();
-    if Command::new(nice).args(more).arg("true").output().is_ok_and(is_allowed) {
-        let mut command = pinned(core, nice);
+    if let [starter, more @ ..] = words
+        && Command::new(starter).args(more).arg("true").output().is_ok_and(is_allowed)
+    {
+        let mut command = pinned(core, starter);
         command.args(more).arg(program.as_ref());
         return command;
     }

@@ -15,8 +15,15 @@ use anyhow::Result;
 use crate::options::Run;
 use crate::report::Report;
 
+/// What may be done alone: all that is on the virtual clock, and each case that is really run.
+pub(crate) const PARTS: &[&str] = &[VIRTUAL, "unequal", "moving", "buffers", "restart"];
+
+const VIRTUAL: &str = "virtual";
+
 /// Does the experiment.
 pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
-    modelled::perform(run, report);
+    if run.wants(VIRTUAL) {
+        modelled::perform(run, report);
+    }
     real::perform(run, report)
 }

@@ -54,6 +54,9 @@ struct Sample {
 
 /// Does this part, or says why not.
 pub(super) fn perform(run: &Run, report: &mut Report) -> Result<()> {
+    if !CASES.iter().any(|case| run.wants(case.part)) {
+        return Ok(());
+    }
     report.heading("Really run");
     if let Some(why) = missing() {
         report.say(&format!("Left out: {why}."));
@@ -93,10 +96,10 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
          from when they were due. After each value half the width of its 95 % confidence interval over runs. A run is \
          void where balancer, agents, replayer and servers (these as if they used all they may) use more than 70 % of \
          the machine, or others more than 10 %; where a thread of the balancer waits for its core for more than 10 % of \
-         the time; and where 1 % of all queries are sent more than 1 ms late. Balancer, agents and replayer go before the \
-         servers on their core, as if they had machines of their own.",
+         the time; and where 1 % of all queries are sent more than 1 ms late. Balancer, agents and dnsdist go before all \
+         else on their core (SCHED_FIFO), the replayer on its own, as if they had machines of their own.",
     ));
-    for case in CASES {
+    for case in CASES.iter().filter(|case| run.wants(case.part)) {
         let Some((loads, repeats)) = case.wanted(run.size) else { continue };
         let mut field = Field::start(folder, case)?;
         let capacities = field.capacities(run.size)?;

@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) name: &'static str,
+    /// What it is called on the command line, where it is asked for alone.
+    pub(super) part: &'static str,
     pub(super) about: &'static str,
     /// What each may use of one processor.
     pub(super) shares: [f64; 3],
@@ -49,15 +51,17 @@ enum Event {
 pub(super) const CASES: &[Case] = &[
     Case {
         name: "Unequal servers",
+        part: "unequal",
         about: "20, 10 and 5 % of one processor.",
         shares: [0.2, 0.1, 0.05],
         buffers: [0; 3],
         event: Event::Nothing,
-        loads: [&[0.6, 0.9, 1.05, 1.2], &[0.95], &[0.5]],
+        loads: [&[0.6, 0.9, 1.05, 1.2], &[0.9, 1.2], &[0.5]],
         is_demanded: true,
     },
     Case {
         name: "Moving antagonist",
+        part: "moving",
         about: "Every two seconds another of three equal servers (12 %) has half.",
         shares: [0.12; 3],
         buffers: [0; 3],
@@ -67,6 +71,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         name: "Buffer trap",
+        part: "buffers",
         about: "Three equal servers (12 %), with receive buffers of 64 kB, 64 kB and 4 MB.",
         shares: [0.12; 3],
         buffers: [32 << 10, 32 << 10, 2 << 20],
@@ -76,6 +81,7 @@ pub(super) const CASES: &[Case] = &[
     },
     Case {
         name: "Cold restart",
+        part: "restart",
         about: "One of three equal servers (12 %) is ended, started again a second later, and slow then: an eighth of \
             its share, twice as much every half second.",
         shares: [0.12; 3],
@@ -145,5 +151,17 @@ impl Case {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::salbnet::{PARTS, VIRTUAL};
+
+    #[test]
+    fn every_part_is_a_case() {
+        let cases = CASES.iter().map(|case| case.part);
+        assert_eq!(PARTS, std::iter::once(VIRTUAL).chain(cases).collect::<Vec<_>>());
     }
 }

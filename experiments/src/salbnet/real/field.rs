@@ -14,7 +14,7 @@ use credit::Key;
 use super::cases::Case;
 use super::children;
 use crate::options::Size;
-use crate::process::{Pointsman, Server, free, prompt};
+use crate::process::{Pointsman, Server, first, free};
 use crate::quota::Quota;
 use crate::serving::{SERVER_CORE, pinned};
 
@@ -165,7 +165,7 @@ impl Field {
             field.back_ends.push(BackEnd { server: None, quota, address, statistics, capacity: 1.0 });
             field.begin(number)?;
             field.back_ends[number].quota.set(share)?;
-            let mut agent = field.pointsman.prompt(SERVER_CORE);
+            let mut agent = field.pointsman.first(SERVER_CORE);
             agent.args(["agent", "--service", &format!("udp:{address}"), "--balancer"]);
             agent.arg(field.credit.to_string()).arg("--key").arg(&field.key);
             field.agents.push(Server::spawn(folder, &format!("agent{number}"), agent, address)?);
@@ -282,7 +282,7 @@ impl Field {
         match arm.who {
             Who::Ours(policy) => {
                 let http = free()?;
-                let mut command = self.pointsman.prompt(SERVER_CORE);
+                let mut command = self.pointsman.first(SERVER_CORE);
                 command.args(["balance", "--listen", &address.to_string(), "--policy", policy]);
                 command.args(["--workers", "1", "--http", &http.to_string()]);
                 command.args(["--credit", &self.credit.to_string(), "--key"]).arg(&self.key);
@@ -304,7 +304,7 @@ impl Field {
                 }
                 let path = self.folder.join("dnsdist.conf");
                 fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
-                let mut command = prompt(SERVER_CORE, "dnsdist");
+                let mut command = first(SERVER_CORE, "dnsdist");
                 command.args(["--supervised", "--disable-syslog", "-C"]).arg(&path);
                 Server::start(&self.folder, "dnsdist", command, address)
             }

@@ -38,7 +38,7 @@ pub(super) fn all(
         capacities.map(|one| format!("{:.0} %", 100.0 * one / whole)).join(", ")
     ));
     if let Some(why) = void(samples) {
-        report.say(&why);
+        report.say(&format!("{why} What such runs alone say is in parentheses, and counts for nothing."));
     }
     for load in loads {
         table(&format!("{}, load {load}", case.name), case, samples, *load, report);
@@ -90,18 +90,26 @@ fn present(samples: &[Sample]) -> impl Iterator<Item = usize> {
 
 /// The values of an arm's runs at a load that are not void.
 fn values(samples: &[Sample], arm: usize, load: f64, value: Value) -> Vec<f64> {
-    let of_it = samples.iter().filter(|sample| sample.arm == arm && sample.load == load);
-    of_it
-        .filter(|sample| sample.outcome.conditions.void().is_none())
-        .map(|sample| value(&sample.outcome))
-        .collect()
+    let of_it = outcomes(samples, arm, load);
+    of_it.filter(|outcome| outcome.conditions.void().is_none()).map(value).collect()
+}
+
+/// The same with those that are.
+fn all_values(samples: &[Sample], arm: usize, load: f64, value: Value) -> Vec<f64> {
+    outcomes(samples, arm, load).map(value).collect()
+}
+
+fn outcomes(samples: &[Sample], arm: usize, load: f64) -> impl Iterator<Item = &Outcome> {
+    let of_it = samples.iter().filter(move |sample| sample.arm == arm && sample.load == load);
+    of_it.map(|sample| &sample.outcome)
 }
 
 fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut Report) {
     let cell = |arm: usize, value: Value| {
         let (mean, half) = interval(&values(samples, arm, load, value));
         match (mean.is_nan(), half.is_nan()) {
-            (true, _) => "-".to_owned(),
+            // All are void: what they would say.
+            (true, _) => format!("({})", number(interval(&all_values(samples, arm, load, value)).0)),
             (_, true) => number(mean),
             _ => format!("{} ± {}", number(mean), number(half)),
         }
