@@ -44,7 +44,7 @@ pub(crate) fn measure(options: &Options, place: &Place, behind: &Behind, report:
         direct.push(driver::during(place, send)?.0);
         behind.answering(place, || {
             for (balancer, rounds) in BALANCERS.iter().zip(&mut found) {
-                let running = balancer.start(place, &[])?;
+                let running = balancer.start_before_others(place)?;
                 rounds.push(send().with_context(|| balancer.name.to_owned())?);
                 drop(running);
                 println!("latency {:<16} {:?}", balancer.name, rounds.last());
