@@ -19,7 +19,7 @@ use experiments::{arrivals, traces};
 use crate::machine;
 use crate::options::Options;
 use crate::report::{Limit, Report, Table, median};
-use crate::serve::place::{Place, SERVER, Side};
+use crate::serve::place::{Place, Reception, SERVER, Side};
 use crate::serve::process;
 use crate::serve::servers::program;
 
@@ -79,6 +79,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
         bail!("{unknown} is no row; there are {}", ROWS.join(", "));
     }
     let place = Place::make()?;
+    place.receive(Reception::Exchanged)?;
     let lengths = Lengths::new(options);
     for (name, version) in senders::versions() {
         report.version(name, version);
@@ -108,8 +109,8 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     report.note(
         "Errors: when the receiver's kernel took a query from the interface less when it was due, with the median of \
-         these differences taken off; matched in order of time. Loopback of a kind: a veth pair in one machine. All of \
-         these senders come before other programs (`nice -n -20`).",
+         these differences taken off; matched in order of time. Loopback of a kind: a veth pair in one machine, where \
+         the kernel receives on the sender's core. All of these senders come before other programs (`nice -n -20`).",
     );
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how well.");

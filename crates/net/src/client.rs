@@ -30,10 +30,13 @@ const SHARED_RECEIVE_BUFFER: usize = 4 << 20;
 /// The kernel cuts it to `net.core.rmem_max`.
 const MANY_RECEIVE_BUFFER: usize = 1 << 20;
 
+/// What the kernel charges for one datagram that was not fragmented, in octets.
+const CHARGE_MAX: usize = 4_096;
+
 /// Events that one [`Readiness::ready`] tells: what is beyond is told by the next one.
 const EVENTS_MAX: usize = 64;
 
-/// Opens a socket that sends from any source address of a family and tells at which one an answer arrived.
+/// Opens a socket that sends from any source address of a family and tells at which one an answer arrived, and when.
 ///
 /// # Errors
 /// What the system says.
@@ -43,13 +46,34 @@ pub fn shared(is_ipv4: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
     if is_ipv4 {
         mmsg::set_option(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        // What cannot be cut on its way (RFC 9715 §3.1) needs no number for its pieces, which costs as much as a route.
+        mmsg::set_option(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
     } else {
         socket.set_only_v6(true)?;
         mmsg::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
     }
     socket.set_recv_buffer_size(SHARED_RECEIVE_BUFFER)?;
     socket.bind(&address.into())?;
+    tell_arrivals(&socket)?;
     Ok(socket.into())
+}
+
+/// Has the kernel say of each datagram when it took it from the interface ([`Reply::arrived`]), so that who is busy may
+/// receive it later.
+///
+/// # Errors
+/// What the system says.
+pub fn tell_arrivals(socket: &impl AsFd) -> io::Result<()> {
+    mmsg::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)
+}
+
+/// How many datagrams a socket has room for at least, if none is longer than an unfragmented one: the kernel charges a page
+/// for each at most.
+///
+/// # Errors
+/// What the system says.
+pub fn datagrams_held(socket: &impl AsFd) -> io::Result<usize> {
+    Ok(SockRef::from(socket).recv_buffer_size()? / CHARGE_MAX)
 }
 
 /// Opens a socket of one client, connected to a server; `source` is `None` where the system chooses.
@@ -238,12 +262,14 @@ fn flags(writes: bool) -> EpollFlags {
 mod tests {
     use super::*;
     use crate::udp::BATCH_MAX;
+    use std::time::SystemTime;
 
     /// How long a test waits for loopback to deliver.
     const WAIT: Duration = Duration::from_secs(10);
 
     #[test]
     fn one_socket_asks_from_many_addresses_and_hears_where() {
+        let begun = SystemTime::UNIX_EPOCH.elapsed().expect("the clock is set");
         let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
         let to = server.local_addr().expect("it is bound");
         let socket = shared(true).expect("a socket");
@@ -272,6 +298,7 @@ mod tests {
                 assert_eq!(reply.peer, Some(to));
                 assert_eq!(reply.local, Some(Ipv4Addr::new(127, 1, 0, reply.octets[0]).into()));
                 assert_eq!(reply.octets.len(), 3);
+                assert!(reply.arrived >= Some(begun), "{:?}", reply.arrived);
                 seen.push(reply.octets[0]);
             }
         }

@@ -8,10 +8,12 @@
 //! sockaddr_in6  family 2 | port 2, big-endian | flow information 4 | address 16 | scope id 4
 //! cmsghdr       length | level 4 | type 4 | in_pktinfo:  interface 4 | source for a reply 4 | address asked 4
 //!                                         | in6_pktinfo: address asked 16 | interface 4
+//!                                         | timespec:    seconds | nanoseconds
 //! ```
 
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
 
 /// Room for the longer of the two addresses, rounded up to the alignment.
 #[repr(C, align(8))]
@@ -21,28 +23,28 @@ pub(crate) struct Name([u8; 32]);
 /// Octets of a [`Name`] that the kernel may fill.
 pub(crate) const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
 
-/// Room for one control message with the longer packet information.
+/// Room for the control messages of one datagram: the time of its arrival and the longer packet information.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub(crate) struct Control([u8; CONTROL_LEN]);
 
 /// Octets of a [`Control`].
-pub(crate) const CONTROL_LEN: usize =
-    PKTINFO + size_of::<libc::in6_pktinfo>().next_multiple_of(align_of::<usize>());
+pub(crate) const CONTROL_LEN: usize = HEADER + aligned(TIME_LEN) + HEADER + aligned(V6_LEN);
 
-/// Where the data begins behind the control message's header (what `CMSG_DATA` finds).
-const PKTINFO: usize = size_of::<libc::cmsghdr>().next_multiple_of(align_of::<usize>());
+/// Where the data begins behind a control message's header (what `CMSG_DATA` finds).
+const HEADER: usize = aligned(size_of::<libc::cmsghdr>());
 
-const V4_INTERFACE: usize = PKTINFO + offset_of!(libc::in_pktinfo, ipi_ifindex);
-const V4_SOURCE: usize = PKTINFO + offset_of!(libc::in_pktinfo, ipi_spec_dst);
-const V4_ASKED: usize = PKTINFO + offset_of!(libc::in_pktinfo, ipi_addr);
-const V4_LEN: usize = PKTINFO + size_of::<libc::in_pktinfo>();
-const V6_ASKED: usize = PKTINFO + offset_of!(libc::in6_pktinfo, ipi6_addr);
-const V6_INTERFACE: usize = PKTINFO + offset_of!(libc::in6_pktinfo, ipi6_ifindex);
-const V6_LEN: usize = PKTINFO + size_of::<libc::in6_pktinfo>();
-const MERGED_LEN: usize = PKTINFO + size_of::<libc::c_int>();
+const V4_INTERFACE: usize = offset_of!(libc::in_pktinfo, ipi_ifindex);
+const V4_SOURCE: usize = offset_of!(libc::in_pktinfo, ipi_spec_dst);
+const V4_ASKED: usize = offset_of!(libc::in_pktinfo, ipi_addr);
+const V4_LEN: usize = size_of::<libc::in_pktinfo>();
+const V6_ASKED: usize = offset_of!(libc::in6_pktinfo, ipi6_addr);
+const V6_INTERFACE: usize = offset_of!(libc::in6_pktinfo, ipi6_ifindex);
+const V6_LEN: usize = size_of::<libc::in6_pktinfo>();
+const MERGED_LEN: usize = size_of::<libc::c_int>();
+const TIME_LEN: usize = size_of::<libc::timespec>();
 
-const _: () = assert!(NAME_LEN <= size_of::<Name>() && V4_LEN <= CONTROL_LEN && V6_LEN <= CONTROL_LEN);
+const _: () = assert!(NAME_LEN <= size_of::<Name>() && V4_LEN <= V6_LEN);
 
 impl Name {
     pub(crate) const ZERO: Self = Self([0; 32]);
@@ -104,17 +106,17 @@ impl Control {
 
     /// Encodes the address from which a datagram is to leave; returns the octets in use too.
     pub(crate) fn leaving_from(source: IpAddr) -> (Self, usize) {
-        let mut data = [0; CONTROL_LEN - PKTINFO];
-        let (level, kind, at, end) = match source {
-            IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO, V4_SOURCE, V4_LEN),
-            IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, V6_ASKED, V6_LEN),
-        };
-        let at = at - PKTINFO;
+        let mut data = [0; V6_LEN];
         match source {
-            IpAddr::V4(address) => data[at..at + 4].copy_from_slice(&address.octets()),
-            IpAddr::V6(address) => data[at..at + 16].copy_from_slice(&address.octets()),
+            IpAddr::V4(address) => {
+                data[V4_SOURCE..][..4].copy_from_slice(&address.octets());
+                Self::message(libc::IPPROTO_IP, libc::IP_PKTINFO, &data[..V4_LEN])
+            }
+            IpAddr::V6(address) => {
+                data[V6_ASKED..][..16].copy_from_slice(&address.octets());
+                Self::message(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data)
+            }
         }
-        Self::message(level, kind, &data[..end - PKTINFO])
     }
 
     /// Encodes that a message is to be cut into datagrams of so many octets; returns the octets in use too.
@@ -125,31 +127,35 @@ impl Control {
     /// Encodes a control message; returns the octets in use too.
     fn message(level: i32, kind: i32, data: &[u8]) -> (Self, usize) {
         let mut control = Self::ZERO;
-        let mut put = |at: usize, octets: &[u8]| control.0[at..at + octets.len()].copy_from_slice(octets);
-        let len = PKTINFO + data.len();
-        put(offset_of!(libc::cmsghdr, cmsg_len), &len.to_ne_bytes());
-        put(offset_of!(libc::cmsghdr, cmsg_level), &level.to_ne_bytes());
-        put(offset_of!(libc::cmsghdr, cmsg_type), &kind.to_ne_bytes());
-        put(PKTINFO, data);
-        (control, len.next_multiple_of(align_of::<usize>()))
+        let len = control.put(0, level, kind, data);
+        (control, len)
     }
 
     /// Decodes how long each datagram is of those that the kernel has put together to one message; `None` where it has
     /// not.
     #[inline]
     pub(crate) fn merged_at(&self, len: usize) -> Option<usize> {
-        if len < MERGED_LEN || self.level_and_kind() != (libc::SOL_UDP, libc::UDP_GRO) {
-            return None;
-        }
-        usize::try_from(i32::from_ne_bytes(octets(&self.0, PKTINFO))).ok().filter(|octets| *octets > 0)
+        let at = self.data(len, libc::SOL_UDP, libc::UDP_GRO, MERGED_LEN)?;
+        usize::try_from(i32::from_ne_bytes(octets(&self.0, at))).ok().filter(|octets| *octets > 0)
     }
 
-    /// Decodes the address that was asked from packet information of `len` octets; `None` when there is none.
+    /// Decodes when the kernel took the datagram from the interface, by the system's clock, from control messages of `len`
+    /// octets; `None` where it does not say.
+    #[inline]
+    pub(crate) fn arrived(&self, len: usize) -> Option<Duration> {
+        let at = self.data(len, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, TIME_LEN)?;
+        let number = |at| i64::from_ne_bytes(octets(&self.0, at));
+        let seconds = u64::try_from(number(at + offset_of!(libc::timespec, tv_sec))).ok()?;
+        let nanos = u32::try_from(number(at + offset_of!(libc::timespec, tv_nsec))).ok()?;
+        Some(Duration::from_secs(seconds) + Duration::from_nanos(nanos.into()))
+    }
+
+    /// Decodes the address that was asked from control messages of `len` octets; `None` when there is none.
     #[inline]
     pub(crate) fn asked(&self, len: usize) -> Option<IpAddr> {
-        match self.kind(len)? {
-            Kind::V4 => Some(Ipv4Addr::from(octets::<4>(&self.0, V4_ASKED)).into()),
-            Kind::V6 => Some(Ipv6Addr::from(octets::<16>(&self.0, V6_ASKED)).into()),
+        match self.information(len)? {
+            (Kind::V4, at) => Some(Ipv4Addr::from(octets::<4>(&self.0, at + V4_ASKED)).into()),
+            (Kind::V6, at) => Some(Ipv6Addr::from(octets::<16>(&self.0, at + V6_ASKED)).into()),
         }
     }
 
@@ -159,28 +165,63 @@ impl Control {
     /// addresses, which mean nothing without it.
     #[inline]
     pub(crate) fn unpin_interface(&mut self, len: usize) {
-        let at = match self.kind(len) {
-            Some(Kind::V4) => V4_INTERFACE,
-            Some(Kind::V6) if !Ipv6Addr::from(octets::<16>(&self.0, V6_ASKED)).is_unicast_link_local() => {
-                V6_INTERFACE
+        let at = match self.information(len) {
+            Some((Kind::V4, at)) => at + V4_INTERFACE,
+            Some((Kind::V6, at)) => {
+                if Ipv6Addr::from(octets::<16>(&self.0, at + V6_ASKED)).is_unicast_link_local() {
+                    return;
+                }
+                at + V6_INTERFACE
             }
-            _ => return,
+            None => return,
         };
         self.0[at..at + 4].fill(0);
     }
 
-    fn level_and_kind(&self) -> (i32, i32) {
-        let number = |at| i32::from_ne_bytes(octets(&self.0, at));
-        (number(offset_of!(libc::cmsghdr, cmsg_level)), number(offset_of!(libc::cmsghdr, cmsg_type)))
+    /// Where packet information begins, and which it is.
+    #[inline]
+    fn information(&self, len: usize) -> Option<(Kind, usize)> {
+        let v4 = self.data(len, libc::IPPROTO_IP, libc::IP_PKTINFO, V4_LEN).map(|at| (Kind::V4, at));
+        v4.or_else(|| self.data(len, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, V6_LEN).map(|at| (Kind::V6, at)))
     }
 
-    fn kind(&self, len: usize) -> Option<Kind> {
-        match self.level_and_kind() {
-            (libc::IPPROTO_IP, libc::IP_PKTINFO) if len >= V4_LEN => Some(Kind::V4),
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if len >= V6_LEN => Some(Kind::V6),
-            _ => None,
+    /// Where the data begins of the first control message of a kind that has so many octets at least.
+    #[inline]
+    fn data(&self, len: usize, level: i32, kind: i32, octets_min: usize) -> Option<usize> {
+        let len = len.min(CONTROL_LEN);
+        let mut at = 0;
+        while at + HEADER <= len {
+            let number = |field| i32::from_ne_bytes(octets(&self.0, at + field));
+            let length = usize::from_ne_bytes(octets(&self.0, at + offset_of!(libc::cmsghdr, cmsg_len)));
+            if length < HEADER || length > len - at {
+                return None;
+            }
+            let is_it = number(offset_of!(libc::cmsghdr, cmsg_level)) == level
+                && number(offset_of!(libc::cmsghdr, cmsg_type)) == kind;
+            if is_it && length >= HEADER + octets_min {
+                return Some(at + HEADER);
+            }
+            at += aligned(length);
         }
+        None
     }
+
+    /// Writes a control message at `at`; returns where it ends.
+    fn put(&mut self, at: usize, level: i32, kind: i32, data: &[u8]) -> usize {
+        let mut put = |place: usize, octets: &[u8]| {
+            self.0[at + place..][..octets.len()].copy_from_slice(octets);
+        };
+        let len = HEADER + data.len();
+        put(offset_of!(libc::cmsghdr, cmsg_len), &len.to_ne_bytes());
+        put(offset_of!(libc::cmsghdr, cmsg_level), &level.to_ne_bytes());
+        put(offset_of!(libc::cmsghdr, cmsg_type), &kind.to_ne_bytes());
+        put(HEADER, data);
+        at + aligned(len)
+    }
+}
+
+const fn aligned(octets: usize) -> usize {
+    octets.next_multiple_of(align_of::<usize>())
 }
 
 /// Which of the two packet informations is there.
@@ -211,12 +252,7 @@ mod tests {
     }
 
     fn control(level: i32, kind: i32, data: &[u8]) -> Control {
-        let mut control = Control::ZERO;
-        let mut put = |at: usize, octets: &[u8]| control.0[at..at + octets.len()].copy_from_slice(octets);
-        put(offset_of!(libc::cmsghdr, cmsg_level), &level.to_ne_bytes());
-        put(offset_of!(libc::cmsghdr, cmsg_type), &kind.to_ne_bytes());
-        put(PKTINFO, data);
-        control
+        Control::message(level, kind, data).0
     }
 
     fn v6_control(address: Ipv6Addr) -> Control {
@@ -261,10 +297,11 @@ mod tests {
     fn v4_packet_information_gives_the_address_asked_and_loses_its_interface() {
         let data = [&5_i32.to_ne_bytes()[..], &[127, 0, 0, 2], &[127, 0, 0, 3]].concat();
         let mut control = control(libc::IPPROTO_IP, libc::IP_PKTINFO, &data);
-        assert_eq!(control.asked(V4_LEN), Some(Ipv4Addr::new(127, 0, 0, 3).into()));
-        assert_eq!(control.asked(V4_LEN - 1), None);
-        control.unpin_interface(V4_LEN);
-        assert_eq!(control.0[PKTINFO..V4_LEN], [0, 0, 0, 0, 127, 0, 0, 2, 127, 0, 0, 3]);
+        let len = HEADER + V4_LEN;
+        assert_eq!(control.asked(len), Some(Ipv4Addr::new(127, 0, 0, 3).into()));
+        assert_eq!(control.asked(len - 1), None);
+        control.unpin_interface(len);
+        assert_eq!(control.0[HEADER..len], [0, 0, 0, 0, 127, 0, 0, 2, 127, 0, 0, 3]);
     }
 
     #[test]
@@ -272,17 +309,17 @@ mod tests {
         for (address, interface) in [("2001:db8::1", 0), ("::1", 0), ("fe80::1", 7)] {
             let address: Ipv6Addr = address.parse().expect("an address");
             let mut control = v6_control(address);
-            control.unpin_interface(V6_LEN);
-            assert_eq!(control.asked(V6_LEN), Some(address.into()));
-            assert_eq!(i32::from_ne_bytes(octets(&control.0, V6_INTERFACE)), interface, "{address}");
+            control.unpin_interface(HEADER + V6_LEN);
+            assert_eq!(control.asked(HEADER + V6_LEN), Some(address.into()));
+            assert_eq!(i32::from_ne_bytes(octets(&control.0, HEADER + V6_INTERFACE)), interface, "{address}");
         }
     }
 
     #[test]
     fn what_was_put_together_says_where_to_cut_it() {
         let merged = control(libc::SOL_UDP, libc::UDP_GRO, &40_i32.to_ne_bytes());
-        assert_eq!(merged.merged_at(MERGED_LEN), Some(40));
-        assert_eq!((merged.merged_at(MERGED_LEN - 1), merged.asked(CONTROL_LEN)), (None, None));
+        assert_eq!(merged.merged_at(HEADER + MERGED_LEN), Some(40));
+        assert_eq!((merged.merged_at(HEADER + MERGED_LEN - 1), merged.asked(CONTROL_LEN)), (None, None));
         for octets in [0, -1] {
             let merged = control(libc::SOL_UDP, libc::UDP_GRO, &i32::to_ne_bytes(octets));
             assert_eq!(merged.merged_at(CONTROL_LEN), None, "{octets}");
@@ -291,11 +328,31 @@ mod tests {
     }
 
     #[test]
+    fn the_time_of_arrival_stands_before_packet_information() {
+        let time = [5_i64.to_ne_bytes(), 7_i64.to_ne_bytes()].concat();
+        let address = Ipv6Addr::LOCALHOST;
+        let information = [&address.octets()[..], &7_i32.to_ne_bytes()].concat();
+        let mut control = Control::ZERO;
+        let end = control.put(0, libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS, &time);
+        let end = control.put(end, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &information);
+        assert_eq!(end, CONTROL_LEN);
+        assert_eq!(control.arrived(end), Some(Duration::new(5, 7)));
+        assert_eq!(control.asked(end), Some(address.into()));
+        assert_eq!((control.arrived(HEADER + 15), control.asked(end - 8)), (None, None));
+        // A length that leads nowhere.
+        for length in [0, HEADER - 1, CONTROL_LEN + 1, usize::MAX] {
+            control.0[..size_of::<usize>()].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!((control.arrived(end), control.asked(end)), (None, None), "{length}");
+        }
+    }
+
+    #[test]
     fn other_control_messages_are_none() {
         let mut other = control(libc::SOL_SOCKET, libc::SO_TIMESTAMP, &[1; 16]);
         assert_eq!(other.asked(CONTROL_LEN), None);
         other.unpin_interface(CONTROL_LEN);
-        assert_eq!(other.0[PKTINFO..PKTINFO + 16], [1; 16]);
+        assert_eq!(other.0[HEADER..][..16], [1; 16]);
+        assert_eq!(other.arrived(CONTROL_LEN), None);
         assert_eq!(v6_control(Ipv6Addr::LOCALHOST).asked(0), None);
     }
 }

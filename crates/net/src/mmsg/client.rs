@@ -7,6 +7,7 @@ use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
+use std::time::Duration;
 
 /// The most datagrams of a batch that merges: the more there are, the more are of one length. It is also the most that the
 /// kernel cuts one message into.
@@ -295,6 +296,8 @@ pub struct Reply<'a> {
     pub peer: Option<SocketAddr>,
     /// The address it was sent to, where the socket was told to say so.
     pub local: Option<IpAddr>,
+    /// When the kernel took it from the interface, since 1970 by the system's clock, where the socket was told to say so.
+    pub arrived: Option<Duration>,
 }
 
 impl Incoming {
@@ -373,12 +376,13 @@ impl Incoming {
             let control_octets = header.msg_hdr.msg_controllen as usize;
             let peer = self.names[i].decode(header.msg_hdr.msg_namelen as usize);
             let local = self.controls[i].asked(control_octets);
+            let arrived = self.controls[i].arrived(control_octets);
             let each = self.controls[i].merged_at(control_octets).unwrap_or(length).max(1);
             // One without octets is one all the same.
             (0..length.div_ceil(each).max(1)).map(move |number| {
                 let octets = &message[number * each..];
                 let octets = &octets[..octets.len().min(each).min(DATAGRAM_MAX)];
-                Reply { octets, peer, local }
+                Reply { octets, peer, local, arrived }
             })
         })
     }

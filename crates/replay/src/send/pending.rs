@@ -103,10 +103,10 @@ impl Pending {
     }
 
     /// Adds a query under a key that is free.
-    pub(super) fn add(&mut self, key: Key, asked: Asked) {
+    pub(super) fn add(&mut self, key: Key, asked: Box<Asked>) {
         self.by_key.of_mut(&key).insert(key, self.first + self.entries.len() as u64);
         let (until, question) = (asked.until, asked.question);
-        self.entries.push_back(Entry { key, until, question, state: State::Waiting(Box::new(asked)) });
+        self.entries.push_back(Entry { key, until, question, state: State::Waiting(asked) });
         self.waiting += 1;
     }
 
@@ -209,7 +209,7 @@ mod tests {
 
     const TIMEOUT: u64 = 100;
 
-    fn asked(sent: u64) -> Asked {
+    fn asked(sent: u64) -> Box<Asked> {
         let message = Message {
             time: std::time::Duration::ZERO,
             client: ([192, 0, 2, 1], 1).into(),
@@ -217,7 +217,7 @@ mod tests {
             transport: Transport::Udp,
             octets: vec![0; 12],
         };
-        Asked {
+        Box::new(Asked {
             planned: Planned {
                 due: sent,
                 index: sent,
@@ -233,7 +233,7 @@ mod tests {
             is_quiet: true,
             carrier: Carrier::Udp,
             slot: None,
-        }
+        })
     }
 
     fn key(id: u16) -> Key {

@@ -253,7 +253,9 @@ fn make(is_stream: bool, server: SocketAddr, source: Option<IpAddr>) -> io::Resu
     if is_stream {
         client::connect(server, source).map(Into::into)
     } else {
-        client::ask(server, source).map(Into::into)
+        let socket = client::ask(server, source)?;
+        client::tell_arrivals(&socket)?;
+        Ok(socket.into())
     }
 }
 

@@ -1,11 +1,12 @@
 //! One thread: its clients' queries sent when they are due, their answers matched.
 //!
-//! In reading order: the loop, here; [`mod@asking`]: queries on their way; [`mod@hearing`]: what comes back;
-//! [`mod@closing`]: what is lost, and sockets that go.
+//! In reading order: the loop, here; [`mod@preparing`]: queries made ready; [`mod@asking`]: queries on their way;
+//! [`mod@hearing`]: what comes back; [`mod@closing`]: what is lost, and sockets that go.
 
 mod asking;
 mod closing;
 mod hearing;
+mod preparing;
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,7 +14,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use net::client::{Incoming, Readiness, shared};
+use net::client::{Incoming, Readiness, datagrams_held, shared};
 use net::udp::BATCH_MAX;
 
 use super::agenda::Agenda;
@@ -28,12 +29,17 @@ use super::{Shared, Source, nanos};
 use crate::schedule::draw;
 use crate::schedule::{Met, Planned};
 use hearing::Heard;
+use preparing::Prepared;
 
 /// Queries that a thread reads ahead of their time: at a root server's 38,000 a second, a fifth of a second.
 const AHEAD_MAX: usize = 8_192;
 
 /// Nanoseconds between two updates of the live numbers.
 const LIVE_EVERY: u64 = 100_000_000;
+
+/// Queries that are sent, while others are due, before sockets are looked at again; fewer where a shared socket has no room
+/// for so many answers. A client's own socket has little room and is looked at each time.
+const UNHEARD_MAX: usize = 1_024;
 
 /// Lateness that the live numbers count, in nanoseconds.
 const LATE: u64 = 1_000_000;
@@ -50,7 +56,9 @@ pub(super) struct Worker<'a, S> {
     share: u64,
     source: S,
     is_read_out: bool,
+    /// Queries that were read and are not due yet; those due first are ready.
     ahead: VecDeque<Planned>,
+    prepared: VecDeque<Prepared>,
     anchor: Instant,
     pending: Pending,
     clients: Clients,
@@ -61,8 +69,8 @@ pub(super) struct Worker<'a, S> {
     batch: Batch,
     agenda: Agenda,
     incoming: Incoming,
-    /// What has arrived in this turn, each with its endpoint.
-    heard: Vec<(u64, Heard)>,
+    /// What has arrived in this turn, each with its endpoint and when.
+    heard: Vec<(u64, u64, Heard)>,
     /// Room to read streams, and the plain text of those that are encrypted.
     room: Vec<u8>,
     plain: Vec<u8>,
@@ -71,6 +79,9 @@ pub(super) struct Worker<'a, S> {
     shown: [u64; 3],
     next_live: u64,
     late: u64,
+    /// Queries sent since sockets were last looked at, and how many may be.
+    unheard: usize,
+    unheard_max: usize,
     rows: Rows<'a>,
 }
 
@@ -78,11 +89,12 @@ impl<'a, S: Source> Worker<'a, S> {
     /// Opens what it needs from the beginning.
     pub(super) fn new(with: &'a Shared<'a>, share: u64, source: S) -> io::Result<Self> {
         let readiness = Readiness::new()?;
-        let mut sockets = [None, None];
+        let (mut sockets, mut held) = ([None, None], usize::MAX);
         if with.options.source.is_some() {
             for (family, is_ipv4) in [(0, true), (1, false)] {
                 if with.options.servers.iter().any(|server| server.is_ipv4() == is_ipv4) {
                     let socket = shared(is_ipv4)?;
+                    held = held.min(datagrams_held(&socket)?);
                     readiness.add(&socket, SHARED_TOKENS[family], false)?;
                     sockets[family] = Some(socket);
                 }
@@ -94,6 +106,7 @@ impl<'a, S: Source> Worker<'a, S> {
             source,
             is_read_out: false,
             ahead: VecDeque::new(),
+            prepared: VecDeque::new(),
             anchor: Instant::now(),
             pending: Pending::new(nanos(with.options.timeout)),
             clients: Clients::new(),
@@ -111,6 +124,8 @@ impl<'a, S: Source> Worker<'a, S> {
             shown: [0; 3],
             next_live: 0,
             late: 0,
+            unheard: 0,
+            unheard_max: if with.options.source.is_some() { held.min(UNHEARD_MAX) } else { 0 },
             rows: Rows::new(&with.log),
         })
     }
@@ -137,8 +152,9 @@ impl<'a, S: Source> Worker<'a, S> {
     fn go(&mut self) -> io::Result<()> {
         while !self.with.live.stop.load(Ordering::Relaxed) {
             self.send_due();
-            if !self.agenda.is_full() {
+            if !self.agenda.is_full() && !self.may_hear_later() {
                 self.receive()?;
+                self.unheard = 0;
             }
             let now = self.now();
             self.lose(now);
@@ -147,18 +163,21 @@ impl<'a, S: Source> Worker<'a, S> {
                 self.live(now, false);
             }
             self.with.verified()?;
-            if self.ahead.is_empty() && !self.is_read_out {
+            let is_dry = self.ahead.is_empty() && self.prepared.is_empty();
+            if is_dry && !self.is_read_out {
                 self.read_batch()?;
                 continue;
             }
-            if self.ahead.is_empty() && self.batch.queries.is_empty() && self.pending.waiting() == 0 {
+            if is_dry && self.batch.queries.is_empty() && self.pending.waiting() == 0 {
                 return Ok(());
             }
             let may_read = !self.is_read_out && self.ahead.len() < AHEAD_MAX;
-            match pace::step(self.now(), self.next_due(), self.pending.next_expiry(), may_read) {
+            let now = self.now();
+            match pace::step(now, self.next_due(), self.pending.next_expiry(), may_read) {
                 Step::Send => {}
-                Step::Spin => std::hint::spin_loop(),
+                Step::Read | Step::Spin | Step::Sleep(_) if self.prepare(now) => {}
                 Step::Read => self.read_one()?,
+                Step::Spin => std::hint::spin_loop(),
                 Step::Sleep(time) => self.readiness.wait(time)?,
             }
         }
@@ -169,14 +188,21 @@ impl<'a, S: Source> Worker<'a, S> {
         self.with.verified()
     }
 
+    /// Whether what has arrived can wait in the kernel, as something is due and there is room.
+    fn may_hear_later(&self) -> bool {
+        self.with.options.window.is_none()
+            && self.unheard < self.unheard_max
+            && self.next_due().is_some_and(|due| due <= self.now())
+    }
+
     /// When something can be sent next: a query, with a window once it has room; or what is on the agenda.
     fn next_due(&self) -> Option<u64> {
         if !self.batch.queries.is_empty() {
             return Some(0);
         }
-        let query = self.ahead.front().and_then(|next| match self.with.options.window {
-            Some(window) if self.pending.waiting() >= window => None,
-            _ => Some(next.due),
+        let query = self.due().filter(|_| match self.with.options.window {
+            Some(window) => self.pending.waiting() < window,
+            None => true,
         });
         query.into_iter().chain(self.agenda.next()).min()
     }
@@ -185,11 +211,12 @@ impl<'a, S: Source> Worker<'a, S> {
         nanos(self.anchor.elapsed())
     }
 
-    /// Reads ahead before the start.
+    /// Reads ahead before the start, and makes ready what is due at once.
     fn fill(&mut self) -> io::Result<()> {
         while !self.is_read_out && self.ahead.len() < AHEAD_MAX {
             self.read_one()?;
         }
+        while self.prepare(0) {}
         Ok(())
     }
 

@@ -9,7 +9,6 @@ use net::udp::BATCH_MAX;
 use super::super::agenda::What;
 use super::super::batch::{Datagram, Target};
 use super::super::carrier::Carrier;
-use super::super::clients;
 use super::super::connection::Around;
 use super::super::https::Https;
 use super::super::layer::{Layer, Told};
@@ -19,16 +18,8 @@ use super::super::sockets::{self, Kind, Opening, Speech};
 use super::super::tally::Cause;
 use super::super::{Source, nanos};
 use super::hearing::Heard;
+use super::preparing::Prepared;
 use super::{LATE, Worker, endpoint};
-use crate::mutate;
-use crate::schedule::Planned;
-use crate::schedule::draw::{self, For};
-use crate::trace::Message;
-use crate::trace::message::question;
-
-/// Ids that are looked at one after the other where the four of a draw are taken: with nine in ten taken, the
-/// chance that none of so many is free is nil. Beyond, the socket counts as full.
-const ID_PROBES: u16 = 1_024;
 
 impl<S: Source> Worker<'_, S> {
     /// Sends what is due, at most a batch before answers are looked at again.
@@ -37,66 +28,62 @@ impl<S: Source> Worker<'_, S> {
             return;
         }
         self.happen();
+        let mut now = self.now();
         for _ in 0..BATCH_MAX {
-            let now = self.now();
-            let Some(next) = self.ahead.front() else { break };
+            let Some(due) = self.due() else { break };
+            // Behind its time, the clock is not looked at for each.
+            if due > now {
+                now = self.now();
+            }
             let is_due = match self.with.options.window {
                 Some(window) => self.pending.waiting() < window,
-                None => next.due <= now,
+                None => due <= now,
             };
             if !is_due {
                 break;
             }
-            let Some(mut planned) = self.ahead.pop_front() else { break };
+            let Some(mut prepared) = self.next_prepared(now) else { break };
             if self.with.options.window.is_some() {
-                planned.due = now;
+                prepared.asked.planned.due = now;
             }
-            self.ask(planned, now);
+            self.ask(prepared, now);
         }
         self.flush();
     }
 
     /// Asks a query for the first time.
-    fn ask(&mut self, planned: Planned, now: u64) {
-        let options = self.with.options;
-        let carrier = options.carriers.of(planned.client, planned.message.transport, options.seed);
-        self.tally.due(planned.due, carrier);
-        let is_quiet = self.clients.is_quiet(planned.client, now);
-        let asked = Asked {
-            sent: now,
-            until: now.saturating_add(nanos(options.timeout)),
-            question: None,
-            is_retry: false,
-            is_quiet,
-            carrier,
-            slot: None,
-            planned,
-        };
-        self.put(asked, now);
+    fn ask(&mut self, mut prepared: Prepared, now: u64) {
+        let asked = &mut prepared.asked;
+        (asked.sent, asked.until) = (now, now.saturating_add(nanos(self.with.options.timeout)));
+        self.tally.due(asked.planned.due, asked.carrier);
+        self.unheard += 1;
+        if let (Some(tally), Some(outcome)) = (&mut self.tally.mutation, &prepared.outcome) {
+            tally.add(outcome);
+        }
+        self.tally.unchanged += u64::from(!prepared.has_its_name);
+        self.put(prepared, now);
     }
 
     /// Asks over TCP what was truncated over UDP.
-    pub(super) fn ask_again(&mut self, mut asked: Asked, now: u64) {
+    pub(super) fn ask_again(&mut self, mut asked: Box<Asked>, now: u64) {
         asked.is_retry = true;
         asked.carrier = Carrier::Tcp;
         asked.until = now.saturating_add(nanos(self.with.options.timeout));
-        self.put(asked, now);
+        let prepared = self.addressed(asked);
+        self.put(prepared, now);
     }
 
     /// Puts a query on its way.
-    fn put(&mut self, mut asked: Asked, now: u64) {
+    fn put(&mut self, prepared: Prepared, now: u64) {
+        let Prepared { mut asked, octets, server, source, .. } = prepared;
         if self.agenda.is_full() {
             return self.lost(&asked, Cause::NoRoom);
         }
-        let octets = self.wire(&asked);
-        asked.question = question(&octets);
-        let options = self.with.options;
-        let client = asked.planned.client;
-        let server = options.ports.of(asked.carrier, self.server(client));
-        let source = options.source.map(|prefix| clients::source(prefix, client, options.seed));
         if let (Carrier::Udp, Some(source)) = (asked.carrier, source) {
             let target = Target::Shared(usize::from(server.is_ipv6()));
-            let Some(key) = self.key(endpoint(source, server)) else {
+            // Another that was prepared may have taken it since.
+            let still = prepared.key.filter(|key| self.pending.is_free(*key));
+            let Some(key) = still.or_else(|| self.key(endpoint(source, server))) else {
                 return self.lost(&asked, Cause::NoRoom);
             };
             let (way, due) = (Some((server, source)), asked.planned.due);
@@ -119,7 +106,7 @@ impl<S: Source> Worker<'_, S> {
         }
     }
 
-    fn put_datagram(&mut self, asked: Asked, mut datagram: Datagram) {
+    fn put_datagram(&mut self, asked: Box<Asked>, mut datagram: Datagram) {
         set_id(&mut datagram.octets, datagram.key.id);
         let half = self.half(asked.planned.client);
         if half == 0 {
@@ -144,7 +131,7 @@ impl<S: Source> Worker<'_, S> {
         true
     }
 
-    fn put_on_connection(&mut self, asked: Asked, mut octets: Vec<u8>, slot: usize, key: Key) {
+    fn put_on_connection(&mut self, asked: Box<Asked>, mut octets: Vec<u8>, slot: usize, key: Key) {
         set_id(&mut octets, key.id);
         let now = self.now();
         let Some(socket) = self.sockets.get(slot) else { return self.lost(&asked, Cause::NoSocket) };
@@ -158,7 +145,7 @@ impl<S: Source> Worker<'_, S> {
             now,
         };
         let (heard, is_kept) = (&mut self.heard, self.with.differing.is_some());
-        let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
+        let mut told = |told: Told<'_>| heard.push((endpoint, now, Heard::of(&told, is_kept)));
         let taken = match &mut socket.kind {
             Kind::Stream(connection) => connection.ask(key.id, &octets, &mut around, &mut told),
             Kind::Quic(datagrams) => datagrams.ask(key.id, &octets, &mut around, &mut told),
@@ -179,7 +166,7 @@ impl<S: Source> Worker<'_, S> {
         }
     }
 
-    fn remember(&mut self, key: Key, asked: Asked) {
+    fn remember(&mut self, key: Key, asked: Box<Asked>) {
         if let Some(socket) = asked.slot.and_then(|slot| self.sockets.get(slot)) {
             socket.ids.push_back(key.id);
         }
@@ -301,39 +288,6 @@ impl<S: Source> Worker<'_, S> {
             }
             _ => Layer::tls(tls, server, session).map(Speech::Stream),
         }
-    }
-
-    /// The query as it is sent, with the recorded id.
-    fn wire(&mut self, asked: &Asked) -> Vec<u8> {
-        let planned = &asked.planned;
-        let options = self.with.options;
-        let has_own_name = options.unique_names && planned.copy > 0;
-        if options.mutation.is_none() && !has_own_name {
-            return planned.message.octets.clone();
-        }
-        let mut message = Message::clone(&planned.message);
-        if let Some(mutation) = &options.mutation {
-            let (changed, outcome) = mutation.apply(planned.index, message);
-            message = changed;
-            // What is asked again was counted before.
-            if let (Some(tally), false) = (&mut self.tally.mutation, asked.is_retry) {
-                tally.add(&outcome);
-            }
-        }
-        if has_own_name && !mutate::labelled(&mut message, &format!("c{}", planned.copy)) {
-            self.tally.unchanged += u64::from(!asked.is_retry);
-        }
-        message.octets
-    }
-
-    /// A key of an endpoint with an id on which nothing waits; `None` where next to all 65,536 wait.
-    fn key(&mut self, endpoint: u64) -> Option<Key> {
-        self.ids += 1;
-        let seed = self.with.options.seed ^ self.share;
-        let drawn = draw::draw(seed, For::Id, self.ids);
-        let tries = (0..4).map(|at| (drawn >> (16 * at)) as u16);
-        let rest = (0..ID_PROBES).map(|step| (drawn as u16).wrapping_add(step));
-        tries.chain(rest).map(|id| Key { endpoint, id }).find(|key| self.pending.is_free(*key))
     }
 }
 

@@ -1,12 +1,11 @@
 //! What comes back: read from sockets, matched with what was asked.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use net::client::Ready;
 use net::udp::BATCH_MAX;
 
-use super::super::Source;
 use super::super::agenda::What;
 use super::super::carrier::Carrier;
 use super::super::connection::Around;
@@ -15,8 +14,30 @@ use super::super::octets::Response;
 use super::super::pending::{Asked, Key, Match};
 use super::super::sockets::{self, Kind};
 use super::super::tally::Cause;
+use super::super::{Source, nanos};
 use super::{SHARED_TOKENS, Worker, endpoint};
 use crate::compare::compare;
+
+/// The longest that a datagram waits in the kernel, in nanoseconds: what seems older says that the system's clock was set.
+const UNREAD_MAX: u64 = 1_000_000_000;
+
+/// The run's clock and the system's, read together.
+struct Clock {
+    now: u64,
+    system: Duration,
+}
+
+impl Clock {
+    fn read(now: u64) -> Clock {
+        Clock { now, system: SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default() }
+    }
+
+    /// When a datagram arrived, in nanoseconds from the beginning.
+    fn at(&self, arrived: Option<Duration>) -> u64 {
+        let age = arrived.and_then(|arrived| self.system.checked_sub(arrived)).map_or(0, nanos);
+        self.now.saturating_sub(if age > UNREAD_MAX { 0 } else { age })
+    }
+}
 
 /// What has arrived.
 #[derive(Debug)]
@@ -68,12 +89,13 @@ impl<S: Source> Worker<'_, S> {
         let failed = match &mut socket.kind {
             Kind::Udp(datagrams) => match self.incoming.receive(datagrams) {
                 Ok(_) => {
-                    let read = |octets| Response::read(octets, is_kept);
-                    for response in self.incoming.replies().map(|reply| read(reply.octets)) {
+                    let clock = Clock::read(now);
+                    for reply in self.incoming.replies() {
+                        let (at, response) = (clock.at(reply.arrived), Response::read(reply.octets, is_kept));
                         if half == 0 {
-                            self.heard.push((endpoint, Heard::Response(response)));
+                            self.heard.push((endpoint, at, Heard::Response(response)));
                         } else {
-                            self.agenda.push(now + half, ready.token, What::Heard(endpoint, response));
+                            self.agenda.push(at + half, ready.token, What::Heard(endpoint, response));
                         }
                     }
                     None
@@ -98,7 +120,7 @@ impl<S: Source> Worker<'_, S> {
                 }
                 if ready.readable && failed.is_none() {
                     let heard = &mut self.heard;
-                    let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
+                    let mut told = |told: Told<'_>| heard.push((endpoint, now, Heard::of(&told, is_kept)));
                     let (room, plain) = (&mut self.room, &mut self.plain);
                     failed = connection.readable(room, plain, &mut around, &mut told).err();
                 }
@@ -108,7 +130,7 @@ impl<S: Source> Worker<'_, S> {
                 let (readiness, agenda, anchor) = (&self.readiness, &mut self.agenda, self.anchor);
                 let mut around = Around { readiness, agenda, token: ready.token, anchor, half, now };
                 let heard = &mut self.heard;
-                let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
+                let mut told = |told: Told<'_>| heard.push((endpoint, now, Heard::of(&told, is_kept)));
                 datagrams.readable(&mut self.room, &mut around, &mut told).err()
             }
         };
@@ -123,9 +145,11 @@ impl<S: Source> Worker<'_, S> {
         let Some(socket) = &self.shared[family] else { return Ok(()) };
         loop {
             let received = self.incoming.receive(socket)?;
+            let clock = Clock::read(self.now());
             let heard = self.incoming.replies().filter_map(|reply| {
                 let response = Response::read(reply.octets, is_kept);
-                Some((endpoint(reply.local?, reply.peer?), Heard::Response(response)))
+                let from = endpoint(reply.local?, reply.peer?);
+                Some((from, clock.at(reply.arrived), Heard::Response(response)))
             });
             self.heard.extend(heard);
             // What has arrived can wait in the kernel; what is due cannot.
@@ -142,14 +166,13 @@ impl<S: Source> Worker<'_, S> {
 
     /// Puts answers from a shared socket on their way to their clients.
     fn delay(&mut self) {
-        let now = self.now();
         let mut heard = std::mem::take(&mut self.heard);
-        for (endpoint, heard) in heard.drain(..) {
+        for (endpoint, at, heard) in heard.drain(..) {
             let Heard::Response(response) = heard else { continue };
             let client =
                 response.as_ref().and_then(|response| self.pending.client(Key { endpoint, id: response.id }));
             let half = client.map_or(0, |client| self.half(client));
-            self.agenda.push(now + half, 0, What::Heard(endpoint, response));
+            self.agenda.push(at + half, 0, What::Heard(endpoint, response));
         }
         self.heard = heard;
     }
@@ -163,7 +186,7 @@ impl<S: Source> Worker<'_, S> {
         let (readiness, agenda, anchor) = (&self.readiness, &mut self.agenda, self.anchor);
         let mut around = Around { readiness, agenda, token, anchor, half, now };
         let heard = &mut self.heard;
-        let mut told = |told: Told<'_>| heard.push((endpoint, Heard::of(&told, is_kept)));
+        let mut told = |told: Told<'_>| heard.push((endpoint, now, Heard::of(&told, is_kept)));
         let happened = match (&mut socket.kind, what) {
             (_, What::Ended(cause)) => Err(cause),
             (Kind::Stream(connection), What::Opened) => connection.opened(&mut around),
@@ -189,11 +212,10 @@ impl<S: Source> Worker<'_, S> {
 
     /// Matches what was heard.
     fn hear(&mut self) {
-        let now = self.now();
         let mut heard = std::mem::take(&mut self.heard);
-        for (endpoint, heard) in heard.drain(..) {
+        for (endpoint, at, heard) in heard.drain(..) {
             match heard {
-                Heard::Response(response) => self.hear_one(endpoint, response, now),
+                Heard::Response(response) => self.hear_one(endpoint, response, at),
                 Heard::Failed(id, cause) => self.fail(Key { endpoint, id }, cause),
                 Heard::Secured { is_resumed } => self.tally.handshakes[usize::from(is_resumed)] += 1,
             }
@@ -201,39 +223,39 @@ impl<S: Source> Worker<'_, S> {
         self.heard = heard;
     }
 
-    /// Matches one response.
-    pub(super) fn hear_one(&mut self, endpoint: u64, response: Option<Response>, now: u64) {
+    /// Matches one response, which has arrived at `at`.
+    pub(super) fn hear_one(&mut self, endpoint: u64, response: Option<Response>, at: u64) {
         let Some(response) = response else {
             self.tally.aliens += 1;
             return;
         };
         let key = Key { endpoint, id: response.id };
         match self.pending.answer(key, |question| response.answers(question)) {
-            Match::First(asked) => self.answered(key, asked, response, now),
+            Match::First(asked) => self.answered(key, asked, response, at),
             Match::Duplicate => self.tally.duplicates += 1,
             Match::Late => self.tally.late_answers += 1,
             Match::Alien => self.tally.aliens += 1,
         }
     }
 
-    fn answered(&mut self, key: Key, asked: Box<Asked>, response: Response, now: u64) {
+    fn answered(&mut self, key: Key, asked: Box<Asked>, response: Response, at: u64) {
         self.release(key, &asked);
         self.tally.answer_octets += response.length;
         if response.is_truncated && asked.carrier == Carrier::Udp {
             self.tally.truncated += 1;
-            return self.ask_again(*asked, now);
+            return self.ask_again(asked, self.now());
         }
-        self.tally.answered(asked.planned.due, asked.sent, now, response.rcode, asked.is_quiet);
-        self.compare(&asked, response.octets, now);
+        self.tally.answered(asked.planned.due, asked.sent, at, response.rcode, asked.is_quiet);
+        self.compare(&asked, response.octets, at);
         if self.with.log.is_wanted {
             let rcode = dns::Rcode::masked_from_int(response.rcode).to_string();
             let round_trip = self.round_trip(asked.planned.client);
-            self.rows.add(&asked, Some(now), &rcode, round_trip);
+            self.rows.add(&asked, Some(at), &rcode, round_trip);
         }
     }
 
     /// Holds an answer against the recorded one.
-    fn compare(&mut self, asked: &Asked, given: Option<Box<[u8]>>, now: u64) {
+    fn compare(&mut self, asked: &Asked, given: Option<Box<[u8]>>, at: u64) {
         let (Some(differing), Some(given)) = (&self.with.differing, given) else { return };
         let planned = &asked.planned;
         let verdict = planned.recorded.as_ref().map(|recorded| (recorded, compare(&recorded.octets, &given)));
@@ -241,7 +263,7 @@ impl<S: Source> Worker<'_, S> {
         if let Some((recorded, verdict)) = verdict
             && verdict.is_difference()
         {
-            let after = Duration::from_nanos(now.saturating_sub(planned.due));
+            let after = Duration::from_nanos(at.saturating_sub(planned.due));
             differing.keep(&planned.message, recorded, given.into(), self.server(planned.client), after);
         }
     }
