@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,14 +11,24 @@ use anyhow::{Result, bail};
 use api::replay::ReplayReport;
 use replay::plot::{Axis, Line, Plot};
 
+use super::bursts::{self, Offered};
 use super::servers::{ARMS, Arm, Running, Stage, Updates};
 use crate::options::{Run, Size};
 use crate::process;
 use crate::report::{Limit, Report, number};
 use crate::serving::{SENDER_CORE, pinned, program};
+use crate::steering::WEIGHTS;
 
-/// Rates that are offered, in queries a second, as long as the server and the sender can.
-const RATES: &[u32] = &[1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 96_000, 128_000];
+/// Rates that are offered, in queries a second, until the server is saturated.
+const RATES: &[u32] = &[
+    1_000, 2_000, 4_000, 16_000, 64_000, 96_000, 128_000, 192_000, 256_000, 288_000, 320_000, 384_000,
+    512_000,
+];
+
+/// The lowest rate of which most queries come in bursts: one core cannot time each of so many. And queries a second beside
+/// the bursts, each of them timed.
+const BURSTS_FROM: u32 = 96_000;
+const TIMED: u32 = 1_000;
 
 /// The rate of figure 6, and updates a second there.
 const UPDATED_RATE: u32 = 3_000;
@@ -26,7 +37,7 @@ const UPDATES: &[u32] = &[1, 10, 100, 300, 1_000];
 /// A server of which less than this share is answered is saturated; the curve ends there.
 const SATURATED: f64 = 0.9;
 
-/// A sender that sends less than this share of what was offered is the bottleneck.
+/// A sender that sends less than this share of what it should is the bottleneck.
 const OFFERED_MIN: f64 = 0.95;
 
 /// What MyXDNS could: queries a second at which all were answered below a millisecond, and with updates.
@@ -44,6 +55,8 @@ struct Point {
     answered: f64,
     p50: f64,
     p99: f64,
+    /// Whether all but [`TIMED`] came in bursts; times are of the others.
+    in_bursts: bool,
 }
 
 /// Does these figures.
@@ -52,20 +65,29 @@ struct Point {
 /// Where a server does not start or refuses an update, or a replay fails.
 pub(super) fn perform(run: &Run, stage: &Stage, report: &mut Report) -> Result<()> {
     report.heading("Stress (figures 3 to 6)");
-    report.say(
+    let (bursts_from, timed) = (number(BURSTS_FROM.into()), number(TIMED.into()));
+    report.say(&format!(
         "One name with six addresses, all of them in each answer (`answers = 0`), asked for by 8,500 clients of eight regions \
-         and of none. Over loopback, the server on one core, `pointsman replay` on another; the client is told by client \
-         subnet. Ours: without regions (\"generic\"), with real prefixes of countries (CSV), MaxMind's small test database \
+         and of none. Over loopback, the server on one core, who asks on another; the client is told by client subnet. \
+         Below {bursts_from} queries/s `pointsman replay` sends all and times each. One core cannot time many more: from there \
+         on it sends {timed} a second, all that response times are of; beside it the same clients' queries \
+         come from one socket in bursts of {}, each as one message that the kernel cuts, and their answers are counted. A curve \
+         ends at the first rate of which less than {:.0} % is answered: there the server's core is saturated.",
+        bursts::BURST,
+        SATURATED * 100.0,
+    ));
+    report.say(
+        "Ours: without regions (\"generic\"), with real prefixes of countries (CSV), MaxMind's small test database \
          (MMDB), and a BGP table (AS path). PowerDNS on MariaDB, both on the server's core, stands in for MyDNS, with its \
          caches and without them; it has no regions. MyXDNS ran on a machine of 2005 (Opteron 175), so shapes compare, \
          absolute values do not. Response times are medians from sent; the paper has means.",
     );
     let arms: Vec<&Arm> = ARMS.iter().filter(|arm| stage.has(arm, run, report)).collect();
-    let rates = run.size.of(RATES, &[2_000, 8_000, 32_000], &[500]);
+    let rates = run.size.of(RATES, &[16_000, 384_000], &[500]);
     for (updates, figures) in [(0, ["Figure 3", "Figure 4"]), (1, ["Figure 5", "Figure 5"])] {
         let mut curves = Vec::new();
         for arm in &arms {
-            curves.push((*arm, curve(run, stage, arm, rates, updates)?));
+            curves.push((*arm, curve(run, stage, arm, rates, updates, report)?));
         }
         drawn(figures, updates, &curves, report);
         required(run, updates, &curves, report);
@@ -73,14 +95,29 @@ pub(super) fn perform(run: &Run, stage: &Stage, report: &mut Report) -> Result<(
     updated(run, stage, &arms, report)
 }
 
-/// Points of one server, up to its saturation or the sender's.
-fn curve(run: &Run, stage: &Stage, arm: &Arm, rates: &[u32], updates: u32) -> Result<Vec<Point>> {
+/// Points of one server, up to its saturation. Where the sender is saturated before, the report says so.
+fn curve(
+    run: &Run,
+    stage: &Stage,
+    arm: &Arm,
+    rates: &[u32],
+    updates: u32,
+    report: &mut Report,
+) -> Result<Vec<Point>> {
     let running = arm.start(stage)?;
     let mut points = Vec::new();
     for rate in rates {
         let point = point(run, stage, &running, *rate, updates)?;
         points.push(point);
-        if point.answered < SATURATED || point.rate < OFFERED_MIN * f64::from(*rate) {
+        if point.answered < SATURATED {
+            break;
+        }
+        if point.rate < OFFERED_MIN * f64::from(*rate) {
+            let (wanted, sent) = (number((*rate).into()), number(point.rate.round()));
+            report.say(&format!(
+                "{}: of {wanted} queries a second the sender sent {sent}: no more can be seen.",
+                arm.name
+            ));
             break;
         }
     }
@@ -89,25 +126,48 @@ fn curve(run: &Run, stage: &Stage, arm: &Arm, rates: &[u32], updates: u32) -> Re
 
 /// Offers a rate for some seconds, while the policy is updated.
 fn point(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -> Result<Point> {
-    let seconds = run.size.of(5, 1, 1);
+    let seconds = run.size.of(4, 1, 1);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let to = &running.updates;
         let updating = scope.spawn(|| update(to, updates, &stop));
-        let replayed = replayed(run, &stage.clients, running.dns, rate, rate * seconds);
+        let offered = offered(run, stage, running.dns, rate, seconds);
         stop.store(true, Ordering::Relaxed);
         let Ok(made) = updating.join() else { bail!("the updates panicked") };
-        let (replayed, made) = (replayed?, made?);
+        let ((timed, bursts), made) = (offered?, made?);
         // The last answers may take as long as a client waits; queries are sent before.
-        let sending = replayed.sent_per_second.iter().filter(|sent| **sent > 0).count().max(1) as f64;
+        let sending = timed.sent_per_second.iter().filter(|sent| **sent > 0).count().max(1) as f64;
+        let in_bursts = bursts.unwrap_or(Offered { sent: 0, answered: 0, seconds: 1.0 });
         Ok(Point {
-            rate: replayed.queries as f64 / sending,
+            rate: timed.queries as f64 / sending + in_bursts.sent as f64 / in_bursts.seconds,
             updates: made,
-            answered: replayed.answers as f64 / replayed.queries.max(1) as f64,
-            p50: replayed.latency_sent_us.p50 / 1e3,
-            p99: replayed.latency_sent_us.p99 / 1e3,
+            answered: (timed.answers + in_bursts.answered) as f64
+                / (timed.queries + in_bursts.sent).max(1) as f64,
+            p50: timed.latency_sent_us.p50 / 1e3,
+            p99: timed.latency_sent_us.p99 / 1e3,
+            in_bursts: bursts.is_some(),
         })
     })
+}
+
+/// Offers a rate for at least so many seconds: what became of the queries that are timed, and of those that come in bursts.
+fn offered(
+    run: &Run,
+    stage: &Stage,
+    server: SocketAddr,
+    rate: u32,
+    seconds: u32,
+) -> Result<(ReplayReport, Option<Offered>)> {
+    if rate < BURSTS_FROM {
+        let sender = pinned(SENDER_CORE, program()?);
+        return Ok((replayed(run, sender, &stage.clients, server, rate, rate * seconds)?, None));
+    }
+    // Both are on one core, where bursts must not keep what is timed waiting.
+    let sender = process::prompt(SENDER_CORE, program()?);
+    let timed = || replayed(run, sender, &stage.clients, server, TIMED, TIMED * seconds);
+    let queries = bursts::queries(&stage.clients)?;
+    let (timed, offered) = bursts::during(server, &queries, WEIGHTS.len(), rate - TIMED, timed)?;
+    Ok((timed, Some(offered)))
 }
 
 /// Updates on a schedule that does not wait for slow ones; returns how many a second were made.
@@ -127,8 +187,14 @@ fn update(to: &Updates, per_second: u32, stop: &AtomicBool) -> Result<f64> {
 }
 
 /// Replays the clients' queries at a rate.
-fn replayed(run: &Run, trace: &Path, server: SocketAddr, rate: u32, limit: u32) -> Result<ReplayReport> {
-    let mut command = pinned(SENDER_CORE, program()?);
+fn replayed(
+    run: &Run,
+    mut command: Command,
+    trace: &Path,
+    server: SocketAddr,
+    rate: u32,
+    limit: u32,
+) -> Result<ReplayReport> {
     command.arg("replay").arg(trace).args(["--server", &server.to_string(), "--rate", &rate.to_string()]);
     command.args(["--loop", "1000000", "--limit", &limit.to_string(), "--seed", &run.seed.to_string()]);
     command.args([
@@ -152,7 +218,10 @@ fn drawn(figures: [&str; 2], updates: u32, curves: &[(&Arm, Vec<Point>)], report
         curves.iter().map(line).collect()
     };
     let with = if updates == 0 { "a policy that stands" } else { "an update a second" };
-    let across = Axis { is_log: true, from: Some(1_000.0), ..Axis::titled("queries a second") };
+    let (bursts_from, timed) = (number(BURSTS_FROM.into()), number(TIMED.into()));
+    let offered =
+        format!("queries a second: replayed, from {bursts_from} on in bursts beside {timed} replayed");
+    let across = Axis { is_log: true, from: Some(1_000.0), ..Axis::titled(offered) };
     let plot = Plot { across: across.clone(), up: response_time(), lines: lines(|point| point.p50) };
     report.plot(format!("{}: response time, {with}", figures[0]), plot);
     let up = Axis { to: Some(100.0), ..Axis::titled("% answered") };
@@ -166,12 +235,13 @@ fn response_time() -> Axis {
     Axis { is_log: true, from: Some(0.01), ..Axis::titled("median response time, ms") }
 }
 
-const HEAD: [&str; 6] = ["server", "queries/s", "updates/s", "answered", "p50, ms", "p99, ms"];
+const HEAD: [&str; 7] = ["server", "queries/s", "offered by", "updates/s", "answered", "p50, ms", "p99, ms"];
 
 fn row(arm: &Arm, point: &Point) -> Vec<String> {
     vec![
         arm.name.to_owned(),
         number(point.rate.round()),
+        if point.in_bursts { "bursts, replayer" } else { "replayer" }.to_owned(),
         format!("{:.1}", point.updates),
         format!("{:.2} %", point.answered * 100.0),
         format!("{:.3}", point.p50),

@@ -89,7 +89,7 @@ pub(super) fn perform(
     }
     let pace = run.size.of(
         Pace { faster: 1, seconds: SECONDS as usize, settled: SETTLED },
-        Pace { faster: 10, seconds: 450, settled: 150 },
+        Pace { faster: 10, seconds: 200, settled: 80 },
         Pace { faster: 10, seconds: 40, settled: 20 },
     );
     // Three worlds without optimisation are more than a small machine has.
