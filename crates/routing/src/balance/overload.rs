@@ -8,8 +8,10 @@
 //!
 //! A burst may fill queues as long as it is answered in time. A queue that stands is another thing: it serves nobody more,
 //! and everybody waits for as long as it is (Nichols and Jacobson, "Controlling Queue Delay", 2012). So where nobody has
-//! had credit for a while, queries no longer go where an agent sees a queue and more wait than 50 ms. And never do more go
-//! there than the queue holds: the system would turn them away, and they would be missed only at their timeout.
+//! had credit for a while, queries no longer go where an agent sees a queue in which they would wait for more than 100 ms;
+//! and the longer it stands, the less. Where servers can just do what is asked of them, such a queue comes and goes, and
+//! who is not served is missed only at a timeout of seconds; where they are asked for more, it stays. And never do more go
+//! there than the queue holds: the system would turn them away.
 
 use fastrand::Rng;
 
@@ -21,17 +23,24 @@ const STANDING_NS: u64 = 100_000_000;
 /// How long credit must be there in between for a burst to be a new one, in nanoseconds: an interval of reports.
 const RELIEF_NS: u64 = 20_000_000;
 
-/// For how long queries may then wait, in nanoseconds: more than the delay that agents aim at, so that a server that is
+/// For how long queries may then wait, in nanoseconds: little beside the 400 ms after which resolvers ask again.
+const WAIT_MOST_NS: f32 = 100e6;
+
+/// After how long that is half as much, and a third after twice the time, in nanoseconds: what servers lack for moments is
+/// over within.
+const WAIT_HALF_NS: f32 = 1e9;
+
+/// For how long they may wait at least, in nanoseconds: more than the delay that agents aim at, so that a server that is
 /// stopped for some tens of milliseconds has work when it goes on.
-const STANDING_WAIT_NS: f32 = 50e6;
+const WAIT_LEAST_NS: f32 = 30e6;
 
 /// How long a query may take for which nobody has credit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patience {
     /// In nanoseconds.
     pub most_ns: u64,
-    /// Whether nobody has had credit for a while.
-    pub is_standing: bool,
+    /// The same where an agent sees a queue; infinite as long as that may be a burst.
+    pub queued_ns: f32,
 }
 
 /// Picks among back ends without credit; none where each has as many in flight as `patience` allows.
@@ -55,7 +64,7 @@ fn is_full(state: &State, index: usize, now_ns: u64, patience: Patience) -> bool
     let Some(room) = state.queued(index, now_ns) else { return false };
     let in_flight = state.in_flight(index);
     let wait_ns = state.latency(index).slope_ns() * in_flight as f32;
-    u64::from(in_flight) >= room || patience.is_standing && wait_ns > STANDING_WAIT_NS
+    u64::from(in_flight) >= room || wait_ns > patience.queued_ns
 }
 
 /// Places of [`Fairness`]: clients whose prefixes share one are shed together, and of 1,024 only a flood from
@@ -92,7 +101,7 @@ impl Fairness {
         }
         self.asked_ns = now_ns;
         let most_ns = if self.admits(prefix_hash, now_ns) { timeout_ns } else { timeout_ns / 2 };
-        Patience { most_ns, is_standing: now_ns.saturating_sub(self.begun_ns) >= STANDING_NS }
+        Patience { most_ns, queued_ns: queued_ns(now_ns.saturating_sub(self.begun_ns)) }
     }
 
     /// Whether a client of this prefix, by its hash, has had less than its fair share of what was sent in this window;
@@ -118,6 +127,12 @@ impl Fairness {
     }
 }
 
+/// How long queries may wait in a queue once nobody has had credit for so long, both in nanoseconds.
+fn queued_ns(standing_ns: u64) -> f32 {
+    let Some(since_ns) = standing_ns.checked_sub(STANDING_NS) else { return f32::INFINITY };
+    (WAIT_MOST_NS / (1.0 + since_ns as f32 / WAIT_HALF_NS)).max(WAIT_LEAST_NS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,7 +151,7 @@ mod tests {
             );
         }
         let mut rng = Rng::with_seed(1);
-        let within = |most_ns| Patience { most_ns, is_standing: false };
+        let within = |most_ns| Patience { most_ns, queued_ns: f32::INFINITY };
         let mut pick = |state: &State, most_ns| pick(state, state.all(), 30, within(most_ns), &mut rng);
         assert_eq!(pick(&state, 9_000), Some(Pick { back_end: 0, why: Why::StaleCredit }));
         state.sent(0, 10);
@@ -155,7 +170,8 @@ mod tests {
             state.sent(index, 10);
             state.answered(index, 1, latency, 10);
         }
-        let (patience, mut rng) = (Patience { most_ns: 1_000_000, is_standing: false }, Rng::with_seed(1));
+        let (patience, mut rng) =
+            (Patience { most_ns: 1_000_000, queued_ns: f32::INFINITY }, Rng::with_seed(1));
         for _ in 0..50 {
             let pick = pick(&state, state.all(), 10, patience, &mut rng).expect("both are in time");
             state.sent(pick.back_end, 10);
@@ -173,26 +189,29 @@ mod tests {
             |queue_ns, room| Lease { hard_until_ns: 1_000, until_ns: 1_000, queue_ns, room, ..Lease::NONE };
         state.lease(0, lease(40_000_000, 256));
         (0..50).for_each(|_| state.sent(0, 10));
-        let mut is_picked = |state: &State, is_standing| {
-            let patience = Patience { most_ns: 1_000_000_000, is_standing };
+        let (burst, standing) = (f32::INFINITY, 50e6);
+        let mut is_picked = |state: &State, queued_ns| {
+            let patience = Patience { most_ns: 1_000_000_000, queued_ns };
             pick(state, state.all(), 20, patience, &mut rng).is_some()
         };
-        assert!(is_picked(&state, false) && is_picked(&state, true));
+        assert!(is_picked(&state, burst) && is_picked(&state, standing));
         state.sent(0, 10);
-        assert!(is_picked(&state, false) && !is_picked(&state, true), "a millisecond for each of 51");
+        assert!(is_picked(&state, burst) && !is_picked(&state, standing), "a millisecond for each of 51");
         state.lease(0, lease(40_000_000, 51));
-        assert!(!is_picked(&state, false), "its queue holds no more");
+        assert!(!is_picked(&state, burst), "its queue holds no more");
         state.lease(0, lease(0, 51));
-        assert!(is_picked(&state, true), "its agent sees no queue: it waits for others");
+        assert!(is_picked(&state, standing), "its agent sees no queue: it waits for others");
     }
 
     #[test]
-    fn what_stands_has_begun_a_while_ago() {
+    fn what_stands_is_kept_shorter_and_shorter() {
         let mut fairness = Fairness::new();
-        let mut stands = |at_ms: u64| fairness.patience(at_ms, at_ms * 1_000_000, 8).is_standing;
-        assert!((1_000..1_100).all(|at_ms| !stands(at_ms)), "a burst");
-        assert!((1_100..1_120).all(&mut stands));
-        assert!(!stands(1_141), "somebody had credit meanwhile");
+        let mut queued_ms = |at_ms: u64| fairness.patience(at_ms, at_ms * 1_000_000, 8).queued_ns / 1e6;
+        assert!((1_000..1_100).all(|at_ms| queued_ms(at_ms) == f32::INFINITY), "a burst");
+        let standing: Vec<f32> = (1_100..6_000).map(&mut queued_ms).collect();
+        assert!(standing.windows(2).all(|pair| pair[0] >= pair[1]));
+        assert_eq!((standing[0], standing[1_000], standing[4_899]), (100.0, 50.0, 30.0));
+        assert_eq!(queued_ms(6_020), f32::INFINITY, "somebody had credit meanwhile");
     }
 
     #[test]

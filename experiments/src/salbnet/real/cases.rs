@@ -56,7 +56,7 @@ pub(super) const CASES: &[Case] = &[
         shares: [0.2, 0.1, 0.05],
         buffers: [0; 3],
         event: Event::Nothing,
-        loads: [&[0.6, 0.9, 1.05, 1.2], &[0.9, 1.2], &[0.5]],
+        loads: [&[0.6, 0.9, 1.05, 1.2], &[0.9], &[0.5]],
         is_demanded: true,
     },
     Case {

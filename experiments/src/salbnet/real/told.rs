@@ -45,6 +45,14 @@ pub(super) fn all(
         if run.size == Size::Full && case.is_demanded && *load >= LOADED {
             musts(case, samples, *load, report);
         }
+        if *load > 1.0 {
+            report.say(&format!(
+                "At load {load} {:.1} % of all queries are more than the servers can answer. Whoever balances, so many are \
+                 errors, less what still waits at the end: nobody can have half as many as another one there, however \
+                 long or short queues are kept.",
+                100.0 * (1.0 - 1.0 / *load)
+            ));
+        }
     }
     if run.size != Size::Full {
         let answered = samples.iter().map(|one| 1.0 - one.outcome.errors()).fold(1.0, f64::min);
