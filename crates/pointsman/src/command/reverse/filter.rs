@@ -43,10 +43,10 @@ const NOTE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The arguments of `reverse filter`.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  pointsman reverse filter --resp 127.0.0.1:6379 < access.log > named.log")]
+#[command(after_help = "Example:\n  pointsman reverse filter < access.log > named.log")]
 pub(crate) struct Filter {
     /// A running service's address for the Redis protocol (`pointsman reverse --resp ADDR`)
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379")]
     resp: SocketAddr,
     /// Which field of a line is the address; fields are separated by blanks
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
