@@ -50,13 +50,9 @@ impl Log {
                 let mut timestamp = String::new();
                 // A string takes all that is written.
                 let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
-                let event = serde_json::json!({
-                    "timestamp": timestamp,
-                    "level": "INFO",
-                    "fields": { "message": message },
-                    "target": "pointsman",
-                });
-                event.to_string()
+                let fields = serde_json::json!({ "message": message });
+                // In the order of all other lines.
+                format!(r#"{{"timestamp":"{timestamp}","level":"INFO","fields":{fields},"target":"pointsman"}}"#)
             }
         };
         // Nobody may be reading any more, which is no reason not to serve.

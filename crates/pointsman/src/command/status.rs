@@ -65,18 +65,22 @@ fn counts(state: &State) -> String {
     let followed = match transfers.secondaries {
         0 => String::new(),
         _ => format!(
-            "follow {} zones; {} transfers, {} running, {} cut, {} refused",
-            transfers.followed, transfers.finished, transfers.running, transfers.cut, transfers.refused
+            "of {}; {}, {} running, {} cut, {} refused",
+            amount(transfers.followed, "zone"),
+            amount(transfers.finished, "transfer"),
+            transfers.running,
+            transfers.cut,
+            transfers.refused
         ),
     };
     let servers = match state.health.failing {
         0 => format!("{} down", counts.servers_down),
-        failing => format!("{} down, {failing} failing probes", counts.servers_down),
+        failing => format!("{} down, {}", counts.servers_down, amount(failing, "failing probe")),
     };
     let mut table = bare();
     for (name, count, more) in [
-        ("zones", counts.zones, format!("{} records", counts.records)),
-        ("policies", counts.policies, format!("{} names", counts.names)),
+        ("zones", counts.zones, amount(counts.records, "record")),
+        ("policies", counts.policies, amount(counts.names, "name")),
         ("servers", counts.servers, servers),
         ("regions", counts.regions, String::new()),
         ("partitions", counts.partitions, String::new()),
@@ -223,6 +227,11 @@ fn lines(mut table: Table, numbers: &[usize]) -> String {
     session::lines(table)
 }
 
+/// So many of something.
+fn amount(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
 fn listed(counted: &BTreeMap<String, u64>) -> Option<String> {
     let words: Vec<String> = counted
         .iter()
@@ -284,7 +293,7 @@ policies     2  14 names
 servers      6  1 down
 regions      8
 partitions   1
-secondaries  2  follow 1 zones; 12 transfers, 1 running, 0 cut, 3 refused
+secondaries  2  of 1 zone; 12 transfers, 1 running, 0 cut, 3 refused
 
 WORKER  GENERATION  QUERIES  BATCHES
      0          42        0        7
@@ -344,7 +353,7 @@ udp dropped  no_query 1";
         assert_eq!(words[1][..7], ["192.0.2.1", "web", "failing", "1", "d", "1", "h"]);
         assert!(text.contains(" ago  status 503"), "{text}");
         assert!(words[2].join(" ") == "192.0.2.2 web unknown not yet no such probe", "{text}");
-        assert!(shown(state.clone()).contains("1 down, 1 failing probes"));
+        assert!(shown(state.clone()).contains("1 down, 1 failing probe"));
         (state.health.passing, state.health.probes) = (50, vec![probe(1, "failing", &last); 25]);
         let text = health(&state).expect("a table");
         assert!(text.ends_with("\n1 of 52 fail, 1 are not known; GET /v1/probes has all"), "{text}");
