@@ -52,7 +52,9 @@ impl Log {
                 let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
                 let fields = serde_json::json!({ "message": message });
                 // In the order of all other lines.
-                format!(r#"{{"timestamp":"{timestamp}","level":"INFO","fields":{fields},"target":"pointsman"}}"#)
+                format!(
+                    r#"{{"timestamp":"{timestamp}","level":"INFO","fields":{fields},"target":"pointsman"}}"#
+                )
             }
         };
         // Nobody may be reading any more, which is no reason not to serve.
