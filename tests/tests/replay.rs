@@ -398,7 +398,8 @@ fn an_interrupted_run_still_reports() {
     let lines = "10.0 192.0.2.1:1 udp a.example. A -\n9000.0 192.0.2.1:1 udp b.example. A -\n";
     let trace = folder.write("queries.txt", lines);
     let address = server.local_addr().expect("it is bound").to_string();
-    let program = Program::start(&["replay", &trace, "--server", &address, "--timeout", "1h", "--json"]);
+    let asked = ["replay", &trace, "--server", &address, "--timeout", "1h", "--tolerance", "1h", "--json"];
+    let program = Program::start(&asked);
     server.recv_from(&mut [0; 512]).expect("the first query comes");
     program.signal(nix::sys::signal::Signal::SIGINT);
     let ended = program.end();
