@@ -135,8 +135,8 @@ fn point(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -
         stop.store(true, Ordering::Relaxed);
         let Ok(made) = updating.join() else { bail!("the updates panicked") };
         let ((timed, bursts), made) = (offered?, made?);
-        // The last answers may take as long as a client waits; queries are sent before.
-        let sending = timed.sent_per_second.iter().filter(|sent| **sent > 0).count().max(1) as f64;
+        // The last query goes when it is due or as late as the latest one; answers may take as long as a client waits.
+        let sending = f64::from(seconds) + timed.lateness_us.max / 1e6;
         let in_bursts = bursts.unwrap_or(Offered { sent: 0, answered: 0, seconds: 1.0 });
         Ok(Point {
             rate: timed.queries as f64 / sending + in_bursts.sent as f64 / in_bursts.seconds,
