@@ -1,7 +1,7 @@
 //! What comes back: read from sockets, matched with what was asked.
 
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use net::client::Ready;
 use net::udp::BATCH_MAX;
@@ -28,8 +28,10 @@ struct Clock {
 }
 
 impl Clock {
-    fn read(now: u64) -> Clock {
-        Clock { now, system: SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default() }
+    /// The system's first: a thread that is held up in between must not make an answer older than it is.
+    fn read(anchor: Instant) -> Clock {
+        let system = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Clock { now: nanos(anchor.elapsed()), system }
     }
 
     /// When a datagram arrived, in nanoseconds from the beginning.
@@ -89,7 +91,7 @@ impl<S: Source> Worker<'_, S> {
         let failed = match &mut socket.kind {
             Kind::Udp(datagrams) => match self.incoming.receive(datagrams) {
                 Ok(_) => {
-                    let clock = Clock::read(now);
+                    let clock = Clock::read(self.anchor);
                     for reply in self.incoming.replies() {
                         let (at, response) = (clock.at(reply.arrived), Response::read(reply.octets, is_kept));
                         if half == 0 {
@@ -145,7 +147,7 @@ impl<S: Source> Worker<'_, S> {
         let Some(socket) = &self.shared[family] else { return Ok(()) };
         loop {
             let received = self.incoming.receive(socket)?;
-            let clock = Clock::read(self.now());
+            let clock = Clock::read(self.anchor);
             let heard = self.incoming.replies().filter_map(|reply| {
                 let response = Response::read(reply.octets, is_kept);
                 let from = endpoint(reply.local?, reply.peer?);
