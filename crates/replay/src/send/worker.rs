@@ -79,7 +79,7 @@ pub(super) struct Worker<'a, S> {
     shown: [u64; 3],
     next_live: u64,
     late: u64,
-    /// Queries sent since sockets were last looked at, and how many may be.
+    /// Queries sent since shared sockets were empty, but for answers taken; and how many may be.
     unheard: usize,
     unheard_max: usize,
     rows: Rows<'a>,
@@ -154,7 +154,6 @@ impl<'a, S: Source> Worker<'a, S> {
             self.send_due();
             if !self.agenda.is_full() && !self.may_hear_later() {
                 self.receive()?;
-                self.unheard = 0;
             }
             let now = self.now();
             self.lose(now);

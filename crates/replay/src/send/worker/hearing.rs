@@ -71,10 +71,14 @@ impl<S: Source> Worker<'_, S> {
         if self.shared.iter().all(Option::is_none) && self.sockets.oldest().is_none() {
             return Ok(());
         }
+        let unheard = std::mem::take(&mut self.unheard);
         let ready: Vec<Ready> = self.readiness.ready()?.collect();
         for ready in ready {
             if let Some(family) = SHARED_TOKENS.iter().position(|token| *token == ready.token) {
-                self.receive_shared(family)?;
+                if !self.receive_shared(family)? {
+                    // Each turn from now on, until no more wait than there is room for.
+                    self.unheard = unheard.saturating_sub(BATCH_MAX);
+                }
                 continue;
             }
             let Some(slot) = self.sockets.of_token(ready.token) else { continue };
@@ -142,10 +146,11 @@ impl<S: Source> Worker<'_, S> {
         }
     }
 
-    fn receive_shared(&mut self, family: usize) -> io::Result<()> {
+    /// Takes what has arrived at a shared socket, as far as nothing is due; says whether that was all.
+    fn receive_shared(&mut self, family: usize) -> io::Result<bool> {
         let is_kept = self.with.differing.is_some();
-        let Some(socket) = &self.shared[family] else { return Ok(()) };
-        loop {
+        let Some(socket) = &self.shared[family] else { return Ok(true) };
+        let is_all = loop {
             let received = self.incoming.receive(socket)?;
             let clock = Clock::read(self.anchor);
             let heard = self.incoming.replies().filter_map(|reply| {
@@ -155,15 +160,18 @@ impl<S: Source> Worker<'_, S> {
             });
             self.heard.extend(heard);
             // What has arrived can wait in the kernel; what is due cannot.
-            if received < BATCH_MAX || self.next_due().is_some_and(|due| due <= self.now()) {
-                break;
+            if received < BATCH_MAX {
+                break true;
             }
-        }
+            if self.next_due().is_some_and(|due| due <= self.now()) {
+                break false;
+            }
+        };
         if self.with.options.distances.is_some() {
             self.delay();
         }
         self.hear();
-        Ok(())
+        Ok(is_all)
     }
 
     /// Puts answers from a shared socket on their way to their clients.
