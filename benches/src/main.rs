@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         What::Proximity => proximity::run(&options, &mut report),
         What::Shared => shared::run(&options, &mut report),
     };
+    report.end();
     let outcome = outcome.and_then(|()| {
         print!("{}", report.table());
         if options.keep { report.keep() } else { Ok(()) }

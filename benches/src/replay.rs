@@ -12,9 +12,10 @@ pub(crate) mod senders;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use experiments::disturbed::{HELD_UP_MAX, Runs};
 use experiments::errors::{Errors, P999_MAX, QUARTILES_MAX, SECOND, SECONDS_MIN};
 use experiments::traces::MINUTE;
-use experiments::{arrivals, traces};
+use experiments::{arrivals, disturbed, traces};
 
 use crate::machine;
 use crate::options::Options;
@@ -112,6 +113,11 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
          these differences taken off; matched in order of time. Loopback of a kind: a veth pair in one machine, where \
          the kernel receives on the sender's core. All of these senders come before other programs (`nice -n -20`).",
     );
+    report.note(format!(
+        "A run of ours is disturbed where other programs and the machine's host had more than {} % of its time, and is \
+         done again; where as many as are wanted were disturbed, all count.",
+        HELD_UP_MAX * 1e2
+    ));
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how well.");
     }
@@ -133,13 +139,12 @@ impl Timing {
         let file = place.folder.join("even.txt");
         for (name, gap) in GAPS {
             let length = (self.lengths.ignored + self.lengths.measured).max(*gap * 5);
-            let mut runs = Vec::new();
-            for run in 0..self.lengths.runs {
-                let dues = traces::even(&file, *gap, length, options.seed + run as u64)?;
-                let ((), arrived) = received(|| senders::pointsman(&file, &[]).map(drop))?;
-                runs.push(self.errors(&dues, &arrived).with_context(|| format!("gaps of {name}"))?);
-            }
-            self.ours(&format!("gaps of {name}"), &runs);
+            let runs = disturbed::runs(self.lengths.runs, |run| {
+                let dues = traces::even(&file, *gap, length, options.seed + run)?;
+                let (report, arrived) = received(|| senders::pointsman(&file, &[]))?;
+                Ok((disturbed::held_up(&report), self.errors(&dues, &arrived)?))
+            });
+            self.ours(&format!("gaps of {name}"), runs.with_context(|| format!("gaps of {name}"))?);
         }
         Ok(())
     }
@@ -155,18 +160,17 @@ impl Timing {
     ) -> Result<()> {
         let trace = machine::data(MINUTE)?;
         let limit = self.lengths.cut.map(|seconds| (RECORDED_RATE * factor * seconds) as u64);
-        let mut all = Vec::new();
-        for run in 0..runs {
-            let seed = options.seed + run as u64;
+        let runs = disturbed::runs(runs, |run| {
+            let seed = options.seed + run;
             let dues = traces::recorded(&trace, factor, loops, limit, seed)?;
             let words = [factor.to_string(), loops.to_string(), seed.to_string(), dues.len().to_string()];
             let more =
                 ["--factor", &words[0], "--loop", &words[1], "--seed", &words[2], "--limit", &words[3]];
             let prefix = ["--source-prefix", senders::PREFIX];
-            let (_, arrived) = received(|| senders::pointsman(&trace, &[&more[..], &prefix].concat()))?;
-            all.push(self.errors(&dues, &arrived).with_context(|| what.to_owned())?);
-        }
-        self.ours(what, &all);
+            let (report, arrived) = received(|| senders::pointsman(&trace, &[&more[..], &prefix].concat()))?;
+            Ok((disturbed::held_up(&report), self.errors(&dues, &arrived)?))
+        });
+        self.ours(what, runs.with_context(|| what.to_owned())?);
         Ok(())
     }
 
@@ -182,10 +186,10 @@ impl Timing {
             };
             let ((), arrived) = received(|| senders::dnsperf_rate(&names, rate, seconds))?;
             let run = self.errors(&ideal(&arrived), &arrived).context("dnsperf")?;
-            self.row("dnsperf", &format!("gaps of {name}"), &[run]);
+            self.other("dnsperf", &format!("gaps of {name}"), run);
             let ((), arrived) = received(|| senders::kxdpgun_rate(&names, rate, seconds))?;
             let run = self.errors(&ideal(&arrived), &arrived).context("kxdpgun")?;
-            self.row("kxdpgun", &format!("gaps of {name}"), &[run]);
+            self.other("kxdpgun", &format!("gaps of {name}"), run);
         }
         if options.quick {
             return Ok(());
@@ -197,7 +201,7 @@ impl Timing {
         let dues = traces::recorded(&capture, 1.0, 1, None, options.seed)?;
         let (_, arrived) = received(|| senders::dnsreplay(&capture))?;
         match self.errors(&dues, &arrived) {
-            Ok(run) => self.row("dnsreplay", "nsd-live, as recorded", &[run]),
+            Ok(run) => self.other("dnsreplay", "nsd-live, as recorded", run),
             // It leaves out what it cannot match, so nothing says which query arrived when.
             Err(_) => {
                 let what = format!("{} of {} queries were sent", arrived.len(), dues.len());
@@ -207,20 +211,25 @@ impl Timing {
         Ok(())
     }
 
-    fn errors(&mut self, dues: &[u64], arrived: &[u64]) -> Result<Errors> {
+    fn errors(&self, dues: &[u64], arrived: &[u64]) -> Result<Errors> {
         Errors::of(dues, arrived, self.lengths.ignored.as_nanos() as u64)
     }
 
-    fn ours(&mut self, what: &str, runs: &[Errors]) {
-        let worst = |of: fn(&Errors) -> f64| runs.iter().map(of).fold(0.0, f64::max);
-        self.musts.push((what.to_owned(), worst(Errors::quartiles), worst(Errors::p999)));
-        self.seconds.0 += runs.iter().map(|run| run.rates_off().len()).sum::<usize>();
-        self.seconds.1 += runs.iter().map(Errors::rates_kept).sum::<usize>();
-        self.row("pointsman", what, runs);
+    fn ours(&mut self, what: &str, runs: Runs) {
+        self.musts.push((what.to_owned(), runs.worst(Errors::quartiles), runs.worst(Errors::p999)));
+        self.seconds.0 += runs.counted.iter().map(|run| run.rates_off().len()).sum::<usize>();
+        self.seconds.1 += runs.counted.iter().map(Errors::rates_kept).sum::<usize>();
+        let held_up = format!("{:.3}", runs.held_up * 1e2);
+        self.row("pointsman", what, runs.told(), held_up, &runs.counted);
+    }
+
+    /// One run of another sender, of which nobody tells how it was held up.
+    fn other(&mut self, who: &str, what: &str, run: Errors) {
+        self.row(who, what, "1".into(), String::new(), &[run]);
     }
 
     /// A row: the medians over the runs, and the worst run.
-    fn row(&mut self, who: &str, what: &str, runs: &[Errors]) {
+    fn row(&mut self, who: &str, what: &str, told: String, held_up: String, runs: &[Errors]) {
         let of = |value: fn(&Errors) -> f64| runs.iter().map(value).collect::<Vec<f64>>();
         let cell = |values: Vec<f64>| {
             let worst = values.iter().copied().fold(0.0, f64::max);
@@ -231,7 +240,8 @@ impl Timing {
         self.table.push(vec![
             who.to_owned(),
             what.to_owned(),
-            runs.len().to_string(),
+            told,
+            held_up,
             queries.to_string(),
             cell(of(Errors::quartiles)),
             cell(of(Errors::p999)),
@@ -242,7 +252,7 @@ impl Timing {
     fn told(self, report: &mut Report) {
         report.add(Table {
             title: "Timing errors at the receiver, in us: the median over the runs (the worst run)",
-            head: &["sender", "trace", "runs", "queries", "quartiles", "p99.9", "extreme"],
+            head: &["sender", "trace", "runs", "held up, %", "queries", "quartiles", "p99.9", "extreme"],
             rows: self.table,
         });
         for (what, quartiles, p999) in self.musts {

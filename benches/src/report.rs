@@ -6,13 +6,14 @@ use std::fs;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::machine;
+use crate::machine::{self, Stolen};
 
 /// Tables, and the targets with what was found.
 pub(crate) struct Report {
     command: String,
     seed: u64,
     machine: Vec<(&'static str, String)>,
+    stolen: Stolen,
     versions: Vec<(String, String)>,
     tables: Vec<Table>,
     musts: Vec<Must>,
@@ -73,12 +74,18 @@ impl Report {
             command: format!("cargo xtask bench {}", words.join(" ")),
             seed,
             machine: machine::description(("compiler", machine::said("rustc", &["--version"]))),
+            stolen: Stolen::begin(),
             versions: Vec::new(),
             tables: Vec::new(),
             musts: Vec::new(),
             notes: Vec::new(),
             pictures: Vec::new(),
         }
+    }
+
+    /// The run ends now.
+    pub(crate) fn end(&mut self) {
+        self.machine.push(self.stolen.told());
     }
 
     pub(crate) fn version(&mut self, program: &str, version: String) {

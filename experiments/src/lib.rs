@@ -5,9 +5,11 @@
 //!   [`nsd`]: what Debian's needs to have TLS;
 //! - [`steering`]: by what clients are steered; [`traces`]: what is sent; [`question`]: the same by hand;
 //! - [`arrivals`]: when it came to who receives; [`errors`]: how far that is from when it was due;
+//!   [`disturbed`]: which runs others held up;
 //! - [`echo`]: who receives at next to no cost.
 
 pub mod arrivals;
+pub mod disturbed;
 pub mod echo;
 pub mod errors;
 pub mod machine;

@@ -4,10 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use flate2::read::GzDecoder;
 use lzma_rust2::XzReader;
+use replay::observe;
 
 /// The checkout that this program was compiled in.
 ///
@@ -61,6 +63,30 @@ pub fn description(built: (&'static str, String)) -> Vec<(&'static str, String)>
         ("revision", said("git", &["describe", "--always", "--dirty", "--exclude=*"])),
         ("time", said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"])),
     ]
+}
+
+/// What the machine's host takes from its cores, from a moment on.
+#[derive(Debug)]
+pub struct Stolen {
+    since: Instant,
+    before: Duration,
+}
+
+impl Stolen {
+    /// Begins now.
+    pub fn begin() -> Stolen {
+        Stolen { since: Instant::now(), before: observe::stolen() }
+    }
+
+    /// How much it was until now, in words, as [`description`] says what the machine is.
+    pub fn told(&self) -> (&'static str, String) {
+        let all = self.since.elapsed().as_secs_f64() * cores() as f64;
+        let stolen = observe::stolen().saturating_sub(self.before).as_secs_f64();
+        (
+            "taken by its host",
+            format!("{:.2} % of its cores' time", 100.0 * stolen / all.max(f64::MIN_POSITIVE)),
+        )
+    }
 }
 
 /// A name for the machine that says what kind it is, not whose.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use replay::plot::Plot;
 use serde_json::{Map, Value, json};
 
-use crate::machine;
+use crate::machine::{self, Stolen};
 use crate::options::Run;
 
 /// A report that is being written.
@@ -17,6 +17,7 @@ pub(crate) struct Report {
     seed: u64,
     command: String,
     machine: Vec<(&'static str, String)>,
+    stolen: Stolen,
     began: Instant,
     took: Duration,
     must: Vec<Must>,
@@ -106,6 +107,7 @@ impl Report {
             seed: run.seed,
             command: format!("cargo xtask experiment {}", words.join(" ")),
             machine: machine::description(("build", built.to_owned())),
+            stolen: Stolen::begin(),
             began: Instant::now(),
             took: Duration::ZERO,
             must: Vec::new(),
@@ -142,6 +144,7 @@ impl Report {
     /// The run ends now.
     pub(crate) fn end(&mut self) {
         self.took = self.began.elapsed();
+        self.machine.push(self.stolen.told());
     }
 
     /// Whether all holds that must.

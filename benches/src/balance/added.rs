@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use api::replay::ReplayReport;
 use experiments::traces;
-use serde_json::Value;
 
 use super::balancers::BALANCERS;
 use super::behind::Behind;
@@ -79,11 +79,8 @@ pub(crate) fn measure(options: &Options, place: &Place, behind: &Behind, report:
     Ok(())
 }
 
-fn latency(report: &Value) -> Result<Latency> {
-    let number =
-        |value: &Value, key: &str| value[key].as_f64().with_context(|| format!("the report has no {key}"));
-    let share = number(report, "answers")? / number(report, "queries")?;
+fn latency(report: &ReplayReport) -> Result<Latency> {
+    let share = report.answers as f64 / report.queries as f64;
     anyhow::ensure!(share >= ANSWERED_MIN, "only {:.2} % were answered", share * 100.0);
-    let latency = &report["latency_sent_us"];
-    Ok((number(latency, "p50")?, number(latency, "p99")?))
+    Ok((report.latency_sent_us.p50, report.latency_sent_us.p99))
 }

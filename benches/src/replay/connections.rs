@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use api::replay::ReplayReport;
 use experiments::nsd::tls;
-use serde_json::Value;
 
 use super::senders;
 use crate::report::{Limit, Report, Table};
@@ -140,11 +140,12 @@ fn play(place: &Place, transport: &str, gap: Duration, clients: u32) -> Result<H
         thread::sleep(LOOK);
     }
     let said = fs::read_to_string(&log).with_context(|| format!("{}", log.display()))?;
-    let told: Value = senders::read(&said)?;
-    let number = |key: &Value| key.as_u64().with_context(|| format!("a number is missing; it said:\n{said}"));
-    held.open = number(&told["sockets"]["most_open"])?;
-    held.begun = number(&told["sockets"][transport])?;
-    held.answers = number(&told["answers"])?;
+    let report = said.find('{').and_then(|from| serde_json::from_str(&said[from..]).ok());
+    let report: ReplayReport = report.with_context(|| format!("no report; it said:\n{said}"))?;
+    let sockets = &report.sockets;
+    held.open = sockets.most_open;
+    held.begun = if transport == "tls" { sockets.tls } else { sockets.tcp };
+    held.answers = report.answers;
     Ok(held)
 }
 

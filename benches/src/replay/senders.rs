@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use experiments::process::PROMPT;
-use serde_json::Value;
+use api::replay::ReplayReport;
+use experiments::process::{PROMPT, replayed};
 
 use crate::machine;
 use crate::serve::place::{SERVER, Side};
@@ -51,7 +51,7 @@ fn prompt(program: &str) -> Command {
 ///
 /// # Errors
 /// Where it fails.
-pub(crate) fn pointsman(trace: &Path, options: &[&str]) -> Result<Value> {
+pub(crate) fn pointsman(trace: &Path, options: &[&str]) -> Result<ReplayReport> {
     let mut command = prompt(&program());
     command.arg("replay").arg(trace);
     command.args([
@@ -63,7 +63,7 @@ pub(crate) fn pointsman(trace: &Path, options: &[&str]) -> Result<Value> {
         "1h",
         "--json",
     ]);
-    read(&process::read(command.args(options))?)
+    replayed(command.args(options))
 }
 
 /// As [`pointsman`], but as fast as answers come back, with one row a query kept; returns answers a second.
@@ -75,19 +75,8 @@ pub(crate) fn pointsman_fast(names: &Path, log: &Path, queries: u64, more: &[&st
     let mut command = Side::Source.command(&program());
     command.arg("replay").arg(names).arg("--log").arg(log).args(["--limit", &queries.to_string()]);
     command.args(["--server", &format!("{SERVER}:53"), "--fast", "--window", WINDOW, "--loop", "100000"]);
-    let text = process::read(command.args(["--tolerance", "1h", "--json"]).args(more))?;
-    let report = read(&text)?;
-    let number = |key: &str| report[key].as_f64().with_context(|| format!("the report has no {key}"));
-    Ok(number("answers")? / number("seconds")?)
-}
-
-/// The report in what a replay said.
-///
-/// # Errors
-/// Where there is none.
-pub(crate) fn read(text: &str) -> Result<Value> {
-    let report = text.find('{').and_then(|from| serde_json::from_str(&text[from..]).ok());
-    report.with_context(|| format!("no report; it said:\n{text}"))
+    let report = replayed(command.args(["--tolerance", "1h", "--json"]).args(more))?;
+    Ok(report.answers as f64 / report.seconds)
 }
 
 /// dnsperf as fast as answers come back; answers a second.

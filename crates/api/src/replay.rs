@@ -59,6 +59,9 @@ pub struct ReplayReport {
     /// Whether it is; absent with `fast`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_time: Option<bool>,
+    /// What held the senders up, beside their work.
+    #[serde(default)]
+    pub held_up: HeldUp,
     /// From due to answer.
     pub latency_us: Percentiles,
     /// From sent to answer.
@@ -116,6 +119,15 @@ pub struct Percentiles {
     pub p999: f64,
     /// The most.
     pub max: f64,
+}
+
+/// What holds senders up beside their work, summed over a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeldUp {
+    /// How long threads were ready and had no core, as others had it, in microseconds.
+    pub waited_us: f64,
+    /// What the machine's host took from all its cores, in microseconds, counted in steps of 10,000.
+    pub stolen_us: f64,
 }
 
 /// Clients of a kind.

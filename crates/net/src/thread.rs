@@ -2,6 +2,7 @@
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
+use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -42,6 +43,17 @@ const BEHIND: i32 = 10;
 pub fn stand_back() -> io::Result<()> {
     // On Linux, priorities belong to threads, and no process means the calling thread.
     Ok(rustix::process::setpriority_process(None, BEHIND)?)
+}
+
+/// How long the calling thread has been ready to run and did not, as others had its core, from its beginning.
+///
+/// # Errors
+/// Where the system's kernel does not count it, or `/proc` is not there.
+pub fn waited() -> io::Result<Duration> {
+    let counted = fs::read_to_string("/proc/thread-self/schedstat")?;
+    // Nanoseconds on a core, nanoseconds ready, slices: sched-stats.rst of Linux.
+    let ready = counted.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
+    ready.map(Duration::from_nanos).ok_or_else(|| io::Error::other("/proc is not as expected"))
 }
 
 /// How long a thread that nobody waits for computes between two rests: so long may one that answers wait for its core.
@@ -87,6 +99,28 @@ mod tests {
         });
         assert_eq!(behind.join().expect("the thread ends"), BEHIND.max(before));
         assert_eq!(rustix::process::getpriority_process(None).expect("it can be read"), before);
+    }
+
+    #[test]
+    fn who_shares_a_core_waits_for_it() {
+        let core = cores().expect("the mask can be read")[0];
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let busy = || {
+                pin(core).expect("the mask allows it");
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            };
+            let (_one, _other) = (scope.spawn(busy), scope.spawn(busy));
+            let waits = scope.spawn(|| {
+                pin(core).expect("the mask allows it");
+                let before = waited().expect("the kernel counts it");
+                while waited().expect("the kernel counts it") == before {}
+                is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+            waits.join().expect("others have the core in between");
+        });
     }
 
     #[test]

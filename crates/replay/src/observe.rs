@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use api::replay::ServerSecond;
 
@@ -118,6 +119,18 @@ impl Observer {
         let [busy, all] = [0, 1].map(|at| now[at].saturating_sub(before[at]) as f64);
         if all > 0.0 { busy / all } else { 0.0 }
     }
+}
+
+/// What the machine's host has taken from its cores since it was started; zero where nothing tells.
+pub fn stolen() -> Duration {
+    stolen_of(&fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// The same from a reading of `/proc/stat`.
+fn stolen_of(stat: &str) -> Duration {
+    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "));
+    let ticks = all.and_then(|ticks| ticks.split_whitespace().nth(7)?.parse().ok()).unwrap_or(0_u32);
+    Duration::from_secs(ticks.into()) / TICKS as u32
 }
 
 /// The ticks of each core, busy and all, from `/proc/stat`.
@@ -232,6 +245,12 @@ mod tests {
         assert_eq!(core_of(stat), None);
         let host = "cpu  9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 1 1\ncpu1 10 0 0 90 0 0 0 0 0 0\nintr 5\n";
         assert_eq!(core_ticks(host), [[27, 72], [10, 100]]);
+        assert_eq!(stolen_of(host), Duration::ZERO);
+        assert_eq!(
+            stolen_of("cpu  1 2 3 4 5 6 7 80 9 9\ncpu0 1 2 3 4 5 6 7 8\n"),
+            Duration::from_millis(800)
+        );
+        assert_eq!(stolen_of("cpu  no\n"), Duration::ZERO);
         assert_eq!(pages("sockets: used 21\nTCP: inuse 1 orphan 0 tw 0 alloc 1 mem 9\n"), Some(9));
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
              0: 0100007F:0035 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 71 1 0\n   \

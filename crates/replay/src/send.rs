@@ -16,8 +16,8 @@
 //! [`mod@tally`]: what is counted. Below: `worker` (the loop), `pace` (sleep or spin), `agenda` (what happens later),
 //! `clients`, `sockets` with `connection` and `layer` (what streams speak; `https`), `datagrams` with `quic`, `batch`
 //! (datagrams that go together), `pending` (which answer is whose), `tables` (that never take long to grow),
-//! `octets` (what is read of responses), `rows` (the log), [`packed`] (from process to process), [`differing`] (pairs
-//! that are kept).
+//! `unheard` (how long answers wait), `octets` (what is read of responses), `rows` (the log), [`packed`] (from process
+//! to process), [`differing`] (pairs that are kept).
 
 mod agenda;
 mod batch;
@@ -39,6 +39,7 @@ mod sockets;
 mod tables;
 pub mod tally;
 pub mod tls;
+mod unheard;
 mod worker;
 
 use std::fs::File;
@@ -53,7 +54,7 @@ use api::replay::ServerSecond;
 use routing::Prefix;
 
 use crate::mutate::Mutation;
-use crate::observe::Observer;
+use crate::observe::{self, Observer};
 use crate::schedule::{Met, Planned, Schedule};
 use crate::trace::{Damage, Message};
 use carrier::{Carriers, Ports};
@@ -158,6 +159,8 @@ pub struct Done {
     pub log_error: Option<io::Error>,
     /// The differing pairs, where answers were compared.
     pub differing: Option<DifferingKept>,
+    /// What the machine's host took from its cores meanwhile; zero where the machine is none's guest.
+    pub stolen: Duration,
     /// The server in each second, where it was observed; fewer where it ended before.
     pub server_seconds: Option<Vec<ServerSecond>>,
 }
@@ -228,6 +231,7 @@ where
         .map(|(share, schedule)| Worker::new(&shared, share, schedule))
         .collect::<io::Result<_>>()?;
     let is_done = AtomicBool::new(false);
+    let stolen = observe::stolen();
     let (ended, server_seconds) = thread::scope(|scope| {
         let observing = observer.map(|observer| scope.spawn(|| observe(observer, &shared, &is_done)));
         if let Some(begin) = begin {
@@ -252,6 +256,7 @@ where
         });
         (ended, server_seconds)
     });
+    let stolen = observe::stolen().saturating_sub(stolen);
     let mut tally = Tally::new(options.mutation.as_ref());
     let (mut met, mut end) = (Met::default(), 0);
     for ended in ended {
@@ -271,6 +276,7 @@ where
         interrupted,
         log_error,
         differing,
+        stolen,
         server_seconds,
     })
 }

@@ -38,6 +38,7 @@ pub fn pack(done: &Done) -> Vec<u8> {
     let met = &done.met;
     to.words([met.responses, met.unmatched, met.jumps, met.crowded]);
     to.words([u64::try_from(done.time.as_nanos()).unwrap_or(u64::MAX), u64::from(done.interrupted)]);
+    to.word(u64::try_from(done.stolen.as_nanos()).unwrap_or(u64::MAX));
     to.option(met.damage.as_ref(), |to, damage| {
         to.words([damage.packet, damage.offset]);
         to.text(&damage.what);
@@ -75,12 +76,14 @@ fn read(from: &mut Unpacker<'_>, mutation: Option<&Mutation>) -> Option<Done> {
     }
     let [responses, unmatched, jumps, crowded] = [from.word()?, from.word()?, from.word()?, from.word()?];
     let (time, interrupted) = (Duration::from_nanos(from.word()?), from.word()? != 0);
+    let stolen = Duration::from_nanos(from.word()?);
     let damage =
         from.option(|from| Some(Damage { packet: from.word()?, offset: from.word()?, what: from.text()? }))?;
     let tls_error = from.option(Unpacker::text)?;
     let log_error = from.option(Unpacker::text)?.map(io::Error::other);
     let met = Met { responses, unmatched, jumps, crowded, damage };
-    Some(Done { tally, met, time, interrupted, tls_error, log_error, differing: None, server_seconds: None })
+    let (differing, server_seconds) = (None, None);
+    Some(Done { tally, met, time, interrupted, tls_error, log_error, differing, stolen, server_seconds })
 }
 
 /// Adds what another process of the same run tells.
@@ -89,6 +92,8 @@ pub fn merge(all: &mut Done, other: Done) {
     // Each has read the whole trace.
     all.met = other.met;
     all.time = all.time.max(other.time);
+    // Each has read the same machine.
+    all.stolen = all.stolen.max(other.stolen);
     all.interrupted |= other.interrupted;
     all.tls_error = all.tls_error.take().or(other.tls_error);
     all.log_error = all.log_error.take().or(other.log_error);
@@ -176,6 +181,7 @@ mod tests {
             tls_error: None,
             log_error: Some(io::Error::other("the disk is full")),
             differing: None,
+            stolen: Duration::from_millis(10 * seed),
             server_seconds: None,
         }
     }
@@ -196,6 +202,7 @@ mod tests {
         merge(&mut expected, other);
         assert_eq!(pack(&all), pack(&expected));
         assert_eq!((all.tally.queries, all.interrupted, all.met.jumps), (1_500, true, 2));
+        assert_eq!(all.stolen, Duration::from_millis(20), "from all of one machine");
         assert_eq!(all.tally.lateness.max(), expected.tally.lateness.max());
     }
 

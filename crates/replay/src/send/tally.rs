@@ -135,6 +135,8 @@ pub struct Tally {
     pub mutation: Option<mutate::Tally>,
     /// What came of comparing answers, all zero where they are not.
     pub comparison: compare::Counts,
+    /// How long threads were ready to send and had no core, in nanoseconds; 0 where the kernel does not count it.
+    pub waited: u64,
     /// Clients, copies counted, exact up to the limit of the table.
     pub clients: u64,
     /// Sent minus due.
@@ -181,6 +183,7 @@ impl Tally {
             unchanged: 0,
             mutation: mutation.map(mutate::Tally::new),
             comparison: compare::Counts::default(),
+            waited: 0,
             clients: 0,
             lateness: histogram(),
             latency: histogram(),
@@ -260,6 +263,7 @@ impl Tally {
             &mut self.most_open,
             &mut self.further_sources,
             &mut self.unchanged,
+            &mut self.waited,
             &mut self.clients,
             &mut self.comparison.unrecorded,
         ];

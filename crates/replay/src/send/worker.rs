@@ -25,6 +25,7 @@ use super::pending::Pending;
 use super::rows::Rows;
 use super::sockets::Sockets;
 use super::tally::{Cause, Tally};
+use super::unheard::Unheard;
 use super::{Shared, Source, nanos};
 use crate::schedule::draw;
 use crate::schedule::{Met, Planned};
@@ -36,10 +37,6 @@ const AHEAD_MAX: usize = 8_192;
 
 /// Nanoseconds between two updates of the live numbers.
 const LIVE_EVERY: u64 = 100_000_000;
-
-/// Queries that are sent, while others are due, before sockets are looked at again; fewer where a shared socket has no room
-/// for so many answers. A client's own socket has little room and is looked at each time.
-const UNHEARD_MAX: usize = 1_024;
 
 /// Lateness that the live numbers count, in nanoseconds.
 const LATE: u64 = 1_000_000;
@@ -79,9 +76,8 @@ pub(super) struct Worker<'a, S> {
     shown: [u64; 3],
     next_live: u64,
     late: u64,
-    /// Queries sent since shared sockets were empty, but for answers taken; and how many may be.
-    unheard: usize,
-    unheard_max: usize,
+    /// A client's own socket has little room and is looked at each time.
+    unheard: Unheard,
     rows: Rows<'a>,
 }
 
@@ -124,8 +120,7 @@ impl<'a, S: Source> Worker<'a, S> {
             shown: [0; 3],
             next_live: 0,
             late: 0,
-            unheard: 0,
-            unheard_max: if with.options.source.is_some() { held.min(UNHEARD_MAX) } else { 0 },
+            unheard: Unheard::new(if with.options.source.is_some() { held } else { 0 }),
             rows: Rows::new(&with.log),
         })
     }
@@ -137,7 +132,10 @@ impl<'a, S: Source> Worker<'a, S> {
         self.with.ready.wait();
         self.with.start.wait();
         self.anchor = *self.with.anchor.get_or_init(Instant::now);
+        let waited = || net::thread::waited().map_or(0, nanos);
+        let before = waited();
         let ended = filled.and_then(|()| self.go());
+        self.tally.waited = waited().saturating_sub(before);
         if ended.is_err() {
             self.with.live.stop.store(true, Ordering::Relaxed);
         }
@@ -190,7 +188,7 @@ impl<'a, S: Source> Worker<'a, S> {
     /// Whether what has arrived can wait in the kernel, as something is due and there is room.
     fn may_hear_later(&self) -> bool {
         self.with.options.window.is_none()
-            && self.unheard < self.unheard_max
+            && self.unheard.may_wait()
             && self.next_due().is_some_and(|due| due <= self.now())
     }
 

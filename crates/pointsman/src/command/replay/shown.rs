@@ -1,6 +1,6 @@
 //! What a report says to people, and to the exit code.
 
-use api::replay::{Comparison, Percentiles, ReplayReport, Sockets};
+use api::replay::{Comparison, HeldUp, Percentiles, ReplayReport, Sockets};
 
 use super::super::trace::changed;
 use crate::failure::Failure;
@@ -29,8 +29,10 @@ pub(super) fn verdict(report: &ReplayReport, tls_error: Option<&str>) -> Result<
         return Err(Failure::Late(format!(
             "OUT OF TOLERANCE: 99.9 % of the queries were sent within {:.0} us of their time, more than the {:.0} us \
              allowed (--tolerance).\nThis run is no faithful replay: use more --threads, a slower --speed or a \
-             quieter machine.",
-            report.lateness_us.p999, report.tolerance_us
+             quieter machine ({}).",
+            report.lateness_us.p999,
+            report.tolerance_us,
+            held_up(&report.held_up)
         )));
     }
     Ok(())
@@ -75,7 +77,8 @@ pub(super) fn shown(report: &ReplayReport) -> String {
     format!(
         "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
          sockets: {} UDP, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
-         unexpected: {} late, {} duplicates, {} aliens{mutation}{comparison}",
+         unexpected: {} late, {} duplicates, {} aliens\n\
+         held up: {}{mutation}{comparison}",
         session::lines(counts),
         session::lines(times),
         report.clients,
@@ -92,6 +95,16 @@ pub(super) fn shown(report: &ReplayReport) -> String {
         unexpected.late,
         unexpected.duplicates,
         unexpected.aliens,
+        held_up(&report.held_up),
+    )
+}
+
+/// What held the senders up, in words.
+fn held_up(told: &HeldUp) -> String {
+    format!(
+        "{:.1} ms with other programs on the core, {:.0} ms with the machine's host",
+        told.waited_us / 1e3,
+        told.stolen_us / 1e3
     )
 }
 

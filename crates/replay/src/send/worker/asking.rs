@@ -56,7 +56,7 @@ impl<S: Source> Worker<'_, S> {
         let asked = &mut prepared.asked;
         (asked.sent, asked.until) = (now, now.saturating_add(nanos(self.with.options.timeout)));
         self.tally.due(asked.planned.due, asked.carrier);
-        self.unheard += 1;
+        self.unheard.sent();
         if let (Some(tally), Some(outcome)) = (&mut self.tally.mutation, &prepared.outcome) {
             tally.add(outcome);
         }

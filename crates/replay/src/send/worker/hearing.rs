@@ -71,19 +71,17 @@ impl<S: Source> Worker<'_, S> {
         if self.shared.iter().all(Option::is_none) && self.sockets.oldest().is_none() {
             return Ok(());
         }
-        let unheard = std::mem::take(&mut self.unheard);
+        let mut is_all = true;
         let ready: Vec<Ready> = self.readiness.ready()?.collect();
         for ready in ready {
             if let Some(family) = SHARED_TOKENS.iter().position(|token| *token == ready.token) {
-                if !self.receive_shared(family)? {
-                    // Each turn from now on, until no more wait than there is room for.
-                    self.unheard = unheard.saturating_sub(BATCH_MAX);
-                }
+                is_all &= self.receive_shared(family)?;
                 continue;
             }
             let Some(slot) = self.sockets.of_token(ready.token) else { continue };
             self.receive_own(slot, ready);
         }
+        self.unheard.heard(is_all);
         Ok(())
     }
 
