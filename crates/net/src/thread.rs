@@ -1,6 +1,7 @@
 //! Which cores there are for us, staying on one, standing back for others, and resting between pieces of long work.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::prctl::set_timerslack;
 use nix::unistd::Pid;
 use std::fs;
 use std::io;
@@ -43,6 +44,16 @@ const BEHIND: i32 = 10;
 pub fn stand_back() -> io::Result<()> {
     // On Linux, priorities belong to threads, and no process means the calling thread.
     Ok(rustix::process::setpriority_process(None, BEHIND)?)
+}
+
+/// Has the calling thread's sleeps end when they are due: the kernel lets those of others last 50 microseconds longer, to
+/// wake for several at once.
+///
+/// # Errors
+/// When the system refuses; sleeps then end as before.
+pub fn punctual() -> io::Result<()> {
+    // 0 would mean the default.
+    Ok(set_timerslack(1)?)
 }
 
 /// How long the calling thread has been ready to run and did not, as others had its core, from its beginning.
@@ -99,6 +110,17 @@ mod tests {
         });
         assert_eq!(behind.join().expect("the thread ends"), BEHIND.max(before));
         assert_eq!(rustix::process::getpriority_process(None).expect("it can be read"), before);
+    }
+
+    #[test]
+    fn only_the_thread_that_asks_is_punctual() {
+        let slack = || nix::sys::prctl::get_timerslack().expect("it can be read");
+        let before = slack();
+        let asked = std::thread::spawn(move || {
+            punctual().expect("nobody needs a right for it");
+            slack()
+        });
+        assert_eq!((asked.join().expect("the thread ends"), slack()), (1, before));
     }
 
     #[test]

@@ -6,6 +6,10 @@ use std::time::Duration;
 /// be there, and what is left is spun away.
 pub(super) const SPIN: u64 = 80_000;
 
+/// A sleep that is longer leaves a sixteenth to the next one, in nanoseconds: the kernel may end a sleep late by a
+/// thousandth of it, and a core that has slept for long wakes late.
+const LONG: u64 = 1_000_000;
+
 /// The longest sleep in nanoseconds, so that an interrupt of the run and the live numbers do not wait: 50 ms.
 const SLEEP_MAX: u64 = 50_000_000;
 
@@ -39,8 +43,10 @@ pub(super) fn step(now: u64, due: Option<u64>, expiry: Option<u64>, may_read: bo
     if pause <= SPIN {
         return Step::Spin;
     }
+    let sleep = pause - SPIN;
+    let sleep = if sleep > LONG { sleep - sleep / 16 } else { sleep };
     let expires = expiry.map_or(u64::MAX, |expiry| expiry.saturating_sub(now));
-    Step::Sleep(Duration::from_nanos((pause - SPIN).min(expires).min(SLEEP_MAX)))
+    Step::Sleep(Duration::from_nanos(sleep.min(expires).min(SLEEP_MAX)))
 }
 
 #[cfg(test)]
@@ -60,6 +66,8 @@ mod tests {
             (1_000, Some(1_200), Some(1_050), true, sleep(50)),
             (1_000, Some(1_301), None, true, Step::Read),
             (1_000, Some(1_301), None, false, sleep(221)),
+            (1_000, Some(2_080), None, false, sleep(1_000)),
+            (1_000, Some(17_080), None, false, sleep(15_000)),
             (1_000, None, Some(1_050), false, sleep(50)),
             (1_000, None, None, false, sleep(50_000)),
         ] {
