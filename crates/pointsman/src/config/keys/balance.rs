@@ -1,0 +1,193 @@
+//! What `pointsman balance` is started with.
+
+use std::time::Duration;
+
+use super::{Default, Key, Section};
+use crate::config::kind::Kind;
+use crate::config::spec::BalanceSpec;
+
+/// What `balance` does; each key has a flag.
+pub(crate) const BALANCE: Section<BalanceSpec> = Section {
+    name: "balance",
+    about: "What `pointsman balance` is started with; `serve` passes over it. Its flags replace what stands here.",
+    keys: &[
+        Key {
+            name: "listen",
+            flag: Some("listen"),
+            kind: Kind::Addresses(|s| &mut s.listen),
+            default: Default::Value("[\"127.0.0.1:5300\"]"),
+            about: "The addresses at which queries are taken.",
+            consequence: "Each address has its own workers.",
+        },
+        Key {
+            name: "backend",
+            flag: Some("backend"),
+            kind: Kind::BackEnds(|s| &mut s.backend),
+            default: Default::Absent {
+                means: "none, which is a fault",
+                example: "[\"192.0.2.1:53\", \"192.0.2.2:53=3\"]",
+            },
+            about: "The name servers that answer.",
+            consequence: "Weights are for the policies wrr, random, least-outstanding, p2c and hash; pressure needs none.",
+        },
+        Key {
+            name: "policy",
+            flag: Some("policy"),
+            kind: Kind::Choice(|s| &mut s.policy, &routing::balance::NAMES),
+            default: Default::Value("\"pressure\""),
+            about: "Which back end gets a query.",
+            consequence: "docs/concepts/balance.md tells them apart.",
+        },
+        Key {
+            name: "timeout",
+            flag: Some("timeout"),
+            kind: Kind::Duration(|s| &mut s.timeout, Duration::from_millis(1)..=Duration::from_secs(30)),
+            default: Default::Value("\"1 s\""),
+            about: "How long a back end may take for an answer.",
+            consequence: "After that the query goes to another one, if the budget of 2 % allows it, else it is answered \
+                SERVFAIL. Failures count as if they had taken so long.",
+        },
+        Key {
+            name: "tries",
+            flag: Some("tries"),
+            kind: Kind::Integer(|s| &mut s.tries, 1..=8),
+            default: Default::Value("2"),
+            about: "To how many back ends a query may go, one after the other.",
+            consequence: "With 1 it is never sent a second time.",
+        },
+        Key {
+            name: "sockets",
+            flag: Some("sockets"),
+            kind: Kind::Integer(|s| &mut s.sockets, 1..=balancer::worker::SOCKETS_MAX as u64),
+            default: Default::Value("4"),
+            about: "How many sockets each worker has for a back end.",
+            consequence: "Each has a port of its own: more are harder to guess, and spread over the sockets of a server \
+                that has several.",
+        },
+        Key {
+            name: "workers",
+            flag: Some("workers"),
+            kind: Kind::Integer(|s| &mut s.workers, 1..=balancer::service::WORKERS_MAX as u64),
+            default: Default::Absent { means: "one for each core", example: "2" },
+            about: "How many threads carry datagrams at each address.",
+            consequence: "More than there are cores is slower.",
+        },
+        Key {
+            name: "outstanding_max",
+            flag: Some("outstanding-max"),
+            kind: Kind::Integer(|s| &mut s.outstanding_max, 1..=10_000_000),
+            default: Default::Value("100000"),
+            about: "How many queries may wait for answers at a time.",
+            consequence: "Beyond that queries are dropped, and counted. Each takes about 250 octets.",
+        },
+        Key {
+            name: "per_client_max",
+            flag: Some("per-client-max"),
+            kind: Kind::Integer(|s| &mut s.per_client_max, 1..=65_535),
+            default: Default::Value("10000"),
+            about: "How many of them one client may have at each worker: an IPv4 address or an IPv6 /64.",
+            consequence: "Beyond that its queries are dropped, and counted.",
+        },
+        Key {
+            name: "tcp",
+            flag: Some("tcp"),
+            kind: Kind::Choice(|s| &mut s.tcp, &["tcp", "udp"]),
+            default: Default::Value("\"tcp\""),
+            about: "How queries that come over TCP go to back ends.",
+            consequence: "With udp they go as datagrams, and over TCP where the answer is truncated.",
+        },
+        Key {
+            name: "client_address",
+            flag: Some("client-address"),
+            kind: Kind::Choice(|s| &mut s.client_address, &["hidden", "subnet", "proxy"]),
+            default: Default::Value("\"hidden\""),
+            about: "How back ends learn whose query it is: not at all, by client subnet (RFC 7871), or by the PROXY \
+                protocol, version 2.",
+            consequence: "With subnet a query that has a client subnet keeps its own, and a signed one has none. With proxy \
+                back ends must expect the header, also over TCP, where each query then has a connection of its own.",
+        },
+        Key {
+            name: "subnet_v4",
+            flag: Some("subnet-v4"),
+            kind: Kind::Integer(|s| &mut s.subnet_v4, 1..=32),
+            default: Default::Value("24"),
+            about: "How many bits of an IPv4 client's address its subnet has.",
+            consequence: "More say more about the client, and caches of back ends hold less.",
+        },
+        Key {
+            name: "subnet_v6",
+            flag: Some("subnet-v6"),
+            kind: Kind::Integer(|s| &mut s.subnet_v6, 1..=128),
+            default: Default::Value("56"),
+            about: "The same of IPv6.",
+            consequence: "A site has some 56.",
+        },
+        Key {
+            name: "probe",
+            flag: Some("probe"),
+            kind: Kind::Name(|s| &mut s.probe, "a name and a type, such as \"example.com SOA\""),
+            default: Default::Absent {
+                means: "`. NS`, to which any answer but SERVFAIL will do",
+                example: "\"example.com SOA\"",
+            },
+            about: "The question by which back ends are probed.",
+            consequence: "Where it is given, REFUSED and NOTIMP are no answers either.",
+        },
+        Key {
+            name: "probe_interval",
+            flag: Some("probe-interval"),
+            kind: Kind::Duration(
+                |s| &mut s.probe_interval,
+                Duration::from_millis(10)..=Duration::from_secs(3600),
+            ),
+            default: Default::Value("\"1 s\""),
+            about: "From one probe of a back end to the next.",
+            consequence: "After three without an answer it is down; it is then probed four times as often, and up again \
+                after two that are answered.",
+        },
+        Key {
+            name: "slow_start",
+            flag: Some("slow-start"),
+            kind: Kind::Duration(|s| &mut s.slow_start, Duration::ZERO..=Duration::from_secs(3600)),
+            default: Default::Value("\"10 s\""),
+            about: "How long a back end that comes up again gets less than its turns, from a tenth of them on.",
+            consequence: "Its cache may be cold.",
+        },
+        Key {
+            name: "credit",
+            flag: Some("credit"),
+            kind: Kind::Address(|s| &mut s.credit),
+            default: Default::Absent { means: "no agents are waited for", example: "\"127.0.0.1:5380\"" },
+            about: "The address at which agents report, over UDP.",
+            consequence: "It is what `pointsman agent --balancer` is given. Without agents the policy pressure goes by \
+                answers alone.",
+        },
+        Key {
+            name: "key",
+            flag: Some("key"),
+            kind: Kind::Path(|s| &mut s.key),
+            default: Default::Absent {
+                means: "there is no credit",
+                example: "\"/etc/pointsman/credit.key\"",
+            },
+            about: "The file with the key that balancer and agents share, as `pointsman key new` makes it.",
+            consequence: "Reports that are not signed with it are dropped, and counted.",
+        },
+        Key {
+            name: "http",
+            flag: Some("http"),
+            kind: Kind::Address(|s| &mut s.http),
+            default: Default::Absent { means: "there is no HTTP", example: "\"127.0.0.1:8055\"" },
+            about: "The address of HTTP: status, metrics, and back ends that come and go.",
+            consequence: "There is no token, so it must be a loopback address.",
+        },
+        Key {
+            name: "log",
+            flag: Some("log"),
+            kind: Kind::Choice(|s| &mut s.log, &["text", "json"]),
+            default: Default::Value("\"text\""),
+            about: "The form of log lines, which go to stderr.",
+            consequence: "With json each line is an object, for programs that collect logs.",
+        },
+    ],
+};
