@@ -49,7 +49,7 @@ pub struct TraceInfo {
     /// Queries whose question or EDNS cannot be read, or with another opcode; they are in no type, and not
     /// among those with DO or a size.
     pub unreadable: u64,
-    /// Responses by the code of their header.
+    /// Responses by their code, with the upper bits of EDNS.
     pub rcodes: BTreeMap<String, u64>,
     /// What gave no message, by cause.
     pub skipped: BTreeMap<String, u64>,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use dns::query::HEADER;
-use dns::{Folded, Query};
+use dns::{Folded, OptRcode, Query, Rcode};
 
 /// A query or a response, and between whom it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +37,13 @@ impl Message {
         self.octets.get(2).is_some_and(|flags| flags & 0x80 != 0)
     }
 
-    /// The response code of the header, without the high bits of EDNS; 0 in queries.
-    pub fn rcode(&self) -> u8 {
-        self.octets.get(3).map_or(0, |flags| flags & 0x0f)
+    /// The response code, with the upper bits that an OPT record has (RFC 6891 §6.1.3); where the records before it
+    /// cannot be read, or with less than a header, that of the header alone.
+    pub fn rcode(&self) -> OptRcode {
+        match domain::base::Message::from_slice(&self.octets) {
+            Ok(message) => message.opt_rcode(),
+            Err(_) => Rcode::masked_from_int(self.octets.get(3).copied().unwrap_or_default()).into(),
+        }
     }
 
     /// Name, type and EDNS of a standard query with one question; `None` for responses and for what else

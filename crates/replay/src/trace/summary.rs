@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use api::{TraceDamage, TraceInfo};
-use dns::{Folded, Rcode, Rtype};
+use dns::{Folded, OptRcode, Rtype};
 
 use super::message::{Message, Transport};
 use super::{Damage, Trace};
@@ -34,7 +34,8 @@ pub struct Summary {
     edns_sizes: BTreeMap<u16, u64>,
     types: BTreeMap<u16, u64>,
     unreadable: u64,
-    rcodes: [u64; 16],
+    /// At most 4,096: a code has 12 bits.
+    rcodes: BTreeMap<u16, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +73,7 @@ impl Summary {
     pub fn add(&mut self, message: &Message) {
         if message.is_response() {
             self.responses += 1;
-            self.rcodes[usize::from(message.rcode())] += 1;
+            *self.rcodes.entry(message.rcode().to_int()).or_default() += 1;
             return;
         }
         self.queries += 1;
@@ -102,7 +103,6 @@ impl Summary {
         if self.without_edns > 0 {
             edns_sizes.insert("none".into(), self.without_edns);
         }
-        let rcodes = (0_u8..).zip(&self.rcodes).filter(|(_, count)| **count > 0);
         let transports = [Transport::Udp, Transport::Tcp].map(Transport::name);
         TraceInfo {
             format: trace.format().into(),
@@ -124,7 +124,7 @@ impl Summary {
             edns_sizes,
             types: named(self.types.iter(), |rtype| Rtype::from_int(*rtype).to_string()),
             unreadable: self.unreadable,
-            rcodes: rcodes.map(|(code, count)| (Rcode::masked_from_int(code).to_string(), *count)).collect(),
+            rcodes: named(self.rcodes.iter(), |code| OptRcode::masked_from_int(*code).to_string()),
             skipped: trace.skipped().iter().map(|(skip, count)| (skip.name().into(), count)).collect(),
             damage: damage.map(|Damage { packet, offset, what }| TraceDamage { packet, offset, what }),
         }
@@ -226,6 +226,40 @@ mod tests {
         assert_eq!(counts(&info.transports), "tcp=1 udp=3");
         assert_eq!(counts(&info.edns_sizes), "1232=1 512=1 none=2");
         assert_eq!(counts(&info.types), "A=3 AAAA=1");
+    }
+
+    #[test]
+    fn codes_have_the_upper_bits_of_edns() {
+        let response = |low: u8, records: &[u8]| {
+            let answers = u8::from(records.starts_with(&[0xc0]));
+            let octets =
+                [&[0, 7, 0x84, low, 0, 1, 0, answers, 0, 0, 0, 1][..], b"\x01a\0\0\x01\0\x01", records];
+            let octets = octets.concat();
+            let (client, server) = (([192, 0, 2, 1], 1).into(), ([192, 0, 2, 2], 53).into());
+            Message { time: Duration::ZERO, client, server, transport: Transport::Udp, octets }
+        };
+        let opt = |upper: u8| [0, 0, 41, 4, 0xd0, upper, 0, 0, 0, 0, 0];
+        let behind = [b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x09", &opt(1)[..]].concat();
+        let cases: [(u8, &[u8], &str); 7] = [
+            (7, &opt(1), "BADCOOKIE"),
+            (0, &opt(1), "BADVERS"),
+            (7, &opt(0), "YXRRSET"),
+            (7, &behind, "BADCOOKIE"),
+            (15, &opt(255), "4095"),
+            (3, b"", "NXDOMAIN"),
+            // What stands before the OPT record is cut off.
+            (5, &behind[..9], "REFUSED"),
+        ];
+        let mut summary = Summary::default();
+        for (low, records, name) in cases {
+            let message = response(low, records);
+            assert_eq!(message.rcode().to_string(), name);
+            summary.add(&message);
+        }
+        let trace = Trace::read(std::io::Cursor::new(b"# nothing\n".to_vec()), 53).expect("an empty text");
+        let told = summary.told(&trace, None).rcodes;
+        let counts: Vec<String> = told.iter().map(|(name, count)| format!("{name}={count}")).collect();
+        assert_eq!(counts.join(" "), "4095=1 BADCOOKIE=2 BADVERS=1 NXDOMAIN=1 REFUSED=1 YXRRSET=1");
     }
 
     #[test]
