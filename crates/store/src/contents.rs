@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use api::{Entry, Order, Policy, Server, WhenAllDown};
-use sqlx::{Connection, SqliteConnection, query_as, query_scalar};
+use rusqlite::{Connection, Row};
 
 use crate::health::Held;
 use crate::text::{TEXT_MAX, unpack};
@@ -49,56 +49,75 @@ impl Default for Contents {
     }
 }
 
+/// What cannot be what was stored, in words.
+#[derive(Debug)]
+pub(crate) struct Corrupt(pub(crate) String);
+
 /// Why the contents could not be loaded.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The database failed.
-    Sql(sqlx::Error),
+    Sql(rusqlite::Error),
     /// A value cannot be what was stored.
-    Corrupt(String),
+    Corrupt(Corrupt),
 }
 
-impl From<sqlx::Error> for Failure {
-    fn from(error: sqlx::Error) -> Self {
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
         Failure::Sql(error)
     }
 }
 
+impl From<Corrupt> for Failure {
+    fn from(corrupt: Corrupt) -> Self {
+        Failure::Corrupt(corrupt)
+    }
+}
+
 /// Loads everything in one read transaction, so that no other program's commit can come between.
-pub(crate) async fn load(sql: &mut SqliteConnection) -> Result<Contents, Failure> {
-    let mut transaction = sql.begin().await?;
-    let contents = read(&mut transaction).await?;
-    transaction.rollback().await?;
+pub(crate) fn load(sql: &mut Connection) -> Result<Contents, Failure> {
+    let transaction = sql.transaction()?;
+    let contents = read(&transaction)?;
+    transaction.rollback()?;
     Ok(contents)
 }
 
 /// The number of the current generation; 0 before the first commit.
-pub(crate) async fn generation(sql: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
-    query_scalar("SELECT coalesce(max(number), 0) FROM generation").fetch_one(sql).await
+pub(crate) fn generation(sql: &Connection) -> rusqlite::Result<i64> {
+    let mut last = sql.prepare_cached("SELECT coalesce(max(number), 0) FROM generation")?;
+    last.query_row([], |row| row.get(0))
 }
 
-async fn read(sql: &mut SqliteConnection) -> Result<Contents, Failure> {
-    let all = "SELECT origin, text FROM zone";
-    let zones = texts(query_as(all).fetch_all(&mut *sql).await?, "zone")?;
-    let all = r#"SELECT name, text FROM "partition""#;
-    let partitions = texts(query_as(all).fetch_all(&mut *sql).await?, "partition")?;
-    let rows = Rows {
-        generation: generation(sql).await?,
+fn read(sql: &Connection) -> Result<Contents, Failure> {
+    let zones = texts(rows(sql, "SELECT origin, text FROM zone")?, "zone")?;
+    let partitions = texts(rows(sql, r#"SELECT name, text FROM "partition""#)?, "partition")?;
+    let found = Rows {
+        generation: generation(sql)?,
         zones,
         partitions,
-        last_region: query_scalar(LAST_REGION).fetch_one(&mut *sql).await?,
-        regions: query_as(REGIONS).fetch_all(&mut *sql).await?,
+        last_region: sql.query_row(LAST_REGION, [], |row| row.get(0))?,
+        regions: rows(sql, REGIONS)?,
         policies: PolicyRows {
-            heads: query_as(HEADS).fetch_all(&mut *sql).await?,
-            names: query_as(NAMES).fetch_all(&mut *sql).await?,
-            columns: query_as(COLUMNS).fetch_all(&mut *sql).await?,
-            cells: query_as(CELLS).fetch_all(&mut *sql).await?,
+            heads: rows(sql, HEADS)?,
+            names: rows(sql, NAMES)?,
+            columns: rows(sql, COLUMNS)?,
+            cells: rows(sql, CELLS)?,
         },
-        servers: query_as(SERVERS).fetch_all(&mut *sql).await?,
-        health: query_as(HEALTH).fetch_all(&mut *sql).await?,
-        imports: query_as(IMPORTS).fetch_all(&mut *sql).await?,
+        servers: rows(sql, SERVERS)?,
+        health: rows(sql, HEALTH)?,
+        imports: rows(sql, IMPORTS)?,
     };
-    rows.contents()
+    Ok(found.contents()?)
+}
+
+/// All that a query finds.
+fn rows<T>(sql: &Connection, text: &str) -> rusqlite::Result<Vec<T>>
+where
+    T: for<'r> TryFrom<&'r Row<'r>, Error = rusqlite::Error>,
+{
+    let mut query = sql.prepare(text)?;
+    let found = query.query_map([], |row| T::try_from(row))?;
+    found.collect()
 }
 
 /// The highest id that a region ever had.
@@ -156,7 +175,7 @@ pub(crate) struct PolicyRows {
 
 impl Rows {
     /// Puts them together.
-    pub(crate) fn contents(self) -> Result<Contents, Failure> {
+    pub(crate) fn contents(self) -> Result<Contents, Corrupt> {
         let policies = self.policies.policies(&self.regions)?;
         let mut regions = BTreeMap::new();
         for (id, name) in self.regions {
@@ -182,21 +201,21 @@ impl Rows {
 }
 
 /// Whether servers may be drawn, from address and state.
-pub(crate) fn servers(rows: Vec<(String, i64)>) -> Result<BTreeMap<IpAddr, bool>, Failure> {
+pub(crate) fn servers(rows: Vec<(String, i64)>) -> Result<BTreeMap<IpAddr, bool>, Corrupt> {
     rows.into_iter().map(|(text, up)| Ok((address(&text, "server")?, up != 0))).collect()
 }
 
-fn texts(rows: Vec<(String, Vec<u8>)>, table: &str) -> Result<BTreeMap<String, String>, Failure> {
+fn texts(rows: Vec<(String, Vec<u8>)>, table: &str) -> Result<BTreeMap<String, String>, Corrupt> {
     let unpack = |(name, packed): (String, Vec<u8>)| match unpack(&packed, TEXT_MAX) {
         Ok(text) => Ok((name, text)),
-        Err(what) => Err(Failure::Corrupt(format!("the text of {table} {name}: {what}"))),
+        Err(what) => Err(Corrupt(format!("the text of {table} {name}: {what}"))),
     };
     rows.into_iter().map(unpack).collect()
 }
 
 impl PolicyRows {
     /// Puts them together, in the order of keys.
-    pub(crate) fn policies(self, regions: &[(i64, String)]) -> Result<Vec<Policy>, Failure> {
+    pub(crate) fn policies(self, regions: &[(i64, String)]) -> Result<Vec<Policy>, Corrupt> {
         let regions: BTreeMap<i64, &String> = regions.iter().map(|(id, name)| (*id, name)).collect();
         let mut policies: BTreeMap<i64, Policy> = BTreeMap::new();
         for (id, answers, order, when_all_down, partition) in self.heads {
@@ -205,12 +224,12 @@ impl PolicyRows {
                 "fixed" => Order::Fixed,
                 "rotate" => Order::Rotate,
                 "nearest" => Order::Nearest,
-                other => return Err(Failure::Corrupt(format!("policy {id}: order '{other}'"))),
+                other => return Err(Corrupt(format!("policy {id}: order '{other}'"))),
             };
             let when_all_down = match when_all_down.as_str() {
                 "answer" => WhenAllDown::Answer,
                 "empty" => WhenAllDown::Empty,
-                other => return Err(Failure::Corrupt(format!("policy {id}: when_all_down '{other}'"))),
+                other => return Err(Corrupt(format!("policy {id}: when_all_down '{other}'"))),
             };
             let answers = number(answers, "number of answers")?;
             let (names, servers) = (Vec::new(), Vec::new());
@@ -222,7 +241,7 @@ impl PolicyRows {
             let names = &mut policy(&mut policies, id)?.names;
             if i64::try_from(names.len()) != Ok(position) {
                 let position = names.len();
-                return Err(Failure::Corrupt(format!("policy {id} has no name at position {position}")));
+                return Err(Corrupt(format!("policy {id} has no name at position {position}")));
             }
             names.push(name);
         }
@@ -237,37 +256,37 @@ impl PolicyRows {
             let address = address(&text, "policy_row")?;
             let Some(region) = regions.get(&region) else {
                 let what = format!("policy {id} has an entry for region {region}, not in use");
-                return Err(Failure::Corrupt(what));
+                return Err(Corrupt(what));
             };
             let servers = &mut policy(&mut policies, id)?.servers;
             let Some(server) = servers.iter_mut().find(|server| server.address == address) else {
                 let what = format!("policy {id} has an entry for {address}, not its server");
-                return Err(Failure::Corrupt(what));
+                return Err(Corrupt(what));
             };
             server.regions.insert((*region).clone(), entry(probability, ttl)?);
         }
 
         let mut policies: Vec<Policy> = policies.into_values().collect();
         if policies.iter().any(|policy| policy.names.is_empty()) {
-            return Err(Failure::Corrupt("a policy has no name".into()));
+            return Err(Corrupt("a policy has no name".into()));
         }
         policies.sort_by(|a, b| a.names[0].cmp(&b.names[0]));
         Ok(policies)
     }
 }
 
-fn entry(probability: Option<f64>, ttl: Option<i64>) -> Result<Entry, Failure> {
+fn entry(probability: Option<f64>, ttl: Option<i64>) -> Result<Entry, Corrupt> {
     Ok(Entry { probability, ttl: ttl.map(|ttl| number(ttl, "TTL")).transpose()? })
 }
 
-fn number<N: TryFrom<i64>>(number: i64, what: &str) -> Result<N, Failure> {
-    number.try_into().map_err(|_| Failure::Corrupt(format!("the {what} {number} is out of range")))
+fn number<N: TryFrom<i64>>(number: i64, what: &str) -> Result<N, Corrupt> {
+    number.try_into().map_err(|_| Corrupt(format!("the {what} {number} is out of range")))
 }
 
-fn policy(policies: &mut BTreeMap<i64, Policy>, id: i64) -> Result<&mut Policy, Failure> {
-    policies.get_mut(&id).ok_or_else(|| Failure::Corrupt(format!("there is no policy {id}")))
+fn policy(policies: &mut BTreeMap<i64, Policy>, id: i64) -> Result<&mut Policy, Corrupt> {
+    policies.get_mut(&id).ok_or_else(|| Corrupt(format!("there is no policy {id}")))
 }
 
-fn address(text: &str, table: &str) -> Result<IpAddr, Failure> {
-    text.parse().map_err(|_| Failure::Corrupt(format!("'{text}' in {table} is not an address")))
+fn address(text: &str, table: &str) -> Result<IpAddr, Corrupt> {
+    text.parse().map_err(|_| Corrupt(format!("'{text}' in {table} is not an address")))
 }

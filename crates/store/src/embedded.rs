@@ -1,15 +1,18 @@
 //! The store in a file: one connection, one writer, one lock.
+//!
+//! SQLite runs on the thread that asks. A commit is some tens of statements of a microsecond each and the wait for the
+//! disk, so that to hand it to another thread and back costs more than it does.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, SqliteConnection, query, query_scalar};
-use tokio::sync::Mutex;
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::apply::{self, Failure};
 use crate::change::Change;
-use crate::contents::{self, Contents};
+use crate::contents::{self, Contents, Corrupt};
 use crate::error::{CommitError, OpenError, StoreError};
 use crate::file::{self, FileId, Lock};
 use crate::health::{self, Verdict};
@@ -17,28 +20,38 @@ use crate::known::Known;
 use crate::schema::{self, Migrated, Version};
 use crate::store::{BUSY_TIMEOUT, CHECK_WAIT};
 
+/// How many statements a connection keeps prepared: more than this crate has.
+const STATEMENTS_MAX: usize = 64;
+
 /// Everything that must survive, in one SQLite database that this process alone has open as a store.
 ///
 /// Calls from several tasks wait for each other. A call whose future is dropped leaves the store as it
 /// was before or, for a commit, as it is after, never between.
 #[derive(Debug)]
 pub(crate) struct Embedded {
-    pub(crate) path: PathBuf,
-    pub(crate) options: SqliteConnectOptions,
-    /// The file that was opened, which the path must still lead to.
-    database: FileId,
-    /// Absent after a call that failed or was cancelled: what state such a connection is in is not worth
-    /// finding out, and the next call makes a new one.
-    pub(crate) connection: Mutex<Option<Connected>>,
+    /// Absent after a call that failed or panicked: what state such a connection is in is not worth finding out, and
+    /// the next call makes a new one.
+    pub(crate) connection: Arc<Mutex<Option<Connected>>>,
     migrated: Option<Migrated>,
     /// Declared last, and therefore released last.
+    pub(crate) place: Arc<Place>,
+}
+
+/// Where the database is, and how to connect to it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) path: PathBuf,
+    /// What each connection begins with.
+    pub(crate) setup: String,
+    /// The file that was opened, which the path must still lead to.
+    database: FileId,
     _lock: Lock,
 }
 
 /// A connection, the write-ahead log that it appends to, and what it has stored.
 #[derive(Debug)]
 pub(crate) struct Connected {
-    pub(crate) sql: SqliteConnection,
+    pub(crate) sql: Connection,
     log: Option<FileId>,
     known: Known,
 }
@@ -54,33 +67,27 @@ impl Embedded {
     /// # Errors
     ///
     /// [`OpenError`] says which file, why, and what to do.
-    pub(crate) async fn open(url: &str) -> Result<Embedded, OpenError> {
-        Embedded::open_at(url, schema::VERSIONS).await
+    pub(crate) fn open(url: &str) -> Result<Embedded, OpenError> {
+        Embedded::open_at(url, schema::VERSIONS)
     }
 
     /// Opens it with tables of the last of these versions.
-    pub(crate) async fn open_at(url: &str, versions: &[Version]) -> Result<Embedded, OpenError> {
+    pub(crate) fn open_at(url: &str, versions: &[Version]) -> Result<Embedded, OpenError> {
         let path = file::locate(url)?;
         let lock = file::lock(&path)?;
         file::create(&path)?;
         let database = FileId::of(&path).ok_or_else(|| StoreError::Gone { path: path.clone() })?;
-        let options = SqliteConnectOptions::new()
-            .filename(&path)
-            .create_if_missing(false)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .busy_timeout(BUSY_TIMEOUT)
-            .thread_name(|_| "store".into())
-            .disable_statement_logging();
-
-        let mut sql = options.connect().await.map_err(|error| OpenError::sort(&path, &error))?;
-        schema::recognise(&mut sql, &path).await?;
-        let connection = Mutex::new(None);
-        let mut store = Embedded { path, options, database, connection, migrated: None, _lock: lock };
-        let mut connected = store.prepare(sql).await?;
-        store.migrated = schema::migrate(&mut connected.sql, &store.path, versions).await?;
-        *store.connection.lock().await = Some(connected);
-        Ok(store)
+        let setup = format!(
+            "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA busy_timeout = {}",
+            BUSY_TIMEOUT.as_millis()
+        );
+        let place = Place { path, setup, database, _lock: lock };
+        let sql = place.connect().map_err(|error| OpenError::sort(&place.path, &error))?;
+        schema::recognise(&sql, &place.path)?;
+        let mut connected = place.prepare(sql)?;
+        let migrated = schema::migrate(&mut connected.sql, &place.path, versions)?;
+        let connection = Arc::new(Mutex::new(Some(connected)));
+        Ok(Embedded { connection, migrated, place: Arc::new(place) })
     }
 
     /// What was done to the tables when they were opened, where they were an older program's.
@@ -88,24 +95,26 @@ impl Embedded {
         self.migrated.as_ref()
     }
 
-    /// Loads everything that is stored, as of one generation.
+    /// Loads everything that is stored, as of one generation, on the thread that asks.
     ///
     /// # Errors
     ///
     /// [`StoreError::Corrupt`] where something cannot be what was stored, or another [`StoreError`].
     pub(crate) async fn load(&self) -> Result<Contents, StoreError> {
         let mut slot = self.connection.lock().await;
-        let mut connected = self.take(&mut slot).await?;
-        let contents = contents::load(&mut connected.sql).await.map_err(|failure| match failure {
-            contents::Failure::Sql(error) => StoreError::sort(&self.path, &error),
-            contents::Failure::Corrupt(what) => StoreError::Corrupt { path: self.path.clone(), what },
+        let mut connected = self.place.take(&mut slot)?;
+        let contents = contents::load(&mut connected.sql).map_err(|failure| match failure {
+            contents::Failure::Sql(error) => self.place.sort(&error),
+            contents::Failure::Corrupt(Corrupt(what)) => {
+                StoreError::Corrupt { path: self.place.path.clone(), what }
+            }
         })?;
         *slot = Some(connected);
         Ok(contents)
     }
 
     /// Stores all of `changes` or none, as the generation after `based_on`, and returns its number once
-    /// the disk has it.
+    /// the disk has it. Until then the thread that asks is held up.
     ///
     /// One sync covers all of `changes`, so that a writer that gathers what has queued up behind it gets
     /// by with one for many.
@@ -117,13 +126,13 @@ impl Embedded {
     /// and [`StoreError::Io`] the caller must load again to know whether the commit had happened.
     pub(crate) async fn commit(&self, based_on: u64, changes: &[Change]) -> Result<u64, CommitError> {
         let mut slot = self.connection.lock().await;
-        let mut connected = self.take(&mut slot).await?;
-        let result = self.publish(&mut connected, based_on, changes).await;
+        let mut connected = self.place.take(&mut slot)?;
+        let result = self.place.publish(&mut connected, based_on, changes);
         if matches!(result, Err(CommitError::Store(_))) {
             return result;
         }
         // Once more after the sync: what went to a file without a name must not be acknowledged.
-        let still_there = self.still_there(&connected);
+        let still_there = self.place.still_there(&connected);
         *slot = Some(connected);
         still_there?;
         result
@@ -135,14 +144,13 @@ impl Embedded {
     ///
     /// [`StoreError`].
     pub(crate) async fn remember(&self, verdicts: &[Verdict]) -> Result<(), StoreError> {
-        let mut slot = self.connection.lock().await;
-        let mut connected = self.take(&mut slot).await?;
-        let sort = |error| StoreError::sort(&self.path, &error);
-        let mut transaction = connected.sql.begin_with("BEGIN IMMEDIATE").await.map_err(sort)?;
-        health::remember(&mut transaction, verdicts).await.map_err(sort)?;
-        transaction.commit().await.map_err(sort)?;
-        *slot = Some(connected);
-        Ok(())
+        let verdicts = verdicts.to_vec();
+        self.aside(self.connection.clone().lock_owned().await, move |sql| {
+            let transaction = begin(sql)?;
+            health::remember(&transaction, &verdicts)?;
+            transaction.commit()
+        })
+        .await
     }
 
     /// Finds out whether the database can still be reached and locked for writing, without writing.
@@ -153,40 +161,65 @@ impl Embedded {
     ///
     /// What the next commit would fail with, or [`StoreError::Slow`] while one does not end.
     pub(crate) async fn check(&self) -> Result<(), StoreError> {
-        let slot = tokio::time::timeout(CHECK_WAIT, self.connection.lock()).await;
-        let mut slot = slot.map_err(|_| StoreError::Slow { path: self.path.clone() })?;
-        let mut connected = self.take(&mut slot).await?;
-        let sort = |error| StoreError::sort(&self.path, &error);
-        let transaction = connected.sql.begin_with("BEGIN IMMEDIATE").await.map_err(sort)?;
-        transaction.rollback().await.map_err(sort)?;
-        *slot = Some(connected);
-        Ok(())
+        let slot = tokio::time::timeout(CHECK_WAIT, self.connection.clone().lock_owned()).await;
+        let slot = slot.map_err(|_| StoreError::Slow { path: self.place.path.clone() })?;
+        self.aside(slot, |sql| begin(sql)?.rollback()).await
     }
 
-    /// Closes the database and then releases the lock. A store that is dropped instead does so soon after.
+    /// Closes the database and then releases the lock. A store that is dropped instead does so, too.
     ///
     /// # Errors
     ///
     /// [`StoreError`] where the log could not be merged into the database; nothing is lost by that.
     pub(crate) async fn close(self) -> Result<(), StoreError> {
-        match self.connection.into_inner() {
-            Some(connected) => {
-                connected.sql.close().await.map_err(|error| StoreError::sort(&self.path, &error))
-            }
+        match self.connection.lock().await.take() {
+            Some(connected) => connected.sql.close().map_err(|(_, error)| self.place.sort(&error)),
             None => Ok(()),
         }
     }
 
+    /// Makes a call on a thread that may wait for a disk: who asks has other things to do.
+    async fn aside(
+        &self,
+        mut slot: OwnedMutexGuard<Option<Connected>>,
+        call: impl FnOnce(&mut Connection) -> rusqlite::Result<()> + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let place = self.place.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let mut connected = place.take(&mut slot)?;
+            call(&mut connected.sql).map_err(|error| place.sort(&error))?;
+            *slot = Some(connected);
+            // Before the lock on the store, which `place` has.
+            drop(slot);
+            Ok(())
+        });
+        let died = |cause: tokio::task::JoinError| StoreError::Failed {
+            path: self.place.path.clone(),
+            cause: cause.to_string(),
+        };
+        done.await.map_err(died)?
+    }
+}
+
+impl Place {
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let sql = Connection::open_with_flags(&self.path, flags)?;
+        sql.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        sql.execute_batch(&self.setup)?;
+        Ok(sql)
+    }
+
     /// Takes the connection out of its slot, or makes a new one. It is put back only after a call that
     /// left it in a known state.
-    async fn take(&self, slot: &mut Option<Connected>) -> Result<Connected, StoreError> {
+    fn take(&self, slot: &mut Option<Connected>) -> Result<Connected, StoreError> {
         match slot.take() {
-            Some(mut connected) => match self.still_there(&connected) {
+            Some(connected) => match self.still_there(&connected) {
                 Ok(()) => Ok(connected),
                 Err(error) => {
                     // What was acknowledged may be only in a log that has lost its name: bring it home
                     // while it is open. A second connection would start a log of its own beside it.
-                    let _ = query("PRAGMA wal_checkpoint(FULL)").execute(&mut connected.sql).await;
+                    let _ = connected.sql.query_row("PRAGMA wal_checkpoint(FULL)", [], |_| Ok(()));
                     *slot = Some(connected);
                     Err(error)
                 }
@@ -195,24 +228,22 @@ impl Embedded {
                 if FileId::of(&self.path) != Some(self.database) {
                     return Err(StoreError::Gone { path: self.path.clone() });
                 }
-                let sql = self.options.connect().await;
-                self.prepare(sql.map_err(|error| StoreError::sort(&self.path, &error))?).await
+                self.prepare(self.connect().map_err(|error| self.sort(&error))?)
             }
         }
     }
 
     /// Switches a new connection to the write-ahead log, which is what makes one sync per commit enough.
-    async fn prepare(&self, mut sql: SqliteConnection) -> Result<Connected, StoreError> {
-        let sort = |error| StoreError::sort(&self.path, &error);
-        let mode: String =
-            query_scalar("PRAGMA journal_mode = WAL").fetch_one(&mut sql).await.map_err(sort)?;
+    fn prepare(&self, sql: Connection) -> Result<Connected, StoreError> {
+        let mode: rusqlite::Result<String> = sql.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
+        let mode = mode.map_err(|error| self.sort(&error))?;
         if mode != "wal" {
             let cause = format!("its file system cannot hold a write-ahead log (journal mode {mode})");
             return Err(StoreError::Io { path: self.path.clone(), cause });
         }
         // The first read creates the log and holds it: no other connection can delete it from here on.
-        let _: i64 =
-            query_scalar("SELECT count(*) FROM sqlite_master").fetch_one(&mut sql).await.map_err(sort)?;
+        let first = sql.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
+        first.map_err(|error| self.sort(&error))?;
         Ok(Connected { sql, log: FileId::of(&file::log_of(&self.path)), known: Known::default() })
     }
 
@@ -229,23 +260,20 @@ impl Embedded {
         Ok(())
     }
 
-    /// The transaction of a commit.
-    async fn publish(
+    /// The transaction of a commit; once more without what is known of the tables, where that may be why it was refused.
+    fn publish(
         &self,
         connected: &mut Connected,
         based_on: u64,
         changes: &[Change],
     ) -> Result<u64, CommitError> {
-        if let Some(next) = self.publish_entries(connected, based_on, changes).await? {
-            return Ok(next);
-        }
         // What is known holds only if all of the commit does.
         let mut known = std::mem::take(&mut connected.known);
         known.is_relied_on = false;
-        let mut result = self.publish_all(&mut connected.sql, &mut known, based_on, changes).await;
+        let mut result = self.publish_knowing(&mut connected.sql, &mut known, based_on, changes);
         if matches!(result, Err(CommitError::Refused { .. })) && known.is_relied_on {
             known = Known::default();
-            result = self.publish_all(&mut connected.sql, &mut known, based_on, changes).await;
+            result = self.publish_knowing(&mut connected.sql, &mut known, based_on, changes);
         }
         if result.is_ok() {
             connected.known = known;
@@ -253,74 +281,41 @@ impl Embedded {
         result
     }
 
-    /// The commit of nothing but new entries of a policy; `None` where it is not that, or was refused in whatever way,
-    /// with nothing done: then [`Embedded::publish_all`] does it, or says why not.
-    async fn publish_entries(
+    fn publish_knowing(
         &self,
-        connected: &mut Connected,
-        based_on: u64,
-        changes: &[Change],
-    ) -> Result<Option<u64>, StoreError> {
-        let [Change::PutPolicy(policy)] = changes else { return Ok(None) };
-        let Some(next) = based_on.checked_add(1).and_then(|next| i64::try_from(next).ok()) else {
-            return Ok(None);
-        };
-        if apply::is_forgetful(next) {
-            return Ok(None);
-        }
-        let Connected { sql, known, .. } = connected;
-        let Some(kept) = known.alike(policy) else { return Ok(None) };
-        match apply::commit_entries(sql, kept, policy, next, now()).await {
-            Ok(()) => Ok(Some(next.cast_unsigned())),
-            Err(Failure::Refused(_)) => {
-                known.forget_all();
-                self.roll_back(sql).await?;
-                Ok(None)
-            }
-            Err(Failure::Sql(error)) => Err(StoreError::sort(&self.path, &error)),
-        }
-    }
-
-    /// The transaction of any commit.
-    async fn publish_all(
-        &self,
-        sql: &mut SqliteConnection,
+        sql: &mut Connection,
         known: &mut Known,
         based_on: u64,
         changes: &[Change],
     ) -> Result<u64, CommitError> {
-        let sort = |error| StoreError::sort(&self.path, &error);
-        // Each call is a turn of the thread that SQLite runs on, and two changes of threads cost more than most
-        // statements. So the transaction begins and ends in texts that do something, too; where it does not end,
-        // the connection is not kept.
-        let current: i64 = query_scalar("BEGIN IMMEDIATE; SELECT coalesce(max(number), 0) FROM generation")
-            .fetch_one(&mut *sql)
-            .await
-            .map_err(sort)?;
+        let sort = |error: rusqlite::Error| self.sort(&error);
+        // Dropped before its end, it is rolled back.
+        let transaction = begin(sql).map_err(sort)?;
+        let current = contents::generation(&transaction).map_err(sort)?;
         if current.cast_unsigned() != based_on {
-            self.roll_back(sql).await?;
             return Err(CommitError::Conflict { current: current.cast_unsigned() });
         }
         let next = current + 1;
         for (index, change) in changes.iter().enumerate() {
-            match apply::apply(sql, known, next, change).await {
+            match apply::apply(&transaction, known, next, change) {
                 Ok(()) => {}
-                Err(Failure::Refused(what)) => {
-                    self.roll_back(sql).await?;
-                    return Err(CommitError::Refused { change: index, what });
-                }
+                Err(Failure::Refused(what)) => return Err(CommitError::Refused { change: index, what }),
                 Err(Failure::Sql(error)) => return Err(sort(error).into()),
             }
         }
-        apply::record_and_commit(sql, next, now(), changes).await.map_err(sort)?;
+        apply::record(&transaction, next, now(), changes).map_err(sort)?;
+        transaction.commit().map_err(sort)?;
         Ok(next.cast_unsigned())
     }
 
-    /// Takes back what a transaction has done.
-    async fn roll_back(&self, sql: &mut SqliteConnection) -> Result<(), StoreError> {
-        query("ROLLBACK").execute(sql).await.map_err(|error| StoreError::sort(&self.path, &error))?;
-        Ok(())
+    fn sort(&self, error: &rusqlite::Error) -> StoreError {
+        StoreError::sort(&self.path, error)
     }
+}
+
+/// Begins to write, so that nobody else can before the end.
+fn begin(sql: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    sql.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
 /// Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rusqlite::ErrorCode;
+
 use crate::store::{BUSY_TIMEOUT, CHECK_WAIT};
 
 /// The kinds of stores that the program was built with, as they are written.
@@ -103,9 +105,9 @@ impl OpenError {
     }
 
     /// Sorts an error of the first statements on the file at `path`, which may not be a database at all.
-    pub(crate) fn sort(path: &Path, error: &sqlx::Error) -> Self {
-        match result_code(error) {
-            Some(NOTADB) => OpenError::NotAStore {
+    pub(crate) fn sort(path: &Path, error: &rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => OpenError::NotAStore {
                 path: path.to_path_buf(),
                 what: "it is no SQLite database, or its first page is damaged".into(),
             },
@@ -242,22 +244,29 @@ pub enum StoreError {
 
 impl StoreError {
     /// Sorts an error of SQLite at `path`.
-    pub(crate) fn sort(path: &Path, error: &sqlx::Error) -> Self {
+    pub(crate) fn sort(path: &Path, error: &rusqlite::Error) -> Self {
+        use rusqlite::Error::{
+            FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error,
+        };
         let path = path.to_path_buf();
         let cause = error.to_string();
-        match error {
-            sqlx::Error::Database(_) => match result_code(error) {
-                Some(BUSY | LOCKED) => StoreError::Locked { path },
-                Some(FULL) => StoreError::Full { path },
-                Some(READONLY | PERM) => StoreError::Permission { path, cause },
-                Some(IOERR | CANTOPEN) => StoreError::Io { path, cause },
-                Some(CORRUPT | NOTADB) => StoreError::Corrupt { path, what: cause },
-                _ => StoreError::Failed { path, cause },
-            },
-            sqlx::Error::Io(_) => StoreError::Io { path, cause },
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+        match (error.sqlite_error_code(), error) {
+            (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => StoreError::Locked { path },
+            (Some(ErrorCode::DiskFull), _) => StoreError::Full { path },
+            (Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied), _) => {
+                StoreError::Permission { path, cause }
+            }
+            (Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen), _) => StoreError::Io { path, cause },
+            (Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase), _) => {
                 StoreError::Corrupt { path, what: cause }
             }
+            (
+                _,
+                FromSqlConversionFailure(..)
+                | IntegralValueOutOfRange(..)
+                | InvalidColumnType(..)
+                | Utf8Error(..),
+            ) => StoreError::Corrupt { path, what: cause },
             _ => StoreError::Failed { path, cause },
         }
     }
@@ -406,24 +415,6 @@ impl From<StoreError> for CommitError {
     fn from(error: StoreError) -> Self {
         CommitError::Store(error)
     }
-}
-
-// SQLite's primary result codes, <https://www.sqlite.org/rescode.html>.
-const PERM: u32 = 3;
-const BUSY: u32 = 5;
-const LOCKED: u32 = 6;
-const READONLY: u32 = 8;
-const IOERR: u32 = 10;
-const CORRUPT: u32 = 11;
-const FULL: u32 = 13;
-const CANTOPEN: u32 = 14;
-const NOTADB: u32 = 26;
-
-/// The primary result code of an error that SQLite returned.
-fn result_code(error: &sqlx::Error) -> Option<u32> {
-    let code: u32 = error.as_database_error()?.code()?.parse().ok()?;
-    // The low byte is the primary code, the rest says more about it.
-    Some(code & 0xff)
 }
 
 #[cfg(test)]

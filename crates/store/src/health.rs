@@ -2,10 +2,7 @@
 
 use std::net::IpAddr;
 
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection, query};
-
-/// How many verdicts one statement stores: four values each stay below the 32,766 that SQLite binds.
-const VERDICTS_PER_STATEMENT: usize = 1_000;
+use rusqlite::Connection;
 
 /// What is held of a server by a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,23 +25,16 @@ pub struct Verdict {
 }
 
 /// Stores verdicts over those of the same server and probe.
-pub(crate) async fn remember(sql: &mut SqliteConnection, verdicts: &[Verdict]) -> Result<(), sqlx::Error> {
-    for verdict in verdicts {
-        query("DELETE FROM health WHERE server = ? AND probe = ?")
-            .bind(verdict.server.to_string())
-            .bind(&verdict.probe)
-            .execute(&mut *sql)
-            .await?;
-    }
-    let held: Vec<(&Verdict, Held)> =
-        verdicts.iter().filter_map(|verdict| Some((verdict, verdict.held?))).collect();
-    for held in held.chunks(VERDICTS_PER_STATEMENT) {
-        let mut insert = QueryBuilder::<Sqlite>::new("INSERT INTO health (server, probe, failing, since) ");
-        insert.push_values(held, |mut row, (verdict, held)| {
-            row.push_bind(verdict.server.to_string()).push_bind(&verdict.probe);
-            row.push_bind(held.failing).push_bind(held.since.cast_signed());
-        });
-        insert.build().execute(&mut *sql).await?;
+pub(crate) fn remember(sql: &Connection, verdicts: &[Verdict]) -> rusqlite::Result<()> {
+    let mut delete = sql.prepare_cached("DELETE FROM health WHERE server = ? AND probe = ?")?;
+    let mut insert =
+        sql.prepare_cached("INSERT INTO health (server, probe, failing, since) VALUES (?, ?, ?, ?)")?;
+    for Verdict { server, probe, held } in verdicts {
+        let server = server.to_string();
+        delete.execute((&server, probe))?;
+        if let Some(held) = held {
+            insert.execute((&server, probe, held.failing, held.since.cast_signed()))?;
+        }
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! What this connection has stored of policies. Of one whose entries alone change, which is what control processes do
 //! all day, nothing else is looked for or written again.
 //!
-//! Nobody else writes to the tables while they are open (docs/reference/store.md). Should somebody have done so, a
-//! constraint fails, and the commit is made again without what was known.
+//! Nobody else writes to the tables while they are open (docs/reference/store.md). Should somebody have done so, an entry
+//! is not there or a constraint fails, and the commit is made again without what was known.
 
 use std::collections::HashMap;
 use std::mem;
@@ -10,16 +10,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{Entry, Policy};
-use sqlx::{QueryBuilder, Sqlite};
+use rusqlite::{CachedStatement, Connection, ToSql};
 
-use crate::apply::{ROWS_PER_STATEMENT, finite};
+use crate::apply::{Failure, finite};
 
-/// How many entries are known of all policies together, at eight octets and a server's address: those of some hundred
-/// policies of as many as a statement takes, or of tens of thousands with a few.
+/// How many entries are known of all policies together, at eight octets and a server's address: those of a dozen
+/// policies as large as the API takes, or of tens of thousands with a few.
 const ENTRIES_MAX: usize = 1 << 20;
-
-/// How an entry goes over the one that is there.
-const OVER: &str = " DO UPDATE SET probability = excluded.probability, ttl = excluded.ttl; ";
 
 /// The policies that are known, by their keys.
 #[derive(Debug, Default)]
@@ -42,14 +39,10 @@ pub(crate) struct Kept {
 }
 
 impl Known {
-    /// Takes that a policy was stored under this id, with these cells. One of more entries than a statement takes is
-    /// not kept.
+    /// Takes that a policy was stored under this id, with these cells.
     pub(crate) fn learn(&mut self, id: i64, policy: &Arc<Policy>, cells: &[(IpAddr, i64, Entry)]) {
         let Some(key) = policy.names.first() else { return };
         self.forget(key);
-        if policy.servers.len().max(cells.len()) > ROWS_PER_STATEMENT {
-            return;
-        }
         let kept = Kept {
             id,
             policy: policy.clone(),
@@ -57,7 +50,10 @@ impl Known {
             regions: cells.iter().map(|(_, region, _)| *region).collect(),
         };
         if self.entries + kept.entries() > ENTRIES_MAX {
-            *self = Known { is_relied_on: self.is_relied_on, ..Known::default() };
+            self.forget_all();
+        }
+        if kept.entries() > ENTRIES_MAX {
+            return;
         }
         self.entries += kept.entries();
         self.policies.insert(key.clone(), kept);
@@ -88,30 +84,35 @@ impl Known {
 }
 
 impl Kept {
-    /// Appends what writes the entries of `policy` over those that are there, each statement with a semicolon behind it.
-    pub(crate) fn rewrite(&mut self, policy: &Arc<Policy>, sql: &mut QueryBuilder<Sqlite>) {
+    /// Writes those entries of `policy` that differ over the ones that are there.
+    ///
+    /// # Errors
+    /// A refusal also where the tables are not as they are known to be.
+    pub(crate) fn rewrite(
+        &mut self,
+        policy: &Arc<Policy>,
+        sql: &Connection,
+    ) -> Result<(), Failure<rusqlite::Error>> {
         let before = mem::replace(&mut self.policy, policy.clone());
-        let id = self.id;
-        let pairs = || before.servers.iter().zip(&policy.servers);
-        let servers = || policy.servers.iter().zip(&self.addresses);
-        if pairs().any(|(before, server)| before.default != server.default) {
-            sql.push("INSERT INTO policy_server (policy_id, position, address, probability, ttl) ");
-            sql.push_values((0_i64..).zip(servers()), |mut row, (position, (server, address))| {
-                row.push_bind(id).push_bind(position).push_bind(address.clone());
-                row.push_bind(server.default.probability).push_bind(server.default.ttl);
-            });
-            sql.push(" ON CONFLICT (policy_id, address)").push(OVER);
+        let mut default = sql.prepare_cached(
+            "UPDATE policy_server SET probability = ?, ttl = ? WHERE policy_id = ? AND address = ?",
+        )?;
+        let mut cell = sql.prepare_cached(
+            "UPDATE policy_row SET probability = ?, ttl = ? WHERE policy_id = ? AND address = ? AND region_id = ?",
+        )?;
+        let mut regions = self.regions.iter();
+        for ((before, server), address) in before.servers.iter().zip(&policy.servers).zip(&self.addresses) {
+            if before.default != server.default {
+                let Entry { probability, ttl } = server.default;
+                write_over(&mut default, &[&probability, &ttl, &self.id, address])?;
+            }
+            let entries = before.regions.values().zip(server.regions.values()).zip(&mut regions);
+            for ((_, entry), region) in entries.filter(|((before, entry), _)| before != entry) {
+                let Entry { probability, ttl } = entry;
+                write_over(&mut cell, &[probability, ttl, &self.id, address, region])?;
+            }
         }
-        if pairs().any(|(before, server)| before.regions != server.regions) {
-            let cells =
-                servers().flat_map(|(server, address)| server.regions.values().map(move |e| (address, e)));
-            sql.push("INSERT INTO policy_row (policy_id, address, region_id, probability, ttl) ");
-            sql.push_values(cells.zip(&self.regions), |mut row, ((address, entry), region)| {
-                row.push_bind(id).push_bind(address.clone()).push_bind(*region);
-                row.push_bind(entry.probability).push_bind(entry.ttl);
-            });
-            sql.push(" ON CONFLICT (policy_id, address, region_id)").push(OVER);
-        }
+        Ok(())
     }
 
     fn entries(&self) -> usize {
@@ -130,5 +131,16 @@ impl Kept {
                     && finite(server.default).is_ok()
                     && server.regions.values().all(|entry| finite(*entry).is_ok())
             })
+    }
+}
+
+/// Changes the one row that there must be.
+fn write_over(
+    statement: &mut CachedStatement<'_>,
+    values: &[&dyn ToSql],
+) -> Result<(), Failure<rusqlite::Error>> {
+    match statement.execute(values)? {
+        1 => Ok(()),
+        rows => Err(Failure::Refused(format!("{rows} rows where there was one entry"))),
     }
 }

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use sqlx::SqliteConnection;
-use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::{SqlSafeStr, query, query_scalar};
+use rusqlite::Connection;
+use sqlx::SqlSafeStr;
+use sqlx::migrate::{Migration, MigrationType};
 
 use crate::error::{OpenError, StoreError};
 use crate::file;
@@ -23,6 +23,17 @@ pub(crate) const VERSIONS: &[Version] = &[
     (3, "probes", include_str!("../migrations/sqlite/0003_probes.sql")),
 ];
 
+/// The table of the versions that there have been. Its form is that of sqlx's migrator, which shared databases have and
+/// files had once: older programs must know a newer store when they see one.
+const MIGRATIONS: &str = "CREATE TABLE IF NOT EXISTS _sqlx_migrations (
+    version BIGINT PRIMARY KEY,
+    description TEXT NOT NULL,
+    installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP,
+    success BOOLEAN NOT NULL,
+    checksum BLOB NOT NULL,
+    execution_time BIGINT NOT NULL
+)";
+
 /// What was done to a store of an older program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migrated {
@@ -35,72 +46,80 @@ pub struct Migrated {
 }
 
 /// Marks an empty database as ours, and refuses one that is another program's.
-pub(crate) async fn recognise(sql: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
-    let id: i32 = query_scalar("PRAGMA application_id")
-        .fetch_one(&mut *sql)
-        .await
-        .map_err(|error| OpenError::sort(path, &error))?;
+pub(crate) fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
+    let sort = |error: rusqlite::Error| OpenError::sort(path, &error);
+    let id: i32 = sql.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(sort)?;
     if id == APPLICATION_ID {
         return Ok(());
     }
-    let objects: i64 = query_scalar("SELECT count(*) FROM sqlite_master")
-        .fetch_one(&mut *sql)
-        .await
-        .map_err(|error| OpenError::sort(path, &error))?;
+    let objects = sql.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0));
+    let objects: i64 = objects.map_err(sort)?;
     if id != 0 || objects != 0 {
         let what = "it is another program's database".into();
         return Err(OpenError::NotAStore { path: path.to_path_buf(), what });
     }
     // Before the first table: a crash between the two must not leave a database that looks foreign.
-    sqlx::query(sqlx::AssertSqlSafe(format!("PRAGMA application_id = {APPLICATION_ID}")))
-        .execute(sql)
-        .await
-        .map_err(|error| OpenError::sort(path, &error))?;
-    Ok(())
+    sql.pragma_update(None, "application_id", APPLICATION_ID).map_err(sort)
 }
 
 /// Brings the tables to the last of `versions`, each step whole or not at all. Tables that have a version already are
 /// copied first.
-pub(crate) async fn migrate(
-    sql: &mut SqliteConnection,
+pub(crate) fn migrate(
+    sql: &mut Connection,
     path: &Path,
     versions: &[Version],
 ) -> Result<Option<Migrated>, OpenError> {
+    let sort = |error: rusqlite::Error| OpenError::sort(path, &error);
+    sql.execute_batch(MIGRATIONS).map_err(sort)?;
+    let made = made(sql).map_err(sort)?;
     let to = versions.last().map_or(0, |(version, ..)| *version);
-    let migrated = match version(sql).await.map_err(|error| OpenError::sort(path, &error))? {
-        Some(from) if from < to => Some(Migrated { from, to, copy: keep_copy(sql, path, from).await? }),
+    for (found, checksum) in &made {
+        let Some(version) = versions.iter().find(|(version, ..)| version == found) else {
+            let copy = Some(file::copy_of(path, to)).filter(|copy| copy.exists());
+            return Err(OpenError::Newer { path: path.to_path_buf(), found: *found, known: to, copy });
+        };
+        if *checksum != *migration(version).checksum {
+            let cause = format!("version {found} of its tables is not the one that this program knows");
+            return Err(StoreError::Failed { path: path.to_path_buf(), cause }.into());
+        }
+    }
+    let migrated = match made.last() {
+        Some(&(from, _)) if from < to => Some(Migrated { from, to, copy: keep_copy(sql, path, from)? }),
         _ => None,
     };
-    let steps = versions.iter().map(|&(version, word, sql)| {
-        Migration::new(version, Cow::Borrowed(word), MigrationType::Simple, sql.into_sql_str(), false)
-    });
-    let migrator = Migrator::with_migrations(steps.collect());
-    migrator.run_direct(None, sql, false).await.map_err(|error| match error {
-        MigrateError::VersionMissing(found) => {
-            let copy = Some(file::copy_of(path, to)).filter(|copy| copy.exists());
-            OpenError::Newer { path: path.to_path_buf(), found, known: to, copy }
-        }
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
-            OpenError::sort(path, &error)
-        }
-        other => StoreError::Failed { path: path.to_path_buf(), cause: other.to_string() }.into(),
-    })?;
+    for version in versions.iter().filter(|(version, ..)| made.iter().all(|(made, _)| made != version)) {
+        make(sql, version).map_err(sort)?;
+    }
     Ok(migrated)
 }
 
-/// The version of the tables; `None` where there are none yet.
-async fn version(sql: &mut SqliteConnection) -> Result<Option<i64>, sqlx::Error> {
-    let tables: i64 = query_scalar("SELECT count(*) FROM sqlite_master WHERE name = '_sqlx_migrations'")
-        .fetch_one(&mut *sql)
-        .await?;
-    match tables {
-        0 => Ok(None),
-        _ => query_scalar("SELECT max(version) FROM _sqlx_migrations").fetch_one(sql).await,
-    }
+/// The versions that the tables have had, in order, and the checksums of what made them.
+fn made(sql: &Connection) -> rusqlite::Result<Vec<(i64, Vec<u8>)>> {
+    let mut query = sql.prepare("SELECT version, checksum FROM _sqlx_migrations ORDER BY version")?;
+    let found = query.query_map([], |row| row.try_into())?;
+    found.collect()
+}
+
+/// Makes a version of the tables from the one before it.
+fn make(sql: &mut Connection, version: &Version) -> rusqlite::Result<()> {
+    let &(number, word, text) = version;
+    let transaction = sql.transaction()?;
+    transaction.execute_batch(text)?;
+    transaction.execute(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+         VALUES (?, ?, TRUE, ?, 0)",
+        (number, word, &*migration(version).checksum),
+    )?;
+    transaction.commit()
+}
+
+/// A version as shared databases' migrator has it, whose checksums all stores have.
+fn migration(&(version, word, text): &Version) -> Migration {
+    Migration::new(version, Cow::Borrowed(word), MigrationType::Simple, text.into_sql_str(), false)
 }
 
 /// Copies the database, with what is only in its log, to a file beside it; an older copy of the same version goes.
-async fn keep_copy(sql: &mut SqliteConnection, path: &Path, version: i64) -> Result<PathBuf, OpenError> {
+fn keep_copy(sql: &Connection, path: &Path, version: i64) -> Result<PathBuf, OpenError> {
     let copy = file::copy_of(path, version);
     let begun = file::begin_copy(&copy)?;
     let text = begun.to_str().ok_or_else(|| {
@@ -108,7 +127,7 @@ async fn keep_copy(sql: &mut SqliteConnection, path: &Path, version: i64) -> Res
         StoreError::Failed { path: path.to_path_buf(), cause }
     })?;
     // SQLite writes into a file that is there if it is empty.
-    query("VACUUM INTO ?").bind(text).execute(sql).await.map_err(|error| OpenError::sort(path, &error))?;
+    sql.execute("VACUUM INTO ?", [text]).map_err(|error| OpenError::sort(path, &error))?;
     file::finish_copy(&begun, &copy)?;
     Ok(copy)
 }

@@ -48,7 +48,7 @@ impl Store {
     pub async fn open(url: &str) -> Result<Store, OpenError> {
         Ok(Store(match Shared::open(url).await? {
             Some(shared) => Kind::Shared(Box::new(shared)),
-            None => Kind::Embedded(Box::new(Embedded::open(url).await?)),
+            None => Kind::Embedded(Box::new(Embedded::open(url)?)),
         }))
     }
 

@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use api::{Entry, Order, Policy, WhenAllDown};
 
 use super::sql::{Sql, Value, values};
-use crate::apply::{Failure, finite, there_was};
+use crate::apply::{finite, there_was};
 use crate::change::Change;
 use crate::text::TEXT_MAX;
 
 /// How many rows one statement inserts or looks for: six values each stay far below the 65,535 that both databases
 /// bind, and more would gain nothing.
 const ROWS_PER_STATEMENT: usize = 500;
+
+/// Why a change was not applied.
+pub(super) type Failure = crate::apply::Failure<sqlx::Error>;
 
 /// A table that a change is of, and the zone or partition in it.
 pub(super) type Changed<'c> = (&'static str, Option<&'c str>);
@@ -34,7 +37,7 @@ pub(super) async fn apply<'c>(
         }
         Change::DeleteZone { origin } => {
             let gone = sql.run("DELETE FROM zone WHERE origin = ?", values![origin.as_str()]).await?;
-            there_was(gone, || format!("there is no zone {origin}"))?;
+            there_was(gone > 0, || format!("there is no zone {origin}"))?;
             Ok(vec![("zone", Some(origin.as_str()))])
         }
         Change::AddRegion { id, name } => {
@@ -44,7 +47,9 @@ pub(super) async fn apply<'c>(
         Change::RemoveRegion { id } => {
             let id = i64::from(*id);
             let text = "UPDATE region SET removed_in = ? WHERE id = ? AND removed_in IS NULL";
-            there_was(sql.run(text, values![generation, id]).await?, || format!("there is no region {id}"))?;
+            there_was(sql.run(text, values![generation, id]).await? > 0, || {
+                format!("there is no region {id}")
+            })?;
             sql.run("DELETE FROM policy_row WHERE region_id = ?", values![id]).await?;
             Ok(vec![("region", None), ("policy_row", None)])
         }
@@ -56,7 +61,7 @@ pub(super) async fn apply<'c>(
         }
         Change::DeletePartition { name } => {
             let gone = sql.run(r#"DELETE FROM "partition" WHERE name = ?"#, values![name.as_str()]).await?;
-            there_was(gone, || format!("there is no partition {name}"))?;
+            there_was(gone > 0, || format!("there is no partition {name}"))?;
             Ok(vec![("partition", Some(name.as_str()))])
         }
         Change::PutPolicy(policy) => {

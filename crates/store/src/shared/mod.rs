@@ -24,12 +24,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Mutex;
 
+use self::apply::Failure;
 pub use self::news::{News, Parts, Seen, Standing};
 use self::sql::{ANSWER_WAIT, Place, Sql, values};
 pub use self::watch::{POLL_INTERVAL, RECONNECT_MAX, RECONNECT_MIN, Watch};
-use crate::apply::{Failure, GENERATIONS_KEPT};
+use crate::apply::GENERATIONS_KEPT;
 use crate::change::{Change, describe};
-use crate::contents::{self, Contents};
+use crate::contents::{Contents, Corrupt};
 use crate::error::{CommitError, OpenError, StoreError, is_deadlock, is_refusal, shown};
 use crate::health::Verdict;
 use crate::store::CHECK_WAIT;
@@ -88,12 +89,9 @@ impl From<sqlx::Error> for Failed {
     }
 }
 
-impl From<contents::Failure> for Failed {
-    fn from(failure: contents::Failure) -> Self {
-        match failure {
-            contents::Failure::Sql(error) => Failed::Sql(error),
-            contents::Failure::Corrupt(what) => Failed::Corrupt(what),
-        }
+impl From<Corrupt> for Failed {
+    fn from(Corrupt(what): Corrupt) -> Self {
+        Failed::Corrupt(what)
     }
 }
 

@@ -9,8 +9,8 @@ use super::apply::marks;
 use super::sql::{Sql, Value, values};
 use super::{CHANGES_KEPT, Failed};
 use crate::contents::{
-    CELLS, COLUMNS, Contents, Failure, HEADS, HEALTH, IMPORTS, LAST_REGION, NAMES, PolicyRows, REGIONS, Rows,
-    SERVERS, servers,
+    CELLS, COLUMNS, Contents, HEADS, HEALTH, IMPORTS, LAST_REGION, NAMES, PolicyRows, REGIONS, Rows, SERVERS,
+    servers,
 };
 
 /// How many zones and partitions are loaded by their names; where more were changed, everything is. For each zone that is
@@ -174,7 +174,7 @@ async fn policies(sql: &mut Sql) -> Result<PolicyRows, sqlx::Error> {
     })
 }
 
-async fn all(sql: &mut Sql, generation: u64) -> Result<Contents, Failure> {
+async fn all(sql: &mut Sql, generation: u64) -> Result<Contents, Failed> {
     let texts = |rows: Vec<(String, String)>| rows.into_iter().collect();
     let (last_region,) = sql.row(LAST_REGION, values![]).await?;
     let rows = Rows {
@@ -188,5 +188,5 @@ async fn all(sql: &mut Sql, generation: u64) -> Result<Contents, Failure> {
         health: sql.rows(HEALTH, values![]).await?,
         imports: sql.rows(IMPORTS, values![]).await?,
     };
-    rows.contents()
+    Ok(rows.contents()?)
 }

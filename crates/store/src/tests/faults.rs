@@ -4,22 +4,28 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{ConnectOptions, Connection, SqliteConnection, query};
+use std::sync::Arc;
+
+use rusqlite::Connection;
 
 use super::{Folder, open, url, zone};
 use crate::embedded::Embedded as Store;
 use crate::{Change, CommitError, OpenError, StoreError};
 
 /// A connection as another program would make it.
-pub(super) async fn stranger(path: &Path) -> SqliteConnection {
-    SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.expect("connects")
+pub(super) fn stranger(path: &Path) -> Connection {
+    Connection::open(path).expect("connects")
 }
 
-async fn open_error(path: &Path) -> OpenError {
-    match Store::open(&url(path)).await {
+/// Has the store connect anew, with more of a setup.
+fn set_up(store: &mut Store, more: &str) {
+    Arc::get_mut(&mut store.place).expect("nobody asks the store").setup.push_str(more);
+    store.connection = Arc::default();
+}
+
+fn open_error(path: &Path) -> OpenError {
+    match Store::open(&url(path)) {
         Ok(_) => panic!("{} opens", path.display()),
         Err(error) => error,
     }
@@ -28,22 +34,22 @@ async fn open_error(path: &Path) -> OpenError {
 #[tokio::test]
 async fn paths_that_cannot_hold_a_store_are_told() {
     let folder = Folder::new();
-    let error = open_error(&folder.0.join("no/such.db")).await;
+    let error = open_error(&folder.0.join("no/such.db"));
     assert!(matches!(error, OpenError::NoFolder { .. }), "{error}");
     assert!(error.to_string().contains(&format!("no folder {}/no;", folder.0.display())), "{error}");
 
-    let error = open_error(&folder.0).await;
+    let error = open_error(&folder.0);
     assert!(matches!(error, OpenError::NotAStore { .. }), "{error}");
 
     let file = folder.0.join("file");
     fs::write(&file, "").unwrap();
-    let error = open_error(&file.join("x.db")).await;
+    let error = open_error(&file.join("x.db"));
     assert!(matches!(error, OpenError::NotAStore { .. }), "{error}");
 
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o500)).unwrap();
     // Nothing is forbidden to root, who runs many a test.
     if fs::write(folder.0.join("probe"), "").is_err() {
-        let error = open_error(&folder.database()).await;
+        let error = open_error(&folder.database());
         assert!(matches!(error, OpenError::Permission { .. }), "{error}");
     }
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o700)).unwrap();
@@ -55,16 +61,14 @@ async fn what_is_not_a_store_is_left_as_it_is() {
     let text = folder.0.join("text");
     fs::write(&text, "some notes\n".repeat(1_000)).unwrap();
     let before = fs::read(&text).unwrap();
-    let error = open_error(&text).await;
+    let error = open_error(&text);
     assert!(matches!(error, OpenError::NotAStore { .. }), "{error}");
     assert_eq!(fs::read(&text).unwrap(), before);
 
     let foreign = folder.0.join("foreign");
-    let mut sql = stranger(&foreign).await;
-    query("CREATE TABLE notes (x)").execute(&mut sql).await.unwrap();
-    sql.close().await.unwrap();
+    stranger(&foreign).execute_batch("CREATE TABLE notes (x)").unwrap();
     let before = fs::read(&foreign).unwrap();
-    let error = open_error(&foreign).await;
+    let error = open_error(&foreign);
     assert!(matches!(error, OpenError::NotAStore { .. }), "{error}");
     assert_eq!(fs::read(&foreign).unwrap(), before);
 }
@@ -72,26 +76,21 @@ async fn what_is_not_a_store_is_left_as_it_is() {
 #[tokio::test]
 async fn a_newer_store_is_refused() {
     let folder = Folder::new();
-    open(&folder).await.close().await.unwrap();
-    let mut sql = stranger(&folder.database()).await;
-    query("INSERT INTO _sqlx_migrations VALUES (99, 'later', 0, TRUE, x'00', 0)")
-        .execute(&mut sql)
-        .await
-        .unwrap();
-    sql.close().await.unwrap();
-    let error = open_error(&folder.database()).await;
+    open(&folder).close().await.unwrap();
+    let later = "INSERT INTO _sqlx_migrations VALUES (99, 'later', 0, TRUE, x'00', 0)";
+    stranger(&folder.database()).execute_batch(later).unwrap();
+    let error = open_error(&folder.database());
     assert!(matches!(error, OpenError::Newer { found: 99, copy: None, .. }), "{error}");
 }
 
 #[tokio::test]
 async fn a_locked_store_says_so_and_goes_on_afterwards() {
     let folder = Folder::new();
-    let mut store = open(&folder).await;
+    let mut store = open(&folder);
     // Waiting for real would only slow the test down.
-    store.options = store.options.clone().busy_timeout(Duration::ZERO);
-    store.connection = None.into();
-    let mut sql = stranger(&folder.database()).await;
-    query("BEGIN IMMEDIATE").execute(&mut sql).await.unwrap();
+    set_up(&mut store, "; PRAGMA busy_timeout = 0");
+    let sql = stranger(&folder.database());
+    sql.execute_batch("BEGIN IMMEDIATE").unwrap();
 
     let locked = StoreError::Locked { path: folder.database() };
     for _ in 0..2 {
@@ -100,7 +99,7 @@ async fn a_locked_store_says_so_and_goes_on_afterwards() {
         assert_eq!(result, Err(CommitError::Store(locked.clone())));
         assert_eq!(store.load().await.unwrap().generation, 0, "reading goes on");
     }
-    query("ROLLBACK").execute(&mut sql).await.unwrap();
+    sql.execute_batch("ROLLBACK").unwrap();
     assert_eq!(store.check().await, Ok(()));
     assert_eq!(store.commit(0, &[zone("a.", "")]).await, Ok(1));
 }
@@ -108,7 +107,7 @@ async fn a_locked_store_says_so_and_goes_on_afterwards() {
 #[tokio::test]
 async fn a_call_that_does_not_end_makes_the_check_say_so() {
     let folder = Folder::new();
-    let store = open(&folder).await;
+    let store = open(&folder);
     let running = store.connection.lock().await;
     tokio::time::pause();
     assert_eq!(store.check().await, Err(StoreError::Slow { path: folder.database() }));
@@ -120,12 +119,10 @@ async fn a_call_that_does_not_end_makes_the_check_say_so() {
 #[tokio::test]
 async fn a_full_disk_changes_nothing_and_is_survived() {
     let folder = Folder::new();
-    let mut store = open(&folder).await;
+    let mut store = open(&folder);
     store.commit(0, &[zone("a.", "first")]).await.unwrap();
     let before = store.load().await.unwrap();
-    let roomy = store.options.clone();
-    store.options = roomy.clone().pragma("max_page_count", "60");
-    store.connection = None.into();
+    set_up(&mut store, "; PRAGMA max_page_count = 60");
 
     // Numbers without a pattern, which do not compress.
     let mut state = 1_u64;
@@ -142,8 +139,7 @@ async fn a_full_disk_changes_nothing_and_is_survived() {
     }
     // What still fits goes in, and the rest as soon as there is room.
     assert_eq!(store.commit(1, &[zone("b.", "small")]).await, Ok(2));
-    store.options = roomy;
-    store.connection = None.into();
+    set_up(&mut store, "; PRAGMA max_page_count = 100000");
     assert_eq!(store.commit(2, &[zone("a.", &large)]).await, Ok(3));
     assert_eq!(store.load().await.unwrap().zones["a."], large);
 }
@@ -151,7 +147,7 @@ async fn a_full_disk_changes_nothing_and_is_survived() {
 #[tokio::test]
 async fn a_deleted_or_replaced_file_is_noticed_before_anything_is_written_to_it() {
     let folder = Folder::new();
-    let store = open(&folder).await;
+    let store = open(&folder);
     store.commit(0, &[zone("a.", "")]).await.unwrap();
     let aside = folder.0.join("aside");
     let gone = StoreError::Gone { path: folder.database() };
@@ -172,7 +168,7 @@ async fn a_deleted_or_replaced_file_is_noticed_before_anything_is_written_to_it(
 #[tokio::test]
 async fn a_deleted_log_is_noticed_and_what_it_held_is_kept() {
     let folder = Folder::new();
-    let store = open(&folder).await;
+    let store = open(&folder);
     store.commit(0, &[zone("a.", "text")]).await.unwrap();
     let log = folder.0.join("pointsman.db-wal");
     fs::remove_file(&log).unwrap();
@@ -186,7 +182,7 @@ async fn a_deleted_log_is_noticed_and_what_it_held_is_kept() {
     fs::copy(folder.database(), &copy).unwrap();
     store.close().await.unwrap();
     for path in [copy, folder.database()] {
-        let store = Store::open(&url(&path)).await.unwrap();
+        let store = Store::open(&url(&path)).unwrap();
         assert_eq!(store.load().await.unwrap().zones.len(), 1, "{}", path.display());
         assert_eq!(store.commit(1, &[zone("b.", "")]).await, Ok(2));
     }
@@ -195,7 +191,7 @@ async fn a_deleted_log_is_noticed_and_what_it_held_is_kept() {
 #[tokio::test]
 async fn damage_is_told_with_its_place() {
     let folder = Folder::new();
-    let store = open(&folder).await;
+    let store = open(&folder);
     let changes = [
         super::region(1, "europe"),
         zone("a.", "text"),
@@ -212,20 +208,17 @@ async fn damage_is_told_with_its_place() {
         ("UPDATE region SET removed_in = 1", "", "region 1, not in use"),
         ("INSERT INTO server VALUES ('nowhere', 1)", "DELETE FROM server", "'nowhere' in server"),
     ] {
-        let mut sql = stranger(&folder.database()).await;
-        sqlx::raw_sql(damage).execute(&mut sql).await.unwrap();
+        let sql = stranger(&folder.database());
+        sql.execute_batch(damage).unwrap();
         match store.load().await {
             Err(StoreError::Corrupt { what, .. }) => assert!(what.contains(words), "{damage}: {what}"),
             other => panic!("{damage}: {other:?}"),
         }
         // Putting everything back by the API is a way out.
-        sqlx::raw_sql("UPDATE region SET removed_in = NULL").execute(&mut sql).await.unwrap();
-        sqlx::raw_sql("DELETE FROM policy").execute(&mut sql).await.unwrap();
-        sqlx::raw_sql(repair).execute(&mut sql).await.unwrap();
-        sql.close().await.unwrap();
-        let mut connection = stranger(&folder.database()).await;
-        query("DELETE FROM generation").execute(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
+        sql.execute_batch("UPDATE region SET removed_in = NULL; DELETE FROM policy").unwrap();
+        sql.execute_batch(repair).unwrap();
+        sql.execute_batch("DELETE FROM generation").unwrap();
+        drop(sql);
         assert_eq!(store.commit(0, &changes[1..]).await, Ok(1), "{damage}");
         assert_eq!(store.load().await.as_ref(), Ok(&good), "{damage}");
     }
@@ -236,7 +229,7 @@ async fn overwritten_pages_are_an_error_and_no_panic() {
     let mut told = 0;
     for page in 0..12 {
         let folder = Folder::new();
-        let store = open(&folder).await;
+        let store = open(&folder);
         let zones: Vec<Change> = (0..40).map(|i| zone(&format!("z{i}."), &"text ".repeat(i))).collect();
         store.commit(0, &zones).await.unwrap();
         store.close().await.unwrap();
@@ -245,7 +238,7 @@ async fn overwritten_pages_are_an_error_and_no_panic() {
         file.write_all(&[0x5a; 4_096]).unwrap();
         drop(file);
 
-        let error = match Store::open(&folder.url()).await {
+        let error = match Store::open(&folder.url()) {
             Ok(store) => store.load().await.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
         };

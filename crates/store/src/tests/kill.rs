@@ -48,7 +48,7 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged() {
                 if seen == wanted {
                     if seen == 0 {
                         // While it runs nobody else gets in.
-                        let second = Store::open(&folder.url()).await;
+                        let second = Store::open(&folder.url());
                         assert!(
                             matches!(second, Err(OpenError::InUse { pid, .. }) if pid == Some(child.id())),
                             "{second:?}"
@@ -62,7 +62,7 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged() {
         let status = child.wait().expect("it was started");
         assert_eq!(status.signal(), Some(9), "kill {kill}: {status}");
 
-        let store = open(&folder).await;
+        let store = open(&folder);
         let contents = store.load().await.expect("loads");
         assert!(
             contents.generation >= acknowledged && acknowledged > model.generation,
@@ -80,7 +80,7 @@ async fn a_killed_process_loses_nothing_that_was_acknowledged() {
 }
 
 async fn commit_until_killed(path: &Path) {
-    let store = Store::open(&url(path)).await.expect("opens after a kill");
+    let store = Store::open(&url(path)).expect("opens after a kill");
     let mut generation = store.load().await.expect("loads").generation;
     let mut out = std::io::stdout();
     loop {

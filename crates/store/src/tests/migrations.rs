@@ -18,7 +18,7 @@ const LAST: i64 = VERSIONS[VERSIONS.len() - 1].0;
 
 /// A store of this program with something of everything.
 async fn filled(folder: &Folder) -> Contents {
-    let store = open(folder).await;
+    let store = open(folder);
     assert_eq!(store.migrated(), None, "a new store is nobody's");
     let policy = crate::Change::PutPolicy(policy(&["www.example."], &["europe"]).into());
     let changes = [zone("example.", "a zone"), region(1, "europe"), policy];
@@ -38,24 +38,24 @@ async fn an_older_store_is_migrated_and_a_copy_kept() {
     fs::write(folder.0.join(format!("pointsman.db.version-{LAST}.part")), "half").expect("writes");
 
     let versions = next("CREATE TABLE more (id INTEGER)");
-    let store = Store::open_at(&folder.url(), &versions).await.expect("migrates");
+    let store = Store::open_at(&folder.url(), &versions).expect("migrates");
     assert_eq!(store.migrated(), Some(&Migrated { from: LAST, to: LAST + 1, copy: copy.clone() }));
     assert_eq!(store.load().await.expect("loads"), contents);
     store.commit(1, &[zone("example.net.", "another")]).await.expect("commits");
     store.close().await.expect("closes");
-    let store = Store::open_at(&folder.url(), &versions).await.expect("opens");
+    let store = Store::open_at(&folder.url(), &versions).expect("opens");
     assert_eq!(store.migrated(), None, "once is enough");
     store.close().await.expect("closes");
 
     // The older program refuses what it does not know, and takes the copy.
-    let refused = Store::open(&folder.url()).await.expect_err("it is newer");
+    let refused = Store::open(&folder.url()).expect_err("it is newer");
     let OpenError::Newer { found, known, copy: Some(kept), .. } = &refused else { panic!("{refused}") };
     assert_eq!((*found, *known), (LAST + 1, LAST));
     assert_eq!(kept, &copy);
     assert!(refused.to_string().ends_with(&format!("from before: {}", copy.display())), "{refused}");
     assert_eq!(fs::metadata(&copy).expect("it is there").permissions().mode() & 0o777, 0o600);
     fs::rename(&copy, folder.database()).expect("it takes the store's place");
-    let store = open(&folder).await;
+    let store = open(&folder);
     assert_eq!(store.load().await.expect("loads"), contents);
     store.close().await.expect("closes");
 }
@@ -65,9 +65,9 @@ async fn a_migration_that_fails_changes_nothing() {
     let folder = Folder::new();
     let contents = filled(&folder).await;
     let versions = next("CREATE TABLE more (id INTEGER); CREATE TABLE zone (again INTEGER)");
-    Store::open_at(&folder.url(), &versions).await.expect_err("the table is there already");
+    Store::open_at(&folder.url(), &versions).expect_err("the table is there already");
     assert!(folder.0.join(format!("pointsman.db.version-{LAST}")).exists(), "the copy came first");
-    let store = open(&folder).await;
+    let store = open(&folder);
     assert_eq!(store.load().await.expect("loads"), contents);
     store.close().await.expect("closes");
 }
@@ -79,46 +79,44 @@ async fn a_store_that_cannot_be_copied_is_not_migrated() {
     fs::create_dir(folder.0.join(format!("pointsman.db.version-{LAST}.part")))
         .expect("a folder in its place");
     let versions = next("CREATE TABLE more (id INTEGER)");
-    let refused = Store::open_at(&folder.url(), &versions).await.expect_err("there is no place for a copy");
+    let refused = Store::open_at(&folder.url(), &versions).expect_err("there is no place for a copy");
     assert!(refused.to_string().contains(&format!("version-{LAST}.part")), "{refused}");
-    assert_eq!(open(&folder).await.load().await.expect("loads"), contents);
+    assert_eq!(open(&folder).load().await.expect("loads"), contents);
 }
 
 #[tokio::test]
 async fn policies_of_the_first_tables_are_drawn_by_weight() {
     let folder = Folder::new();
-    let store = Store::open_at(&folder.url(), &VERSIONS[..1]).await.expect("opens");
+    let store = Store::open_at(&folder.url(), &VERSIONS[..1]).expect("opens");
     let sql = r#"INSERT INTO policy (id, answers, when_all_down, "partition") VALUES (1, 1, 'empty', 'default');
         INSERT INTO policy_name VALUES (1, 0, 'www.example.');"#;
-    let mut slot = store.connection.lock().await;
-    sqlx::raw_sql(sql).execute(&mut slot.as_mut().expect("connected").sql).await.expect("inserts");
-    drop(slot);
+    store.connection.lock().await.as_ref().expect("connected").sql.execute_batch(sql).expect("inserts");
     store.close().await.expect("closes");
-    let store = open(&folder).await;
+    let store = open(&folder);
     assert_eq!(store.load().await.expect("loads").policies[0].order, api::Order::Weighted);
 }
 
 #[tokio::test]
 async fn a_store_of_the_first_version_keeps_all_it_had() {
     let folder = Folder::new();
-    let store = Store::open_at(&folder.url(), &VERSIONS[..1]).await.expect("opens");
+    let store = Store::open_at(&folder.url(), &VERSIONS[..1]).expect("opens");
     store.commit(0, &[zone("example.", "a zone"), region(1, "europe")]).await.expect("commits");
     {
         // A policy as the first program wrote it.
-        let mut slot = store.connection.lock().await;
-        let sql = &mut slot.as_mut().expect("connected").sql;
+        let slot = store.connection.lock().await;
+        let sql = &slot.as_ref().expect("connected").sql;
         for insert in [
             "INSERT INTO policy VALUES (1, 1, 'answer', 'default')",
             "INSERT INTO policy_name VALUES (1, 0, 'www.example.')",
             "INSERT INTO policy_server VALUES (1, 0, '192.0.2.1', 0.5, 30)",
             "INSERT INTO policy_row VALUES (1, '192.0.2.1', 1, NULL, 60)",
         ] {
-            sqlx::query(insert).execute(&mut *sql).await.expect("inserts");
+            sql.execute_batch(insert).expect("inserts");
         }
     }
     store.close().await.expect("closes");
 
-    let store = open(&folder).await;
+    let store = open(&folder);
     assert_eq!(store.migrated().map(|migrated| (migrated.from, migrated.to)), Some((1, LAST)));
     assert!(folder.0.join("pointsman.db.version-1").exists());
     let contents = store.load().await.expect("loads");

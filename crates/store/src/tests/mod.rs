@@ -14,8 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use api::{Entry, Order, Policy, Server, WhenAllDown};
-use sqlx::{query, query_scalar};
+use rusqlite::Connection;
+use rusqlite::types::FromSql;
 
+use self::faults::stranger;
+use crate::apply::FORGETFUL;
 use crate::embedded::Embedded;
 use crate::{Change, CommitError, Contents, GENERATIONS_KEPT, OpenError, Store};
 
@@ -52,8 +55,20 @@ fn url(path: &Path) -> String {
     format!("sqlite:{}", path.display())
 }
 
-async fn open(folder: &Folder) -> Embedded {
-    Embedded::open(&folder.url()).await.expect("opens")
+fn open(folder: &Folder) -> Embedded {
+    Embedded::open(&folder.url()).expect("opens")
+}
+
+/// What a query on the store's own connection finds, by its first column.
+async fn found<T: FromSql>(store: &Embedded, text: &str) -> Vec<T> {
+    column(&store.connection.lock().await.as_ref().expect("connected").sql, text)
+}
+
+/// What a query finds, by its first column.
+fn column<T: FromSql>(sql: &Connection, text: &str) -> Vec<T> {
+    let mut query = sql.prepare(text).expect("a query");
+    let rows = query.query_map([], |row| row.get(0)).expect("it is made");
+    rows.collect::<Result<_, _>>().expect("values of that type")
 }
 
 fn zone(origin: &str, text: &str) -> Change {
@@ -96,7 +111,7 @@ fn refused(result: Result<u64, CommitError>) -> (usize, String) {
 #[tokio::test]
 async fn a_new_store_is_empty_private_and_syncs() {
     let folder = Folder::new();
-    let store = open(&folder).await;
+    let store = open(&folder);
     assert_eq!(store.load().await, Ok(Contents::default()));
     store.commit(0, &[zone("example.", "text")]).await.unwrap();
     for ending in ["", "-wal", "-shm", ".lock"] {
@@ -105,34 +120,26 @@ async fn a_new_store_is_empty_private_and_syncs() {
         assert_eq!(mode & 0o777, 0o600, "{path}");
     }
 
-    let mut slot = store.connection.lock().await;
-    let sql = &mut slot.as_mut().expect("connected").sql;
-    let synchronous: i64 = query_scalar("PRAGMA synchronous").fetch_one(&mut *sql).await.unwrap();
-    let journal: String = query_scalar("PRAGMA journal_mode").fetch_one(&mut *sql).await.unwrap();
-    let foreign_keys: i64 = query_scalar("PRAGMA foreign_keys").fetch_one(&mut *sql).await.unwrap();
-    let busy_timeout: i64 = query_scalar("PRAGMA busy_timeout").fetch_one(&mut *sql).await.unwrap();
-    assert_eq!((synchronous, journal.as_str(), foreign_keys, busy_timeout), (2, "wal", 1, 5_000));
+    assert_eq!(found::<String>(&store, "PRAGMA journal_mode").await, ["wal"]);
+    for (setting, value) in [("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 5_000)] {
+        assert_eq!(found::<i64>(&store, &format!("PRAGMA {setting}")).await, [value], "{setting}");
+    }
 }
 
 #[tokio::test]
 async fn the_reference_lists_every_column() {
     let reference = include_str!("../../../../docs/reference/store.md");
     let folder = Folder::new();
-    let store = open(&folder).await;
-    let mut slot = store.connection.lock().await;
-    let columns: Vec<(String, String)> = sqlx::query_as(
-        "SELECT t.name, c.name FROM sqlite_master t, pragma_table_info(t.name) c
-          WHERE t.type = 'table' AND t.name NOT LIKE '\\_%' ESCAPE '\\'",
-    )
-    .fetch_all(&mut slot.as_mut().expect("connected").sql)
-    .await
-    .unwrap();
+    let store = open(&folder);
+    let columns = "SELECT t.name || '.' || c.name FROM sqlite_master t, pragma_table_info(t.name) c
+                    WHERE t.type = 'table' AND t.name NOT LIKE '\\_%' ESCAPE '\\'";
+    let columns: Vec<String> = found(&store, columns).await;
     assert!(columns.len() > 20, "{columns:?}");
     let section = |table: &str| {
         let (_, rest) = reference.split_once(&format!("\n## `{table}`\n"))?;
         Some(rest.split("\n## ").next().unwrap_or(rest))
     };
-    for (table, column) in &columns {
+    for (table, column) in columns.iter().map(|named| named.split_once('.').expect("two names")) {
         let section = section(table).unwrap_or_else(|| panic!("no section on {table}"));
         assert!(section.contains(&format!("\n| `{column}` |")), "{table}.{column}");
     }
@@ -143,48 +150,44 @@ async fn the_reference_lists_every_column() {
 #[tokio::test]
 async fn a_zone_of_a_megabyte_is_stored_small() {
     let folder = Folder::new();
-    let store = open(&folder).await;
+    let store = open(&folder);
     let text: String = (0..40_000).map(|i| format!("host{i} 3600 IN A 192.0.2.{}\n", i % 256)).collect();
     assert!(text.len() > 1 << 20);
     store.commit(0, &[zone("example.com.", &text)]).await.unwrap();
     assert_eq!(store.load().await.unwrap().zones["example.com."], text);
-    let mut slot = store.connection.lock().await;
-    let size: i64 = query_scalar("SELECT length(text) FROM zone")
-        .fetch_one(&mut slot.as_mut().expect("connected").sql)
-        .await
-        .unwrap();
+    let size: i64 = found(&store, "SELECT length(text) FROM zone").await[0];
     assert!(size < 1 << 19, "{size} bytes");
 }
 
 #[tokio::test]
-async fn generations_are_described_and_the_oldest_forgotten() {
+async fn generations_are_described() {
     let folder = Folder::new();
-    let store = open(&folder).await;
+    let store = open(&folder);
     store.commit(0, &[zone("a.", ""), region(1, "europe")]).await.unwrap();
-    let mut slot = store.connection.lock().await;
-    let sql = &mut slot.as_mut().expect("connected").sql;
-    let what: String = query_scalar("SELECT what FROM generation").fetch_one(&mut *sql).await.unwrap();
-    assert_eq!(what, "zone a. put; region 1 (europe) added");
-    query("INSERT INTO generation (number, at, what) VALUES (?, 0, '')")
-        .bind(GENERATIONS_KEPT)
-        .execute(sql)
-        .await
-        .unwrap();
-    drop(slot);
+    let what: Vec<String> = found(&store, "SELECT what FROM generation").await;
+    assert_eq!(what, ["zone a. put; region 1 (europe) added"]);
+}
 
-    let last = GENERATIONS_KEPT.cast_unsigned();
-    store.commit(last, &[]).await.unwrap();
-    let mut slot = store.connection.lock().await;
-    let sql = &mut slot.as_mut().expect("connected").sql;
-    let kept: Vec<i64> =
-        query_scalar("SELECT number FROM generation ORDER BY number").fetch_all(sql).await.unwrap();
-    assert_eq!(kept, [GENERATIONS_KEPT, GENERATIONS_KEPT + 1], "generation 1 is forgotten");
+#[tokio::test]
+async fn the_oldest_generations_are_forgotten_now_and_then() {
+    let folder = Folder::new();
+    let store = open(&folder);
+    store.commit(0, &[]).await.unwrap();
+    // The next but one is one of those that forget.
+    let last = (GENERATIONS_KEPT / FORGETFUL + 2) * FORGETFUL - 2;
+    let sql = stranger(&folder.database());
+    sql.execute("INSERT INTO generation (number, at, what) VALUES (?, 0, '')", [last]).unwrap();
+    for (based_on, oldest) in [(last, 1), (last + 1, last), (last + 2, last)] {
+        store.commit(based_on.cast_unsigned(), &[]).await.unwrap();
+        let kept: Vec<i64> = column(&sql, "SELECT min(number) FROM generation");
+        assert_eq!(kept, [oldest], "after {based_on}");
+    }
 }
 
 #[tokio::test]
 async fn only_one_opener_at_a_time() {
     let folder = Folder::new();
-    let store = open(&folder).await;
+    let store = open(&folder);
     // By a link, too: it is the file that counts.
     let link = folder.0.join("link.db");
     std::os::unix::fs::symlink(folder.database(), &link).unwrap();
@@ -197,7 +200,7 @@ async fn only_one_opener_at_a_time() {
     // The refused ones have not harmed the first.
     store.commit(0, &[zone("a.", "")]).await.unwrap();
     store.close().await.unwrap();
-    assert_eq!(open(&folder).await.load().await.unwrap().generation, 1);
+    assert_eq!(open(&folder).load().await.unwrap().generation, 1);
 }
 
 #[tokio::test]

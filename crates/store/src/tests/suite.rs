@@ -47,6 +47,8 @@ macro_rules! suite {
             let database = Database::start(kind);
             $(println!("{}", stringify!($check));
             $check(&Ground::of(&database)).await;)+
+            // In a file a commit is made at once, and cannot be cancelled.
+            a_cancelled_commit_happened_or_did_not(&Ground::of(&database)).await;
             direct::check(&database).await;
         }
     };
@@ -62,7 +64,6 @@ suite!(
     a_policy_larger_than_one_statement_is_stored,
     entries_of_a_policy_are_replaced_again_and_again,
     a_removed_region_takes_its_entries_and_its_id_along,
-    a_cancelled_commit_happened_or_did_not,
 );
 
 #[cfg(feature = "postgres")]
