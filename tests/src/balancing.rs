@@ -113,7 +113,18 @@ impl Scripted {
     /// # Panics
     /// Where there is no port.
     pub fn start(reply: impl Fn(&[u8], usize, &UdpSocket, SocketAddr) + Send + 'static) -> Scripted {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        Scripted::at(SocketAddr::from(([127, 0, 0, 1], 0)), reply)
+    }
+
+    /// The same at this address.
+    ///
+    /// # Panics
+    /// Where it cannot be had.
+    pub fn at(
+        address: SocketAddr,
+        reply: impl Fn(&[u8], usize, &UdpSocket, SocketAddr) + Send + 'static,
+    ) -> Scripted {
+        let socket = UdpSocket::bind(address).expect("it is free");
         let address = socket.local_addr().expect("it is bound");
         let asked = Arc::new(AtomicUsize::new(0));
         let counts = asked.clone();
@@ -138,14 +149,26 @@ impl Scripted {
     /// # Panics
     /// Where there is no port.
     pub fn answering(rcode: u8) -> Scripted {
-        Scripted::start(move |query, _, socket, from| {
-            socket.send_to(&answer(query, rcode), from).expect("loopback sends");
-        })
+        Scripted::start(answers(rcode))
+    }
+
+    /// The same at this address.
+    ///
+    /// # Panics
+    /// Where it cannot be had.
+    pub fn answering_at(address: SocketAddr, rcode: u8) -> Scripted {
+        Scripted::at(address, answers(rcode))
     }
 
     /// How many queries it has got, without probes.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
+    }
+}
+
+fn answers(rcode: u8) -> impl Fn(&[u8], usize, &UdpSocket, SocketAddr) + Send + 'static {
+    move |query, _, socket, from| {
+        socket.send_to(&answer(query, rcode), from).expect("loopback sends");
     }
 }
 

@@ -1,10 +1,14 @@
-//! The balancer's end of the credit protocol: who talks to agents in a test.
+//! The balancer's end of the credit protocol: who talks to agents in a test; and a bad way between the two.
 
 use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use credit::{Account, HELLO_LEN, Hello, Key, REPORT_LEN, Report, Service, Taken};
 
+use crate::folder::Folder;
 use crate::program::PROGRAM_WAIT;
 
 /// How long the balancer listens at once.
@@ -21,6 +25,16 @@ pub fn key_text() -> String {
 /// The key of all tests.
 pub fn key() -> Key {
     Key::new(&KEY)
+}
+
+/// A file with that key, as programs want it.
+///
+/// # Panics
+/// Where it cannot be written.
+pub fn key_file(folder: &Folder) -> String {
+    let file = folder.write("credit.key", key_text());
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    file
 }
 
 /// A balancer that sends no queries itself: the test does, and says how many.
@@ -159,5 +173,72 @@ impl Balancer {
             _ => {}
         }
         Some((service, report, taken))
+    }
+}
+
+/// The way between one agent and a balancer that runs: reports get lost, and those that do not come again behind the next
+/// one. Hellos pass.
+#[derive(Debug)]
+pub struct BadWay {
+    /// Where the agent is to report.
+    pub address: SocketAddr,
+    losses: Arc<Losses>,
+}
+
+#[derive(Debug, Default)]
+struct Losses {
+    percent: AtomicU32,
+    lost: AtomicUsize,
+    passed: AtomicUsize,
+}
+
+impl BadWay {
+    /// Leads to this balancer; nothing gets lost yet.
+    ///
+    /// # Panics
+    /// Where loopback has no port.
+    pub fn to(balancer: SocketAddr) -> BadWay {
+        let bind = || UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        let (front, back) = (Arc::new(bind()), Arc::new(bind()));
+        back.connect(balancer).expect("loopback has routes");
+        let address = front.local_addr().expect("it is bound");
+        let (losses, agent) = (Arc::new(Losses::default()), Arc::new(Mutex::new(None)));
+        // Both threads end with the test's process.
+        let (counts, heard, reports, onward) = (losses.clone(), agent.clone(), front.clone(), back.clone());
+        std::thread::spawn(move || {
+            let (mut rng, mut octets, mut before) = (fastrand::Rng::with_seed(1), [0; 512], Vec::new());
+            while let Ok((length, from)) = reports.recv_from(&mut octets) {
+                *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(from);
+                if rng.u32(..100) < counts.percent.load(Ordering::SeqCst) {
+                    counts.lost.fetch_add(1, Ordering::SeqCst);
+                    continue;
+                }
+                for report in [&octets[..length], &before] {
+                    // A balancer that has ended is a port without a socket.
+                    let _ = onward.send(report);
+                }
+                before = octets[..length].to_vec();
+                counts.passed.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        std::thread::spawn(move || {
+            let mut octets = [0; 512];
+            while let Ok(length) = back.recv(&mut octets) {
+                if let Some(agent) = *agent.lock().unwrap_or_else(PoisonError::into_inner) {
+                    let _ = front.send_to(&octets[..length], agent);
+                }
+            }
+        });
+        BadWay { address, losses }
+    }
+
+    /// From now on so many of a hundred reports get lost.
+    pub fn lose(&self, percent: u32) {
+        self.losses.percent.store(percent, Ordering::SeqCst);
+    }
+
+    /// How many were lost, and how many have passed.
+    pub fn counts(&self) -> [usize; 2] {
+        [&self.losses.lost, &self.losses.passed].map(|count| count.load(Ordering::SeqCst))
     }
 }

@@ -10,7 +10,7 @@
 //! - [`nginx`]: Debian's, with its workers; [`database`]: its PostgreSQL and MariaDB.
 //! - [`http`]: a client of the API; [`query`]: a client of DNS; [`flood`]: many, and their victims.
 //! - [`balancing`]: a balancer, and back ends that do whatever a test wants.
-//! - [`credit`]: the balancer's end of the credit protocol.
+//! - [`credit`]: the balancer's end of the credit protocol, and a bad way between the two.
 //! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data,
 //!   and how a test says that it skips.
 

@@ -12,7 +12,7 @@ use nix::unistd::{Pid, geteuid};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use tests::certificate::Certificate;
-use tests::credit::{Balancer, key_text};
+use tests::credit::{Balancer, key_file};
 use tests::folder::Folder;
 use tests::http::Client;
 use tests::peer::{Encrypted, Peer, free_address};
@@ -81,12 +81,6 @@ impl Agent {
     fn stop(self) {
         self.program.stop();
     }
-}
-
-fn key_file(folder: &Folder) -> String {
-    let file = folder.write("credit.key", key_text());
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
-    file
 }
 
 fn service(transport: &str, address: SocketAddr) -> Service {

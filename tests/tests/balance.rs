@@ -328,13 +328,7 @@ fn who_comes_back_is_asked_again() {
     let good = Scripted::answering(0);
     let balancing = Balancing::start(&[address, good.address], &more);
     balancing.wait(address, |status| status["standing"] == "down");
-    let socket = UdpSocket::bind(address).expect("it was free");
-    std::thread::spawn(move || {
-        let mut octets = [0; 512];
-        while let Ok((length, from)) = socket.recv_from(&mut octets) {
-            socket.send_to(&answer(&octets[..length], 0), from).expect("loopback sends");
-        }
-    });
+    let _back = Scripted::answering_at(address, 0);
     balancing.wait(address, |status| status["standing"] == "up");
     let until = Instant::now() + PROGRAM_WAIT;
     while balancing.back_end(address)["answered"].as_u64() < Some(5) {
@@ -487,15 +481,7 @@ fn all_are_gone_and_come_back() {
     for _ in 0..20 {
         assert_eq!(ask(balancing.dns, "www.example").rcode, "SERVFAIL");
     }
-    for address in addresses {
-        let socket = UdpSocket::bind(address).expect("it was free");
-        std::thread::spawn(move || {
-            let mut octets = [0; 512];
-            while let Ok((length, from)) = socket.recv_from(&mut octets) {
-                socket.send_to(&answer(&octets[..length], 0), from).expect("loopback sends");
-            }
-        });
-    }
+    let _back = addresses.map(|address| Scripted::answering_at(address, 0));
     for address in addresses {
         balancing.wait(address, |status| status["standing"] == "up");
         balancing.wait(address, |status| status["in_flight"] == 0);

@@ -103,10 +103,12 @@ impl Picker {
             let lease = match self.transport {
                 For::Datagrams => back_end.udp.get(),
                 For::Connections => {
-                    // Granted are connections, and a query that finds one open needs none.
+                    // Granted are connections, and a query that finds one open needs none. One too many is not taken,
+                    // and tried again only a second later: so the limit is hard for as long as it is valid.
                     let lease = back_end.tcp.get();
                     let left = lease.limit.saturating_sub(back_end.connections.load(Ordering::Relaxed));
-                    Lease { limit: self.state.sent_total(place) + left, room: 0, ..lease }
+                    let limit = self.state.sent_total(place) + left;
+                    Lease { limit, hard_until_ns: lease.until_ns, room: 0, ..lease }
                 }
             };
             self.state.elsewhere(place, u32::try_from(in_flight).unwrap_or(u32::MAX), sent);
@@ -319,6 +321,20 @@ mod tests {
 
     fn at(field: &Field, place: usize) -> &BackEnd {
         field.places[place].as_ref().expect("it is there")
+    }
+
+    #[test]
+    fn no_more_connections_than_granted_while_that_is_valid() {
+        let (_, field, counters) = picker(2, "pressure");
+        let policy = Policy::from_name("pressure").expect("one of the names");
+        let mut picker = Picker::new(policy, For::Connections, 0, 1_000_000, 7, Rng::with_seed(1));
+        // Reports come badly.
+        at(&field, 0).tcp.put(Lease { limit: 1, hard_until_ns: 0, until_ns: 100, ..Lease::NONE });
+        at(&field, 0).connections.store(1, Ordering::Relaxed);
+        for _ in 0..20 {
+            picker.look(&field, 99);
+            assert_eq!(picker.pick(1, CLIENT, Set::EMPTY, 99, &counters), Some(1));
+        }
     }
 
     #[test]
