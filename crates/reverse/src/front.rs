@@ -167,6 +167,8 @@ pub struct Front {
     crawlers: Arc<Crawlers>,
     ring: Option<Ring>,
     counts: Arc<Counts>,
+    /// Whether look-ups are no requests.
+    asks_again: bool,
 }
 
 impl Front {
@@ -180,6 +182,7 @@ impl Front {
             crawlers: Arc::default(),
             ring: None,
             counts: Arc::default(),
+            asks_again: false,
         }
     }
 
@@ -196,6 +199,12 @@ impl Front {
     /// The same front, with counts of its own.
     pub fn for_thread(&self) -> Front {
         Front { counts: Arc::default(), ..self.clone() }
+    }
+
+    /// The same front for who asks again for what it waits for: its first look-up was counted, and these are not. What is
+    /// wanted is left for the back end all the same.
+    pub fn again(&self) -> Front {
+        Front { asks_again: true, ..self.clone() }
     }
 
     /// What it counts.
@@ -263,6 +272,9 @@ impl Front {
     /// Adds what was counted.
     #[inline]
     fn add(&self, tally: &Tally) {
+        if self.asks_again {
+            return;
+        }
         let Tally { known, hits, stale, before: _ } = tally;
         let cells = self.counts.known.iter().chain([&self.counts.hits, &self.counts.stale]);
         for (cell, count) in cells.zip(known.iter().chain([hits, stale])) {
@@ -287,7 +299,7 @@ impl Front {
             Some(entry) => self.known(&entry, now),
         };
         tally.known[known.index()] += 1;
-        if let Some(entry) = entry.filter(|entry| !entry.is_stale(now)) {
+        if let Some(entry) = entry.filter(|entry| !entry.is_stale(now) && !self.asks_again) {
             self.hit(address, &entry, now, tally.before.wrapping_add(tally.hits));
             tally.hits += 1;
         }

@@ -112,6 +112,13 @@ impl FromArgMatches for Flags {
 /// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.
 fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
     addresses(&spec, faults);
+    if let (Some(Placed { value: true, place }), Some(Placed { value: true, .. })) =
+        (&spec.confirm, &spec.paper)
+    {
+        let expected =
+            "one of the two: Rapid DNS did not ask if names lead back, and with paper nothing does";
+        faults.push(place.fault("confirm and paper are both chosen", expected));
+    }
     let ttl = spec.ttl.as_ref().map(|placed| (ttl(&placed.value), placed));
     let ttl = match ttl {
         Some((Err(expected), placed)) => {
@@ -347,6 +354,32 @@ mod tests {
         assert_eq!(lines.len(), expected.len(), "{found}");
         for (line, expected) in lines.iter().zip(expected) {
             assert!(line.starts_with(expected), "{line}\nis not\n{expected}");
+        }
+    }
+
+    #[test]
+    fn what_excludes_each_other_is_refused_wherever_it_is_said() {
+        let text = "version = \"v1\"\n[reverse]\nupstream = [\"192.0.2.53\"]\ndns = [\"127.0.0.1:5353\"]\n";
+        let both = format!("{text}confirm = true\npaper = true\n");
+        let paper = format!("{text}paper = true\nconfirm = false\n");
+        for (text, flags, place) in [
+            (both.as_str(), &[][..], Some("/etc/p.toml:5:11")),
+            (text, &["--paper", "--confirm"], Some("--confirm")),
+            (&paper, &["--confirm"], Some("--confirm")),
+            (&both, &["--paper=false"], None),
+            (&both, &["--confirm=false"], None),
+            (&paper, &[], None),
+        ] {
+            let found = lowered(text, flags).err();
+            let expected =
+                place.map(|place| format!("{place}: confirm and paper are both chosen; expected one"));
+            let is_it = match (&found, &expected) {
+                (Some(found), Some(expected)) => {
+                    found.starts_with(expected.as_str()) && found.lines().count() == 1
+                }
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            assert!(is_it, "{flags:?}: {found:?}");
         }
     }
 

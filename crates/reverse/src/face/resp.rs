@@ -6,6 +6,7 @@
 //! | EXISTS | how many of the addresses have a name |
 //! | TTL | the seconds for which the name may be kept; -1 where there is none to give, -2 where it is not known yet |
 //! | PING, ECHO, INFO, QUIT | as Redis does |
+//! | CLIENT NO-TOUCH ON, OFF | look-ups that follow are not counted: they ask again for what was not known yet |
 //! | HELLO, COMMAND, CLIENT, CONFIG GET, SELECT 0 | what clients send at start |
 //!
 //! Everything else is an error, and changes nothing.
@@ -56,6 +57,8 @@ pub struct Session {
     id: u64,
     resp3: bool,
     name: Vec<u8>,
+    /// The front for who asks again, while the client says that it does.
+    again: Option<Front>,
 }
 
 /// A connection on the cache.
@@ -90,7 +93,7 @@ const NO_COMMAND: Refused = Refused(
 impl Session {
     /// A connection of `client`; its `id` is what CLIENT ID says.
     pub fn new(client: IpAddr, id: u64) -> Session {
-        Session { client, id, resp3: false, name: Vec::new() }
+        Session { client, id, resp3: false, name: Vec::new(), again: None }
     }
 
     /// Answers the commands at the beginning of `input` at `now`, in seconds since 1970.
@@ -169,11 +172,12 @@ impl Session {
             }
             (b"EXISTS", keys @ [_, ..]) => {
                 let has_name = |key: &&&[u8]| {
-                    address(key).is_some_and(|address| matches!(asked.look_up(address), Known::Name(..)))
+                    address(key)
+                        .is_some_and(|address| matches!(self.look_up(asked, address), Known::Name(..)))
                 };
                 integer(out, keys.iter().filter(has_name).count() as u64);
             }
-            (b"TTL", [key]) => match asked.look_up(address(key).ok_or(NO_ADDRESS)?) {
+            (b"TTL", [key]) => match self.look_up(asked, address(key).ok_or(NO_ADDRESS)?) {
                 Known::Name(since, _) => integer(out, u64::from(since.left)),
                 Known::NotYet => out.extend_from_slice(b":-2\r\n"),
                 Known::NoName(_) | Known::Failed(..) => out.extend_from_slice(b":-1\r\n"),
@@ -183,7 +187,7 @@ impl Session {
             (b"INFO", _) => bulk(out, asked.info().as_bytes()),
             (b"HELLO", options) => self.hello(options, out)?,
             (b"COMMAND", options) => self.command(options, out)?,
-            (b"CLIENT", [action, arguments @ ..]) => self.client(action, arguments, out)?,
+            (b"CLIENT", [action, arguments @ ..]) => self.client(asked, action, arguments, out)?,
             (b"CONFIG", [action, _, ..]) if action.eq_ignore_ascii_case(b"GET") => self.map(out, 0),
             (b"SELECT", [b"0"]) => out.extend_from_slice(b"+OK\r\n"),
             (b"SELECT", [_]) => return Err(Refused("ERR DB index is out of range: there is but 0")),
@@ -199,11 +203,18 @@ impl Session {
     /// Writes the names of these addresses, which are then none.
     fn names_of(&self, asked: &Asked<'_>, addresses: &mut Vec<IpAddr>, out: &mut Vec<u8>) {
         let Asked { front, view, client, now } = *asked;
+        let front = self.again.as_ref().unwrap_or(front);
         front.look_up_each(view, addresses, client, now, |_, known, name| match known {
             Known::Name(..) => bulk(out, name.octets()),
             _ => self.nil(out),
         });
         addresses.clear();
+    }
+
+    fn look_up(&self, asked: &Asked<'_>, address: IpAddr) -> Known {
+        let Asked { front, view, client, now } = *asked;
+        let front = self.again.as_ref().unwrap_or(front);
+        front.look_up(view, address, client, now, &mut { NameText::EMPTY })
     }
 
     fn hello(&mut self, options: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Refused> {
@@ -261,7 +272,13 @@ impl Session {
         Ok(())
     }
 
-    fn client(&mut self, action: &[u8], arguments: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Refused> {
+    fn client(
+        &mut self,
+        asked: &Asked<'_>,
+        action: &[u8],
+        arguments: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refused> {
         let is = |name: &[u8]| action.eq_ignore_ascii_case(name);
         match arguments {
             [name] if is(b"SETNAME") => {
@@ -270,6 +287,13 @@ impl Session {
             }
             // Taken and not kept: nobody reads it.
             [_, _] if is(b"SETINFO") => out.extend_from_slice(b"+OK\r\n"),
+            [turn]
+                if is(b"NO-TOUCH")
+                    && [&b"ON"[..], b"OFF"].iter().any(|word| turn.eq_ignore_ascii_case(word)) =>
+            {
+                self.again = turn.eq_ignore_ascii_case(b"ON").then(|| asked.front.again());
+                out.extend_from_slice(b"+OK\r\n");
+            }
             [] if is(b"ID") => integer(out, self.id),
             [] if is(b"GETNAME") && self.name.is_empty() => self.nil(out),
             [] if is(b"GETNAME") => bulk(out, &self.name),
@@ -309,10 +333,6 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn look_up(&self, address: IpAddr) -> Known {
-        self.front.look_up(self.view, address, self.client, self.now, &mut { NameText::EMPTY })
-    }
-
     /// What INFO tells: the counts of this face.
     fn info(&self) -> String {
         let counts = self.front.counts();
@@ -412,11 +432,32 @@ mod tests {
             assert_eq!(answers, expected, "{input}");
             assert_eq!(step, Step { taken: input.len(), then: Then::Read });
         }
-        for refused in
-            ["SET 192.0.2.1 x", "CONFIG SET x y", "CLIENT KILL x", "FLUSHALL", "SUBSCRIBE x", "\u{1}"]
-        {
+        for refused in [
+            "SET 192.0.2.1 x",
+            "CONFIG SET x y",
+            "CLIENT KILL x",
+            "CLIENT NO-TOUCH x",
+            "FLUSHALL",
+            "SUBSCRIBE x",
+            "\u{1}",
+        ] {
             assert!(said(&format!("{refused}\n")).0.starts_with("-ERR unknown command"), "{refused}");
         }
+    }
+
+    #[test]
+    fn who_asks_again_is_counted_once() {
+        let (front, mut door) = front();
+        let mut session = Session::new("127.0.0.1".parse().unwrap(), 7);
+        let (mut said, view) = (Vec::new(), front.view());
+        let again = "GET 192.0.2.9\nTTL 192.0.2.9\nMGET 192.0.2.9\nEXISTS 192.0.2.9\nGET 192.0.2.1\n";
+        let input = format!("GET 192.0.2.9\nCLIENT NO-TOUCH ON\n{again}client no-touch off\nGET 192.0.2.1\n");
+        let step = session.answer(&front, &view, NOW, input.as_bytes(), &mut said);
+        assert_eq!(step.taken, input.len());
+        let counted = front.counts().known.each_ref().map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counted, [1, 0, 0, 1]);
+        // But the back end is told each time: what waits moves up.
+        assert_eq!(std::iter::from_fn(|| door.try_recv().ok()).count(), 5);
     }
 
     #[test]

@@ -229,6 +229,8 @@ impl Service {
         let mut names = HashMap::new();
         let deadline = Instant::now() + wait;
         let mut wanted = addresses.to_vec();
+        // Each is counted where it is first asked for, and not while it is waited for.
+        let mut waits = false;
         loop {
             let answers = self.ask("GET", &wanted)?;
             let mut unnamed = Vec::new();
@@ -240,7 +242,11 @@ impl Service {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if unnamed.is_empty() || left.is_zero() {
-                return Ok(names);
+                break;
+            }
+            if !waits {
+                waits = true;
+                self.tell("CLIENT NO-TOUCH ON")?;
             }
             // -2 is not known yet; -1 is known to have none to give.
             let states = self.ask("TTL", &unnamed)?;
@@ -251,21 +257,34 @@ impl Service {
                 .map(|(a, _)| a)
                 .collect();
             if wanted.is_empty() {
-                return Ok(names);
+                break;
             }
             std::thread::sleep(LOOK.min(left));
         }
+        if waits {
+            self.tell("CLIENT NO-TOUCH OFF")?;
+        }
+        Ok(names)
     }
 
     /// One answer for each address, `None` for nil.
     fn ask(&mut self, verb: &str, addresses: &[IpAddr]) -> Result<Vec<Option<String>>, Failure> {
         let asked: String = addresses.iter().map(|address| format!("{verb} {address}\r\n")).collect();
-        let mut answers = Vec::with_capacity(addresses.len());
-        let asked = self.stream.get_mut().write_all(asked.as_bytes());
-        asked.map_err(|cause| unreachable(self.address, &cause))?;
-        for _ in addresses {
-            let answer = answer(&mut self.stream).map_err(|cause| unreachable(self.address, &cause))?;
-            answers.push(answer);
+        self.said(&asked, addresses.len())
+    }
+
+    /// Tells it something that has no answer of interest.
+    fn tell(&mut self, command: &str) -> Result<(), Failure> {
+        self.said(&format!("{command}\r\n"), 1).map(drop)
+    }
+
+    /// What it answers to so many commands.
+    fn said(&mut self, commands: &str, count: usize) -> Result<Vec<Option<String>>, Failure> {
+        let (address, mut answers) = (self.address, Vec::with_capacity(count));
+        let failed = |cause| unreachable(address, &cause);
+        self.stream.get_mut().write_all(commands.as_bytes()).map_err(failed)?;
+        for _ in 0..count {
+            answers.push(answer(&mut self.stream).map_err(failed)?);
         }
         Ok(answers)
     }

@@ -298,7 +298,7 @@ pub(crate) const REVERSE: Section<ReverseSpec> = Section {
             kind: Kind::Boolean(|s| &mut s.paper),
             default: Default::Value("false"),
             about: "Whether it learns just as Rapid DNS did.",
-            consequence: "With true: duplicates in one stack, failures forgotten, nothing stale.",
+            consequence: "With true: duplicates in one stack, failures forgotten, nothing stale. Not together with confirm.",
         },
         Key {
             name: "log",

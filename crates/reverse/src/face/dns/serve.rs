@@ -54,6 +54,8 @@ pub struct Dns {
 #[derive(Debug)]
 struct Waits {
     wait: Duration,
+    /// Counts nothing that was counted when the question came.
+    again: Front,
     socket: UdpSocket,
     places: Arc<Semaphore>,
     runtime: tokio::runtime::Handle,
@@ -97,7 +99,8 @@ impl Dns {
                 // Answers that come later are sent past the batch, through the same socket.
                 let socket = UdpSocket::from(listener.as_fd().try_clone_to_owned()?);
                 let runtime = tokio::runtime::Handle::current();
-                Some(Arc::new(Waits { wait: self.wait, socket, places: places.clone(), runtime }))
+                let (wait, again, places) = (self.wait, front.again(), places.clone());
+                Some(Arc::new(Waits { wait, again, socket, places, runtime }))
             };
             let stop = listener.clone();
             shutdown.on_begin(move || stop.stop());
@@ -165,7 +168,7 @@ fn work(
             match answered {
                 Ok(Reply::Send(length)) => Some(length),
                 Ok(Reply::NotYet(length)) => match waits {
-                    Some(waits) if waits.answer_later(front, bytes, client, clock) => None,
+                    Some(waits) if waits.answer_later(bytes, client, clock) => None,
                     _ => Some(length),
                 },
                 Ok(Reply::Drop) => None,
@@ -182,16 +185,11 @@ fn work(
 
 impl Waits {
     /// Answers when it is known, or when it has waited long enough; false where too many wait.
-    fn answer_later(
-        self: &Arc<Self>,
-        front: &Front,
-        message: &[u8],
-        client: SocketAddr,
-        clock: Clock,
-    ) -> bool {
+    fn answer_later(self: &Arc<Self>, message: &[u8], client: SocketAddr, clock: Clock) -> bool {
         let Ok(place) = self.places.clone().try_acquire_owned() else { return false };
-        let (waits, front, message) = (self.clone(), front.clone(), message.to_vec());
+        let (waits, message) = (self.clone(), message.to_vec());
         self.runtime.spawn(async move {
+            let front = &waits.again;
             let until = tokio::time::Instant::now() + waits.wait;
             let mut out = [0; PAYLOAD as usize];
             loop {
@@ -200,7 +198,7 @@ impl Waits {
                 learned.as_mut().enable();
                 let now = seconds(clock.now());
                 let is_last = tokio::time::Instant::now() >= until;
-                let reply = answer(&front, &front.view(), &message, client.ip(), now, None, &mut out);
+                let reply = answer(front, &front.view(), &message, client.ip(), now, None, &mut out);
                 match reply {
                     Reply::NotYet(_) if !is_last => {}
                     Reply::Send(length) | Reply::NotYet(length) => {

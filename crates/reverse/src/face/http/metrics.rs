@@ -39,7 +39,8 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_reverse_requests_total",
-        help: "Look-ups by face and by what was known: name, no_name, failed or not_yet.",
+        help: "Look-ups by face and by what was known: name, no_name, failed or not_yet. One that waits is counted once, \
+               by what was known when it came.",
         kind: Kind::Counter,
         unit: "look-ups",
         labels: &["face", "state"],
