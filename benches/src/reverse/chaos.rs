@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use net::client::{Incoming, Outgoing};
+use nix::unistd::{SysconfVar, sysconf};
 use reverse::question::{Ask, question};
 
 use super::load::{self, Form};
@@ -453,7 +454,7 @@ fn look_up(
     rng: &mut Rng,
 ) -> Result<Raw> {
     let (mut sent, mut answers, mut late, mut pauses) = (0, Vec::new(), Vec::new(), Pauses::default());
-    let before = Ticks::of(SERVER_CORE)?;
+    let before = Core::now(SERVER_CORE)?;
     // Of the time in which look-ups come: while late answers are waited for, the core may have nothing to do.
     let mut core = None;
     let (begun, mut due) = (Instant::now(), Duration::ZERO);
@@ -474,29 +475,28 @@ fn look_up(
         source.receive(|sent, there| answers.push((sent, there)))?;
         upstream.turn();
         if due >= length && core.is_none() {
-            core = Some(Ticks::of(SERVER_CORE)?);
+            core = Some(Core::now(SERVER_CORE)?);
         }
         if due >= length && (answers.len() as u64 == sent || begun.elapsed() > length + LATE) {
             break;
         }
     }
-    let Ticks { all, busy, stolen } = core.context("no look-up was due")?;
-    let all = all.saturating_sub(before.all).max(1) as f64;
-    let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / all;
-    let (busy, stolen) = (share(busy, before.busy), share(stolen, before.stolen));
+    let (busy, stolen) = core.context("no look-up was due")?.shares_since(&before);
     Ok(Raw { sent, answers, unanswered: source.unanswered(), pauses, late, busy, stolen })
 }
 
-/// What a core did since the machine began, in the kernel's ticks.
-struct Ticks {
-    all: u64,
-    busy: u64,
-    stolen: u64,
+/// What a core did until some moment.
+struct Core {
+    at: Instant,
+    /// Since the machine began.
+    idle: Duration,
+    stolen: Duration,
 }
 
-impl Ticks {
-    fn of(core: usize) -> Result<Ticks> {
+impl Core {
+    fn now(core: usize) -> Result<Core> {
         let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
+        let at = Instant::now();
         let name = format!("cpu{core} ");
         let line =
             text.lines().find_map(|line| line.strip_prefix(&name)).context("no such core in /proc/stat")?;
@@ -505,7 +505,39 @@ impl Ticks {
         let [.., idle, disks, _, _, stolen] = ticks[..] else {
             bail!("/proc/stat has no eight numbers for a core")
         };
-        let all = ticks.iter().sum::<u64>();
-        Ok(Ticks { all, busy: all - idle - disks - stolen, stolen })
+        let second = sysconf(SysconfVar::CLK_TCK).context("ticks")?.context("ticks have no length")?;
+        let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / second as f64);
+        Ok(Core { at, idle: time(idle + disks), stolen: time(stolen) })
+    }
+
+    /// The shares of the time since `before` in which it was busy, and not to be had.
+    ///
+    /// Idle time is measured, as what was stolen is. What a core was busy with is not: the kernel looks four milliseconds
+    /// apart what it is doing, and under a hypervisor many of these looks are missing.
+    fn shares_since(&self, before: &Core) -> (f64, f64) {
+        let all = self.at.duration_since(before.at).as_secs_f64().max(f64::EPSILON);
+        let share = |now: Duration, before: Duration| now.saturating_sub(before).as_secs_f64() / all;
+        let (idle, stolen) = (share(self.idle, before.idle), share(self.stolen, before.stolen));
+        ((1.0 - idle - stolen).clamp(0.0, 1.0), stolen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_is_busy_when_it_is_neither_idle_nor_taken_away() {
+        let at = Instant::now();
+        let core = |seconds: f64, idle: u64, stolen: u64| Core {
+            at: at + Duration::from_secs_f64(seconds),
+            idle: Duration::from_millis(idle),
+            stolen: Duration::from_millis(stolen),
+        };
+        let (busy, stolen) = core(2.0, 5_500, 1_100).shares_since(&core(0.0, 5_000, 1_000));
+        assert!((busy - 0.7).abs() < 1e-9 && (stolen - 0.05).abs() < 1e-9, "{busy} {stolen}");
+        // Ticks are ten milliseconds, and may be more than the time.
+        assert_eq!(core(0.001, 10, 0).shares_since(&core(0.0, 0, 0)), (0.0, 0.0));
+        assert!(Core::now(0).is_ok());
     }
 }
