@@ -51,6 +51,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
         place.receive(Reception::Exchanged)?;
     }
     if options.wants("chaos") {
+        place.offload(true)?;
         chaos::run(options, &place, report)?;
     }
     report.note(
@@ -59,6 +60,10 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.note(
         "Over TCP, and in the contract, what the source sends is received by the source's core and what the server sends \
          by the server's: each receives once, and none interrupts the other for it.",
+    );
+    report.note(
+        "In the contract, the server's device takes messages of several datagrams whole, as network cards of servers do, and \
+         the source receives them so, as our balancer does.",
     );
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how fast it is.");

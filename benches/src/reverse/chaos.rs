@@ -317,8 +317,8 @@ struct Connection {
 
 impl Source {
     fn datagrams() -> Result<Source> {
-        let (outgoing, incoming) = (Box::new(Outgoing::new()), Incoming::new());
-        let socket = net::client::shared(true).context("a socket")?;
+        let (outgoing, incoming) = (Box::new(Outgoing::new()), Incoming::merged());
+        let socket = net::client::ask_for_many(DNS).context("a socket")?;
         Ok(Source::Datagrams {
             socket,
             outgoing,
@@ -345,7 +345,7 @@ impl Source {
             Source::Datagrams { socket, outgoing, sent, id, lost, .. } => {
                 for address in addresses {
                     *id = id.wrapping_add(1);
-                    outgoing.push(&question((*address).into(), &Ask::Name, *id), Some(DNS), None);
+                    outgoing.push(&question((*address).into(), &Ask::Name, *id), None, None);
                 }
                 let now = Instant::now();
                 for back in 0..addresses.len() as u16 {

@@ -199,6 +199,23 @@ impl Place {
         Ok(())
     }
 
+    /// Has the server's device take checksums and cutting messages into datagrams off the server's core, from now on, as
+    /// network cards of servers do, or not. Who takes frames sees neither done, so it is off at first.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it.
+    pub(crate) fn offload(&self, does: bool) -> Result<()> {
+        let word = if does { "on" } else { "off" };
+        let device = Side::Server.device();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", Side::Server.name(), "ethtool", "-K", device, "tx", word]);
+        let output = command.output().context("ethtool")?;
+        if !output.status.success() {
+            bail!("ethtool: {}", String::from_utf8_lossy(&output.stderr).trim_end());
+        }
+        Ok(())
+    }
+
     /// A new, empty folder for one server.
     ///
     /// # Errors

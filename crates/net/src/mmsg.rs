@@ -6,6 +6,7 @@
 //! information, and the header of the reply points to the very same octets.
 
 pub(crate) mod client;
+mod together;
 
 use crate::sockaddr::{CONTROL_LEN, Control, NAME_LEN, Name};
 use crate::udp::UdpListener;
@@ -14,6 +15,7 @@ use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
+use together::Place;
 
 /// Datagrams in one batch.
 ///
@@ -59,6 +61,24 @@ pub struct Batch {
     received: usize,
     /// Answers of this round, in the first send headers.
     answered: usize,
+    /// Which datagram each of them answers.
+    answers_to: [usize; BATCH_MAX],
+    /// Where several answers of a round go to one client: all of them, in the order in which they go.
+    messages: Messages,
+    /// Whether answers to one client go as one message.
+    merges: bool,
+}
+
+/// Answers of one round as messages, each with one answer or several. No vector ever grows beyond its first room.
+struct Messages {
+    /// Which answer each datagram is: the order of all.
+    order: Vec<Place>,
+    /// One per datagram, in that order.
+    vectors: Vec<libc::iovec>,
+    /// Says where to cut, and whence, for each message of several datagrams.
+    cuts: Vec<(Control, usize)>,
+    /// One per message: points to its vectors, and to what is in `cuts` for it.
+    headers: Vec<libc::mmsghdr>,
 }
 
 /// Shows one received datagram.
@@ -121,6 +141,14 @@ impl Batch {
             used: 0,
             received: 0,
             answered: 0,
+            answers_to: [0; BATCH_MAX],
+            messages: Messages {
+                order: Vec::with_capacity(BATCH_MAX),
+                vectors: Vec::with_capacity(BATCH_MAX),
+                cuts: Vec::with_capacity(BATCH_MAX),
+                headers: Vec::with_capacity(BATCH_MAX),
+            },
+            merges: true,
         }
     }
 
@@ -214,49 +242,168 @@ impl Batch {
             reply.msg_namelen = name_len;
             reply.msg_control = self.receive_headers[i].msg_hdr.msg_control;
             reply.msg_controllen = control_len;
+            self.answers_to[self.answered] = i;
             self.answered += 1;
         }
     }
 
     /// Sends the answers of this round, with one system call unless one of them is refused.
     ///
-    /// A refused answer is counted and passed over. When the send buffer stays full, the rest is given up.
+    /// Several to one client go as one message that the kernel cuts (`UDP_SEGMENT`), the longest first; once that is
+    /// refused where each by itself is not, all go by themselves for good. A refused answer is counted and passed over.
+    /// When the send buffer stays full, the rest is given up.
     pub fn send(&mut self, listener: &UdpListener) -> Sent {
+        let answered = mem::take(&mut self.answered);
         let mut sent = Sent::default();
-        let mut waiting = &mut self.send_headers[..mem::take(&mut self.answered)];
-        while !waiting.is_empty() {
-            // SAFETY: the pointer and the count are those of a slice of headers. Each of them points to one
-            // iovec, and `answer_each` has made it point to a Name and a Control of this batch, with the
-            // lengths that the kernel gave; the iovec's length is within the answer's room. All of these live
-            // in vectors of `self` that are never resized. The kernel only reads them and writes each
-            // header's msg_len.
-            let count = unsafe {
-                libc::sendmmsg(
-                    listener.as_fd().as_raw_fd(),
-                    waiting.as_mut_ptr(),
-                    waiting.len() as libc::c_uint,
-                    // The type of the flags differs between C libraries.
-                    libc::MSG_NOSIGNAL as _,
-                )
-            };
-            let passed = match usize::try_from(count) {
-                Ok(count) if count > 0 => {
-                    sent.sent += count;
-                    count
+        if !listener.cuts() || !self.put_together(answered) {
+            send_each(listener, &mut self.send_headers[..answered], &mut sent);
+            return sent;
+        }
+        // Datagrams and messages.
+        let (mut done, mut gone) = (0, 0);
+        while gone < self.messages.headers.len() {
+            match submit(listener, &mut self.messages.headers[gone..]) {
+                Ok(count) => {
+                    let taken = self.messages.headers[gone..][..count].iter().map(datagrams).sum::<usize>();
+                    sent.sent += taken;
+                    (done, gone) = (done + taken, gone + count);
                 }
-                _ => {
-                    let passed = match io::Error::last_os_error().kind() {
-                        io::ErrorKind::Interrupted => continue,
-                        io::ErrorKind::WouldBlock => waiting.len(),
-                        _ => 1,
-                    };
-                    sent.failed += passed;
-                    passed
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    sent.failed += answered - done;
+                    break;
                 }
-            };
-            waiting = &mut waiting[passed..];
+                Err(error) => {
+                    let refused = datagrams(&self.messages.headers[gone]);
+                    if refused > 1 && together::cannot_cut(&error) {
+                        let before = sent.sent;
+                        for place in &self.messages.order[done..][..refused] {
+                            let alone = &mut self.send_headers[place.number()..=place.number()];
+                            send_each(listener, alone, &mut sent);
+                        }
+                        // A client that cannot be answered at all says nothing of others.
+                        self.merges &= sent.sent == before;
+                    } else {
+                        sent.failed += refused;
+                    }
+                    (done, gone) = (done + refused, gone + 1);
+                }
+            }
         }
         sent
+    }
+
+    /// Puts answers to one client behind each other, and says which go as one message; false where none do.
+    fn put_together(&mut self, answered: usize) -> bool {
+        let Messages { order, vectors, cuts, headers } = &mut self.messages;
+        if answered < 2 || !self.merges {
+            return false;
+        }
+        let (name, control) = (
+            |number: usize| &self.names[self.answers_to[number]],
+            |number: usize| &self.controls[self.answers_to[number]],
+        );
+        #[allow(clippy::unnecessary_cast, reason = "the types differ between C libraries")]
+        let lengths = |header: &libc::mmsghdr| {
+            (header.msg_hdr.msg_namelen as usize, header.msg_hdr.msg_controllen as usize)
+        };
+        let replies = &self.send_headers[..answered];
+        order.clear();
+        order.extend(replies.iter().zip(&self.answer_vectors).enumerate().map(
+            |(number, (header, answer))| {
+                Place::new(name(number).mixed(lengths(header).0), answer.iov_len, number)
+            },
+        ));
+        order.sort_unstable();
+        if order.windows(2).all(|pair| pair[0].client() != pair[1].client()) {
+            return false;
+        }
+        vectors.clear();
+        vectors.extend(order.iter().map(|place| self.answer_vectors[place.number()]));
+        (cuts.clear(), headers.clear());
+        let mut at = 0;
+        while let Some(first) = order.get(at) {
+            let first = first.number();
+            let (mut message, of_first) = (replies[first], lengths(&replies[first]));
+            let is_same = |place: &&Place| {
+                let other = place.number();
+                lengths(&replies[other]) == of_first
+                    && name(other).is_like(name(first), of_first.0)
+                    && control(other).is_like(control(first), of_first.1)
+            };
+            let same = order[at..].iter().take_while(is_same).count();
+            let mut count = together::cuttable(vectors[at..][..same].iter().map(|vector| vector.iov_len));
+            if count > 1 {
+                let length = vectors[at].iov_len as u16;
+                match control(first).and_cut_at(of_first.1, length) {
+                    Some(cut) => {
+                        cuts.push(cut);
+                        let (control, length) = cuts.last().expect("it was just put there");
+                        message.msg_hdr.msg_control = ptr::from_ref(control).cast_mut().cast();
+                        message.msg_hdr.msg_controllen = *length as _;
+                    }
+                    None => count = 1,
+                }
+            }
+            message.msg_hdr.msg_iov = vectors.as_mut_ptr().wrapping_add(at);
+            message.msg_hdr.msg_iovlen = count as _;
+            headers.push(message);
+            at += count;
+        }
+        headers.len() < answered
+    }
+}
+
+/// How many datagrams a message is cut into.
+#[allow(clippy::unnecessary_cast, reason = "the type differs between C libraries")]
+fn datagrams(header: &libc::mmsghdr) -> usize {
+    header.msg_hdr.msg_iovlen as usize
+}
+
+/// Sends these messages, each of which is one datagram.
+fn send_each(listener: &UdpListener, mut waiting: &mut [libc::mmsghdr], sent: &mut Sent) {
+    while !waiting.is_empty() {
+        let passed = match submit(listener, waiting) {
+            Ok(count) => {
+                sent.sent += count;
+                count
+            }
+            Err(error) => {
+                let passed = if error.kind() == io::ErrorKind::WouldBlock { waiting.len() } else { 1 };
+                sent.failed += passed;
+                passed
+            }
+        };
+        waiting = &mut waiting[passed..];
+    }
+}
+
+/// Has the kernel take messages of a batch, from the first on; returns how many it took.
+fn submit(listener: &UdpListener, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
+    loop {
+        // SAFETY: the pointer and the count are those of a slice of headers. Each is one that `answer_each` has made point to
+        // a Name and a Control of its batch, with the lengths that the kernel gave, and to an iovec whose length is
+        // within the answer's room; or a copy of such a one that `put_together` has made point to some of the batch's
+        // `messages.vectors`, which are copies of those iovecs, and perhaps to a Control in `messages.cuts`. All of these
+        // live in vectors of the batch that are not resized between the two. The kernel only reads them and writes each
+        // header's msg_len.
+        let count = unsafe {
+            libc::sendmmsg(
+                listener.as_fd().as_raw_fd(),
+                messages.as_mut_ptr(),
+                messages.len() as libc::c_uint,
+                // The type of the flags differs between C libraries.
+                libc::MSG_NOSIGNAL as _,
+            )
+        };
+        match usize::try_from(count) {
+            Ok(count) if count > 0 => return Ok(count),
+            _ => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
     }
 }
 
@@ -356,6 +503,63 @@ mod tests {
             assert!(stride(len) >= len);
             assert_eq!(stride(len) / CACHE_LINE % 2, 1, "{len}");
             assert_eq!(stride(len) % CACHE_LINE, 0, "{len}");
+        }
+    }
+
+    /// Has `clients` ask, each for answers of these lengths, and says how many messages all answers were, and their lengths
+    /// as each client received them.
+    fn answered(listener: &str, clients: &[UdpSocket], lengths: &[u8]) -> (usize, Vec<Vec<usize>>) {
+        let listener = crate::udp::bind(listener.parse().expect("an address"), None).expect("loopback binds");
+        let mut batch = Batch::new(1232);
+        for length in lengths {
+            for client in clients {
+                let local = client.local_addr().expect("it is bound").ip();
+                client.send_to(&[*length], (local, listener.local_address().port())).expect("loopback sends");
+            }
+        }
+        let wanted = lengths.len() * clients.len();
+        // On loopback all are there once they are sent.
+        assert_eq!(batch.receive(&listener).expect("datagrams are there"), wanted);
+        batch.answer_each(|datagram, out| {
+            let length = usize::from(datagram.bytes[0]) * 4;
+            out[..length].fill(datagram.bytes[0]);
+            Some(length)
+        });
+        assert_eq!(batch.send(&listener), Sent { sent: wanted, failed: 0 });
+        let received = clients.iter().map(|client| {
+            let mut all: Vec<usize> = (0..lengths.len())
+                .map(|_| {
+                    let mut answer = [0; 2048];
+                    let (length, from) = client.recv_from(&mut answer).expect("an answer arrives");
+                    assert_eq!(from.ip(), client.local_addr().expect("it is bound").ip());
+                    assert!(answer[..length].iter().all(|octet| usize::from(*octet) * 4 == length));
+                    length
+                })
+                .collect();
+            all.sort_unstable();
+            all
+        });
+        (batch.messages.headers.len(), received.collect())
+    }
+
+    #[test]
+    fn answers_to_one_client_go_together_and_from_the_address_asked() {
+        let bound = |address: &str| UdpSocket::bind(address).expect("loopback binds");
+        for (listener, clients, lengths, messages) in [
+            ("127.0.0.1:0", &["127.0.0.1:0"][..], &[30, 20, 30, 10, 20, 30][..], 2),
+            ("0.0.0.0:0", &["127.0.0.1:0", "127.0.0.1:0", "127.0.0.2:0"], &[30, 20, 30, 10, 20, 30], 6),
+            ("[::]:0", &["[::1]:0", "[::1]:0"], &[9, 8, 7, 6, 5], 6),
+            ("[::1]:0", &["[::1]:0"], &[200, 0, 200, 7], 2),
+            // Each is another client.
+            ("127.0.0.1:0", &["127.0.0.1:0", "127.0.0.1:0"], &[30], 0),
+            ("127.0.0.1:0", &["127.0.0.1:0"], &[30], 0),
+        ] {
+            let clients: Vec<_> = clients.iter().map(|address| bound(address)).collect();
+            let mut expected: Vec<usize> = lengths.iter().map(|length| usize::from(*length) * 4).collect();
+            expected.sort_unstable();
+            let (sent, received) = answered(listener, &clients, lengths);
+            assert!(received.iter().all(|lengths| *lengths == expected), "{received:?}");
+            assert_eq!(sent, messages, "{lengths:?}");
         }
     }
 

@@ -89,6 +89,24 @@ impl Name {
         (name, len)
     }
 
+    /// Whether the first so many octets are the same.
+    pub(crate) fn is_like(&self, other: &Self, len: usize) -> bool {
+        self.0[..len.min(size_of::<Self>())] == other.0[..len.min(size_of::<Self>())]
+    }
+
+    /// A number that is the same for the same first octets, at most as many as the kernel may fill, and seldom for others.
+    #[inline]
+    pub(crate) fn mixed(&self, len: usize) -> u64 {
+        let mut mixed = 0_u64;
+        for at in (0..len.min(NAME_LEN)).step_by(8) {
+            // Octets behind the address are not its.
+            let behind = 64 - 8 * (len - at).min(8);
+            let word = u64::from_le_bytes(self.octets(at)) << behind >> behind;
+            mixed = (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        }
+        mixed
+    }
+
     fn octets<const N: usize>(&self, at: usize) -> [u8; N] {
         octets(&self.0, at)
     }
@@ -122,6 +140,22 @@ impl Control {
     /// Encodes that a message is to be cut into datagrams of so many octets; returns the octets in use too.
     pub(crate) fn cut_at(octets: u16) -> (Self, usize) {
         Self::message(libc::SOL_UDP, libc::UDP_SEGMENT, &octets.to_ne_bytes())
+    }
+
+    /// The same control messages, of so many octets, and behind them that the message is to be cut into datagrams of
+    /// `octets`; returns the octets in use too. `None` where there is no room for it.
+    pub(crate) fn and_cut_at(&self, len: usize, octets: u16) -> Option<(Self, usize)> {
+        let (mut control, at, data) = (*self, aligned(len), octets.to_ne_bytes());
+        let has_room = at + HEADER + aligned(data.len()) <= CONTROL_LEN;
+        has_room.then(|| {
+            let end = control.put(at, libc::SOL_UDP, libc::UDP_SEGMENT, &data);
+            (control, end)
+        })
+    }
+
+    /// Whether the first so many octets are the same.
+    pub(crate) fn is_like(&self, other: &Self, len: usize) -> bool {
+        self.0[..len.min(CONTROL_LEN)] == other.0[..len.min(CONTROL_LEN)]
     }
 
     /// Encodes a control message; returns the octets in use too.

@@ -11,6 +11,7 @@
 //!        batch.send(&listener); }
 //! ```
 //!
+//! Answers of one round to one client go as one message that the kernel cuts, so that the way through it is gone once.
 //! Every reply leaves from the address that was asked, also where the socket is bound to all addresses.
 
 use crate::listen::{BindError, Transport};
@@ -46,6 +47,8 @@ pub struct UdpListener {
     socket: Socket,
     address: SocketAddr,
     stopped: AtomicBool,
+    /// Whether the kernel cuts messages of several datagrams (Linux 4.18): an older one would not look at where to cut.
+    cuts: bool,
 }
 
 /// Binds a socket for one worker thread.
@@ -93,7 +96,9 @@ fn bind_socket(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result
     set_room(&socket, SEND_BUFFER, [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF])?;
     socket.bind(&address.into())?;
     let address = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
-    Ok(UdpListener { socket, address, stopped: AtomicBool::new(false) })
+    // Nothing is cut where it is not said with the message.
+    let cuts = mmsg::set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+    Ok(UdpListener { socket, address, stopped: AtomicBool::new(false), cuts })
 }
 
 /// Sets one of a socket's two buffers, beyond what the system allows to all where we may.
@@ -135,6 +140,11 @@ impl UdpListener {
     /// What the system says when the socket cannot be asked.
     pub fn kernel_drops(&self) -> io::Result<u32> {
         Memory::of(&self.socket).map(|memory| memory.drops)
+    }
+
+    #[inline]
+    pub(crate) fn cuts(&self) -> bool {
+        self.cuts
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! The batched calls of who asks: datagrams to many servers from many addresses, and what comes back.
 
+use super::together::{self, MERGED_MESSAGE_MAX, cannot_cut};
 use super::{BATCH_MAX, DATAGRAM_MAX, headers, offer_room, stride, vectors};
 use crate::sockaddr::{Control, Name};
 use std::io;
@@ -16,15 +17,6 @@ const MERGING_MAX: usize = 2 * BATCH_MAX;
 /// The fewest datagrams of one length that go as one message: cutting has a price of its own, and where few come together
 /// there is little to save.
 const MERGED_MIN: usize = 4;
-
-/// The longest datagram that goes in such a message, in octets: it is not to be fragmented on any path (RFC 9715 §3.1).
-const MERGED_LENGTH_MAX: usize = 1232;
-
-/// Octets of the longest message that the kernel cuts or puts together: that of IP's length field, headers included.
-const MERGED_MESSAGE_MAX: usize = 65_535;
-
-/// Octets of the headers of IPv6 and UDP.
-const HEADERS: usize = 48;
 
 /// Collects datagrams that are sent with one system call, at most [`BATCH_MAX`]; twice as many where it merges.
 pub struct Outgoing {
@@ -224,7 +216,8 @@ impl Outgoing {
         self.cuts.clear();
         let mut at = 0;
         while at < self.datagrams.len() {
-            let count = alike(&self.datagrams[at..]);
+            let alike = together::alike(self.datagrams[at..].iter().map(Ready::length));
+            let count = if alike < MERGED_MIN { 1 } else { alike };
             let ready = &mut self.datagrams[at];
             ready.count = count;
             if count > 1 {
@@ -245,22 +238,6 @@ impl Outgoing {
         self.ways.clear();
         self.octets.clear();
     }
-}
-
-/// How many of these, from the first on, go as one message; 1 where it goes by itself.
-fn alike(waiting: &[Ready]) -> usize {
-    let length = waiting[0].length();
-    if length == 0 || length > MERGED_LENGTH_MAX {
-        return 1;
-    }
-    let most = (MERGED_MESSAGE_MAX - HEADERS) / length;
-    let count = waiting.iter().take(most).take_while(|ready| ready.length() == length).count();
-    if count < MERGED_MIN { 1 } else { count }
-}
-
-/// Whether an error says that messages are not cut on this path, or for this device.
-fn cannot_cut(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
 }
 
 // SAFETY: the raw pointers in headers and vectors are made for each sending, and lead only to heap memory that the same value
