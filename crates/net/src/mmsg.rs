@@ -319,7 +319,8 @@ impl Batch {
         }
         vectors.clear();
         vectors.extend(order.iter().map(|place| self.answer_vectors[place.number()]));
-        (cuts.clear(), headers.clear());
+        cuts.clear();
+        headers.clear();
         let mut at = 0;
         while let Some(first) = order.get(at) {
             let first = first.number();

@@ -62,10 +62,10 @@ pub(super) fn alike(mut lengths: impl Iterator<Item = usize>) -> usize {
 }
 
 /// How many datagrams of these lengths, from the first on, go as one message, where a shorter one may be its last.
-pub(super) fn cuttable(lengths: impl Iterator<Item = usize> + Clone) -> usize {
+pub(super) fn cuttable(mut lengths: impl Iterator<Item = usize> + Clone) -> usize {
     let (count, first) = (alike(lengths.clone()), lengths.clone().next().unwrap_or(0));
     let has_room = first <= MERGED_LENGTH_MAX && (count + 1) * first <= MERGED_MESSAGE_MAX - HEADERS;
-    let last = lengths.skip(count).next().filter(|last| has_room && (1..first).contains(last));
+    let last = lengths.nth(count).filter(|last| has_room && (1..first).contains(last));
     count + usize::from(last.is_some())
 }
 
