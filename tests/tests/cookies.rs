@@ -112,23 +112,27 @@ fn a_file_that_others_can_read_is_refused_at_start() {
     }
 }
 
-/// Sends these queries without waiting, then one that no rate limits; returns what was answered before that.
+/// Sends these queries without waiting; returns what was answered, found by one that no rate limits.
 fn flood(socket: &UdpSocket, queries: impl Iterator<Item = Question>, proven: &Question) -> Vec<Answer> {
     for query in queries {
         socket.send(&query.message()).expect("loopback takes it");
     }
-    let last = proven.message();
-    socket.send(&last).expect("loopback takes it");
     let mut answers = Vec::new();
     let mut room = [0; 4_096];
-    // Datagrams of one socket are answered by one worker, in their order.
-    loop {
-        let length = socket.recv(&mut room).expect("the last one is answered");
-        if room[..2] == last[..2] {
-            return answers;
+    // One worker answers the datagrams of a socket in rounds, those of one round in any order: the second such query, sent
+    // once the first was answered, is of a later round than all before.
+    for _ in 0..2 {
+        let last = proven.message();
+        socket.send(&last).expect("loopback takes it");
+        loop {
+            let length = socket.recv(&mut room).expect("the last one is answered");
+            if room[..2] == last[..2] {
+                break;
+            }
+            answers.push(Answer::read(&room[..length]));
         }
-        answers.push(Answer::read(&room[..length]));
     }
+    answers
 }
 
 #[test]
@@ -183,7 +187,8 @@ fn like_answers_to_one_network_are_limited() {
         line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
     };
     assert_eq!(value("pointsman_rate_limit_slipped_total"), slipped);
-    assert_eq!(value("pointsman_rate_limit_exempt_total"), 53);
+    // Two in each of three floods, and those fifty.
+    assert_eq!(value("pointsman_rate_limit_exempt_total"), 56);
     let answers =
         "pointsman_queries_total{transport=\"udp\",type=\"A\",rcode=\"BADCOOKIE\",verdict=\"answered\"}";
     assert_eq!(value(answers), bad_cookies);
