@@ -8,15 +8,14 @@ use anyhow::{Result, bail};
 use crate::checkout::Checkout;
 use crate::{check, package, packages, python};
 
-/// Third-party crates and ours, unoptimised: one to three minutes on two cores. All four are at least twice what is needed,
-/// as the machine's host may take half of it.
+/// Third-party crates and ours, unoptimised: one to three minutes on two cores.
 const BUILD_MAX: Duration = Duration::from_secs(900);
-/// All unit, integration and property tests, and the seeded fuzz loops: five to twelve minutes.
-const TESTS_MAX: Duration = Duration::from_secs(1_500);
-/// Third-party crates and ours, optimised: two to sixteen minutes.
-const RELEASE_MAX: Duration = Duration::from_secs(1_800);
+/// All unit, integration and property tests, and the seeded fuzz loops.
+const TESTS_MAX: Duration = Duration::from_secs(900);
+/// Third-party crates and ours, optimised: two to nine minutes on two cores.
+const RELEASE_MAX: Duration = Duration::from_secs(1_200);
 /// The demo ends by itself after ten seconds.
-const DEMO_MAX: Duration = Duration::from_secs(120);
+const DEMO_MAX: Duration = Duration::from_secs(60);
 
 /// One step: a line of this table is all that a new step takes.
 struct Step {
