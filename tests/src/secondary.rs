@@ -95,7 +95,7 @@ impl Make {
                 );
                 let mut command = Command::new("/usr/sbin/named");
                 command.args(["-g", "-n", "1", "-c", &folder.write("named.conf", text)]);
-                (command, " running")
+                (command, "all zones loaded")
             }
         };
         command.current_dir(folder.path());

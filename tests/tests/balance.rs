@@ -575,7 +575,7 @@ fn the_guide_is_as_it_goes() {
             ("bind" | "balance", _) => {
                 for line in content.lines() {
                     let mut program = Program::spawn(command(line));
-                    program.line(if kind == "bind" { " running" } else { "ready" });
+                    program.line(if kind == "bind" { "all zones loaded" } else { "ready" });
                     programs.push(program);
                 }
             }
