@@ -11,6 +11,12 @@ use crate::errors::Errors;
 /// The largest share of a run's time that others may have: half of what the 99.9th percentile leaves out.
 pub const HELD_UP_MAX: f64 = 0.000_5;
 
+/// The largest share of the cores' time that the host may take from a measurement of which it counts who answers, not when
+/// to the microsecond, and how often such a measurement is tried.
+pub const TAKEN_MAX: f64 = 0.01;
+/// See [`TAKEN_MAX`].
+pub const TRIES: u32 = 3;
+
 /// The runs of one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runs {
@@ -42,6 +48,25 @@ pub fn runs(wanted: usize, mut run: impl FnMut(u64) -> Result<(f64, Errors)>) ->
     let held_up = undisturbed.iter().map(|(share, _)| *share).fold(0.0, f64::max);
     let counted = undisturbed.into_iter().map(|(_, errors)| errors).collect();
     Ok(Runs { counted, undisturbed: quiet, all, held_up })
+}
+
+/// Measures until the machine's host took no more than [`TAKEN_MAX`] of its cores, [`TRIES`] times at most, and keeps the
+/// try from which it took least; each tells that share.
+///
+/// # Errors
+/// Those of a try.
+pub fn calmest<T>(mut measure: impl FnMut() -> Result<(f64, T)>) -> Result<T> {
+    let mut best = measure()?;
+    for _ in 1..TRIES {
+        if best.0 <= TAKEN_MAX {
+            break;
+        }
+        let next = measure()?;
+        if next.0 < best.0 {
+            best = next;
+        }
+    }
+    Ok(best.1)
 }
 
 /// The share of a replay's time that other programs and the machine's host had.
@@ -100,5 +125,18 @@ mod tests {
         );
         let runs = of(2, &[1.0, 0.5]);
         assert_eq!((which(&runs), runs.told().as_str(), runs.held_up), (vec![0, 1], "2, 2 disturbed", 1.0));
+    }
+
+    #[test]
+    fn the_try_counts_from_which_the_host_took_least() {
+        let kept = |shares: &[f64]| {
+            let mut tries = shares.iter().copied().enumerate();
+            let kept =
+                calmest(|| tries.next().map(|(at, share)| (share, at)).ok_or(anyhow::anyhow!("no more")));
+            (kept.expect("none fails"), tries.count())
+        };
+        assert_eq!(kept(&[TAKEN_MAX, 0.0]), (0, 1));
+        assert_eq!(kept(&[0.5, 0.0, 0.0]), (1, 1));
+        assert_eq!(kept(&[0.5, 0.2, 0.3, 0.0]), (1, 1));
     }
 }

@@ -80,12 +80,14 @@ impl Stolen {
 
     /// How much it was until now, in words, as [`description`] says what the machine is.
     pub fn told(&self) -> (&'static str, String) {
+        ("taken by its host", format!("{:.2} % of its cores' time", 100.0 * self.share()))
+    }
+
+    /// The same as a share of its cores' time.
+    pub fn share(&self) -> f64 {
         let all = self.since.elapsed().as_secs_f64() * cores() as f64;
         let stolen = observe::stolen().saturating_sub(self.before).as_secs_f64();
-        (
-            "taken by its host",
-            format!("{:.2} % of its cores' time", 100.0 * stolen / all.max(f64::MIN_POSITIVE)),
-        )
+        stolen / all.max(f64::MIN_POSITIVE)
     }
 }
 

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use api::replay::ReplayReport;
+use experiments::disturbed;
+use experiments::machine::Stolen;
 use replay::plot::{Axis, Line, Plot};
 
 use super::bursts::{self, Offered};
@@ -82,6 +84,12 @@ pub(super) fn perform(run: &Run, stage: &Stage, report: &mut Report) -> Result<(
          caches and without them; it has no regions. MyXDNS ran on a machine of 2005 (Opteron 175), so shapes compare, \
          absolute values do not. Response times are medians from sent; the paper has means.",
     );
+    report.say(&format!(
+        "A rate during which the machine's host took more than {} % of its cores is offered again, {} times in all at most; \
+         the try from which it took least counts.",
+        disturbed::TAKEN_MAX * 100.0,
+        disturbed::TRIES
+    ));
     let arms: Vec<&Arm> = ARMS.iter().filter(|arm| stage.has(arm, run, report)).collect();
     let rates = run.size.of(RATES, &[16_000, 384_000], &[500]);
     for (updates, figures) in [(0, ["Figure 3", "Figure 4"]), (1, ["Figure 5", "Figure 5"])] {
@@ -124,8 +132,17 @@ fn curve(
     Ok(points)
 }
 
-/// Offers a rate for some seconds, while the policy is updated.
+/// Offers a rate, while the policy is updated; again where the machine's host took too much, in a full run.
 fn point(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -> Result<Point> {
+    disturbed::calmest(|| {
+        let stolen = Stolen::begin();
+        let point = offer(run, stage, running, rate, updates)?;
+        Ok((if run.size == Size::Full { stolen.share() } else { 0.0 }, point))
+    })
+}
+
+/// Offers a rate for some seconds, while the policy is updated.
+fn offer(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -> Result<Point> {
     let seconds = run.size.of(4, 1, 1);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
