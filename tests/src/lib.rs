@@ -12,7 +12,7 @@
 //! - [`balancing`]: a balancer, and back ends that do whatever a test wants.
 //! - [`credit`]: the balancer's end of the credit protocol, and a bad way between the two.
 //! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data,
-//!   and how a test says that it skips.
+//!   and how a test says that it skips; [`fresh`]: files that are written from declarations.
 
 pub mod balancing;
 pub mod certificate;
@@ -21,6 +21,7 @@ pub mod data;
 pub mod database;
 pub mod flood;
 pub mod folder;
+pub mod fresh;
 pub mod guide;
 pub mod http;
 pub mod nginx;

@@ -306,15 +306,7 @@ mod tests {
 
     #[test]
     fn names_are_well_formed_and_told_once() {
-        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), METRICS.len());
-        for metric in METRICS {
-            let is_named = metric.name.starts_with("pointsman_agent_") && metric.help.ends_with('.');
-            assert!(is_named, "{}", metric.name);
-            assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
-        }
+        assert_eq!(web::metrics::faults("pointsman_agent_", METRICS), [""; 0]);
     }
 
     #[test]
@@ -322,12 +314,6 @@ mod tests {
         let opening = "# Metrics of the agent\n\n\
              `GET /metrics` of `pointsman agent --http ADDR` answers these numbers in the OpenMetrics text format, which\n\
              Prometheus reads. Counters begin at 0 with the process. Whoever can reach the address may ask.\n";
-        let page = web::metrics::page(opening, METRICS);
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/agent-metrics.md");
-        if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
-            std::fs::write(path, &page).expect("the page can be written");
-        }
-        let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert_eq!(kept, page, "POINTSMAN_REGENERATE=1 cargo test -p agent metrics");
+        ::tests::fresh::check("docs/reference/agent-metrics.md", &web::metrics::page(opening, METRICS));
     }
 }

@@ -16,8 +16,6 @@ mod config;
 mod credit_key;
 mod demo;
 mod failure;
-#[cfg(test)]
-mod fresh;
 mod log;
 mod near;
 mod origin;

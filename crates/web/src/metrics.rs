@@ -1,5 +1,6 @@
 //! Numbers that are exported, declared once: for Prometheus, and for a page of the documentation.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use axum::http::header::CONTENT_TYPE;
@@ -91,6 +92,18 @@ pub fn answer(text: String) -> impl IntoResponse {
     ([(CONTENT_TYPE, OPEN_METRICS)], text)
 }
 
+/// The names of metrics that are not declared as all are: told once, beginning with `prefix`, a counter's ending in
+/// `_total`, with a help that is a sentence.
+pub fn faults<R>(prefix: &str, metrics: &[Metric<R>]) -> Vec<&'static str> {
+    let mut seen = HashSet::new();
+    let is_faulty = |metric: &&Metric<R>| {
+        let is_first = seen.insert(metric.name);
+        let ends_as_counted = metric.name.ends_with("_total") == (metric.kind == Kind::Counter);
+        !(is_first && ends_as_counted && metric.name.starts_with(prefix) && metric.help.ends_with('.'))
+    };
+    metrics.iter().filter(is_faulty).map(|metric| metric.name).collect()
+}
+
 /// A page of the documentation: `opening`, and a line for each number.
 pub fn page<R>(opening: &str, metrics: &[Metric<R>]) -> String {
     let mut text = format!(
@@ -164,5 +177,27 @@ fn sample(kind: Kind, value: u64, encoder: MetricEncoder<'_>) -> fmt::Result {
     match kind {
         Kind::Counter => ConstCounter::new(value).encode(encoder),
         Kind::Gauge | Kind::Histogram => ConstGauge::new(value).encode(encoder),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_declared_as_all_are_is_found() {
+        let metric = |name, help, kind| Metric { name, help, kind, unit: "", labels: &[], read: () };
+        let good = metric("our_queries_total", "Queries.", Kind::Counter);
+        assert_eq!(faults("our_", &[good]), [""; 0]);
+        let metrics = [
+            metric("our_queue", "Queries that wait.", Kind::Gauge),
+            metric("our_queue", "Queries that wait.", Kind::Gauge),
+            metric("our_answers", "Answers.", Kind::Counter),
+            metric("our_age_total", "Age.", Kind::Gauge),
+            metric("their_queue", "Queries that wait.", Kind::Gauge),
+            metric("our_size", "no sentence", Kind::Gauge),
+        ];
+        let found = ["our_queue", "our_answers", "our_age_total", "their_queue", "our_size"];
+        assert_eq!(faults("our_", &metrics), found);
     }
 }

@@ -112,18 +112,7 @@ mod tests {
 
     #[test]
     fn names_are_well_formed_and_told_once() {
-        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), METRICS.len());
-        for metric in METRICS {
-            assert!(
-                metric.name.starts_with("pointsman_control_") && metric.help.ends_with('.'),
-                "{}",
-                metric.name
-            );
-            assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
-        }
+        assert_eq!(web::metrics::faults("pointsman_control_", METRICS), [""; 0]);
     }
 
     #[test]
@@ -131,12 +120,6 @@ mod tests {
         let opening = "# Metrics of the control process\n\n\
              `GET /metrics` of `pointsman control`, at the address `listen` of its configuration, answers these numbers in\n\
              the OpenMetrics text format, which Prometheus reads.\n";
-        let page = web::metrics::page(opening, METRICS);
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/control-metrics.md");
-        if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
-            std::fs::write(path, &page).expect("the page can be written");
-        }
-        let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert_eq!(kept, page, "POINTSMAN_REGENERATE=1 cargo test -p control metrics");
+        ::tests::fresh::check("docs/reference/control-metrics.md", &web::metrics::page(opening, METRICS));
     }
 }

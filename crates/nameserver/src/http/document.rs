@@ -222,27 +222,12 @@ fn etag() -> RefOr<utoipa::openapi::Header> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
     use serde_json::Value;
-
-    /// Where the document is kept, from this crate's folder.
-    const KEPT: &str = "../../docs/reference/openapi.json";
+    use std::collections::BTreeSet;
 
     #[test]
     fn openapi_is_the_one_that_is_kept() {
-        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join(KEPT);
-        let made = crate::http::openapi();
-        if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
-            std::fs::write(&kept, &made).expect("the document can be written");
-        }
-        let read = std::fs::read_to_string(&kept).unwrap_or_default();
-        assert!(
-            read == made,
-            "docs/reference/openapi.json is not what the routes declare; to mend: \
-             POINTSMAN_REGENERATE=1 cargo test -p nameserver openapi"
-        );
+        ::tests::fresh::check("docs/reference/openapi.json", &crate::http::openapi());
     }
 
     #[test]

@@ -425,11 +425,9 @@ async fn every_metric_is_declared_once_and_exported() {
     health.note(&slot, Outcome::failed(Reason::Refused, "refused"), Duration::ZERO, 7, (1, 1));
     let text = api.get("/metrics").await.body;
     assert!(text.ends_with("# EOF\n"));
-    for (index, metric) in METRICS.iter().enumerate() {
+    assert_eq!(web::metrics::faults("pointsman_", METRICS), [""; 0]);
+    for metric in METRICS {
         let family = metric.name.trim_end_matches("_total");
-        assert!(family.starts_with("pointsman_"), "{family}");
-        assert_eq!(metric.kind == web::metrics::Kind::Counter, metric.name.ends_with("_total"), "{family}");
-        assert!(METRICS[..index].iter().all(|other| other.name != metric.name), "{family} twice");
         assert!(text.contains(&format!("# HELP {family} {}\n", metric.help)), "{family}");
         let samples: Vec<&str> = text
             .lines()
@@ -474,15 +472,7 @@ async fn a_change_is_in_the_histogram_once_it_is_served() {
 
 #[test]
 fn the_page_of_metrics_is_fresh() {
-    let kept = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
-    if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
-        std::fs::write(&kept, metrics::page()).expect("the page can be written");
-    }
-    assert!(
-        std::fs::read_to_string(&kept).unwrap_or_default() == metrics::page(),
-        "docs/reference/metrics.md is not what is declared; to mend: \
-         POINTSMAN_REGENERATE=1 cargo test -p nameserver metrics"
-    );
+    ::tests::fresh::check("docs/reference/metrics.md", &metrics::page());
 }
 
 #[tokio::test]

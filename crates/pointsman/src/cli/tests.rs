@@ -3,7 +3,6 @@ use std::fmt::Write as _;
 use clap::CommandFactory;
 
 use super::*;
-use crate::fresh;
 
 /// The commands with what they are called by, from the top, groups before their members.
 fn commands() -> Vec<(String, clap::Command)> {
@@ -74,7 +73,7 @@ fn the_manual_is_fresh() {
         let lines: String = help.trim_end().lines().map(|line| line.trim_end().to_owned() + "\n").collect();
         let _ = write!(text, "\n## {name}\n```\n{lines}```\n");
     }
-    fresh::check("docs/reference/command-line.md", &text);
+    ::tests::fresh::check("docs/reference/command-line.md", &text);
 }
 
 #[test]

@@ -9,7 +9,6 @@ use nameserver::server::Options;
 use nameserver::tap;
 
 use super::*;
-use crate::fresh;
 use keys::{PARTITION, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER};
 
 #[derive(Parser)]
@@ -411,7 +410,7 @@ fn flags_have_the_names_of_keys() {
 #[test]
 fn the_template_is_fresh_and_holds_when_uncommented() {
     let template = page::template();
-    fresh::check("etc/pointsman.template.toml", &template);
+    ::tests::fresh::check("etc/pointsman.template.toml", &template);
     assert_eq!(options(&template, &[]).imports.len(), 0, "as it is, it says nothing but its version");
 
     let settings = |line: &str| {
@@ -441,5 +440,5 @@ fn the_template_is_fresh_and_holds_when_uncommented() {
 
 #[test]
 fn the_manual_is_fresh() {
-    fresh::check("docs/reference/configuration.md", &page::manual());
+    ::tests::fresh::check("docs/reference/configuration.md", &page::manual());
 }

@@ -121,7 +121,7 @@ fn the_paper_s_two_servers_of_one_region_have_ranks_one_and_two() {
 #[test]
 fn the_template_is_fresh_and_holds_when_uncommented() {
     let template = super::super::page::control_template();
-    crate::fresh::check("etc/control.template.toml", &template);
+    ::tests::fresh::check("etc/control.template.toml", &template);
     let uncomment = |line: &str| {
         let setting = line.strip_prefix('#').filter(|rest| !rest.starts_with(' ') && !rest.is_empty());
         setting.unwrap_or(line).to_owned() + "\n"
@@ -141,5 +141,5 @@ fn the_template_is_fresh_and_holds_when_uncommented() {
 
 #[test]
 fn the_manual_is_fresh() {
-    crate::fresh::check("docs/reference/control-configuration.md", &super::super::page::control_manual());
+    ::tests::fresh::check("docs/reference/control-configuration.md", &super::super::page::control_manual());
 }

@@ -39,26 +39,11 @@ struct Document;
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use serde_json::Value;
-
-    /// Where the document is kept, from this crate's folder.
-    const KEPT: &str = "../../docs/reference/reverse-openapi.json";
 
     #[test]
     fn openapi_is_the_one_that_is_kept() {
-        let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join(KEPT);
-        let made = super::openapi();
-        if std::env::var_os("POINTSMAN_REGENERATE").is_some() {
-            std::fs::write(&kept, &made).expect("the document can be written");
-        }
-        let read = std::fs::read_to_string(&kept).unwrap_or_default();
-        assert!(
-            read == made,
-            "docs/reference/reverse-openapi.json is not what the handlers declare; to mend: \
-             POINTSMAN_REGENERATE=1 cargo test -p reverse openapi"
-        );
+        ::tests::fresh::check("docs/reference/reverse-openapi.json", &super::openapi());
     }
 
     #[test]

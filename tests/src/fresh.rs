@@ -7,8 +7,11 @@ use std::path::Path;
 const UPDATE: &str = "POINTSMAN_UPDATE";
 
 /// Compares the file at `path`, from the checkout's root, with what it should hold.
-pub(crate) fn check(path: &str, expected: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+///
+/// # Panics
+/// Where they differ.
+pub fn check(path: &str, expected: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     if std::env::var_os(UPDATE).is_some() {
         fs::write(&file, expected).expect("the checkout can be written");
     }
@@ -16,7 +19,7 @@ pub(crate) fn check(path: &str, expected: &str) {
     let differs = found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
     assert!(
         found == expected,
-        "{path} is not fresh from line {} on: `{UPDATE}=1 cargo test -p pointsman` writes it",
+        "{path} is not fresh from line {} on: {UPDATE}=1 and this test write it",
         differs.map_or(found.lines().count().min(expected.lines().count()), |line| line) + 1,
     );
 }
