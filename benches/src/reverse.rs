@@ -65,6 +65,9 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
         "In the contract, the server's device takes messages of several datagrams whole, as network cards of servers do, and \
          the source receives them so, as our balancer does.",
     );
+    report.note(
+        "In the contract, the server comes before the machine's other programs (nice -20); its back end stands back (nice 10).",
+    );
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how fast it is.");
     }

@@ -14,6 +14,7 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -129,14 +130,16 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         let file = room.join("names.cache");
         servers::keep(&names, &file)?;
         let mut upstream = beside_server(|| Troubled::begin(upstream, options.seed))?;
-        let mut command = servers::pointsman(&file, UPSTREAM, &["--interval", "1ms"]);
+        let mut command = servers::pointsman_first(&file, UPSTREAM, &["--interval", "1ms"]);
         let group = Group::start(&mut command, &room.join("log"))?;
         let _group = servers::ready(group, &room, servers::ping)?;
         let mut rng = Rng::with_seed(options.seed);
         let mut each = |mut source: Source, length| -> Result<Seen> {
-            let done = AtomicBool::new(false);
+            let (done, (begun, begins)) = (AtomicBool::new(false), mpsc::channel());
             let (seen, held) = thread::scope(|scope| {
-                let held = scope.spawn(|| witness(SERVER_CORE, &done));
+                let held = scope.spawn(|| witness(SERVER_CORE, begun, &done));
+                // No look-up waits for its beginning. Where that fails, nobody says so, and its error is told below.
+                let _ = begins.recv();
                 let seen =
                     Side::Source.within(|| look_up(&mut source, &names, length, &mut upstream, &mut rng));
                 done.store(true, Ordering::Relaxed);

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ const FELT_MAX: f64 = 9.0;
 /// What a report says of them.
 pub(crate) const RULE: &str = "Held up are look-ups that were under way when one of the two cores paused for more than \
     0.5 ms, or while the server's core worked off what had come meanwhile; with a share b of its time busy, that takes \
-    b / (1 - b) times the pause (counted are once to nine times). Pauses are as the source saw them, which does not rest, \
+    b / (1 - b) times the pause (counted are once to nine times), on top of what the one before has left. Pauses are as the source saw them, which does not rest, \
     and a witness before all other threads (SCHED_FIFO) on the server's core, which only looks at the clock. All other \
     columns and the targets are without them, but for the one that says so.";
 
@@ -48,20 +49,28 @@ impl Pauses {
     }
 
     /// When these or others are felt on a core that is busy for such a share of its time: what came meanwhile waits in a
-    /// queue, and so does what comes while that drains.
+    /// queue, and so does what comes while that drains. Another one before the queue has drained makes it longer.
     pub(crate) fn and(self, others: Pauses, busy: f64) -> Felt {
         let times = (busy / (1.0 - busy).max(f64::EPSILON)).clamp(1.0, FELT_MAX);
-        let felt = |(from, to): (Instant, Instant)| (from, to + to.duration_since(from).mul_f64(times));
-        let mut all: Vec<_> = self.0.into_iter().chain(others.0).map(felt).collect();
+        let mut all: Vec<_> = self.0.into_iter().chain(others.0).collect();
         all.sort();
-        let mut apart: Vec<(Instant, Instant)> = Vec::new();
+        // Of both cores at once, they are one.
+        let mut pauses: Vec<(Instant, Instant)> = Vec::new();
         for (from, to) in all {
-            match apart.last_mut() {
+            match pauses.last_mut() {
                 Some((_, end)) if from <= *end => *end = to.max(*end),
-                _ => apart.push((from, to)),
+                _ => pauses.push((from, to)),
             }
         }
-        Felt(apart)
+        let mut felt: Vec<(Instant, Instant)> = Vec::new();
+        for (from, to) in pauses {
+            let drained = to + to.duration_since(from).mul_f64(times);
+            match felt.last_mut() {
+                Some((_, end)) if from <= *end => *end = drained + end.duration_since(from),
+                _ => felt.push((from, drained)),
+            }
+        }
+        Felt(felt)
     }
 }
 
@@ -73,16 +82,18 @@ impl Felt {
     }
 }
 
-/// Looks at the clock of a core, before all other threads there, until it is told to end.
+/// Looks at the clock of a core, before all other threads there, until it is told to end; says when it begins. What is
+/// needed to come before others takes that core some milliseconds.
 ///
 /// # Errors
 /// Where it cannot have that core, or come before others.
-pub(crate) fn witness(core: usize, done: &AtomicBool) -> Result<Pauses> {
+pub(crate) fn witness(core: usize, begun: Sender<()>, done: &AtomicBool) -> Result<Pauses> {
     net::thread::pin(core).context("pinning a thread")?;
     let this = gettid().to_string();
     let status = Command::new("chrt").args(["--fifo", "--pid", "50", &this]).status().context("chrt")?;
     ensure!(status.success(), "chrt: {status}");
     let mut pauses = Pauses::default();
+    let _ = begun.send(());
     while !done.load(Ordering::Relaxed) {
         let due = Instant::now() + LOOK;
         thread::sleep(LOOK);
@@ -105,10 +116,11 @@ mod tests {
         }
         other.look(at(13), at(15));
         assert_eq!((one.longest(), other.longest()), (Duration::from_millis(4), Duration::from_millis(2)));
-        // Felt from 10 to 19, and from 40 to 52, where a core is busy for two thirds of its time.
+        // Felt from 10 to 22, for three are left of the first one's drain when the second begins, and from 40 to 52, where a
+        // core is busy for two thirds of its time.
         let felt = one.and(other, 2.0 / 3.0);
         for (from, to, expected) in
-            [(8, 9, false), (9, 10, true), (18, 30, true), (20, 39, false), (0, 100, true), (53, 54, false)]
+            [(8, 9, false), (9, 10, true), (21, 30, true), (23, 39, false), (0, 100, true), (53, 54, false)]
         {
             assert_eq!(felt.touch(at(from), at(to)), expected, "{from} to {to}");
         }

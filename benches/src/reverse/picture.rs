@@ -56,9 +56,13 @@ pub(crate) fn latencies(title: &str, curves: &[Curve], limit: f64) -> String {
     let _ = writeln!(
         svg,
         "<text x=\"{LEFT}\" y=\"470\">share of answers that came within so long from when they were sent</text>\n\
-         <path d=\"M{LEFT} {0:.1}H{RIGHT}\" stroke=\"#888888\" stroke-width=\"2\"/><circle cx=\"{1:.1}\" cy=\"{0:.1}\" r=\"5\" fill=\"none\" stroke=\"#888888\" stroke-width=\"2\"/>",
+         <path d=\"M{LEFT} {0:.1}H{RIGHT}\" stroke=\"#888888\" stroke-width=\"2\"/><circle cx=\"{1:.1}\" cy=\"{0:.1}\" r=\"5\" fill=\"none\" stroke=\"#888888\" stroke-width=\"2\"/>\n\
+         <text x=\"{2:.1}\" y=\"{3:.1}\" fill=\"#555555\">limit: 99.9 % within {4:.0} ms</text>",
         y(limit),
         x(0.999),
+        LEFT + 8.0,
+        y(limit) - 6.0,
+        limit / 1000.0,
     );
     for (index, curve) in curves.iter().enumerate() {
         // Curves of one upstream stand side by side and have one colour.
@@ -88,6 +92,7 @@ mod tests {
         let curve = Curve { name: "a".into(), is_dashed: true, points: vec![(0.5, 1.0), (0.9999, 1e5)] };
         let svg = latencies("title", &[curve], 1000.0);
         assert!(svg.contains("points=\"70.0,430.0 620.0,50.0\""), "{svg}");
+        assert!(svg.contains(">limit: 99.9 % within 1 ms</text>"), "{svg}");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     }
 }

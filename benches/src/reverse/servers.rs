@@ -108,7 +108,18 @@ impl Server {
 
 /// Ours, with the names of a snapshot; whoever it asks is of no account.
 pub(crate) fn pointsman(snapshot: &Path, upstream: &str, more: &[&str]) -> Command {
-    let mut command = Side::Server.command(&program());
+    names(Side::Server.command(&program()), snapshot, upstream, more)
+}
+
+/// The same, before the machine's other programs.
+pub(crate) fn pointsman_first(snapshot: &Path, upstream: &str, more: &[&str]) -> Command {
+    let mut command = Side::Server.command("nice");
+    command.args(["-n", "-20", &program()]);
+    names(command, snapshot, upstream, more)
+}
+
+/// What ours is told, behind its name.
+fn names(mut command: Command, snapshot: &Path, upstream: &str, more: &[&str]) -> Command {
     command.args(["reverse", "--upstream", upstream, "--workers", "1", "--allow", "0.0.0.0/0"]);
     command.args(["--believe", "0.0.0.0/0", "--snapshot"]).arg(snapshot).args([
         "--snapshot-interval",
