@@ -9,8 +9,7 @@
 //! - [`field`]: the back ends as all threads see them; [`counters`]: what is counted.
 //! - [`picker`]: one thread's view of them, and what it picks.
 //! - [`client_address`]: how a back end learns whose query it is.
-//! - [`pending`]: queries that wait for replies; [`worker`]: the thread that has them; [`calm`]: how much it asks the
-//!   system for at once.
+//! - [`pending`]: queries that wait for replies; [`worker`]: the thread that has them.
 //! - [`connections`]: clients over TCP; [`exchange`]: one query to one back end on their behalf.
 //! - [`message`]: the answers that are made here.
 //! - [`credits`]: hellos to agents, and the leases that they grant.
@@ -19,7 +18,6 @@
 //! - [`http`]: how it is doing, and back ends that come and go; [`numbers`]: what it counts.
 //! - [`service`]: [`Service`], all of it, started and stopped.
 
-pub mod calm;
 pub mod client_address;
 pub mod connections;
 pub mod counters;

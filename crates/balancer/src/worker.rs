@@ -15,7 +15,6 @@ use net::clock::Clock;
 use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
 use routing::balance::{BACK_ENDS_MAX, Set};
 
-use crate::calm::Calm;
 use crate::client_address::{ClientAddress, Transport};
 use crate::counters::FrontCounters;
 use crate::field::{Field, Standing};
@@ -108,9 +107,6 @@ struct Bench {
     prefaced: Vec<u8>,
     /// Back ends of which the system said just now that nobody listens.
     gone: Set,
-    /// How clients' queries came of late, and back ends' replies.
-    asking: Calm,
-    replying: Calm,
 }
 
 impl Worker {
@@ -139,8 +135,6 @@ impl Worker {
             room: Box::new([0; DATAGRAM_MAX]),
             prefaced: Vec::new(),
             gone: Set::EMPTY,
-            asking: Calm::default(),
-            replying: Calm::default(),
             worker: self,
         };
         bench.serve()
@@ -227,21 +221,19 @@ impl Bench {
 
     fn take_queries(&mut self, incoming: &mut Incoming, now: u64) {
         for _ in 0..QUERY_ROUNDS_MAX {
-            let received = match incoming.receive_at_most(&*self.worker.listener, self.asking.most()) {
+            let received = match incoming.receive(&*self.worker.listener) {
                 Ok(received) => received,
                 Err(cause) => {
                     tracing::error!(worker = self.worker.index, %cause, "receiving from clients failed");
                     return;
                 }
             };
-            self.asking.found(received);
             for datagram in incoming.replies() {
                 self.worker.counters.queries.add(1);
                 if let Some(client) = datagram.peer {
                     self.take_query(datagram.octets, client, datagram.local, now);
                 }
             }
-            // Where one alone was asked for, the next wait tells at once of what is left.
             if received < BATCH_MAX {
                 return;
             }
@@ -397,7 +389,7 @@ impl Bench {
         let place = usize::from(line) / SOCKETS_MAX;
         for _ in 0..ROUNDS_MAX {
             let Some(open) = &self.lines[usize::from(line)] else { return };
-            let received = match incoming.receive_at_most(&open.socket, self.replying.most()) {
+            let received = match incoming.receive(&open.socket) {
                 Ok(received) => received,
                 // An ICMP message; the error is taken with it, and replies may stand behind it.
                 Err(_) => {
@@ -405,7 +397,6 @@ impl Bench {
                     continue;
                 }
             };
-            self.replying.found(received);
             let now = self.now();
             for reply in incoming.replies() {
                 self.take_reply(line, place, reply.octets, now);

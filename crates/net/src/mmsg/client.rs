@@ -310,18 +310,6 @@ impl Incoming {
     /// # Errors
     /// What the system says: at a connected socket also that a datagram was refused.
     pub fn receive(&mut self, socket: &impl AsFd) -> io::Result<usize> {
-        self.receive_at_most(socket, BATCH_MAX)
-    }
-
-    /// Receives in the same way, so many messages at most. Looking for another one where none is takes the kernel a third of
-    /// the time that one takes.
-    ///
-    /// # Errors
-    /// As of [`receive`](Self::receive).
-    ///
-    /// # Panics
-    /// Where `most` is more than [`BATCH_MAX`].
-    pub fn receive_at_most(&mut self, socket: &impl AsFd, most: usize) -> io::Result<usize> {
         for header in &mut self.headers[..self.received] {
             offer_room(header);
         }
@@ -330,16 +318,14 @@ impl Incoming {
         }
         self.received = 0;
         loop {
-            let headers = &mut self.headers[..most];
-            // SAFETY: the pointer and the count are those of a slice of headers. Each points to one iovec, one Name and
-            // one Control, all in vectors that live as long as the headers and are never resized; the lengths in the
-            // header and the iovec are those of the rooms. No reference into them is alive, as `self` is borrowed
-            // exclusively.
+            // SAFETY: there are BATCH_MAX headers. Each points to one iovec, one Name and one Control, all in
+            // vectors that live as long as the headers and are never resized; the lengths in the header and the
+            // iovec are those of the rooms. No reference into them is alive, as `self` is borrowed exclusively.
             let count = unsafe {
                 libc::recvmmsg(
                     socket.as_fd().as_raw_fd(),
-                    headers.as_mut_ptr(),
-                    headers.len() as libc::c_uint,
+                    self.headers.as_mut_ptr(),
+                    BATCH_MAX as libc::c_uint,
                     // The type of the flags differs between C libraries.
                     libc::MSG_DONTWAIT as _,
                     ptr::null_mut(),
