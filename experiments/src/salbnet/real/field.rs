@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -252,10 +252,7 @@ impl Field {
     pub(super) fn received(&self) -> Result<[u64; 3]> {
         let mut received = [0; 3];
         for (count, back_end) in received.iter_mut().zip(&self.back_ends) {
-            let mut stream = TcpStream::connect(back_end.statistics).context("BIND's statistics")?;
-            stream.write_all(b"GET /json/v1/server HTTP/1.0\r\n\r\n").context("BIND's statistics")?;
-            let mut text = String::new();
-            stream.read_to_string(&mut text).context("BIND's statistics")?;
+            let text = got(back_end.statistics, "/json/v1/server").context("BIND's statistics")?;
             let value = text.split("\"Requestv4\":").nth(1).context("BIND's statistics have no Requestv4")?;
             let digits: String = value.chars().take_while(char::is_ascii_digit).collect();
             *count = digits.parse().context("BIND's Requestv4")?;
@@ -316,12 +313,7 @@ impl Field {
         let begin = Instant::now();
         let mut status = String::new();
         while begin.elapsed() < CREDIT_MAX {
-            let mut stream = TcpStream::connect(http).context("the balancer's status")?;
-            stream
-                .write_all(b"GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                .context("the balancer's status")?;
-            status.clear();
-            stream.read_to_string(&mut status).context("the balancer's status")?;
+            status = got(http, "/v1/status").context("the balancer's status")?;
             let lines = status.split("\"credit\":").skip(1);
             let granted = lines.filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit())).count();
             if granted >= self.back_ends.len() {
@@ -331,6 +323,13 @@ impl Field {
         }
         bail!("no credit after {} s: {status}", CREDIT_MAX.as_secs())
     }
+}
+
+/// What is answered to a GET, with its head; the connection ends with it.
+fn got(address: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    io::read_to_string(stream)
 }
 
 /// The zone.

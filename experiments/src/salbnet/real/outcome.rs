@@ -52,8 +52,9 @@ impl Conditions {
 pub(super) struct Outcome {
     /// Milliseconds from due to answer of those that were answered well, ascending.
     latencies: Vec<f64>,
-    /// Queries.
+    /// Queries, and those of them that nobody answered; others that failed were answered with a failure.
     asked: usize,
+    unanswered: usize,
     /// Seconds in which they were due.
     seconds: f64,
     pub(super) conditions: Conditions,
@@ -72,7 +73,7 @@ impl Outcome {
         conditions: Conditions,
         received: [u64; 3],
     ) -> Result<Outcome> {
-        let (mut latencies, mut asked) = (Vec::new(), 0);
+        let (mut latencies, mut asked, mut unanswered) = (Vec::new(), 0, 0);
         for row in log.lines().skip(1) {
             let cells: Vec<&str> = row.split('\t').collect();
             let [_, due, _, latency, _, _, _, result, ..] = cells[..] else { bail!("no row: {row}") };
@@ -81,8 +82,10 @@ impl Outcome {
                 continue;
             }
             asked += 1;
-            if let (Ok(latency), "NOERROR" | "NXDOMAIN") = (latency.parse::<f64>(), result) {
-                latencies.push(latency / 1e3);
+            match (latency.parse::<f64>(), result) {
+                (Ok(latency), "NOERROR" | "NXDOMAIN") => latencies.push(latency / 1e3),
+                (Ok(_), _) => {}
+                (Err(_), _) => unanswered += 1,
             }
         }
         if asked == 0 {
@@ -90,7 +93,7 @@ impl Outcome {
         }
         latencies.sort_by(f64::total_cmp);
         let seconds = (window.until_us - window.from_us) / 1e6;
-        Ok(Outcome { latencies, asked, seconds, conditions, received })
+        Ok(Outcome { latencies, asked, unanswered, seconds, conditions, received })
     }
 
     /// The mean response time, in milliseconds.
@@ -107,6 +110,11 @@ impl Outcome {
     /// The share of queries that failed.
     pub(super) fn errors(&self) -> f64 {
         1.0 - self.latencies.len() as f64 / self.asked as f64
+    }
+
+    /// The share of queries that nobody answered: dropped on purpose, or lost.
+    pub(super) fn unanswered(&self) -> f64 {
+        self.unanswered as f64 / self.asked as f64
     }
 
     /// Good answers a second.
@@ -143,6 +151,7 @@ mod tests {
         let of = |window| Outcome::of(log, window, Conditions::default(), [0; 3]);
         let outcome = of(window).expect("it is a log");
         assert_eq!((outcome.mean(), outcome.errors(), outcome.goodput()), (1.0, 0.5, 1_000.0));
+        assert_eq!(outcome.unanswered(), 0.25);
         assert_eq!((outcome.quantile(0.5), outcome.quantile(0.99)), (0.5, 1.5));
         let later = Window { from_us: 1e9, until_us: 2e9 };
         assert!(of(later).is_err());
