@@ -2,21 +2,26 @@
 
 use super::simulation::{Event, Feedback, MS, SECOND, Scenario, Server, Work};
 
+/// How many queries BIND takes out of its queue at once: as many as libuv asks for with one system call.
+const BIND_TAKES: usize = 20;
+
 /// Servers that work on one query after the other, by how many they can a second.
 fn servers(capacities: [u32; 3], slots: usize) -> Vec<Server> {
     capacities
-        .map(|capacity| Server { work: Work::Busy(SECOND / u64::from(capacity)), slots, capacity })
+        .map(|capacity| Server { work: Work::Busy(SECOND / u64::from(capacity)), slots, takes: 1, capacity })
         .to_vec()
 }
 
-/// Servers with shares of one processor, on which a query takes 100 us: 2 ms and 1 ms in each 10 ms, 1 ms in each 20 ms.
-fn limited(shares: [f64; 3]) -> Vec<Server> {
+/// Servers such as BIND with shares of one processor, on which a query takes so long. As in real runs: shares of 20, 10 and
+/// 5 % are 2 ms and 1 ms in each 10 ms, and 1 ms in each 20 ms.
+fn limited(shares: [f64; 3], mean_ns: u64) -> Vec<Server> {
     shares
         .map(|share| {
             let period_ns = (10 * MS).max((MS as f64 / share) as u64);
             let quota_ns = (period_ns as f64 * share) as u64;
-            let work = Work::Limited { mean_ns: MS / 10, quota_ns, period_ns };
-            Server { work, slots: 256, capacity: (share * 10_000.0) as u32 }
+            let work = Work::Limited { mean_ns, quota_ns, period_ns };
+            let capacity = (share * SECOND as f64 / mean_ns as f64) as u32;
+            Server { work, slots: 256, takes: BIND_TAKES, capacity }
         })
         .to_vec()
 }
@@ -50,19 +55,31 @@ pub(crate) fn all() -> Vec<Scenario> {
         plain("unequal, 0.9", "three unequal servers, load 0.9", unequal(), rate(0.9)),
         plain("unequal, 0.97", "three unequal servers, load 0.97", unequal(), rate(0.97)),
     ];
-    for (name, about, share) in [
-        ("quotas, 0.7", "servers with 20, 10 and 5 % of a processor by quotas, load 0.7", 0.7),
-        ("quotas, 0.9", "the same, load 0.9", 0.9),
+    for (name, about, work_ns, share) in [
+        ("quotas, 0.7", "servers with 20, 10 and 5 % of a processor by quotas, load 0.7", MS / 10, 0.7),
+        ("quotas, 0.9", "the same, load 0.9", MS / 10, 0.9),
+        ("quotas, long work", "the same, and each query takes 0.5 ms", MS / 2, 0.9),
     ] {
-        all.push(plain(name, about, limited([0.2, 0.1, 0.05]), rate(share)));
+        let can = 0.35 * SECOND as f64 / work_ns as f64;
+        all.push(plain(name, about, limited([0.2, 0.1, 0.05], work_ns), can * share));
     }
-    let moving = (0..5).flat_map(|turn: u64| {
+    let moves = (0..5).flat_map(|turn: u64| {
         let (at, server) = (turn * 2 * SECOND, turn as usize % 3);
         let before = (server + 2) % 3;
         [(at, before, Event::Slowed(1.0)), (at, server, Event::Slowed(2.0))]
     });
+    let moves: Vec<_> = moves.collect();
     all.push(Scenario {
-        events: moving.collect(),
+        events: moves.clone(),
+        ..plain(
+            "quotas, moving antagonist",
+            "every two seconds another of three with 12 % is half as fast, 0.5 ms a query; load 0.9 of what is left",
+            limited([0.12; 3], MS / 2),
+            600.0 * 0.9,
+        )
+    });
+    all.push(Scenario {
+        events: moves,
         ..plain(
             "moving antagonist",
             "every two seconds another of three equal servers is half as fast; load 0.9 of what is left",
@@ -78,7 +95,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         trap.clone(),
         2_850.0,
     ));
-    trap[2] = Server { work: Work::Busy(4 * MS), slots: 5_041, capacity: 250 };
+    trap[2] = Server { work: Work::Busy(4 * MS), slots: 5_041, takes: 1, capacity: 250 };
     all.push(plain(
         "slow buffer trap",
         "the one with 4 MB has a quarter of the speed; load 0.9",
@@ -94,7 +111,8 @@ pub(crate) fn all() -> Vec<Scenario> {
             2_500.0 * 0.7,
         )
     });
-    let recursor = |wait: u64| Server { work: Work::Waits(0.8, wait * MS), slots: 256, capacity: 1_000 };
+    let recursor =
+        |wait: u64| Server { work: Work::Waits(0.8, wait * MS), slots: 256, takes: 1, capacity: 1_000 };
     all.push(plain(
         "recursors",
         "three that read at once and wait for others for one in five, 10, 20 and 40 ms",

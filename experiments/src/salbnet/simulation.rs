@@ -66,6 +66,9 @@ pub(crate) struct Server {
     pub(crate) work: Work,
     /// Slots of its queue.
     pub(crate) slots: usize,
+    /// How many it takes out of its queue at once, where so many are there, to work on them one after the other: the kernel
+    /// knows nothing more of them.
+    pub(crate) takes: usize,
     /// What `wrr` is told about it where it is told the truth.
     pub(crate) capacity: u32,
 }
@@ -175,11 +178,11 @@ struct Drawn {
 struct Running {
     server: Server,
     queue: VecDeque<usize>,
+    /// How many at its front were taken out.
+    taken: usize,
     /// Changes with each that is begun or broken off, so that what was to end before is not.
     run: u64,
     is_busy: bool,
-    /// Whether it has no processor time until its next period; what came meanwhile it has not received.
-    is_stopped: bool,
     slowed: f64,
     fails: bool,
     gone: bool,
@@ -247,9 +250,9 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
     let servers = scenario.servers.iter().enumerate().map(|(number, server)| Running {
         server: *server,
         queue: VecDeque::new(),
+        taken: 0,
         run: 0,
         is_busy: false,
-        is_stopped: false,
         slowed: 1.0,
         fails: false,
         gone: false,
@@ -434,7 +437,6 @@ impl World<'_> {
         let running = &mut self.servers[server];
         let first = running.queue.front().copied();
         let was_busy = std::mem::replace(&mut running.is_busy, first.is_some());
-        running.is_stopped = false;
         running.run += 1;
         let Some(first) = first else { return };
         let (run, slowed) = (running.run, running.slowed);
@@ -447,9 +449,12 @@ impl World<'_> {
         if let Some((quota, period)) = limit
             && let Some(until) = running.budget.take(self.now, time, quota, period, was_busy)
         {
+            // What has come meanwhile it has not received.
             let wait = until - self.now;
-            running.is_stopped = true;
             return self.at(wait, Next::Refilled(server, run));
+        }
+        if running.taken == 0 {
+            running.taken = running.queue.len().min(running.server.takes);
         }
         self.at(time, Next::Served(server, run));
     }
@@ -459,6 +464,7 @@ impl World<'_> {
             return;
         }
         if let Some(query) = self.servers[server].queue.pop_front() {
+            self.servers[server].taken -= 1;
             self.at(WAY_NS, Next::Answered(query, true));
         }
         self.begin(server);
@@ -573,8 +579,8 @@ impl World<'_> {
                 running.gone = gone;
                 running.socket += u32::from(gone);
                 running.queue.clear();
+                running.taken = 0;
                 running.is_busy = false;
-                running.is_stopped = false;
                 running.run += 1;
             }
         }
@@ -587,9 +593,9 @@ fn exponential(rng: &mut Rng) -> f64 {
 }
 
 impl Running {
-    /// How many wait; the one that is worked on was received.
+    /// How many wait in its queue.
     fn waiting(&self) -> usize {
-        self.queue.len().saturating_sub(usize::from(self.is_busy && !self.is_stopped))
+        self.queue.len() - self.taken
     }
 
     /// What the kernel says of its socket; a resolver reads at once.
