@@ -30,10 +30,10 @@ const SEEDS: u64 = 101;
 /// How long a scenario lasts in the smallest run, in nanoseconds: a second after the sinkhole has opened.
 const SMOKE_NS: u64 = 4 * SECOND;
 
-/// How much worse than the best rival's our median p99 may be.
+/// How much worse than the best rival's our median p99 may be; where more than one in a hundred must fail, our median p50.
 const WORSE_MAX: f64 = 1.05;
 
-/// What share of queries may fail in any fault: beyond, it has collapsed.
+/// What share of queries that the servers can answer may fail in any fault: beyond, it has collapsed.
 const FAILED_MAX: f64 = 0.01;
 
 /// A policy, and whether it is told what servers can.
@@ -62,14 +62,17 @@ pub(super) fn perform(run: &Run, report: &mut Report) {
         let ours =
             Medians::of(&scenario, &Arm { name: OURS, policy: OURS, is_tuned: false }, run.seed, seeds);
         let rivals = RIVALS.map(|arm| Medians::of(&scenario, &arm, run.seed, seeds));
-        let best = rivals.iter().map(|rival| rival.p99).fold(f64::INFINITY, f64::min);
+        let (what, of): (_, fn(&Medians) -> f64) =
+            if scenario.beyond > 0.0 { ("p50", |one| one.p50) } else { ("p99", |one| one.p99) };
+        let best = rivals.iter().map(of).fold(f64::INFINITY, f64::min);
         let name = scenario.name;
         report.must(
-            format!("{name}: p99 beside the best other policy's"),
+            format!("{name}: {what} beside the best other policy's"),
             Limit::AtMost(WORSE_MAX),
-            ours.p99 / best,
+            of(&ours) / best,
         );
-        report.must(format!("{name}: share that failed"), Limit::AtMost(FAILED_MAX), ours.failed);
+        let most = Limit::AtMost(scenario.beyond + FAILED_MAX);
+        report.must(format!("{name}: share that failed"), most, ours.failed);
         let cells = std::iter::once(&ours).chain(&rivals).map(Medians::cell);
         rows.push([scenario.name.to_owned(), scenario.about.to_owned()].into_iter().chain(cells).collect());
     }
@@ -110,6 +113,7 @@ fn loads(run: &Run, seeds: u64, report: &mut Report) {
 
 /// Medians over the seeds of one policy in one scenario.
 struct Medians {
+    p50: f64,
     p99: f64,
     failed: f64,
 }
@@ -132,7 +136,11 @@ impl Medians {
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
-        Medians { p99: median(&|outcome| outcome.percentile(99.0)), failed: median(&Outcome::failed) }
+        Medians {
+            p50: median(&|outcome| outcome.percentile(50.0)),
+            p99: median(&|outcome| outcome.percentile(99.0)),
+            failed: median(&Outcome::failed),
+        }
     }
 
     fn cell(&self) -> String {

@@ -32,6 +32,7 @@ fn plain(name: &'static str, about: &'static str, servers: Vec<Server>, rate: f6
         about,
         servers,
         rate,
+        beyond: 0.0,
         length_ns: 9 * SECOND,
         balancers: vec![1.0],
         events: Vec::new(),
@@ -55,13 +56,17 @@ pub(crate) fn all() -> Vec<Scenario> {
         plain("unequal, 0.9", "three unequal servers, load 0.9", unequal(), rate(0.9)),
         plain("unequal, 0.97", "three unequal servers, load 0.97", unequal(), rate(0.97)),
     ];
-    for (name, about, work_ns, share) in [
+    let quotas: [(_, _, _, f64); 5] = [
         ("quotas, 0.7", "servers with 20, 10 and 5 % of a processor by quotas, load 0.7", MS / 10, 0.7),
         ("quotas, 0.9", "the same, load 0.9", MS / 10, 0.9),
-        ("quotas, long work", "the same, and each query takes 0.5 ms", MS / 2, 0.9),
-    ] {
+        ("quotas, long work, 0.9", "the same, and each query takes 0.5 ms", MS / 2, 0.9),
+        ("quotas, long work, 1.05", "the same, load 1.05", MS / 2, 1.05),
+        ("quotas, long work, 1.2", "the same, load 1.2", MS / 2, 1.2),
+    ];
+    for (name, about, work_ns, share) in quotas {
         let can = 0.35 * SECOND as f64 / work_ns as f64;
-        all.push(plain(name, about, limited([0.2, 0.1, 0.05], work_ns), can * share));
+        let beyond = (1.0 - 1.0 / share).max(0.0);
+        all.push(Scenario { beyond, ..plain(name, about, limited([0.2, 0.1, 0.05], work_ns), can * share) });
     }
     let moves = (0..5).flat_map(|turn: u64| {
         let (at, server) = (turn * 2 * SECOND, turn as usize % 3);

@@ -107,6 +107,8 @@ pub(crate) struct Scenario {
     pub(crate) servers: Vec<Server>,
     /// Queries a second.
     pub(crate) rate: f64,
+    /// What share of them is more than the servers can answer.
+    pub(crate) beyond: f64,
     pub(crate) length_ns: u64,
     /// What share of them comes to which balancer.
     pub(crate) balancers: Vec<f64>,
