@@ -50,12 +50,12 @@ impl Http {
     /// Serves until `shutdown` begins. Whoever can reach the address may ask.
     pub async fn serve(self, view: View, shutdown: Shutdown) {
         let counters = Arc::new(web::Counters::default());
-        let router = router(view, self.address.ip().is_loopback(), counters.clone());
+        let router = router(view, self.address.ip().is_loopback());
         web::serve(self.listener, router, |_| true, counters, shutdown).await;
     }
 }
 
-fn router(view: View, loopback_only: bool, counters: Arc<web::Counters>) -> Router {
+fn router(view: View, loopback_only: bool) -> Router {
     Router::new()
         .route("/v1/status", get(status))
         .route("/metrics", get(metrics))
@@ -63,7 +63,6 @@ fn router(view: View, loopback_only: bool, counters: Arc<web::Counters>) -> Rout
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .with_state(view)
-        .layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
 }
 
 /// Refuses what is sent under a host's name where only this machine can ask: a page in somebody's browser could read

@@ -220,7 +220,7 @@ impl Service {
             service.listening.push(("HTTP", listener.local_addr().map_err(StartError::System)?));
             let editing = Arc::new(Editing { field, threads: all + 1, turn: tokio::sync::Mutex::default() });
             let counters = Arc::<web::Counters>::default();
-            let router = http::router(Http { numbers, editing }, counters.clone());
+            let router = http::router(Http { numbers, editing });
             let shutdown = service.shutdown.clone();
             // It is bound to an address of this machine.
             service

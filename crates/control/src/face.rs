@@ -49,21 +49,19 @@ pub struct Face {
 
 /// All paths. Without a token, nothing is served under a host's name and no report is taken.
 pub fn router(face: Face, token: Option<String>) -> Router {
-    let counters = face.numbers.http.clone();
     let routes = Router::new()
         .route("/v1/status", get(status))
         .route(HEALTH, get(health))
         .route("/metrics", get(metrics::metrics))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method);
-    let routes = match token {
+    match token {
         Some(token) => routes
             .route("/v1/loads/{source}/{address}", put(report))
             .with_state(face)
             .layer(axum::middleware::from_fn_with_state(Token::new(token, HEALTH), web::token::require)),
         None => routes.with_state(face).layer(axum::middleware::from_fn(local)),
-    };
-    routes.layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
+    }
 }
 
 /// Lets a request pass that is not sent under a host's name, or that asks for health.

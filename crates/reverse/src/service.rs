@@ -261,7 +261,7 @@ impl Service {
         let counters = Arc::<web::Counters>::default();
         self.numbers.add("http", &http.front);
         self.numbers.add_connections("http", Connections::Http(counters.clone()));
-        let router = http::router(http, counters.clone());
+        let router = http::router(http);
         self.tasks.spawn(web::serve(listener, router, move |client| acl.allows(client), counters, shutdown));
         Ok(())
     }

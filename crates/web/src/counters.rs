@@ -1,11 +1,8 @@
 //! What became of requests and connections.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::http::StatusCode;
 
 /// The lowest status code of HTTP, and how many there are (RFC 9110 §15).
 const STATUS_FIRST: usize = 100;
@@ -40,6 +37,13 @@ impl Counters {
         counts.enumerate().filter(|(_, count)| *count > 0).map(|(at, count)| (at + STATUS_FIRST, count))
     }
 
+    /// Counts an answer.
+    pub(crate) fn answered(&self, status: StatusCode) {
+        if let Some(counter) = self.responses.get(usize::from(status.as_u16()) - STATUS_FIRST) {
+            add(counter);
+        }
+    }
+
     /// Counts how a connection ended by itself.
     pub(crate) fn ended(&self, how: &hyper::Error) {
         let counter = match how {
@@ -70,13 +74,4 @@ impl Default for Counters {
 /// Counts one more.
 pub(crate) fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
-}
-
-/// Counts each answer by its status.
-pub async fn responses(State(counters): State<Arc<Counters>>, request: Request, next: Next) -> Response {
-    let response = next.run(request).await;
-    if let Some(counter) = counters.responses.get(usize::from(response.status().as_u16()) - STATUS_FIRST) {
-        add(counter);
-    }
-    response
 }

@@ -64,7 +64,7 @@ pub async fn serve(
     loop {
         let accepted = async {
             let place = places.clone().acquire_owned().await.expect("the places are never closed");
-            (place, listener.accept().await)
+            (place, accept(&listener).await)
         };
         tokio::select! {
             () = &mut ends => break,
@@ -92,6 +92,15 @@ pub async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
+/// Takes the next connection: the one place where a face accepts, whoever bound the listener.
+async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, client) = listener.accept().await?;
+    // Else an answer behind one that the client has not acknowledged yet, which it does 40 ms later, waits for that
+    // (RFC 896). Where it cannot be set, the connection has ended, and whoever reads it will learn so.
+    let _ = stream.set_nodelay(true);
+    Ok((stream, client))
+}
+
 async fn connection(
     stream: Patient,
     peer: Peer,
@@ -102,9 +111,11 @@ async fn connection(
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(HEAD_MAX);
     let router = TowerToHyperService::new(router);
+    let counted = &*counters;
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        router.call(request)
+        let answered = router.call(request);
+        async move { answered.await.inspect(|answer| counted.answered(answer.status())) }
     });
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
@@ -194,6 +205,31 @@ mod tests {
     use super::*;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn what_is_accepted_sends_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = accept(&listener).await.unwrap();
+        assert!(accepted.nodelay().unwrap());
+    }
+
+    #[tokio::test]
+    async fn answers_are_counted_by_status() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (counters, shutdown) = (Arc::<Counters>::default(), Shutdown::new());
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let router = Router::new().route("/", get(|| async {}));
+        let served = tokio::spawn(serve(listener, router, |_| true, counters.clone(), shutdown.clone()));
+        let asked =
+            "GET / HTTP/1.1\r\nhost: a\r\n\r\nGET /no HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        client.write_all(asked.as_bytes()).await.unwrap();
+        let mut answered = String::new();
+        client.read_to_string(&mut answered).await.unwrap();
+        assert_eq!(counters.responses().collect::<Vec<_>>(), [(200, 1), (404, 1)], "{answered}");
+        shutdown.begin();
+        served.await.unwrap();
+    }
 
     // The clock runs by itself while everybody waits, so the limit comes at once.
     #[tokio::test(start_paused = true)]

@@ -35,8 +35,8 @@ pub struct Http {
     pub editing: Arc<Editing>,
 }
 
-/// All paths; answers are counted by status.
-pub fn router(http: Http, counters: Arc<web::Counters>) -> Router {
+/// All paths.
+pub fn router(http: Http) -> Router {
     Router::new()
         .route("/v1/status", get(status::status))
         .route("/v1/backends", post(back_ends::add))
@@ -48,7 +48,6 @@ pub fn router(http: Http, counters: Arc<web::Counters>) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .with_state(http)
-        .layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
 }
 
 /// Refuses what is sent under a host's name: a page in somebody's browser could come under a name of its own.

@@ -77,16 +77,14 @@ pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router
         admission: Admission::new(),
         document: text(document).into(),
     };
-    let counters = http.metrics.api.clone();
     let routes = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(http);
-    let routes = match token {
+    match token {
         Some(token) => routes.layer(axum::middleware::from_fn_with_state(
             Token::new(token, status::HEALTH),
             web::token::require,
         )),
         None => routes.layer(axum::middleware::from_fn(local)),
-    };
-    routes.layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
+    }
 }
 
 /// The OpenAPI 3.1 document, as `/v1/openapi.json` serves it and `docs/reference/openapi.json` keeps it.

@@ -56,8 +56,8 @@ pub struct Http {
     pub bulks: Arc<Semaphore>,
 }
 
-/// All paths; answers are counted by status.
-pub fn router(http: Http, counters: Arc<web::Counters>) -> Router {
+/// All paths.
+pub fn router(http: Http) -> Router {
     Router::new()
         .route("/v1/names", axum::routing::post(names::bulk))
         .route("/v1/names/{address}", get(names::one))
@@ -71,7 +71,6 @@ pub fn router(http: Http, counters: Arc<web::Counters>) -> Router {
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_method)
         .with_state(http)
-        .layer(axum::middleware::from_fn_with_state(counters, web::counters::responses))
 }
 
 /// Refuses what is sent under a host's name while only this machine may ask: a page in somebody's browser could read
