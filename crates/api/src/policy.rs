@@ -1,5 +1,6 @@
 //! A policy as people write it: MyXDNS's matrix of probabilities and TTLs, and the names it serves.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fault::Faults;
-use crate::place::{Document, Node, Reader};
+use crate::place::Reader;
 
 /// The highest TTL, in seconds: 2^31 - 1 (RFC 2181 §8).
 pub const TTL_MAX: u32 = i32::MAX as u32;
@@ -112,9 +113,8 @@ impl Policy {
     /// keys, wrong types, numbers out of range, addresses that are none. Where the text is not JSON, that
     /// alone.
     pub fn read(source: &str, text: &str) -> Result<Policy, Faults> {
-        let document = Document::read(source, text)?;
-        let mut reader = Reader::new(&document);
-        let policy = read_policy(&mut reader, document.root());
+        let mut reader = Reader::new(source, text)?;
+        let policy = read_policy(&mut reader);
         reader.finish(policy)
     }
 }
@@ -122,68 +122,54 @@ impl Policy {
 // Each of the following reports what is wrong and goes on, so that its result is only used when the
 // reader has found nothing; what cannot be read is then left out or replaced by its default.
 
-fn read_policy<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Policy> {
+fn read_policy(reader: &mut Reader<'_>) -> Option<Policy> {
+    let mut policy = Policy {
+        answers: one(),
+        order: Order::default(),
+        when_all_down: WhenAllDown::default(),
+        partition: default_partition(),
+        names: Vec::new(),
+        servers: Vec::new(),
+    };
+    let orders = [
+        ("weighted", Order::Weighted),
+        ("fixed", Order::Fixed),
+        ("rotate", Order::Rotate),
+        ("nearest", Order::Nearest),
+    ];
+    let when_all_down = [("answer", WhenAllDown::Answer), ("empty", WhenAllDown::Empty)];
     let optional = ["answers", "order", "when_all_down", "partition", "names"];
-    let object = reader.object(node, &["servers"], &optional)?;
-    let answers = object.get("answers").and_then(|node| reader.integer(node, 0..=u16::MAX));
-    let order = object.get("order").and_then(|node| match reader.string(node)? {
-        "weighted" => Some(Order::Weighted),
-        "fixed" => Some(Order::Fixed),
-        "rotate" => Some(Order::Rotate),
-        "nearest" => Some(Order::Nearest),
-        other => {
-            let expected = "\"weighted\", \"fixed\", \"rotate\" or \"nearest\"";
-            reader.fault(node, format!("unknown value '{other}'"), expected);
-            None
-        }
-    });
-    let when_all_down = object.get("when_all_down").and_then(|node| match reader.string(node)? {
-        "answer" => Some(WhenAllDown::Answer),
-        "empty" => Some(WhenAllDown::Empty),
-        other => {
-            reader.fault(node, format!("unknown value '{other}'"), "\"answer\" or \"empty\"");
-            None
-        }
-    });
-    let partition = object.get("partition").and_then(|node| reader.string(node));
-    let names = object.get("names").and_then(|node| reader.array(node)).unwrap_or_default();
-    let names = names.iter().filter_map(|node| reader.string(node)).map(String::from).collect();
-    let servers = object.get("servers").and_then(|node| reader.array(node)).unwrap_or_default();
-    let servers = servers.iter().filter_map(|node| read_server(reader, node)).collect();
-    Some(Policy {
-        answers: answers.unwrap_or_else(one),
-        order: order.unwrap_or_default(),
-        when_all_down: when_all_down.unwrap_or_default(),
-        partition: partition.map_or_else(default_partition, String::from),
-        names,
-        servers,
-    })
+    reader.object(&["servers"], &optional, |reader, key| match key {
+        "answers" => policy.answers = reader.integer(0..=u16::MAX).unwrap_or_default(),
+        "order" => policy.order = reader.choice(&orders).unwrap_or_default(),
+        "when_all_down" => policy.when_all_down = reader.choice(&when_all_down).unwrap_or_default(),
+        "partition" => policy.partition = reader.string().unwrap_or_default().into_owned(),
+        "names" => reader.array(|reader| policy.names.extend(reader.string().map(Cow::into_owned))),
+        _ => reader.array(|reader| policy.servers.extend(read_server(reader))),
+    })?;
+    Some(policy)
 }
 
-fn read_server<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Server> {
-    let object = reader.object(node, &["address"], &["probe", "default", "regions"])?;
-    let address = object
-        .get("address")
-        .and_then(|node| reader.parsed(node, "an IP address such as \"192.0.2.1\" or \"2001:db8::1\""));
-    let present = object.get("probe").filter(|node| !node.is_null());
-    let probe = present.and_then(|node| reader.string(node)).map(String::from);
-    let default = object.get("default").and_then(|node| read_entry(reader, node)).unwrap_or_default();
-    let regions = object.get("regions").and_then(|node| reader.map(node));
-    let regions = regions
-        .iter()
-        .flat_map(|regions| regions.entries())
-        .map(|(name, node)| (name.to_owned(), read_entry(reader, node).unwrap_or_default()))
-        .collect();
+fn read_server(reader: &mut Reader<'_>) -> Option<Server> {
+    let (mut address, mut probe, mut default, mut regions) = (None, None, Entry::default(), BTreeMap::new());
+    reader.object(&["address"], &["probe", "default", "regions"], |reader, key| match key {
+        "probe" => probe = reader.optional(Reader::string).map(Cow::into_owned),
+        "default" => default = read_entry(reader),
+        "regions" => reader.map(|reader, region| {
+            regions.insert(region.to_owned(), read_entry(reader));
+        }),
+        _ => address = reader.parsed("an IP address such as \"192.0.2.1\" or \"2001:db8::1\""),
+    })?;
     Some(Server { address: address?, probe, default, regions })
 }
 
-fn read_entry<'a>(reader: &mut Reader<'a>, node: &'a Node<'a>) -> Option<Entry> {
-    let object = reader.object(node, &[], &["probability", "ttl"])?;
-    let present = |key| object.get(key).filter(|node| !node.is_null());
-    Some(Entry {
-        probability: present("probability").and_then(|node| reader.magnitude(node)),
-        ttl: present("ttl").and_then(|node| reader.integer(node, 0..=TTL_MAX)),
-    })
+fn read_entry(reader: &mut Reader<'_>) -> Entry {
+    let mut entry = Entry::default();
+    let _ = reader.object(&[], &["probability", "ttl"], |reader, key| match key {
+        "probability" => entry.probability = reader.optional(Reader::magnitude),
+        _ => entry.ttl = reader.optional(|reader| reader.integer(0..=TTL_MAX)),
+    });
+    entry
 }
 
 fn one() -> u16 {

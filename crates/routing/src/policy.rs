@@ -107,14 +107,14 @@ impl Policy {
             let what = format!("there is no partition '{}'", spec.partition);
             found.add(pointer(&[&"partition"]), what, "one that was put before");
         }
-        let mut regions: Vec<(RegionId, &str)> = Vec::new();
+        let mut cells = Vec::new();
         for (index, server) in spec.servers.iter().enumerate() {
             found.check_address(spec, index);
             found.check_entry(&server.default, &[&"servers", &index, &"default"]);
             for (name, entry) in &server.regions {
                 let place: [&dyn Display; 4] = [&"servers", &index, &"regions", name];
                 match (context.region)(name) {
-                    Some(id) => regions.push((id, name)),
+                    Some(region) => cells.push(Cell { region, server: index, entry: *entry }),
                     None => {
                         let what = format!("there is no region '{name}'");
                         found.add(pointer(&place), what, "one that was added before");
@@ -123,18 +123,17 @@ impl Policy {
                 found.check_entry(entry, &place);
             }
         }
-        regions.sort_unstable();
-        regions.dedup();
-        let ranked =
-            partition.as_ref().map(|partition| ranked(spec, partition, &regions)).unwrap_or_default();
-        if regions.len() + ranked.len() > REGIONS_MAX {
-            let what = format!("{} regions have entries or ranks", regions.len() + ranked.len());
+        cells.sort_unstable_by_key(|cell| (cell.region, cell.server));
+        let ranked = partition.as_ref().map(|partition| ranked(spec, partition, &cells)).unwrap_or_default();
+        let regions = columns(&cells).count() + ranked.len();
+        if regions > REGIONS_MAX {
+            let what = format!("{regions} regions have entries or ranks");
             found.add(pointer(&[&"servers"]), what, format!("at most {REGIONS_MAX}"));
         }
         let (true, Some(partition)) = (found.0.is_empty(), partition) else {
             return Err(origin.place(found.0));
         };
-        let mut matrix = |is_v4: bool| Matrix::compile(spec, is_v4, &regions, &ranked, context.server);
+        let mut matrix = |is_v4: bool| Matrix::compile(spec, is_v4, &cells, &ranked, context.server);
         Ok(Policy {
             v4: matrix(true),
             v6: matrix(false),
@@ -192,16 +191,21 @@ impl Matrix {
     fn compile(
         spec: &api::Policy,
         is_v4: bool,
-        regions: &[(RegionId, &str)],
+        cells: &[Cell],
         ranked: &Ranked,
         id: &mut dyn FnMut(IpAddr) -> ServerId,
     ) -> Matrix {
-        let given: Vec<&api::Server> =
-            spec.servers.iter().filter(|server| server.address.is_ipv4() == is_v4).collect();
+        let of_family = |(_, server): &(usize, &api::Server)| server.address.is_ipv4() == is_v4;
+        let given: Vec<(usize, &api::Server)> = spec.servers.iter().enumerate().filter(of_family).collect();
         let servers: Box<[Target]> = given
             .iter()
-            .map(|server| Target { id: id(server.address), address: server.address, probe: SlotId::NONE })
+            .map(|(_, server)| Target {
+                id: id(server.address),
+                address: server.address,
+                probe: SlotId::NONE,
+            })
             .collect();
+        // Without any probability, over both families, all servers are alike: uniform.
         let row = |entries: &mut dyn Iterator<Item = Option<Entry>>, uniform: bool| {
             let (mut weights, ttls) = row(entries, uniform);
             if uniform && spec.order == Order::Nearest {
@@ -211,22 +215,26 @@ impl Matrix {
             (weights, ttls)
         };
         let defaults = row(
-            &mut given.iter().map(|server| Some(server.default)),
-            is_uniform(spec, |server| Some(server.default)),
+            &mut given.iter().map(|(_, server)| Some(server.default)),
+            spec.servers.iter().all(|server| server.default.probability.is_none()),
         );
         let of_rank = |ranks: &BTreeMap<IpAddr, u16>| {
             let mut weights = vec![0; given.len()];
             descend(&mut weights);
-            for (weight, server) in weights.iter_mut().zip(&given) {
+            for (weight, (_, server)) in weights.iter_mut().zip(&given) {
                 if let Some(rank) = ranks.get(&server.address) {
                     *weight = SERVERS_MAX as u32 + u32::from(RANK_MAX.saturating_sub(*rank)) + 1;
                 }
             }
             (weights, defaults.1.clone())
         };
-        let own = regions.iter().map(|(region, name)| {
-            let mut entries = given.iter().map(|server| server.regions.get(*name).copied());
-            (*region, row(&mut entries, is_uniform(spec, |server| server.regions.get(*name).copied())))
+        let own = columns(cells).map(|column| {
+            let entry = |index: usize| {
+                let found = column.binary_search_by_key(&index, |cell| cell.server);
+                found.ok().map(|at| column[at].entry)
+            };
+            let uniform = column.iter().all(|cell| cell.entry.probability.is_none());
+            (column[0].region, row(&mut given.iter().map(|(index, _)| entry(*index)), uniform))
         });
         let mut own: Vec<_> =
             own.chain(ranked.iter().map(|(region, ranks)| (*region, of_rank(ranks)))).collect();
@@ -259,18 +267,31 @@ impl Matrix {
     }
 }
 
+/// An entry of a server, which is the so many-th of all, for a region.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    region: RegionId,
+    server: usize,
+    entry: Entry,
+}
+
+/// The cells of each region; they are in order, and none is empty.
+fn columns(cells: &[Cell]) -> impl Iterator<Item = &[Cell]> {
+    cells.chunk_by(|one, other| one.region == other.region)
+}
+
 /// The ranks of a policy's servers, for each region that has some.
 type Ranked = BTreeMap<RegionId, BTreeMap<IpAddr, u16>>;
 
 /// The ranks that decide for regions without a row of the policy's own, where the policy goes by ranks.
-fn ranked(spec: &api::Policy, partition: &Partition, own: &[(RegionId, &str)]) -> Ranked {
+fn ranked(spec: &api::Policy, partition: &Partition, own: &[Cell]) -> Ranked {
     let mut ranked = Ranked::new();
     if spec.order != Order::Nearest {
         return ranked;
     }
     for rank in partition.ranks() {
         let is_ours = spec.servers.iter().any(|server| server.address == rank.server);
-        if is_ours && own.binary_search_by_key(&rank.region, |(region, _)| *region).is_err() {
+        if is_ours && own.binary_search_by_key(&rank.region, |cell| cell.region).is_err() {
             ranked.entry(rank.region).or_default().insert(rank.server, rank.rank);
         }
     }
@@ -281,11 +302,6 @@ fn ranked(spec: &api::Policy, partition: &Partition, own: &[(RegionId, &str)]) -
 fn descend(weights: &mut [u32]) {
     let count = weights.len() as u32;
     weights.iter_mut().zip(0..).for_each(|(weight, at)| *weight = count - at);
-}
-
-/// Whether a column has no probability at all, over both families: then all servers are alike.
-fn is_uniform(spec: &api::Policy, entry: impl Fn(&api::Server) -> Option<Entry>) -> bool {
-    spec.servers.iter().filter_map(entry).all(|entry| entry.probability.is_none())
 }
 
 /// One row: weights scaled so that the largest is [`WEIGHT_MAX`], and TTLs.
@@ -328,14 +344,14 @@ impl Found {
 
     fn check_address(&mut self, spec: &api::Policy, index: usize) {
         let address = spec.servers[index].address;
-        let place = pointer(&[&"servers", &index, &"address"]);
+        let place = || pointer(&[&"servers", &index, &"address"]);
         let mapped = matches!(address, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
         if address.is_unspecified() || address.is_multicast() || mapped {
-            self.add(place.clone(), format!("no client can reach {address}"), "the address of one host");
+            self.add(place(), format!("no client can reach {address}"), "the address of one host");
         }
         // Beyond the limit nothing is compiled, so that this search stays short.
         if spec.servers[..index.min(SERVERS_MAX)].iter().any(|server| server.address == address) {
-            self.add(place, format!("the server {address} is listed twice"), "each server once");
+            self.add(place(), format!("the server {address} is listed twice"), "each server once");
         }
     }
 

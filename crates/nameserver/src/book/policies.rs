@@ -62,8 +62,7 @@ impl Book {
             ))
             .into());
         };
-        let shown = dns::name::to_text(key.wire());
-        check_tag(if_match.as_ref(), || self.policy(&shown).map(|(_, tag)| tag))?;
+        check_tag(if_match.as_ref(), || self.policy(&dns::name::to_text(key.wire())).map(|(_, tag)| tag))?;
         let origin = Origin { source, text: Some(text) };
         let mut faults = Faults::default();
         self.check_probes(&spec, origin).unwrap_or_else(|found| faults.append(found));
@@ -199,15 +198,16 @@ impl Book {
         origin: Origin<'_>,
     ) -> Result<Vec<Box<[u8]>>, Faults> {
         let key_shown = dns::name::to_text(key.wire());
-        let listed = spec.names.iter().enumerate();
-        let listed = listed.map(|(index, shown)| (shown.as_str(), pointer(&[&"names", &index])));
+        let listed = spec.names.iter().enumerate().map(|(index, shown)| (shown.as_str(), Some(index)));
         let mut names: Vec<Box<[u8]>> = Vec::with_capacity(spec.names.len() + 1);
         let mut seen = HashSet::new();
         let mut found = Vec::new();
         let mut key_listed = false;
-        for (shown, pointer) in std::iter::once((key_shown.as_str(), pointer(&[&"names"]))).chain(listed) {
+        for (shown, index) in std::iter::once((key_shown.as_str(), None)).chain(listed) {
             let mut fault = |what: String, expected: &str| {
-                found.push(Pointed { pointer: pointer.clone(), what, expected: expected.into() });
+                let pointer =
+                    index.map_or_else(|| pointer(&[&"names"]), |index| pointer(&[&"names", &index]));
+                found.push(Pointed { pointer, what, expected: expected.into() });
             };
             let name = match folded(shown, origin.source) {
                 Ok(name) => name,
