@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{Entry, Policy};
-use rusqlite::{CachedStatement, Connection, ToSql};
+use rusqlite::{CachedStatement, Connection};
 
 use crate::apply::{Failure, finite};
 
@@ -100,16 +100,23 @@ impl Kept {
         let mut cell = sql.prepare_cached(
             "UPDATE policy_row SET probability = ?, ttl = ? WHERE policy_id = ? AND address = ? AND region_id = ?",
         )?;
+        // What is alike for several rows is given to the statements once: SQLite copies each text.
+        default.raw_bind_parameter(3, self.id)?;
+        cell.raw_bind_parameter(3, self.id)?;
         let mut regions = self.regions.iter();
         for ((before, server), address) in before.servers.iter().zip(&policy.servers).zip(&self.addresses) {
             if before.default != server.default {
-                let Entry { probability, ttl } = server.default;
-                write_over(&mut default, &[&probability, &ttl, &self.id, address])?;
+                default.raw_bind_parameter(4, address)?;
+                write_over(&mut default, server.default)?;
             }
             let entries = before.regions.values().zip(server.regions.values()).zip(&mut regions);
-            for ((_, entry), region) in entries.filter(|((before, entry), _)| before != entry) {
-                let Entry { probability, ttl } = entry;
-                write_over(&mut cell, &[probability, ttl, &self.id, address, region])?;
+            let mut differing = entries.filter(|((before, entry), _)| before != entry).peekable();
+            if differing.peek().is_some() {
+                cell.raw_bind_parameter(4, address)?;
+            }
+            for ((_, entry), region) in differing {
+                cell.raw_bind_parameter(5, region)?;
+                write_over(&mut cell, *entry)?;
             }
         }
         Ok(())
@@ -134,12 +141,14 @@ impl Kept {
     }
 }
 
-/// Changes the one row that there must be.
+/// Writes an entry over the one of the row that there must be, which the statement has been told.
 fn write_over(
     statement: &mut CachedStatement<'_>,
-    values: &[&dyn ToSql],
+    Entry { probability, ttl }: Entry,
 ) -> Result<(), Failure<rusqlite::Error>> {
-    match statement.execute(values)? {
+    statement.raw_bind_parameter(1, probability)?;
+    statement.raw_bind_parameter(2, ttl)?;
+    match statement.raw_execute()? {
         1 => Ok(()),
         rows => Err(Failure::Refused(format!("{rows} rows where there was one entry"))),
     }

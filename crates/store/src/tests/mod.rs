@@ -124,6 +124,10 @@ async fn a_new_store_is_empty_private_and_syncs() {
     for (setting, value) in [("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 5_000)] {
         assert_eq!(found::<i64>(&store, &format!("PRAGMA {setting}")).await, [value], "{setting}");
     }
+    // What `.cargo/config.toml` says of it has been heeded; whether fdatasync is taken SQLite does not tell.
+    let compiled: Vec<String> = found(&store, "PRAGMA compile_options").await;
+    assert!(compiled.contains(&"DEFAULT_MEMSTATUS=0".into()), "{compiled:?}");
+    assert!(!compiled.contains(&"ENABLE_MEMORY_MANAGEMENT".into()), "{compiled:?}");
 }
 
 #[tokio::test]
