@@ -44,7 +44,7 @@ pub struct ReplayReport {
     /// Those by cause: `timeout`, `refused`, `reset`, `closed`, `unreachable`, `no-socket`, `evicted`, `no-room`,
     /// `given-up`, `interrupted`, `handshake`, `http-status`.
     pub lost_by: BTreeMap<String, u64>,
-    /// Answers by the code of their header.
+    /// Answers by their code, with the upper bits that EDNS has.
     pub rcodes: BTreeMap<String, u64>,
     /// Queries by the transport that was first used: `udp`, `tcp`, `tls`, `quic`, `https`.
     pub transports: BTreeMap<String, u64>,

@@ -8,12 +8,14 @@ use domain::base::wire::ParseError;
 use domain::base::{Message, ParsedName, Ttl};
 use domain::rdata::ZoneRecordData;
 
+use crate::trace::message::rcode;
+
 /// What an answer is beside the recorded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The same code and the same records.
     Same,
-    /// Another response code, of the header.
+    /// Another response code, with the upper bits that EDNS has.
     Rcode,
     /// Other records in the answer section.
     Answer,
@@ -79,10 +81,11 @@ impl Counts {
 /// §6.2 has it. Where neither has answers, the NS records of the authority section are compared, which is what a
 /// referral says.
 pub fn compare(recorded: &[u8], given: &[u8]) -> Verdict {
+    let rcodes = [rcode(recorded), rcode(given)];
     let (Ok(recorded), Ok(given)) = (Message::from_slice(recorded), Message::from_slice(given)) else {
         return Verdict::Unreadable;
     };
-    if recorded.header().rcode() != given.header().rcode() {
+    if rcodes[0] != rcodes[1] {
         return Verdict::Rcode;
     }
     if recorded.header().tc() || given.header().tc() {
@@ -150,6 +153,13 @@ mod tests {
     const NS: &[u8] = b"\xc0\x10\0\x02\0\x01\0\0\0\x05\0\x04\x01b\xc0\x10";
     const NS_OTHER: &[u8] = b"\xc0\x10\0\x02\0\x01\0\0\0\x05\0\x04\x01c\xc0\x10";
 
+    /// The same with an OPT record that has these upper bits of the code (RFC 6891 §6.1.3).
+    fn extended(mut octets: Vec<u8>, upper: u8) -> Vec<u8> {
+        octets[11] = 1;
+        octets.extend([0, 0, 41, 4, 208, upper, 0, 0, 0, 0, 0]);
+        octets
+    }
+
     #[test]
     fn answers_are_compared_as_sets() {
         let none = response(0, [0, 0], &[]);
@@ -165,6 +175,10 @@ mod tests {
             (response(0, [2, 0], &both), response(0, [1, 0], ONE), Verdict::Answer),
             (response(0, [1, 0], ONE), none.clone(), Verdict::Answer),
             (none.clone(), response(3, [0, 0], &[]), Verdict::Rcode),
+            (none.clone(), extended(none.clone(), 0), Verdict::Same),
+            (none.clone(), extended(none.clone(), 1), Verdict::Rcode),
+            // YXRRSET and BADCOOKIE, which the header does not tell apart.
+            (extended(response(7, [0, 0], &[]), 0), extended(response(7, [0, 0], &[]), 1), Verdict::Rcode),
             (response(0, [0, 1], NS), response(0, [0, 1], NS_OTHER), Verdict::Referral),
             (response(0, [0, 1], NS), response(0, [0, 1], NS), Verdict::Same),
             // With answers, the authority section is the server's own matter.

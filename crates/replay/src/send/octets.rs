@@ -1,8 +1,9 @@
 //! What is read of a response.
 
+use dns::OptRcode;
 use dns::query::HEADER;
 
-use crate::trace::message::question;
+use crate::trace::message::{question, rcode};
 
 /// What is read of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +12,8 @@ pub(super) struct Response {
     pub(super) id: u16,
     /// Its length in octets.
     pub(super) length: u64,
-    /// The response code of the header.
-    pub(super) rcode: u8,
+    /// The response code, with the upper bits that EDNS has.
+    pub(super) rcode: OptRcode,
     /// Whether it was cut (TC).
     pub(super) is_truncated: bool,
     /// The question, as [`mod@crate::trace::message`] hashes it.
@@ -28,7 +29,7 @@ impl Response {
         (header[2] & 0x80 != 0).then(|| Response {
             id: u16::from_be_bytes([header[0], header[1]]),
             length: octets.len() as u64,
-            rcode: header[3] & 0x0f,
+            rcode: rcode(octets),
             is_truncated: header[2] & 0x02 != 0,
             question: question(octets),
             octets: is_kept.then(|| octets.into()),
@@ -55,7 +56,11 @@ mod tests {
         octets[3] |= 3;
         octets[HEADER + 1].make_ascii_lowercase();
         let response = Response::read(&octets, false).expect("a response");
-        assert_eq!((response.id, response.rcode, response.is_truncated), (0x1234, 3, true));
+        assert_eq!((response.id, response.rcode, response.is_truncated), (0x1234, OptRcode::NXDOMAIN, true));
+        let mut bad_cookie = octets.clone();
+        (bad_cookie[3], bad_cookie[11]) = (7, 1);
+        bad_cookie.extend([0, 0, 41, 4, 208, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(Response::read(&bad_cookie, false).expect("a response").rcode, OptRcode::BADCOOKIE);
         assert!(response.answers(ours) && response.answers(None));
         octets[HEADER + 1] = b'x';
         assert!(!Response::read(&octets, false).expect("a response").answers(ours));

@@ -154,6 +154,7 @@ mod tests {
     use super::super::carrier::Carrier;
     use super::super::tally::Cause;
     use super::*;
+    use dns::OptRcode;
 
     fn done(seed: u64, mutation: &Mutation) -> Done {
         let mut tally = Tally::new(Some(mutation));
@@ -161,7 +162,8 @@ mod tests {
             let due = at * 3_000_000;
             tally.due(due, Carrier::ALL[(at % 5) as usize]);
             tally.sent(due, due + at * seed);
-            tally.answered(due, due + at, due + 1_000 * at, (at % 16) as u8, at % 3 == 0);
+            let rcode = OptRcode::masked_from_int((at % 32) as u16);
+            tally.answered(due, due + at, due + 1_000 * at, rcode, at % 3 == 0);
         }
         tally.lost(Cause::Status);
         if let Some(changes) = &mut tally.mutation {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::replay::{Latency, Percentiles, Series};
-use dns::Rcode;
+use dns::OptRcode;
 use hdrhistogram::Histogram;
 
 use super::carrier::Carrier;
@@ -15,6 +15,9 @@ const TIME_MAX: u64 = 3_600_000_000_000;
 
 /// Significant digits of a histogram: its percentiles are right to a thousandth.
 const DIGITS: u8 = 3;
+
+/// The response codes: twelve bits (RFC 6891 §6.1.3).
+const RCODES: usize = 1 << 12;
 
 /// The most seconds whose rates are kept: a week. What is later counts in the last one.
 pub(super) const SECONDS_MAX: usize = 7 * 86_400;
@@ -103,8 +106,8 @@ pub struct Tally {
     pub answer_octets: u64,
     /// Queries without one, by [`Cause::ALL`].
     pub lost: [u64; Cause::ALL.len()],
-    /// Answers by the code of their header.
-    pub rcodes: [u64; 16],
+    /// Answers by their code, with the upper bits that EDNS has.
+    pub rcodes: Box<[u64; RCODES]>,
     /// Answers over UDP that were truncated; each was asked again over TCP.
     pub truncated: u64,
     /// Answers to queries that were lost before.
@@ -167,7 +170,7 @@ impl Tally {
             answers: 0,
             answer_octets: 0,
             lost: [0; Cause::ALL.len()],
-            rcodes: [0; 16],
+            rcodes: Box::new([0; RCODES]),
             truncated: 0,
             late_answers: 0,
             duplicates: 0,
@@ -210,9 +213,9 @@ impl Tally {
     }
 
     /// It was answered.
-    pub(super) fn answered(&mut self, due: u64, sent: u64, now: u64, rcode: u8, is_quiet: bool) {
+    pub(super) fn answered(&mut self, due: u64, sent: u64, now: u64, rcode: OptRcode, is_quiet: bool) {
         self.answers += 1;
-        self.rcodes[usize::from(rcode & 0x0f)] += 1;
+        self.rcodes[usize::from(rcode.to_int()) % RCODES] += 1;
         self.latency.saturating_record(now.saturating_sub(due));
         let time = now.saturating_sub(sent);
         self.latency_sent.saturating_record(time);
@@ -269,7 +272,7 @@ impl Tally {
         ];
         all.extend(&mut self.transports);
         all.extend(&mut self.lost);
-        all.extend(&mut self.rcodes);
+        all.extend(self.rcodes.iter_mut());
         all.extend(&mut self.opened);
         all.extend(&mut self.handshakes);
         all.extend(&mut self.comparison.verdicts);
@@ -291,8 +294,8 @@ impl Tally {
 
     /// Answers by the names of their codes.
     pub(crate) fn named_rcodes(&self) -> BTreeMap<String, u64> {
-        let counted = (0_u8..).zip(self.rcodes).filter(|(_, count)| *count > 0);
-        counted.map(|(code, count)| (Rcode::masked_from_int(code).to_string(), count)).collect()
+        let counted = (0_u16..).zip(self.rcodes.iter()).filter(|(_, count)| **count > 0);
+        counted.map(|(code, count)| (OptRcode::masked_from_int(code).to_string(), *count)).collect()
     }
 }
 
@@ -349,7 +352,7 @@ mod tests {
         let (mut one, mut other) = (Tally::new(None), Tally::new(None));
         one.due(0, Carrier::Udp);
         one.sent(0, 5_000);
-        one.answered(0, 5_000, 105_000, 3, true);
+        one.answered(0, 5_000, 105_000, OptRcode::NXDOMAIN, true);
         other.due(2 * S, Carrier::Tcp);
         other.sent(2 * S, 2 * S);
         other.lost(Cause::Reset);

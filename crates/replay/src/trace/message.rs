@@ -40,10 +40,7 @@ impl Message {
     /// The response code, with the upper bits that an OPT record has (RFC 6891 §6.1.3); where the records before it
     /// cannot be read, or with less than a header, that of the header alone.
     pub fn rcode(&self) -> OptRcode {
-        match domain::base::Message::from_slice(&self.octets) {
-            Ok(message) => message.opt_rcode(),
-            Err(_) => Rcode::masked_from_int(self.octets.get(3).copied().unwrap_or_default()).into(),
-        }
+        rcode(&self.octets)
     }
 
     /// Name, type and EDNS of a standard query with one question; `None` for responses and for what else
@@ -53,6 +50,16 @@ impl Message {
     pub fn query<'a>(&'a self, name: &'a mut Folded) -> Option<Query<'a>> {
         Query::read(&self.octets, name).ok()
     }
+}
+
+/// The response code of a message, as [`Message::rcode`] has it.
+pub(crate) fn rcode(octets: &[u8]) -> OptRcode {
+    let of_header = Rcode::masked_from_int(octets.get(3).copied().unwrap_or_default()).into();
+    // Without additional records, as most answers are, there is nothing to go through the others for.
+    if octets.get(10..12).is_none_or(|counted| counted == [0, 0]) {
+        return of_header;
+    }
+    domain::base::Message::from_slice(octets).map_or(of_header, |message| message.opt_rcode())
 }
 
 /// A hash of the first question, without regard to case; `None` where there is none that can be read.
