@@ -10,7 +10,6 @@
 //! that may have waited for such a pause are told apart ([`pauses`]).
 
 use std::collections::VecDeque;
-use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 use net::client::{Incoming, Outgoing};
-use nix::unistd::{SysconfVar, sysconf};
+use replay::observe::{self, Spent};
 use reverse::question::{Ask, question};
 
 use super::load::{self, Form};
@@ -491,36 +490,24 @@ fn look_up(
 /// What a core did until some moment.
 struct Core {
     at: Instant,
-    /// Since the machine began.
-    idle: Duration,
-    stolen: Duration,
+    spent: Spent,
 }
 
 impl Core {
     fn now(core: usize) -> Result<Core> {
-        let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
+        let (_, cores) = observe::spent().context("/proc/stat")?;
         let at = Instant::now();
-        let name = format!("cpu{core} ");
-        let line =
-            text.lines().find_map(|line| line.strip_prefix(&name)).context("no such core in /proc/stat")?;
-        let ticks: Vec<u64> = line.split_whitespace().take(8).filter_map(|word| word.parse().ok()).collect();
-        // user, nice, system, idle, waiting for disks, interrupts of two kinds, stolen: proc(5).
-        let [.., idle, disks, _, _, stolen] = ticks[..] else {
-            bail!("/proc/stat has no eight numbers for a core")
-        };
-        let second = sysconf(SysconfVar::CLK_TCK).context("ticks")?.context("ticks have no length")?;
-        let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / second as f64);
-        Ok(Core { at, idle: time(idle + disks), stolen: time(stolen) })
+        let spent = *cores.get(core).context("no such core in /proc/stat")?;
+        Ok(Core { at, spent })
     }
 
     /// The shares of the time since `before` in which it was busy, and not to be had.
     ///
-    /// Idle time is measured, as what was stolen is. What a core was busy with is not: the kernel looks four milliseconds
-    /// apart what it is doing, and under a hypervisor many of these looks are missing.
+    /// Idle time is measured, as what was stolen is. What a core was busy with is not ([`Spent::busy`]).
     fn shares_since(&self, before: &Core) -> (f64, f64) {
         let all = self.at.duration_since(before.at).as_secs_f64().max(f64::EPSILON);
-        let share = |now: Duration, before: Duration| now.saturating_sub(before).as_secs_f64() / all;
-        let (idle, stolen) = (share(self.idle, before.idle), share(self.stolen, before.stolen));
+        let spent = self.spent.since(before.spent);
+        let [idle, stolen] = [spent.idle, spent.stolen].map(|time| time.as_secs_f64() / all);
         ((1.0 - idle - stolen).clamp(0.0, 1.0), stolen)
     }
 }
@@ -534,8 +521,11 @@ mod tests {
         let at = Instant::now();
         let core = |seconds: f64, idle: u64, stolen: u64| Core {
             at: at + Duration::from_secs_f64(seconds),
-            idle: Duration::from_millis(idle),
-            stolen: Duration::from_millis(stolen),
+            spent: Spent {
+                idle: Duration::from_millis(idle),
+                stolen: Duration::from_millis(stolen),
+                ..Spent::default()
+            },
         };
         let (busy, stolen) = core(2.0, 5_500, 1_100).shares_since(&core(0.0, 5_000, 1_000));
         assert!((busy - 0.7).abs() < 1e-9 && (stolen - 0.05).abs() < 1e-9, "{busy} {stolen}");

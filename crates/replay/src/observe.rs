@@ -48,8 +48,20 @@ pub struct Observer {
     ticks: HashMap<u32, [u64; 2]>,
     /// Ticks of each thread until the last reading, user and system together.
     threads: HashMap<u32, u64>,
-    /// Ticks of each core of the host until the last reading: busy, all.
-    cores: Vec<[u64; 2]>,
+    /// What each core of the host had done until the last reading.
+    cores: Vec<Spent>,
+}
+
+/// What cores have done since the machine was started; the kernel counts it in hundredths of a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// They worked for programs, the kernel and interrupts. The kernel looks every few milliseconds what it is, and under
+    /// a hypervisor many of these looks are missing.
+    pub busy: Duration,
+    /// They did nothing, also while disks were waited for.
+    pub idle: Duration,
+    /// The machine's host had them.
+    pub stolen: Duration,
 }
 
 impl Observer {
@@ -73,7 +85,7 @@ impl Observer {
         let mut second = ServerSecond { processes: tree.len() as u64, ..ServerSecond::default() };
         let mut sockets = HashSet::new();
         let mut ticks = HashMap::new();
-        let host = core_ticks(&fs::read_to_string("/proc/stat").unwrap_or_default());
+        let (_, host) = spent().unwrap_or_default();
         second.host_cores = host.iter().enumerate().map(|(core, now)| self.busy(core, *now)).collect();
         second.cores = vec![0.0; host.len()];
         self.cores = host;
@@ -114,38 +126,55 @@ impl Observer {
 
 impl Observer {
     /// The share of the time since the last reading in which a core did something.
-    fn busy(&self, core: usize, now: [u64; 2]) -> f64 {
-        let before = self.cores.get(core).copied().unwrap_or_default();
-        let [busy, all] = [0, 1].map(|at| now[at].saturating_sub(before[at]) as f64);
-        if all > 0.0 { busy / all } else { 0.0 }
+    fn busy(&self, core: usize, now: Spent) -> f64 {
+        now.since(self.cores.get(core).copied().unwrap_or_default()).in_use()
+    }
+}
+
+impl Spent {
+    /// What has been done since `before`.
+    pub fn since(self, before: Spent) -> Spent {
+        Spent {
+            busy: self.busy.saturating_sub(before.busy),
+            idle: self.idle.saturating_sub(before.idle),
+            stolen: self.stolen.saturating_sub(before.stolen),
+        }
+    }
+
+    /// The share of all in which something was done, here or by the host; 0 of nothing.
+    pub fn in_use(self) -> f64 {
+        let used = self.busy + self.stolen;
+        if used.is_zero() { 0.0 } else { used.div_duration_f64(used + self.idle) }
     }
 }
 
 /// What the machine's host has taken from its cores since it was started; zero where nothing tells.
 pub fn stolen() -> Duration {
-    stolen_of(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    spent().unwrap_or_default().0.stolen
 }
 
-/// The same from a reading of `/proc/stat`.
-fn stolen_of(stat: &str) -> Duration {
-    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "));
-    let ticks = all.and_then(|ticks| ticks.split_whitespace().nth(7)?.parse().ok()).unwrap_or(0_u32);
-    Duration::from_secs(ticks.into()) / TICKS as u32
+/// What all cores of the machine together have done, and each of them.
+///
+/// # Errors
+/// `/proc` cannot be read.
+pub fn spent() -> io::Result<(Spent, Vec<Spent>)> {
+    Ok(spent_of(&fs::read_to_string("/proc/stat")?))
 }
 
-/// The ticks of each core, busy and all, from `/proc/stat`.
-fn core_ticks(stat: &str) -> Vec<[u64; 2]> {
-    let lines = stat.lines().filter_map(|line| line.strip_prefix("cpu"));
-    let cores = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_digit()));
-    let ticks = cores.take(CORES_MAX).map(|line| {
-        // user, nice, system, idle, waiting for disks, interrupts of two kinds, stolen; guests are part of the first.
-        let ticks = line.split_whitespace().skip(1).take(8).map(|ticks| ticks.parse().unwrap_or(0));
-        let ticks: Vec<u64> = ticks.collect();
-        let idle: u64 = ticks.iter().skip(3).take(2).sum();
-        let all = ticks.iter().sum::<u64>();
-        [all - idle, all]
-    });
-    ticks.collect()
+/// The same from a reading of `/proc/stat` (proc(5)).
+fn spent_of(stat: &str) -> (Spent, Vec<Spent>) {
+    let spent = |ticks: &str| {
+        let mut words = ticks.split_whitespace().map(|ticks| ticks.parse::<u64>().unwrap_or(0));
+        let mut next = || Duration::from_secs_f64(words.next().unwrap_or(0) as f64 / TICKS);
+        // Guests, which come behind, are part of the first.
+        let (user, nice, system, idle, disks) = (next(), next(), next(), next(), next());
+        let (interrupts, soft, stolen) = (next(), next(), next());
+        Spent { busy: user + nice + system + interrupts + soft, idle: idle + disks, stolen }
+    };
+    let lines = || stat.lines().filter_map(|line| line.strip_prefix("cpu")?.split_once(' '));
+    let all = lines().find(|(core, _)| core.is_empty()).map(|(_, ticks)| spent(ticks));
+    let cores = lines().filter(|(core, _)| !core.is_empty()).map(|(_, ticks)| spent(ticks));
+    (all.unwrap_or_default(), cores.take(CORES_MAX).collect())
 }
 
 /// The threads of a process: number, ticks, and the core on which each was last seen.
@@ -244,13 +273,17 @@ mod tests {
         assert_eq!(core_of(&format!("7 (a) S {}3 0 0", "1 ".repeat(35))), Some(3));
         assert_eq!(core_of(stat), None);
         let host = "cpu  9 9 9 9\ncpu0 1 2 3 40 5 6 7 8 1 1\ncpu1 10 0 0 90 0 0 0 0 0 0\nintr 5\n";
-        assert_eq!(core_ticks(host), [[27, 72], [10, 100]]);
-        assert_eq!(stolen_of(host), Duration::ZERO);
-        assert_eq!(
-            stolen_of("cpu  1 2 3 4 5 6 7 80 9 9\ncpu0 1 2 3 4 5 6 7 8\n"),
-            Duration::from_millis(800)
-        );
-        assert_eq!(stolen_of("cpu  no\n"), Duration::ZERO);
+        let spent = |ticks: [u64; 3]| {
+            let [busy, idle, stolen] = ticks.map(|ticks| Duration::from_millis(10 * ticks));
+            Spent { busy, idle, stolen }
+        };
+        let (all, cores) = spent_of(host);
+        assert_eq!((all, &cores[..]), (spent([27, 9, 0]), &[spent([19, 45, 8]), spent([10, 90, 0])][..]));
+        assert_eq!(cores.iter().map(|core| core.in_use()).collect::<Vec<_>>(), [27.0 / 72.0, 0.1]);
+        assert_eq!(cores[1].since(cores[0]), spent([0, 45, 0]), "counts of other cores go back");
+        assert_eq!(spent_of("cpu  1 2 3 4 5 6 7 80 9 9\ncpu0 1 2 3 4 5 6 7 8\n").0.stolen.as_millis(), 800);
+        assert_eq!(spent_of("cpu  no\n"), (Spent::default(), vec![]));
+        assert_eq!(Spent::default().in_use(), 0.0);
         assert_eq!(pages("sockets: used 21\nTCP: inuse 1 orphan 0 tw 0 alloc 1 mem 9\n"), Some(9));
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
              0: 0100007F:0035 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 71 1 0\n   \

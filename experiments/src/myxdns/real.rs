@@ -7,13 +7,13 @@
 mod browsers;
 mod stage;
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
+use replay::observe;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
@@ -227,7 +227,8 @@ fn observe(
     for (world, algorithm) in worlds.iter().zip(algorithms) {
         controls.push(world.control(algorithm, pace)?);
     }
-    let before = ticks()?;
+    let machine = || observe::spent().map(|(all, _)| all).context("/proc/stat");
+    let before = machine()?;
     let runs = runtime.block_on(async {
         let begin = Instant::now();
         let mut clusters = Vec::new();
@@ -248,7 +249,7 @@ fn observe(
             what = told_to_end() => Err(what?),
         }
     })?;
-    let after = ticks()?;
+    let spent = machine()?.since(before);
     let mut observed = Vec::new();
     for ((algorithm, samples), seen) in algorithms.iter().zip(runs).zip(seen) {
         let second = |(at, (loads, shares)): (usize, ([f64; 2], [f64; 2]))| Second {
@@ -259,7 +260,7 @@ fn observe(
         let run = samples.into_iter().enumerate().map(second).collect();
         observed.push(Observed { algorithm, run, seen });
     }
-    Ok((observed, (after.0 - before.0) / (after.1 - before.1).max(1.0)))
+    Ok((observed, spent.in_use()))
 }
 
 /// Loads and shares of a second.
@@ -303,17 +304,4 @@ async fn told_to_end() -> Result<anyhow::Error> {
         _ = terminate.recv() => {}
     }
     Ok(anyhow!("it was told to end"))
-}
-
-/// The machine's time so far in ticks: how much of it was busy, and all of it (proc(5)).
-fn ticks() -> Result<(f64, f64)> {
-    let text = fs::read_to_string("/proc/stat").context("/proc/stat")?;
-    let line = text.lines().next().context("/proc/stat")?;
-    let fields: Vec<f64> = line.split_whitespace().skip(1).map_while(|field| field.parse().ok()).collect();
-    // User, nice, system, idle, waiting for disks, two kinds of interrupts, what the host took.
-    let [user, nice, system, idle, waiting, hard, soft, taken, ..] = fields[..] else {
-        bail!("/proc/stat begins with {line:?}");
-    };
-    let busy = user + nice + system + hard + soft + taken;
-    Ok((busy, busy + idle + waiting))
 }
