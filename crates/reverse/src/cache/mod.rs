@@ -572,8 +572,8 @@ impl Writer {
         K::used(self).live[index] -= 1;
     }
 
-    /// Sees that a shard has a slot to spare: beyond three quarters it is made anew with three fifths taken, where the
-    /// limit allows.
+    /// Sees that a shard has a slot to spare: beyond three quarters it is made anew with about three fifths taken, where
+    /// the limit allows.
     fn grow<K: Table>(&mut self, index: usize) {
         let old = K::shards(&self.root)[index].clone();
         let slots = old.slots::<K>();
@@ -585,8 +585,9 @@ impl Writer {
         let wanted = ((live + 1) * 5 / 3).max(8);
         // The last eighth is for names, so that slots do not take what lets those change.
         let room = (self.limit - self.limit / 8).saturating_sub(self.octets() - slots * slot) / slot;
+        let fitted = part::fitted(wanted * K::WORDS) / K::WORDS;
         let size = if wanted.min(room) > slots {
-            wanted.min(room)
+            if fitted <= room { fitted } else { wanted.min(room) }
         } else if (taken - live) * 16 >= slots && slots > 0 {
             // Without room for more, it is made anew for the sake of the slots that were taken out alone.
             wanted.min(slots)

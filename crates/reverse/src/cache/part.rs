@@ -4,6 +4,14 @@ use std::sync::Arc;
 
 use net::mapped::{LARGE_PAGE, Mapping, Words};
 
+/// So many words; or some more or fewer, an eighth at most, where those end with a large page: what is in the last part of
+/// one lies in ordinary pages.
+pub(super) fn fitted(words: usize) -> usize {
+    const PAGE: usize = LARGE_PAGE / 8;
+    let whole = (words + PAGE / 2) / PAGE * PAGE;
+    if whole.abs_diff(words) <= words / 8 { whole } else { words }
+}
+
 /// So many words of zero, in large pages where they fill some: otherwise most look-ups in a large cache would first
 /// have to find where the kernel put the page.
 pub(super) fn zeroed(words: usize) -> Words {
