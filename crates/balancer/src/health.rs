@@ -1,7 +1,10 @@
 //! How healthy a back end is, by probes and by what really happens. Pure: counts and times in, a judgement out.
 //!
 //! Whether it answers is yes or no; how much it gets is not. Who has just come back begins with a tenth of its turns,
-//! and who fails more often than the best of the others is asked as much less.
+//! and who fails more often than the best of the others is asked as much less. Who is only slow is not gone: while anything
+//! comes from a back end, even too late, neither timeouts nor a probe that stands in the same queue take it down. To the
+//! others its queries would go, and back it would come with a tenth: of servers that can do no more, one after the other
+//! would fall.
 
 use std::time::Duration;
 
@@ -13,7 +16,7 @@ pub const FALL: u32 = 3;
 /// Probes that are answered in a row before it is up again.
 pub const RISE: u32 = 2;
 
-/// Timeouts in a row of looks, without any answer, before it is down without waiting for probes.
+/// Timeouts in a row of looks, with nothing heard of it, before it is down without waiting for probes.
 const TIMEOUTS_MAX: u64 = 10;
 
 /// The weight of a new share of failures beside the old one, a look each tenth of a second: a second's memory.
@@ -28,6 +31,17 @@ const LEAST_SHARE: f32 = 20.0;
 /// What a back end that has just come up begins with.
 const BEGIN: f32 = 0.1;
 
+/// What became of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// It was answered.
+    Answered,
+    /// It was answered, and the answer says that the server fails; or the system says that nobody listens.
+    Failed,
+    /// Nothing came in time.
+    Silent,
+}
+
 /// What was counted of a back end since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
@@ -37,10 +51,12 @@ pub struct Seen {
     pub failures: u64,
     /// Queries without an answer in time.
     pub timeouts: u64,
+    /// Answers that came after that.
+    pub late: u64,
 }
 
 /// The health of one back end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Health {
     /// Probes that were answered in a row, or failed in a row.
     answered: u32,
@@ -49,27 +65,26 @@ pub struct Health {
     /// When it came up after having been down.
     up_at: Option<Duration>,
     failures: f32,
-    /// Timeouts since the last answer.
+    /// Timeouts since something was heard of it, and when that was.
     timeouts: u64,
-}
-
-impl Default for Health {
-    fn default() -> Health {
-        Health { answered: 0, failed: 0, is_down: false, up_at: None, failures: 0.0, timeouts: 0 }
-    }
+    heard_at: Option<Duration>,
 }
 
 impl Health {
-    /// A probe was answered, or was not.
-    pub fn probed(&mut self, is_answered: bool, now: Duration) {
-        if is_answered {
-            (self.answered, self.failed) = (self.answered + 1, 0);
-            if self.is_down && self.answered >= RISE {
-                (self.is_down, self.up_at, self.timeouts) = (false, Some(now), 0);
+    /// Takes in what became of a probe; `patience` is how long an answer may take.
+    pub fn probed(&mut self, probe: Probe, now: Duration, patience: Duration) {
+        match probe {
+            Probe::Answered => {
+                (self.answered, self.failed, self.heard_at) = (self.answered + 1, 0, Some(now));
+                if self.is_down && self.answered >= RISE {
+                    (self.is_down, self.up_at, self.timeouts) = (false, Some(now), 0);
+                }
             }
-        } else {
-            (self.answered, self.failed) = (0, self.failed + 1);
-            self.is_down |= self.failed >= FALL;
+            Probe::Silent if !self.is_silent(now, patience) => {}
+            Probe::Failed | Probe::Silent => {
+                (self.answered, self.failed) = (0, self.failed + 1);
+                self.is_down |= self.failed >= FALL;
+            }
         }
     }
 
@@ -80,17 +95,26 @@ impl Health {
         }
     }
 
-    /// Looks at what was counted.
-    pub fn look(&mut self, seen: Seen) {
+    /// Looks at what was counted; `patience` is how long an answer may take.
+    pub fn look(&mut self, seen: Seen, now: Duration, patience: Duration) {
         let ended = seen.answers + seen.timeouts;
         if ended > 0 {
             let share = (seen.failures + seen.timeouts) as f32 / ended as f32;
             self.failures += (share - self.failures) * WEIGHT;
         }
-        self.timeouts = if seen.answers > 0 { 0 } else { self.timeouts + seen.timeouts };
-        if self.timeouts >= TIMEOUTS_MAX && !self.is_down {
-            (self.is_down, self.answered) = (true, 0);
+        if seen.answers + seen.late > 0 {
+            (self.timeouts, self.heard_at) = (0, Some(now));
+        } else {
+            self.timeouts += seen.timeouts;
         }
+        if self.timeouts >= TIMEOUTS_MAX && self.is_silent(now, patience) {
+            self.is_gone();
+        }
+    }
+
+    /// Whether nothing has come from it for so long.
+    fn is_silent(&self, now: Duration, patience: Duration) -> bool {
+        self.heard_at.is_none_or(|at| now.saturating_sub(at) >= patience)
     }
 
     /// Whether it is down.
@@ -125,18 +149,18 @@ mod tests {
 
     #[test]
     fn probes_take_it_down_and_up() {
+        use Probe::{Answered, Failed, Silent};
         let mut health = Health::default();
-        for (answered, down) in
-            [(false, false), (false, false), (true, false), (false, false), (false, false), (false, true)]
-        {
-            health.probed(answered, s(1));
-            assert_eq!(health.is_down(), down);
+        let probes = [Silent, Failed, Answered, Failed, Silent, Silent];
+        for (at, probe) in (0..).zip(probes) {
+            health.probed(probe, s(at), s(1));
+            assert_eq!(health.is_down(), at == 5);
         }
-        health.probed(true, s(2));
+        health.probed(Answered, s(6), s(1));
         assert!(health.is_down());
-        health.probed(true, s(3));
+        health.probed(Answered, s(7), s(1));
         assert!(!health.is_down());
-        let shares = [3, 8, 13, 99].map(|now| health.share(0.0, s(now), s(10)));
+        let shares = [7, 12, 17, 99].map(|now| health.share(0.0, s(now), s(10)));
         assert_eq!(shares, [100, 550, 1000, 1000]);
         health.is_gone();
         assert!(health.is_down());
@@ -146,21 +170,44 @@ mod tests {
     fn timeouts_alone_take_it_down() {
         let mut health = Health::default();
         let seen = Seen { timeouts: 6, ..Seen::default() };
-        health.look(seen);
+        health.look(seen, s(1), s(1));
         assert!(!health.is_down());
-        health.look(Seen { answers: 1, ..seen });
-        health.look(seen);
+        health.look(Seen { answers: 1, ..seen }, s(2), s(1));
+        health.look(seen, s(3), s(1));
         assert!(!health.is_down(), "it has answered in between");
-        health.look(seen);
+        health.look(seen, s(4), s(1));
         assert!(health.is_down());
+    }
+
+    /// A server with a quota that stands still for a tenth of a second, while all that waited too long times out.
+    #[test]
+    fn who_is_slow_is_not_gone() {
+        let ms = Duration::from_millis;
+        let mut health = Health::default();
+        for at in (0..5_000).step_by(100) {
+            let late = u64::from(at % 500 == 0);
+            health.look(Seen { timeouts: 40, late, ..Seen::default() }, ms(at), s(1));
+            health.probed(Probe::Silent, ms(at), s(1));
+            assert!(!health.is_down(), "after {at} ms");
+        }
+        health.look(Seen { timeouts: 40, ..Seen::default() }, ms(5_500), s(1));
+        assert!(health.is_down(), "nothing has come for a second");
+
+        let mut health = Health::default();
+        for at in 1..=3 {
+            health.look(Seen { answers: 9, ..Seen::default() }, s(at), s(1));
+            health.probed(Probe::Failed, s(at), s(1));
+        }
+        assert!(health.is_down(), "it says itself that it fails");
     }
 
     #[test]
     fn who_fails_more_than_others_gets_less_and_never_nothing() {
         let (mut bad, mut same) = (Health::default(), Health::default());
         for _ in 0..100 {
-            bad.look(Seen { answers: 10, failures: 10, timeouts: 0 });
-            same.look(Seen { answers: 10, failures: 3, timeouts: 0 });
+            let seen = |failures| Seen { answers: 10, failures, ..Seen::default() };
+            bad.look(seen(10), s(1), s(1));
+            same.look(seen(3), s(1), s(1));
         }
         assert_eq!(bad.share(0.0, s(1), s(10)), 20);
         assert_eq!(same.share(same.failures(), s(1), s(10)), 1000, "all fail alike");

@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::exchange::ask_by_datagram;
 use crate::field::{BackEnd, Field};
-use crate::health::{Health, Seen};
+use crate::health::{Health, Probe, Seen};
 use crate::picker::is_failure;
 
 /// From one look to the next.
@@ -67,10 +67,10 @@ pub async fn run(field: Arc<ArcSwap<Field>>, probing: Probing, clock: Clock, shu
         tokio::select! {
             biased;
             () = shutdown.wait() => return,
-            Some(Ok((address, is_answered))) = probes.join_next() => {
+            Some(Ok((address, probe))) = probes.join_next() => {
                 if let Some(watched) = watched.get_mut(&address) {
                     watched.is_probed = false;
-                    watched.health.probed(is_answered, clock.now().monotonic);
+                    watched.health.probed(probe, clock.now().monotonic, probing.timeout);
                     watched.settle();
                 }
             }
@@ -109,11 +109,13 @@ fn look(watched: &mut HashMap<SocketAddr, Watched>, probing: &Probing, now: Dura
         if watched.back_end.is_down() {
             watched.health.is_gone();
         }
-        watched.health.look(Seen {
+        let since = Seen {
             answers: seen.answers - watched.last.answers,
             failures: seen.failures - watched.last.failures,
             timeouts: seen.timeouts - watched.last.timeouts,
-        });
+            late: seen.late - watched.last.late,
+        };
+        watched.health.look(since, now, probing.timeout);
         watched.last = seen;
         watched.settle();
     }
@@ -131,6 +133,7 @@ fn seen(back_end: &BackEnd) -> Seen {
         answers: back_end.cells.iter().map(crate::counters::Cells::answers).sum(),
         failures: failures.sum(),
         timeouts: back_end.sum(|cells| &cells.timeouts),
+        late: back_end.sum(|cells| &cells.late),
     }
 }
 
@@ -160,12 +163,20 @@ impl Watched {
     }
 }
 
-async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, bool) {
+async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, Probe) {
     let mut query = probing.query;
     query[..2].copy_from_slice(&fastrand::u16(..).to_be_bytes());
     let end = query.len();
-    let asked =
-        tokio::time::timeout(probing.timeout, ask_by_datagram(address, &probing.preface, &query, end)).await;
-    let is_answered = matches!(asked, Ok(Ok(reply)) if !(probing.is_strict && is_failure(reply[3] & 0x0f)) && reply[3] & 0x0f != 2);
-    (address, is_answered)
+    let asked = ask_by_datagram(address, &probing.preface, &query, end);
+    let probe = match tokio::time::timeout(probing.timeout, asked).await {
+        Err(_) => Probe::Silent,
+        Ok(Ok(reply)) if is_good(reply[3] & 0x0f, probing.is_strict) => Probe::Answered,
+        Ok(_) => Probe::Failed,
+    };
+    (address, probe)
+}
+
+/// Whether a response code is that of a server that works.
+fn is_good(rcode: u8, is_strict: bool) -> bool {
+    rcode != 2 && !(is_strict && is_failure(rcode))
 }

@@ -142,8 +142,8 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             ),
             default: Default::Value("\"1 s\""),
             about: "From one probe of a back end to the next.",
-            consequence: "After three without an answer it is down; it is then probed four times as often, and up again \
-                after two that are answered.",
+            consequence: "After three without an answer it is down, unless it answers others: then it is slow, and gets less. \
+                Once down it is probed four times as often, and up again after two that are answered.",
         },
         Key {
             name: "slow_start",
