@@ -1,5 +1,5 @@
 //! Figures 7 and 8 in real time: HTTP servers with a quota each, browsers behind caching resolvers, our name server and
-//! our control process, a world of them for each algorithm, side by side.
+//! our control process, a world of them for each algorithm and seed, all side by side.
 //!
 //! - [`stage`]: what runs in a world, in processes of their own;
 //! - [`browsers`]: the clients.
@@ -30,8 +30,13 @@ use stage::{Control, Sample, World};
 /// The name that all browsers ask for.
 const NAME: &str = "www.example.com";
 
-/// What each site may use of one processor. Six of them, with what all clients demand, take a little more than half of one.
-const SHARE: f64 = 0.2;
+/// What each site may use of one processor: with what all clients demand, those of all worlds take about nine tenths of
+/// one.
+const SHARE: f64 = 0.08;
+
+/// Seeds of clients in a full run, each with a world for each algorithm: 20 clusters ask 400 times in the counted time, so
+/// the shares of a single world are off by 2.6 points by chance.
+const SEEDS: u64 = 4;
 
 /// How much of the machine may be busy for its quotas to be what servers really get.
 const BUSY_MAX: f64 = 0.6;
@@ -68,6 +73,7 @@ impl Pace {
 /// What is seen from a world's outside and inside.
 struct Observed {
     algorithm: &'static str,
+    seed: u64,
     run: Vec<Second>,
     seen: Arc<Seen>,
 }
@@ -94,28 +100,32 @@ pub(super) fn perform(
     );
     // Three worlds without optimisation are more than a small machine has.
     let algorithms = run.size.of(&ALGORITHMS[..], &ALGORITHMS[..], &ALGORITHMS[2..]);
-    let (observed, busy) = observe(run, folder, pace, algorithms)?;
-    told(pace, busy, report);
-    for one in &observed {
+    let seeds = run.size.of(SEEDS, 1, 1);
+    let (observed, busy) = observe(run, folder, pace, algorithms, seeds)?;
+    told(pace, seeds, busy, report);
+    for one in observed.iter().filter(|one| one.seed == run.seed) {
         drawn(one.algorithm, " in real time", &one.run, report);
     }
-    let outcomes: Vec<Outcome> = observed.iter().map(|one| Outcome::of(&one.run[pace.settled..])).collect();
-    let mut rows = Vec::new();
-    for (one, outcome) in observed.iter().zip(&outcomes) {
-        rows.push(outcome.row(format!("{}, in real time", one.algorithm)));
-        let at = ALGORITHMS.iter().position(|name| *name == one.algorithm);
+    let (mut rows, mut outcomes) = (Vec::new(), Vec::new());
+    for algorithm in algorithms {
+        let own = observed.iter().filter(|one| one.algorithm == *algorithm);
+        let each: Vec<Outcome> = own.map(|one| Outcome::of(&one.run[pace.settled..])).collect();
+        let outcome = Outcome::mean(&each);
+        outcomes.push(outcome);
+        rows.push(outcome.row(format!("{algorithm}, in real time")));
+        let at = ALGORITHMS.iter().position(|name| name == algorithm);
         if let (Some(modelled), Some(at)) = (modelled, at) {
-            rows.push(means(modelled)[at].row(format!("{}, on a virtual clock", one.algorithm)));
+            rows.push(means(modelled)[at].row(format!("{algorithm}, on a virtual clock")));
         }
     }
     let title = format!(
-        "From {} s on, one run in real time beside the means over the seeds of the virtual clock. {MEANING}",
+        "From {} s on, means over the seeds: {seeds} in real time, those of the virtual clock beside them. {MEANING}",
         pace.settled
     );
     report.table(&title, &HEAD, rows);
     clients(&observed, report);
     if let Ok(three) = <[Outcome; 3]>::try_from(outcomes) {
-        must(run, &three, modelled, report);
+        must(run, seeds, &three, modelled, report);
     }
     if run.size == Size::Smoke {
         let share = observed.iter().map(answered).fold(1.0, f64::min);
@@ -125,16 +135,16 @@ pub(super) fn perform(
 }
 
 /// Says what was done, and how much of the machine it took.
-fn told(pace: Pace, busy: f64, report: &mut Report) {
+fn told(pace: Pace, seeds: u64, busy: f64, report: &mut Report) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     report.say(&format!(
-        "Processes and packets: for each algorithm two HTTP servers in a CPU quota of their own ({SHARE} of a processor, by \
-         control groups), a `pointsman serve`, a `pointsman control` with a round each {INTERVAL} s, and 20 clusters of \
-         browsers, all at once and side by side. A request takes a server a fixed processor time, in floating-point \
+        "Processes and packets: for each algorithm and seed ({seeds}) two HTTP servers in a CPU quota of their own ({SHARE} \
+         of a processor, by control groups), a `pointsman serve`, a `pointsman control` with a round each {INTERVAL} s, and \
+         20 clusters of browsers, all at once and side by side. A request takes a server a fixed processor time, in floating-point \
          multiplications. A server's load is what the kernel counted of its processor time over its quota; the control \
          process reads that count itself. Each cluster has a caching resolver of its own, which keeps an answer for its TTL; \
-         it is a part of the experiment, since sixty resolvers of others would take more of the machine than all that is \
-         measured. All clients of the three worlds want the same at the same time. Demand, thresholds, ranks, TTL and \
+         it is a part of the experiment, since as many resolvers of others would take more of the machine than all that is \
+         measured. The clients of a seed want the same at the same time of all algorithms; drawings show the first seed. Demand, thresholds, ranks, TTL and \
          requests are those of the virtual clock. Below, seconds are the paper's; {}",
         match pace.faster {
             1 => "they are real ones.".to_owned(),
@@ -161,6 +171,7 @@ fn clients(observed: &[Observed], report: &mut Report) {
         let percentile = |share| at(&times, share).map_or("-".to_owned(), |time| number(time.round()));
         vec![
             one.algorithm.to_owned(),
+            one.seed.to_string(),
             number(f64::from(sent(one))),
             format!("{:.2} %", answered(one) * 100.0),
             percentile(0.5),
@@ -171,6 +182,7 @@ fn clients(observed: &[Observed], report: &mut Report) {
     });
     let head = [
         "algorithm",
+        "seed",
         "requests",
         "answered in time",
         "p50, ms",
@@ -191,15 +203,17 @@ fn answered(one: &Observed) -> f64 {
     one.seen.times().len() as f64 / f64::from(sent(one)).max(1.0)
 }
 
-/// What must hold of a run; and how probable that is for a single one.
-fn must(run: &Run, three: &[Outcome; 3], modelled: Option<&[[Outcome; 3]]>, report: &mut Report) {
-    let holds = |seed: &&[Outcome; 3]| required(seed).iter().all(|(_, limit, value)| limit.holds(*value));
-    if let Some(seeds) = modelled {
+/// What must hold of the means; and how probable that is for as many seeds.
+fn must(run: &Run, seeds: u64, three: &[Outcome; 3], modelled: Option<&[[Outcome; 3]]>, report: &mut Report) {
+    let holds =
+        |few: &&[[Outcome; 3]]| required(&means(few)).iter().all(|(_, limit, value)| limit.holds(*value));
+    if let Some(modelled) = modelled {
+        let groups = modelled.chunks_exact(seeds as usize);
         report.say(&format!(
-            "Chance is in one run's overload and shares: judged one by one, as the run in real time is, {} of the virtual \
-             clock's {} seeds have all that must hold.",
-            seeds.iter().filter(holds).count(),
-            seeds.len()
+            "Chance is in overload and shares: judged {seeds} by {seeds}, as those in real time are, {} of {} groups of the \
+             virtual clock's seeds have all that must hold.",
+            groups.clone().filter(holds).count(),
+            groups.len()
         ));
     }
     let judged = required(three);
@@ -216,15 +230,19 @@ fn observe(
     folder: &Path,
     pace: Pace,
     algorithms: &[&'static str],
+    seeds: u64,
 ) -> Result<(Vec<Observed>, f64)> {
+    let all =
+        (0..seeds).flat_map(|turn| algorithms.iter().map(move |name| (*name, run.seed.wrapping_add(turn))));
+    let all: Vec<(&str, u64)> = all.collect();
     let mut worlds = Vec::new();
-    for number in 0..algorithms.len() {
+    for number in 0..all.len() {
         worlds.push(World::start(folder, number as u8, pace)?);
     }
-    let seen: Vec<Arc<Seen>> = algorithms.iter().map(|_| Arc::new(Seen::nothing(pace.seconds))).collect();
+    let seen: Vec<Arc<Seen>> = all.iter().map(|_| Arc::new(Seen::nothing(pace.seconds))).collect();
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().context("a runtime")?;
     let mut controls = Vec::new();
-    for (world, algorithm) in worlds.iter().zip(algorithms) {
+    for (world, (algorithm, _)) in worlds.iter().zip(&all) {
         controls.push(world.control(algorithm, pace)?);
     }
     let machine = || observe::spent().map(|(all, _)| all).context("/proc/stat");
@@ -232,8 +250,8 @@ fn observe(
     let runs = runtime.block_on(async {
         let begin = Instant::now();
         let mut clusters = Vec::new();
-        for (world, seen) in worlds.iter().zip(&seen) {
-            clusters.push(browsers::start(world, pace, begin, run.seed, seen).await?);
+        for ((world, seen), (_, seed)) in worlds.iter().zip(&seen).zip(&all) {
+            clusters.push(browsers::start(world, pace, begin, *seed, seen).await?);
         }
         let watched = async {
             let runs = watch(&mut worlds, &mut controls, pace, begin).await?;
@@ -251,14 +269,14 @@ fn observe(
     })?;
     let spent = machine()?.since(before);
     let mut observed = Vec::new();
-    for ((algorithm, samples), seen) in algorithms.iter().zip(runs).zip(seen) {
+    for (((algorithm, seed), samples), seen) in all.into_iter().zip(runs).zip(seen) {
         let second = |(at, (loads, shares)): (usize, ([f64; 2], [f64; 2]))| Second {
             shares,
             loads,
             requests: seen.requests(at),
         };
         let run = samples.into_iter().enumerate().map(second).collect();
-        observed.push(Observed { algorithm, run, seen });
+        observed.push(Observed { algorithm, seed, run, seen });
     }
     Ok((observed, spent.in_use()))
 }

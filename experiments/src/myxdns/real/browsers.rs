@@ -1,7 +1,7 @@
 //! Clusters of browsers, each behind a caching resolver of its own, on one runtime.
 //!
-//! The resolver is ours: an address and when it expires, by the TTL of the answer. Sixty programs that each keep one name
-//! would take more of the machine than all that is measured.
+//! The resolver is ours: an address and when it expires, by the TTL of the answer. As many programs that each keep one
+//! name would take more of the machine than all that is measured.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
