@@ -1,6 +1,6 @@
 //! One mistake in something that a person wrote (zone, partition, policy, configuration), with its place.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -53,21 +53,31 @@ impl Fault {
 }
 
 impl fmt::Display for Fault {
-    /// `file:line:column: what; expected …`, as compilers print it, so that editors can jump there.
+    /// `file:line:column: what; expected …`, as compilers print it, so that editors can jump there. Control characters
+    /// are escaped: a fault quotes what somebody wrote, and is one line on a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.source)?;
+        write_line(f, &self.source)?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
             if let Some(column) = self.column {
                 write!(f, ":{column}")?;
             }
         }
-        write!(f, ": {}", self.what)?;
+        f.write_str(": ")?;
+        write_line(f, &self.what)?;
         if !self.expected.is_empty() {
-            write!(f, "; expected {}", self.expected)?;
+            f.write_str("; expected ")?;
+            write_line(f, &self.expected)?;
         }
         Ok(())
     }
+}
+
+fn write_line(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    text.chars().try_for_each(|character| match character {
+        control if control.is_control() => write!(f, "{}", control.escape_default()),
+        plain => f.write_char(plain),
+    })
 }
 
 /// Everything that is wrong with one thing, in the order in which it stands there.
@@ -149,6 +159,8 @@ mod tests {
             "example.zone:3:7: unknown type 'AA'; expected a record type such as A or MX"
         );
         assert_eq!(Fault::whole("body", "empty", "").to_string(), "body: empty");
+        let quoted = Fault::whole("a\nb", "unknown key '\u{1b}[2Jé\u{9b}'", "a\tb");
+        assert_eq!(quoted.to_string(), r"a\nb: unknown key '\u{1b}[2Jé\u{9b}'; expected a\tb");
     }
 
     #[test]

@@ -298,6 +298,8 @@ impl<'a> Reader<'a> {
 
     /// Has `read` take a value, and passes over one that it does not take.
     fn take(&mut self, read: impl FnOnce(&mut Self)) {
+        // White space before it, over which `read` may look without taking it, is no value.
+        self.scanner.peek();
         let before = self.scanner.at;
         read(self);
         if self.scanner.at == before {
@@ -650,6 +652,17 @@ mod tests {
             body:2:77: unknown value 'no'; expected \"yes\", \"maybe\" or \"if\"\n\
             body:2:105: key 'q' stands here twice; expected each key once";
         assert_eq!(faults, expected);
+    }
+
+    #[test]
+    fn what_is_only_looked_at_is_passed_over() {
+        let mut reader = Reader::new("body", "{\"a\":  [1], \"b\": 2}").unwrap();
+        let mut read = None;
+        let done = reader.object(&["a", "b"], &[], |reader, key| match key {
+            "a" => _ = reader.optional(|_| None::<()>),
+            _ => read = reader.integer(0..=9u8),
+        });
+        assert_eq!((reader.finish(done), read), (Ok(()), Some(2)));
     }
 
     /// The next value without places, as `serde_json` sees it.
