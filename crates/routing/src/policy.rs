@@ -34,7 +34,7 @@ pub const NAMES_MAX: usize = 1_000_000;
 /// The TTL in seconds where none is given (section 4.1 of the paper).
 pub const TTL_DEFAULT: u32 = 360;
 
-/// The weight of a row's most probable server; the sum of a row stays under 2^32.
+/// The weight of a row's most probable server; the sum of a row is at most 2^32.
 const WEIGHT_MAX: f64 = (1u32 << 24) as f64;
 
 /// What a policy's text refers to.
@@ -239,22 +239,19 @@ impl Matrix {
         let mut own: Vec<_> =
             own.chain(ranked.iter().map(|(region, ranks)| (*region, of_rank(ranks)))).collect();
         own.sort_by_key(|(region, _)| *region);
-        let mut rows = vec![defaults.clone()];
+        let (mut weights, mut ttls) = defaults.clone();
+        let mut rows = BTreeMap::from([(defaults, 0)]);
         let mut index = Vec::with_capacity(own.len());
         for (region, row) in own {
-            let at = rows.iter().position(|known| *known == row).unwrap_or_else(|| {
-                rows.push(row);
-                rows.len() - 1
+            let next = rows.len() as u32;
+            let at = *rows.entry(row).or_insert_with_key(|row| {
+                weights.extend_from_slice(&row.0);
+                ttls.extend_from_slice(&row.1);
+                next
             });
-            index.push((region, at as u32));
+            index.push((region, at));
         }
-        let (weights, ttls): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
-        Matrix {
-            servers,
-            weights: weights.concat().into(),
-            ttls: ttls.concat().into(),
-            regions: index.into(),
-        }
+        Matrix { servers, weights: weights.into(), ttls: ttls.into(), regions: index.into() }
     }
 
     /// The row of a region: its weights and TTLs, and whether it is the region's own.
@@ -289,8 +286,10 @@ fn ranked(spec: &api::Policy, partition: &Partition, own: &[Cell]) -> Ranked {
     if spec.order != Order::Nearest {
         return ranked;
     }
+    let mut ours: Vec<IpAddr> = spec.servers.iter().map(|server| server.address).collect();
+    ours.sort_unstable();
     for rank in partition.ranks() {
-        let is_ours = spec.servers.iter().any(|server| server.address == rank.server);
+        let is_ours = ours.binary_search(&rank.server).is_ok();
         if is_ours && own.binary_search_by_key(&rank.region, |cell| cell.region).is_err() {
             ranked.entry(rank.region).or_default().insert(rank.server, rank.rank);
         }

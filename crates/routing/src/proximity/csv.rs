@@ -26,7 +26,7 @@ use std::net::IpAddr;
 
 use api::{Fault, Faults};
 
-use super::lines::{Cell, Line, cell, pairs, region};
+use super::lines::{Cell, Line, cell, check_length, lines, pairs, region};
 use crate::partition::{PREFIXES_MAX, RANK_MAX, RANKS_MAX, Rank};
 use crate::prefix::{ParsePrefixError, Prefix};
 use crate::region::RegionId;
@@ -93,11 +93,11 @@ pub fn ranks(
 ) -> Result<Vec<Rank>, Faults> {
     let mut faults = Faults::default();
     let mut ranks = Vec::new();
-    let mut lines: HashMap<(RegionId, IpAddr), u32> = HashMap::new();
-    for (line, number) in text.lines().zip(1..).filter(|(line, _)| line.trim_start().starts_with(RANK)) {
+    let mut seen: HashMap<(RegionId, IpAddr), u32> = HashMap::new();
+    for (line, number) in lines(text).zip(1..).filter(|(line, _)| line.trim_start().starts_with(RANK)) {
         match rank(source, number, line, regions) {
             Ok(rank) => {
-                let first = *lines.entry((rank.region, rank.server)).or_insert(number);
+                let first = *seen.entry((rank.region, rank.server)).or_insert(number);
                 if first != number {
                     let what = format!("the region's rank of {} stands in line {first} already", rank.server);
                     faults.push(Fault::at(source, number, 1, what, "each server once for a region"));
@@ -119,6 +119,7 @@ fn rank(
     line: &str,
     regions: &dyn Fn(&str) -> Option<RegionId>,
 ) -> Result<Rank, Fault> {
+    check_length(source, number, line)?;
     let fault = |column: u32, what: String, expected: &str| Fault::at(source, number, column, what, expected);
     let commas: Vec<usize> = line.match_indices(',').map(|(at, _)| at).collect();
     let [first, second] = commas[..] else {
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn ranks_stand_between_prefixes() {
-        let text = "@europe,192.0.2.1,1\n192.0.2.0/24,europe\n @ asia , 2001:db8::1 , 10000\n";
+        let text = "\u{feff}@europe,192.0.2.1,1\n192.0.2.0/24,europe\n @ asia , 2001:db8::1 , 10000\n";
         let ranks = ranks("x.csv", text, &number).unwrap();
         assert_eq!(write_ranks(&ranks, &name), "@europe,192.0.2.1,1\n@asia,2001:db8::1,10000\n");
         assert_eq!(read("x.csv", text, &number).unwrap().len(), 1);
@@ -276,6 +277,8 @@ mod tests {
     fn a_line_is_bounded() {
         let text = format!("192.0.2.0/24,{}\n", "x".repeat(2_000));
         let faults = read("x.csv", &text, &number).unwrap_err();
+        assert_eq!(faults.to_string(), "x.csv:1:1: line is too long; expected at most 1024 bytes");
+        let faults = ranks("x.csv", &format!("@europe{}", ",".repeat(2_000)), &number).unwrap_err();
         assert_eq!(faults.to_string(), "x.csv:1:1: line is too long; expected at most 1024 bytes");
     }
 

@@ -45,8 +45,7 @@ pub(super) fn pairs<'a>(
 ) {
     let expected = header.join(",");
     let mut first = true;
-    // Spreadsheets begin a file with a byte order mark.
-    for (i, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+    for (i, line) in lines(text).enumerate() {
         let number = i as u32 + 1;
         if i == LINES_MAX {
             let what = "text is too long";
@@ -57,9 +56,8 @@ pub(super) fn pairs<'a>(
         if trimmed.is_empty() || trimmed.starts_with('#') || other.is_some_and(|o| trimmed.starts_with(o)) {
             continue;
         }
-        if line.len() > LINE_MAX {
-            let what = "line is too long";
-            faults.push(Fault::at(source, number, 1, what, format!("at most {LINE_MAX} bytes")));
+        if let Err(fault) = check_length(source, number, line) {
+            faults.push(fault);
             continue;
         }
         let is_first = std::mem::take(&mut first);
@@ -80,6 +78,19 @@ pub(super) fn pairs<'a>(
         }
         each(Line { number, left, right }, faults);
     }
+}
+
+/// The lines of a text. Spreadsheets begin a file with a byte order mark.
+pub(super) fn lines(text: &str) -> std::str::Lines<'_> {
+    text.trim_start_matches('\u{feff}').lines()
+}
+
+/// Refuses a line that is too long.
+pub(super) fn check_length(source: &str, number: u32, line: &str) -> Result<(), Fault> {
+    if line.len() <= LINE_MAX {
+        return Ok(());
+    }
+    Err(Fault::at(source, number, 1, "line is too long", format!("at most {LINE_MAX} bytes")))
 }
 
 /// The region whose name stands in `cell`.
