@@ -417,15 +417,15 @@ async fn next(queue: &mut mpsc::Receiver<Request>, requests: &mut Vec<Request>, 
 fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Handle) -> Vec<Request> {
     let begun = Instant::now();
     let before = shared.book.load_full();
-    let mut draft = Book::clone(&before);
+    let mut draft: Option<Book> = None;
     let mut changes = Vec::new();
     let mut taken = Vec::new();
     for Request { edits, reply } in requests {
         let again = shared.store.shared().map(|_| edits.clone()).unwrap_or_default();
-        let mut tried = draft.clone();
+        let mut tried = Book::clone(draft.as_ref().unwrap_or(&before));
         match apply_all(&mut tried, edits) {
             Ok((made, region)) => {
-                draft = tried;
+                draft = Some(tried);
                 changes.extend(made);
                 taken.push((reply, region, again));
             }
@@ -435,9 +435,7 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
             }
         }
     }
-    if taken.is_empty() {
-        return Vec::new();
-    }
+    let Some(mut draft) = draft else { return Vec::new() };
     match store_changes(shared, before.generation.number, &changes, runtime) {
         Ok(number) => {
             draft.generation.number = number;

@@ -165,7 +165,7 @@ impl Server {
             net::privileges::drop_to(user).map_err(|e| StartError::User(e.to_string()))?;
         }
         // Opened by the user that will write it: files made by root would be out of reach later.
-        let store = open_behind(options.store.clone()).await?;
+        let store = store::Store::open(&options.store).await.map_err(|e| StartError::Store(e.to_string()))?;
         if let Some(store::Migrated { from, to, copy }) = store.migrated() {
             let copy = copy.display();
             tracing::warn!(from, to, %copy, "the store was an older program's: its tables are new, a copy is kept");
@@ -438,24 +438,6 @@ fn check_descriptors(connections_max: usize, sockets: usize) {
             "fewer files can be open than TCP may need: raise `ulimit -n` (LimitNOFILE), or lower tcp.connections_max"
         ),
         Err(cause) => tracing::warn!(%cause, "the limit on open files is not known"),
-    }
-}
-
-/// Opens the store from a thread that stands back: the thread that works for it inherits that, and what it does must
-/// not hold the workers up.
-async fn open_behind(url: String) -> Result<store::Store, StartError> {
-    let (runtime, (sender, opened)) = (tokio::runtime::Handle::current(), tokio::sync::oneshot::channel());
-    let open = move || {
-        if let Err(cause) = net::thread::stand_back() {
-            tracing::warn!(%cause, "the store has the priority of the workers");
-        }
-        // Nobody listens any more where the start was given up.
-        let _ = sender.send(runtime.block_on(store::Store::open(&url)));
-    };
-    std::thread::Builder::new().name("store".into()).spawn(open).map_err(StartError::System)?;
-    match opened.await {
-        Ok(store) => store.map_err(|e| StartError::Store(e.to_string())),
-        Err(_) => Err(StartError::Store("opening it panicked".into())),
     }
 }
 
