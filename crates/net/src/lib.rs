@@ -10,6 +10,7 @@
 //!   part, [`admission`] says who may have a place.
 //! - [`client`]: the sockets of who asks: datagrams in batches from many source addresses, connections, and one
 //!   place to wait for all of them.
+//! - [`tls`]: which certificates clients take.
 //! - [`listen`]: why an address could not be bound, and how to go on.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
@@ -39,6 +40,7 @@ pub mod privileges;
 pub mod shutdown;
 pub mod tcp;
 pub mod thread;
+pub mod tls;
 pub mod udp;
 
 // The batched calls take raw pointers, and no crate wraps them without preparing all headers for each call.

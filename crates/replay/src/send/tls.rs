@@ -1,6 +1,6 @@
 //! TLS as clients speak it: whom they trust, and what each remembers of its sessions.
 //!
-//! The one place that knows the provider of cryptography (`ring`) and makes configurations.
+//! The one place that makes configurations.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -8,12 +8,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use net::tls::{Anybody, authorities, provider};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ClientSessionStore, Resumption, Tls12ClientSessionValue, Tls13ClientSessionValue, WebPkiServerVerifier,
 };
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, NamedGroup, RootCertStore, SignatureScheme};
 
@@ -62,12 +61,9 @@ impl Trust {
     /// Why it cannot be used.
     pub fn read(path: &Path) -> Result<Trust, String> {
         let octets = std::fs::read(path).map_err(|cause| format!("it cannot be read: {cause}"))?;
-        let mut authorities = RootCertStore::empty();
-        let certificates = CertificateDer::pem_slice_iter(&octets).filter_map(Result::ok);
-        match authorities.add_parsable_certificates(certificates) {
-            (0, _) => Err("no certificate is in it that could be an authority's".into()),
-            _ => Ok(Trust::Authorities(Arc::new(authorities))),
-        }
+        let authorities =
+            authorities(&octets).ok_or("no certificate is in it that could be an authority's")?;
+        Ok(Trust::Authorities(Arc::new(authorities)))
     }
 }
 
@@ -79,10 +75,10 @@ impl Tls {
     pub fn new(trust: &Trust, name: Option<&str>, is_resuming: bool) -> Result<Tls, String> {
         let name = name.map(|name| ServerName::try_from(name.to_owned())).transpose();
         let name = name.map_err(|_| "it is neither a host's name nor an address".to_owned())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = provider();
         let unverified = Arc::new(OnceLock::new());
         let verifier: Arc<dyn ServerCertVerifier> = match trust {
-            Trust::Anybody => Arc::new(Trusting(Arc::clone(&provider))),
+            Trust::Anybody => Arc::new(Anybody(Arc::clone(&provider))),
             Trust::Authorities(authorities) => Arc::new(Verifying {
                 by: WebPkiServerVerifier::builder_with_provider(
                     Arc::clone(authorities),
@@ -205,45 +201,6 @@ impl ServerCertVerifier for Verifying {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.by.supported_verify_schemes()
-    }
-}
-
-/// Takes any certificate; that its key signed the handshake is still looked at, as that costs what it costs clients.
-#[derive(Debug)]
-struct Trusting(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
