@@ -1,10 +1,10 @@
 //! The server while it is asked: processor time, memory and TCP sockets of its processes, as Linux tells them.
 //!
 //! The kernel does not tell on which core a process used its time: that of a thread counts for the core on which the
-//! thread was last seen. TCP sockets are those that a descriptor of the processes holds; what the kernel keeps without one (TIME_WAIT) belongs
-//! to nobody. The kernel tells the memory of sockets for the whole host only.
+//! thread was last seen. TCP sockets are those that a descriptor of the processes holds, and those that the kernel keeps
+//! without one (TIME_WAIT) where one of theirs listens. The memory of sockets is that of the whole host.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -24,6 +24,11 @@ const THREADS_MAX: usize = 16_384;
 /// The most cores: what Linux can be built for.
 const CORES_MAX: usize = 8_192;
 
+/// The name of the state of TCP in which sockets have no descriptor any more.
+pub const TIME_WAIT: &str = "time-wait";
+
+const LISTEN: &str = "listen";
+
 /// The names of TCP's states by their numbers in `/proc/net/tcp`, from 1.
 const STATES: [&str; 12] = [
     "established",
@@ -31,11 +36,11 @@ const STATES: [&str; 12] = [
     "syn-received",
     "fin-wait-1",
     "fin-wait-2",
-    "time-wait",
+    TIME_WAIT,
     "close",
     "close-wait",
     "last-ack",
-    "listen",
+    LISTEN,
     "closing",
     "new-syn-received",
 ];
@@ -242,17 +247,28 @@ fn descriptors(pid: u32) -> io::Result<Vec<u64>> {
     Ok(links.filter_map(inode).collect())
 }
 
+/// Counts the sockets with our inodes, and those in TIME_WAIT at an address and port where one of ours listens.
 fn count_states(table: &str, ours: &HashSet<u64>, states: &mut BTreeMap<String, u64>) {
-    for line in table.lines().skip(1) {
-        let mut fields = line.split_whitespace();
-        let (Some(state), Some(inode)) = (fields.nth(3), fields.nth(5)) else { continue };
-        let state = usize::from_str_radix(state, 16).ok().and_then(|state| STATES.get(state.checked_sub(1)?));
-        if let (Some(state), Ok(inode)) = (state, inode.parse())
-            && ours.contains(&inode)
-        {
-            *states.entry((*state).into()).or_default() += 1;
+    let sockets = || table.lines().skip(1).filter_map(socket);
+    let listening = sockets().filter(|(_, state, inode)| *state == LISTEN && ours.contains(inode));
+    let listening: BTreeSet<(&str, &str)> = listening.map(|(local, ..)| local).collect();
+    let is_listened = |(address, port): (&str, &str)| {
+        let is_any = |at: &str| at.bytes().all(|digit| digit == b'0');
+        listening.iter().any(|(at, to)| port == *to && (address == *at || is_any(at)))
+    };
+    for (local, state, inode) in sockets() {
+        if ours.contains(&inode) || (state == TIME_WAIT && is_listened(local)) {
+            *states.entry(state.into()).or_default() += 1;
         }
     }
+}
+
+/// A line of the kernel's table: address and port of this end, the state's name, the inode.
+fn socket(line: &str) -> Option<((&str, &str), &'static str, u64)> {
+    let mut fields = line.split_whitespace();
+    let (local, state, inode) = (fields.nth(1)?, fields.nth(1)?, fields.nth(5)?);
+    let state = usize::from_str_radix(state, 16).ok()?.checked_sub(1)?;
+    Some((local.split_once(':')?, *STATES.get(state)?, inode.parse().ok()?))
 }
 
 /// The pages of TCP's memory, from `/proc/net/sockstat`.
@@ -288,10 +304,21 @@ mod tests {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
              0: 0100007F:0035 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 71 1 0\n   \
              1: 0100007F:0035 0100007F:1234 01 00000000:00000000 00:00000000 00000000     0        0 72 1 0\n   \
-             2: 0100007F:0035 0100007F:1235 01 00000000:00000000 00:00000000 00000000     0        0 99 1 0\n";
-        let mut states = BTreeMap::new();
-        count_states(table, &HashSet::from([71, 72]), &mut states);
-        assert_eq!(states, BTreeMap::from([("listen".into(), 1), ("established".into(), 1)]));
+             2: 0100007F:0035 0100007F:1235 01 00000000:00000000 00:00000000 00000000     0        0 99 1 0\n   \
+             3: 0100007F:0035 0100007F:1236 06 00000000:00000000 03:000012B0 00000000     0        0 0 3 0\n   \
+             4: 0100007F:1237 0100007F:0035 06 00000000:00000000 03:000012B0 00000000     0        0 0 3 0\n   \
+             5: 00000000:0355 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 73 1 0\n   \
+             6: 0200007F:0355 0100007F:1238 06 00000000:00000000 03:000012B0 00000000     0        0 0 3 0\n   \
+             7: 0200007F:0035 0100007F:1239 06 00000000:00000000 03:000012B0 00000000     0        0 0 3 0\n";
+        let counted = |ours: &[u64]| {
+            let mut states = BTreeMap::new();
+            count_states(table, &ours.iter().copied().collect(), &mut states);
+            states.into_iter().map(|(state, count)| format!("{state}={count}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(counted(&[71, 72]), "established=1 listen=1 time-wait=1");
+        // One that listens at all addresses.
+        assert_eq!(counted(&[73]), "listen=1 time-wait=1");
+        assert_eq!(counted(&[72]), "established=1", "who does not listen has none");
     }
 
     #[test]

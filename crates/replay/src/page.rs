@@ -4,6 +4,7 @@
 
 use api::replay::{Comparison, ReplayReport, Series, ServerSecond};
 
+use crate::observe::TIME_WAIT;
 use crate::plot::{Axis, Line, Mark, POINTS_MAX, Plot, escaped, round_marks};
 
 /// The page of a report.
@@ -80,7 +81,8 @@ fn observed(seconds: &[ServerSecond]) -> String {
     let memory = vec![line("resident", &|second| second.resident_octets as f64 / f64::from(1 << 20))];
     let state =
         |name: &'static str| line(name, &move |second| second.tcp.get(name).copied().unwrap_or(0) as f64);
-    let tcp = vec![state("established"), state("syn-received"), state("close-wait"), state("fin-wait-2")];
+    let states = ["established", "syn-received", "close-wait", "fin-wait-2", TIME_WAIT];
+    let tcp = states.map(state).into();
     format!(
         "<h2>The server: processor time</h2>\n<p>Per cent of one core.</p>\n{}\n\
          <h2>The server: processor time by core</h2>\n<p>Per cent of each; a thread's time counts for the core on which \
