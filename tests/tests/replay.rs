@@ -105,10 +105,11 @@ fn the_report_has_its_keys_and_the_log_a_row_a_query() {
             assert!(report[times][key].is_f64(), "{times} {key}: {report}");
         }
     }
-    assert_eq!(
-        (&report["seed"], &report["threads"], &report["queries"]),
-        (&7.into(), &1.into(), &120.into())
-    );
+    for (key, expected) in [("seed", 7), ("threads", 1), ("queries", 120), ("answers", 120), ("lost", 0)] {
+        assert_eq!(report[key], expected, "{key}: {report}");
+    }
+    assert!(report["seconds"].as_f64() > Some(0.1), "{report}");
+    assert_eq!(report["rcodes"], serde_json::json!({ "NOERROR": 120 }));
     for key in ["due_per_second", "sent_per_second"] {
         let seconds = report[key].as_array().expect("a list");
         assert_eq!(seconds.iter().filter_map(Value::as_u64).sum::<u64>(), 120, "{key}");
@@ -363,10 +364,44 @@ fn what_is_said_wrongly_is_refused_before_anything_is_sent() {
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
     }
+}
+
+#[test]
+fn where_there_is_nothing_to_send_it_says_what_there_was() {
+    let folder = Folder::new();
     let nothing = folder.write("nothing.txt", "# no query\n\n");
-    let ended = replay(&[&nothing, "--server", "127.0.0.1"]);
-    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("no query was found"), "{}", ended.stderr);
+    let (text, packets) = (trace(&folder, 9, 1, "udp"), folder.at("packets.pcap"));
+    assert_eq!(Program::start(&["trace", "convert", &text, &packets]).end().status.code(), Some(0));
+    for (arguments, part) in [
+        (&[nothing.as_str()][..], "no query at port 53; it has no packets at all"),
+        (&[&packets, "--port", "54"], "no query at port 54; instead there are packets at other ports (9)"),
+        (&[&packets, "--port", "54", "--processes", "2"], "instead there are packets at other ports (9)"),
+        (&[&packets, "--factor", "0.1", "--seed", "1"], "--factor 0.1 leaves none of the clients"),
+    ] {
+        let ended = replay(&[arguments, &["--server", "127.0.0.1:1"]].concat());
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
+    }
+    let ended = replay(&[&packets, "--server", "127.0.0.1:1", "--limit", "0"]);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+}
+
+#[test]
+fn what_gave_no_query_is_counted_by_cause() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let (text, packets) = (trace(&folder, 10, 2, "tcp"), folder.at("packets.pcap"));
+    assert_eq!(Program::start(&["trace", "convert", &text, &packets]).end().status.code(), Some(0));
+    let server = serving.dns().to_string();
+    for more in [&[][..], &["--threads", "2"], &["--processes", "2"]] {
+        let all = [&[&packets, "--server", &server][..], &ANY, more].concat();
+        let report = reported(0, &all);
+        // Each message is a stream of its own, which begins without data.
+        assert_eq!(report["schedule"]["skipped"], serde_json::json!({ "no_data": 10 }), "{report}");
+        let shown = replay(&all).stdout;
+        assert!(shown.contains("skipped: 10 packets gave no message"), "{shown}");
+    }
+    serving.stop();
 }
 
 #[test]

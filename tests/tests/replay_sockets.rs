@@ -143,6 +143,28 @@ fn processes_share_clients_and_tell_one_report() {
 }
 
 #[test]
+fn a_server_that_no_way_leads_to_is_told() {
+    let done = thread::spawn(|| {
+        // A network of this thread's own, and of what it begins, with no way out.
+        if let Err(cause) = unshare(CloneFlags::CLONE_NEWNET) {
+            eprintln!("skipped: no network namespace can be made here ({cause})");
+            return;
+        }
+        let folder = Folder::new();
+        let trace = trace(&folder, 20);
+        // What is neither on this machine nor private is only tried where that is allowed.
+        let allowed = ["198.41.0.4", "--i-may-load-this-server"];
+        for server in [&["10.0.0.1"][..], &["10.0.0.1", "--transport", "tcp=100%"], &allowed] {
+            let ended = limited(1_000, &[&[trace.as_str(), "--server"], server].concat());
+            assert_eq!(ended.status.code(), Some(1), "{server:?}: {}", ended.stderr);
+            let part = format!("nobody answered at {}:53: unreachable 20", server[0]);
+            assert!(ended.stderr.contains(&part), "no '{part}' in: {}", ended.stderr);
+        }
+    });
+    done.join().expect("it holds");
+}
+
+#[test]
 fn further_loopback_addresses_have_ports_where_one_has_none_left() {
     let done = thread::spawn(|| {
         // A network of this thread's own, and of what it begins, with 32 ports for clients.

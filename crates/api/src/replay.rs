@@ -236,6 +236,9 @@ pub struct ServerSecond {
 pub struct ScheduleMet {
     /// Responses in the trace, which are not sent.
     pub responses: u64,
+    /// What gave no message, by cause.
+    #[serde(default)]
+    pub skipped: BTreeMap<String, u64>,
     /// How often the trace's clock was set, back or by more than a day.
     pub jumps: u64,
     /// Queries handed out before their turn, as too many copies waited.

@@ -110,6 +110,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         server_seconds: done.server_seconds.clone(),
         schedule: ScheduleMet {
             responses: done.met.responses,
+            skipped: done.met.skipped.named(),
             jumps: done.met.jumps,
             crowded: done.met.crowded,
             unchanged: tally.unchanged,

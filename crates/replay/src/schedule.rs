@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::trace::pairs::{Pair, Pairs};
-use crate::trace::{Damage, Message};
+use crate::trace::{Damage, Message, Skipped};
 use census::{Census, Wanted};
 use draw::For;
 use timeline::Timeline;
@@ -110,8 +110,12 @@ pub struct Planned {
 /// What was met on the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Met {
+    /// Queries, before clients are multiplied.
+    pub queries: u64,
     /// Responses, which are not sent.
     pub responses: u64,
+    /// What gave no message, with [`Schedule::with_skipped`].
+    pub skipped: Skipped,
     /// Responses that belong to no query, with [`Schedule::with_responses`].
     pub unmatched: u64,
     /// How often the trace's clock was set ([`Timeline`]).
@@ -156,6 +160,8 @@ pub struct Schedule<I, F> {
     messages: Option<I>,
     /// Where responses are wanted.
     pairs: Option<Pairs>,
+    /// Where what gave no message is to be told.
+    skipped: Option<fn(&I) -> &Skipped>,
     timeline: Timeline,
     /// Where on the timeline this loop began.
     began: u64,
@@ -163,7 +169,6 @@ pub struct Schedule<I, F> {
     loops_left: u64,
     waiting: BinaryHeap<Reverse<Waiting>>,
     spread: u64,
-    read: u64,
     handed_out: u64,
     /// The due time of the last query in nanoseconds, where gaps are drawn.
     drawn: f64,
@@ -195,13 +200,13 @@ where
             open,
             messages: None,
             pairs: None,
+            skipped: None,
             timeline: Timeline::default(),
             began: 0,
             queries_in_loop: 0,
             loops_left,
             waiting: BinaryHeap::new(),
             spread,
-            read: 0,
             handed_out: 0,
             drawn: 0.0,
             met: Met::default(),
@@ -214,10 +219,20 @@ where
         self
     }
 
+    /// Has what gave no message told, as `skipped` does of a trace.
+    pub fn with_skipped(mut self, skipped: fn(&I) -> &Skipped) -> Self {
+        self.skipped = Some(skipped);
+        self
+    }
+
     /// What was met so far.
     pub fn met(&self) -> Met {
         let unmatched = self.pairs.as_ref().map_or(0, |pairs| pairs.unmatched);
-        Met { jumps: self.timeline.jumps, unmatched, ..self.met.clone() }
+        let mut met = Met { jumps: self.timeline.jumps, unmatched, ..self.met.clone() };
+        if let (Some(skipped), Some(messages)) = (self.skipped, &self.messages) {
+            met.skipped.merge(skipped(messages));
+        }
+        met
     }
 
     /// The next query.
@@ -274,6 +289,9 @@ where
             }
             Some(Err(damage)) => self.met.damage = Some(damage),
             None => {
+                if let Some(skipped) = self.skipped {
+                    self.met.skipped.merge(skipped(messages));
+                }
                 self.messages = None;
                 self.copy_pairs(Pairs::pop);
                 let length = self.timeline.last() - self.began;
@@ -297,7 +315,7 @@ where
     /// Puts every copy of a query into the look-ahead.
     fn copy(&mut self, message: Message, recorded: Option<Message>) {
         let at = self.timeline.place(message.time);
-        self.read += 1;
+        self.met.queries += 1;
         self.queries_in_loop += 1;
         if self.queries_in_loop == 1 {
             self.began = at;
@@ -322,7 +340,7 @@ where
             let message = Arc::clone(&message);
             self.waiting.push(Reverse(Waiting {
                 at: at.saturating_add(phase),
-                read: self.read,
+                read: self.met.queries,
                 copy,
                 message,
                 recorded: recorded.clone(),

@@ -170,6 +170,11 @@ impl Input {
         trace::Trace::read(Progress::new(file, length), self.port)
             .map_err(|error| fault(&self.file, &error.to_string(), ""))
     }
+
+    /// What to say of a trace without a message.
+    fn nothing(&self, skipped: &Skipped) -> Failure {
+        nothing(&self.file, self.port, "DNS message", 0, skipped)
+    }
 }
 
 fn fault(path: &Path, what: &str, expected: &str) -> Failure {
@@ -186,18 +191,20 @@ fn damaged(input: &Input, damage: &TraceDamage) -> Failure {
     ))
 }
 
-/// What to say of a trace without a message: what was there instead.
-fn nothing(input: &Input, skipped: &Skipped) -> Failure {
-    let instead: Vec<String> =
+/// What to say of a trace without what is wanted of it: what was there instead.
+pub(super) fn nothing(file: &Path, port: u16, wanted: &str, responses: u64, skipped: &Skipped) -> Failure {
+    let packets: Vec<String> =
         skipped.iter().map(|(skip, count)| format!("{} ({count})", skip.description())).collect();
-    let instead = if instead.is_empty() {
+    let packets = (!packets.is_empty()).then(|| format!("packets {}", packets.join(", ")));
+    let responses = (responses > 0).then(|| format!("{responses} responses"));
+    let there: Vec<String> = responses.into_iter().chain(packets).collect();
+    let instead = if there.is_empty() {
         "it has no packets at all".into()
     } else {
-        format!("instead there are packets {}", instead.join(", "))
+        format!("instead there are {}", there.join(", and "))
     };
     let hint = if skipped.of(Skip::OtherPort) > 0 { "\n--port tells where the servers listen." } else { "" };
-    let (file, port) = (input.file.display(), input.port);
-    Failure::Failed(format!("{file}: no DNS message at port {port}; {instead}{hint}"))
+    Failure::Failed(format!("{}: no {wanted} at port {port}; {instead}{hint}", file.display()))
 }
 
 fn print_json(shape: &impl serde::Serialize) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use proptest::prelude::*;
 
 use super::*;
-use crate::trace::Transport;
+use crate::trace::{PORT, Skip, Trace, Transport};
 
 const MS: u64 = 1_000_000;
 
@@ -95,6 +95,14 @@ fn servloads_modes_clone_at_the_same_instants() {
     assert_eq!(count(Clients::Factor { factor: 3.0, spread: Some(Duration::ZERO) }), [3, 3, 3, 3]);
     // Client 1 has two queries over 1.1 s, 2 and 3 have one: they are the median.
     assert_eq!(count(Clients::Score(2)), [1, 2, 1, 2]);
+    // With three more in second 3 and two in second 1, the median of 1, 4, 0, 4 is 2.5: the first query is not cloned.
+    let more = [query(1_200, 4), query(1_300, 4), query(3_100, 3), query(3_200, 3), query(3_300, 3)];
+    let mut trace = [&trace[..], &more].concat();
+    trace.sort_by_key(|query| query.time);
+    let clients = Clients::Peak(4);
+    let copies = schedule(&trace, &Plan { clients, ..plan(RECORDED, 1.0, 0) });
+    let of_the_first = copies.iter().filter(|copy| copy.due == 0).count();
+    assert_eq!((copies.len(), of_the_first), (1 + 4 * 8, 1));
 }
 
 #[test]
@@ -138,6 +146,51 @@ fn the_spread_is_the_mean_gap_unless_told() {
         .collect();
     assert!(shifts.iter().all(|shift| *shift < 20 * MS));
     assert!(shifts.iter().any(|shift| *shift > 15 * MS), "they fill the span");
+    // Where queries are rare, it is a second.
+    let rare: Vec<Message> = (0..100).map(|at| query(at * 10_000, at as u8)).collect();
+    let shifts: Vec<u64> = schedule(&rare, &plan).iter().map(|query| query.due % (10_000 * MS)).collect();
+    assert!(shifts.iter().all(|shift| *shift < 1_000 * MS), "{shifts:?}");
+    assert!(shifts.iter().any(|shift| *shift > 900 * MS), "they fill the span");
+}
+
+#[test]
+fn what_the_trace_held_is_told() {
+    let lines = "# a comment\n1.0 192.0.2.1:1 udp a. A -\n2.0 192.0.2.1:1 udp a. A -\n";
+    // Each time through, one more packet than before gave nothing.
+    let mut opened = 0;
+    let open = || {
+        opened += 1;
+        let trace = Trace::read(std::io::Cursor::new(lines), PORT).expect("lines");
+        Ok::<_, Infallible>(Counted { trace, skipped: Skipped::default(), count: opened })
+    };
+    let plan = Plan { loops: 2, ..plan(RECORDED, 1.0, 0) };
+    let mut schedule = Schedule::new(plan, Arc::default(), open).with_skipped(|counted| &counted.skipped);
+    let mut told = Vec::new();
+    while let Ok(Some(_)) = schedule.next_query() {
+        let met = schedule.met();
+        told.push((met.queries, met.skipped.of(Skip::Cut)));
+    }
+    let met = schedule.met();
+    told.push((met.queries, met.skipped.of(Skip::Cut)));
+    assert_eq!(told.last(), Some(&(4, 2 + 4)), "{told:?}");
+    assert_eq!(told[0], (1, 1), "what is read now counts too: {told:?}");
+}
+
+/// A trace of which so many packets beside each query give no message.
+struct Counted {
+    trace: Trace,
+    skipped: Skipped,
+    count: u64,
+}
+
+impl Iterator for Counted {
+    type Item = Result<Message, Damage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.trace.next()?;
+        self.skipped.counts[Skip::Cut as usize] += self.count;
+        Some(next)
+    }
 }
 
 proptest! {

@@ -36,7 +36,8 @@ pub fn pack(done: &Done) -> Vec<u8> {
         to.words(values.into_iter().flat_map(|(value, count)| [value, count]));
     }
     let met = &done.met;
-    to.words([met.responses, met.unmatched, met.jumps, met.crowded]);
+    to.words([met.queries, met.responses, met.unmatched, met.jumps, met.crowded]);
+    to.words(met.skipped.counts);
     to.words([u64::try_from(done.time.as_nanos()).unwrap_or(u64::MAX), u64::from(done.interrupted)]);
     to.word(u64::try_from(done.stolen.as_nanos()).unwrap_or(u64::MAX));
     to.option(met.damage.as_ref(), |to, damage| {
@@ -74,14 +75,17 @@ fn read(from: &mut Unpacker<'_>, mutation: Option<&Mutation>) -> Option<Done> {
             times.saturating_record_n(value, count);
         }
     }
-    let [responses, unmatched, jumps, crowded] = [from.word()?, from.word()?, from.word()?, from.word()?];
+    let mut met = Met::default();
+    let Met { queries, responses, skipped, unmatched, jumps, crowded, damage: _ } = &mut met;
+    for count in [queries, responses, unmatched, jumps, crowded].into_iter().chain(&mut skipped.counts) {
+        *count = from.word()?;
+    }
     let (time, interrupted) = (Duration::from_nanos(from.word()?), from.word()? != 0);
     let stolen = Duration::from_nanos(from.word()?);
-    let damage =
+    met.damage =
         from.option(|from| Some(Damage { packet: from.word()?, offset: from.word()?, what: from.text()? }))?;
     let tls_error = from.option(Unpacker::text)?;
     let log_error = from.option(Unpacker::text)?.map(io::Error::other);
-    let met = Met { responses, unmatched, jumps, crowded, damage };
     let (differing, server_seconds) = (None, None);
     Some(Done { tally, met, time, interrupted, tls_error, log_error, differing, stolen, server_seconds })
 }
@@ -154,6 +158,7 @@ mod tests {
     use super::super::carrier::Carrier;
     use super::super::tally::Cause;
     use super::*;
+    use crate::trace::Skipped;
     use dns::OptRcode;
 
     fn done(seed: u64, mutation: &Mutation) -> Done {
@@ -170,10 +175,14 @@ mod tests {
             (changes.queries, changes.changes[1].drawn) = (7 * seed, 3);
         }
         let what = "it ends in the middle of a packet".into();
+        let mut skipped = Skipped::default();
+        skipped.counts[5] = 3;
         Done {
             tally,
             met: Met {
+                queries: 1_000,
                 responses: 5,
+                skipped,
                 jumps: seed,
                 damage: Some(Damage { packet: 9, offset: 77, what }),
                 ..Met::default()

@@ -1,5 +1,7 @@
 //! Why a packet gave no message.
 
+use std::collections::BTreeMap;
+
 /// Why a packet gave no message; in pieces, why a piece did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Skip {
@@ -44,7 +46,7 @@ pub enum Skip {
 /// How often each cause came up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    counts: [u64; Skip::ALL.len()],
+    pub(crate) counts: [u64; Skip::ALL.len()],
 }
 
 impl Skip {
@@ -125,6 +127,11 @@ impl Skipped {
         Skip::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0)
     }
 
+    /// The same by the causes' keys in JSON.
+    pub fn named(&self) -> BTreeMap<String, u64> {
+        self.iter().map(|(skip, count)| (skip.name().into(), count)).collect()
+    }
+
     /// How often this cause came up.
     pub fn of(&self, skip: Skip) -> u64 {
         self.counts[skip as usize]
@@ -138,7 +145,7 @@ impl Skipped {
         self.counts[skip as usize] += count;
     }
 
-    pub(super) fn merge(&mut self, other: &Skipped) {
+    pub(crate) fn merge(&mut self, other: &Skipped) {
         for (skip, count) in other.iter() {
             self.add(skip, count);
         }

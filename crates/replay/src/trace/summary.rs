@@ -125,7 +125,7 @@ impl Summary {
             types: named(self.types.iter(), |rtype| Rtype::from_int(*rtype).to_string()),
             unreadable: self.unreadable,
             rcodes: named(self.rcodes.iter(), |code| OptRcode::masked_from_int(*code).to_string()),
-            skipped: trace.skipped().iter().map(|(skip, count)| (skip.name().into(), count)).collect(),
+            skipped: trace.skipped().named(),
             damage: damage.map(|Damage { packet, offset, what }| TraceDamage { packet, offset, what }),
         }
     }

@@ -189,6 +189,31 @@ fn compression_is_taken_off() {
 }
 
 #[test]
+fn xz_is_taken_off_too() {
+    // Two lines by `xz`, as nothing here packs it.
+    let packed = b"\
+        \xfd\x37\x7a\x58\x5a\x00\x00\x01\x69\x22\xde\x36\x02\x00\x21\x01\x00\x00\x00\x00\x37\x27\x97\xd6\
+        \xe0\x00\x35\x00\x25\x5d\x00\x18\x8b\x82\x64\x49\x9f\x21\xa6\x38\xf4\x66\x7a\xb6\x75\x3c\xbb\x12\
+        \x44\x89\xe9\x9e\xbf\xe6\x3b\xc5\xf1\xae\x13\x2c\xc7\x63\x6a\x40\xfb\xc2\x00\x00\x00\x00\x00\x00\
+        \x74\x77\x04\xed\x00\x01\x3d\x36\x0c\x68\xd4\x85\x90\x42\x99\x0d\x01\x00\x00\x00\x00\x01\x59\x5a";
+    let (found, damage) = messages(&mut read(packed.to_vec()));
+    assert_eq!((found.len(), damage), (2, None));
+    for length in [packed.len() - 4, packed.len() - 20] {
+        let (found, damage) = messages(&mut read(packed[..length].to_vec()));
+        assert_eq!((found.len(), damage.map(|damage| damage.packet)), (2, Some(3)), "{length}");
+    }
+    let mut changed = packed.to_vec();
+    // The checksum of the two lines, before the index and the footer.
+    changed[packed.len() - 24] ^= 1;
+    assert!(messages(&mut read(changed)).1.is_some());
+    // A window of 4 GiB in the block's header, with that header's checksum.
+    let mut vast = packed.to_vec();
+    vast[16] = 40;
+    vast[20..24].copy_from_slice(&[0xe6, 0xa0, 0x11, 0xb3]);
+    assert!(matches!(Trace::read(Cursor::new(vast), PORT), Err(Error::Io(_))));
+}
+
+#[test]
 fn what_gives_no_message_is_counted_by_cause() {
     let mut other_port = udp(&query(1));
     other_port[22..24].copy_from_slice(&54_u16.to_be_bytes());
@@ -234,6 +259,24 @@ fn fragments_become_whole_in_any_order() {
     }
     let (found, skipped) = ids(&pieces[..2]);
     assert_eq!((found, skipped.of(Skip::Fragment)), (vec![], 2));
+
+    // The same over IPv6, where a header of its own says which piece it is.
+    let mut whole = Vec::new();
+    let builder = PacketBuilder::ipv6([1; 16], [2; 16], 64).udp(CLIENT.1, SERVER.1);
+    builder.write(&mut whole, &[query(9), vec![0; 100]].concat()).expect("it fits");
+    let piece = |from: usize, to: usize, more: bool| {
+        let place = (from as u16 | u16::from(more)).to_be_bytes();
+        let header = [17, 0, place[0], place[1], 0, 0, 0, 7];
+        let mut packet = [&whole[..40], &header, &whole[40 + from..40 + to]].concat();
+        packet[4..6].copy_from_slice(&((8 + to - from) as u16).to_be_bytes());
+        packet[6] = 44;
+        packet
+    };
+    let pieces = [piece(0, 48, true), piece(48, 96, true), piece(96, whole.len() - 40, false)];
+    for order in [[0, 1, 2], [2, 0, 1]] {
+        let (found, skipped) = ids(&order.map(|index| pieces[index].clone()));
+        assert_eq!((found, skipped.iter().next()), (vec![9], None), "{order:?} over IPv6");
+    }
 }
 
 #[test]

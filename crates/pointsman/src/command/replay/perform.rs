@@ -12,10 +12,11 @@ use replay::observe::Observer;
 use replay::page::page;
 use replay::report::{About, report};
 use replay::schedule::census::Census;
-use replay::schedule::{Plan, Schedule};
+use replay::schedule::{Met, Plan, Schedule};
 use replay::send::{self, Done, LOG_HEADING, Live, Options, Process};
 use replay::trace::Trace;
 
+use super::super::trace::nothing;
 use super::line::Line;
 use super::shown::{shown, verdict};
 use super::{LIVE_PERIOD, Names, Replay, Said, processes};
@@ -102,6 +103,7 @@ impl Replay {
                 let (trace, port) = (self.trace.clone(), self.port);
                 let open = move || Trace::open(&trace, port).map_err(io::Error::other);
                 let schedule = Schedule::new(plan.clone(), Arc::clone(&census), open);
+                let schedule = schedule.with_skipped(Trace::skipped);
                 if self.compare.is_some() { schedule.with_responses() } else { schedule }
             })
             .collect()
@@ -187,11 +189,7 @@ impl Replay {
         };
         let report = report(about, done);
         if report.queries == 0 && report.schedule.damage.is_none() && !report.interrupted {
-            let hint = "`pointsman trace info` tells what is in it, and --port where its servers listen";
-            return Err(Failure::Failed(format!(
-                "{}: no query was found in it; {hint}",
-                self.trace.display()
-            )));
+            return Err(self.none_due(&done.met));
         }
         self.tell(&report)?;
         if let Some(error) = &done.log_error {
@@ -201,6 +199,18 @@ impl Replay {
             return Err(Failure::Failed(format!("the capture of differing answers is not whole: {error}")));
         }
         verdict(&report, done.tls_error.as_deref())
+    }
+
+    /// Why there was nothing to send.
+    fn none_due(&self, met: &Met) -> Failure {
+        match met.queries {
+            0 => nothing(&self.trace, self.port, "query", met.responses, &met.skipped),
+            queries => Failure::Failed(format!(
+                "{}: --factor {} leaves none of the clients that sent its {queries} queries; another --seed draws others",
+                self.trace.display(),
+                self.factor
+            )),
+        }
     }
 
     fn tell(&self, report: &ReplayReport) -> Result<(), Failure> {

@@ -72,13 +72,17 @@ pub(super) fn shown(report: &ReplayReport) -> String {
 
     let mutation = report.mutation.as_ref().map_or_else(String::new, |told| format!("\n\n{}", changed(told)));
     let comparison = report.comparison.as_ref().map_or_else(String::new, compared);
+    let skipped = match report.schedule.skipped.values().sum::<u64>() {
+        0 => String::new(),
+        count => format!("\nskipped: {count} packets gave no message (pointsman trace info tells why)"),
+    };
     let sockets = &report.sockets;
     let unexpected = &report.unexpected;
     format!(
         "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
          sockets: {} UDP, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
          unexpected: {} late, {} duplicates, {} aliens\n\
-         held up: {}{mutation}{comparison}",
+         held up: {}{skipped}{mutation}{comparison}",
         session::lines(counts),
         session::lines(times),
         report.clients,

@@ -8,7 +8,7 @@ use replay::report;
 use replay::trace::{Cut, Trace};
 
 use super::output::Output;
-use super::{Files, damaged, nothing, print_json};
+use super::{Files, damaged, print_json};
 use crate::failure::Failure;
 use crate::session;
 
@@ -35,7 +35,7 @@ pub(super) fn run(files: &Files, work: Work) -> Result<(), Failure> {
     if written.messages + written.left_out == 0 && written.damage.is_none() {
         drop(output);
         return Err(match read {
-            0 => nothing(&files.input, trace.skipped()),
+            0 => files.input.nothing(trace.skipped()),
             read => Failure::Failed(format!(
                 "{}: none of its {read} messages is as asked for; {} is not written",
                 files.input.file.display(),
@@ -85,7 +85,7 @@ fn copied(trace: &mut Trace, work: Work, output: &mut Output) -> Result<(TraceWr
             false => written.left_out += 1,
         }
     }
-    written.skipped = trace.skipped().iter().map(|(skip, count)| (skip.name().into(), count)).collect();
+    written.skipped = trace.skipped().named();
     written.mutation = work.mutation.zip(tally).map(|(mutation, tally)| report::mutation(&mutation, &tally));
     Ok((written, read))
 }

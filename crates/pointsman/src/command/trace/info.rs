@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::TraceInfo;
 use replay::trace::{Skip, Summary};
 
-use super::{Input, damaged, nothing, print_json};
+use super::{Input, damaged, print_json};
 use crate::failure::Failure;
 use crate::session;
 
@@ -31,7 +31,7 @@ pub(super) fn run(input: &Input, json: bool) -> Result<(), Failure> {
         return Err(damaged(input, damage));
     }
     if info.queries + info.responses == 0 {
-        return Err(nothing(input, trace.skipped()));
+        return Err(input.nothing(trace.skipped()));
     }
     Ok(())
 }

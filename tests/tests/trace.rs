@@ -1,0 +1,168 @@
+//! `pointsman trace` from outside: what it tells of captures, what it writes, and what it says of those that are damaged.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tests::folder::Folder;
+use tests::program::{Ended, Program};
+
+/// Six queries of three clients in six seconds.
+const LINES: &str = "\
+10.000000000 192.0.2.1:5353 udp www.example.com. A rd
+11.000000000 192.0.2.2:5353 udp www.example.com. AAAA rd,edns=1232,do
+12.000000000 192.0.2.1:5353 tcp mail.example.com. MX -
+13.000000000 198.51.100.7:99 udp www.example.org. A rd,cd
+14.000000000 198.51.100.7:99 udp example.com. NS -
+15.000000000 192.0.2.1:5353 udp www.example.com. TYPE65280 rd,edns=512
+";
+
+fn trace(arguments: &[&str]) -> Ended {
+    Program::start(&[&["trace"], arguments].concat()).end()
+}
+
+/// What a command prints; it must end with a code.
+fn told(code: i32, arguments: &[&str]) -> String {
+    let ended = trace(arguments);
+    assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}{}", ended.stdout, ended.stderr);
+    ended.stdout
+}
+
+/// The same as JSON.
+fn json(code: i32, arguments: &[&str]) -> Value {
+    let told = told(code, &[arguments, &["--json"]].concat());
+    serde_json::from_str(&told).unwrap_or_else(|cause| panic!("{cause}: {told}"))
+}
+
+/// A text's lines without comments.
+fn lines(file: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(file).expect("it was written");
+    text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_form_is_written_and_read_again() {
+    let folder = Folder::new();
+    let text = folder.write("a.txt", LINES);
+    let [packets, again, queries] = ["b.pcap", "c.txt", "d.queries"].map(|name| folder.at(name));
+    assert!(told(0, &["convert", &text, &packets]).contains("b.pcap: 6 messages"));
+    told(0, &["convert", &packets, &again]);
+    assert_eq!(lines(&again), LINES.lines().collect::<Vec<_>>());
+    assert_eq!(json(0, &["convert", &again, &queries])["messages"], 6);
+    assert_eq!(lines(&queries)[1..3], ["www.example.com. AAAA", "mail.example.com. MX"]);
+    for file in [&text, &packets] {
+        let info = json(0, &["info", file]);
+        let counts = ["queries", "clients", "dnssec_ok", "seconds", "gap_mean_seconds"].map(|key| &info[key]);
+        assert_eq!(
+            counts,
+            [&6.into(), &3.into(), &1.into(), &5.0.into(), &1.0.into()] as [&Value; 5],
+            "{info}"
+        );
+        assert_eq!(info["transports"], serde_json::json!({ "udp": 5, "tcp": 1 }));
+    }
+    assert!(
+        told(0, &["info", &packets])
+            .contains("1970-01-01 00:00:10  5.000 s  1.000000 ± 0.000000 s  3        6")
+    );
+    // Nothing is written over, nor in a form that nobody asked for.
+    for (out, part) in [(&packets, "it is there already"), (&folder.at("e.pdf"), "FILE.txt, FILE.queries or")]
+    {
+        let ended = trace(&["convert", &text, out]);
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_part_is_what_all_that_is_said_holds_for() {
+    let folder = Folder::new();
+    let text = folder.write("a.txt", LINES);
+    for (at, (words, expected)) in [
+        (&["--from", "+1", "--to", "14"][..], &[1, 2, 3][..]),
+        (&["--client", "192.0.2.0/24", "--suffix", "Example.com"], &[0, 1, 2, 5]),
+        (&["--client", "192.0.2.2", "--client", "198.51.100.0/24", "--count", "2"], &[1, 3]),
+        (&["--queries", "--from", "15"], &[5]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let out = folder.at(&format!("{at}.txt"));
+        told(0, &[&["cut", &text, &out][..], words].concat());
+        let all: Vec<&str> = LINES.lines().collect();
+        assert_eq!(lines(&out), expected.iter().map(|at| all[*at]).collect::<Vec<_>>(), "{words:?}");
+    }
+    let none = folder.at("none.txt");
+    let ended = trace(&["cut", &text, &none, "--suffix", "example.net"]);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("none of its 6 messages is as asked for"), "{}", ended.stderr);
+    assert!(!Path::new(&none).exists());
+}
+
+#[test]
+fn changes_are_told_and_follow_from_the_seed() {
+    let folder = Folder::new();
+    let text = folder.write("a.txt", LINES);
+    let changed = |out: &str, seed: &str| {
+        let out = folder.at(out);
+        let words = ["do=100%", "suffix=example.com:example.net", "type=AAAA@50%"];
+        let told = told(0, &[&["mutate", &text, &out, "--seed", seed][..], &words].concat());
+        (told, lines(&out))
+    };
+    let (shown, one) = changed("b.txt", "7");
+    assert!(shown.contains("6 of 6 queries changed, seed 7."), "{shown}");
+    let names: Vec<&str> = one.iter().filter_map(|line| line.split(' ').nth(3)).collect();
+    assert_eq!(names.iter().filter(|name| name.ends_with("example.net.")).count(), 5, "{one:?}");
+    assert!(one.iter().all(|line| line.ends_with(",do") || line.contains(",do,")), "{one:?}");
+    assert_eq!(changed("c.txt", "7").1, one);
+    assert!((8..16).any(|seed| changed(&format!("{seed}.txt"), &seed.to_string()).1 != one));
+    let ended = trace(&["mutate", &text, &folder.at("d.txt"), "do=2"]);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+}
+
+#[test]
+fn a_capture_that_breaks_off_is_used_as_far_as_it_goes() {
+    let folder = Folder::new();
+    let (text, whole) = (folder.write("a.txt", LINES), folder.at("whole.pcap"));
+    told(0, &["convert", &text, &whole]);
+    let octets = std::fs::read(&whole).expect("it was written");
+    let cut = folder.write("cut.pcap", &octets[..octets.len() - 3]);
+    // The last packet of the capture; the one over TCP has two.
+    let last = octets.len() - 16 - (28 + 12 + 17 + 4 + 11);
+    let place = format!("packet 7, octet {last} of the uncompressed file: the file ends within this block");
+    let out = folder.at("out.txt");
+    for arguments in [&["info", &cut][..], &["convert", &cut, &out]] {
+        let ended = trace(arguments);
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&place), "no '{place}' in: {}", ended.stderr);
+        assert!(!ended.stdout.is_empty());
+    }
+    assert_eq!(lines(&out), LINES.lines().take(5).collect::<Vec<_>>());
+    assert_eq!(json(1, &["info", &cut])["damage"]["packet"], 7);
+}
+
+#[test]
+fn what_is_no_trace_is_told() {
+    let folder = Folder::new();
+    let text = folder.write("a.txt", LINES);
+    let packets = folder.at("packets.pcap");
+    told(0, &["convert", &text, &packets]);
+    let at = |name: &str, content: &[u8]| folder.write(name, content);
+    for (file, more, code, part) in [
+        (folder.at("missing"), &[][..], 2, "it cannot be read"),
+        (at("empty", b""), &[], 2, "the file is empty"),
+        (at("elf", b"\x7fELF\x02\x01\x01\0"), &[], 2, "the format is not known; supported are pcap"),
+        (at("bz2", b"BZh91AY&SY"), &[], 2, "bzip2 is not supported"),
+        (at("words.txt", b"10.5 192.0.2.1:1 udp a. A -\nthree words here\n"), &[], 1, "packet 2, octet 28"),
+        (at("nothing.txt", b"# nothing\n"), &[], 1, "no DNS message at port 53; it has no packets at all"),
+        (
+            packets.clone(),
+            &["--port", "99"],
+            1,
+            "no DNS message at port 99; instead there are packets at other ports (5), \
+             queries from the DNS port, or responses to it (2)\n--port tells where the servers listen.",
+        ),
+    ] {
+        let ended = trace(&[&["info", &file][..], more].concat());
+        assert_eq!(ended.status.code(), Some(code), "{file}: {}", ended.stderr);
+        assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
+    }
+}
