@@ -125,14 +125,24 @@ pub(super) fn dnstap() -> Vec<Vec<u8>> {
     files.into()
 }
 
-/// The first text in zstd and lz4, several frames each.
+/// The first text in zstd and lz4, several frames each; in gzip and in xz with a window of 4 KiB.
 pub(super) fn packed() -> Vec<Vec<u8>> {
+    const GZIP: &str = "\
+    1f8b080000000000020305c13d0e82401006d09e537c07c0c9cc6cd6b0935050d05bd818b500868e9f0d6ad6e3f39e30\
+    4548526252128b2106fc3ca39442fd7f58f332133a1c5ecfbe7d5ad1a0b5ef95089eca2ce66363266f4b09df296378d1\
+    48b83f6efd356ac3b854278e0132dc61000000";
+    const XZ: &str = "\
+    fd377a585a0000016922de360200210100000000372797d601006031302e35203139322e302e322e313a353335332075\
+    6470207777772e4578616d706c652e20412072642c65646e733d313233322c646f0a3131205b323030313a6462383a3a\
+    315d3a39392074637020615c2e622e20545950453635323830202d0a000000008e0132dc0001756156697b489042990d\
+    010000000001595a";
+    let of_others = [GZIP, XZ].map(|hex| crate::from_hex(hex).expect("hexadecimal digits"));
     let text = traces().swap_remove(0);
     let zstd = ruzstd::encoding::compress_to_vec(&text[..], ruzstd::encoding::CompressionLevel::Fastest);
     let mut lz4 = lz4_flex::frame::FrameEncoder::new(Vec::new());
     lz4.write_all(&text).expect("memory takes it");
     let lz4 = lz4.finish().expect("memory takes it");
-    vec![[&zstd[..], &zstd].concat(), [&lz4[..], &lz4].concat()]
+    of_others.into_iter().chain([[&zstd[..], &zstd].concat(), [&lz4[..], &lz4].concat()]).collect()
 }
 
 /// A query for A of a name of one label.
