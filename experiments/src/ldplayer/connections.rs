@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
-use api::replay::{ReplayReport, ServerSecond};
+use api::replay::ReplayReport;
+use replay::observe::TIME_WAIT;
 use replay::plot::{Axis, Line, Plot};
 
-use super::servers;
+use super::servers::{self, most, sockets};
 use super::stage::Stage;
 use crate::options::{Run, Size};
 use crate::report::{Limit, Report, number};
@@ -71,9 +72,7 @@ fn play(stage: &Stage, run: &Run, zone: &Path, mix: usize, timeout: u32) -> Resu
     let limit = run.size.of(None, Some("3400"), Some("100"));
     options.extend(limit.iter().flat_map(|limit| ["--limit", limit]));
     let report = stage.pointsman.replay(&stage.minute, server.address, &options)?;
-    let seconds = report.server_seconds.clone().unwrap_or_default();
-    let most = |of: fn(&ServerSecond) -> u64| seconds.iter().map(of).max().unwrap_or(0);
-    let state = |second: &ServerSecond, name: &str| second.tcp.get(name).copied().unwrap_or(0);
+    let seconds = report.server_seconds.as_deref().unwrap_or_default();
     let cpu =
         seconds.iter().map(|second| second.user + second.system).sum::<f64>() / seconds.len().max(1) as f64;
     let first = seconds.first().map_or(0, |second| second.resident_octets);
@@ -81,9 +80,9 @@ fn play(stage: &Stage, run: &Run, zone: &Path, mix: usize, timeout: u32) -> Resu
         mix,
         timeout,
         cpu,
-        resident: (most(|second| second.resident_octets), first),
-        established: seconds.iter().map(|second| state(second, "established")).max().unwrap_or(0),
-        time_wait: seconds.iter().map(|second| state(second, "time_wait")).max().unwrap_or(0),
+        resident: (most(&report, |second| second.resident_octets), first),
+        established: most(&report, |second| sockets(second, "established")),
+        time_wait: most(&report, |second| sockets(second, TIME_WAIT)),
         report,
     })
 }
@@ -130,10 +129,11 @@ fn told(costs: &[Cost], run: &Run, report: &mut Report) {
     let head = ["transport", "CPU of 48 threads", "memory at 20 s", "KiB a connection"];
     report.table("LDplayer: 180,000 connections at 20 s, a third of them established", &head, rows.collect());
     type Value = fn(&Cost) -> f64;
-    let drawings: [(&str, &str, Value); 3] = [
+    let drawings: [(&str, &str, Value); 4] = [
         ("Figure 11: processor time", "percent of a core", |cost| cost.cpu * 100.0),
         ("Figures 13a, 14a: memory", "MiB resident", |cost| cost.resident.0 as f64 / f64::from(1 << 20)),
         ("Figures 13b, 14b: connections", "established at most", |cost| cost.established as f64),
+        ("Figures 13c, 14c: connections that wait", "TIME_WAIT at most", |cost| cost.time_wait as f64),
     ];
     for (title, unit, value) in drawings {
         let lines = (0..MIXES.len())

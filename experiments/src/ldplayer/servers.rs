@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use api::replay::{ReplayReport, ServerSecond};
 use experiments::nsd;
 
 use super::stage::Stage;
@@ -34,6 +35,16 @@ pub(super) fn nsd_with_tls(stage: &Stage, zone: &Path, timeout: u32) -> Result<(
     let more = nsd::tls(&stage.folder, address)?;
     let server = nsd(stage, zone, &format!("  tcp-count: 10000\n  tcp-timeout: {timeout}\n{more}"))?;
     Ok((server, address))
+}
+
+/// The most that an observed server had of something in any second.
+pub(super) fn most(report: &ReplayReport, of: impl Fn(&ServerSecond) -> u64) -> u64 {
+    report.server_seconds.iter().flatten().map(of).max().unwrap_or(0)
+}
+
+/// How many TCP sockets of a state it had.
+pub(super) fn sockets(second: &ServerSecond, state: &str) -> u64 {
+    second.tcp.get(state).copied().unwrap_or(0)
 }
 
 /// Debian's NSD with this zone as its root, and more lines in its server clause.
