@@ -65,7 +65,8 @@ pub struct Waiting<K, L, C> {
     is_clients_turn: bool,
     /// Lanes with something in them, by when they were last pushed to: those of this round, those of the next.
     rounds: [BTreeSet<(u64, L)>; 2],
-    /// Lanes by their depth; of the equally deep, the one pushed to last is the first.
+    /// Lanes with several keys, by their depth; of the equally deep, the one pushed to last is the first. A flood of keys
+    /// here and there, which leaks all the time, leaves most lanes with one: those are in the rounds' order already.
     depths: BTreeSet<(usize, Reverse<u64>, L)>,
     served: usize,
     round: u64,
@@ -107,8 +108,9 @@ struct Lane {
 }
 
 impl Lane {
-    fn depth<L>(&self, name: L) -> (usize, Reverse<u64>, L) {
-        (self.ends.length, Reverse(self.pushed), name)
+    /// Its place among those with several keys; `None` where it is none of them.
+    fn depth<L>(&self, name: L) -> Option<(usize, Reverse<u64>, L)> {
+        (self.ends.length > 1).then_some((self.ends.length, Reverse(self.pushed), name))
     }
 }
 
@@ -156,7 +158,7 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
             self.remove(place);
         }
         if self.len() >= self.limits.capacity.max(1)
-            && let Some((.., deepest)) = self.depths.last()
+            && let Some(deepest) = self.deepest()
         {
             self.leak(self.lanes[deepest].ends.bottom);
         }
@@ -194,7 +196,7 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
 
     /// Lanes with something in them.
     pub fn lanes(&self) -> usize {
-        self.depths.len()
+        self.rounds.iter().map(BTreeSet::len).sum()
     }
 
     /// Keys that were pushed.
@@ -260,6 +262,12 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
         }
     }
 
+    /// The lane whose bottom leaks: the deepest; of the equally deep, the one that was pushed to longest ago.
+    fn deepest(&self) -> Option<&L> {
+        let oldest = || self.rounds.iter().filter_map(BTreeSet::first).min();
+        self.depths.last().map(|(.., lane)| lane).or_else(|| oldest().map(|(_, lane)| lane))
+    }
+
     fn leak(&mut self, place: u32) {
         self.leaks += 1;
         self.remove(place);
@@ -282,13 +290,17 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
             self.places.insert(key, place);
         }
         let lane = self.lanes.entry(name).or_insert(Lane { ends: EMPTY, pushed: 0, served: 0 });
-        let turn = usize::from(lane.served == self.round);
-        self.rounds[turn].remove(&(lane.pushed, name));
-        self.depths.remove(&lane.depth(name));
+        let round = &mut self.rounds[usize::from(lane.served == self.round)];
+        if lane.ends.length > 0 {
+            round.remove(&(lane.pushed, name));
+        }
+        if let Some(depth) = lane.depth(name) {
+            self.depths.remove(&depth);
+        }
         lane.pushed = self.pushes;
         link(&mut self.nodes, &mut lane.ends, place, BY_LANE);
-        self.rounds[turn].insert((lane.pushed, name));
-        self.depths.insert(lane.depth(name));
+        round.insert((lane.pushed, name));
+        self.depths.extend(lane.depth(name));
         let client = self.clients.entry(client).or_insert_with(|| {
             self.turn += 1;
             self.turns.insert(self.turn, client);
@@ -308,11 +320,12 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
             }
         }
         if let Some(lane) = self.lanes.get_mut(&name) {
-            self.depths.remove(&lane.depth(name));
+            if let Some(depth) = lane.depth(name) {
+                self.depths.remove(&depth);
+            }
             unlink(&mut self.nodes, &mut lane.ends, place, BY_LANE);
-            if lane.ends.length > 0 {
-                self.depths.insert(lane.depth(name));
-            } else {
+            self.depths.extend(lane.depth(name));
+            if lane.ends.length == 0 {
                 let served = lane.served == self.round;
                 self.rounds[usize::from(served)].remove(&(lane.pushed, name));
                 // One that had its turn is remembered for the round, or it could come back for another.
@@ -490,6 +503,35 @@ mod tests {
             }
             model.reverse();
             prop_assert_eq!(popped(&mut ours), model);
+        }
+
+        #[test]
+        fn what_leaks_is_the_bottom_of_the_deepest_lane(
+            pushes in proptest::collection::vec((0..60u32, any::<bool>()), 0..300),
+        ) {
+            let mut ours = waiting(8, 99, Repeats::MoveToTop);
+            // When each lane was last pushed to, and its keys, the oldest first.
+            let mut model = [const { (0, Vec::new()) }; 11];
+            for (at, (key, pop)) in pushes.into_iter().enumerate() {
+                let lane = key as usize % model.len();
+                model[lane].1.retain(|waits| *waits != key);
+                if model.iter().map(|(_, keys)| keys.len()).sum::<usize>() == 8 {
+                    let deepest = model.iter_mut().max_by_key(|(pushed, keys)| (keys.len(), Reverse(*pushed)));
+                    deepest.expect("there are lanes").1.remove(0);
+                }
+                model[lane].0 = at;
+                model[lane].1.push(key);
+                ours.push(key, lane as u32, 0);
+                if pop && let Some(popped) = ours.pop(|_| true) {
+                    model[popped as usize % model.len()].1.retain(|waits| *waits != popped);
+                }
+                let mut expected: Vec<u32> = model.iter().flat_map(|(_, keys)| keys).copied().collect();
+                let mut waits: Vec<u32> = ours.places.keys().copied().collect();
+                expected.sort_unstable();
+                waits.sort_unstable();
+                prop_assert_eq!(waits, expected);
+                prop_assert_eq!(ours.lanes(), model.iter().filter(|(_, keys)| !keys.is_empty()).count());
+            }
         }
 
         #[test]

@@ -11,8 +11,8 @@ use crate::crawlers::{Crawlers, Identity};
 use crate::histogram::Histogram;
 use crate::name::NameText;
 
-/// Addresses that wait to be noted by the back end. It notes millions a second; more than this at once is a flood
-/// and is turned away at the door, before it costs anything.
+/// Addresses that wait to be noted by the back end. It notes a hundred thousand a second at most, so as to leave the core to
+/// those that answer; more than this at once is a flood and is turned away at the door, before it costs anything.
 pub const DOOR_MAX: usize = 16_384;
 
 /// How long a stale name may be kept by who gets it, in seconds (RFC 8767 §4).
