@@ -17,7 +17,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -29,8 +29,8 @@ use crate::quota;
 use crate::report::{Report, number};
 use crate::servload;
 use cases::{CASES, Case};
-use field::{ARMS, Arm, Field};
-use outcome::{Conditions, Outcome, Window};
+use field::{ARMS, Arm, Field, NEUTRAL};
+use outcome::{Conditions, Outcome, Window, Work};
 use waits::Waits;
 
 /// What is not looked at in the beginning, in seconds: copies of sessions begin within the first.
@@ -102,15 +102,9 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
     for case in CASES.iter().filter(|case| run.wants(case.part)) {
         let Some((loads, repeats)) = case.wanted(run.size) else { continue };
         let mut field = Field::start(folder, case)?;
-        let capacities = field.capacities(run.size)?;
+        let capacities = measure(&mut field, case, &load, run.seed, report)?;
         let can = case.can(&capacities);
-        report.say(&format!(
-            "{}: {} The servers answer {} queries/s one by one; load 1 is {} queries/s.",
-            case.name,
-            case.about,
-            capacities.map(|one| number(one.round())).join(", "),
-            number(can.round()),
-        ));
+        field.capacities = capacities;
         let mut samples = Vec::new();
         for repeat in 0..repeats {
             for share in loads {
@@ -132,6 +126,39 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
+/// Measures how many queries a second each server can answer, as it is asked in the runs: all of them at once, by the
+/// same load, behind a balancer that goes before them on their core, and which spreads by nothing that it knows of them.
+/// They are asked for more than they can. What a query costs there, and what they may use, says how many it can be.
+fn measure(
+    field: &mut Field,
+    case: &Case,
+    load: &Load<'_>,
+    seed: u64,
+    report: &mut Report,
+) -> Result<[f64; 3]> {
+    let alone = field.alone()?;
+    let measured = once(field, &case.at_rest(), &NEUTRAL, load, alone.iter().sum(), seed)?;
+    let capacities = measured.work.capacities(&case.shares);
+    ensure!(capacities.iter().all(|one| one.is_normal()), "a server was not asked: {:?}", measured.work);
+    let told = |rates: [f64; 3]| rates.map(|one| number(one.round())).join(", ");
+    report.say(&format!(
+        "{}: {} Asked alone and without a balancer, one after the other, the servers answer {} queries/s. In the runs they \
+         share their core with each other and with the balancer. Asked for as many there, \
+         balanced by `least-outstanding`, they answered {} queries/s well; by the processor time that a query took, what \
+         they may use is enough for {} queries/s. Load 1 is {} queries/s, whoever balances.",
+        case.name,
+        case.about,
+        told(alone),
+        number(measured.goodput().round()),
+        told(capacities),
+        number(case.can(&capacities).round()),
+    ));
+    if let Some(why) = measured.conditions.void() {
+        report.say(&format!("That was measured while {why}."));
+    }
+    Ok(capacities)
+}
+
 /// One run: a balancer that knows nothing yet, `rate` queries a second, and what came of them.
 fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, seed: u64) -> Result<Outcome> {
     let balancer = field.balancer(arm)?;
@@ -148,7 +175,7 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, s
         observers.push(Observer::new(process).context("a process of ours")?);
     }
     let began = Instant::now();
-    let (served, waits) = (field.used()?, Waits::of(balancer.id())?);
+    let (served_before, waits) = (field.used()?, Waits::of(balancer.id())?);
     let used = children() - field.ended;
     let (pointsman, address) = (field.pointsman.clone(), balancer.address);
     let replayed = thread::scope(|scope| {
@@ -159,7 +186,9 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, s
     })?;
     // It is all spent while queries are sent, which takes a little longer.
     let seconds = load.window.until_us / 1e6;
-    let (waited, served) = (waits.since(balancer.id())? / seconds, (field.used()? - served) / seconds);
+    let (waited, served_after) = (waits.since(balancer.id())? / seconds, field.used()?);
+    let served_for: [f64; 3] = std::array::from_fn(|server| served_after[server] - served_before[server]);
+    let served = served_for.iter().sum::<f64>() / seconds;
     let mut ours = (children() - field.ended - used) / seconds;
     let mut busy: f64 = 0.0;
     for observer in &mut observers {
@@ -174,11 +203,12 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, s
         others: (busy * began.elapsed().as_secs_f64() / seconds - ours - served).max(0.0) / cores,
         waited,
         late: replayed.lateness_us.p99 / 1e3,
+        servers: served / case.can(&case.shares),
     };
     let after = field.received()?;
-    let got = std::array::from_fn(|server| after[server].saturating_sub(before[server]));
+    let received = std::array::from_fn(|server| after[server].saturating_sub(before[server]));
     let rows = fs::read_to_string(&log).context("the replay's log")?;
-    Outcome::of(&rows, load.window, conditions, got)
+    Outcome::of(&rows, load.window, conditions, Work { received, used: served_for })
 }
 
 /// Processor time of children that have ended, in seconds.

@@ -20,7 +20,7 @@ const WARMS: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Three servers in some situation.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) name: &'static str,
     /// What it is called on the command line, where it is asked for alone.
@@ -100,7 +100,12 @@ impl Case {
         (!loads.is_empty()).then_some((loads, size.of(4, 1, 1)))
     }
 
-    /// How many queries a second all can together.
+    /// The same servers, to which nothing happens.
+    pub(super) fn at_rest(&self) -> Case {
+        Case { event: Event::Nothing, ..*self }
+    }
+
+    /// What all can together, of what each can to which nothing happens.
     pub(super) fn can(&self, capacities: &[f64; 3]) -> f64 {
         let all: f64 = capacities.iter().sum();
         match self.event {

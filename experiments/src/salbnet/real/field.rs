@@ -26,8 +26,8 @@ const ALIASES: u32 = 9;
 /// the replayer, which waits for due times in a loop, uses all of its core for the rate that the servers can answer.
 const KEYS: usize = 10_000;
 
-/// Queries by which a server is measured first, in a smallest run alone; unanswered ones at a time; names of the trace.
-const MEASURED: f64 = 1_000.0;
+/// Queries that a server is asked alone; unanswered ones at a time; names of the trace.
+const ALONE: &str = "1000";
 const WINDOW: &str = "64";
 const NAMES: usize = 5_000;
 
@@ -70,6 +70,10 @@ pub(super) const OURS: &str = "pressure";
 pub(super) const WRR: &str = "wrr, equal";
 pub(super) const DNSDIST: &str = "dnsdist";
 
+/// Through which servers are measured: it knows nothing of them, and leaves none idle while another has work waiting.
+pub(super) const NEUTRAL: Arm =
+    arm("least-outstanding", Who::Ours("least-outstanding"), Weights::Equal, Size::Full);
+
 /// All that are tried.
 pub(super) const ARMS: [Arm; 14] = [
     arm(OURS, Who::Ours("pressure"), Weights::Equal, Size::Smoke),
@@ -78,7 +82,7 @@ pub(super) const ARMS: [Arm; 14] = [
     arm("wrr, tuned", Who::Ours("wrr"), Weights::Tuned, Size::Full),
     arm("wrr, wrong", Who::Ours("wrr"), Weights::Wrong, Size::Full),
     arm("random", Who::Ours("random"), Weights::Equal, Size::Full),
-    arm("least-outstanding", Who::Ours("least-outstanding"), Weights::Equal, Size::Full),
+    NEUTRAL,
     arm("p2c", Who::Ours("p2c"), Weights::Equal, Size::Full),
     arm("ewma", Who::Ours("ewma"), Weights::Equal, Size::Full),
     arm("hot-cold", Who::Ours("hot-cold"), Weights::Equal, Size::Full),
@@ -95,7 +99,6 @@ struct BackEnd {
     quota: Quota,
     address: SocketAddr,
     statistics: SocketAddr,
-    capacity: f64,
 }
 
 /// What stands behind balancers.
@@ -106,6 +109,8 @@ pub(super) struct Field {
     /// Where agents report.
     credit: SocketAddr,
     back_ends: Vec<BackEnd>,
+    /// Queries a second that each can answer, once that was measured: what tuned weights are.
+    pub(super) capacities: [f64; 3],
     /// They end with the field.
     agents: Vec<Server>,
     /// Processor time of servers that were ended, in seconds.
@@ -139,6 +144,7 @@ impl Field {
             key,
             credit: free()?,
             back_ends: Vec::new(),
+            capacities: [1.0; 3],
             agents: Vec::new(),
             ended: 0.0,
         };
@@ -162,7 +168,7 @@ impl Field {
             fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
             // It starts with all of a processor.
             let quota = Quota::new(&number.to_string(), 1.0)?;
-            field.back_ends.push(BackEnd { server: None, quota, address, statistics, capacity: 1.0 });
+            field.back_ends.push(BackEnd { server: None, quota, address, statistics });
             field.begin(number)?;
             field.back_ends[number].quota.set(share)?;
             let mut agent = field.pointsman.first(SERVER_CORE);
@@ -203,12 +209,16 @@ impl Field {
         self.agents.iter().map(Server::id)
     }
 
-    /// The processor time that the servers have used, in seconds.
+    /// The processor time that each server has used, in seconds.
     ///
     /// # Errors
     /// Where it cannot be read.
-    pub(super) fn used(&self) -> Result<f64> {
-        self.back_ends.iter().map(|back_end| back_end.quota.counter().seconds()).sum()
+    pub(super) fn used(&self) -> Result<[f64; 3]> {
+        let mut used = [0.0; 3];
+        for (seconds, back_end) in used.iter_mut().zip(&self.back_ends) {
+            *seconds = back_end.quota.counter().seconds()?;
+        }
+        Ok(used)
     }
 
     /// Changes what the servers may use.
@@ -219,30 +229,25 @@ impl Field {
         self.back_ends.iter().zip(shares).try_for_each(|(back_end, share)| back_end.quota.set(share))
     }
 
-    /// Measures how many queries a second each server answers.
+    /// Measures how many queries a second each server answers while it alone is asked, without a balancer: with its core
+    /// and the core's caches to itself, more than beside the others.
     ///
     /// # Errors
     /// Where that fails.
-    pub(super) fn capacities(&mut self, size: Size) -> Result<[f64; 3]> {
+    pub(super) fn alone(&self) -> Result<[f64; 3]> {
         let names = self.folder.join("names");
         let mut text = String::new();
         (0..NAMES).for_each(|number| {
             let _ = writeln!(text, "host{number}.example A");
         });
         fs::write(&names, text).context("names")?;
-        for back_end in &mut self.back_ends {
-            let fast = ["--fast", "--window", WINDOW, "--loop", "1000", "--limit"];
-            // First a few, so that a second's worth can be asked.
-            let mut limit = MEASURED;
-            for _ in 0..size.of(2, 2, 1) {
-                let queries = format!("{limit:.0}");
-                let words = [&fast[..], &[&queries]].concat();
-                let report = self.pointsman.replay(&names, back_end.address, &words)?;
-                back_end.capacity = report.answers as f64 / report.seconds;
-                limit = back_end.capacity * 1.5;
-            }
+        let mut rates = [0.0; 3];
+        for (rate, back_end) in rates.iter_mut().zip(&self.back_ends) {
+            let words = ["--fast", "--window", WINDOW, "--loop", "1000", "--limit", ALONE];
+            let report = self.pointsman.replay(&names, back_end.address, &words)?;
+            *rate = report.answers as f64 / report.seconds;
         }
-        Ok(std::array::from_fn(|number| self.back_ends[number].capacity))
+        Ok(rates)
     }
 
     /// How many queries each server has received.
@@ -266,7 +271,7 @@ impl Field {
     /// Where it does not start, or no credit comes.
     pub(super) fn balancer(&self, arm: &Arm) -> Result<Server> {
         let address = free()?;
-        let capacities: Vec<f64> = self.back_ends.iter().map(|back_end| back_end.capacity).collect();
+        let capacities = self.capacities;
         let least = capacities.iter().copied().fold(f64::INFINITY, f64::min);
         let weight = |number: usize| {
             let of = |number: usize| (10.0 * capacities[number] / least).round();

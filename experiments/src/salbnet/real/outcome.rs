@@ -32,6 +32,25 @@ pub(super) struct Conditions {
     pub(super) waited: f64,
     /// The 99th percentile of how late queries were sent, in milliseconds.
     pub(super) late: f64,
+    /// What servers used of what they may: about the load, where it is below 1. Above 1 where they went on after the end.
+    pub(super) servers: f64,
+}
+
+/// What servers did in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Work {
+    /// Queries that each has received.
+    pub(super) received: [u64; 3],
+    /// Processor time that each has used, in seconds.
+    pub(super) used: [f64; 3],
+}
+
+impl Work {
+    /// How many queries a second each can answer that may use these shares of one processor, by what one has cost it here;
+    /// no number where it has received none.
+    pub(super) fn capacities(&self, shares: &[f64; 3]) -> [f64; 3] {
+        std::array::from_fn(|server| shares[server] * self.received[server] as f64 / self.used[server])
+    }
 }
 
 impl Conditions {
@@ -58,8 +77,7 @@ pub(super) struct Outcome {
     /// Seconds in which they were due.
     seconds: f64,
     pub(super) conditions: Conditions,
-    /// What each server received.
-    pub(super) received: [u64; 3],
+    pub(super) work: Work,
 }
 
 impl Outcome {
@@ -67,12 +85,7 @@ impl Outcome {
     ///
     /// # Errors
     /// Where it is no such log, or nothing is left.
-    pub(super) fn of(
-        log: &str,
-        window: Window,
-        conditions: Conditions,
-        received: [u64; 3],
-    ) -> Result<Outcome> {
+    pub(super) fn of(log: &str, window: Window, conditions: Conditions, work: Work) -> Result<Outcome> {
         let (mut latencies, mut asked, mut unanswered) = (Vec::new(), 0, 0);
         for row in log.lines().skip(1) {
             let cells: Vec<&str> = row.split('\t').collect();
@@ -93,7 +106,7 @@ impl Outcome {
         }
         latencies.sort_by(f64::total_cmp);
         let seconds = (window.until_us - window.from_us) / 1e6;
-        Ok(Outcome { latencies, asked, unanswered, seconds, conditions, received })
+        Ok(Outcome { latencies, asked, unanswered, seconds, conditions, work })
     }
 
     /// The mean response time, in milliseconds.
@@ -148,7 +161,7 @@ mod tests {
                    4\t2000.0\t11.0\t-\tc\t0\tudp\ttimeout\ta.\tA\t0\n\
                    5\t3000.0\t11.0\t500.0\tc\t0\tudp\tNOERROR\ta.\tA\t0\n";
         let window = Window { from_us: 1_000.0, until_us: 3_000.0 };
-        let of = |window| Outcome::of(log, window, Conditions::default(), [0; 3]);
+        let of = |window| Outcome::of(log, window, Conditions::default(), Work::default());
         let outcome = of(window).expect("it is a log");
         assert_eq!((outcome.mean(), outcome.errors(), outcome.goodput()), (1.0, 0.5, 1_000.0));
         assert_eq!(outcome.unanswered(), 0.25);
@@ -159,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_run_without_room_is_void() {
-        let fine = Conditions { machine: 0.7, others: 0.1, waited: 0.1, late: 1.0 };
+        let fine = Conditions { machine: 0.7, others: 0.1, waited: 0.1, late: 1.0, servers: 1.2 };
         assert_eq!(fine.void(), None);
         let voids = [
             Conditions { machine: 0.71, ..fine },
@@ -169,6 +182,14 @@ mod tests {
         ]
         .map(|conditions| conditions.void());
         assert!(voids.iter().all(Option::is_some) && voids[0] != voids[1] && voids[2] != voids[3]);
+    }
+
+    #[test]
+    fn capacity_is_what_the_cost_of_a_query_leaves() {
+        let work = Work { received: [1_000, 1_000, 0], used: [0.1, 0.2, 0.0] };
+        let [first, second, idle] = work.capacities(&[0.2, 0.1, 0.1]);
+        assert!((first - 2_000.0).abs() < 1e-9 && (second - 500.0).abs() < 1e-9, "{first} {second}");
+        assert!(idle.is_nan());
     }
 
     #[test]

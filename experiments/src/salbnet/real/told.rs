@@ -123,12 +123,13 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
         }
     };
     let share = |sample: &Sample| {
-        let all: u64 = sample.outcome.received.iter().sum();
+        let all: u64 = sample.outcome.work.received.iter().sum();
         if !case.keeps_count() {
             return "-".to_owned();
         }
         sample
             .outcome
+            .work
             .received
             .map(|one| format!("{:.0}", 100.0 * one as f64 / all.max(1) as f64))
             .join(" / ")
@@ -150,6 +151,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
             cell(arm, |outcome| outcome.unanswered() * 100.0),
             cell(arm, Outcome::goodput),
             runs().next().map(share).unwrap_or_default(),
+            format!("{:.0} %", 100.0 * most(|conditions| conditions.servers)),
             format!("{:.0} %", 100.0 * most(|conditions| conditions.machine)),
             format!("{:.0} %", 100.0 * most(|conditions| conditions.others)),
             format!("{:.1} %", 100.0 * most(|conditions| conditions.waited)),
@@ -167,6 +169,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
         "unanswered, %",
         "good answers/s",
         "received, %",
+        "servers used of what they may at most",
         "machine used at most",
         "by others at most",
         "balancer waited for its core at most",
