@@ -7,8 +7,13 @@
 
 use std::time::Duration;
 
-/// The least time over which a rate is taken: two periods of what is usual where processor time is given in slices.
+/// The least time over which a rate is taken where the queue was empty meanwhile: two periods of what is usual where
+/// processor time is given in slices.
 pub const ROUND: Duration = Duration::from_millis(20);
+
+/// The same where it was not. BIND takes up to 20 datagrams at once and works on them one after the other: with a tenth of a
+/// processor that is up to a tenth of a second in which it takes nothing, and is not idle.
+pub const ROUND_FILLED: Duration = Duration::from_millis(100);
 
 /// The estimate before the first rate, per second: what a small server can do on a slow day.
 const START: f64 = 200.0;
@@ -74,7 +79,8 @@ impl Drain {
             return;
         };
         let round = at.saturating_sub(mark.at);
-        if round < ROUND {
+        let least = if self.was_empty { ROUND } else { ROUND_FILLED };
+        if round < least {
             return;
         }
         let taken = (arrived.saturating_sub(mark.arrived) + mark.length).saturating_sub(length);
@@ -151,9 +157,9 @@ mod tests {
         assert_eq!(drain.rate(), 10_000.0);
         assert!(filled.2 > 0);
         // Its processor is taken away for a while.
-        let slow = run(&mut drain, filled, 10, 300, 20, false);
+        let slow = run(&mut drain, filled, 50, 300, 20, false);
         assert!((drain.rate() - 1_000.0).abs() < 20.0, "{}", drain.rate());
-        let stopped = run(&mut drain, slow, 12, 0, 0, true);
+        let stopped = run(&mut drain, slow, 60, 0, 0, true);
         assert!(drain.rate() < 1.0, "{}", drain.rate());
         // It takes all that is there within a round: that much it can do at least.
         run(&mut drain, stopped, 1, 0, 100_000, false);
@@ -166,7 +172,7 @@ mod tests {
         drain.observe(Duration::ZERO, 0, 0, false);
         let wanted = run(&mut drain, (0, 0, 0), 8, 1, 1_000, true);
         assert_eq!(drain.rate(), START * 256.0);
-        let filled = run(&mut drain, wanted, 2, 1_100, 1_000, true);
+        let filled = run(&mut drain, wanted, 6, 1_100, 1_000, true);
         assert_eq!(drain.rate(), 50_000.0);
         let emptied = run(&mut drain, filled, 1, 0, 1_000, false);
         run(&mut drain, emptied, 1, 0, 1_000, true);
@@ -174,6 +180,18 @@ mod tests {
         drain.interrupt();
         drain.observe(Duration::from_secs(9), 0, 0, false);
         assert_eq!(drain.rate(), 62_500.0);
+    }
+
+    #[test]
+    fn who_takes_many_at_once_is_not_stopped_in_between() {
+        let mut drain = Drain::default();
+        drain.observe(Duration::ZERO, 0, 40, false);
+        // 20 in each 80 ms, and as many come.
+        for step in 1..=40_u64 {
+            let (arrived, taken) = (step * 5, step / 4 * 20);
+            drain.observe(Duration::from_millis(step * 20), arrived, 40 + arrived - taken, false);
+            assert!(step < 5 || drain.rate() >= 150.0, "{} {step}", drain.rate());
+        }
     }
 
     proptest! {
