@@ -64,6 +64,13 @@ struct Entry {
     state: State,
 }
 
+/// The last query of a key. Each id that is drawn is looked up here, and the queries themselves are far apart.
+#[derive(Debug)]
+struct Last {
+    number: u64,
+    waits: bool,
+}
+
 /// The queries that were sent last, oldest first.
 ///
 /// All wait equally long, so that the oldest is lost first. What is answered or lost is remembered for as long again,
@@ -75,7 +82,7 @@ pub(super) struct Pending {
     first: u64,
     /// The number of the first entry that may still wait.
     waiting_from: u64,
-    by_key: Tables<Key, u64>,
+    by_key: Tables<Key, Last>,
     waiting: usize,
     timeout: u64,
 }
@@ -99,12 +106,13 @@ impl Pending {
 
     /// Whether a query may use a key: no query that waits does.
     pub(super) fn is_free(&self, key: Key) -> bool {
-        !self.by_key.of(&key).get(&key).is_some_and(|number| self.waits(*number))
+        !self.by_key.of(&key).get(&key).is_some_and(|last| last.waits)
     }
 
     /// Adds a query under a key that is free.
     pub(super) fn add(&mut self, key: Key, asked: Box<Asked>) {
-        self.by_key.of_mut(&key).insert(key, self.first + self.entries.len() as u64);
+        let number = self.first + self.entries.len() as u64;
+        self.by_key.of_mut(&key).insert(key, Last { number, waits: true });
         let (until, question) = (asked.until, asked.question);
         self.entries.push_back(Entry { key, until, question, state: State::Waiting(asked) });
         self.waiting += 1;
@@ -112,7 +120,7 @@ impl Pending {
 
     /// Who waits under a key.
     pub(super) fn client(&self, key: Key) -> Option<u64> {
-        let number = *self.by_key.of(&key).get(&key)?;
+        let number = self.by_key.of(&key).get(&key)?.number;
         match &self.entries[(number - self.first) as usize].state {
             State::Waiting(asked) => Some(asked.planned.client),
             State::Answered | State::Lost => None,
@@ -121,11 +129,12 @@ impl Pending {
 
     /// Takes an answer.
     pub(super) fn answer(&mut self, key: Key, fits: impl Fn(Option<u64>) -> bool) -> Match {
-        let Some(number) = self.by_key.of(&key).get(&key) else { return Match::Alien };
-        let entry = &mut self.entries[(number - self.first) as usize];
+        let Some(last) = self.by_key.of_mut(&key).get_mut(&key) else { return Match::Alien };
+        let entry = &mut self.entries[(last.number - self.first) as usize];
         if !fits(entry.question) {
             return Match::Alien;
         }
+        last.waits = false;
         match std::mem::replace(&mut entry.state, State::Answered) {
             State::Waiting(asked) => {
                 self.waiting -= 1;
@@ -141,7 +150,7 @@ impl Pending {
 
     /// Gives a query up whose socket has failed.
     pub(super) fn fail(&mut self, key: Key) -> Option<Box<Asked>> {
-        let number = *self.by_key.of(&key).get(&key)?;
+        let number = self.by_key.of(&key).get(&key)?.number;
         self.lose(number)
     }
 
@@ -156,7 +165,7 @@ impl Pending {
                 let entry = self.entries.pop_front()?;
                 self.first += 1;
                 let keys = self.by_key.of_mut(&entry.key);
-                if keys.get(&entry.key) == Some(&number) {
+                if keys.get(&entry.key).is_some_and(|last| last.number == number) {
                     keys.remove(&entry.key);
                 }
                 match lost {
@@ -182,15 +191,16 @@ impl Pending {
         if self.waiting == 0 { None } else { self.entries.get(from as usize).map(|entry| entry.until) }
     }
 
-    fn waits(&self, number: u64) -> bool {
-        matches!(self.entries[(number - self.first) as usize].state, State::Waiting(_))
-    }
-
     fn lose(&mut self, number: u64) -> Option<Box<Asked>> {
         let entry = &mut self.entries[(number - self.first) as usize];
         match std::mem::replace(&mut entry.state, State::Lost) {
             State::Waiting(asked) => {
                 self.waiting -= 1;
+                if let Some(last) = self.by_key.of_mut(&entry.key).get_mut(&entry.key)
+                    && last.number == number
+                {
+                    last.waits = false;
+                }
                 Some(asked)
             }
             before => {
@@ -280,6 +290,7 @@ mod tests {
         pending.add(key(1), asked(0));
         assert!(pending.fail(key(1)).is_some_and(|asked| asked.sent == 0));
         assert!(pending.fail(key(1)).is_none() && pending.fail(key(2)).is_none());
+        assert!(pending.is_free(key(1)));
         assert_eq!(pending.waiting(), 0);
     }
 

@@ -1,6 +1,6 @@
 //! The log: one row a query.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use dns::query::HEADER;
@@ -31,35 +31,18 @@ impl<'a> Rows<'a> {
     }
 
     /// Adds the row of a query: when it was answered, and its code or why it was lost.
-    pub(super) fn add(&mut self, asked: &Asked, answered: Option<u64>, result: &str, round_trip: Duration) {
+    pub(super) fn add(
+        &mut self,
+        asked: &Asked,
+        answered: Option<u64>,
+        result: impl fmt::Display,
+        round_trip: Duration,
+    ) {
         if !self.log.is_wanted {
             return;
         }
-        let planned = &asked.planned;
-        let micros = |nanos: u64| nanos as f64 / 1_000.0;
-        let latency =
-            answered.map_or("-".into(), |at| format!("{:.3}", micros(at.saturating_sub(planned.due))));
-        let mut name = Folded::root();
-        let (asked_name, rtype) = match planned.message.query(&mut name) {
-            Some(query) => {
-                let asked_name = &query.head[HEADER..HEADER + query.name.wire_length()];
-                (name::to_text(asked_name).replace('\t', "\\009"), query.rtype.to_string())
-            }
-            None => ("-".into(), "-".into()),
-        };
-        let first = if asked.is_retry { Carrier::Udp } else { asked.carrier };
-        let again = if asked.is_retry { "+tcp" } else { "" };
-        let _ = writeln!(
-            self.text,
-            "{}\t{:.3}\t{:.3}\t{latency}\t{}\t{}\t{}{again}\t{result}\t{asked_name}\t{rtype}\t{}",
-            planned.index,
-            micros(planned.due),
-            micros(asked.sent),
-            planned.message.client.ip(),
-            planned.copy,
-            first.name(),
-            round_trip.as_micros(),
-        );
+        // A String takes all that is written to it.
+        let _ = row(&mut self.text, asked, answered, result, round_trip);
         if self.text.len() >= ROWS {
             self.write();
         }
@@ -69,5 +52,54 @@ impl<'a> Rows<'a> {
     pub(super) fn write(&mut self) {
         self.log.write(self.text.as_bytes());
         self.text.clear();
+    }
+}
+
+fn row(
+    text: &mut String,
+    asked: &Asked,
+    answered: Option<u64>,
+    result: impl fmt::Display,
+    round_trip: Duration,
+) -> fmt::Result {
+    let planned = &asked.planned;
+    write!(text, "{}\t{}\t{}\t", planned.index, Micros(planned.due), Micros(asked.sent))?;
+    match answered {
+        Some(at) => write!(text, "{}", Micros(at.saturating_sub(planned.due)))?,
+        None => text.push('-'),
+    }
+    let first = if asked.is_retry { Carrier::Udp } else { asked.carrier };
+    let again = if asked.is_retry { "+tcp" } else { "" };
+    let client = planned.message.client.ip();
+    write!(text, "\t{client}\t{}\t{}{again}\t{result}\t", planned.copy, first.name())?;
+    let mut name = Folded::root();
+    match planned.message.query(&mut name) {
+        Some(query) => {
+            let asked_name = &query.head[HEADER..HEADER + query.name.wire_length()];
+            write!(text, "{}\t{}", name::to_text(asked_name).replace('\t', "\\009"), query.rtype)?;
+        }
+        None => text.push_str("-\t-"),
+    }
+    writeln!(text, "\t{}", round_trip.as_micros())
+}
+
+/// Nanoseconds, shown as microseconds with three decimals: exactly, and sooner than as a float.
+struct Micros(u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0 / 1_000, self.0 % 1_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanoseconds_are_microseconds_with_decimals() {
+        for (nanos, shown) in [(0, "0.000"), (7, "0.007"), (1_000, "1.000"), (12_345_678, "12345.678")] {
+            assert_eq!(Micros(nanos).to_string(), shown);
+        }
     }
 }

@@ -256,9 +256,8 @@ impl<S: Source> Worker<'_, S> {
         self.tally.answered(asked.planned.due, asked.sent, at, response.rcode, asked.is_quiet);
         self.compare(&asked, response.octets, at);
         if self.with.log.is_wanted {
-            let rcode = response.rcode.to_string();
             let round_trip = self.round_trip(asked.planned.client);
-            self.rows.add(&asked, Some(at), &rcode, round_trip);
+            self.rows.add(&asked, Some(at), response.rcode, round_trip);
         }
     }
 
