@@ -328,7 +328,8 @@ fn kill_under_load(kind: Kind) {
         }
     }
     for server in servers {
-        assert_eq!(metric(&server, "pointsman_store_ok"), 1);
+        // A look that the kill made fail may be told of late.
+        until(&1, || metric(&server, "pointsman_store_ok"));
         server.stop();
     }
 }

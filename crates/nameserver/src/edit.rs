@@ -524,9 +524,11 @@ fn store_changes(
         }
     }
     let complaint = match &committed {
-        Ok(_) => None,
         // Another's commit is no failure of the store.
-        Err(CommitError::Conflict { .. } | CommitError::Unpublished) => None,
+        Ok(_) | Err(CommitError::Conflict { .. } | CommitError::Unpublished) => {
+            shared.following.reached();
+            None
+        }
         Err(cause) => Some(cause.to_string()),
     };
     *lock(&shared.complaints) = Complaints { commit: complaint, check: None };

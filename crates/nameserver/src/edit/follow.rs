@@ -53,12 +53,22 @@ pub(super) struct Following {
     refused: std::sync::Mutex<Option<(Seen, String)>>,
     /// Why the store could not be looked at.
     lost: std::sync::Mutex<Option<String>>,
+    /// Ends the pause before a lost store is looked at again.
+    back: Notify,
 }
 
 impl Following {
     /// What keeps the store from being followed.
     pub(super) fn complaint(&self) -> Option<String> {
         lock(&self.lost).clone().or_else(|| self.refusal())
+    }
+
+    /// Says that the store has answered: it is not lost, whatever the last look found.
+    pub(super) fn reached(&self) {
+        if lock(&self.lost).take().is_some() {
+            tracing::info!("the store is back");
+            self.back.notify_waiters();
+        }
     }
 
     /// Why what the store holds cannot be served.
@@ -76,9 +86,7 @@ pub(super) async fn follow(shared: Arc<Shared>) {
         match store.look().await {
             Ok(seen) => {
                 watch.reached();
-                if lock(&following.lost).take().is_some() {
-                    tracing::info!("the store is back");
-                }
+                following.reached();
                 if is_news(&shared, seen) {
                     following.news.notify_one();
                 }
@@ -89,7 +97,10 @@ pub(super) async fn follow(shared: Arc<Shared>) {
                 if lock(&following.lost).replace(what).is_none() {
                     tracing::error!(%cause, "the store was lost; the last generation goes on");
                 }
-                watch.pause().await;
+                tokio::select! {
+                    () = watch.pause() => {}
+                    () = following.back.notified() => watch.reached(),
+                }
             }
         }
     }
