@@ -260,7 +260,10 @@ impl<'a> Reader<'a> {
 
     /// Takes a number that is not negative, and small enough for a 64-bit floating point number.
     pub(crate) fn magnitude(&mut self) -> Option<f64> {
-        self.number(|| "a number from 0 on".into(), |value: &f64| value.is_finite() && *value >= 0.0)
+        let value =
+            self.number(|| "a number from 0 on".into(), |value: &f64| value.is_finite() && *value >= 0.0);
+        // There is a -0.0, which equals 0.0 but is written otherwise; not every database keeps its sign.
+        value.map(f64::abs)
     }
 
     fn number<T: FromStr>(

@@ -201,6 +201,16 @@ mod tests {
     }
 
     #[test]
+    fn zero_has_no_sign() {
+        for zero in ["0", "0.0", "-0", "-0.0", "-0e9", "-1e-999"] {
+            let text = format!(r#"{{"servers":[{{"address":"::1","default":{{"probability":{zero}}}}}]}}"#);
+            let policy = Policy::read("body", &text).unwrap();
+            let written = serde_json::to_string(&policy.servers[0].default).unwrap();
+            assert_eq!(written, r#"{"probability":0.0}"#, "for {zero}");
+        }
+    }
+
+    #[test]
     fn all_faults_at_once() {
         let text = r#"{
   "answers": 70000, "order": "random",
