@@ -18,7 +18,7 @@ use nameserver::rate_limit::{Limits, RateLimit};
 use nameserver::tap::{Config, Destination, Exchange, Writer};
 use net::clock::Now;
 use routing::policy::Context;
-use routing::{Family, Partition, Policy, RegionId, Rotation, Servers, route};
+use routing::{Down, Family, Partition, Policy, RegionId, Rotation, route};
 use tests::query::{Answer, Question};
 
 /// The system's allocator, which counts calls per thread.
@@ -351,22 +351,17 @@ fn routing_allocates_nothing() {
     let europe = RegionId::new(1).expect("not too large");
     let prefix = "10.0.0.0/8".parse().expect("a prefix");
     let partition = Arc::new(Partition::compile([(prefix, europe)]));
-    let mut servers = Servers::default();
     let origin = api::place::Origin { source: "policy", text: None };
     let mut rng = fastrand::Rng::with_seed(1);
     let rotation = Rotation::new();
     for order in ["weighted", "fixed", "rotate", "nearest"] {
         let spec = POLICY.replacen('{', &format!("{{\"order\": \"{order}\", "), 1);
         let spec = api::Policy::read("policy", &spec).expect("a policy");
-        let mut context = Context {
-            region: &|_| Some(europe),
-            partition: &|_| Some(partition.clone()),
-            server: &mut |address| servers.add(address),
-        };
-        let policy = Policy::compile(&spec, origin, &mut context).expect("it compiles");
+        let context = Context { region: &|_| Some(europe), partition: &|_| Some(partition.clone()) };
+        let policy = Policy::compile(&spec, origin, &context).expect("it compiles");
         let mut chosen = 0;
         for down in ["192.0.2.11", "192.0.2.99"] {
-            servers.set_down([down.parse().expect("an address")]);
+            let servers: Down = [down.parse().expect("an address")].into_iter().collect();
             for client in ["10.1.2.3", "192.0.2.1", "2001:db8::1"] {
                 let client = client.parse().expect("an address");
                 for family in [Family::V4, Family::V6] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use routing::{Servers, State};
+use routing::{Down, State};
 
 use crate::cookies::Secrets;
 use crate::health::Table;
@@ -29,8 +29,8 @@ pub struct Generation {
     pub zones: Zones,
     /// The policies, which names of the zones refer to.
     pub policies: Policies,
-    /// The servers of all policies, and which of them are down.
-    pub servers: Arc<Servers>,
+    /// The servers that operators have set down.
+    pub down: Arc<Down>,
     /// What probes hold of servers: fast state, the same table in all generations.
     pub health: Arc<Table>,
     /// What cookies are made and checked with; without any there are no cookies.
@@ -79,7 +79,7 @@ impl Generation {
             hash: NameHash::new(seed),
             zones: Zones::new(),
             policies: Policies::default(),
-            servers: Arc::default(),
+            down: Arc::default(),
             health: Arc::default(),
             secrets: Arc::default(),
             settings,
@@ -89,6 +89,6 @@ impl Generation {
     /// Which servers may be drawn: by what operators set, and by what probes found just now.
     #[inline]
     pub fn state(&self) -> State<'_> {
-        self.servers.state().with_health(self.health.health())
+        self.down.state().with_health(self.health.health())
     }
 }

@@ -3,9 +3,10 @@
 //! Which of these come together is only known when a client asks, so each worker has a small table of its own that
 //! finds its cells by hashing; nobody waits and nothing is allocated.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use routing::{RegionId, ServerId};
+use routing::RegionId;
 
 /// The most different policies, regions and servers together that are counted apart, for each worker: a scrape of
 /// more would be too large to keep. Answers beyond are in [`RoutedCounters::other`].
@@ -17,9 +18,6 @@ const CELLS: usize = 2 * ROUTED_MAX as usize;
 /// The most cells that one look goes through; in a table that is half full hardly any takes more than a few.
 const PROBES_MAX: usize = 32;
 
-/// What stands for no server in a cell's key.
-const NO_SERVER: u32 = u32::MAX;
-
 /// What a policy decided for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Routed {
@@ -28,7 +26,7 @@ pub struct Routed {
     /// The client's region.
     pub region: RegionId,
     /// The server that stands first; none where the answer has no address.
-    pub server: Option<ServerId>,
+    pub server: Option<IpAddr>,
 }
 
 /// One worker's counts since start; only that worker adds to them.
@@ -40,29 +38,29 @@ pub struct RoutedCounters {
 
 /// A cell: free while its count is 0, and then for ever of one key.
 #[derive(Default)]
-#[repr(align(32))]
+#[repr(align(64))]
 struct Cell {
-    policy: AtomicU64,
-    /// The region's number in the upper half, the server's in the lower.
-    place: AtomicU64,
+    key: [AtomicU64; 4],
     count: AtomicU64,
 }
+
+/// A key as cells hold it: policy, region, and the server's address, whose IPv4 is mapped into IPv6 and which is the
+/// unspecified one for no server. No policy has servers of such addresses.
+type Key = [u64; 4];
 
 impl RoutedCounters {
     /// Counts an answer. Only the thread that owns the table may do so.
     #[inline]
     pub fn add(&self, routed: Routed) {
-        let place = routed.place();
-        let first = cell_of(routed.policy, place);
+        let key = routed.key();
+        let first = cell_of(&key);
         for step in 0..PROBES_MAX {
             let cell = &self.cells[(first + step) % CELLS];
             let count = cell.count.load(Ordering::Relaxed);
             if count == 0 {
-                return self.begin(cell, routed.policy, place);
+                return self.begin(cell, &key);
             }
-            if cell.place.load(Ordering::Relaxed) == place
-                && cell.policy.load(Ordering::Relaxed) == routed.policy
-            {
+            if cell.key() == key {
                 cell.count.store(count.wrapping_add(1), Ordering::Release);
                 return;
             }
@@ -75,8 +73,7 @@ impl RoutedCounters {
         self.cells.iter().filter_map(|cell| {
             // What the first count of a cell came after can be seen by who sees the count.
             let count = cell.count.load(Ordering::Acquire);
-            let policy = cell.policy.load(Ordering::Relaxed);
-            (count > 0).then(|| (Routed::at(policy, cell.place.load(Ordering::Relaxed)), count))
+            (count > 0).then(|| (Routed::of(cell.key()), count))
         })
     }
 
@@ -87,14 +84,13 @@ impl RoutedCounters {
 
     /// Takes a free cell.
     #[cold]
-    fn begin(&self, cell: &Cell, policy: u64, place: u64) {
+    fn begin(&self, cell: &Cell, key: &Key) {
         let used = self.used.load(Ordering::Relaxed);
         if used == ROUTED_MAX {
             return self.add_other();
         }
         self.used.store(used + 1, Ordering::Relaxed);
-        cell.policy.store(policy, Ordering::Relaxed);
-        cell.place.store(place, Ordering::Relaxed);
+        cell.key.iter().zip(key).for_each(|(part, value)| part.store(*value, Ordering::Relaxed));
         cell.count.store(1, Ordering::Release);
     }
 
@@ -116,27 +112,41 @@ impl std::fmt::Debug for RoutedCounters {
     }
 }
 
+impl Cell {
+    #[inline]
+    fn key(&self) -> Key {
+        self.key.each_ref().map(|part| part.load(Ordering::Relaxed))
+    }
+}
+
 impl Routed {
-    fn place(self) -> u64 {
-        let server = self.server.map_or(NO_SERVER, ServerId::get);
-        u64::from(self.region.get()) << 32 | u64::from(server)
+    #[inline]
+    fn key(self) -> Key {
+        let address = match self.server {
+            None => 0,
+            Some(IpAddr::V4(v4)) => v4.to_ipv6_mapped().to_bits(),
+            Some(IpAddr::V6(v6)) => v6.to_bits(),
+        };
+        [self.policy, self.region.get().into(), (address >> 64) as u64, address as u64]
     }
 
-    fn at(policy: u64, place: u64) -> Routed {
-        let server = place as u32;
+    fn of([policy, region, upper, lower]: Key) -> Routed {
+        let address = Ipv6Addr::from_bits(u128::from(upper) << 64 | u128::from(lower));
         Routed {
             policy,
-            region: RegionId::new((place >> 32) as u32).unwrap_or(RegionId::NONE),
-            server: (server != NO_SERVER).then(|| ServerId::new(server)),
+            region: RegionId::new(region as u32).unwrap_or(RegionId::NONE),
+            server: (!address.is_unspecified()).then(|| address.to_canonical()),
         }
     }
 }
 
 /// Where a look begins. The policy's hash is keyed, so nobody outside can crowd the table.
 #[inline]
-fn cell_of(policy: u64, place: u64) -> usize {
-    // Odd, and half its bits set: the fractional part of the golden ratio spreads neighbours (Knuth, 6.4).
-    ((policy ^ place).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+fn cell_of(key: &Key) -> usize {
+    // Odd, and half its bits set: the fractional part of the golden ratio spreads neighbours (Knuth, 6.4). What it spreads
+    // is in the upper bits, and comes down before the next part.
+    let spread = |hash: u64, part: &u64| (hash.rotate_left(32) ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (key.iter().fold(0, spread) >> 32) as usize
 }
 
 #[cfg(test)]
@@ -146,7 +156,7 @@ mod tests {
 
     fn routed(policy: u64, region: u32, server: Option<u32>) -> Routed {
         let region = RegionId::new(region).expect("a small number");
-        Routed { policy, region, server: server.map(ServerId::new) }
+        Routed { policy, region, server: server.map(|number| IpAddr::V4(number.into())) }
     }
 
     #[test]
@@ -158,7 +168,9 @@ mod tests {
             routed(1, 0, None),
             routed(1, 1, Some(0)),
             routed(2, 1, Some(0)),
-            routed(0, RegionId::MAX.get(), Some(NO_SERVER - 1)),
+            routed(0, RegionId::MAX.get(), Some(u32::MAX)),
+            Routed { server: Some("2001:db8::1".parse().unwrap()), ..routed(1, 0, None) },
+            Routed { server: Some("2001:db8:0:1::1".parse().unwrap()), ..routed(1, 0, None) },
         ];
         let mut expected = BTreeMap::new();
         for (times, key) in keys.into_iter().enumerate() {

@@ -122,10 +122,11 @@ impl Editor {
                 region => book.regions.get(&region.get()).cloned(),
             };
             let server = match server {
-                None => Some("none".into()),
-                Some(id) => book.generation.servers.address(id).map(|address| address.to_string()),
+                None => "none".into(),
+                Some(address) => address.to_string(),
             };
-            let names = [policy, region, server].map(|name| name.unwrap_or_else(removed));
+            let [policy, region] = [policy, region].map(|name| name.unwrap_or_else(removed));
+            let names = [policy, region, server];
             *named.entry(names).or_insert(0) += count;
         }
         named
@@ -195,7 +196,7 @@ fn steered_at<'b>(book: &'b Book, name: &Folded) -> Option<&'b Steered> {
 fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Explanation {
     // As the probes' results are at one epoch: they change beside the generation.
     let health = book.generation.health.snapshot();
-    let (policy, state) = (&steered.policy, book.generation.servers.state().with_health(&health));
+    let (policy, state) = (&steered.policy, book.generation.down.state().with_health(&health));
     let verdict = |server| {
         let slot = steered.slots.iter().find(|slot| slot.key().0 == server)?;
         Some(match (health.is_failing(slot.id()), book.generation.health.verdict(slot)) {
@@ -218,7 +219,7 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Ex
             address: target.address,
             probability,
             ttl: *ttl,
-            up: state.is_up(target.id),
+            up: state.is_up(target.address),
             health: verdict(target.address),
         })
         .collect();

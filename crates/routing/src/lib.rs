@@ -33,4 +33,4 @@ pub use prefix::Prefix;
 pub use region::RegionId;
 pub use rotation::Rotation;
 pub use route::{Choice, Why, route};
-pub use servers::{ServerId, Servers, State};
+pub use servers::{Down, State};

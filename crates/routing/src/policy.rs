@@ -20,7 +20,6 @@ use api::{Entry, Faults, Order, WhenAllDown};
 use crate::health::SlotId;
 use crate::partition::{Partition, RANK_MAX};
 use crate::region::RegionId;
-use crate::servers::ServerId;
 
 /// The most servers of one policy: a decision names them in one octet each, and the pass over a row stays short.
 pub const SERVERS_MAX: usize = 256;
@@ -43,8 +42,6 @@ pub struct Context<'a> {
     pub region: &'a dyn Fn(&str) -> Option<RegionId>,
     /// The partition of a name.
     pub partition: &'a dyn Fn(&str) -> Option<Arc<Partition>>,
-    /// The number of a server, given to it now where it has none.
-    pub server: &'a mut dyn FnMut(IpAddr) -> ServerId,
 }
 
 /// The address families that a name resolves to.
@@ -81,8 +78,6 @@ pub(crate) struct Matrix {
 /// A server that may be answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its number.
-    pub id: ServerId,
     /// Its address.
     pub address: IpAddr,
     /// Where its probe's result stands; [`SlotId::NONE`] where it has no probe.
@@ -95,11 +90,7 @@ impl Policy {
     /// # Errors
     /// All that is wrong with its meaning: unknown regions or partition, too many or no servers, servers
     /// listed twice or that no client could reach.
-    pub fn compile(
-        spec: &api::Policy,
-        origin: Origin<'_>,
-        context: &mut Context<'_>,
-    ) -> Result<Policy, Faults> {
+    pub fn compile(spec: &api::Policy, origin: Origin<'_>, context: &Context<'_>) -> Result<Policy, Faults> {
         let mut found = Found::default();
         found.check_size(spec);
         let partition = (context.partition)(&spec.partition);
@@ -133,7 +124,7 @@ impl Policy {
         let (true, Some(partition)) = (found.0.is_empty(), partition) else {
             return Err(origin.place(found.0));
         };
-        let mut matrix = |is_v4: bool| Matrix::compile(spec, is_v4, &cells, &ranked, context.server);
+        let matrix = |is_v4: bool| Matrix::compile(spec, is_v4, &cells, &ranked);
         Ok(Policy {
             v4: matrix(true),
             v6: matrix(false),
@@ -188,23 +179,11 @@ impl Policy {
 }
 
 impl Matrix {
-    fn compile(
-        spec: &api::Policy,
-        is_v4: bool,
-        cells: &[Cell],
-        ranked: &Ranked,
-        id: &mut dyn FnMut(IpAddr) -> ServerId,
-    ) -> Matrix {
+    fn compile(spec: &api::Policy, is_v4: bool, cells: &[Cell], ranked: &Ranked) -> Matrix {
         let of_family = |(_, server): &(usize, &api::Server)| server.address.is_ipv4() == is_v4;
         let given: Vec<(usize, &api::Server)> = spec.servers.iter().enumerate().filter(of_family).collect();
-        let servers: Box<[Target]> = given
-            .iter()
-            .map(|(_, server)| Target {
-                id: id(server.address),
-                address: server.address,
-                probe: SlotId::NONE,
-            })
-            .collect();
+        let servers: Box<[Target]> =
+            given.iter().map(|(_, server)| Target { address: server.address, probe: SlotId::NONE }).collect();
         // Without any probability, over both families, all servers are alike: uniform.
         let row = |entries: &mut dyn Iterator<Item = Option<Entry>>, uniform: bool| {
             let (mut weights, ttls) = row(entries, uniform);
@@ -369,13 +348,11 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::Servers;
 
     fn compile(text: &str) -> Result<Policy, Vec<String>> {
         let listed = |faults: Faults| faults.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
         let spec = api::Policy::read("p", text).map_err(listed)?;
-        let mut servers = Servers::default();
-        let mut context = Context {
+        let context = Context {
             region: &|name| match name {
                 "eu" => RegionId::new(1),
                 "us" => RegionId::new(2),
@@ -383,9 +360,8 @@ mod tests {
                 _ => None,
             },
             partition: &|name| (name == "default").then(|| Arc::new(Partition::compile([]))),
-            server: &mut |address| servers.add(address),
         };
-        Policy::compile(&spec, Origin { source: "p", text: Some(text) }, &mut context).map_err(listed)
+        Policy::compile(&spec, Origin { source: "p", text: Some(text) }, &context).map_err(listed)
     }
 
     fn rows(policy: &Policy, region: u32) -> (Vec<u32>, Vec<u32>) {

@@ -204,7 +204,7 @@ fn usable(servers: &[Target], state: State<'_>, candidates: &mut [u8; SERVERS_MA
 /// Whether a server may be drawn.
 #[inline]
 fn is_usable(server: &Target, state: State<'_>) -> bool {
-    state.is_up(server.id) && !state.is_failing(server.probe)
+    state.is_up(server.address) && !state.is_failing(server.probe)
 }
 
 #[cfg(test)]
@@ -216,22 +216,21 @@ mod tests {
     use crate::partition::Partition;
     use crate::policy::Context;
     use crate::prefix::Prefix;
-    use crate::servers::Servers;
+    use crate::servers::Down;
     use fastrand::Rng;
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
-    fn policy(text: &str, entries: &[(&str, u32)], servers: &mut Servers) -> Policy {
+    fn policy(text: &str, entries: &[(&str, u32)]) -> Policy {
         let spec = api::Policy::read("p", text).unwrap();
         let entries = entries
             .iter()
             .map(|(prefix, region)| (prefix.parse::<Prefix>().unwrap(), RegionId::new(*region).unwrap()));
         let partition = Arc::new(Partition::compile(entries));
-        let mut context = Context {
+        let context = Context {
             region: &|name| name.parse().ok().and_then(RegionId::new),
             partition: &|_| Some(partition.clone()),
-            server: &mut |address| servers.add(address),
         };
-        Policy::compile(&spec, api::place::Origin { source: "p", text: Some(text) }, &mut context).unwrap()
+        Policy::compile(&spec, api::place::Origin { source: "p", text: Some(text) }, &context).unwrap()
     }
 
     const TWO: &str = r#"{"servers":[
@@ -239,31 +238,31 @@ mod tests {
         {"address":"192.0.2.2","default":{"probability":0,"ttl":11}},
         {"address":"2001:db8::1"}]}"#;
 
-    fn first(policy: &Policy, client: &str, servers: &Servers) -> (Option<u8>, u32, u8, Why) {
+    fn down(addresses: &[&str]) -> Down {
+        addresses.iter().map(|address| address.parse::<IpAddr>().unwrap()).collect()
+    }
+
+    fn first(policy: &Policy, client: &str, state: State<'_>) -> (Option<u8>, u32, u8, Why) {
         let client = client.parse().unwrap();
-        let choice = route(policy, Family::V4, client, servers.state(), &mut Rng::with_seed(1));
+        let choice = route(policy, Family::V4, client, state, &mut Rng::with_seed(1));
         (choice.order().first().copied(), choice.ttl, choice.scope, choice.why)
     }
 
     #[test]
     fn a_regions_row_or_the_default_column_decides() {
-        let mut servers = Servers::default();
-        let policy = policy(TWO, &[("10.0.0.0/8", 1), ("11.0.0.0/8", 2)], &mut servers);
-        assert_eq!(first(&policy, "10.1.2.3", &servers), (Some(0), 20, 8, Why::Region));
-        assert_eq!(first(&policy, "11.1.2.3", &servers), (Some(0), 10, 8, Why::Default));
-        assert_eq!(first(&policy, "192.0.2.1", &servers), (Some(0), 10, 1, Why::Default));
+        let policy = policy(TWO, &[("10.0.0.0/8", 1), ("11.0.0.0/8", 2)]);
+        assert_eq!(first(&policy, "10.1.2.3", State::ALL_UP), (Some(0), 20, 8, Why::Region));
+        assert_eq!(first(&policy, "11.1.2.3", State::ALL_UP), (Some(0), 10, 8, Why::Default));
+        assert_eq!(first(&policy, "192.0.2.1", State::ALL_UP), (Some(0), 10, 1, Why::Default));
     }
 
     #[test]
     fn a_server_that_is_down_is_not_drawn() {
-        let mut servers = Servers::default();
-        let policy = policy(TWO, &[("10.0.0.0/8", 1)], &mut servers);
-        servers.set_down(["192.0.2.1".parse().unwrap()]);
-        assert_eq!(first(&policy, "10.1.2.3", &servers), (Some(1), 360, 8, Why::Region));
-        assert_eq!(
-            probabilities(&policy, Family::V4, RegionId::new(1).unwrap(), servers.state()),
-            [0.0, 1.0]
-        );
+        let policy = policy(TWO, &[("10.0.0.0/8", 1)]);
+        let down = down(&["192.0.2.1"]);
+        assert_eq!(first(&policy, "10.1.2.3", down.state()), (Some(1), 360, 8, Why::Region));
+        let one = RegionId::new(1).unwrap();
+        assert_eq!(probabilities(&policy, Family::V4, one, down.state()), [0.0, 1.0]);
     }
 
     #[test]
@@ -271,13 +270,11 @@ mod tests {
         for (when, expected) in
             [("answer", (Some(0), 20, 8, Why::AllDown)), ("empty", (None, 0, 0, Why::Empty))]
         {
-            let mut servers = Servers::default();
             let text = TWO.replacen('{', &format!("{{\"when_all_down\":\"{when}\","), 1);
-            let policy = policy(&text, &[("10.0.0.0/8", 1)], &mut servers);
-            servers.set_down(["192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap()]);
-            assert_eq!(first(&policy, "10.1.2.3", &servers), expected, "{when}");
-            let v6 =
-                route(&policy, Family::V6, "::1".parse().unwrap(), servers.state(), &mut Rng::with_seed(1));
+            let policy = policy(&text, &[("10.0.0.0/8", 1)]);
+            let down = down(&["192.0.2.1", "192.0.2.2"]);
+            assert_eq!(first(&policy, "10.1.2.3", down.state()), expected, "{when}");
+            let v6 = route(&policy, Family::V6, "::1".parse().unwrap(), down.state(), &mut Rng::with_seed(1));
             assert_eq!(v6.order(), [0], "the other family is up");
         }
     }
@@ -306,14 +303,13 @@ mod tests {
             (vec![one, two], vec![1], (Some(0), 20, 8, Why::AllDown), none),
         ] {
             for (when, expected) in [("answer", answered), ("empty", empty)] {
-                let mut servers = Servers::default();
                 let text = TWO.replacen('{', &format!("{{\"when_all_down\":\"{when}\","), 1);
-                let mut policy = policy(&text, &[("10.0.0.0/8", 1)], &mut servers);
+                let mut policy = policy(&text, &[("10.0.0.0/8", 1)]);
                 policy.heed_probes(probes);
-                servers.set_down(down.iter().copied());
+                let down: Down = down.iter().copied().collect();
                 let health = Health::default();
                 failing.iter().for_each(|number| health.set(slot(*number), true));
-                let state = servers.state().with_health(&health);
+                let state = down.state().with_health(&health);
                 let client = "10.1.2.3".parse().unwrap();
                 let choice = route(&policy, Family::V4, client, state, &mut Rng::with_seed(1));
                 let first = choice.order().first().copied();
@@ -332,19 +328,18 @@ mod tests {
     #[test]
     fn answers_limits_the_list_and_0_means_all() {
         for (answers, expected) in [(0, 6), (1, 1), (4, 4), (9, 6)] {
-            let mut servers = Servers::default();
             let list: Vec<String> = (1..=6).map(|n| format!("{{\"address\":\"192.0.2.{n}\"}}")).collect();
             let text = format!("{{\"answers\":{answers},\"servers\":[{}]}}", list.join(","));
-            let policy = policy(&text, &[], &mut servers);
+            let policy = policy(&text, &[]);
             let choice =
-                route(&policy, Family::V4, "::1".parse().unwrap(), servers.state(), &mut Rng::with_seed(2));
+                route(&policy, Family::V4, "::1".parse().unwrap(), State::ALL_UP, &mut Rng::with_seed(2));
             let mut drawn = choice.order().to_vec();
             assert_eq!((drawn.len(), choice.scope), (expected, 0));
             drawn.sort_unstable();
             drawn.dedup();
             assert_eq!(drawn.len(), expected, "each server once");
             let none =
-                route(&policy, Family::V6, "::1".parse().unwrap(), servers.state(), &mut Rng::with_seed(2));
+                route(&policy, Family::V6, "::1".parse().unwrap(), State::ALL_UP, &mut Rng::with_seed(2));
             assert_eq!((none.order().len(), none.scope, none.why), (0, 0, Why::NoFamily));
         }
     }
@@ -363,37 +358,34 @@ mod tests {
 
     #[test]
     fn a_fixed_policy_answers_the_first_that_are_up() {
-        let mut servers = Servers::default();
-        let policy = policy(&FOUR.replace("ORDER", "fixed"), &[("10.0.0.0/8", 1)], &mut servers);
-        assert_eq!(answers(&policy, "192.0.2.9", servers.state(), 3), vec![vec![1, 2]; 3]);
-        assert_eq!(answers(&policy, "10.0.0.1", servers.state(), 3), vec![vec![3, 4]; 3]);
-        servers.set_down(["192.0.2.1".parse().unwrap(), "192.0.2.4".parse().unwrap()]);
-        assert_eq!(answers(&policy, "192.0.2.9", servers.state(), 3), vec![vec![2, 3]; 3]);
-        assert_eq!(answers(&policy, "10.0.0.1", servers.state(), 3), vec![vec![3, 2]; 3]);
+        let policy = policy(&FOUR.replace("ORDER", "fixed"), &[("10.0.0.0/8", 1)]);
+        assert_eq!(answers(&policy, "192.0.2.9", State::ALL_UP, 3), vec![vec![1, 2]; 3]);
+        assert_eq!(answers(&policy, "10.0.0.1", State::ALL_UP, 3), vec![vec![3, 4]; 3]);
+        let down = down(&["192.0.2.1", "192.0.2.4"]);
+        assert_eq!(answers(&policy, "192.0.2.9", down.state(), 3), vec![vec![2, 3]; 3]);
+        assert_eq!(answers(&policy, "10.0.0.1", down.state(), 3), vec![vec![3, 2]; 3]);
         let one = RegionId::new(1).unwrap();
-        assert_eq!(probabilities(&policy, Family::V4, one, servers.state()), [0.0, 0.0, 1.0, 0.0]);
+        assert_eq!(probabilities(&policy, Family::V4, one, down.state()), [0.0, 0.0, 1.0, 0.0]);
     }
 
     #[test]
     fn a_rotation_begins_one_further_each_time() {
-        let mut servers = Servers::default();
-        let policy = policy(&FOUR.replace("ORDER", "rotate"), &[("10.0.0.0/8", 1)], &mut servers);
+        let policy = policy(&FOUR.replace("ORDER", "rotate"), &[("10.0.0.0/8", 1)]);
         let rotation = crate::Rotation::new();
-        let state = servers.state().with_turns(Some(rotation.of(1)));
+        let state = State::ALL_UP.with_turns(Some(rotation.of(1)));
         let expected = [[1, 2], [2, 3], [3, 4], [4, 1], [1, 2]];
         assert_eq!(answers(&policy, "192.0.2.9", state, 5), expected);
         assert_eq!(answers(&policy, "10.0.0.1", state, 3), [[3, 4], [4, 3], [3, 4]], "another row");
-        let other = servers.state().with_turns(Some(rotation.of(2)));
+        let other = State::ALL_UP.with_turns(Some(rotation.of(2)));
         assert_eq!(answers(&policy, "192.0.2.9", other, 2), expected[..2], "another name");
         assert_eq!(probabilities(&policy, Family::V4, RegionId::NONE, state), [0.25; 4]);
-        servers.set_down(["192.0.2.2".parse().unwrap()]);
-        let state = servers.state().with_turns(Some(rotation.of(3)));
+        let down = down(&["192.0.2.2"]);
+        let state = down.state().with_turns(Some(rotation.of(3)));
         assert_eq!(answers(&policy, "192.0.2.9", state, 4), [[1, 3], [3, 4], [4, 1], [1, 3]]);
     }
 
     #[test]
     fn the_nearest_are_answered_and_ties_are_even() {
-        let mut servers = Servers::default();
         let spec = FOUR.replace("ORDER", "nearest");
         let rank = |region, server: &str, rank| crate::partition::Rank {
             region: RegionId::new(region).unwrap(),
@@ -412,14 +404,13 @@ mod tests {
         let entries = (1..=4).map(|id| (Prefix::new([10, id, 0, 0].into(), 16).unwrap(), u32::from(id)));
         let entries = entries.map(|(prefix, id)| (prefix, RegionId::new(id).unwrap()));
         let partition = Arc::new(Partition::compile(entries).with_ranks(ranks));
-        let mut context = Context {
+        let context = Context {
             region: &|name| name.parse().ok().and_then(RegionId::new),
             partition: &|_| Some(partition.clone()),
-            server: &mut |address| servers.add(address),
         };
         let origin = api::place::Origin { source: "p", text: None };
-        let policy = Policy::compile(&api::Policy::read("p", &spec).unwrap(), origin, &mut context).unwrap();
-        let state = servers.state();
+        let policy = Policy::compile(&api::Policy::read("p", &spec).unwrap(), origin, &context).unwrap();
+        let state = State::ALL_UP;
         let seen = |client| {
             let mut counts = std::collections::BTreeMap::new();
             answers(&policy, client, state, 4_000)
@@ -448,26 +439,24 @@ mod tests {
 
     #[test]
     fn who_is_not_known_yet_gets_the_default_column_for_a_short_time() {
-        let mut servers = Servers::default();
         let entries = [("0.0.0.0/0", RegionId::ASK.get()), ("10.0.0.0/8", 1)];
         let spec = api::Policy::read("p", &TWO.replace("\"ttl\":10", "\"ttl\":300")).unwrap();
         let entries = entries.map(|(prefix, id)| {
             (prefix.parse::<Prefix>().unwrap(), RegionId::new(id).unwrap_or(RegionId::ASK))
         });
         let partition = Arc::new(Partition::compile(entries));
-        let mut context = Context {
+        let context = Context {
             region: &|name| name.parse().ok().and_then(RegionId::new),
             partition: &|_| Some(partition.clone()),
-            server: &mut |address| servers.add(address),
         };
         let origin = api::place::Origin { source: "p", text: None };
-        let policy = Policy::compile(&spec, origin, &mut context).unwrap();
+        let policy = Policy::compile(&spec, origin, &context).unwrap();
         let now = std::time::Duration::from_secs(1);
         let external = crate::External::new(16, std::time::Duration::from_secs(60), 10, [1; 16]);
         let asker: Option<IpAddr> = Some("198.51.100.1".parse().unwrap());
         let decide = |client: &str, source, asks: bool| {
             let asking = crate::external::Asking { external: &external, now, source, asker };
-            let state = servers.state().with_asking(asks.then_some(asking));
+            let state = State::ALL_UP.with_asking(asks.then_some(asking));
             let choice = route(&policy, Family::V4, client.parse().unwrap(), state, &mut Rng::with_seed(1));
             (choice.ttl, choice.scope, choice.why)
         };
@@ -489,7 +478,6 @@ mod tests {
             entries in proptest::collection::vec((any::<u32>(), 0u8..=32, 0u32..4), 0..12),
             client in any::<u32>(), inside in any::<u32>(),
         ) {
-            let mut servers = Servers::default();
             let entries: Vec<(String, u32)> = entries
                 .into_iter()
                 .map(|(address, length, region)| {
@@ -497,10 +485,10 @@ mod tests {
                 })
                 .collect();
             let entries: Vec<(&str, u32)> = entries.iter().map(|(prefix, region)| (prefix.as_str(), *region)).collect();
-            let policy = policy(TWO, &entries, &mut servers);
+            let policy = policy(TWO, &entries);
             let choose = |address: u32| {
                 let client = std::net::Ipv4Addr::from(address).into();
-                route(&policy, Family::V4, client, servers.state(), &mut Rng::with_seed(3))
+                route(&policy, Family::V4, client, State::ALL_UP, &mut Rng::with_seed(3))
             };
             let choice = choose(client);
             let mask = u32::MAX.checked_shl(32 - u32::from(choice.scope)).unwrap_or(0);

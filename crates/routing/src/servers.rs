@@ -1,106 +1,45 @@
-//! The servers that policies resolve to, numbered, and which of them are up.
+//! Which servers may be drawn.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crate::external::Asking;
 use crate::health::{Health, SlotId};
 use crate::rotation::Turns;
 
-/// A server's number in one generation's [`Servers`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ServerId(u32);
-
-impl ServerId {
-    /// The server with this number, which some [`Servers`] gave.
-    pub const fn new(number: u32) -> ServerId {
-        ServerId(number)
-    }
-
-    /// The number, from 0.
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-/// All servers that any policy has named.
-///
-/// Numbers are given once and kept, so that a policy that was compiled earlier stays right.
+/// The servers that an operator has set down. All others are up, also those that no policy has named.
 #[derive(Clone, Debug, Default)]
-pub struct Servers {
-    addresses: Vec<IpAddr>,
-    ids: HashMap<IpAddr, ServerId>,
-    down: Vec<u64>,
-    any_down: bool,
-}
+pub struct Down(Box<[IpAddr]>);
 
 /// What `route` asks while it decides: which servers may be drawn, whose turn it is, and what is known of clients that
 /// the partition does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct State<'a> {
-    down: &'a [u64],
-    any_down: bool,
+    /// Ascending.
+    down: &'a [IpAddr],
     turns: Option<Turns<'a>>,
     health: Option<&'a Health>,
     asking: Option<Asking<'a>>,
 }
 
-impl Servers {
-    /// The number of an address that some policy has named.
-    pub fn id(&self, address: IpAddr) -> Option<ServerId> {
-        self.ids.get(&address).copied()
-    }
-
-    /// The address of a number; `None` where no server has it.
-    pub fn address(&self, id: ServerId) -> Option<IpAddr> {
-        self.addresses.get(id.0 as usize).copied()
-    }
-
-    /// The number of an address, given to it now where it has none. A new server is up.
-    ///
-    /// # Panics
-    /// Beyond 2^32 servers.
-    pub fn add(&mut self, address: IpAddr) -> ServerId {
-        if let Some(id) = self.id(address) {
-            return id;
-        }
-        let id = ServerId(u32::try_from(self.addresses.len()).expect("servers are numbered in 32 bits"));
-        self.addresses.push(address);
-        self.ids.insert(address, id);
-        self.down.resize(self.addresses.len().div_ceil(64), 0);
-        id
-    }
-
-    /// How many servers were named.
-    pub fn len(&self) -> usize {
-        self.addresses.len()
-    }
-
-    /// Whether none was.
-    pub fn is_empty(&self) -> bool {
-        self.addresses.is_empty()
-    }
-
-    /// Sets exactly these servers down and all others up; addresses that no policy has named are passed over.
-    pub fn set_down(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
-        self.down.fill(0);
-        for id in addresses.into_iter().filter_map(|address| self.ids.get(&address)) {
-            self.down[id.0 as usize / 64] |= 1 << (id.0 % 64);
-        }
-        self.any_down = self.down.iter().any(|word| *word != 0);
-    }
-
+impl Down {
     /// What `route` reads, of servers that nobody probes.
     #[inline]
     pub fn state(&self) -> State<'_> {
-        State { down: &self.down, any_down: self.any_down, turns: None, health: None, asking: None }
+        State { down: &self.0, ..State::ALL_UP }
+    }
+}
+
+impl FromIterator<IpAddr> for Down {
+    fn from_iter<I: IntoIterator<Item = IpAddr>>(addresses: I) -> Down {
+        let mut down: Box<[IpAddr]> = addresses.into_iter().collect();
+        down.sort_unstable();
+        Down(down)
     }
 }
 
 impl<'a> State<'a> {
     /// All servers up, and nobody's turn.
-    pub const ALL_UP: State<'static> =
-        State { down: &[], any_down: false, turns: None, health: None, asking: None };
+    pub const ALL_UP: State<'static> = State { down: &[], turns: None, health: None, asking: None };
 
     /// The same with the turns of the asked name, where policies rotate; without, a rotation begins anywhere.
     #[inline]
@@ -140,9 +79,8 @@ impl<'a> State<'a> {
 
     /// Whether a server is up: whether nobody has set it down.
     #[inline]
-    pub fn is_up(&self, server: ServerId) -> bool {
-        let word = self.down.get(server.0 as usize / 64).copied().unwrap_or(0);
-        word >> (server.0 % 64) & 1 == 0
+    pub fn is_up(&self, server: IpAddr) -> bool {
+        self.down.binary_search(&server).is_err()
     }
 
     /// Whether the probe of a slot fails.
@@ -154,7 +92,7 @@ impl<'a> State<'a> {
     /// Whether any server at all is down or fails its probe: where none does, nobody need look.
     #[inline]
     pub fn any_out(&self) -> bool {
-        self.any_down || self.health.is_some_and(Health::any_failing)
+        !self.down.is_empty() || self.health.is_some_and(Health::any_failing)
     }
 }
 
@@ -163,18 +101,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_kept_and_states_replaced() {
-        let address = |n: u8| IpAddr::from([192, 0, 2, n]);
-        let mut servers = Servers::default();
-        let ids: Vec<ServerId> = (0..100).map(|n| servers.add(address(n))).collect();
-        assert_eq!(servers.add(address(70)), ids[70]);
-        assert_eq!(servers.address(ServerId::new(ids[70].get())), Some(address(70)));
-        assert_eq!(servers.address(ServerId::new(100)), None);
-        servers.set_down([address(70), address(200)]);
-        assert!(
-            servers.state().any_out() && !servers.state().is_up(ids[70]) && servers.state().is_up(ids[6])
-        );
-        servers.set_down([]);
-        assert!(!servers.state().any_out() && servers.state().is_up(ids[70]));
+    fn exactly_those_that_were_set_down_are() {
+        let address = |n: u8| match n {
+            0..50 => IpAddr::from([192, 0, 2, n]),
+            _ => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(n)]),
+        };
+        for down in [&[][..], &[7], &[99, 70, 6, 70, 3]] {
+            let servers: Down = down.iter().map(|n| address(*n)).collect();
+            let state = servers.state();
+            assert_eq!(state.any_out(), !down.is_empty());
+            (0..100).for_each(|n| assert_eq!(state.is_up(address(n)), !down.contains(&n), "{n} of {down:?}"));
+        }
     }
 }

@@ -20,7 +20,7 @@ use control::load::Scale;
 use control::{Algorithm, Load, Rule, ServerOptions, matrix};
 use fastrand::Rng;
 use routing::policy::{Context as Compiling, Family};
-use routing::{Partition, RegionId, Servers, State, route};
+use routing::{Partition, RegionId, State, route};
 
 /// How long resolvers keep an answer, in seconds.
 pub(super) const TTL: u64 = 30;
@@ -82,7 +82,6 @@ struct Cluster {
 
 /// The name server, as far as one policy goes.
 struct Names {
-    servers: Servers,
     partition: Arc<Partition>,
     region: RegionId,
     compiled: routing::Policy,
@@ -167,13 +166,12 @@ impl Names {
         let region = RegionId::new(1).context("one is a region")?;
         let prefix = format!("{}.{}.0.0/16", PREFIX[0], PREFIX[1]).parse().ok().context("a prefix")?;
         let partition = Arc::new(Partition::compile([(prefix, region)]));
-        let mut servers = Servers::default();
-        let compiled = compile(policy, &mut servers, &partition, region)?;
-        Ok(Names { servers, partition, region, compiled })
+        let compiled = compile(policy, &partition, region)?;
+        Ok(Names { partition, region, compiled })
     }
 
     fn compile(&mut self, policy: &Policy) -> Result<()> {
-        self.compiled = compile(policy, &mut self.servers, &self.partition, self.region)?;
+        self.compiled = compile(policy, &self.partition, self.region)?;
         Ok(())
     }
 
@@ -184,19 +182,13 @@ impl Names {
     }
 }
 
-fn compile(
-    policy: &Policy,
-    servers: &mut Servers,
-    partition: &Arc<Partition>,
-    region: RegionId,
-) -> Result<routing::Policy> {
-    let mut compiling = Compiling {
+fn compile(policy: &Policy, partition: &Arc<Partition>, region: RegionId) -> Result<routing::Policy> {
+    let compiling = Compiling {
         region: &|name| (name == REGION).then_some(region),
         partition: &|_| Some(partition.clone()),
-        server: &mut |address| servers.add(address),
     };
     let origin = Origin { source: NAME, text: None };
-    routing::Policy::compile(policy, origin, &mut compiling).map_err(|faults| anyhow!("{faults}"))
+    routing::Policy::compile(policy, origin, &compiling).map_err(|faults| anyhow!("{faults}"))
 }
 
 #[cfg(test)]

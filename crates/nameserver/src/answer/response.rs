@@ -329,7 +329,7 @@ impl<'a> Response<'a> {
         let state = self.generation.state().with_turns(turns).with_asking(asking);
         let choice = route(policy, family, self.client, state, self.rng);
         let targets = policy.targets(family);
-        let first = choice.order().first().map(|index| targets[usize::from(*index)].id);
+        let first = choice.order().first().map(|index| targets[usize::from(*index)].address);
         self.routed = Some(Routed { policy: steered.key_hash, region: choice.region, server: first });
         // A resolver that gave SOURCE 0 has asked for an answer that holds for everybody it serves.
         if self.subnet_given {

@@ -12,8 +12,8 @@ use crate::policies::{Policies, Steered};
 use crate::zone::{PolicyId, Zones};
 
 impl Book {
-    /// Makes the book of all that is stored, as [`Book::load`] does, which goes on with what no store has: servers keep
-    /// their numbers, and probes what they found.
+    /// Makes the book of all that is stored, as [`Book::load`] does, which goes on with what no store has: probes keep
+    /// what they found.
     ///
     /// # Errors
     /// Everything stored that cannot be served.

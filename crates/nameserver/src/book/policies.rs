@@ -90,7 +90,8 @@ impl Book {
     }
 
     pub(super) fn set_server(&mut self, address: IpAddr, up: bool) -> Result<Vec<Change>, Refused> {
-        if self.generation.servers.id(address).is_none() {
+        let named = |spec: &api::Policy| spec.servers.iter().any(|server| server.address == address);
+        if !self.generation.policies.iter().any(|(_, steered)| named(&steered.spec)) {
             return Err(Refused::NotFound(format!("server {address} in any policy")));
         }
         Arc::make_mut(&mut self.servers).insert(address, up);
@@ -101,7 +102,7 @@ impl Book {
     /// Carries what the operator said of servers over into the generation.
     pub(super) fn mark_down(&mut self) {
         let down = self.servers.iter().filter(|(_, up)| !**up).map(|(address, _)| *address);
-        Arc::make_mut(&mut self.generation.servers).set_down(down);
+        self.generation.down = Arc::new(down.collect());
     }
 
     /// Takes a region's entries out of every policy that has some.
@@ -278,25 +279,18 @@ impl Book {
     }
 
     /// Compiles a policy, with the slots of its servers' probes.
-    fn compile_policy(&mut self, spec: &api::Policy, origin: Origin<'_>) -> Result<(Policy, Slots), Faults> {
-        let mut servers = Arc::clone(&self.generation.servers);
+    fn compile_policy(&self, spec: &api::Policy, origin: Origin<'_>) -> Result<(Policy, Slots), Faults> {
         // For a few entries, to look through the regions takes less than a table of them.
         let entries: usize = spec.servers.iter().map(|server| server.regions.len()).sum();
         let regions = (entries > self.regions.len()).then(|| region_ids(&self.regions));
-        let mut context = Context {
+        let context = Context {
             region: &|name| match &regions {
                 Some(regions) => regions.get(name).copied(),
                 None => self.region_id(name),
             },
             partition: &|name| self.compiled(name),
-            server: &mut |address| match servers.id(address) {
-                Some(id) => id,
-                None => Arc::make_mut(&mut servers).add(address),
-            },
         };
-        let policy = Policy::compile(spec, origin, &mut context);
-        self.generation.servers = servers;
-        let mut policy = policy?;
+        let mut policy = Policy::compile(spec, origin, &context)?;
         let slots = self.slots(spec, origin)?;
         if !slots.is_empty() {
             let of = |server| slots.iter().find(|slot| slot.key().0 == server);

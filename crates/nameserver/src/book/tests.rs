@@ -95,11 +95,8 @@ fn what_was_stored_loads_to_the_same_book() {
     assert_eq!(loaded.next_region_id, book.next_region_id);
     let (leaf, name) = loaded.lookup("default", "10.1.2.3".parse().unwrap()).unwrap();
     assert!(leaf.region.is_none() && name.is_empty(), "a removed region's prefixes hide what is around them");
-    let down = |book: &Book| {
-        let servers = &book.generation.servers;
-        servers.state().is_up(servers.id("192.0.2.1".parse().unwrap()).unwrap())
-    };
-    assert_eq!((down(&loaded), down(&book)), (false, false));
+    let up = |book: &Book| book.generation.state().is_up("192.0.2.1".parse().unwrap());
+    assert_eq!((up(&loaded), up(&book)), (false, false));
 }
 
 /// What of `after` differs from `before`, as a store tells it.
@@ -241,6 +238,19 @@ fn a_policys_names_follow_it() {
     );
     book.apply(Edit::DeletePolicy { owner: "www.example.".into(), if_match: None }).unwrap();
     assert!(!decides(&book, "www.example") && book.generation.policies.is_empty());
+}
+
+#[test]
+fn servers_of_no_policy_are_forgotten_but_for_what_was_said_of_them() {
+    let (mut book, _) = book();
+    let set = |up| Edit::SetServer { address: "192.0.2.1".parse().unwrap(), up };
+    book.apply(set(false)).unwrap();
+    book.apply(policy(&POLICY.replace("192.0.2.1", "192.0.2.9"))).unwrap();
+    assert_eq!(refused(&book, set(true)), "there is no server 192.0.2.1 in any policy");
+    book.apply(policy(POLICY)).unwrap();
+    assert!(!book.generation.state().is_up("192.0.2.1".parse().unwrap()), "it was never set up again");
+    book.apply(set(true)).unwrap();
+    assert!(!book.generation.state().any_out());
 }
 
 #[test]
