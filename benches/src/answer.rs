@@ -43,12 +43,9 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     let edit = Edit::zone(zone::ORIGIN, zone::MASTER.as_bytes(), None, &book.generation.hash);
     let mut apply = |edit: Edit| book.apply(edit).map(drop).map_err(|refused| anyhow!("{refused:?}"));
     apply(edit.map_err(|faults| anyhow!("{faults}"))?)?;
-    apply(Edit::PutPolicy {
-        owner: Some(zone::STEERED.into()),
-        source: "policy".into(),
-        text: zone::policy(zone::STEERED, 0).into_bytes(),
-        if_match: None,
-    })?;
+    let policy = zone::policy(zone::STEERED, 0).into_bytes();
+    let edit = Edit::policy(Some(zone::STEERED), "policy", policy, None);
+    apply(edit.map_err(|faults| anyhow!("{faults}"))?)?;
     let generation = &book.generation;
     let mut rng = Rng::with_seed(options.seed);
     let clients = data::uniform_v4(CLIENTS, &mut rng);

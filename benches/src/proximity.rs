@@ -169,6 +169,8 @@ fn book(options: &Options, partition: &str) -> Result<Book> {
     let zone = Edit::zone(zone::ORIGIN, zone::MASTER.as_bytes(), None, &book.generation.hash);
     let zone = zone.map_err(|faults| anyhow!("{faults}"))?;
     let regions = (1..=steering::REGIONS).map(|region| Edit::AddRegion { name: steering::region(region) });
+    let policy = zone::policy(zone::STEERED, 0).into_bytes();
+    let policy = Edit::policy(Some(zone::STEERED), "policy", policy, None);
     let others = [
         zone,
         Edit::PutPartition {
@@ -180,12 +182,7 @@ fn book(options: &Options, partition: &str) -> Result<Book> {
                 .into_bytes(),
             if_match: None,
         },
-        Edit::PutPolicy {
-            owner: Some(zone::STEERED.into()),
-            source: "policy".into(),
-            text: zone::policy(zone::STEERED, 0).into_bytes(),
-            if_match: None,
-        },
+        policy.map_err(|faults| anyhow!("{faults}"))?,
     ];
     for edit in regions.chain(others) {
         book.apply(edit).map_err(|refused| anyhow!("{refused}"))?;

@@ -142,12 +142,8 @@ const NOW: Now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
 fn book() -> Book {
     let mut book = Book::empty(1, Settings { minimal_responses: false, ..Settings::default() });
     let zone = Edit::zone("example.com", ZONE.as_bytes(), None, &book.generation.hash).expect("a zone");
-    let policy = |owner: &str, text: &str| Edit::PutPolicy {
-        owner: Some(owner.into()),
-        source: "policy".into(),
-        text: text.into(),
-        if_match: None,
-    };
+    let policy =
+        |owner: &str, text: &str| Edit::policy(Some(owner), "policy", text.into(), None).expect("a policy");
     let signed = |origin, text: &str| {
         Edit::zone(origin, text.as_bytes(), None, &book.generation.hash).expect("a zone")
     };

@@ -16,6 +16,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use api::place::Origin;
 use api::{Fault, Faults};
 use dns::Folded;
 use store::{Change, Contents};
@@ -122,8 +123,10 @@ pub enum Edit {
         owner: Option<String>,
         /// What faults call the text.
         source: String,
-        /// JSON.
-        text: Vec<u8>,
+        /// The JSON that it was read from.
+        text: String,
+        /// The policy.
+        spec: Box<api::Policy>,
         /// The tag that the policy must have now.
         if_match: Option<Etag>,
     },
@@ -168,6 +171,24 @@ impl Edit {
             return Err(Fault::whole(SOURCE, what, format!("{origin:?}, the zone that is put")).into());
         }
         Ok(Edit::PutZone { zone: Box::new(zone), if_match })
+    }
+
+    /// Prepares to put a policy that is given as JSON, under `owner` or else its first name; `source` is what faults call
+    /// the text.
+    ///
+    /// # Errors
+    /// All faults of the text's form. What is wrong with its meaning shows when the edit is made.
+    pub fn policy(
+        owner: Option<&str>,
+        source: &str,
+        text: Vec<u8>,
+        if_match: Option<Etag>,
+    ) -> Result<Edit, Faults> {
+        let text = String::from_utf8(text).map_err(|cause| {
+            Faults::from(Fault::whole(source, format!("the text is not UTF-8: {cause}"), "JSON"))
+        })?;
+        let spec = Box::new(api::Policy::read(source, &text)?);
+        Ok(Edit::PutPolicy { owner: owner.map(Into::into), source: source.into(), text, spec, if_match })
     }
 }
 
@@ -235,8 +256,9 @@ impl Book {
                 self.put_partition(name, &source, &text, if_match)
             }
             Edit::DeletePartition { name, if_match } => self.delete_partition(&name, if_match),
-            Edit::PutPolicy { owner, source, text, if_match } => {
-                self.put_policy(owner.as_deref(), &source, &text, if_match)
+            Edit::PutPolicy { owner, source, text, spec, if_match } => {
+                let origin = Origin { source: &source, text: Some(&text) };
+                self.put_policy(owner.as_deref(), *spec, origin, if_match)
             }
             Edit::DeletePolicy { owner, if_match } => self.delete_policy(&owner, if_match),
             Edit::SetServer { address, up } => self.set_server(address, up),

@@ -36,6 +36,10 @@ pub const QUEUE_MAX: usize = 1_024;
 /// How many changes share a commit at most: beyond, the first would wait for too many others.
 const COMMIT_MAX: usize = 256;
 
+/// The longest policy in octets that is read on the thread that was asked to put it: reading it takes half a
+/// millisecond.
+const READ_AT_ONCE_MAX: usize = 32 << 10;
+
 /// How long a caller waits for the slowest worker before it is told that the change is under way.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -248,8 +252,14 @@ impl Editor {
         text: Vec<u8>,
         if_match: Option<Etag>,
     ) -> Result<Applied, Refused> {
-        let owner = Some(owner.to_string());
-        self.apply(vec![Edit::PutPolicy { owner, source: "body".into(), text, if_match }]).await
+        let (owner, length) = (owner.to_string(), text.len());
+        let read = move || Edit::policy(Some(&owner), "body", text, if_match);
+        let edit = match length {
+            0..=READ_AT_ONCE_MAX => read(),
+            // As a zone.
+            _ => tokio::task::spawn_blocking(read).await.map_err(|_| Refused::Busy)?,
+        };
+        self.apply(vec![edit?]).await
     }
 
     /// Deletes a policy.

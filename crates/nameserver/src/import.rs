@@ -223,10 +223,9 @@ impl Edits<'_> {
                 read.map(|_| ())
             }
             Import::Policy(path) => {
-                let text = load(path)?;
-                let edit = |source, text| Edit::PutPolicy { owner: None, source, text, if_match: None };
-                self.add(path, Etag::of(&text), || edit(shown(path), text));
-                Ok(())
+                let (source, text) = (shown(path), load(path)?);
+                let digest = Etag::of(&text);
+                self.add(source.clone(), digest, || Edit::policy(None, &source, text, None))
             }
             Import::CookieSecrets(path) => self.cookie_secrets(path),
         }
@@ -246,11 +245,9 @@ impl Edits<'_> {
         // What a file includes counts as its content too, so the zone itself is compared.
         let digest = Etag::of(zone.to_text().as_bytes());
         let origin = dns::name::to_text(zone.origin().wire());
-        self.add_as(format!("{source} as {origin}"), digest, || Edit::PutZone {
-            zone: Box::new(zone),
-            if_match: None,
-        });
-        Ok(())
+        self.add(format!("{source} as {origin}"), digest, || {
+            Ok(Edit::PutZone { zone: Box::new(zone), if_match: None })
+        })
     }
 
     fn partition(&mut self, name: &str, layers: &[Layer]) -> Result<Outcome, Faults> {
@@ -283,25 +280,25 @@ impl Edits<'_> {
         self.regions.extend(missing.iter().cloned());
         self.edits.extend(missing.into_iter().map(|name| Edit::AddRegion { name }));
         let source = paths.join(" and ");
-        self.add_as(path, digest, || Edit::PutPartition {
-            name: name.into(),
-            source,
-            text: built.text.into_bytes(),
-            if_match: None,
-        });
+        self.add(path, digest, || {
+            let text = built.text.into_bytes();
+            Ok(Edit::PutPartition { name: name.into(), source, text, if_match: None })
+        })?;
         Ok(Outcome::Read(built.counts))
     }
 
-    fn add(&mut self, path: &Path, digest: Etag, edit: impl FnOnce() -> Edit) {
-        self.add_as(shown(path), digest, edit);
-    }
-
     /// Adds an edit, unless the same content was imported before.
-    fn add_as(&mut self, path: String, digest: Etag, edit: impl FnOnce() -> Edit) {
+    fn add(
+        &mut self,
+        path: String,
+        digest: Etag,
+        edit: impl FnOnce() -> Result<Edit, Faults>,
+    ) -> Result<(), Faults> {
         if self.book.imports.get(&path) != Some(&digest.0) {
-            self.edits.push(edit());
+            self.edits.push(edit()?);
             self.edits.push(Edit::Imported { path, digest: digest.0 });
         }
+        Ok(())
     }
 }
 

@@ -7,8 +7,8 @@
 //! - [`partition`]: which region an address is in, and how far that holds; [`prefix`] and [`region`] are its
 //!   words, [`proximity`] where partitions come from; [`external`]: what a service outside says of those that they leave
 //!   to it.
-//! - [`policy`]: the matrix of probabilities and TTLs; [`servers`]: its columns, and which of them are up;
-//!   [`health`]: what probes say of them.
+//! - [`policy`]: the matrix of probabilities and TTLs; [`servers`]: which of its columns are up; [`health`]: what probes
+//!   say of them.
 //! - [`selection`]: how servers are ordered by their weights; [`rotation`]: whose turn it is.
 //! - [`balance`]: which back end of a balancer gets a query.
 

@@ -124,7 +124,7 @@ static BOOK: LazyLock<Book> = LazyLock::new(|| {
     let hash = book.generation.hash.clone();
     let zone = Edit::zone("example", ZONE.as_bytes(), None, &hash).expect("the zone is right");
     let signed = Edit::zone("signed", SIGNED.as_bytes(), None, &hash).expect("the zone is right");
-    let policy = Edit::PutPolicy { owner: None, source: "p".into(), text: POLICY.into(), if_match: None };
+    let policy = Edit::policy(None, "p", POLICY.into(), None).expect("the policy is right");
     for edit in [zone, signed, policy, Edit::CookieSecrets(Secrets::one([7; 16]))] {
         book.apply(edit).expect("the edit is right");
     }

@@ -45,25 +45,20 @@ impl Book {
     pub(super) fn put_policy(
         &mut self,
         owner: Option<&str>,
-        source: &str,
-        text: &[u8],
+        spec: api::Policy,
+        origin: Origin<'_>,
         if_match: Option<Etag>,
     ) -> Result<Vec<Change>, Refused> {
-        let text = std::str::from_utf8(text).map_err(|cause| {
-            Faults::from(Fault::whole(source, format!("the text is not UTF-8: {cause}"), "JSON"))
-        })?;
-        let spec = api::Policy::read(source, text)?;
         let first = owner.or(spec.names.first().map(String::as_str));
-        let Some(key) = first.map(|name| folded(name, source)).transpose()? else {
+        let Some(key) = first.map(|name| folded(name, origin.source)).transpose()? else {
             return Err(Faults::from(Fault::whole(
-                source,
+                origin.source,
                 "the policy has no name",
                 "at least one in names",
             ))
             .into());
         };
         check_tag(if_match.as_ref(), || self.policy(&dns::name::to_text(key.wire())).map(|(_, tag)| tag))?;
-        let origin = Origin { source, text: Some(text) };
         let mut faults = Faults::default();
         self.check_probes(&spec, origin).unwrap_or_else(|found| faults.append(found));
         self.install_policy(spec, &key, origin).unwrap_or_else(|found| faults.append(found));

@@ -100,8 +100,7 @@ mod tests {
             let mut book = Book::empty(1, Settings::default());
             book.load_zone(NAME, &after).unwrap();
             let policy = r#"{"names":["p.a\\032b.example"],"servers":[{"address":"192.0.2.1"}]}"#;
-            let edit =
-                Edit::PutPolicy { owner: None, source: "policy".into(), text: policy.into(), if_match: None };
+            let edit = Edit::policy(None, "policy", policy.into(), None).unwrap();
             let is_steered = !after.contains(KEY);
             if is_steered {
                 book.apply(edit).unwrap();

@@ -40,7 +40,7 @@ fn partition(text: &str) -> Edit {
 }
 
 fn policy(text: &str) -> Edit {
-    Edit::PutPolicy { owner: None, source: "policy".into(), text: text.into(), if_match: None }
+    Edit::policy(None, "policy", text.into(), None).unwrap()
 }
 
 fn refused(book: &Book, edit: Edit) -> String {
@@ -258,12 +258,7 @@ fn the_key_is_a_name_wherever_it_is_listed() {
     let put = |owner: &str, names: &str| {
         let mut book = book().0;
         let text = POLICY.replace(r#"["WWW.example","*.cdn.example."]"#, names);
-        let edit = Edit::PutPolicy {
-            owner: Some(owner.into()),
-            source: "p".into(),
-            text: text.into(),
-            if_match: None,
-        };
+        let edit = Edit::policy(Some(owner), "p", text.into(), None).unwrap();
         book.apply(edit).map(|_| book.policy(owner).unwrap().0.names).map_err(|refused| refused.to_string())
     };
     assert_eq!(put("k.example", "[]").unwrap(), ["k.example."]);
@@ -273,6 +268,21 @@ fn the_key_is_a_name_wherever_it_is_listed() {
         put("k.example", r#"["k.example","a.example","K.example"]"#).unwrap_err().contains("listed twice")
     );
     assert!(put("alias.example", "[]").unwrap_err().contains("CNAME"));
+}
+
+#[test]
+fn a_policys_form_is_read_without_a_book_and_its_meaning_with_one() {
+    let form = |text: &[u8]| Edit::policy(None, "p", text.to_vec(), None).map(drop).unwrap_err().to_string();
+    assert!(form(b"\xff").starts_with("p: the text is not UTF-8: "), "{}", form(b"\xff"));
+    assert_eq!(form(b"{\"names\":7}").lines().count(), 2, "a name of the wrong type, and no servers");
+    let (book, _) = book();
+    for (from, to, told) in [
+        ("\"names\":[\"WWW.example\",\"*.cdn.example.\"],", "", "policy: the policy has no name"),
+        ("us", "mars", "policy:2:105: there is no region 'mars'"),
+    ] {
+        let refused = refused(&book, policy(&POLICY.replace(from, to)));
+        assert!(refused.starts_with(told), "{refused}");
+    }
 }
 
 #[test]
@@ -342,7 +352,7 @@ fn a_new_zone_in_between_takes_the_names_over() {
 fn a_tag_that_does_not_match_stops_the_edit() {
     let (book, _) = book();
     let (_, tag) = book.policy("www.example").unwrap();
-    let put = |if_match| Edit::PutPolicy { owner: None, source: "p".into(), text: POLICY.into(), if_match };
+    let put = |if_match| Edit::policy(None, "p", POLICY.into(), if_match).unwrap();
     assert!(book.clone().apply(put(Some(tag))).is_ok());
     assert!(book.clone().apply(put(Some(Etag("*".into())))).is_ok());
     assert!(matches!(

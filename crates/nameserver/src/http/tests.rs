@@ -261,7 +261,15 @@ async fn regions_partitions_policies_and_servers_work_together() {
             },
         ],
     });
-    assert_eq!(api.json("PUT", "/v1/policies/WWW.example.com", policy.clone()).await.status, 200);
+    let put = |text: String| {
+        api.send("PUT", "/v1/policies/WWW.example.com", &[("content-type", "application/json")], text)
+    };
+    // Long ones are read elsewhere than short ones.
+    for blank in ["", &" ".repeat(100_000)] {
+        let refused = put(format!("{blank}{{\"names\": 7}}")).await;
+        assert_eq!((refused.status, refused.json()["faults"].as_array().map(Vec::len)), (422, Some(2)));
+    }
+    assert_eq!(put(format!("{}{policy}", " ".repeat(100_000))).await.status, 200);
     let kept = api.get("/v1/policies/www.example.com").await;
     assert_eq!((kept.status, kept.json()), (200, policy.clone()));
     let known = api.send("GET", "/v1/policies/www.example.com", &[("if-none-match", &kept.etag())], "").await;
