@@ -18,8 +18,14 @@ const PARKED: u64 = u64::MAX;
 /// A worker that is about to load the pointer.
 const WAKING: u64 = u64::MAX - 1;
 
-/// How long [`Published::reached`] sleeps between looks at the workers; a batch takes some microseconds.
-const LOOK_INTERVAL: Duration = Duration::from_micros(100);
+/// How long [`Published::reached`] sleeps between looks at the workers: tokio's timer counts milliseconds.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// How long [`Published::reached_soon`] sleeps between looks: a batch takes some tens of microseconds.
+const SOON_INTERVAL: Duration = Duration::from_micros(100);
+
+/// How often [`Published::reached_soon`] looks: for a millisecond, which the next changes may wait.
+const SOON_LOOKS_MAX: usize = 10;
 
 /// The published generation, and where each worker is.
 pub struct Published {
@@ -82,6 +88,18 @@ impl Published {
             }
         };
         self.slowest() >= number || tokio::time::timeout(patience, waited).await.is_ok()
+    }
+
+    /// Waits on the calling thread until every worker serves generation `number` or a later one; false where one takes
+    /// longer than a batch should.
+    pub fn reached_soon(&self, number: u64) -> bool {
+        for _ in 1..SOON_LOOKS_MAX {
+            if self.slowest() >= number {
+                return true;
+            }
+            std::thread::sleep(SOON_INTERVAL);
+        }
+        self.slowest() >= number
     }
 
     /// The generation that each worker serves; the current one where it is parked.
@@ -149,11 +167,12 @@ mod tests {
         let held = (first.wake(), second.wake());
         published.publish(Arc::new(generation(2)));
         assert!(!published.reached(2, Duration::from_secs(5)).await);
+        assert!(!published.reached_soon(2) && published.reached_soon(1));
         drop(held);
         first.park();
         assert_eq!(second.wake().number, 2);
         assert_eq!(published.served(), [2, 2]);
-        assert!(published.reached(2, Duration::ZERO).await);
+        assert!(published.reached(2, Duration::ZERO).await && published.reached_soon(2));
     }
 
     #[test]
