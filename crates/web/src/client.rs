@@ -1,16 +1,21 @@
-//! A client of HTTP APIs, ours above all: one request, one connection, everything bounded.
+//! A client of HTTP APIs, ours above all: everything is bounded, and a connection ends with its call unless it is to be
+//! kept.
 
 use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::{Fault, Faults, Problem};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// How long a connection may take to be made: a server that is there accepts within a round trip.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,6 +23,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take unless it is told otherwise: the largest zones compile in less, and the server itself
 /// gives up waiting for its workers after 5 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a connection may be kept idle. A server may close it when it has waited long enough for a request, ours after
+/// [`HEAD_WAIT`](crate::serve::HEAD_WAIT), and a request that comes just then is lost.
+const IDLE_MAX: Duration = Duration::from_secs(20);
 
 /// The largest answer in octets unless it is told otherwise: a zone of some millions of records.
 const ANSWER_MAX: usize = 512 << 20;
@@ -80,6 +89,23 @@ pub struct Client {
     asked: Asked,
     timeout: Duration,
     answer_max: usize,
+    /// The connection of the last call, where it is to be kept.
+    kept: Option<Arc<Mutex<Option<Connection>>>>,
+}
+
+/// A connection, which ends with this.
+#[derive(Debug)]
+struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    /// What goes wrong on it is told to the sender too.
+    driver: JoinHandle<hyper::Result<()>>,
+    used: Instant,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
 }
 
 /// Why a call did not do what it was made for.
@@ -202,6 +228,7 @@ impl Client {
             asked,
             timeout: ANSWER_TIMEOUT,
             answer_max: ANSWER_MAX,
+            kept: None,
         })
     }
 
@@ -214,6 +241,11 @@ impl Client {
     /// octets.
     pub fn within(self, timeout: Duration, answer_max: usize) -> Client {
         Client { timeout, answer_max, ..self }
+    }
+
+    /// The same client, for who calls again and again: a call takes the connection of the one before. Copies share it.
+    pub fn keeping(self) -> Client {
+        Client { kept: Some(Arc::default()), ..self }
     }
 
     /// Makes a call.
@@ -233,19 +265,42 @@ impl Client {
     }
 
     async fn exchange(&self, call: Call) -> Result<(StatusCode, Option<String>, Bytes), Unmet> {
+        let mut connection = match self.last().await {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let sent = connection.sender.send_request(self.request(call)).await;
+        let received = self.receive(sent.map_err(|cause| self.lost(cause))?).await?;
+        if let Some(kept) = &self.kept {
+            connection.used = Instant::now();
+            *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection);
+        }
+        Ok(received)
+    }
+
+    /// The connection of the last call, where it can be used again.
+    async fn last(&self) -> Option<Connection> {
+        let kept = self.kept.as_ref()?;
+        let mut connection = kept.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let is_fresh = connection.used.elapsed() < IDLE_MAX;
+        (is_fresh && connection.sender.ready().await.is_ok()).then_some(connection)
+    }
+
+    async fn connect(&self) -> Result<Connection, Unmet> {
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.authority))
             .await
             .map_err(|_| self.unreachable(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())))?
             .map_err(|cause| self.unreachable(cause.to_string()))?;
-        let lost = |cause: hyper::Error| self.unreachable(format!("the connection was lost: {cause}"));
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
-        // It ends with the sender; what goes wrong on it is told to the sender too.
-        let connection = tokio::spawn(connection);
-        let response = sender.send_request(self.request(call)).await.map_err(lost)?;
-        let received = self.receive(response).await;
-        connection.abort();
-        received
+        // Else the end of a request would wait until its beginning is acknowledged (RFC 896). Where it cannot be set, the
+        // connection has ended, and the call says so.
+        let _ = stream.set_nodelay(true);
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|cause| self.lost(cause))?;
+        Ok(Connection { sender, driver: tokio::spawn(connection), used: Instant::now() })
+    }
+
+    fn lost(&self, cause: impl fmt::Display) -> Unmet {
+        self.unreachable(format!("the connection was lost: {cause}"))
     }
 
     fn request(&self, call: Call) -> Request<Full<Bytes>> {
@@ -279,7 +334,7 @@ impl Client {
                 let what = format!("the answer of {} is larger than {} octets", self.url, self.answer_max);
                 Unmet::Refused { status, what }
             } else {
-                self.unreachable(format!("the connection was lost: {cause}"))
+                self.lost(cause)
             }
         })?;
         Ok((status, tag, body.to_bytes()))

@@ -194,6 +194,7 @@ fn client(spec: &ControlSpec, faults: &mut Faults) -> Option<Client> {
     let token = token_of(spec.token_file.as_ref(), faults);
     let url = spec.api.as_ref()?;
     Client::of(&url.value, token, API)
+        .map(Client::keeping)
         .map_err(|fault| faults.push(url.place.fault(format!("api: {}", fault.what), fault.expected)))
         .ok()
 }

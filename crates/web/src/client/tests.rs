@@ -3,6 +3,7 @@ use std::convert::Infallible;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::*;
@@ -133,6 +134,55 @@ async fn a_server_that_is_not_there_is_told_apart() {
     let lost = client.send(Call::new(Method::GET, "/v1/status")).await.expect_err("it hangs up");
     hang_up.await.expect("the server ends");
     assert!(matches!(lost, Unmet::Unreachable(_)), "{lost:?}");
+}
+
+#[tokio::test]
+async fn a_connection_is_kept_where_that_is_wanted_and_while_it_is_good() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+    let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+    // How many calls come on each connection.
+    let server = tokio::spawn(async move {
+        let mut seen = [0; 4];
+        for (number, calls) in seen.iter_mut().enumerate() {
+            let (mut stream, _) = listener.accept().await.expect("the client connects");
+            let mut heads = Vec::new();
+            while stream.read_buf(&mut heads).await.expect("the connection is closed in order") > 0 {
+                if heads.ends_with(b"\r\n\r\n") {
+                    heads.clear();
+                    *calls += 1;
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+                    stream.write_all(answer).await.expect("the client reads");
+                    if (number, *calls) == (0, 2) {
+                        break;
+                    }
+                }
+            }
+        }
+        seen
+    });
+    let call = |client: &Client| {
+        let client = client.clone();
+        async move { client.send(Call::new(Method::GET, "/v1/status")).await.expect("it answers") }
+    };
+    let client = Client::new(&url, None).expect("a URL").keeping();
+    let kept = client.kept.clone().expect("it keeps");
+    let is_closed = || kept.lock().unwrap().as_ref().is_some_and(|connection| connection.sender.is_closed());
+    for _ in 0..2 {
+        call(&client).await;
+    }
+    while !is_closed() {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        call(&client).await;
+    }
+    tokio::time::pause();
+    tokio::time::advance(IDLE_MAX).await;
+    tokio::time::resume();
+    call(&client).await;
+    drop((client, kept.lock().unwrap().take()));
+    call(&Client::new(&url, None).expect("a URL")).await;
+    assert_eq!(server.await.expect("the server ends"), [2, 3, 1, 1]);
 }
 
 #[test]
