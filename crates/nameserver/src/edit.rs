@@ -411,6 +411,11 @@ fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::ru
             let why = shared.following.refusal().map_or(Refused::Outrun, Refused::Store);
             let _ = reply.send(Err(why));
         }
+        if queue.is_empty()
+            && let Err(cause) = runtime.block_on(shared.store.tidy())
+        {
+            tracing::warn!(%cause, "the store was not tidied; nothing is lost by that");
+        }
     }
 }
 

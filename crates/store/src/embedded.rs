@@ -23,6 +23,13 @@ use crate::store::{BUSY_TIMEOUT, CHECK_WAIT};
 /// How many statements a connection keeps prepared: more than this crate has.
 const STATEMENTS_MAX: usize = 64;
 
+/// After how many commits the log is brought into the database while nobody waits: some 3 MiB of it, three pages each.
+pub(crate) const LOG_COMMITS_MAX: u32 = 256;
+
+/// From how many pages on SQLite brings the log into the database by itself, at the end of a commit, which then takes
+/// several times as long: 16 MiB. It comes to that where commits are large or follow one another without a pause.
+const LOG_PAGES_MAX: u32 = 4_096;
+
 /// Everything that must survive, in one SQLite database that this process alone has open as a store.
 ///
 /// Calls from several tasks wait for each other. A call whose future is dropped leaves the store as it
@@ -53,6 +60,8 @@ pub(crate) struct Place {
 pub(crate) struct Connected {
     pub(crate) sql: Connection,
     log: Option<FileId>,
+    /// Since the log was last brought into the database.
+    commits: u32,
     known: Known,
 }
 
@@ -78,7 +87,8 @@ impl Embedded {
         file::create(&path)?;
         let database = FileId::of(&path).ok_or_else(|| StoreError::Gone { path: path.clone() })?;
         let setup = format!(
-            "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA busy_timeout = {}",
+            "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = {LOG_PAGES_MAX}; \
+             PRAGMA busy_timeout = {}",
             BUSY_TIMEOUT.as_millis()
         );
         let place = Place { path, setup, database, _lock: lock };
@@ -136,6 +146,22 @@ impl Embedded {
         *slot = Some(connected);
         still_there?;
         result
+    }
+
+    /// Does what need not be done while somebody waits: brings the log into the database where it has grown long. Until
+    /// then the thread that asks is held up.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; nothing is lost by that, and it is tried again after as many commits.
+    pub(crate) async fn tidy(&self) -> Result<(), StoreError> {
+        let mut slot = self.connection.lock().await;
+        let Some(connected) = slot.as_mut().filter(|connected| connected.commits >= LOG_COMMITS_MAX) else {
+            return Ok(());
+        };
+        connected.commits = 0;
+        let done = connected.sql.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        done.map_err(|error| self.place.sort(&error))
     }
 
     /// Stores what probes hold of servers, all of it or nothing; it is no generation's.
@@ -244,7 +270,8 @@ impl Place {
         // The first read creates the log and holds it: no other connection can delete it from here on.
         let first = sql.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
         first.map_err(|error| self.sort(&error))?;
-        Ok(Connected { sql, log: FileId::of(&file::log_of(&self.path)), known: Known::default() })
+        let log = FileId::of(&file::log_of(&self.path));
+        Ok(Connected { sql, log, commits: 0, known: Known::default() })
     }
 
     /// Fails where the database or its log was deleted or replaced: the connection would go on writing
@@ -277,6 +304,7 @@ impl Place {
         }
         if result.is_ok() {
             connected.known = known;
+            connected.commits = connected.commits.saturating_add(1);
         }
         result
     }

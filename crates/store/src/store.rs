@@ -113,6 +113,19 @@ impl Store {
         }
     }
 
+    /// Does what a commit leaves for a time when nobody waits for one; to be called then, as often as one likes. A file's
+    /// log is brought into the database now and then, on the thread that asks.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`]; nothing is lost by that.
+    pub async fn tidy(&self) -> Result<(), StoreError> {
+        match &self.0 {
+            Kind::Embedded(store) => store.tidy().await,
+            Kind::Shared(_) => Ok(()),
+        }
+    }
+
     /// Stores what probes hold of servers, all of it or nothing; it is no generation's.
     ///
     /// # Errors

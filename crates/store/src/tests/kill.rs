@@ -86,6 +86,7 @@ async fn commit_until_killed(path: &Path) {
     loop {
         generation = store.commit(generation, &changes(generation)).await.expect("commits");
         writeln!(out, "{ACKNOWLEDGED}{generation}").expect("the parent reads");
+        store.tidy().await.expect("tidies");
     }
 }
 

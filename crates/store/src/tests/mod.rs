@@ -19,7 +19,7 @@ use rusqlite::types::FromSql;
 
 use self::faults::stranger;
 use crate::apply::FORGETFUL;
-use crate::embedded::Embedded;
+use crate::embedded::{Embedded, LOG_COMMITS_MAX};
 use crate::{Change, CommitError, Contents, GENERATIONS_KEPT, OpenError, Store};
 
 /// A folder that is gone when the test is.
@@ -121,7 +121,9 @@ async fn a_new_store_is_empty_private_and_syncs() {
     }
 
     assert_eq!(found::<String>(&store, "PRAGMA journal_mode").await, ["wal"]);
-    for (setting, value) in [("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 5_000)] {
+    for (setting, value) in
+        [("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 5_000), ("wal_autocheckpoint", 4_096)]
+    {
         assert_eq!(found::<i64>(&store, &format!("PRAGMA {setting}")).await, [value], "{setting}");
     }
     // What `.cargo/config.toml` says of it has been heeded; whether fdatasync is taken SQLite does not tell.
@@ -186,6 +188,31 @@ async fn the_oldest_generations_are_forgotten_now_and_then() {
         let kept: Vec<i64> = column(&sql, "SELECT min(number) FROM generation");
         assert_eq!(kept, [oldest], "after {based_on}");
     }
+}
+
+#[tokio::test]
+async fn the_log_is_brought_home_when_it_has_grown_long() {
+    let folder = Folder::new();
+    let store = open(&folder);
+    // What a copy of the database alone has.
+    let home = || {
+        let copy = folder.0.join("copy.db");
+        fs::copy(folder.database(), &copy).expect("it is copied");
+        let sql = Connection::open(&copy).expect("connects");
+        sql.query_row("SELECT max(number) FROM generation", [], |row| row.get::<_, i64>(0)).ok()
+    };
+    for generation in 0..u64::from(LOG_COMMITS_MAX) - 1 {
+        store.commit(generation, &[zone("a.", &generation.to_string())]).await.unwrap();
+        store.tidy().await.unwrap();
+    }
+    assert_eq!(home(), None, "nothing before it is long");
+    store.commit(u64::from(LOG_COMMITS_MAX) - 1, &[]).await.unwrap();
+    assert_eq!(home(), None, "nothing while somebody waits");
+    store.tidy().await.unwrap();
+    assert_eq!(home(), Some(i64::from(LOG_COMMITS_MAX)));
+    store.commit(u64::from(LOG_COMMITS_MAX), &[]).await.unwrap();
+    store.tidy().await.unwrap();
+    assert_eq!(home(), Some(i64::from(LOG_COMMITS_MAX)), "it is not long any more");
 }
 
 #[tokio::test]
