@@ -14,12 +14,12 @@
 //! - [`listen`]: why an address could not be bound, and how to go on.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
-//! - [`thread`]: pinning to a core, standing back, resting.
+//! - [`thread`]: pinning to a core, coming soon, standing back, resting.
 //! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
 //! - [`mapped`]: a file as memory, and memory in large pages; [`memory`]: what the kernel says of a socket's.
 //!
-//! Only Linux is supported. The modules with `unsafe` code are `mmsg` and `mapped`.
+//! Only Linux is supported. The modules with `unsafe` code are `mmsg`, `mapped` and `scheduling`.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -46,4 +46,7 @@ pub mod udp;
 // The batched calls take raw pointers, and no crate wraps them without preparing all headers for each call.
 #[allow(unsafe_code)]
 mod mmsg;
+// One system call of two directions, of which no crate has the whole.
+#[allow(unsafe_code)]
+mod scheduling;
 mod sockaddr;

@@ -1,5 +1,7 @@
-//! Which cores there are for us, staying on one, standing back for others, and resting between pieces of long work.
+//! Which cores there are for us, staying on one, coming before others or standing back, and resting between pieces of
+//! long work.
 
+use crate::scheduling::{Attributes, attributes, set_attributes};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::prctl::set_timerslack;
 use nix::unistd::Pid;
@@ -32,18 +34,45 @@ pub fn pin(core: usize) -> io::Result<()> {
     Ok(sched_setaffinity(THIS_THREAD, &only)?)
 }
 
+/// How long the slices are of a thread whose answers are waited for: the shortest that Linux gives.
+const SHORT: Duration = Duration::from_micros(100);
+
+/// Has the calling thread begin as soon as it is ready, also where another has begun a longer slice of its core, of a
+/// millisecond or several. Its share of the core is what it was.
+///
+/// Linux heeds it from 6.12 on, without any right; an older one takes no notice. A thread with another policy than the
+/// usual one (SCHED_OTHER) keeps that as it is.
+///
+/// # Errors
+/// When the system refuses; the thread then runs as before.
+pub fn come_soon() -> io::Result<()> {
+    let mine = attributes()?;
+    if mine.sched_policy != libc::SCHED_OTHER as u32 {
+        return Ok(());
+    }
+    set_attributes(Attributes { sched_runtime: SHORT.as_nanos() as u64, ..mine })
+}
+
 /// How far behind others a thread stands that nobody waits for: it gets a tenth of a core that others want whole, and
 /// all of one that nobody wants.
 const BEHIND: i32 = 10;
 
 /// Has the calling thread run when threads of ordinary priority leave time, as far as the system's scheduler knows such
-/// a thing: where both are ready, it does not hold the others up for a slice of some milliseconds.
+/// a thing: it takes the core from nobody when it becomes ready (SCHED_BATCH), and has a small share of it. It is so also
+/// where all other threads of the process were made real-time threads.
 ///
 /// # Errors
 /// When the system refuses; the thread then runs as before.
 pub fn stand_back() -> io::Result<()> {
-    // On Linux, priorities belong to threads, and no process means the calling thread.
-    Ok(rustix::process::setpriority_process(None, BEHIND)?)
+    let mine = attributes()?;
+    set_attributes(Attributes {
+        sched_policy: libc::SCHED_BATCH as u32,
+        sched_nice: mine.sched_nice.max(BEHIND),
+        sched_priority: 0,
+        // As long a slice as the system gives.
+        sched_runtime: 0,
+        ..mine
+    })
 }
 
 /// Has the calling thread's sleeps end when they are due: the kernel lets those of others last 50 microseconds longer, to
@@ -101,15 +130,45 @@ impl Rests {
 mod tests {
     use super::*;
 
+    /// What a thread has after it asked for something: its policy, its nice value, and whether its slice is short.
+    fn asked(ask: fn() -> io::Result<()>) -> (u32, i32, bool) {
+        let mine = || {
+            let mine = attributes().expect("it can be read");
+            (mine.sched_policy, mine.sched_nice, u128::from(mine.sched_runtime) == SHORT.as_nanos())
+        };
+        let before = mine();
+        let asked = std::thread::spawn(move || {
+            ask().expect("nobody needs a right for it");
+            mine()
+        });
+        let asked = asked.join().expect("the thread ends");
+        assert_eq!(mine(), before, "no other thread is concerned");
+        asked
+    }
+
     #[test]
     fn only_the_thread_that_asks_stands_back() {
-        let before = rustix::process::getpriority_process(None).expect("it can be read");
-        let behind = std::thread::spawn(|| {
-            stand_back().expect("nobody needs a right for it");
-            rustix::process::getpriority_process(None).expect("it can be read")
-        });
-        assert_eq!(behind.join().expect("the thread ends"), BEHIND.max(before));
-        assert_eq!(rustix::process::getpriority_process(None).expect("it can be read"), before);
+        let nice = attributes().expect("it can be read").sched_nice;
+        assert_eq!(asked(stand_back), (libc::SCHED_BATCH as u32, BEHIND.max(nice), false));
+        // So does one that was a real-time thread, where we may have such.
+        let real_time = || -> io::Result<()> {
+            let mine =
+                Attributes { sched_policy: libc::SCHED_FIFO as u32, sched_priority: 1, ..attributes()? };
+            let _ = set_attributes(Attributes { sched_nice: 0, sched_runtime: 0, ..mine });
+            come_soon().and_then(|()| stand_back())
+        };
+        assert_eq!(asked(real_time).0, libc::SCHED_BATCH as u32);
+    }
+
+    #[test]
+    fn only_the_thread_that_asks_comes_soon() {
+        let before = attributes().expect("it can be read");
+        // What the kernel makes of it: before 6.12, nothing, and it tells of no slices either.
+        let has_slices = before.sched_runtime > 0;
+        assert_eq!(asked(come_soon), (before.sched_policy, before.sched_nice, has_slices));
+        // One that stands back goes on doing so, and may ask again.
+        let back = || stand_back().and_then(|()| come_soon()).and_then(|()| stand_back());
+        assert_eq!(asked(back), asked(stand_back));
     }
 
     #[test]

@@ -144,6 +144,9 @@ fn work(
     waits: Option<&Arc<Waits>>,
     panics: &AtomicU64,
 ) {
+    if let Err(cause) = net::thread::come_soon() {
+        tracing::warn!(%cause, "answers wait for whoever has begun a slice of their core");
+    }
     let mut batch = Batch::new(usize::from(PAYLOAD));
     loop {
         match batch.receive(listener) {
