@@ -66,7 +66,8 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
          the source receives them so, as our balancer does.",
     );
     report.note(
-        "In the contract, the server comes before the machine's other programs (nice -20); its back end stands back (nice 10).",
+        "In the contract, server and source come before the machine's other programs (nice -20, of the server and of their \
+         session); the server's back end stands back (nice 10).",
     );
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how fast it is.");

@@ -181,6 +181,34 @@ impl Drop for Killed {
     }
 }
 
+/// This process's session comes before others as long as this is held, as [`PROMPT`] has a program do within its session:
+/// many kernels share a core between sessions first (autogroup, sched(7)), and nice values count within each alone.
+#[derive(Debug)]
+pub struct FirstSession {
+    /// The session's own nice value before; none where there is no such thing, or it may not be changed.
+    before: Option<String>,
+}
+
+/// Where the kernel says and takes a session's nice value: `/autogroup-25 nice 0`.
+const AUTOGROUP: &str = "/proc/self/autogroup";
+
+impl FirstSession {
+    /// Lets it come first.
+    pub fn begin() -> FirstSession {
+        let said = fs::read_to_string(AUTOGROUP).unwrap_or_default();
+        let before = said.trim_end().rsplit_once(' ').map(|(_, nice)| nice.to_owned());
+        FirstSession { before: before.filter(|_| fs::write(AUTOGROUP, "-20").is_ok()) }
+    }
+}
+
+impl Drop for FirstSession {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = fs::write(AUTOGROUP, before);
+        }
+    }
+}
+
 /// As [`pinned`], [before others](PROMPT) where that is allowed.
 pub fn prompt(core: usize, program: impl AsRef<Path>) -> Command {
     pinned_behind(&PROMPT, core, program)

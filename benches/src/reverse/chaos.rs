@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use experiments::process::FirstSession;
 use fastrand::Rng;
 use net::client::{Incoming, Outgoing};
 use replay::observe::{self, Spent};
@@ -122,6 +123,7 @@ fn at(sorted: &[f64], share: f64) -> Option<f64> {
 /// Where the service does not start, or ends a connection.
 pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Result<()> {
     let names = wanted(NAMES)?;
+    let _first = FirstSession::begin();
     let length = Duration::from_secs(if options.quick { 2 } else { 10 });
     let mut curves = Vec::new();
     for (upstream, word) in UPSTREAMS {
