@@ -135,8 +135,36 @@ impl fmt::Debug for Folded {
 /// # Panics
 /// Where `wire` is not exactly one valid uncompressed name: it must have been checked before.
 pub fn to_text(wire: &[u8]) -> String {
+    let mut text = String::with_capacity(wire.len());
+    push_text(&mut text, wire);
+    text
+}
+
+/// Writes a name as [`to_text`] does, at the end of a text.
+///
+/// # Panics
+/// As [`to_text`].
+pub fn push_text(text: &mut String, wire: &[u8]) {
     let name = Name::from_slice(wire).expect("the name was checked when it was read");
-    if name.is_root() { ".".into() } else { escape(&format!("{name}.")) }
+    for label in name.iter().filter(|label| !label.is_root() || name.is_root()) {
+        for octet in label.as_slice() {
+            match *octet {
+                octet @ b' '..=b'~' => {
+                    if matches!(octet, b' ' | b'.' | b'\\') || is_special(octet.into()) {
+                        text.push('\\');
+                    }
+                    text.push(octet.into());
+                }
+                octet => {
+                    text.push('\\');
+                    text.extend(
+                        [octet / 100, octet / 10 % 10, octet % 10].map(|digit| char::from(b'0' + digit)),
+                    );
+                }
+            }
+        }
+        text.push('.');
+    }
 }
 
 /// Puts a backslash before what means something in a master file (RFC 1035 §5.1): `domain` writes names without.
@@ -145,12 +173,16 @@ pub fn to_text(wire: &[u8]) -> String {
 pub fn escape(shown: &str) -> String {
     let mut text = String::with_capacity(shown.len());
     for c in shown.chars() {
-        if matches!(c, '"' | '(' | ')' | ';' | '@' | '$') {
+        if is_special(c) {
             text.push('\\');
         }
         text.push(c);
     }
     text
+}
+
+fn is_special(c: char) -> bool {
+    matches!(c, '"' | '(' | ')' | ';' | '@' | '$')
 }
 
 /// Reads a name from text, in any case, with or without the final dot, into its wire form as written.
@@ -264,6 +296,20 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn texts_are_those_of_domain_with_escapes(
+            labels in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..=LABEL_MAX), 0..=3),
+        ) {
+            let mut wire = labels.iter().fold(Vec::new(), |mut wire, label| {
+                wire.push(label.len() as u8);
+                wire.extend(label);
+                wire
+            });
+            wire.push(0);
+            let theirs = format!("{}.", Name::from_slice(&wire).expect("it is short"));
+            prop_assert_eq!(to_text(&wire), escape(if labels.is_empty() { "." } else { &theirs }));
+        }
+
         #[test]
         fn reading_agrees_with_domain(wire in proptest::collection::vec(any::<u8>(), 0..300)) {
             let theirs = Name::from_slice(&wire);

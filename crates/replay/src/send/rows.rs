@@ -6,9 +6,9 @@ use std::time::Duration;
 use dns::query::HEADER;
 use dns::{Folded, name};
 
-use super::Log;
 use super::carrier::Carrier;
 use super::pending::Asked;
+use super::{Log, nanos};
 
 /// Octets of rows that a thread collects before it writes them.
 const ROWS: usize = 64 << 10;
@@ -63,43 +63,93 @@ fn row(
     round_trip: Duration,
 ) -> fmt::Result {
     let planned = &asked.planned;
-    write!(text, "{}\t{}\t{}\t", planned.index, Micros(planned.due), Micros(asked.sent))?;
-    match answered {
-        Some(at) => write!(text, "{}", Micros(at.saturating_sub(planned.due)))?,
-        None => text.push('-'),
+    push_number(text, planned.index);
+    let latency = answered.map(|at| at.saturating_sub(planned.due));
+    for time in [Some(planned.due), Some(asked.sent), latency] {
+        text.push('\t');
+        match time {
+            Some(nanos) => push_micros(text, nanos),
+            None => text.push('-'),
+        }
     }
+    write!(text, "\t{}\t", planned.message.client.ip())?;
+    push_number(text, planned.copy.into());
     let first = if asked.is_retry { Carrier::Udp } else { asked.carrier };
     let again = if asked.is_retry { "+tcp" } else { "" };
-    let client = planned.message.client.ip();
-    write!(text, "\t{client}\t{}\t{}{again}\t{result}\t", planned.copy, first.name())?;
+    write!(text, "\t{}{again}\t{result}\t", first.name())?;
     let mut name = Folded::root();
     match planned.message.query(&mut name) {
         Some(query) => {
-            let asked_name = &query.head[HEADER..HEADER + query.name.wire_length()];
-            write!(text, "{}\t{}", name::to_text(asked_name).replace('\t', "\\009"), query.rtype)?;
+            name::push_text(text, &query.head[HEADER..HEADER + query.name.wire_length()]);
+            write!(text, "\t{}\t", query.rtype)?;
         }
-        None => text.push_str("-\t-"),
+        None => text.push_str("-\t-\t"),
     }
-    writeln!(text, "\t{}", round_trip.as_micros())
+    push_number(text, nanos(round_trip) / 1_000);
+    text.push('\n');
+    Ok(())
 }
 
-/// Nanoseconds, shown as microseconds with three decimals: exactly, and sooner than as a float.
-struct Micros(u64);
+/// Adds a number: in a row there are many, and formatting takes several times as long.
+fn push_number(text: &mut String, number: u64) {
+    text.push_str(itoa::Buffer::new().format(number));
+}
 
-impl fmt::Display for Micros {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:03}", self.0 / 1_000, self.0 % 1_000)
-    }
+/// Adds nanoseconds as microseconds with three decimals.
+fn push_micros(text: &mut String, nanos: u64) {
+    push_number(text, nanos / 1_000);
+    text.push('.');
+    // A number with a digit before those that are wanted.
+    text.push_str(&itoa::Buffer::new().format(1_000 + nanos % 1_000)[1..]);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Planned;
+    use crate::trace::{PORT, Trace};
+
+    #[test]
+    fn a_row_has_all_of_a_query() {
+        let line = "1.5 192.0.2.1:5353 udp WWW.ex\\009ample. MX rd,edns=1232\n";
+        let mut trace = Trace::read(line.as_bytes(), PORT).expect("a line");
+        let message = trace.next().expect("a query").expect("it is one");
+        let planned =
+            Planned { due: 5_000, index: 12, client: 0, copy: 3, message: message.into(), recorded: None };
+        let mut asked = Asked {
+            planned,
+            sent: 7_089,
+            until: 0,
+            question: None,
+            is_retry: false,
+            is_quiet: true,
+            carrier: Carrier::Tls,
+            slot: None,
+        };
+        let shown = |asked: &Asked, answered, result: &str, millis| {
+            let mut text = String::new();
+            row(&mut text, asked, answered, result, Duration::from_millis(millis))
+                .expect("a String takes all");
+            text
+        };
+        let name = "WWW.ex\\009ample.";
+        assert_eq!(
+            shown(&asked, Some(1_005_000), "NXDOMAIN", 20),
+            format!("12\t5.000\t7.089\t1000.000\t192.0.2.1\t3\ttls\tNXDOMAIN\t{name}\tMX\t20000\n")
+        );
+        asked.is_retry = true;
+        assert_eq!(
+            shown(&asked, None, "timeout", 0),
+            format!("12\t5.000\t7.089\t-\t192.0.2.1\t3\tudp+tcp\ttimeout\t{name}\tMX\t0\n")
+        );
+    }
 
     #[test]
     fn nanoseconds_are_microseconds_with_decimals() {
         for (nanos, shown) in [(0, "0.000"), (7, "0.007"), (1_000, "1.000"), (12_345_678, "12345.678")] {
-            assert_eq!(Micros(nanos).to_string(), shown);
+            let mut text = String::new();
+            push_micros(&mut text, nanos);
+            assert_eq!(text, shown);
         }
     }
 }
