@@ -323,8 +323,9 @@ where
         let client = message.client.ip();
         let copies = match self.plan.clients {
             Clients::Factor { factor, .. } => {
-                let one_more = draw::unit(self.plan.seed, For::Copies, draw::client(client, 0));
-                factor as u32 + u32::from(one_more < factor.fract())
+                let share = factor.fract();
+                let drawn = || draw::unit(self.plan.seed, For::Copies, draw::client(client, 0));
+                factor as u32 + u32::from(share > 0.0 && drawn() < share)
             }
             Clients::Multiply(factor) => factor,
             Clients::Peak(factor) if self.census.is_peak(at - self.began) => factor,

@@ -15,7 +15,7 @@ pub(super) const AGENDA_MAX: usize = 1 << 18;
 #[derive(Debug)]
 pub(super) enum What {
     /// A datagram leaves for the server.
-    Leaves(Box<Datagram>),
+    Leaves(Box<(Datagram, Vec<u8>)>),
     /// An answer in a datagram is with its client; `None` where it was none.
     Heard(u64, Option<Response>),
     /// A client hears that its connection has come about.

@@ -16,12 +16,11 @@ pub(super) enum Target {
     Slot(usize),
 }
 
-/// A query as a datagram.
-#[derive(Debug)]
+/// The way of a query as a datagram.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram {
     pub(super) target: Target,
     pub(super) key: Key,
-    pub(super) octets: Vec<u8>,
     /// Server and source address, at a shared socket.
     pub(super) way: Option<(SocketAddr, IpAddr)>,
     /// When it is to be handed to the kernel, in nanoseconds from the beginning.
@@ -48,11 +47,11 @@ impl Batch {
         self.outgoing.is_empty() || (self.target == target && !self.outgoing.is_full())
     }
 
-    /// Adds a datagram that it takes.
-    pub(super) fn push(&mut self, datagram: &Datagram) {
+    /// Adds a datagram that it takes; returns its octets, which may still be changed.
+    pub(super) fn push(&mut self, datagram: Datagram, octets: &[u8]) -> &mut [u8] {
         self.target = datagram.target;
         let (server, source) = datagram.way.unzip();
-        self.outgoing.push(&datagram.octets, server, source);
         self.queries.push_back((datagram.key, datagram.due));
+        self.outgoing.push(octets, server, source)
     }
 }

@@ -1,6 +1,7 @@
 //! Queries that were sent: which answer belongs to which, and when one is lost.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry::Occupied;
 
 use super::carrier::Carrier;
 use super::tables::Tables;
@@ -164,9 +165,10 @@ impl Pending {
                 let lost = self.lose(number);
                 let entry = self.entries.pop_front()?;
                 self.first += 1;
-                let keys = self.by_key.of_mut(&entry.key);
-                if keys.get(&entry.key).is_some_and(|last| last.number == number) {
-                    keys.remove(&entry.key);
+                if let Occupied(last) = self.by_key.of_mut(&entry.key).entry(entry.key)
+                    && last.get().number == number
+                {
+                    last.remove();
                 }
                 match lost {
                     Some(asked) => return Some((asked, is_crowded)),

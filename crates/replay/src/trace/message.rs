@@ -63,19 +63,25 @@ pub(crate) fn rcode(octets: &[u8]) -> OptRcode {
 }
 
 /// A hash of the first question, without regard to case; `None` where there is none that can be read.
+///
+/// Each query and each answer of a replay is asked for it: words of eight octets are mixed, not octets.
 pub(crate) fn question(octets: &[u8]) -> Option<u64> {
     let counted = octets.get(4..6)?;
     if counted == [0, 0] {
         return None;
     }
-    let name = Folded::read(octets.get(HEADER..)?)?;
+    let mut name = Folded::root();
+    if !name.set(octets.get(HEADER..)?) {
+        return None;
+    }
     let end = HEADER + name.wire_length();
-    let kind = octets.get(end..end + 4)?;
-    // FNV-1a: short, and the same everywhere.
-    let hash = name.wire().iter().chain(kind).fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
-        (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3)
-    });
-    Some(hash)
+    let kind = octets.get(end..end + 4)?.first_chunk()?;
+    let mix = |mixed: u64, word: u64| (mixed ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let (words, rest) = name.wire().as_chunks();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain([&last]).map(|word| u64::from_le_bytes(*word));
+    Some(words.fold(mix(0, u32::from_be_bytes(*kind).into()), mix))
 }
 
 impl Transport {

@@ -87,7 +87,7 @@ impl<S: Source> Worker<'_, S> {
                 return self.lost(&asked, Cause::NoRoom);
             };
             let (way, due) = (Some((server, source)), asked.planned.due);
-            return self.put_datagram(asked, Datagram { target, key, octets, way, due });
+            return self.put_datagram(asked, Datagram { target, key, way, due }, octets);
         }
         let slot = match self.slot(&asked, (server, source), now) {
             Ok(Ok(slot)) => slot,
@@ -100,38 +100,38 @@ impl<S: Source> Worker<'_, S> {
         let Some(key) = self.key(serial) else { return self.lost(&asked, Cause::NoRoom) };
         if asked.carrier == Carrier::Udp {
             let (target, way, due) = (Target::Slot(slot), None, asked.planned.due);
-            self.put_datagram(asked, Datagram { target, key, octets, way, due });
+            self.put_datagram(asked, Datagram { target, key, way, due }, octets);
         } else {
             self.put_on_connection(asked, octets, slot, key);
         }
     }
 
-    fn put_datagram(&mut self, asked: Box<Asked>, mut datagram: Datagram) {
-        set_id(&mut datagram.octets, datagram.key.id);
+    fn put_datagram(&mut self, asked: Box<Asked>, mut datagram: Datagram, octets: Option<Vec<u8>>) {
         let half = self.half(asked.planned.client);
         if half == 0 {
-            let key = datagram.key;
-            if !self.leave(datagram) {
+            if !self.leave(datagram, octets.as_ref().unwrap_or(&asked.planned.message.octets)) {
                 return self.lost(&asked, Cause::NoRoom);
             }
-            return self.remember(key, asked);
+            return self.remember(datagram.key, asked);
         }
         datagram.due += half;
+        let octets = octets.unwrap_or_else(|| asked.planned.message.octets.clone());
         self.remember(datagram.key, asked);
-        self.agenda.push(datagram.due, 0, What::Leaves(Box::new(datagram)));
+        self.agenda.push(datagram.due, 0, What::Leaves(Box::new((datagram, octets))));
     }
 
     /// Adds a datagram to the batch under way; false where the kernel has no room for what is before it.
-    fn leave(&mut self, datagram: Datagram) -> bool {
+    fn leave(&mut self, datagram: Datagram, octets: &[u8]) -> bool {
         if !self.batch.takes(datagram.target) && !self.flush() {
             // Only a shared socket keeps its batch, and then nothing is asked before it is sent.
             return false;
         }
-        self.batch.push(&datagram);
+        set_id(self.batch.push(datagram, octets), datagram.key.id);
         true
     }
 
-    fn put_on_connection(&mut self, asked: Box<Asked>, mut octets: Vec<u8>, slot: usize, key: Key) {
+    fn put_on_connection(&mut self, asked: Box<Asked>, octets: Option<Vec<u8>>, slot: usize, key: Key) {
+        let mut octets = octets.unwrap_or_else(|| asked.planned.message.octets.clone());
         set_id(&mut octets, key.id);
         let now = self.now();
         let Some(socket) = self.sockets.get(slot) else { return self.lost(&asked, Cause::NoSocket) };
@@ -179,10 +179,11 @@ impl<S: Source> Worker<'_, S> {
         let now = self.now();
         while let Some((token, what)) = self.agenda.pop(now) {
             match what {
-                What::Leaves(datagram) => {
+                What::Leaves(leaving) => {
+                    let (datagram, octets) = *leaving;
                     // Where its socket was closed since, it was lost with that.
                     let key = datagram.key;
-                    if !self.pending.is_free(key) && !self.leave(*datagram) {
+                    if !self.pending.is_free(key) && !self.leave(datagram, &octets) {
                         self.fail(key, Cause::NoRoom);
                     }
                 }

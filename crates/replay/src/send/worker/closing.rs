@@ -68,9 +68,13 @@ impl<S: Source> Worker<'_, S> {
     /// Takes an id from those that its socket waits for.
     pub(super) fn release(&mut self, key: Key, asked: &Asked) {
         let Some(socket) = asked.slot.and_then(|slot| self.sockets.get(slot)) else { return };
-        if socket.serial == key.endpoint
-            && let Some(at) = socket.ids.iter().position(|id| *id == key.id)
-        {
+        if socket.serial != key.endpoint {
+            return;
+        }
+        // Answers come in the order of their queries, nearly always.
+        if socket.ids.front() == Some(&key.id) {
+            socket.ids.pop_front();
+        } else if let Some(at) = socket.ids.iter().position(|id| *id == key.id) {
             socket.ids.remove(at);
         }
     }

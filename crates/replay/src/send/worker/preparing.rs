@@ -28,8 +28,8 @@ const ID_PROBES: u16 = 1_024;
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) asked: Box<Asked>,
-    /// As it is sent, with the recorded id.
-    pub(super) octets: Vec<u8>,
+    /// As it is sent, with the recorded id; `None` where that is as it was recorded.
+    pub(super) octets: Option<Vec<u8>>,
     pub(super) server: SocketAddr,
     /// Where from; `None` where the system chooses.
     pub(super) source: Option<IpAddr>,
@@ -94,16 +94,17 @@ impl<S: Source> Worker<'_, S> {
         let is_shared = asked.carrier == Carrier::Udp;
         let shared = source.filter(|_| is_shared).map(|source| endpoint(source, server));
         let key = shared.and_then(|endpoint| self.key(endpoint));
-        asked.question = question(&octets);
+        asked.question = question(octets.as_ref().unwrap_or(&planned.message.octets));
         Prepared { asked, octets, server, source, key, outcome, has_its_name }
     }
 
-    /// The query as it is sent, what came of the changes to it, and whether it has the name that it is to have.
-    fn wire(&self, planned: &Planned) -> (Vec<u8>, Option<Outcome>, bool) {
+    /// The query as it is sent where that is not as it was recorded, what came of the changes to it, and whether it has the
+    /// name that it is to have.
+    fn wire(&self, planned: &Planned) -> (Option<Vec<u8>>, Option<Outcome>, bool) {
         let options = self.with.options;
         let has_own_name = options.unique_names && planned.copy > 0;
         if options.mutation.is_none() && !has_own_name {
-            return (planned.message.octets.clone(), None, true);
+            return (None, None, true);
         }
         let message = Message::clone(&planned.message);
         let (mut message, outcome) = match &options.mutation {
@@ -114,7 +115,7 @@ impl<S: Source> Worker<'_, S> {
             None => (message, None),
         };
         let has_its_name = !has_own_name || mutate::labelled(&mut message, &format!("c{}", planned.copy));
-        (message.octets, outcome, has_its_name)
+        (Some(message.octets), outcome, has_its_name)
     }
 
     /// A key of an endpoint with an id on which nothing waits; `None` where next to all 65,536 wait.
