@@ -186,10 +186,11 @@ struct Waiting {
     recorded: Option<Arc<Message>>,
 }
 
-impl<I, F, E> Schedule<I, F>
+impl<I, F, M, E> Schedule<I, F>
 where
-    I: Iterator<Item = Result<Message, Damage>>,
+    I: Iterator<Item = Result<M, Damage>>,
     F: FnMut() -> Result<I, E>,
+    M: Into<Arc<Message>>,
 {
     /// Makes the schedule of a trace; `census` is what [`Plan::wanted`] asks for, or the default.
     pub fn new(plan: Plan, census: Arc<Census>, open: F) -> Self {
@@ -277,6 +278,7 @@ where
         };
         match messages.next() {
             Some(Ok(message)) => {
+                let message: Arc<Message> = message.into();
                 self.met.responses += u64::from(message.is_response());
                 match &mut self.pairs {
                     Some(pairs) => {
@@ -313,7 +315,7 @@ where
     }
 
     /// Puts every copy of a query into the look-ahead.
-    fn copy(&mut self, message: Message, recorded: Option<Message>) {
+    fn copy(&mut self, message: Arc<Message>, recorded: Option<Arc<Message>>) {
         let at = self.timeline.place(message.time);
         self.met.queries += 1;
         self.queries_in_loop += 1;
@@ -332,7 +334,6 @@ where
             Clients::Score(factor) if self.census.is_typical(client) => factor,
             Clients::Peak(_) | Clients::Score(_) => 1,
         };
-        let (message, recorded) = (Arc::new(message), recorded.map(Arc::new));
         for copy in 0..copies {
             let phase = match copy {
                 0 => 0,

@@ -198,10 +198,11 @@ struct Shared<'a> {
 ///
 /// # Panics
 /// When `schedules` are not as many as threads.
-pub fn run<I, F>(schedules: Vec<Schedule<I, F>>, mut options: Options, live: &Live) -> io::Result<Done>
+pub fn run<I, F, M>(schedules: Vec<Schedule<I, F>>, mut options: Options, live: &Live) -> io::Result<Done>
 where
-    I: Iterator<Item = Result<Message, Damage>> + Send,
+    I: Iterator<Item = Result<M, Damage>> + Send,
     F: FnMut() -> io::Result<I> + Send,
+    M: Into<Arc<Message>>,
 {
     assert_eq!(schedules.len(), options.threads, "each thread has its schedule");
     let limit = net::client::raise_descriptor_limit()? * DESCRIPTORS_SHARE.0 / DESCRIPTORS_SHARE.1;
@@ -359,10 +360,11 @@ trait Source {
     fn met(&self) -> Met;
 }
 
-impl<I, F> Source for Schedule<I, F>
+impl<I, F, M> Source for Schedule<I, F>
 where
-    I: Iterator<Item = Result<Message, Damage>>,
+    I: Iterator<Item = Result<M, Damage>>,
     F: FnMut() -> io::Result<I>,
+    M: Into<Arc<Message>>,
 {
     fn next_query(&mut self) -> io::Result<Option<Planned>> {
         Schedule::next_query(self)

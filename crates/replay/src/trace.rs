@@ -10,6 +10,7 @@
 //! - [`summary`]: what a trace is like, in a few numbers.
 //! - [`text`] and [`pcap`]: traces written, as lines and as packets.
 //! - [`cut`]: a part of a trace.
+//! - [`looped`]: a trace that is gone through several times.
 //! - below: `format` and `source` (what the file is, unpacked), `capture` (blocks), `packet` (headers),
 //!   `fragments` and `streams` (what came in pieces), `recent` (their bounded table), `cdns` (pairs),
 //!   `dnstap` (frames of a server), `frames` (zstd, lz4).
@@ -21,6 +22,7 @@ mod dnstap;
 mod format;
 mod fragments;
 mod frames;
+pub mod looped;
 pub mod message;
 mod packet;
 pub mod pairs;

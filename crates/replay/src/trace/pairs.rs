@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::message::{Message, Transport, question};
@@ -37,9 +38,9 @@ pub struct Pairs {
 #[derive(Debug)]
 pub struct Pair {
     /// The query.
-    pub query: Message,
+    pub query: Arc<Message>,
     /// Its response.
-    pub response: Option<Message>,
+    pub response: Option<Arc<Message>>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -53,7 +54,7 @@ struct Key {
 
 impl Pairs {
     /// Takes the next message of the trace.
-    pub fn push(&mut self, message: Message) {
+    pub fn push(&mut self, message: Arc<Message>) {
         self.now = message.time;
         let key = key(&message);
         if !message.is_response() {
@@ -128,21 +129,21 @@ mod tests {
     use super::*;
 
     /// A message of client 192.0.2.`client` at so many milliseconds; `mark` is the first octet of its name.
-    fn message(millis: u64, client: u8, id: u8, mark: u8, is_response: bool) -> Message {
+    fn message(millis: u64, client: u8, id: u8, mark: u8, is_response: bool) -> Arc<Message> {
         let mut octets = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01".to_vec();
         (octets[1], octets[13]) = (id, mark);
         octets[2] |= u8::from(is_response) << 7;
-        Message {
+        Arc::new(Message {
             time: Duration::from_millis(1_000_000 + millis),
             client: ([192, 0, 2, client], 5353).into(),
             server: ([192, 0, 2, 53], 53).into(),
             transport: Transport::Udp,
             octets,
-        }
+        })
     }
 
     /// Whether each query got a response, in order.
-    fn paired(messages: Vec<Message>) -> (Vec<(u8, Option<u64>)>, u64) {
+    fn paired(messages: Vec<Arc<Message>>) -> (Vec<(u8, Option<u64>)>, u64) {
         let mut pairs = Pairs::default();
         let mut out = Vec::new();
         let told = |Pair { query, response }: Pair| {

@@ -122,6 +122,9 @@ impl Skip {
 }
 
 impl Skipped {
+    /// Nothing came up.
+    pub(super) const NONE: Skipped = Skipped { counts: [0; Skip::ALL.len()] };
+
     /// Every cause that came up, with how often.
     pub fn iter(&self) -> impl Iterator<Item = (Skip, u64)> {
         Skip::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0)

@@ -15,6 +15,7 @@ use replay::schedule::census::Census;
 use replay::schedule::{Met, Plan, Schedule};
 use replay::send::{self, Done, LOG_HEADING, Live, Options, Process};
 use replay::trace::Trace;
+use replay::trace::looped::{self, Kept, Looped};
 
 use super::super::trace::nothing;
 use super::line::Line;
@@ -37,7 +38,8 @@ impl Replay {
     /// [`Failure`]; the report is printed and written before.
     pub(super) fn replay(self, said: Said, live: &Arc<Live>) -> Result<(), Failure> {
         // Whatever is wrong with the file is told before anything is sent.
-        let first = self.open().map_err(|error| self.unreadable(&error))?;
+        let open = || self.open().map_err(|error| self.unreadable(&error));
+        let first = open()?;
         let outputs = self.outputs()?;
         let Said { plan, mutation, tls } = said;
         if self.processes > 1 && self.is_first() {
@@ -48,7 +50,8 @@ impl Replay {
             None => Census::default(),
             Some(wanted) => Census::of(first, wanted).map_err(|error| self.unreadable(&error))?,
         };
-        let schedules = self.schedules(&plan, census);
+        let kept = if plan.loops > 1 { looped::kept(open()?) } else { None };
+        let schedules = self.schedules(&plan, census, kept.as_ref());
         let options = self.options(mutation.clone(), tls, outputs, live);
         let done = self.by_this(|| send::run(schedules, options, live), live)?;
         if self.is_first() { self.conclude(&plan, mutation, &done) } else { processes::tell_done(&done) }
@@ -96,14 +99,20 @@ impl Replay {
         &self,
         plan: &Plan,
         census: Census,
-    ) -> Vec<Schedule<Trace, impl FnMut() -> io::Result<Trace> + Send + use<>>> {
+        kept: Option<&Kept>,
+    ) -> Vec<Schedule<Looped, impl FnMut() -> io::Result<Looped> + Send + use<>>> {
         let census = Arc::new(census);
         (0..self.threads)
             .map(|_| {
-                let (trace, port) = (self.trace.clone(), self.port);
-                let open = move || Trace::open(&trace, port).map_err(io::Error::other);
+                let (trace, port, kept) = (self.trace.clone(), self.port, kept.cloned());
+                let open = move || match &kept {
+                    Some(kept) => Ok(Looped::Kept(Arc::clone(kept), 0)),
+                    None => Trace::open(&trace, port)
+                        .map(|trace| Looped::Read(Box::new(trace)))
+                        .map_err(io::Error::other),
+                };
                 let schedule = Schedule::new(plan.clone(), Arc::clone(&census), open);
-                let schedule = schedule.with_skipped(Trace::skipped);
+                let schedule = schedule.with_skipped(Looped::skipped);
                 if self.compare.is_some() { schedule.with_responses() } else { schedule }
             })
             .collect()
