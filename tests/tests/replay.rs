@@ -69,6 +69,7 @@ fn every_query_is_answered_over_both_transports_from_any_source() {
         (&["--transport", "tcp=100%", "--source-prefix", "127.1.0.0/16"], 0, 300),
         (&["--transport", "tcp=100%", "--fast"], 0, 300),
         (&["--fast", "--ecs"], 300, 0),
+        (&["--fast", "--loop", "20", "--window", "50"], 6_000, 0),
         (&["--rate", "5000", "--poisson", "--threads", "2"], 300, 0),
         (&["--factor", "3", "--names", "unique", "--speed", "4", "--limit", "500"], 500, 0),
         (&["--servload", "multiply", "--factor", "2"], 600, 0),

@@ -324,7 +324,7 @@ struct Connection {
 impl Source {
     fn datagrams() -> Result<Source> {
         let (outgoing, incoming) = (Box::new(Outgoing::new()), Incoming::merged());
-        let socket = net::client::ask_for_many(DNS).context("a socket")?;
+        let socket = net::client::ask_for_many(DNS, None).context("a socket")?;
         Ok(Source::Datagrams {
             socket,
             outgoing,

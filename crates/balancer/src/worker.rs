@@ -207,7 +207,7 @@ impl Bench {
             let Some(address) = address.filter(|_| line % SOCKETS_MAX < self.worker.limits.sockets) else {
                 continue;
             };
-            let opened = net::client::ask_for_many(address).and_then(|socket| {
+            let opened = net::client::ask_for_many(address, None).and_then(|socket| {
                 self.readiness.add(&socket, line as u64 + 1, false)?;
                 let outgoing = Outgoing::merging(&socket);
                 Ok(Line { socket, outgoing })

@@ -89,14 +89,14 @@ pub fn ask(server: SocketAddr, source: Option<IpAddr>) -> io::Result<UdpSocket> 
     Ok(socket.into())
 }
 
-/// Opens a socket over which many clients' queries go to a server, connected: with room for the replies to a burst of them,
-/// and where the kernel puts replies of equal length together, if it can (`UDP_GRO`, Linux 5.0). They are received in an
+/// Opens a socket over which many queries go to a server, connected: with room for the replies to a burst of them, and where
+/// the kernel puts replies of equal length together, if it can (`UDP_GRO`, Linux 5.0). They are received in an
 /// [`Incoming::merged`].
 ///
 /// # Errors
 /// As [`ask`].
-pub fn ask_for_many(server: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = ask(server, None)?;
+pub fn ask_for_many(server: SocketAddr, source: Option<IpAddr>) -> io::Result<UdpSocket> {
+    let socket = ask(server, source)?;
     SockRef::from(&socket).set_recv_buffer_size(MANY_RECEIVE_BUFFER)?;
     // Where it cannot, each comes by itself.
     let _ = mmsg::set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
@@ -368,6 +368,29 @@ mod tests {
             // Over loopback nothing is cut for who takes it whole: 19 of 40 octets, 6 of 41, 6 of 1232, and the empty one.
             assert_eq!(messages, if is_merged { 4 } else { BATCH_MAX });
         }
+    }
+
+    #[test]
+    fn in_order_only_neighbours_go_as_one_message() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        mmsg::set_option(&server, libc::SOL_UDP, libc::UDP_GRO, 1).expect("Linux 5.0 has it");
+        let client = ask(server.local_addr().expect("it is bound"), None).expect("a socket");
+        let mut outgoing = Outgoing::merging_in_order().expect("there is a socket");
+        let lengths = [[30; 6], [31; 6], [30; 6], [40, 41, 40, 41, 41, 41]].concat();
+        for (number, length) in (0_u8..).zip(&lengths) {
+            outgoing.push(&vec![number; *length], None, None);
+        }
+        assert!(outgoing.send(&client, |told| assert!(told.is_ok())));
+        let mut readiness = Readiness::new().expect("an epoll");
+        readiness.add(&server, 1, false).expect("it is added");
+        let (mut incoming, mut seen, mut messages) = (Incoming::merged(), Vec::new(), 0);
+        while seen.len() < lengths.len() {
+            assert_eq!(readiness.ready_within(WAIT).expect("it waits").count(), 1);
+            messages += incoming.receive(&server).expect("it receives");
+            seen.extend(incoming.replies().map(|reply| (reply.octets[0], reply.octets.len())));
+        }
+        assert!(seen.into_iter().eq((0_u8..).zip(lengths)));
+        assert_eq!(messages, 3 + 6);
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn offer(
     rate: u32,
     stop: &AtomicBool,
 ) -> Result<Offered> {
-    let socket = ask_for_many(server).context("the sender's socket")?;
+    let socket = ask_for_many(server, None).context("the sender's socket")?;
     // Beyond the system's limit only with rights.
     let _ = setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER);
     let (mut outgoing, mut incoming) = (Outgoing::merging(&socket), Incoming::merged());

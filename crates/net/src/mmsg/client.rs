@@ -3,6 +3,7 @@
 use super::together::{self, MERGED_MESSAGE_MAX, cannot_cut};
 use super::{BATCH_MAX, DATAGRAM_MAX, headers, offer_room, stride, vectors};
 use crate::sockaddr::{Control, Name};
+use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -31,6 +32,8 @@ pub struct Outgoing {
     /// One per message: points to its vectors, and to what is in `ways` or `cuts` for it.
     headers: Vec<libc::mmsghdr>,
     merges: bool,
+    /// Those of one length are put behind each other.
+    sorts: bool,
     is_connected: bool,
 }
 
@@ -66,6 +69,7 @@ impl Outgoing {
             vectors: Vec::new(),
             headers: Vec::new(),
             merges: false,
+            sorts: false,
             is_connected: false,
         }
     }
@@ -77,7 +81,22 @@ impl Outgoing {
     pub fn merging(socket: &impl AsFd) -> Self {
         // An older kernel would ignore where to cut. Nothing is cut where it is not said with the message.
         let is_known = super::set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
-        Self { merges: is_known, is_connected: true, ..Self::new() }
+        Self { merges: is_known, sorts: true, is_connected: true, ..Self::new() }
+    }
+
+    /// Makes an empty batch that is [`merging`](Self::merging), for any socket that is connected. Datagrams keep their
+    /// order: those of one length that follow one another go as one message.
+    ///
+    /// # Errors
+    /// What the system says where it gives no socket to ask about.
+    pub fn merging_in_order() -> io::Result<Self> {
+        let any = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+        Ok(Self { sorts: false, ..Self::merging(&any) })
+    }
+
+    /// The most datagrams that wait at once.
+    pub fn most(&self) -> usize {
+        if self.is_connected { MERGING_MAX } else { BATCH_MAX }
     }
 
     /// How many datagrams wait.
@@ -92,7 +111,7 @@ impl Outgoing {
 
     /// Whether no further datagram has room.
     pub fn is_full(&self) -> bool {
-        self.datagrams.len() >= if self.is_connected { MERGING_MAX } else { BATCH_MAX }
+        self.datagrams.len() >= self.most()
     }
 
     /// Adds a datagram; `to` is `None` for a connected socket, and `from` where the system chooses the source. Returns
@@ -210,9 +229,11 @@ impl Outgoing {
         }
     }
 
-    /// Puts those of one length behind each other, and says where their messages begin.
+    /// Says where the messages of several datagrams begin.
     fn put_together(&mut self) {
-        self.datagrams.sort_unstable_by_key(|ready| (ready.length(), ready.start));
+        if self.sorts {
+            self.datagrams.sort_unstable_by_key(|ready| (ready.length(), ready.start));
+        }
         self.cuts.clear();
         let mut at = 0;
         while at < self.datagrams.len() {

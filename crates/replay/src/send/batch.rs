@@ -1,6 +1,7 @@
 //! Datagrams that go to the kernel together.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use net::client::Outgoing;
@@ -37,9 +38,10 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// An empty one.
-    pub(super) fn new() -> Batch {
-        Batch { target: Target::Shared(0), outgoing: Outgoing::new(), queries: VecDeque::new() }
+    /// An empty one; `merges` says that neighbours of one length go as one message, all targets being clients' own.
+    pub(super) fn new(merges: bool) -> io::Result<Batch> {
+        let outgoing = if merges { Outgoing::merging_in_order()? } else { Outgoing::new() };
+        Ok(Batch { target: Target::Shared(0), outgoing, queries: VecDeque::new() })
     }
 
     /// Whether a datagram for a target can join without another going first.

@@ -84,14 +84,16 @@ pub(super) struct Sockets {
     oldest: usize,
     open: usize,
     most: usize,
+    merges: bool,
     next_serial: u64,
     /// Which further loopback address serves when ports run out.
     loopback: u32,
 }
 
 impl Sockets {
-    /// At most `most` open ones.
-    pub(super) fn new(most: usize) -> Sockets {
+    /// At most `most` open ones; `merges` says that answers in datagrams may come as one message, each with the time at which
+    /// the last arrived.
+    pub(super) fn new(most: usize, merges: bool) -> Sockets {
         Sockets {
             slots: Vec::new(),
             free: Vec::new(),
@@ -99,6 +101,7 @@ impl Sockets {
             oldest: NONE,
             open: 0,
             most: most.max(1),
+            merges,
             next_serial: 1,
             loopback: 0,
         }
@@ -147,7 +150,7 @@ impl Sockets {
     ) -> io::Result<usize> {
         let Opening { client, carrier, server, source, half, speech } = opening;
         let is_stream = matches!(speech, Speech::Stream(_));
-        let mut made = make(is_stream, server, source.or_else(|| self.further(server)));
+        let mut made = make(&speech, self.merges, server, source.or_else(|| self.further(server)));
         while let Err(error) = &made
             && client::is_out_of_ports(error)
             && source.is_none()
@@ -155,7 +158,7 @@ impl Sockets {
             && self.loopback < LOOPBACKS_MAX
         {
             self.loopback += 1;
-            made = make(is_stream, server, self.further(server));
+            made = make(&speech, self.merges, server, self.further(server));
         }
         let made = made?;
         tally.further_sources += u64::from(source.is_none() && self.further(server).is_some());
@@ -249,14 +252,14 @@ pub(super) fn cause(error: &io::Error) -> Cause {
     }
 }
 
-fn make(is_stream: bool, server: SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
-    if is_stream {
-        client::connect(server, source).map(Into::into)
-    } else {
-        let socket = client::ask(server, source)?;
-        client::tell_arrivals(&socket)?;
-        Ok(socket.into())
-    }
+fn make(speech: &Speech, merges: bool, server: SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {
+    let socket = match speech {
+        Speech::Stream(_) => return client::connect(server, source).map(Into::into),
+        Speech::Plain if merges => client::ask_for_many(server, source)?,
+        Speech::Plain | Speech::Quic(_) => client::ask(server, source)?,
+    };
+    client::tell_arrivals(&socket)?;
+    Ok(socket.into())
 }
 
 fn is_loopback_v4(server: SocketAddr) -> bool {
@@ -272,7 +275,7 @@ mod tests {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
         let server = server.local_addr().expect("it is bound");
         let readiness = Readiness::new().expect("an epoll");
-        let (mut sockets, mut tally) = (Sockets::new(3), Tally::new(None));
+        let (mut sockets, mut tally) = (Sockets::new(3, false), Tally::new(None));
         let mut open = |sockets: &mut Sockets, client, now| {
             let (carrier, source, half, speech) = (Carrier::Udp, None, 0, Speech::Plain);
             let opening = Opening { client, carrier, server, source, half, speech };

@@ -15,7 +15,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use net::client::{Incoming, Readiness, datagrams_held, shared};
-use net::udp::BATCH_MAX;
 
 use super::agenda::Agenda;
 use super::batch::Batch;
@@ -85,6 +84,9 @@ impl<'a, S: Source> Worker<'a, S> {
     /// Opens what it needs from the beginning.
     pub(super) fn new(with: &'a Shared<'a>, share: u64, source: S) -> io::Result<Self> {
         let readiness = Readiness::new()?;
+        // As fast as it goes, datagrams of a client go and come in messages of several: no time is due, and those together
+        // have one time. Each source address of a prefix is another client.
+        let merges = with.options.window.is_some() && with.options.source.is_none();
         let (mut sockets, mut held) = ([None, None], usize::MAX);
         if with.options.source.is_some() {
             for (family, is_ipv4) in [(0, true), (1, false)] {
@@ -106,12 +108,12 @@ impl<'a, S: Source> Worker<'a, S> {
             anchor: Instant::now(),
             pending: Pending::new(nanos(with.options.timeout)),
             clients: Clients::new(),
-            sockets: Sockets::new(with.sockets_max),
+            sockets: Sockets::new(with.sockets_max, merges),
             shared: sockets,
             readiness,
-            batch: Batch::new(),
+            batch: Batch::new(merges)?,
             agenda: Agenda::default(),
-            incoming: Incoming::new(),
+            incoming: if merges { Incoming::merged() } else { Incoming::new() },
             heard: Vec::new(),
             room: Vec::new(),
             plain: Vec::new(),
@@ -221,7 +223,7 @@ impl<'a, S: Source> Worker<'a, S> {
 
     /// Reads what may fill a batch, when nothing is left of what was read ahead.
     fn read_batch(&mut self) -> io::Result<()> {
-        for _ in 0..BATCH_MAX {
+        for _ in 0..self.batch.outgoing.most() {
             self.read_one()?;
         }
         Ok(())

@@ -4,8 +4,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use net::udp::BATCH_MAX;
-
 use super::super::agenda::What;
 use super::super::batch::{Datagram, Target};
 use super::super::carrier::Carrier;
@@ -29,7 +27,7 @@ impl<S: Source> Worker<'_, S> {
         }
         self.happen();
         let mut now = self.now();
-        for _ in 0..BATCH_MAX {
+        for _ in 0..self.batch.outgoing.most() {
             let Some(due) = self.due() else { break };
             // Behind its time, the clock is not looked at for each.
             if due > now {
@@ -198,7 +196,7 @@ impl<S: Source> Worker<'_, S> {
         if self.batch.outgoing.is_empty() {
             return true;
         }
-        let mut told = Vec::with_capacity(BATCH_MAX);
+        let mut told = Vec::with_capacity(self.batch.outgoing.len());
         let socket = match self.batch.target {
             Target::Shared(family) => self.shared[family].as_ref(),
             Target::Slot(slot) => match self.sockets.get(slot).map(|socket| &socket.kind) {
