@@ -51,6 +51,11 @@ impl Work {
     pub(super) fn capacities(&self, shares: &[f64; 3]) -> [f64; 3] {
         std::array::from_fn(|server| shares[server] * self.received[server] as f64 / self.used[server])
     }
+
+    /// Processor time that a query has cost the servers, in microseconds.
+    pub(super) fn cost_us(&self) -> f64 {
+        self.used.iter().sum::<f64>() * 1e6 / self.received.iter().sum::<u64>() as f64
+    }
 }
 
 impl Conditions {
@@ -190,6 +195,7 @@ mod tests {
         let [first, second, idle] = work.capacities(&[0.2, 0.1, 0.1]);
         assert!((first - 2_000.0).abs() < 1e-9 && (second - 500.0).abs() < 1e-9, "{first} {second}");
         assert!(idle.is_nan());
+        assert!((work.cost_us() - 150.0).abs() < 1e-9, "{}", work.cost_us());
     }
 
     #[test]

@@ -19,6 +19,7 @@ const MEAN: Value = Outcome::mean;
 const P99: Value = |outcome| outcome.quantile(0.99);
 const ERRORS: Value = Outcome::errors;
 const PERCENT: Value = |outcome| outcome.errors() * 100.0;
+const COST: Value = |outcome| outcome.work.cost_us();
 
 /// Answered in runs that are too short to say more, at least.
 const ANSWERED_LEAST: f64 = 0.3;
@@ -151,6 +152,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
             cell(arm, |outcome| outcome.unanswered() * 100.0),
             cell(arm, Outcome::goodput),
             runs().next().map(share).unwrap_or_default(),
+            if case.keeps_count() { cell(arm, COST) } else { "-".to_owned() },
             format!("{:.0} %", 100.0 * most(|conditions| conditions.servers)),
             format!("{:.0} %", 100.0 * most(|conditions| conditions.machine)),
             format!("{:.0} %", 100.0 * most(|conditions| conditions.others)),
@@ -169,6 +171,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
         "unanswered, %",
         "good answers/s",
         "received, %",
+        "a query took the servers, us",
         "servers used of what they may at most",
         "machine used at most",
         "by others at most",
