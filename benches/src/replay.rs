@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use experiments::disturbed::{HELD_UP_MAX, Runs};
 use experiments::errors::{Errors, P999_MAX, QUARTILES_MAX, SECOND, SECONDS_MIN};
+use experiments::process::FirstSession;
 use experiments::traces::MINUTE;
 use experiments::{arrivals, disturbed, traces};
 
@@ -79,6 +80,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     if let Some(unknown) = options.only.iter().find(|name| !ROWS.contains(&name.as_str())) {
         bail!("{unknown} is no row; there are {}", ROWS.join(", "));
     }
+    let _first = FirstSession::begin();
     let place = Place::make()?;
     place.receive(Reception::Exchanged)?;
     let lengths = Lengths::new(options);
@@ -111,7 +113,8 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.note(
         "Errors: when the receiver's kernel took a query from the interface less when it was due, with the median of \
          these differences taken off; matched in order of time. Loopback of a kind: a veth pair in one machine, where \
-         the kernel receives on the sender's core. All of these senders come before other programs (`nice -n -20`).",
+         the kernel receives on the sender's core. All of these senders come before other programs (`nice -n -20`, and so \
+         does their session).",
     );
     report.note(format!(
         "A run of ours is disturbed where other programs and the machine's host had more than {} % of its time, and is \

@@ -21,7 +21,7 @@ use experiments::traces::MINUTE;
 
 use crate::data;
 use crate::options::Run;
-use crate::process::Pointsman;
+use crate::process::{FirstSession, Pointsman};
 use crate::report::Report;
 use stage::Stage;
 
@@ -35,10 +35,11 @@ pub(crate) fn perform(run: &Run, report: &mut Report) -> Result<()> {
          server of 24 cores, clients of 4 and a network of 1 Gb/s; so ratios and shapes compare, absolute values do \
          not. Its trace is an hour of B-Root at 38,000 queries/s, ours a minute of another root server at 172/s, \
          whose clients are multiplied where that rate is wanted. Where the machine allows it, a sender that keeps times \
-         comes before other programs (`nice -n -20`).",
+         comes before other programs (`nice -n -20`, and so does its session).",
     );
     let Some(minute) = data::file(MINUTE, report) else { return Ok(()) };
     let pointsman = Pointsman::find()?;
+    let _first = FirstSession::begin();
     run.within(|folder| {
         let stage = Stage { pointsman, folder: folder.to_path_buf(), minute };
         for (part, perform) in PARTS.iter().zip([

@@ -129,8 +129,9 @@ impl<'a, S: Source> Worker<'a, S> {
 
     /// Sends all and waits for the answers; returns the counts, and when the last answer came.
     pub(super) fn run(mut self) -> io::Result<(Tally, Met, u64)> {
-        // Where that is refused, the run tells how late it was.
+        // Where these are refused, the run tells how late it was.
         let _ = net::thread::punctual();
+        let _ = net::thread::come_soon();
         // What fails here must not keep the other threads waiting at the start.
         let filled = self.fill();
         self.with.ready.wait();
