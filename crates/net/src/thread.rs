@@ -75,6 +75,16 @@ pub fn stand_back() -> io::Result<()> {
     })
 }
 
+/// Has the calling thread run only where no other wants its core (SCHED_IDLE), which counts as idle while it runs: threads
+/// that become ready come to it, rather than to a core that is busy with something that matters.
+///
+/// # Errors
+/// When the system refuses; the thread then runs as before.
+pub fn count_as_idle() -> io::Result<()> {
+    let policy = libc::SCHED_IDLE as u32;
+    set_attributes(Attributes { sched_policy: policy, sched_priority: 0, sched_runtime: 0, ..attributes()? })
+}
+
 /// Has the calling thread's sleeps end when they are due: the kernel lets those of others last 50 microseconds longer, to
 /// wake for several at once.
 ///
@@ -158,6 +168,11 @@ mod tests {
             come_soon().and_then(|()| stand_back())
         };
         assert_eq!(asked(real_time).0, libc::SCHED_BATCH as u32);
+    }
+
+    #[test]
+    fn only_the_thread_that_asks_counts_as_idle() {
+        assert_eq!(asked(count_as_idle).0, libc::SCHED_IDLE as u32);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry::Occupied;
 
+use net::udp::BATCH_MAX;
+
 use super::carrier::Carrier;
 use super::tables::Tables;
 use crate::schedule::Planned;
@@ -78,6 +80,8 @@ struct Last {
 /// to tell duplicate and late answers.
 #[derive(Debug)]
 pub(super) struct Pending {
+    /// With its room from the beginning, of which the system gives what is used: to grow by moving them all takes milliseconds,
+    /// while queries are due.
     entries: VecDeque<Entry>,
     /// The number of the first entry.
     first: u64,
@@ -91,7 +95,7 @@ pub(super) struct Pending {
 impl Pending {
     pub(super) fn new(timeout: u64) -> Pending {
         Pending {
-            entries: VecDeque::new(),
+            entries: VecDeque::with_capacity(REMEMBERED_MAX + BATCH_MAX),
             first: 0,
             waiting_from: 0,
             by_key: Tables::new(),

@@ -4,7 +4,7 @@ use net::udp::BATCH_MAX;
 
 /// Queries that are sent, while others are due, before shared sockets are looked at again; fewer where one has no room for
 /// so many answers.
-const UNHEARD_MAX: usize = 1_024;
+const UNHEARD_MAX: usize = 2_048;
 
 /// Queries whose answers may wait unread.
 #[derive(Debug)]

@@ -147,8 +147,8 @@ impl<S: Source> Worker<'_, S> {
     /// Takes what has arrived at a shared socket, as far as nothing is due; says whether that was all.
     fn receive_shared(&mut self, family: usize) -> io::Result<bool> {
         let is_kept = self.with.differing.is_some();
-        let Some(socket) = &self.shared[family] else { return Ok(true) };
-        let is_all = loop {
+        loop {
+            let Some(socket) = &self.shared[family] else { return Ok(true) };
             let received = self.incoming.receive(socket)?;
             let clock = Clock::read(self.anchor);
             let heard = self.incoming.replies().filter_map(|reply| {
@@ -157,19 +157,18 @@ impl<S: Source> Worker<'_, S> {
                 Some((from, clock.at(reply.arrived), Heard::Response(response)))
             });
             self.heard.extend(heard);
+            if self.with.options.distances.is_some() {
+                self.delay();
+            }
+            self.hear();
             // What has arrived can wait in the kernel; what is due cannot.
             if received < BATCH_MAX {
-                break true;
+                return Ok(true);
             }
             if self.next_due().is_some_and(|due| due <= self.now()) {
-                break false;
+                return Ok(false);
             }
-        };
-        if self.with.options.distances.is_some() {
-            self.delay();
         }
-        self.hear();
-        Ok(is_all)
     }
 
     /// Puts answers from a shared socket on their way to their clients.
