@@ -66,8 +66,8 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
          the source receives them so, as our balancer does.",
     );
     report.note(
-        "In the contract, server and source come before the machine's other programs (nice -20, of the server and of their \
-         session); the server's back end stands back (nice 10).",
+        "In the contract, server and source come before the machine's other programs (the server by SCHED_FIFO, the source by \
+         its session's nice value); the server's back end stands back (SCHED_BATCH, nice 10).",
     );
     if options.quick {
         report.note("This was a `--quick` run: it shows that everything works, not how fast it is.");

@@ -113,8 +113,8 @@ pub(crate) fn pointsman(snapshot: &Path, upstream: &str, more: &[&str]) -> Comma
 
 /// The same, before the machine's other programs.
 pub(crate) fn pointsman_first(snapshot: &Path, upstream: &str, more: &[&str]) -> Command {
-    let mut command = Side::Server.command("nice");
-    command.args(["-n", "-20", &program()]);
+    let mut command = Side::Server.command("chrt");
+    command.args(["--fifo", "1", &program()]);
     names(command, snapshot, upstream, more)
 }
 
