@@ -11,8 +11,8 @@ use crate::errors::Errors;
 /// The largest share of a run's time that others may have: half of what the 99.9th percentile leaves out.
 pub const HELD_UP_MAX: f64 = 0.000_5;
 
-/// The largest share of the cores' time that the host may take from a measurement of which it counts who answers, not when
-/// to the microsecond, and how often such a measurement is tried.
+/// The largest share of a measurement, of its cores' time or of what it measures, that the machine's host may disturb, where
+/// not each moment counts; and how often such a measurement is tried.
 pub const TAKEN_MAX: f64 = 0.01;
 /// See [`TAKEN_MAX`].
 pub const TRIES: u32 = 3;
@@ -50,8 +50,8 @@ pub fn runs(wanted: usize, mut run: impl FnMut(u64) -> Result<(f64, Errors)>) ->
     Ok(Runs { counted, undisturbed: quiet, all, held_up })
 }
 
-/// Measures until the machine's host took no more than [`TAKEN_MAX`] of its cores, [`TRIES`] times at most, and keeps the
-/// try from which it took least; each tells that share.
+/// Measures until no more than [`TAKEN_MAX`] was disturbed, [`TRIES`] times at most, and keeps the try of which that was
+/// least; each tells that share.
 ///
 /// # Errors
 /// Those of a try.
