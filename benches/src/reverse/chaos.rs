@@ -158,9 +158,9 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         };
         // Until the stack is full and questions are under way.
         each(Side::Source.within(Source::datagrams)?, Duration::from_secs(1))?;
-        let sources: [(&str, fn() -> Result<Source>); 2] =
-            [("DNS", Source::datagrams), ("RESP", Source::connections)];
-        for (face, source) in sources {
+        for (face, source) in
+            [("DNS", Source::datagrams as fn() -> Result<Source>), ("RESP", Source::connections)]
+        {
             let seen = disturbed::calmest(|| {
                 let seen = each(Side::Source.within(source)?, length)?;
                 Ok((seen.held_up(), seen))

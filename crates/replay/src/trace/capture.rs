@@ -11,8 +11,9 @@ use super::source::{Failed, Source};
 /// The longest block in octets: four times what capturing programs write (their longest packet has 256 KiB).
 const BLOCK_MAX: usize = 1 << 20;
 
-/// The size of the one buffer in octets, until a block does not fit: then it doubles, up to [`BLOCK_MAX`].
-const BUFFER: usize = 32 << 10;
+/// The size of the one buffer in octets, until a block does not fit: then it doubles, up to [`BLOCK_MAX`]. It is filled at
+/// once, and to unpack more takes longer than a pause between two queries often is.
+const BUFFER: usize = 4 << 10;
 
 /// The most interfaces in a section of pcapng; a capture of every interface of a large host has hundreds.
 const INTERFACES_MAX: usize = 4_096;

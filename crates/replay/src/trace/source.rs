@@ -12,15 +12,12 @@ use super::frames::{Lz4, Zstd};
 /// words of a text.
 const HEAD: usize = 32;
 
-/// The most octets of one read: to unpack more takes longer than a pause between two queries often is.
-const READ_MAX: usize = 4 << 10;
-
 /// The most memory that unpacking xz may take, in KiB; `xz -9` needs 64 MiB, and a header can ask for 4 GiB.
 const XZ_KIB_MAX: u32 = 128 << 10;
 
 /// The octets of a file, unpacked.
 ///
-/// Reads fill the buffer that they are given, up to [`READ_MAX`], the end or the first error. An error is told as an end,
+/// Reads fill the buffer that they are given, up to the end or the first error. An error is told as an end,
 /// so that all that came before it is used, and kept for [`Failed::take`].
 pub(super) struct Source {
     head: Cursor<Vec<u8>>,
@@ -97,8 +94,6 @@ impl Source {
 
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = buffer.len().min(READ_MAX);
-        let buffer = &mut buffer[..most];
         let head = self.head.read(buffer)?;
         Ok(head + self.fill(&mut buffer[head..]))
     }
