@@ -58,20 +58,6 @@ pub fn shared(is_ipv4: bool) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Has a [`shared`] IPv4 socket send without the system looking each source address up among its own, a tenth of what a
-/// datagram costs. Datagrams then leave from addresses of others, too: see [`is_own`].
-///
-/// # Errors
-/// `EPERM` where the process has neither CAP_NET_RAW nor CAP_NET_ADMIN; the socket is as it was.
-pub fn trust_sources(socket: &impl AsFd) -> io::Result<()> {
-    mmsg::set_option(socket, libc::IPPROTO_IP, libc::IP_TRANSPARENT, 1)
-}
-
-/// Whether an address is one of the system's own, which it sends from.
-pub fn is_own(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
-}
-
 /// Has the kernel say of each datagram when it took it from the interface ([`Reply::arrived`]), so that who is busy may
 /// receive it later.
 ///

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use net::client::{Incoming, Readiness, datagrams_held, is_own, shared, trust_sources};
+use net::client::{Incoming, Readiness, datagrams_held, shared};
 
 use super::agenda::Agenda;
 use super::batch::Batch;
@@ -42,9 +42,6 @@ const LATE: u64 = 1_000_000;
 
 /// The bit of an endpoint's number that says that it is a source address at a shared socket.
 const SHARED: u64 = 1 << 63;
-
-/// Source addresses that are tried, of a prefix that may have more than can be.
-const SOURCES_TRIED: u64 = 64;
 
 /// Tokens of the shared sockets, IPv4 and IPv6; no slot has them.
 const SHARED_TOKENS: [u64; 2] = [u64::MAX, u64::MAX - 1];
@@ -91,16 +88,10 @@ impl<'a, S: Source> Worker<'a, S> {
         // have one time. Each source address of a prefix is another client.
         let merges = with.options.window.is_some() && with.options.source.is_none();
         let (mut sockets, mut held) = ([None, None], usize::MAX);
-        if let Some(prefix) = with.options.source {
+        if with.options.source.is_some() {
             for (family, is_ipv4) in [(0, true), (1, false)] {
                 if with.options.servers.iter().any(|server| server.is_ipv4() == is_ipv4) {
                     let socket = shared(is_ipv4)?;
-                    let mut some =
-                        (0..SOURCES_TRIED).map(|client| clients::source(prefix, client, with.options.seed));
-                    if is_ipv4 && some.all(is_own) {
-                        // Where this may not be, it costs more.
-                        let _ = trust_sources(&socket);
-                    }
                     held = held.min(datagrams_held(&socket)?);
                     readiness.add(&socket, SHARED_TOKENS[family], false)?;
                     sockets[family] = Some(socket);
