@@ -11,8 +11,8 @@ use crate::errors::Errors;
 /// The largest share of a run's time that others may have: half of what the 99.9th percentile leaves out.
 pub const HELD_UP_MAX: f64 = 0.000_5;
 
-/// The largest share of a measurement, of its cores' time or of what it measures, that the machine's host may disturb, where
-/// not each moment counts; and how often such a measurement is tried.
+/// The largest share of a measurement that may be disturbed, of its cores' time or of what it measures, before it is done again;
+/// and how often it is tried. What still has more is measured no less, and says how much.
 pub const TAKEN_MAX: f64 = 0.01;
 /// See [`TAKEN_MAX`].
 pub const TRIES: u32 = 3;

@@ -87,7 +87,7 @@ const UPSTREAMS: [(Upstream, &str); 5] = [
 struct Seen {
     sent: u64,
     /// Look-ups that may have waited for a pause of the machine, and how long the longest pause was, in milliseconds.
-    waited: u64,
+    held_up: u64,
     longest: f64,
     /// Look-ups without an answer, beside those.
     lost: u64,
@@ -110,7 +110,7 @@ impl Seen {
 
     /// The share of look-ups that may have waited for a pause.
     fn held_up(&self) -> f64 {
-        self.waited as f64 / (self.sent as f64).max(1.0)
+        self.held_up as f64 / (self.sent as f64).max(1.0)
     }
 
     fn at(&self, share: f64) -> Option<f64> {
@@ -454,9 +454,9 @@ impl Raw {
         for values in [&mut all, &mut times, &mut late] {
             values.sort_by(f64::total_cmp);
         }
-        let waited = sent - lost - times.len() as u64;
+        let held_up = sent - lost - times.len() as u64;
         let longest = longest.as_secs_f64() * 1e3;
-        Seen { sent, waited, longest, lost, times, all, late, busy, stolen }
+        Seen { sent, held_up, longest, lost, times, all, late, busy, stolen }
     }
 }
 
