@@ -468,7 +468,11 @@ fn look_up(
     upstream: &mut Troubled,
     rng: &mut Rng,
 ) -> Result<Raw> {
-    let (mut sent, mut answers, mut late, mut pauses) = (0, Vec::new(), Vec::new(), Pauses::default());
+    let looks_up = (length.as_secs_f64() * RATE as f64) as usize;
+    let now = Instant::now();
+    let (mut sent, mut answers, mut late) =
+        (0, room(looks_up, (now, now)), room(looks_up / TOGETHER as usize, f64::NAN));
+    let mut pauses = Pauses::default();
     let before = Core::now(SERVER_CORE)?;
     // Of the time in which look-ups come: while late answers are waited for, the core may have nothing to do.
     let mut core = None;
@@ -498,6 +502,14 @@ fn look_up(
     }
     let (busy, stolen) = core.context("no look-up was due")?.shares_since(&before);
     Ok(Raw { sent, answers, unanswered: source.unanswered(), pauses, late, busy, stolen })
+}
+
+/// Room for so many, all of it in memory already: what has to move for want of room takes up to ten milliseconds, in which
+/// nothing is sent.
+fn room<T: Clone>(count: usize, any: T) -> Vec<T> {
+    let mut room = vec![any; count];
+    room.clear();
+    room
 }
 
 /// What a core did until some moment.
