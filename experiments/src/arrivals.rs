@@ -25,6 +25,10 @@ const AWAKE: Duration = Duration::from_millis(5);
 /// sender's.
 const NAP: Duration = Duration::from_micros(200);
 
+/// Queries whose times of arrival have room from the beginning, so that the list does not move: six minutes of 38,000 a
+/// second. The system gives the memory as it is used.
+const ARRIVALS: usize = 1 << 24;
+
 /// How long the sink waits for a query before it looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -69,7 +73,7 @@ fn receive(address: SocketAddr, stop: &AtomicBool, ready: mpsc::Sender<()>) -> R
     }
     socket.set_read_timeout(Some(LOOK)).context("the sink's socket")?;
     ready.send(()).context("nobody waits for the sink")?;
-    let mut arrived = Vec::new();
+    let mut arrived = Vec::with_capacity(ARRIVALS);
     let mut query = [0_u8; 4096];
     let mut control = nix::cmsg_space!(TimeSpec);
     let mut last = Instant::now();
