@@ -11,10 +11,11 @@
 //! - [`text`] and [`pcap`]: traces written, as lines and as packets.
 //! - [`cut`]: a part of a trace.
 //! - [`looped`]: a trace that is gone through several times.
-//! - below: `format` and `source` (what the file is, unpacked), `capture` (blocks), `packet` (headers),
-//!   `fragments` and `streams` (what came in pieces), `recent` (their bounded table), `cdns` (pairs),
+//! - below: `format`, `source` and `ahead` (what the file is, unpacked, by a thread), `capture` (blocks), `packet`
+//!   (headers), `fragments` and `streams` (what came in pieces), `recent` (their bounded table), `cdns` (pairs),
 //!   `dnstap` (frames of a server), `frames` (zstd, lz4).
 
+mod ahead;
 mod capture;
 mod cdns;
 pub mod cut;

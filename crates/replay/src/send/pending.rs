@@ -159,9 +159,11 @@ impl Pending {
         self.lose(number)
     }
 
-    /// The next query that is lost at `now`, or that must go for want of room; call it until there is none.
-    pub(super) fn expire(&mut self, now: u64) -> Option<(Box<Asked>, bool)> {
+    /// The next query that is lost at `now`, or that must go for want of room, if it is found within `steps`, which are taken
+    /// from; call it until there is none. A query takes two: one when it is lost or was answered, one when it is forgotten.
+    pub(super) fn expire(&mut self, now: u64, steps: &mut usize) -> Option<(Box<Asked>, bool)> {
         loop {
+            *steps = steps.checked_sub(1)?;
             let front = self.entries.front()?;
             let is_crowded = self.entries.len() > REMEMBERED_MAX;
             if is_crowded || now >= front.until.saturating_add(self.timeout) {
@@ -252,6 +254,10 @@ mod tests {
         })
     }
 
+    fn expire(pending: &mut Pending, now: u64) -> Option<(Box<Asked>, bool)> {
+        pending.expire(now, &mut usize::MAX.clone())
+    }
+
     fn key(id: u16) -> Key {
         Key { endpoint: 1, id }
     }
@@ -269,13 +275,13 @@ mod tests {
         assert!(matches!(pending.answer(key(1), right), Match::Duplicate));
         assert!(pending.is_free(key(1)));
         assert_eq!((pending.waiting(), pending.next_expiry()), (1, Some(100)));
-        assert!(pending.expire(109).is_none());
-        assert!(matches!(pending.expire(110), Some((asked, false)) if asked.sent == 10));
-        assert!(pending.expire(110).is_none());
+        assert!(expire(&mut pending, 109).is_none());
+        assert!(matches!(expire(&mut pending, 110), Some((asked, false)) if asked.sent == 10));
+        assert!(expire(&mut pending, 110).is_none());
         assert!(matches!(pending.answer(key(2), right), Match::Late));
         assert_eq!((pending.waiting(), pending.next_expiry()), (0, None));
         // As long again, then it is forgotten.
-        assert!(pending.expire(210).is_none());
+        assert!(expire(&mut pending, 210).is_none());
         assert!(matches!(pending.answer(key(2), right), Match::Alien));
         assert!(pending.by_key.len() == 0 && pending.entries.is_empty());
     }
@@ -286,7 +292,7 @@ mod tests {
         pending.add(key(1), asked(0));
         assert!(matches!(pending.answer(key(1), |_| true), Match::First(_)));
         pending.add(key(1), asked(50));
-        assert!(pending.expire(200 + 40).is_some_and(|(asked, _)| asked.sent == 50));
+        assert!(expire(&mut pending, 200 + 40).is_some_and(|(asked, _)| asked.sent == 50));
         assert!(matches!(pending.answer(key(1), |_| true), Match::Late));
     }
 
@@ -301,13 +307,30 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_is_bounded() {
+        let mut pending = Pending::new(TIMEOUT);
+        for id in 0..10 {
+            pending.add(key(id), asked(0));
+        }
+        for (now, steps, lost, left) in
+            [(TIMEOUT, 4, 4, 10), (2 * TIMEOUT, 3, 0, 7), (2 * TIMEOUT, 100, 6, 0)]
+        {
+            let (mut steps, mut seen) = (steps, 0);
+            while pending.expire(now, &mut steps).is_some() {
+                seen += 1;
+            }
+            assert_eq!((seen, pending.entries.len()), (lost, left));
+        }
+    }
+
+    #[test]
     fn memory_is_bounded() {
         let mut pending = Pending::new(TIMEOUT);
         for number in 0..REMEMBERED_MAX as u64 + 10 {
             pending.add(Key { endpoint: number, id: 0 }, asked(0));
         }
         let mut early = 0;
-        while let Some((_, is_crowded)) = pending.expire(1) {
+        while let Some((_, is_crowded)) = expire(&mut pending, 1) {
             early += u64::from(is_crowded);
         }
         assert_eq!((early, pending.entries.len()), (10, REMEMBERED_MAX));

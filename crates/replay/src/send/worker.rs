@@ -184,7 +184,8 @@ impl<'a, S: Source> Worker<'a, S> {
             }
         }
         // Interrupted: what waits is given up.
-        while let Some((asked, _)) = self.pending.expire(u64::MAX) {
+        let mut steps = usize::MAX;
+        while let Some((asked, _)) = self.pending.expire(u64::MAX, &mut steps) {
             self.lost(&asked, Cause::Interrupted);
         }
         self.with.verified()

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flate2::read::MultiGzDecoder;
 use lzma_rust2::XzReader;
 
+use super::ahead::Ahead;
 use super::frames::{Lz4, Zstd};
 
 /// How many octets are looked at to tell what they are: enough for each magic number, and for the first
@@ -30,7 +31,7 @@ pub(super) struct Source {
 pub(super) struct Failed(Arc<Mutex<Option<io::Error>>>);
 
 impl Source {
-    /// Takes the compression off, where there is one.
+    /// Takes the compression off, where there is one; ahead of who reads, in a thread.
     pub(super) fn unpacked(file: impl Read + Send + 'static) -> io::Result<Source> {
         let mut packed = Source::new(Box::new(BufReader::new(file)), Failed::default());
         let failed = packed.failed();
@@ -43,9 +44,9 @@ impl Source {
                 Box::new(Zstd::new(BufReader::new(packed)))
             }
             [0x04, 0x22, 0x4d, 0x18, ..] => Box::new(Lz4::new(BufReader::new(packed))),
-            _ => return Ok(packed),
+            _ => Box::new(packed),
         };
-        Ok(Source::new(unpacked, failed))
+        Ok(Source::new(Box::new(Ahead::begin(unpacked)?), failed))
     }
 
     fn new(rest: Box<dyn Read + Send>, failed: Failed) -> Source {

@@ -10,9 +10,11 @@ use super::super::{Source, nanos};
 use super::Worker;
 
 impl<S: Source> Worker<'_, S> {
-    /// Loses what has waited too long.
+    /// Loses what has waited too long: no more in a turn than what a turn can ask, as after a burst thousands may be lost or
+    /// forgotten at once, while queries are due.
     pub(super) fn lose(&mut self, now: u64) {
-        while let Some((asked, is_crowded)) = self.pending.expire(now) {
+        let mut steps = 2 * self.batch.outgoing.most();
+        while let Some((asked, is_crowded)) = self.pending.expire(now, &mut steps) {
             if let Some(slot) = asked.slot {
                 // The oldest of its socket, as all wait equally long.
                 if let Some(socket) = self.sockets.get(slot) {
