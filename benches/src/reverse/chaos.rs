@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use experiments::disturbed::{self, TAKEN_MAX, TRIES};
@@ -216,6 +216,10 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         report.must(what, Limit::AtMost(1.0), value);
     }
     let answered = curves.iter().map(|(_, _, seen)| seen.answered());
+    report.note(
+        "Over DNS the time of an answer ends when the source's kernel takes it from the interface, over the protocol of Redis \
+         when the source reads it.",
+    );
     report.note(pauses::RULE);
     report.note(format!(
         "A row of which more than {} % was held up is done again, {TRIES} times in all at most; the one with the least counts.",
@@ -334,6 +338,7 @@ impl Source {
     fn datagrams() -> Result<Source> {
         let (outgoing, incoming) = (Box::new(Outgoing::new()), Incoming::merged());
         let socket = net::client::ask_for_many(DNS, None).context("a socket")?;
+        net::client::tell_arrivals(&socket).context("times of arrival")?;
         Ok(Source::Datagrams {
             socket,
             outgoing,
@@ -396,12 +401,16 @@ impl Source {
         match self {
             Source::Datagrams { socket, incoming, sent, .. } => {
                 incoming.receive(socket).context("the source's socket")?;
+                // The system's clock first: where this thread is held up in between, no answer seems earlier than it was.
+                let system = SystemTime::UNIX_EPOCH.elapsed().context("the system's clock")?;
                 let now = Instant::now();
                 for answer in incoming.replies() {
+                    let age =
+                        answer.arrived.and_then(|arrived| system.checked_sub(arrived)).unwrap_or_default();
                     if let [high, low, _, _, _, _, _, _, _, _, _, _, ..] = answer.octets
                         && let Some(sent) = sent[usize::from(u16::from_be_bytes([*high, *low]))].take()
                     {
-                        took(sent, now);
+                        took(sent, sent.max(now - age));
                     }
                 }
             }
