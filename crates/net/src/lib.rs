@@ -17,6 +17,7 @@
 //! - [`thread`]: pinning to a core, coming soon, standing back, resting.
 //! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
+//! - [`netlink`]: questions to the kernel.
 //! - [`mapped`]: a file as memory, and memory in large pages; [`memory`]: what the kernel says of a socket's.
 //!
 //! Only Linux is supported. The modules with `unsafe` code are `mmsg`, `mapped` and `scheduling`.
@@ -36,6 +37,7 @@ pub mod listen;
 #[allow(unsafe_code)]
 pub mod mapped;
 pub mod memory;
+pub mod netlink;
 pub mod privileges;
 pub mod shutdown;
 pub mod tcp;

@@ -1,27 +1,19 @@
 //! The list of sockets at a port, with what waits in each (`sock_diag(7)`).
 
-use std::io::{self, Read as _};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
 
 use credit::Transport;
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use net::netlink::{Asked, Netlink};
 use netlink_packet_sock_diag::SockDiagMessage;
 use netlink_packet_sock_diag::constants::{
     AF_INET, AF_INET6, IPPROTO_TCP, IPPROTO_UDP, TCP_CLOSE, TCP_LISTEN,
 };
 use netlink_packet_sock_diag::inet::nlas::{MemInfo, Nla};
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags};
-use nix::libc::{AF_NETLINK, NETLINK_SOCK_DIAG};
-use socket2::{Domain, Protocol, Socket, Type};
+use nix::libc::NETLINK_SOCK_DIAG;
 
 use crate::queue::{Queue, Waiting};
-
-/// How much of an answer is received at once, in octets: what the kernel puts together at most.
-const ANSWER_MAX: usize = 32 * 1024;
-
-/// How long the kernel may take: it answers within the call, so this is only in case it does not.
-const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
 /// How many sockets of one port are listed: more than a machine has cores, addresses and families together. Further
 /// ones are passed over.
@@ -30,9 +22,7 @@ pub const SOCKETS_MAX: usize = 4096;
 /// Asks the kernel for sockets.
 #[derive(Debug)]
 pub struct Diag {
-    socket: Socket,
-    answer: Vec<u8>,
-    sequence: u32,
+    kernel: Netlink,
 }
 
 /// The family of sockets that are asked for.
@@ -63,13 +53,7 @@ impl Diag {
     /// # Errors
     /// What the system says: it was built without, or forbids it.
     pub fn open() -> io::Result<Self> {
-        let socket = Socket::new(
-            Domain::from(AF_NETLINK),
-            Type::RAW.cloexec(),
-            Some(Protocol::from(NETLINK_SOCK_DIAG)),
-        )?;
-        socket.set_read_timeout(Some(ANSWER_WAIT))?;
-        Ok(Self { socket, answer: vec![0; ANSWER_MAX], sequence: 0 })
+        Ok(Self { kernel: Netlink::open(NETLINK_SOCK_DIAG)? })
     }
 
     /// Adds the sockets of a family that are bound to this port; of TCP those that listen.
@@ -90,9 +74,7 @@ impl Diag {
             destination_address: any,
             ..SocketId::new_v4()
         };
-        self.ask(transport, family, socket_id, NLM_F_REQUEST | NLM_F_DUMP)?;
-        while !self.hear(transport, found)? {}
-        Ok(())
+        self.ask(transport, family, socket_id, Asked::List, found)
     }
 
     /// Looks at the socket to which the kernel gives a datagram for this address; `None` where there is none. Of several
@@ -112,11 +94,10 @@ impl Diag {
             cookie: [0xff; 8],
             ..SocketId::new_v4()
         };
-        self.ask(Transport::Udp, family, socket_id, NLM_F_REQUEST)?;
         let mut found = Vec::new();
-        match self.hear(Transport::Udp, &mut found) {
+        match self.ask(Transport::Udp, family, socket_id, Asked::One, &mut found) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
-            heard => heard.map(|_| found.pop()),
+            asked => asked.map(|()| found.pop()),
         }
     }
 
@@ -125,16 +106,17 @@ impl Diag {
         transport: Transport,
         family: Family,
         socket_id: SocketId,
-        flags: u16,
+        asked: Asked,
+        found: &mut Vec<Found>,
     ) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        self.socket.send(&request(transport, family, socket_id, flags, self.sequence)).map(drop)
-    }
-
-    /// Takes what is received at once; whether it was the end of a list.
-    fn hear(&mut self, transport: Transport, found: &mut Vec<Found>) -> io::Result<bool> {
-        let length = (&self.socket).read(&mut self.answer)?;
-        read(&self.answer[..length], self.sequence, transport, found)
+        let question = SockDiagMessage::InetRequest(request(transport, family, socket_id));
+        self.kernel.ask(question, asked, |message| {
+            if let SockDiagMessage::InetResponse(socket) = message
+                && found.len() < SOCKETS_MAX
+            {
+                found.extend(of(&socket, transport));
+            }
+        })
     }
 }
 
@@ -147,7 +129,7 @@ impl Family {
     }
 }
 
-fn request(transport: Transport, family: Family, socket_id: SocketId, flags: u16, sequence: u32) -> Vec<u8> {
+fn request(transport: Transport, family: Family, socket_id: SocketId) -> InetRequest {
     let family = match family {
         Family::V4 => AF_INET,
         Family::V6 => AF_INET6,
@@ -157,47 +139,13 @@ fn request(transport: Transport, family: Family, socket_id: SocketId, flags: u16
         Transport::Udp => (IPPROTO_UDP, 1 << TCP_CLOSE),
         Transport::Tcp => (IPPROTO_TCP, 1 << TCP_LISTEN),
     };
-    let request = InetRequest {
+    InetRequest {
         family,
         protocol,
         extensions: ExtensionFlags::SKMEMINFO,
         states: StateFlags::from_bits_retain(states),
         socket_id,
-    };
-    let mut header = NetlinkHeader::default();
-    header.flags = flags;
-    header.sequence_number = sequence;
-    let mut message = NetlinkMessage::new(header, SockDiagMessage::InetRequest(request).into());
-    message.finalize();
-    let mut octets = vec![0; message.buffer_len()];
-    message.serialize(&mut octets);
-    octets
-}
-
-/// Reads what was received at once; whether it was the end.
-fn read(mut octets: &[u8], sequence: u32, transport: Transport, found: &mut Vec<Found>) -> io::Result<bool> {
-    let broken = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    while !octets.is_empty() {
-        let message =
-            NetlinkMessage::<SockDiagMessage>::deserialize(octets).map_err(|why| broken(why.to_string()))?;
-        let length = usize::try_from(message.header.length).unwrap_or(usize::MAX).next_multiple_of(4);
-        octets = octets.get(length.max(1)..).unwrap_or_default();
-        // What is left of a question that was given up.
-        if message.header.sequence_number != sequence {
-            continue;
-        }
-        match message.payload {
-            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(socket))
-                if found.len() < SOCKETS_MAX =>
-            {
-                found.extend(of(&socket, transport));
-            }
-            NetlinkPayload::Done(_) => return Ok(true),
-            NetlinkPayload::Error(error) => return Err(error.to_io()),
-            _ => {}
-        }
     }
-    Ok(false)
 }
 
 /// A socket as we need it; `None` where the kernel tells nothing of its memory.
@@ -356,15 +304,5 @@ mod tests {
         ] {
             assert_eq!(serving(&all, address.parse().expect("an address")), expected, "{what}");
         }
-    }
-
-    #[test]
-    fn what_the_kernel_never_sends_is_an_error() {
-        let mut found = Vec::new();
-        for octets in [&[1, 2, 3][..], &[0; 16], &[0xff; 64]] {
-            assert!(read(octets, 1, Transport::Udp, &mut found).is_err(), "{octets:?}");
-        }
-        assert!(matches!(read(&[], 1, Transport::Udp, &mut found), Ok(false)));
-        assert!(found.is_empty());
     }
 }
