@@ -2,6 +2,7 @@
 //!
 //! - [`Outgoing`] and [`Incoming`]: datagrams in batches. One [`shared`] socket sends for many source addresses;
 //!   a socket of [`ask`] is one client's and connected; one of [`ask_for_many`] is connected too.
+//! - [`frames`]: a socket for whole Ethernet frames, which go in the same batches.
 //! - [`connect`]: a TCP connection that is being made.
 //! - [`Readiness`]: which sockets have something, with waits in nanoseconds.
 //! - [`raise_descriptor_limit`], [`reserve_descriptors`]: as many sockets as the system allows, none of which
@@ -17,7 +18,7 @@ use nix::unistd::close;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 pub use crate::mmsg::client::{Incoming, Outgoing, Reply};
@@ -29,6 +30,10 @@ const SHARED_RECEIVE_BUFFER: usize = 4 << 20;
 /// Room for replies that wait at a socket of [`ask_for_many`], in octets: 250 where the interface charges a page for each.
 /// The kernel cuts it to `net.core.rmem_max`.
 const MANY_RECEIVE_BUFFER: usize = 1 << 20;
+
+/// Room for frames that a device has not taken yet, in octets: some 5,000 small ones. The kernel cuts it to
+/// `net.core.wmem_max`.
+const FRAMES_SEND_BUFFER: usize = 4 << 20;
 
 /// What the kernel charges for one datagram that was not fragmented, in octets.
 const CHARGE_MAX: usize = 4_096;
@@ -103,6 +108,19 @@ pub fn ask_for_many(server: SocketAddr, source: Option<IpAddr>) -> io::Result<Ud
     Ok(socket)
 }
 
+/// Opens a socket that sends whole Ethernet frames through a device and receives nothing. They go past routing, the packet
+/// filter and the device's queueing discipline. In an [`Outgoing`] they have no addresses but their own.
+///
+/// # Errors
+/// What the system says: `EPERM` without the capability `CAP_NET_RAW`, `ENODEV` where there is no such device.
+pub fn frames(device: u32) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None)?;
+    mmsg::set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
+    socket.set_send_buffer_size(FRAMES_SEND_BUFFER)?;
+    mmsg::bind_to_device(&socket, device)?;
+    Ok(socket.into())
+}
+
 /// Begins a connection without Nagle's delays; it can be written when [`Ready::writable`] says so.
 ///
 /// # Errors
@@ -124,6 +142,11 @@ pub fn connect(server: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStre
 /// Whether an error says that no descriptor is left, for the process or for the system.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Whether an error says that the queue of a device is full.
+pub fn is_out_of_room(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOBUFS)
 }
 
 /// Whether an error says that a source address has no port left.

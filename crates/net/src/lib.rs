@@ -17,7 +17,7 @@
 //! - [`thread`]: pinning to a core, coming soon, standing back, resting.
 //! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
-//! - [`netlink`]: questions to the kernel.
+//! - [`netlink`]: questions to the kernel; [`hop`]: whom a frame on its way to an address goes to first.
 //! - [`mapped`]: a file as memory, and memory in large pages; [`memory`]: what the kernel says of a socket's.
 //!
 //! Only Linux is supported. The modules with `unsafe` code are `mmsg`, `mapped` and `scheduling`.
@@ -32,6 +32,7 @@ pub mod client;
 pub mod clock;
 pub mod descriptors;
 pub mod framing;
+pub mod hop;
 pub mod listen;
 // What is mapped is a raw pointer, and the crates that wrap it are unsafe for files all the same.
 #[allow(unsafe_code)]

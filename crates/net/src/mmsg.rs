@@ -1,4 +1,4 @@
-//! With `unsafe` code: datagrams received and sent in batches, and two socket options that no
+//! With `unsafe` code: datagrams received and sent in batches, and two socket options and a kind of address that no
 //! crate offers.
 //!
 //! All buffers and all headers are made once. A header points to its buffers for good; a round writes only
@@ -436,6 +436,16 @@ pub(crate) fn set_option(socket: &impl AsFd, level: i32, option: i32, value: i32
             size_of_val(&value) as libc::socklen_t,
         )
     };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Binds a socket of `AF_PACKET` to a device.
+pub(crate) fn bind_to_device(socket: &impl AsFd, device: u32) -> io::Result<()> {
+    let (name, len) = Name::device(device);
+    // SAFETY: the pointer is that of `name`, which has `len` octets and more and outlives the call; the kernel only
+    // reads it.
+    let result =
+        unsafe { libc::bind(socket.as_fd().as_raw_fd(), (&raw const name).cast(), len as libc::socklen_t) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -6,6 +6,7 @@
 //! ```text
 //! sockaddr_in   family 2 | port 2, big-endian | address 4
 //! sockaddr_in6  family 2 | port 2, big-endian | flow information 4 | address 16 | scope id 4
+//! sockaddr_ll   family 2 | protocol 2 | device 4 | what nobody needs to send
 //! cmsghdr       length | level 4 | type 4 | in_pktinfo:  interface 4 | source for a reply 4 | address asked 4
 //!                                         | in6_pktinfo: address asked 16 | interface 4
 //!                                         | timespec:    seconds | nanoseconds
@@ -45,6 +46,7 @@ const MERGED_LEN: usize = size_of::<libc::c_int>();
 const TIME_LEN: usize = size_of::<libc::timespec>();
 
 const _: () = assert!(NAME_LEN <= size_of::<Name>() && V4_LEN <= V6_LEN);
+const _: () = assert!(size_of::<libc::sockaddr_ll>() <= size_of::<Name>());
 
 impl Name {
     pub(crate) const ZERO: Self = Self([0; 32]);
@@ -87,6 +89,14 @@ impl Name {
         };
         put(0, &(family as u16).to_ne_bytes());
         (name, len)
+    }
+
+    /// Encodes a device, for a socket that only sends; returns the octets in use too.
+    pub(crate) fn device(number: u32) -> (Self, usize) {
+        let mut name = Self::ZERO;
+        name.0[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
+        name.0[offset_of!(libc::sockaddr_ll, sll_ifindex)..][..4].copy_from_slice(&number.to_ne_bytes());
+        (name, size_of::<libc::sockaddr_ll>())
     }
 
     /// Whether the first so many octets are the same.

@@ -15,9 +15,9 @@
 //! In reading order: [`Options`] and [`run`]; [`mod@carrier`], [`mod@tls`], [`mod@distance`]: how clients ask;
 //! [`mod@tally`]: what is counted. Below: `worker` (the loop), `pace` (sleep or spin), `agenda` (what happens later),
 //! `clients`, `sockets` with `connection` and `layer` (what streams speak; `https`), `datagrams` with `quic`, `batch`
-//! (datagrams that go together), `pending` (which answer is whose), `tables` (that never take long to grow),
-//! `unheard` (how long answers wait), `octets` (what is read of responses), `rows` (the log), [`packed`] (from process
-//! to process), [`differing`] (pairs that are kept).
+//! (datagrams that go together), `frames` (past the system's UDP), `pending` (which answer is whose), `tables` (that
+//! never take long to grow), `unheard` (how long answers wait), `octets` (what is read of responses), `rows` (the log),
+//! [`packed`] (from process to process), [`differing`] (pairs that are kept).
 
 mod agenda;
 mod batch;
@@ -27,6 +27,7 @@ mod connection;
 mod datagrams;
 pub mod differing;
 pub mod distance;
+mod frames;
 mod https;
 mod layer;
 mod octets;
@@ -51,6 +52,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use api::replay::ServerSecond;
+use net::hop::Hop;
 use routing::Prefix;
 
 use crate::mutate::Mutation;
@@ -87,6 +89,8 @@ pub struct Options {
     pub distances: Option<Distances>,
     /// Source addresses of clients from a prefix, all families of `servers` being its own; `None` for the host's own.
     pub source: Option<Prefix>,
+    /// Servers to which queries over UDP go as Ethernet frames, and the first hops there; only where `source` is given.
+    pub frames: Vec<(SocketAddr, Hop)>,
     /// Copies of a client ask for names of their own.
     pub unique_names: bool,
     /// What is changed in the queries; draws by query go by its place in the schedule.

@@ -14,8 +14,10 @@ use std::time::Duration;
 
 use api::{Fault, Faults};
 use clap::{Args, ValueEnum};
+use net::hop::{self, Hop};
 use replay::mutate::Mutation;
 use replay::schedule::{Clients, FACTORS, Pacing, Plan};
+use replay::send::carrier::Carrier;
 use replay::send::tls::Tls;
 use replay::send::{Live, THREADS_MAX};
 use replay::trace::PORT;
@@ -101,6 +103,10 @@ pub(crate) struct Replay {
     /// Give each client a source address of a prefix of this host, such as 127.1.0.0/16
     #[arg(long, value_name = "PREFIX")]
     source_prefix: Option<Prefix>,
+    /// With --source-prefix: send queries over UDP as Ethernet frames, past this host's routing, firewall and connection
+    /// tracking. Needs the capability CAP_NET_RAW; not over loopback
+    #[arg(long)]
+    frames: bool,
     /// Change the queries as `trace mutate` does, such as do=100%,edns=1232@50%
     #[arg(long, value_name = "CHANGE,...")]
     mutate: Option<String>,
@@ -171,6 +177,8 @@ struct Said {
     plan: Plan,
     mutation: Option<Mutation>,
     tls: Option<Arc<Tls>>,
+    /// Where frames go first on their way to servers, where they are wanted.
+    hops: Vec<(SocketAddr, Hop)>,
 }
 
 impl Replay {
@@ -199,16 +207,14 @@ impl Replay {
         let mut fault =
             |flag: &str, what: String, expected: &str| faults.push(Fault::whole(flag, what, expected));
         for server in &self.server {
-            if server.ip().is_unspecified() || server.ip().is_multicast() || server.port() == 0 {
-                fault("--server", format!("{server} is no server's address"), "an address and a port");
-            } else if !self.i_may_load_this_server && !is_near(server.ip()) {
-                let what = format!("{server} is neither a loopback nor a private address");
-                fault("--server", what, "--i-may-load-this-server where its operator agrees to the load");
+            if let Some((what, expected)) = self.unfit(*server) {
+                fault("--server", what, expected);
             }
             if self.source_prefix.is_some_and(|prefix| prefix.address().is_ipv4() != server.is_ipv4()) {
                 fault("--source-prefix", format!("it is of another family than {server}"), "");
             }
         }
+        let hops = if self.frames { self.hops(&mut fault) } else { Vec::new() };
         if !FACTORS.contains(&self.factor) {
             fault("--factor", self.factor.to_string(), "a number from 0.1 to 10000");
         }
@@ -263,7 +269,41 @@ impl Replay {
             faults.push(fault);
             None
         });
-        Ok(faults.or(Said { plan, mutation, tls })?)
+        Ok(faults.or(Said { plan, mutation, tls, hops })?)
+    }
+
+    /// Why a server is not to be sent to, and what would be expected.
+    fn unfit(&self, server: SocketAddr) -> Option<(String, &'static str)> {
+        if server.ip().is_unspecified() || server.ip().is_multicast() || server.port() == 0 {
+            return Some((format!("{server} is no server's address"), "an address and a port"));
+        }
+        let is_allowed = self.i_may_load_this_server || is_near(server.ip());
+        let what = || format!("{server} is neither a loopback nor a private address");
+        (!is_allowed).then(|| (what(), "--i-may-load-this-server where its operator agrees to the load"))
+    }
+
+    /// Where frames go first on their way to the servers, with all that keeps them from going.
+    fn hops(&self, mut fault: impl FnMut(&str, String, &str)) -> Vec<(SocketAddr, Hop)> {
+        let mut fault = |what: String, expected: &str| fault("--frames", what, expected);
+        if self.source_prefix.is_none() {
+            fault("clients have sockets of their own".into(), "--source-prefix beside it");
+        }
+        if !self.transports.carriers().uses(Carrier::Udp) {
+            fault("no query goes over UDP; leave it out".into(), "");
+        }
+        let mut hops = Vec::new();
+        for server in self.server.iter().filter(|server| self.unfit(**server).is_none()) {
+            match hop::towards(server.ip(), hop::ANSWER_WAIT_MAX) {
+                Ok(hop) => hops.push((*server, hop)),
+                Err(why) => fault(format!("no frame gets to {server}: {why}; leave it out"), ""),
+            }
+        }
+        if let Some((_, hop)) = hops.first()
+            && let Err(cause) = net::client::frames(hop.device)
+        {
+            fault(format!("this process may send none ({cause})"), "the capability CAP_NET_RAW");
+        }
+        hops
     }
 
     /// What is changed in the queries.

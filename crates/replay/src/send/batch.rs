@@ -13,6 +13,8 @@ use super::pending::Key;
 pub(super) enum Target {
     /// The shared one of a family: 0 for IPv4, 1 for IPv6.
     Shared(usize),
+    /// That of a device, for frames, by its place.
+    Device(usize),
     /// A client's own, by its slot.
     Slot(usize),
 }
@@ -22,7 +24,7 @@ pub(super) enum Target {
 pub(super) struct Datagram {
     pub(super) target: Target,
     pub(super) key: Key,
-    /// Server and source address, at a shared socket.
+    /// Server and source address, at a shared socket and a device's.
     pub(super) way: Option<(SocketAddr, IpAddr)>,
     /// When it is to be handed to the kernel, in nanoseconds from the beginning.
     pub(super) due: u64,
@@ -55,5 +57,12 @@ impl Batch {
         let (server, source) = datagram.way.unzip();
         self.queries.push_back((datagram.key, datagram.due));
         self.outgoing.push(octets, server, source)
+    }
+}
+
+/// Gives a message its id.
+pub(super) fn set_id(octets: &mut [u8], id: u16) {
+    if let Some(place) = octets.first_chunk_mut() {
+        *place = id.to_be_bytes();
     }
 }

@@ -45,7 +45,7 @@ pub enum Cause {
     NoSocket,
     /// Its socket was closed for another client's, as too many were open.
     Evicted,
-    /// All ids of its socket were waiting, or its send buffer stayed full.
+    /// All ids of its socket were waiting, its send buffer stayed full, or the device's queue was.
     NoRoom,
     /// Too many queries were remembered: it was given up before its time.
     GivenUp,

@@ -19,6 +19,7 @@ use net::client::{Incoming, Readiness, datagrams_held, shared};
 use super::agenda::Agenda;
 use super::batch::Batch;
 use super::clients::{self, Clients};
+use super::frames::Frames;
 use super::pace::{self, Step};
 use super::pending::Pending;
 use super::rows::Rows;
@@ -61,6 +62,8 @@ pub(super) struct Worker<'a, S> {
     sockets: Sockets,
     /// One for each family, where source addresses are from a prefix.
     shared: [Option<UdpSocket>; 2],
+    /// Past these, where that is asked for.
+    frames: Frames,
     readiness: Readiness,
     batch: Batch,
     agenda: Agenda,
@@ -88,12 +91,15 @@ impl<'a, S: Source> Worker<'a, S> {
         // have one time. Each source address of a prefix is another client.
         let merges = with.options.window.is_some() && with.options.source.is_none();
         let (mut sockets, mut held) = ([None, None], usize::MAX);
+        let mut frames = Frames::new();
         if with.options.source.is_some() {
             for (family, is_ipv4) in [(0, true), (1, false)] {
                 if with.options.servers.iter().any(|server| server.is_ipv4() == is_ipv4) {
                     let socket = shared(is_ipv4)?;
                     held = held.min(datagrams_held(&socket)?);
                     readiness.add(&socket, SHARED_TOKENS[family], false)?;
+                    let hops = with.options.frames.iter().filter(|(server, _)| server.is_ipv4() == is_ipv4);
+                    frames.open(hops, socket.local_addr()?.port())?;
                     sockets[family] = Some(socket);
                 }
             }
@@ -110,6 +116,7 @@ impl<'a, S: Source> Worker<'a, S> {
             clients: Clients::new(),
             sockets: Sockets::new(with.sockets_max, merges),
             shared: sockets,
+            frames,
             readiness,
             batch: Batch::new(merges)?,
             agenda: Agenda::default(),

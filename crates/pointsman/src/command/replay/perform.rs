@@ -2,11 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::Fault;
 use api::replay::ReplayReport;
+use net::hop::Hop;
 use replay::mutate::Mutation;
 use replay::observe::Observer;
 use replay::page::page;
@@ -41,7 +43,7 @@ impl Replay {
         let open = || self.open().map_err(|error| self.unreadable(&error));
         let first = open()?;
         let outputs = self.outputs()?;
-        let Said { plan, mutation, tls } = said;
+        let Said { plan, mutation, tls, hops } = said;
         if self.processes > 1 && self.is_first() {
             let done = self.by_several(mutation.as_ref(), outputs, live)?;
             return self.conclude(&plan, mutation, &done);
@@ -52,7 +54,7 @@ impl Replay {
         };
         let kept = if plan.loops > 1 { looped::kept(open()?) } else { None };
         let schedules = self.schedules(&plan, census, kept.as_ref());
-        let options = self.options(mutation.clone(), tls, outputs, live);
+        let options = self.options(mutation.clone(), tls, hops, outputs, live);
         let done = self.by_this(|| send::run(schedules, options, live), live)?;
         if self.is_first() { self.conclude(&plan, mutation, &done) } else { processes::tell_done(&done) }
     }
@@ -122,6 +124,7 @@ impl Replay {
         &self,
         mutation: Option<Mutation>,
         tls: Option<Arc<replay::send::tls::Tls>>,
+        frames: Vec<(SocketAddr, Hop)>,
         outputs: Outputs,
         live: &Arc<Live>,
     ) -> Options {
@@ -133,6 +136,7 @@ impl Replay {
             tls,
             distances: self.transports.distances(),
             source: self.source_prefix,
+            frames,
             unique_names: self.names == Names::Unique,
             mutation,
             timeout: self.timeout,

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::super::agenda::What;
-use super::super::batch::{Datagram, Target};
+use super::super::batch::{Datagram, Target, set_id};
 use super::super::carrier::Carrier;
 use super::super::connection::Around;
 use super::super::https::Https;
@@ -78,7 +79,11 @@ impl<S: Source> Worker<'_, S> {
             return self.lost(&asked, Cause::NoRoom);
         }
         if let (Carrier::Udp, Some(source)) = (asked.carrier, source) {
-            let target = Target::Shared(usize::from(server.is_ipv6()));
+            let length = octets.as_ref().unwrap_or(&asked.planned.message.octets).len();
+            let target = match self.frames.device(server, length) {
+                Some(device) => Target::Device(device),
+                None => Target::Shared(usize::from(server.is_ipv6())),
+            };
             // Another that was prepared may have taken it since.
             let still = prepared.key.filter(|key| self.pending.is_free(*key));
             let Some(key) = still.or_else(|| self.key(endpoint(source, server))) else {
@@ -121,10 +126,16 @@ impl<S: Source> Worker<'_, S> {
     /// Adds a datagram to the batch under way; false where the kernel has no room for what is before it.
     fn leave(&mut self, datagram: Datagram, octets: &[u8]) -> bool {
         if !self.batch.takes(datagram.target) && !self.flush() {
-            // Only a shared socket keeps its batch, and then nothing is asked before it is sent.
+            // Only a shared socket and a device keep their batch, and then nothing is asked before it is sent.
             return false;
         }
-        set_id(self.batch.push(datagram, octets), datagram.key.id);
+        match (datagram.target, datagram.way) {
+            (Target::Device(_), Some(way)) => {
+                let Some(frame) = self.frames.write(way, datagram.key.id, octets) else { return false };
+                self.batch.push(Datagram { way: None, ..datagram }, frame);
+            }
+            _ => set_id(self.batch.push(datagram, octets), datagram.key.id),
+        }
         true
     }
 
@@ -198,14 +209,15 @@ impl<S: Source> Worker<'_, S> {
         }
         let mut told = Vec::with_capacity(self.batch.outgoing.len());
         let socket = match self.batch.target {
-            Target::Shared(family) => self.shared[family].as_ref(),
+            Target::Shared(family) => self.shared[family].as_ref().map(AsFd::as_fd),
+            Target::Device(device) => self.frames.socket(device),
             Target::Slot(slot) => match self.sockets.get(slot).map(|socket| &socket.kind) {
-                Some(Kind::Udp(socket)) => Some(socket),
+                Some(Kind::Udp(socket)) => Some(socket.as_fd()),
                 _ => None,
             },
         };
         let is_done = match socket {
-            Some(socket) => self.batch.outgoing.send(socket, |sent| told.push(sent)),
+            Some(socket) => self.batch.outgoing.send(&socket, |sent| told.push(sent)),
             None => false,
         };
         let sent_at = self.now();
@@ -287,11 +299,5 @@ impl<S: Source> Worker<'_, S> {
             }
             _ => Layer::tls(tls, server, session).map(Speech::Stream),
         }
-    }
-}
-
-fn set_id(octets: &mut [u8], id: u16) {
-    if let Some(place) = octets.first_chunk_mut() {
-        *place = id.to_be_bytes();
     }
 }

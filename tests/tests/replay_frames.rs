@@ -1,0 +1,204 @@
+//! A replay whose queries leave as Ethernet frames: they arrive as datagrams, from many addresses, and are answered.
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::gettid;
+use serde_json::Value;
+use tests::folder::Folder;
+use tests::program::{self, Ended, Program};
+
+/// A tolerance that no machine misses: time is not what these tests are about.
+const ANY: [&str; 3] = ["--tolerance", "24h", "--json"];
+
+/// Queries, each of a client of its own.
+const QUERIES: u64 = 400;
+
+/// Between two networks: `near` is where the replay is. Neither end knows the other's address yet.
+const JOINED: &str = "link set lo up
+link add near type veth peer name far
+link set near up
+address add 10.99.0.2/24 dev near
+address add fd00:99::2/64 dev near nodad
+route add local 10.100.0.0/16 dev lo
+route add local fd00:100::/64 dev lo
+route add 10.77.0.0/16 via 10.99.0.1
+route add 10.66.0.0/16 via 10.99.0.9";
+
+/// The other end, which is a router to a further address too.
+const FAR: &str = "link set lo up
+link set far up
+address add 10.99.0.1/24 dev far
+address add fd00:99::1/64 dev far nodad
+address add 10.77.0.1/32 dev lo
+route add 10.100.0.0/16 via 10.99.0.2
+route add fd00:100::/64 via fd00:99::2";
+
+fn ip(lines: &str) {
+    for line in lines.lines() {
+        let done = Command::new("ip").args(line.split(' ')).output().expect("ip (Debian: iproute2)");
+        assert!(done.status.success(), "ip {line}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+/// Does something in a network of a thread's own, and of what it begins, if one can be made here.
+fn alone(work: impl FnOnce() + Send + 'static) -> nix::Result<()> {
+    let done = thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET).map(|()| work()));
+    done.join().expect("it holds")
+}
+
+/// Joins this thread's network with another one, where servers of these addresses answer everything; each query's source
+/// comes out.
+fn answered(servers: &'static [&'static str]) -> mpsc::Receiver<IpAddr> {
+    let (tell, sources) = mpsc::channel();
+    let (here, there) = (mpsc::channel(), mpsc::channel());
+    thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("there is one more");
+        here.0.send(gettid()).expect("it is waited for");
+        there.1.recv().expect("it is joined");
+        ip(FAR);
+        let sockets: Vec<_> =
+            servers.iter().map(|server| UdpSocket::bind(server).expect("it binds")).collect();
+        let threads: Vec<_> = sockets
+            .into_iter()
+            .map(|socket| {
+                let tell = tell.clone();
+                thread::spawn(move || echo(&socket, &tell))
+            })
+            .collect();
+        here.0.send(gettid()).expect("it is waited for");
+        threads.into_iter().for_each(|thread| thread.join().expect("it holds"));
+    });
+    let other = here.1.recv().expect("it has a network");
+    ip(JOINED);
+    ip(&format!("link set far netns {other}"));
+    there.0.send(()).expect("it waits");
+    here.1.recv().expect("it answers");
+    sources
+}
+
+fn echo(socket: &UdpSocket, sources: &mpsc::Sender<IpAddr>) {
+    let mut octets = [0; 512];
+    while let Ok((length, from)) = socket.recv_from(&mut octets) {
+        // An empty one is the kernel's, which looks for this host.
+        if length > 2 {
+            octets[2] |= 0x80;
+            let _ = sources.send(from.ip());
+            let _ = socket.send_to(&octets[..length], from);
+        }
+    }
+}
+
+/// One query each of so many clients, a millisecond apart.
+fn trace(folder: &Folder) -> String {
+    let line = |client: u64| {
+        let (third, last) = (client / 250, client % 250);
+        format!("10.{client:03} 192.0.{third}.{last}:5353 udp n{client}.example.com. A rd\n")
+    };
+    folder.write("queries.txt", (0..QUERIES).map(line).collect::<String>())
+}
+
+fn replay(arguments: &[&str]) -> Ended {
+    let mut command = Command::new(program::path());
+    command.arg("replay").args(arguments).args(ANY);
+    Program::spawn(command).end()
+}
+
+/// Datagrams that sockets of this thread's network have sent.
+fn sent_by_sockets(is_ipv4: bool) -> u64 {
+    if is_ipv4 {
+        let table = fs::read_to_string("/proc/thread-self/net/snmp").expect("Linux has it");
+        let mut lines = table.lines().filter_map(|line| line.strip_prefix("Udp: "));
+        let [names, values] = [(); 2].map(|()| lines.next().expect("it has names, and numbers"));
+        let at = names.split(' ').position(|name| name == "OutDatagrams").expect("it is told");
+        return values.split(' ').nth(at).and_then(|value| value.parse().ok()).expect("a number");
+    }
+    let table = fs::read_to_string("/proc/thread-self/net/snmp6").expect("Linux has it");
+    let line = table.lines().find_map(|line| line.strip_prefix("Udp6OutDatagrams")).expect("it is told");
+    line.trim().parse().expect("a number")
+}
+
+#[test]
+fn queries_arrive_from_many_addresses_and_are_answered() {
+    let done = alone(|| {
+        let sources = answered(&["10.99.0.1:53", "10.77.0.1:53", "[fd00:99::1]:53"]);
+        let folder = Folder::new();
+        let trace = trace(&folder);
+        for (servers, prefix, more) in [
+            ("10.99.0.1", "10.100.0.0/16", &["--threads", "2"][..]),
+            // Directly, and by a router; each at a distance.
+            ("10.99.0.1,10.77.0.1", "10.100.0.0/16", &["--rtt", "0..20ms"]),
+            ("10.77.0.1", "10.100.0.0/16", &["--processes", "2", "--mutate", "do=50%"]),
+            ("fd00:99::1", "fd00:100::/64", &["--fast", "--window", "50"]),
+        ] {
+            let is_ipv4 = !servers.contains("::");
+            let before = sent_by_sockets(is_ipv4);
+            let all = [trace.as_str(), "--server", servers, "--source-prefix", prefix, "--frames"];
+            let ended = replay(&[&all[..], more].concat());
+            assert_eq!(ended.status.code(), Some(0), "{servers}: {}{}", ended.stdout, ended.stderr);
+            let report: Value = serde_json::from_str(&ended.stdout).expect("a report");
+            assert_eq!(
+                (&report["queries"], &report["answers"]),
+                (&QUERIES.into(), &QUERIES.into()),
+                "{report}"
+            );
+            assert_eq!(report["unexpected"]["aliens"], 0, "{report}");
+            let seen: Vec<IpAddr> = sources.try_iter().collect();
+            let different: HashSet<IpAddr> = seen.iter().copied().collect();
+            // Of 400 sources of 65,536 addresses few are the same.
+            assert!(seen.len() as u64 == QUERIES && different.len() > 380, "{servers}: {}", different.len());
+            // A socket sends only what has the kernel look for the next hop.
+            assert!(sent_by_sockets(is_ipv4) - before <= 2, "{servers}: they went past sockets");
+        }
+    });
+    if let Err(cause) = done {
+        eprintln!("skipped: no network namespace can be made here ({cause})");
+    }
+}
+
+#[test]
+fn where_frames_cannot_go_it_says_so_and_how_to_go_on() {
+    let done = alone(|| {
+        let _sources = answered(&["10.99.0.1:53"]);
+        let folder = Folder::new();
+        let trace = trace(&folder);
+        let near = ["--source-prefix", "10.100.0.0/16", "--frames"];
+        for (servers, more, parts) in [
+            // All that is wrong, at once.
+            (
+                "127.0.0.1,10.99.0.2",
+                &near[..],
+                &["127.0.0.1:53", "10.99.0.2:53", "lo, which is no Ethernet device", "leave it out"][..],
+            ),
+            ("10.99.0.1", &["--frames"], &["--source-prefix"]),
+            ("10.99.0.1", &[&near[..], &["--transport", "tcp=100%"]].concat(), &["no query goes over UDP"]),
+            ("192.168.1.1", &near, &["192.168.1.1:53: no route leads there", "leave it out"]),
+            (
+                "10.66.0.1",
+                &near,
+                &["10.66.0.1:53: the next hop, 10.99.0.9 on near, does not tell its address"],
+            ),
+        ] {
+            let ended = replay(&[&[trace.as_str(), "--server", servers], more].concat());
+            assert_eq!(ended.status.code(), Some(2), "{servers}: {}{}", ended.stdout, ended.stderr);
+            for part in parts {
+                assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
+            }
+        }
+        // Without the right to send them.
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", "-net_raw"]).arg(program::path()).args(["replay", &trace]);
+        command.args(["--server", "10.99.0.1"]).args(near);
+        let ended = Program::spawn(command).end();
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains("the capability CAP_NET_RAW"), "{}", ended.stderr);
+    });
+    if let Err(cause) = done {
+        eprintln!("skipped: no network namespace can be made here ({cause})");
+    }
+}
