@@ -69,6 +69,34 @@ impl Lengths {
     }
 }
 
+/// By what our queries of many clients are sent, each from a source of its own.
+#[derive(Clone, Copy, Debug)]
+enum Sent {
+    /// A socket of UDP.
+    Socket,
+    /// Frames, past UDP, routing and the packet filter.
+    Frames,
+}
+
+impl Sent {
+    const BOTH: [Sent; 2] = [Sent::Socket, Sent::Frames];
+
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Sent::Socket => &["--source-prefix", senders::PREFIX],
+            Sent::Frames => &["--source-prefix", senders::PREFIX, "--frames"],
+        }
+    }
+
+    /// How the names of such rows end.
+    fn told(self) -> &'static str {
+        match self {
+            Sent::Socket => "",
+            Sent::Frames => ", frames",
+        }
+    }
+}
+
 /// Rows that can be asked for.
 const ROWS: &[&str] = &["even", "recorded", "root", "rivals", "fast", "connections"];
 
@@ -93,12 +121,16 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     senders::allow_prefix()?;
     if options.wants("recorded") {
-        timing.recorded(options, "nsd-live, as recorded", 1.0, 1, lengths.runs)?;
+        for by in Sent::BOTH {
+            timing.recorded(options, "nsd-live, as recorded", by, 1.0, 1, lengths.runs)?;
+        }
     }
     if options.wants("root") {
         let (_, factor) = traces::to_root_rate(&machine::data(MINUTE)?, options.seed)?;
-        timing.recorded(options, "nsd-live at 38,000/s", factor, 1, lengths.runs)?;
-        timing.recorded(options, "nsd-live at 38,000/s, long", factor, lengths.loops, 1)?;
+        for by in Sent::BOTH {
+            timing.recorded(options, "nsd-live at 38,000/s", by, factor, 1, lengths.runs)?;
+            timing.recorded(options, "nsd-live at 38,000/s, long", by, factor, lengths.loops, 1)?;
+        }
     }
     if options.wants("rivals") {
         timing.rivals(options, &place)?;
@@ -115,6 +147,10 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
          these differences taken off; matched in order of time. Loopback of a kind: a veth pair in one machine, where \
          the kernel receives on the sender's core. All of these senders come before other programs (`nice -n -20`, and so \
          does their session).",
+    );
+    report.note(
+        "Rows with \"frames\": with `--frames`, queries leave as Ethernet frames of the replayer's own, past the system's \
+         UDP, routing and packet filter; the others leave through one UDP socket, with a source address each.",
     );
     report.note(format!(
         "A run of ours is disturbed where other programs and the machine's host had more than {} % of its time, and is \
@@ -157,6 +193,7 @@ impl Timing {
         &mut self,
         options: &Options,
         what: &str,
+        by: Sent,
         factor: f64,
         loops: u64,
         runs: usize,
@@ -169,11 +206,12 @@ impl Timing {
             let words = [factor.to_string(), loops.to_string(), seed.to_string(), dues.len().to_string()];
             let more =
                 ["--factor", &words[0], "--loop", &words[1], "--seed", &words[2], "--limit", &words[3]];
-            let prefix = ["--source-prefix", senders::PREFIX];
-            let (report, arrived) = received(|| senders::pointsman(&trace, &[&more[..], &prefix].concat()))?;
+            let (report, arrived) =
+                received(|| senders::pointsman(&trace, &[&more[..], by.options()].concat()))?;
             Ok((disturbed::held_up(&report), self.errors(&dues, &arrived)?))
         });
-        self.ours(what, runs.with_context(|| what.to_owned())?);
+        let what = format!("{what}{}", by.told());
+        self.ours(&what, runs.with_context(|| what.clone())?);
         Ok(())
     }
 
