@@ -1,8 +1,8 @@
 //! `pressure`: leased credit as the hard limit, then what is in flight, then the lowest latency at that load.
 //!
 //! A server whose queue is full gets nothing, for its agent says so. Of those with credit goes the one whose answer is
-//! expected first: what is in flight at it, by what each of these has taken lately; one at rest also where it is slower by
-//! less than half. There is no weight. As leases run out it falls back step by step, each with less to go by:
+//! expected first: what is in flight at it, by what each of these has taken lately; one at rest also where it is up to
+//! twice as slow. There is no weight. As leases run out it falls back step by step, each with less to go by:
 //!
 //! 1. *credit*: some leases are fresh, and their reports come when they should. A back end without an agent takes part
 //!    without a limit.
@@ -22,7 +22,7 @@ use super::{Pick, Set, State, Why, hash, least};
 /// period. What is learned of it is a mean over both, and servers that differ by that alone differ by chance: who stood
 /// still last is avoided for as long as that is remembered, and the others are driven into their own quotas. So one that is
 /// at rest goes first unless it is slower by more than that.
-const BUSY: f32 = 1.5;
+const BUSY: f32 = 2.0;
 
 /// What `pressure` goes by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -175,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn one_at_rest_goes_first_unless_it_is_slower_by_half() {
-        for (latency, expected) in [(1_400, 1), (1_600, 1), (2_900, 1), (3_100, 0)] {
+    fn one_at_rest_goes_first_unless_it_is_more_than_twice_as_slow() {
+        for (latency, expected) in [(1_400, 1), (2_100, 1), (3_900, 1), (4_100, 0)] {
             let (mut state, mut rng, mut pressure) = (State::new(), Rng::with_seed(1), Pressure::new());
             for (index, latency) in [(0, 1_000), (1, latency)] {
                 state.begin(index, 1, 0);
