@@ -247,22 +247,6 @@ fn plot(part: &Part) -> Option<Value> {
     Some(json!({"title": title, "across": plot.across.title, "up": plot.up.title, "lines": lines}))
 }
 
-/// The mean of some values, and half the width of its 95 % confidence interval (Student's t); NaN for one value alone.
-pub(crate) fn interval(values: &[f64]) -> (f64, f64) {
-    // By degrees of freedom, from 1; beyond, the normal distribution's is next to it.
-    const T: [f64; 29] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
-        2.045,
-    ];
-    let count = values.len();
-    let mean = values.iter().sum::<f64>() / count as f64;
-    let Some(degrees) = count.checked_sub(2) else { return (mean, f64::NAN) };
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let error = (squares / (count - 1) as f64 / count as f64).sqrt();
-    (mean, T.get(degrees).copied().unwrap_or(1.96) * error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,12 +297,5 @@ mod tests {
         ] {
             assert_eq!(number(value), text);
         }
-    }
-
-    #[test]
-    fn intervals_are_students() {
-        let (mean, half) = interval(&[1.0, 2.0, 3.0]);
-        assert!((mean - 2.0).abs() < 1e-9 && (half - 4.303 / 3.0_f64.sqrt()).abs() < 1e-3, "{half}");
-        assert!(interval(&[1.0]).1.is_nan());
     }
 }

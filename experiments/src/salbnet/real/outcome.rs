@@ -141,6 +141,17 @@ impl Outcome {
     }
 }
 
+/// A mean, and half the width of its 95 % confidence interval (Student's t); NaN for one value alone.
+pub(super) fn interval(values: &[f64]) -> (f64, f64) {
+    const T: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+    let count = values.len();
+    let mean = values.iter().sum::<f64>() / count as f64;
+    let Some(degrees) = count.checked_sub(2) else { return (mean, f64::NAN) };
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    let error = (squares / (count - 1) as f64 / count as f64).sqrt();
+    (mean, T.get(degrees).copied().unwrap_or(1.96) * error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,5 +196,12 @@ mod tests {
         assert!((first - 2_000.0).abs() < 1e-9 && (second - 500.0).abs() < 1e-9, "{first} {second}");
         assert!(idle.is_nan());
         assert!((work.cost_us() - 150.0).abs() < 1e-9, "{}", work.cost_us());
+    }
+
+    #[test]
+    fn intervals_are_students() {
+        let (mean, half) = interval(&[1.0, 2.0, 3.0]);
+        assert!((mean - 2.0).abs() < 1e-9 && (half - 4.303 / 3.0_f64.sqrt()).abs() < 1e-3, "{half}");
+        assert!(interval(&[1.0]).1.is_nan());
     }
 }

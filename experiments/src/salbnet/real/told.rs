@@ -5,9 +5,9 @@ use replay::plot::{Axis, Line, Plot};
 use super::Sample;
 use super::cases::Case;
 use super::field::{ARMS, DNSDIST, OURS, WRR};
-use super::outcome::{Conditions, Outcome};
+use super::outcome::{Conditions, Outcome, interval};
 use crate::options::{Run, Size};
-use crate::report::{Limit, Report, interval, number};
+use crate::report::{Limit, Report, number};
 
 /// From which load on our policy must be so much better.
 const LOADED: f64 = 0.9;
