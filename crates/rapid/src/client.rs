@@ -165,7 +165,8 @@ impl Shared {
     }
 
     fn answered(&self, server: usize, address: Ipv4Addr, name: Option<&str>) {
-        let waiting = self.state().queues.answered(server, address);
+        let now = self.start.elapsed();
+        let waiting = self.state().queues.answered(server, address, now);
         add(if name.is_some() { &self.counts.named } else { &self.counts.unknown }, waiting.len());
         for waiting in waiting {
             // Who asked may be gone.

@@ -1,7 +1,8 @@
 //! Which server is asked, and what is given up: decisions, on a clock that is passed in.
 //!
 //! A server's queue holds what it was asked and has not answered, also what nobody waits for any more. So the queue
-//! of a server that is slow or hangs stays long, and the others are asked; the paper's client does the same.
+//! of a server that is slow or hangs stays long, and the others are asked; the paper's client does the same. Mostly no
+//! server owes anything, and the paper does not say who is asked then: here whose last answer came the soonest.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -14,12 +15,16 @@ pub const PENDING_MAX: usize = 1024;
 /// answers everything at once, so it hangs, or the answer was lost.
 pub const STUCK: u32 = 40;
 
+/// How often a server is passed over because others with a queue as long have answered sooner; then it is asked once
+/// more, as it may have become the fastest.
+const PASSED_MAX: u32 = 16;
+
 /// What is asked of which server; `W` is who waits.
 #[derive(Debug)]
 pub struct Queues<W> {
     servers: Vec<Queue<W>>,
     give_up: Duration,
-    /// Where the search for the shortest queue begins, so that equal ones take turns.
+    /// Where the search for a server begins, so that equal ones take turns.
     turn: usize,
 }
 
@@ -27,6 +32,10 @@ pub struct Queues<W> {
 struct Queue<W> {
     connected: bool,
     owed: VecDeque<Owed<W>>,
+    /// How long its last answer took; nothing until it has answered.
+    trip: Duration,
+    /// How often others were asked since it was, whose queues were not shorter.
+    passed: u32,
 }
 
 /// A request that is not answered yet.
@@ -58,7 +67,7 @@ pub struct Watched<W> {
 impl<W> Queues<W> {
     /// Queues of so many servers, none of which is connected; after `give_up` nobody waits any longer.
     pub fn new(servers: usize, give_up: Duration) -> Queues<W> {
-        let queue = || Queue { connected: false, owed: VecDeque::new() };
+        let queue = || Queue { connected: false, owed: VecDeque::new(), trip: Duration::ZERO, passed: 0 };
         Queues { servers: std::iter::repeat_with(queue).take(servers).collect(), give_up, turn: 0 }
     }
 
@@ -75,7 +84,8 @@ impl<W> Queues<W> {
         queue.owed.drain(..).filter_map(waiting).collect()
     }
 
-    /// Chooses the server with the shortest queue, and queues a request that was `asked` then.
+    /// Chooses the server with the shortest queue, of several the one that answered the soonest, and queues a request that
+    /// was `asked` then.
     ///
     /// # Errors
     /// [`Refused`], and who does not wait then.
@@ -83,27 +93,38 @@ impl<W> Queues<W> {
         let count = self.servers.len();
         let turns = (0..count).map(|step| (self.turn + step) % count);
         let connected = turns.filter(|server| self.servers[*server].connected);
-        let Some(server) = connected.min_by_key(|server| self.servers[*server].owed.len()) else {
+        let Some(server) = connected.min_by_key(|server| self.servers[*server].rank()) else {
             return Err((Refused::Alone, waiting));
         };
-        let owed = &mut self.servers[server].owed;
-        if owed.len() >= PENDING_MAX {
+        let shortest = self.servers[server].owed.len();
+        if shortest >= PENDING_MAX {
             return Err((Refused::Full, waiting));
         }
-        owed.push_back(Owed { address, asked, waiting: Some(waiting) });
+        for queue in self.servers.iter_mut().filter(|queue| queue.owed.len() == shortest) {
+            queue.passed += 1;
+        }
+        let queue = &mut self.servers[server];
+        queue.owed.push_back(Owed { address, asked, waiting: Some(waiting) });
+        queue.passed = 0;
         self.turn = (server + 1) % count;
         Ok(server)
     }
 
-    /// Takes all requests for an address off a server's queue: one response answers them all. Returns who waits.
-    pub fn answered(&mut self, server: usize, address: Ipv4Addr) -> Vec<W> {
+    /// Takes all requests for an address off a server's queue at `now`: one response answers them all. Returns who waits.
+    pub fn answered(&mut self, server: usize, address: Ipv4Addr, now: Duration) -> Vec<W> {
         let mut waiting = Vec::new();
-        self.servers[server].owed.retain_mut(|owed| {
+        let queue = &mut self.servers[server];
+        let mut first = None;
+        queue.owed.retain_mut(|owed| {
             if owed.address == address {
                 waiting.extend(owed.waiting.take());
+                first.get_or_insert(owed.asked);
             }
             owed.address != address
         });
+        if let Some(asked) = first {
+            queue.trip = now.saturating_sub(asked);
+        }
         waiting
     }
 
@@ -142,6 +163,13 @@ impl<W> Queues<W> {
     }
 }
 
+impl<W> Queue<W> {
+    /// The lower, the sooner it is asked.
+    fn rank(&self) -> (usize, Duration) {
+        (self.owed.len(), if self.passed < PASSED_MAX { self.trip } else { Duration::ZERO })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +197,7 @@ mod tests {
         let mut queues = connected(3);
         let asked: Vec<usize> = (0..6).map(|i| queues.choose(address(i), ms(0), i.into()).unwrap()).collect();
         assert_eq!(asked, [0, 1, 2, 0, 1, 2]);
-        assert_eq!(queues.answered(1, address(1)), [1]);
+        assert_eq!(queues.answered(1, address(1), ms(1)), [1]);
         assert_eq!(queues.choose(address(9), ms(0), 9), Ok(1));
         // Who is not connected is not asked.
         assert_eq!(queues.lost(1).len(), 2);
@@ -180,15 +208,36 @@ mod tests {
         assert_eq!(queues.choose(address(1), ms(0), 7), Err((Refused::Alone, 7)));
     }
 
+    /// One request at a time, so that no server owes anything when the next comes.
+    #[test]
+    fn of_idle_servers_the_slow_one_is_asked_seldom_and_soon_again_once_it_is_not() {
+        let mut queues = connected(3);
+        let mut ask = |slow: u64, requests: u64| {
+            let mut asked = [0_u64; 3];
+            for now in (0..requests).map(|request| request * 100) {
+                let server = queues.choose(address(1), ms(now), 0).unwrap();
+                asked[server] += 1;
+                let trip = if server == 1 { slow } else { 2 + now / 100 % 2 };
+                assert_eq!(queues.answered(server, address(1), ms(now + trip)), [0]);
+            }
+            asked
+        };
+        let [first, slow, third] = ask(20, 1_700);
+        assert!((90..=110).contains(&slow), "one of seventeen: {slow}");
+        assert!(first > 400 && third > 400, "{first} {third}");
+        let [_, fast, _] = ask(1, 100);
+        assert!(fast >= 80, "{fast}");
+    }
+
     #[test]
     fn one_response_answers_all_who_asked_that_server() {
         let mut queues = connected(2);
         for i in 0..4 {
             queues.choose(address(1), ms(0), i).unwrap();
         }
-        assert_eq!(queues.answered(0, address(1)), [0, 2]);
-        assert_eq!(queues.answered(0, address(1)), []);
-        assert_eq!(queues.answered(1, address(1)), [1, 3]);
+        assert_eq!(queues.answered(0, address(1), ms(1)), [0, 2]);
+        assert_eq!(queues.answered(0, address(1), ms(1)), []);
+        assert_eq!(queues.answered(1, address(1), ms(1)), [1, 3]);
     }
 
     #[test]
@@ -201,7 +250,7 @@ mod tests {
         // It still owes the answer, so the other one is asked each time that it owes nothing.
         for i in 2..9 {
             assert_eq!(queues.choose(address(i), ms(60), i.into()), Ok(1));
-            assert_eq!(queues.answered(1, address(i)).len(), 1);
+            assert_eq!(queues.answered(1, address(i), ms(61)).len(), 1);
         }
         assert_eq!(queues.due(ms(60)), Some(ms(110)), "it is looked at again");
         assert_eq!(queues.watch(ms(2000)), Watched { given_up: vec![], stuck: vec![0] });
@@ -243,7 +292,7 @@ mod tests {
             let (here, later): (Vec<_>, Vec<_>) = answers.into_iter().partition(|(when, ..)| *when <= now);
             answers = later;
             for (_, server, address) in here {
-                names += queues.answered(server, address).len();
+                names += queues.answered(server, address, ms(now)).len();
             }
             for i in 0..2u8 {
                 let address = address(i.wrapping_add((now % 120) as u8));

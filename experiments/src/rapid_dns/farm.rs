@@ -108,8 +108,8 @@ impl Farm {
     /// A request for a page.
     fn request(&mut self, Page { at, address }: Page) {
         while self.coming.peek().is_some_and(|Reverse((done, ..))| *done <= at) {
-            let Some(Reverse((_, client, server, address))) = self.coming.pop() else { break };
-            self.clients[client].answered(server, address);
+            let Some(Reverse((done, client, server, address))) = self.coming.pop() else { break };
+            self.clients[client].answered(server, address, done);
         }
         let client = self.rng.usize(0..self.clients.len());
         // Where all queues are full, the client goes on without a name, and no server hears of it.
