@@ -1,6 +1,7 @@
 //! The farm as figures 6 and 7 have it: three servers, and clients that send where the fewest of their requests wait.
 //!
-//! That choice is our client library's own ([`rapid::queues`]).
+//! That choice is our client library's own ([`rapid::queues`]), also among servers that owe as much, of which the paper does
+//! not speak: mostly none owes anything.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

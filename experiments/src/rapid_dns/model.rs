@@ -76,7 +76,7 @@ impl Model {
             at_work: 0.42,
             swing: 1.0,
             pages: 18.0,
-            nameless: 0.11,
+            nameless: 0.105,
             failing: 0.017,
         }
     }
@@ -84,7 +84,7 @@ impl Model {
     /// The same on a day whose visitors are others: of figures 6 and 7 it is known that fewer were hits than in the week
     /// of figure 3, at more requests. Fitted: the control's mean hit ratio in figure 7.
     pub(crate) fn busy(self) -> Model {
-        Model { at_work: 0.1, ..self }
+        Model { at_work: 0.04, ..self }
     }
 
     /// What an address' name servers say, and how long they take, at a time since the beginning.
