@@ -2,6 +2,7 @@
 //! dnsdist, and load from a trace in sessions at rising factors.
 //!
 //! - [`cases`]: what happens to servers; [`field`]: the servers, their agents, and who balances.
+//! - [`turns`]: in which order arms have their turns, and which have another.
 //! - [`outcome`]: what came of a replay, from its log, and whether it counts; [`waits`]: how long threads waited for a
 //!   core; [`told`]: what is told of all.
 
@@ -9,6 +10,7 @@ mod cases;
 mod field;
 mod outcome;
 mod told;
+mod turns;
 mod waits;
 
 use std::fs;
@@ -31,6 +33,7 @@ use crate::servload;
 use cases::{CASES, Case};
 use field::{ARMS, Arm, Field, NEUTRAL};
 use outcome::{Conditions, Outcome, Window, Work};
+use turns::{Sample, TRIES_MAX};
 use waits::Waits;
 
 /// What is not looked at in the beginning, in seconds: copies of sessions begin within the first.
@@ -43,13 +46,6 @@ const PATIENCE: u64 = 2;
 struct Load<'a> {
     trace: &'a Path,
     window: Window,
-}
-
-/// One run of one arm.
-struct Sample {
-    arm: usize,
-    load: f64,
-    outcome: Outcome,
 }
 
 /// Does this part, or says why not.
@@ -91,39 +87,61 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
         "Debian's BIND three times, each with a share of one processor by a control group: 10 ms from one refill to the \
          next, for shares below 10 % longer, as the kernel takes no quota below 1 ms. Each name is the end of a chain of \
          aliases, and held against a list of keys many times, so that a query is some work. Load comes from 33 sessions with \
-         the slides' mean of 75 queries/s, multiplied; each run lasts {seconds} s, of which the first {BEGIN} is left out. \
+         the slides' mean of 75 queries/s, multiplied; each turn lasts {seconds} s, of which the first {BEGIN} is left out. \
+         All arms take turns, in another order each time. \
          An error is a query that is not answered within {PATIENCE} s, or with a failure; latencies are of the others, \
-         from when they were due. After each value half the width of its 95 % confidence interval over runs. A run is \
+         from when they were due. After each value half the width of its 95 % confidence interval over runs. A turn is \
          void where balancer, agents, replayer and servers (these as if they used all they may) use more than 70 % of \
          the machine, or others more than 10 %; where a thread of the balancer waits for its core for more than 10 % of \
-         the time; and where 1 % of all queries are sent more than 1 ms late. Balancer, agents and dnsdist go before all \
-         else on their core (SCHED_FIFO), the replayer on its own, as if they had machines of their own.",
+         the time; and where 1 % of all queries are sent more than 1 ms late. A full run tries it again at the end of the round, {TRIES_MAX} times in all; the last one stands. \
+         Balancer, agents and dnsdist go before all else on their core (SCHED_FIFO), the replayer on its own, as if they \
+         had machines of their own.",
     ));
     for case in CASES.iter().filter(|case| run.wants(case.part)) {
         let Some((loads, repeats)) = case.wanted(run.size) else { continue };
         let mut field = Field::start(folder, case)?;
         let capacities = measure(&mut field, case, &load, run.seed, report)?;
-        let can = case.can(&capacities);
         field.capacities = capacities;
-        let mut samples = Vec::new();
-        for repeat in 0..repeats {
-            for share in loads {
-                for (arm, what) in ARMS.iter().enumerate().filter(|(_, what)| what.takes_part(run.size)) {
-                    let outcome = once(&mut field, case, what, &load, share * can, run.seed + repeat)?;
-                    samples.push(Sample { arm, load: *share, outcome });
-                }
-                let is_all_void = samples.iter().all(|sample| sample.outcome.conditions.void().is_some());
-                if run.size == Size::Full && is_all_void {
-                    told::all(run, case, &samples, loads, &capacities, report);
-                    report
-                        .say("Broken off: nothing else may run on this machine. Try again when it is quiet.");
-                    return Ok(());
-                }
-            }
-        }
+        let samples = rounds(run, &mut field, case, &load, loads, repeats)?;
         told::all(run, case, &samples, loads, &capacities, report);
+        if is_vain(run.size, &samples) {
+            report
+                .say("Broken off, as all turns were void. Try again when nothing else runs on this machine.");
+            return Ok(());
+        }
     }
     Ok(())
+}
+
+/// Whether a full run would go on for nothing.
+fn is_vain(size: Size, samples: &[Sample]) -> bool {
+    size == Size::Full && samples.iter().all(|sample| sample.outcome.conditions.void().is_some())
+}
+
+/// All rounds of a case; in each, all arms have their turns at one load.
+fn rounds(
+    run: &Run,
+    field: &mut Field,
+    case: &Case,
+    load: &Load<'_>,
+    loads: &[f64],
+    repeats: u64,
+) -> Result<Vec<Sample>> {
+    let (can, tries) = (case.can(&field.capacities), run.size.of(TRIES_MAX, 1, 1));
+    let mut samples = Vec::new();
+    for repeat in 0..repeats {
+        let seed = run.seed + repeat;
+        let mut draws = Rng::with_seed(seed);
+        for wanted in loads {
+            let order = turns::order(run.size, &mut draws);
+            let turn = |arm: usize| once(field, case, &ARMS[arm], load, wanted * can, seed);
+            samples.extend(turns::round(&order, *wanted, tries, turn)?);
+            if is_vain(run.size, &samples) {
+                return Ok(samples);
+            }
+        }
+    }
+    Ok(samples)
 }
 
 /// Measures how many queries a second each server can answer, as it is asked in the runs: all of them at once, by the

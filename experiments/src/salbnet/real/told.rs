@@ -2,10 +2,10 @@
 
 use replay::plot::{Axis, Line, Plot};
 
-use super::Sample;
 use super::cases::Case;
 use super::field::{ARMS, DNSDIST, OURS, WRR};
 use super::outcome::{Conditions, Outcome, interval};
+use super::turns::Sample;
 use crate::options::{Run, Size};
 use crate::report::{Limit, Report, number};
 
@@ -83,13 +83,22 @@ pub(super) fn all(
     }
 }
 
-/// How many runs are void, and why, where there are such.
+/// How many turns were void, and why, and how many runs are after their last turn; where there were such.
 fn void(samples: &[Sample]) -> Option<String> {
+    let runs = samples.len();
     let mut whys: Vec<&str> = samples.iter().filter_map(|sample| sample.outcome.conditions.void()).collect();
-    let count = whys.len();
+    let void_runs = whys.len();
+    whys.extend(samples.iter().flat_map(|sample| &sample.voids));
+    let (voids, turns) = (whys.len(), runs + whys.len() - void_runs);
     whys.sort_unstable();
-    whys.dedup();
-    (count > 0).then(|| format!("{count} of {} runs are void: {}.", samples.len(), whys.join("; ")))
+    let counts =
+        whys.chunk_by(|one, next| one == next).map(|of_one| format!("{} ({})", of_one[0], of_one.len()));
+    let counts = counts.collect::<Vec<_>>().join("; ");
+    (voids > 0).then(|| {
+        format!(
+            "{voids} of {turns} turns were void: {counts}. After their last, {void_runs} of {runs} runs are."
+        )
+    })
 }
 
 /// The arms that took part.
