@@ -32,7 +32,7 @@ use crate::report::{Report, number};
 use crate::servload;
 use cases::{CASES, Case};
 use field::{ARMS, Arm, Field, NEUTRAL};
-use outcome::{Conditions, Outcome, Window, Work};
+use outcome::{Conditions, LOAD_OFF_MAX, Outcome, Window, Work};
 use turns::{Sample, TRIES_MAX};
 use waits::Waits;
 
@@ -88,14 +88,18 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
          next, for shares below 10 % longer, as the kernel takes no quota below 1 ms. Each name is the end of a chain of \
          aliases, and held against a list of keys many times, so that a query is some work. Load comes from 33 sessions with \
          the slides' mean of 75 queries/s, multiplied; each turn lasts {seconds} s, of which the first {BEGIN} is left out. \
-         All arms take turns, in another order each time. \
+         What a query costs the servers changes within minutes with the machine's host, so all arms take turns, in another \
+         order each time, and each turn is asked at a rate by what a query cost in the turn just before. What it cost in \
+         the turn itself says which load that was. \
          An error is a query that is not answered within {PATIENCE} s, or with a failure; latencies are of the others, \
          from when they were due. After each value half the width of its 95 % confidence interval over runs. A turn is \
          void where balancer, agents, replayer and servers (these as if they used all they may) use more than 70 % of \
          the machine, or others more than 10 %; where a thread of the balancer waits for its core for more than 10 % of \
-         the time; and where 1 % of all queries are sent more than 1 ms late. A full run tries it again at the end of the round, {TRIES_MAX} times in all; the last one stands. \
+         the time; where 1 % of all queries are sent more than 1 ms late; and where the load is off by more than {:.0} % of \
+         what it was to be. A full run tries it again at the end of the round, {TRIES_MAX} times in all; the last one stands. \
          Balancer, agents and dnsdist go before all else on their core (SCHED_FIFO), the replayer on its own, as if they \
          had machines of their own.",
+        100.0 * LOAD_OFF_MAX
     ));
     for case in CASES.iter().filter(|case| run.wants(case.part)) {
         let Some((loads, repeats)) = case.wanted(run.size) else { continue };
@@ -127,14 +131,14 @@ fn rounds(
     loads: &[f64],
     repeats: u64,
 ) -> Result<Vec<Sample>> {
-    let (can, tries) = (case.can(&field.capacities), run.size.of(TRIES_MAX, 1, 1));
+    let (mut capacities, tries) = (field.capacities, run.size.of(TRIES_MAX, 1, 1));
     let mut samples = Vec::new();
     for repeat in 0..repeats {
         let seed = run.seed + repeat;
         let mut draws = Rng::with_seed(seed);
         for wanted in loads {
             let order = turns::order(run.size, &mut draws);
-            let turn = |arm: usize| once(field, case, &ARMS[arm], load, wanted * can, seed);
+            let turn = |arm: usize| turn(field, case, &ARMS[arm], load, *wanted, &mut capacities, seed);
             samples.extend(turns::round(&order, *wanted, tries, turn)?);
             if is_vain(run.size, &samples) {
                 return Ok(samples);
@@ -142,6 +146,25 @@ fn rounds(
         }
     }
     Ok(samples)
+}
+
+/// One turn of an arm, at a rate by what each server could do in the turn before, which is replaced by what it could in this
+/// one.
+fn turn(
+    field: &mut Field,
+    case: &Case,
+    arm: &Arm,
+    load: &Load<'_>,
+    wanted: f64,
+    capacities: &mut [f64; 3],
+    seed: u64,
+) -> Result<Outcome> {
+    let rate = wanted * case.can(capacities);
+    let mut outcome = once(field, case, arm, load, rate, seed)?;
+    *capacities = outcome.work.capacities_after(capacities, &case.shares);
+    outcome.conditions.load_wanted = wanted;
+    outcome.conditions.load_had = rate / case.can(capacities);
+    Ok(outcome)
 }
 
 /// Measures how many queries a second each server can answer, as it is asked in the runs: all of them at once, by the
@@ -163,7 +186,7 @@ fn measure(
         "{}: {} Asked alone and without a balancer, one after the other, the servers answer {} queries/s. In the runs they \
          share their core with each other and with the balancer. Asked for as many there, \
          balanced by `least-outstanding`, they answered {} queries/s well; by the processor time that a query took, what \
-         they may use is enough for {} queries/s. Load 1 is {} queries/s, whoever balances.",
+         they may use is enough for {} queries/s. In the first turn, load 1 is {} queries/s.",
         case.name,
         case.about,
         told(alone),
@@ -222,11 +245,16 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, s
         waited,
         late: replayed.lateness_us.p99 / 1e3,
         servers: served / case.can(&case.shares),
+        ..Conditions::default()
     };
     let after = field.received()?;
     let received = std::array::from_fn(|server| after[server].saturating_sub(before[server]));
+    let mut work = Work { received, used: served_for };
+    if let Some(server) = case.restarted() {
+        work.forget(server);
+    }
     let rows = fs::read_to_string(&log).context("the replay's log")?;
-    Outcome::of(&rows, load.window, conditions, Work { received, used: served_for })
+    Outcome::of(&rows, load.window, conditions, work)
 }
 
 /// Processor time of children that have ended, in seconds.

@@ -114,9 +114,9 @@ impl Case {
         }
     }
 
-    /// Whether servers keep count of all that they have received.
-    pub(super) fn keeps_count(&self) -> bool {
-        self.event != Event::Restarts
+    /// The server that is started again, and so keeps no count of all that it has received.
+    pub(super) fn restarted(&self) -> Option<usize> {
+        (self.event == Event::Restarts).then_some(0)
     }
 
     /// Does what happens, until the load has ended.

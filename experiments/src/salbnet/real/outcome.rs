@@ -21,6 +21,9 @@ const WAITED_MAX: f64 = 0.1;
 /// How late queries may be sent, in milliseconds: little beside what servers take.
 const LATE_MAX: f64 = 1.0;
 
+/// How far the load may be off from what it was to be, as a share of that.
+pub(super) const LOAD_OFF_MAX: f64 = 0.05;
+
 /// Under which conditions a run took place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Conditions {
@@ -34,6 +37,9 @@ pub(super) struct Conditions {
     pub(super) late: f64,
     /// What servers used of what they may: about the load, where it is below 1. Above 1 where they went on after the end.
     pub(super) servers: f64,
+    /// The load that was wanted, and what it was by what a query has cost in this very run; 0 where none was wanted.
+    pub(super) load_wanted: f64,
+    pub(super) load_had: f64,
 }
 
 /// What servers did in a run.
@@ -52,6 +58,22 @@ impl Work {
         std::array::from_fn(|server| shares[server] * self.received[server] as f64 / self.used[server])
     }
 
+    /// The same, by what was so before for those of which nothing is known here: all share their core, so what a query costs
+    /// them has changed as it has for the others.
+    pub(super) fn capacities_after(&self, before: &[f64; 3], shares: &[f64; 3]) -> [f64; 3] {
+        let now = self.capacities(shares);
+        let known =
+            |of: &[f64; 3]| -> f64 { (0..3).filter(|at| now[*at].is_normal()).map(|at| of[at]).sum() };
+        let change = known(&now) / known(before);
+        let change = if change.is_normal() { change } else { 1.0 };
+        std::array::from_fn(|at| if now[at].is_normal() { now[at] } else { before[at] * change })
+    }
+
+    /// Leaves out a server that did not keep count.
+    pub(super) fn forget(&mut self, server: usize) {
+        (self.received[server], self.used[server]) = (0, 0.0);
+    }
+
     /// Processor time that a query has cost the servers, in microseconds.
     pub(super) fn cost_us(&self) -> f64 {
         self.used.iter().sum::<f64>() * 1e6 / self.received.iter().sum::<u64>() as f64
@@ -61,11 +83,13 @@ impl Work {
 impl Conditions {
     /// Why the run says nothing, if it does not.
     pub(super) fn void(&self) -> Option<&'static str> {
+        let load_off = (self.load_had - self.load_wanted).abs();
         let limits = [
             (self.machine, MACHINE_MAX, "the run used too much of the machine"),
             (self.others, OTHERS_MAX, "other programs used the machine"),
             (self.waited, WAITED_MAX, "the balancer had to wait for its core"),
             (self.late, LATE_MAX, "queries were sent late"),
+            (load_off, LOAD_OFF_MAX * self.load_wanted, "a query's cost changed"),
         ];
         limits.into_iter().find(|(value, most, _)| value > most).map(|(.., why)| why)
     }
@@ -177,7 +201,9 @@ mod tests {
 
     #[test]
     fn a_run_without_room_is_void() {
-        let fine = Conditions { machine: 0.7, others: 0.1, waited: 0.1, late: 1.0, servers: 1.2 };
+        let limits =
+            Conditions { machine: 0.7, others: 0.1, waited: 0.1, late: 1.0, ..Conditions::default() };
+        let fine = Conditions { servers: 1.2, ..limits };
         assert_eq!(fine.void(), None);
         let voids = [
             Conditions { machine: 0.71, ..fine },
@@ -187,6 +213,39 @@ mod tests {
         ]
         .map(|conditions| conditions.void());
         assert!(voids.iter().all(Option::is_some) && voids[0] != voids[1] && voids[2] != voids[3]);
+    }
+
+    #[test]
+    fn a_run_at_another_load_is_void() {
+        for (load_wanted, load_had, is_void) in [
+            (0.0, 0.0, false),
+            (0.9, 0.9, false),
+            (0.9, 0.94, false),
+            (0.9, 0.86, false),
+            (0.9, 0.95, true),
+            (0.9, 0.85, true),
+            (1.2, 1.25, false),
+            (1.2, 1.27, true),
+        ] {
+            let conditions = Conditions { load_wanted, load_had, ..Conditions::default() };
+            assert_eq!(conditions.void().is_some(), is_void, "{load_wanted} {load_had}");
+        }
+    }
+
+    #[test]
+    fn capacities_change_with_those_that_are_known() {
+        let (before, shares) = ([1_000.0, 500.0, 500.0], [0.2, 0.1, 0.1]);
+        let check = |work: Work, expected: [f64; 3]| {
+            let found = work.capacities_after(&before, &shares);
+            assert!(found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-9), "{found:?}");
+        };
+        check(Work { received: [100, 100, 100], used: [0.02, 0.01, 0.04] }, [1_000.0, 1_000.0, 250.0]);
+        check(Work { received: [100, 100, 0], used: [0.04, 0.04, 0.0] }, [500.0, 250.0, 250.0]);
+        check(Work { received: [100, 100, 0], used: [0.04, 0.04, 0.001] }, [500.0, 250.0, 250.0]);
+        check(Work::default(), before);
+        let mut restarted = Work { received: [7, 100, 100], used: [0.9, 0.01, 0.01] };
+        restarted.forget(0);
+        check(restarted, [2_000.0, 1_000.0, 1_000.0]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ const P99: Value = |outcome| outcome.quantile(0.99);
 const ERRORS: Value = Outcome::errors;
 const PERCENT: Value = |outcome| outcome.errors() * 100.0;
 const COST: Value = |outcome| outcome.work.cost_us();
+const LOAD_HAD: Value = |outcome| outcome.conditions.load_had;
 
 /// Answered in runs that are too short to say more, at least.
 const ANSWERED_LEAST: f64 = 0.3;
@@ -134,7 +135,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
     };
     let share = |sample: &Sample| {
         let all: u64 = sample.outcome.work.received.iter().sum();
-        if !case.keeps_count() {
+        if case.restarted().is_some() {
             return "-".to_owned();
         }
         sample
@@ -161,7 +162,8 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
             cell(arm, |outcome| outcome.unanswered() * 100.0),
             cell(arm, Outcome::goodput),
             runs().next().map(share).unwrap_or_default(),
-            if case.keeps_count() { cell(arm, COST) } else { "-".to_owned() },
+            cell(arm, COST),
+            cell(arm, LOAD_HAD),
             format!("{:.0} %", 100.0 * most(|conditions| conditions.servers)),
             format!("{:.0} %", 100.0 * most(|conditions| conditions.machine)),
             format!("{:.0} %", 100.0 * most(|conditions| conditions.others)),
@@ -181,6 +183,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
         "good answers/s",
         "received, %",
         "a query took the servers, us",
+        "load it had",
         "servers used of what they may at most",
         "machine used at most",
         "by others at most",

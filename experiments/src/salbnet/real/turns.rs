@@ -45,6 +45,7 @@ pub(super) fn round(
         samples.push(Sample { arm: *arm, load, outcome: turn(*arm)?, voids: Vec::new() });
     }
     for sample in &mut samples {
+        // All tries of one: where a query costs more with it than with others, the turn before its last one was its own.
         for _ in 1..tries {
             let Some(why) = sample.outcome.conditions.void() else { break };
             sample.voids.push(why);
