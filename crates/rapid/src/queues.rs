@@ -71,9 +71,10 @@ impl<W> Queues<W> {
         Queues { servers: std::iter::repeat_with(queue).take(servers).collect(), give_up, turn: 0 }
     }
 
-    /// Notes that a server is there.
+    /// Notes that a server is there, of which nothing is known yet.
     pub fn connected(&mut self, server: usize) {
-        self.servers[server].connected = true;
+        let queue = &mut self.servers[server];
+        (queue.connected, queue.trip, queue.passed) = (true, Duration::ZERO, 0);
     }
 
     /// Notes that a connection has ended; returns who waited on it, since when and for which address.
@@ -101,7 +102,7 @@ impl<W> Queues<W> {
             return Err((Refused::Full, waiting));
         }
         for queue in self.servers.iter_mut().filter(|queue| queue.owed.len() == shortest) {
-            queue.passed += 1;
+            queue.passed = queue.passed.saturating_add(1);
         }
         let queue = &mut self.servers[server];
         queue.owed.push_back(Owed { address, asked, waiting: Some(waiting) });
