@@ -209,10 +209,11 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         rows: rows.collect(),
     });
     for (word, face, seen) in &curves {
-        let what = format!("{face}, upstream {word}: p99.9, ms");
+        let what = format!("{face}, upstream {word}: p99.9 of all, ms");
         // Where the machine stood still for most of the time, nothing was measured.
         let is_measured = seen.held_up() <= 0.5;
-        let value = seen.at(0.999).filter(|_| is_measured).map(|time| time / 1e3);
+        // All count: what a machine's pauses excuse is told, and judges nothing.
+        let value = at(&seen.all, 0.999).filter(|_| is_measured).map(|time| time / 1e3);
         report.must(what, Limit::AtMost(1.0), value);
     }
     let answered = curves.iter().map(|(_, _, seen)| seen.answered());

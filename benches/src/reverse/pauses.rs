@@ -35,7 +35,7 @@ pub(crate) const RULE: &str = "Held up are look-ups that were under way when one
     was lost (counted are once to nine times), on top of what the one before has left. A pause is more than 0.5 ms lost \
     within 2 ms, at once or in pieces of more than 0.1 ms. Pauses are as the source saw them, which does not rest, and a \
     witness before all other threads (SCHED_FIFO) on the server's core, which only looks at the clock. All other columns \
-    and the targets are without them, but for the one that says so.";
+    are without them, but for the one that says so; the targets count all.";
 
 /// Pauses of one core, in their order and apart from each other.
 #[derive(Debug, Default)]
