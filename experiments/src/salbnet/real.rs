@@ -14,7 +14,7 @@ mod turns;
 mod waits;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Instant;
@@ -42,10 +42,31 @@ const BEGIN: u64 = 1;
 /// How long a client waits, in seconds: longer than a balancer waits for one server, shorter than stub resolvers do.
 const PATIENCE: u64 = 2;
 
+/// For how long servers are asked after that to find out what a query costs them, in seconds.
+const REFERENCE: u64 = 2;
+
 /// What is sent.
-struct Load<'a> {
-    trace: &'a Path,
+struct Load {
+    trace: PathBuf,
     window: Window,
+}
+
+/// What is sent in an arm's turn, and in the ones before and after it.
+struct Loads {
+    turn: Load,
+    reference: Load,
+}
+
+impl Load {
+    /// Sessions for so many seconds.
+    fn new(folder: &Path, seconds: u64, seed: u64) -> Result<Load> {
+        let trace = folder.join(format!("sessions-{seconds}.txt"));
+        let flat = vec![u64::from(servload::MEAN); seconds as usize];
+        fs::write(&trace, servload::text(&mut Rng::with_seed(seed), &flat)).context("the trace")?;
+        // At the end copies of sessions end one after the other, as they have begun.
+        let window = Window { from_us: BEGIN as f64 * 1e6, until_us: seconds as f64 * 1e6 };
+        Ok(Load { trace, window })
+    }
 }
 
 /// Does this part, or says why not.
@@ -77,20 +98,19 @@ fn missing() -> Option<String> {
 
 fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
     let seconds = BEGIN + run.size.of(5, 4, 1);
-    let trace = folder.join("sessions.txt");
-    let flat = vec![u64::from(servload::MEAN); seconds as usize];
-    fs::write(&trace, servload::text(&mut Rng::with_seed(run.seed), &flat)).context("the trace")?;
-    // At the end copies of sessions end one after the other, as they have begun.
-    let window = Window { from_us: BEGIN as f64 * 1e6, until_us: seconds as f64 * 1e6 };
-    let load = Load { trace: &trace, window };
+    let asked = Loads {
+        turn: Load::new(folder, seconds, run.seed)?,
+        reference: Load::new(folder, BEGIN + run.size.of(REFERENCE, REFERENCE, 1), run.seed)?,
+    };
     report.say(&format!(
         "Debian's BIND three times, each with a share of one processor by a control group: 10 ms from one refill to the \
          next, for shares below 10 % longer, as the kernel takes no quota below 1 ms. Each name is the end of a chain of \
          aliases, and held against a list of keys many times, so that a query is some work. Load comes from 33 sessions with \
          the slides' mean of 75 queries/s, multiplied; each turn lasts {seconds} s, of which the first {BEGIN} is left out. \
          What a query costs the servers changes within minutes with the machine's host, so all arms take turns, in another \
-         order each time, and each turn is asked at a rate by what a query cost in the turn just before. What it cost in \
-         the turn itself says which load that was. \
+         order each time. Before and after each the servers are asked at the same load by `least-outstanding`, for \
+         {REFERENCE} s: what a query costs then says what they can. By the one before, an arm is asked; the mean of both says \
+         which load that was. \
          An error is a query that is not answered within {PATIENCE} s, or with a failure; latencies are of the others, \
          from when they were due. After each value half the width of its 95 % confidence interval over runs. A turn is \
          void where balancer, agents, replayer and servers (these as if they used all they may) use more than 70 % of \
@@ -104,9 +124,9 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
     for case in CASES.iter().filter(|case| run.wants(case.part)) {
         let Some((loads, repeats)) = case.wanted(run.size) else { continue };
         let mut field = Field::start(folder, case)?;
-        let capacities = measure(&mut field, case, &load, run.seed, report)?;
+        let capacities = measure(&mut field, case, &asked.turn, run.seed, report)?;
         field.capacities = capacities;
-        let samples = rounds(run, &mut field, case, &load, loads, repeats)?;
+        let samples = rounds(run, &mut field, case, &asked, loads, repeats)?;
         told::all(run, case, &samples, loads, &capacities, report);
         if is_vain(run.size, &samples) {
             report
@@ -127,7 +147,7 @@ fn rounds(
     run: &Run,
     field: &mut Field,
     case: &Case,
-    load: &Load<'_>,
+    asked: &Loads,
     loads: &[f64],
     repeats: u64,
 ) -> Result<Vec<Sample>> {
@@ -137,8 +157,20 @@ fn rounds(
         let seed = run.seed + repeat;
         let mut draws = Rng::with_seed(seed);
         for wanted in loads {
+            let refer = |field: &mut Field, could: [f64; 3]| {
+                let rate = wanted * case.at_rest().can(&could);
+                Ok::<_, anyhow::Error>(neutral(field, case, &asked.reference, rate, seed)?.1)
+            };
+            capacities = refer(field, capacities)?;
+            let turn = |arm: usize| {
+                let before = case.can(&capacities);
+                let mut outcome = once(field, case, &ARMS[arm], &asked.turn, wanted * before, seed)?;
+                capacities = refer(field, capacities)?;
+                outcome.conditions.load_wanted = *wanted;
+                outcome.conditions.load_had = wanted * before / before.midpoint(case.can(&capacities));
+                Ok(outcome)
+            };
             let order = turns::order(run.size, &mut draws);
-            let turn = |arm: usize| turn(field, case, &ARMS[arm], load, *wanted, &mut capacities, seed);
             samples.extend(turns::round(&order, *wanted, tries, turn)?);
             if is_vain(run.size, &samples) {
                 return Ok(samples);
@@ -148,45 +180,17 @@ fn rounds(
     Ok(samples)
 }
 
-/// One turn of an arm, at a rate by what each server could do in the turn before, which is replaced by what it could in this
-/// one.
-fn turn(
-    field: &mut Field,
-    case: &Case,
-    arm: &Arm,
-    load: &Load<'_>,
-    wanted: f64,
-    capacities: &mut [f64; 3],
-    seed: u64,
-) -> Result<Outcome> {
-    let rate = wanted * case.can(capacities);
-    let mut outcome = once(field, case, arm, load, rate, seed)?;
-    *capacities = outcome.work.capacities_after(capacities, &case.shares);
-    outcome.conditions.load_wanted = wanted;
-    outcome.conditions.load_had = rate / case.can(capacities);
-    Ok(outcome)
-}
-
-/// Measures how many queries a second each server can answer, as it is asked in the runs: all of them at once, by the
-/// same load, behind a balancer that goes before them on their core, and which spreads by nothing that it knows of them.
-/// They are asked for more than they can. What a query costs there, and what they may use, says how many it can be.
-fn measure(
-    field: &mut Field,
-    case: &Case,
-    load: &Load<'_>,
-    seed: u64,
-    report: &mut Report,
-) -> Result<[f64; 3]> {
+/// Measures how many queries a second each server can answer, as it is asked in the runs: all of them at once, and for
+/// more than they can.
+fn measure(field: &mut Field, case: &Case, load: &Load, seed: u64, report: &mut Report) -> Result<[f64; 3]> {
     let alone = field.alone()?;
-    let measured = once(field, &case.at_rest(), &NEUTRAL, load, alone.iter().sum(), seed)?;
-    let capacities = measured.work.capacities(&case.shares);
-    ensure!(capacities.iter().all(|one| one.is_normal()), "a server was not asked: {:?}", measured.work);
+    let (measured, capacities) = neutral(field, case, load, alone.iter().sum(), seed)?;
     let told = |rates: [f64; 3]| rates.map(|one| number(one.round())).join(", ");
     report.say(&format!(
         "{}: {} Asked alone and without a balancer, one after the other, the servers answer {} queries/s. In the runs they \
          share their core with each other and with the balancer. Asked for as many there, \
          balanced by `least-outstanding`, they answered {} queries/s well; by the processor time that a query took, what \
-         they may use is enough for {} queries/s. In the first turn, load 1 is {} queries/s.",
+         they may use is enough for {} queries/s. Load 1 was {} queries/s then.",
         case.name,
         case.about,
         told(alone),
@@ -200,8 +204,17 @@ fn measure(
     Ok(capacities)
 }
 
+/// One run behind a balancer that goes before the servers on their core and spreads by nothing that it knows of them, and how
+/// many queries a second each can answer: what a query costs there, and what they may use, says how many it can be.
+fn neutral(field: &mut Field, case: &Case, load: &Load, rate: f64, seed: u64) -> Result<(Outcome, [f64; 3])> {
+    let outcome = once(field, &case.at_rest(), &NEUTRAL, load, rate, seed)?;
+    let capacities = outcome.work.capacities(&case.shares);
+    ensure!(capacities.iter().all(|one| one.is_normal()), "a server was not asked: {:?}", outcome.work);
+    Ok((outcome, capacities))
+}
+
 /// One run: a balancer that knows nothing yet, `rate` queries a second, and what came of them.
-fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, seed: u64) -> Result<Outcome> {
+fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load, rate: f64, seed: u64) -> Result<Outcome> {
     let balancer = field.balancer(arm)?;
     let log = load.trace.with_extension("log");
     let _ = fs::remove_file(&log);
@@ -220,7 +233,7 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load<'_>, rate: f64, s
     let used = children() - field.ended;
     let (pointsman, address) = (field.pointsman.clone(), balancer.address);
     let replayed = thread::scope(|scope| {
-        let replay = scope.spawn(|| pointsman.replay(load.trace, address, &options));
+        let replay = scope.spawn(|| pointsman.replay(&load.trace, address, &options));
         let happened = case.happens(field, &|| replay.is_finished());
         let replayed = replay.join().expect("a replay panics");
         happened.and(replayed)

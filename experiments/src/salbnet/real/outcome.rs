@@ -37,7 +37,7 @@ pub(super) struct Conditions {
     pub(super) late: f64,
     /// What servers used of what they may: about the load, where it is below 1. Above 1 where they went on after the end.
     pub(super) servers: f64,
-    /// The load that was wanted, and what it was by what a query has cost in this very run; 0 where none was wanted.
+    /// The load that was wanted, and what it was by what a query has cost before and after; 0 where none was wanted.
     pub(super) load_wanted: f64,
     pub(super) load_had: f64,
 }
@@ -56,17 +56,6 @@ impl Work {
     /// no number where it has received none.
     pub(super) fn capacities(&self, shares: &[f64; 3]) -> [f64; 3] {
         std::array::from_fn(|server| shares[server] * self.received[server] as f64 / self.used[server])
-    }
-
-    /// The same, by what was so before for those of which nothing is known here: all share their core, so what a query costs
-    /// them has changed as it has for the others.
-    pub(super) fn capacities_after(&self, before: &[f64; 3], shares: &[f64; 3]) -> [f64; 3] {
-        let now = self.capacities(shares);
-        let known =
-            |of: &[f64; 3]| -> f64 { (0..3).filter(|at| now[*at].is_normal()).map(|at| of[at]).sum() };
-        let change = known(&now) / known(before);
-        let change = if change.is_normal() { change } else { 1.0 };
-        std::array::from_fn(|at| if now[at].is_normal() { now[at] } else { before[at] * change })
     }
 
     /// Leaves out a server that did not keep count.
@@ -230,22 +219,6 @@ mod tests {
             let conditions = Conditions { load_wanted, load_had, ..Conditions::default() };
             assert_eq!(conditions.void().is_some(), is_void, "{load_wanted} {load_had}");
         }
-    }
-
-    #[test]
-    fn capacities_change_with_those_that_are_known() {
-        let (before, shares) = ([1_000.0, 500.0, 500.0], [0.2, 0.1, 0.1]);
-        let check = |work: Work, expected: [f64; 3]| {
-            let found = work.capacities_after(&before, &shares);
-            assert!(found.iter().zip(expected).all(|(one, other)| (one - other).abs() < 1e-9), "{found:?}");
-        };
-        check(Work { received: [100, 100, 100], used: [0.02, 0.01, 0.04] }, [1_000.0, 1_000.0, 250.0]);
-        check(Work { received: [100, 100, 0], used: [0.04, 0.04, 0.0] }, [500.0, 250.0, 250.0]);
-        check(Work { received: [100, 100, 0], used: [0.04, 0.04, 0.001] }, [500.0, 250.0, 250.0]);
-        check(Work::default(), before);
-        let mut restarted = Work { received: [7, 100, 100], used: [0.9, 0.01, 0.01] };
-        restarted.forget(0);
-        check(restarted, [2_000.0, 1_000.0, 1_000.0]);
     }
 
     #[test]

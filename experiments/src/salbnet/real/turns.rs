@@ -44,10 +44,9 @@ pub(super) fn round(
     for arm in order {
         samples.push(Sample { arm: *arm, load, outcome: turn(*arm)?, voids: Vec::new() });
     }
-    for sample in &mut samples {
-        // All tries of one: where a query costs more with it than with others, the turn before its last one was its own.
-        for _ in 1..tries {
-            let Some(why) = sample.outcome.conditions.void() else { break };
+    for _ in 1..tries {
+        for sample in &mut samples {
+            let Some(why) = sample.outcome.conditions.void() else { continue };
             sample.voids.push(why);
             sample.outcome = turn(sample.arm)?;
         }
@@ -89,8 +88,8 @@ mod tests {
             (3, vec![], vec![2, 0, 1]),
             (3, vec![1], vec![2, 0, 1, 0]),
             (3, vec![0, 2], vec![2, 0, 1, 2, 1]),
-            (3, vec![0, 2, 3], vec![2, 0, 1, 2, 2, 1]),
-            (3, vec![0, 1, 2, 3, 4, 5, 6, 7, 8], vec![2, 0, 1, 2, 2, 0, 0, 1, 1]),
+            (3, vec![0, 2, 3], vec![2, 0, 1, 2, 1, 2]),
+            (3, vec![0, 1, 2, 3, 4, 5, 6, 7, 8], vec![2, 0, 1, 2, 0, 1, 2, 0, 1]),
             (1, vec![0, 1, 2], vec![2, 0, 1]),
         ] {
             let mut turns = Vec::new();
