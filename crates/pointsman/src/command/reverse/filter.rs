@@ -97,7 +97,7 @@ impl Filter {
                 let place = line.is_begin.then(|| address(&line.octets, self.field)).flatten();
                 let name = place.as_ref().and_then(|(ip, _)| names.get(ip)).map(String::as_str);
                 if self.summary.is_some() {
-                    if line.is_begin {
+                    if line.is_begin && !line.octets.trim_ascii().is_empty() {
                         domains.count(name);
                     }
                     continue;

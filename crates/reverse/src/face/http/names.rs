@@ -112,8 +112,10 @@ pub(super) async fn bulk(
 /// # Errors
 /// The refusal of too many lines.
 pub fn answer(front: &Front, view: &View, client: IpAddr, now: u32, text: &[u8]) -> Result<Vec<u8>, Failure> {
-    let lines =
-        || text.split(|octet| *octet == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let lines = || {
+        let lines = text.split(|octet| *octet == b'\n').map(<[u8]>::trim_ascii);
+        (1_usize..).zip(lines).filter(|(_, line)| !line.is_empty())
+    };
     if lines().nth(LINES_MAX).is_some() {
         front.counts().refused.fetch_add(1, Ordering::Relaxed);
         let expected = format!("at most {LINES_MAX} in a request");
@@ -127,14 +129,14 @@ pub fn answer(front: &Front, view: &View, client: IpAddr, now: u32, text: &[u8])
         });
         addresses.clear();
     };
-    for line in lines() {
+    for (number, line) in lines() {
         match address(line) {
             Some(address) => addresses.push(address),
             None => {
                 know(&mut addresses, &mut out);
                 front.counts().refused.fetch_add(1, Ordering::Relaxed);
                 let expected = "192.0.2.1, \"192.0.2.1\" or {\"address\": \"192.0.2.1\"}";
-                let problem = Problem::new("the line is no address", expected);
+                let problem = Problem::new(format!("line {number} is no address"), expected);
                 let written = serde_json::to_writer(&mut out, &problem);
                 end_line(&mut out, written);
             }
