@@ -248,6 +248,7 @@ fn the_server_is_observed_each_second() {
     assert!(seconds[0]["processes"].as_u64() >= Some(2), "{report}");
     assert!(seconds[0]["resident_octets"].as_u64() > Some(0), "{report}");
     assert!(seconds[0]["tcp"]["listen"].as_u64() >= Some(1), "{report}");
+    assert!(seconds[0]["socket_octets"].is_u64(), "{report}");
     let page = std::fs::read_to_string(Path::new(&to).join("index.html")).expect("it was written");
     assert_eq!(page.matches("<svg").count(), 7);
     let ended = replay(&[&trace, "--server", &server, "--observe", "4294967295"]);

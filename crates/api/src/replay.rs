@@ -227,6 +227,10 @@ pub struct ServerSecond {
     pub resident_octets: u64,
     /// Their TCP sockets by state.
     pub tcp: BTreeMap<String, u64>,
+    /// Memory of their TCP and UDP sockets, in octets, as the kernel charges it; nothing where they are in another network
+    /// namespace.
+    #[serde(default)]
+    pub socket_octets: Option<u64>,
     /// Pages of memory that TCP sockets of the whole host take.
     pub host_tcp_pages: u64,
 }

@@ -1,16 +1,21 @@
-//! The server while it is asked: processor time, memory and TCP sockets of its processes, as Linux tells them.
+//! The server while it is asked: processor time, memory and sockets of its processes, as Linux tells them.
 //!
 //! The kernel does not tell on which core a process used its time: that of a thread counts for the core on which the
-//! thread was last seen. TCP sockets are those that a descriptor of the processes holds, and those that the kernel keeps
-//! without one (TIME_WAIT) where one of theirs listens. The memory of sockets is that of the whole host.
+//! thread was last seen.
+//!
+//! - [`sockets`]: which are theirs, their states, their memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod sockets;
+
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use api::replay::ServerSecond;
+
+pub use sockets::TIME_WAIT;
 
 /// Clock ticks a second in what the kernel tells programs, the same on all architectures of today (USER_HZ).
 const TICKS: f64 = 100.0;
@@ -23,27 +28,6 @@ const THREADS_MAX: usize = 16_384;
 
 /// The most cores: what Linux can be built for.
 const CORES_MAX: usize = 8_192;
-
-/// The name of the state of TCP in which sockets have no descriptor any more.
-pub const TIME_WAIT: &str = "time-wait";
-
-const LISTEN: &str = "listen";
-
-/// The names of TCP's states by their numbers in `/proc/net/tcp`, from 1.
-const STATES: [&str; 12] = [
-    "established",
-    "syn-sent",
-    "syn-received",
-    "fin-wait-1",
-    "fin-wait-2",
-    TIME_WAIT,
-    "close",
-    "close-wait",
-    "last-ack",
-    LISTEN,
-    "closing",
-    "new-syn-received",
-];
 
 /// A process and all that it began, read again and again.
 #[derive(Debug)]
@@ -108,7 +92,7 @@ impl Observer {
             second.system += now[1].saturating_sub(before[1]) as f64 / TICKS / since;
             ticks.insert(pid, now);
             // Of the first process all must be there; another one may have ended meanwhile.
-            match (resident(pid), descriptors(pid)) {
+            match (resident(pid), sockets::held(pid)) {
                 (Ok(octets), Ok(held)) => {
                     second.resident_octets += octets;
                     sockets.extend(held);
@@ -118,13 +102,9 @@ impl Observer {
             }
         }
         (self.ticks, self.threads) = (ticks, threads);
-        for table in ["tcp", "tcp6"] {
-            // There is none of the second without IPv6.
-            let table = fs::read_to_string(of(self.pid, "net").join(table)).unwrap_or_default();
-            count_states(&table, &sockets, &mut second.tcp);
-        }
-        let host = fs::read_to_string(of(self.pid, "net").join("sockstat")).unwrap_or_default();
-        second.host_tcp_pages = pages(&host).unwrap_or(0);
+        second.tcp = sockets::states(self.pid, &sockets);
+        second.socket_octets = sockets::octets(self.pid, &sockets).ok();
+        second.host_tcp_pages = sockets::host_pages(self.pid).unwrap_or(0);
         Ok(second)
     }
 }
@@ -240,43 +220,6 @@ fn resident(pid: u32) -> io::Result<u64> {
     Ok(kilobytes.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0) * 1_024)
 }
 
-/// The inodes of a process's sockets.
-fn descriptors(pid: u32) -> io::Result<Vec<u64>> {
-    let links = fs::read_dir(of(pid, "fd"))?.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
-    let inode = |link: PathBuf| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
-    Ok(links.filter_map(inode).collect())
-}
-
-/// Counts the sockets with our inodes, and those in TIME_WAIT at an address and port where one of ours listens.
-fn count_states(table: &str, ours: &HashSet<u64>, states: &mut BTreeMap<String, u64>) {
-    let sockets = || table.lines().skip(1).filter_map(socket);
-    let listening = sockets().filter(|(_, state, inode)| *state == LISTEN && ours.contains(inode));
-    let listening: BTreeSet<(&str, &str)> = listening.map(|(local, ..)| local).collect();
-    let is_listened = |(address, port): (&str, &str)| {
-        let is_any = |at: &str| at.bytes().all(|digit| digit == b'0');
-        listening.iter().any(|(at, to)| port == *to && (address == *at || is_any(at)))
-    };
-    for (local, state, inode) in sockets() {
-        if ours.contains(&inode) || (state == TIME_WAIT && is_listened(local)) {
-            *states.entry(state.into()).or_default() += 1;
-        }
-    }
-}
-
-/// A line of the kernel's table: address and port of this end, the state's name, the inode.
-fn socket(line: &str) -> Option<((&str, &str), &'static str, u64)> {
-    let mut fields = line.split_whitespace();
-    let (local, state, inode) = (fields.nth(1)?, fields.nth(1)?, fields.nth(5)?);
-    let state = usize::from_str_radix(state, 16).ok()?.checked_sub(1)?;
-    Some((local.split_once(':')?, *STATES.get(state)?, inode.parse().ok()?))
-}
-
-/// The pages of TCP's memory, from `/proc/net/sockstat`.
-fn pages(sockstat: &str) -> Option<u64> {
-    let tcp = sockstat.lines().find_map(|line| line.strip_prefix("TCP:"))?;
-    tcp.split_whitespace().skip_while(|word| *word != "mem").nth(1)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -300,25 +243,6 @@ mod tests {
         assert_eq!(spent_of("cpu  1 2 3 4 5 6 7 80 9 9\ncpu0 1 2 3 4 5 6 7 8\n").0.stolen.as_millis(), 800);
         assert_eq!(spent_of("cpu  no\n"), (Spent::default(), vec![]));
         assert_eq!(Spent::default().in_use(), 0.0);
-        assert_eq!(pages("sockets: used 21\nTCP: inuse 1 orphan 0 tw 0 alloc 1 mem 9\n"), Some(9));
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n   \
-             0: 0100007F:0035 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 71 1 0\n   \
-             1: 0100007F:0035 0100007F:1234 01 00000000:00000000 00:00000000 00000000     0        0 72 1 0\n   \
-             2: 0100007F:0035 0100007F:1235 01 00000000:00000000 00:00000000 00000000     0        0 99 1 0\n   \
-             3: 0100007F:0035 0100007F:1236 06 00000000:00000000 03:000012B0 00000000     0        0 0 3 0\n   \
-             4: 0100007F:1237 0100007F:0035 06 00000000:00000000 03:000012B0 00000000     0        0 0 3 0\n   \
-             5: 00000000:0355 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 73 1 0\n   \
-             6: 0200007F:0355 0100007F:1238 06 00000000:00000000 03:000012B0 00000000     0        0 0 3 0\n   \
-             7: 0200007F:0035 0100007F:1239 06 00000000:00000000 03:000012B0 00000000     0        0 0 3 0\n";
-        let counted = |ours: &[u64]| {
-            let mut states = BTreeMap::new();
-            count_states(table, &ours.iter().copied().collect(), &mut states);
-            states.into_iter().map(|(state, count)| format!("{state}={count}")).collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(counted(&[71, 72]), "established=1 listen=1 time-wait=1");
-        // One that listens at all addresses.
-        assert_eq!(counted(&[73]), "listen=1 time-wait=1");
-        assert_eq!(counted(&[72]), "established=1", "who does not listen has none");
     }
 
     #[test]
@@ -327,7 +251,7 @@ mod tests {
         let second = Observer::new(std::process::id()).and_then(|mut observer| observer.second(1.0));
         let second = second.expect("it is there");
         assert!(second.processes >= 1 && second.resident_octets > 0, "{second:?}");
-        assert!(second.tcp["listen"] >= 1, "{second:?}");
+        assert!(second.tcp["listen"] >= 1 && second.socket_octets.is_some(), "{second:?}");
         assert!(!second.cores.is_empty() && second.cores.len() == second.host_cores.len(), "{second:?}");
         assert!(second.host_cores.iter().all(|busy| (0.0..=1.0).contains(busy)), "{second:?}");
         drop(listener);
