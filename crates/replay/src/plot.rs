@@ -182,8 +182,8 @@ impl Plot {
             let place = |(at, value): &(f64, f64)| (x(self.across.place(*at)), y(self.up.place(*value)));
             line.points.iter().map(place).collect()
         };
-        for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
-            draw(&mut svg, line.stroke, &places(line), colour, floor);
+        for (line, pen) in self.lines.iter().zip(pens()) {
+            draw(&mut svg, line.stroke, &places(line), pen, floor);
         }
         svg + &names + "</svg>"
     }
@@ -191,7 +191,7 @@ impl Plot {
     /// The names of the lines as text, and how many rows they take.
     fn names(&self) -> (String, usize) {
         let (mut svg, mut at, mut row) = (String::new(), MARGIN, 0);
-        for (line, colour) in self.lines.iter().zip(COLOURS.iter().cycle()) {
+        for (line, pen) in self.lines.iter().zip(pens()) {
             if line.name.is_empty() {
                 continue;
             }
@@ -203,9 +203,11 @@ impl Plot {
             }
             let _ = write!(
                 svg,
-                "<text x=\"{at:.1}\" y=\"{:.1}\" fill=\"{colour}\">{} {}</text>",
+                "<text x=\"{at:.1}\" y=\"{:.1}\" fill=\"{}\">{} {}</text>",
                 NAMES_AT + NAMES_ROW * row as f64,
+                pen.colour,
                 match line.stroke {
+                    Stroke::Solid if pen.is_dotted => "\u{b7}\u{b7}\u{b7}",
                     Stroke::Solid => "\u{2014}",
                     Stroke::Dashed => "- -",
                     Stroke::Area => "\u{25a0}",
@@ -219,7 +221,22 @@ impl Plot {
     }
 }
 
-fn draw(svg: &mut String, stroke: Stroke, points: &[(f64, f64)], colour: &str, floor: f64) {
+/// What a line is drawn with.
+#[derive(Clone, Copy, Debug)]
+struct Pen {
+    colour: &'static str,
+    /// Whether the colour is another line's already.
+    is_dotted: bool,
+}
+
+/// One for each line.
+fn pens() -> impl Iterator<Item = Pen> {
+    let of = |is_dotted| COLOURS.into_iter().map(move |colour| Pen { colour, is_dotted });
+    of(false).chain(of(true)).cycle()
+}
+
+fn draw(svg: &mut String, stroke: Stroke, points: &[(f64, f64)], pen: Pen, floor: f64) {
+    let Pen { colour, is_dotted } = pen;
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
     if stroke == Stroke::Dots {
         for (x, y) in points {
@@ -236,7 +253,11 @@ fn draw(svg: &mut String, stroke: Stroke, points: &[(f64, f64)], colour: &str, f
             first.0, last.0
         );
     }
-    let dashes = if stroke == Stroke::Dashed { " stroke-dasharray=\"6 4\"" } else { "" };
+    let dashes = match stroke {
+        Stroke::Dashed => " stroke-dasharray=\"6 4\"",
+        _ if is_dotted => " stroke-dasharray=\"2 3\"",
+        _ => "",
+    };
     let _ = write!(
         svg,
         "<polyline points=\"{joined}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.5\"{dashes}/>"
@@ -321,6 +342,21 @@ mod tests {
         let lines = (0..9).map(|at| Line::new(format!("a line of number {at}"), vec![(0.0, 1.0)])).collect();
         let plot = Plot { lines, ..Plot::default() };
         assert_eq!(plot.names().1, 2);
+    }
+
+    #[test]
+    fn more_lines_than_colours_are_told_apart() {
+        let lines = (0..=COLOURS.len()).map(|_| Line::new("one", vec![(0.0, 1.0), (1.0, 1.0)])).collect();
+        let svg = Plot { lines, ..Plot::default() }.svg();
+        let drawn: Vec<&str> = svg
+            .split("<polyline ")
+            .skip(1)
+            .filter_map(|rest| rest.split_once("/>"))
+            .map(|(one, _)| one)
+            .collect();
+        assert_eq!(drawn.len(), COLOURS.len() + 1);
+        assert!(drawn.iter().enumerate().all(|(at, one)| !drawn[..at].contains(one)), "{drawn:?}");
+        assert_eq!(svg.matches("\u{b7}\u{b7}\u{b7} one").count(), 1);
     }
 
     #[test]
