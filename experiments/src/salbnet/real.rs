@@ -40,15 +40,22 @@ use waits::Waits;
 const BEGIN: u64 = 1;
 
 /// How long a client waits, in seconds: longer than a balancer waits for one server, shorter than stub resolvers do.
-const PATIENCE: u64 = 2;
+const PATIENCE: f64 = 2.0;
 
-/// For how long servers are asked after that to find out what a query costs them, in seconds.
+/// For how long servers are asked to find out what a query costs them, in seconds, and how long clients wait then.
 const REFERENCE: u64 = 2;
+const REFERENCE_PATIENCE: f64 = 0.5;
+
+/// The load at which they are asked then: one at which they never rest. A query costs less there, by a quarter, and a load
+/// at which servers rest or do not, as it happens, is two loads.
+const SATURATING: f64 = 1.2;
 
 /// What is sent.
 struct Load {
     trace: PathBuf,
     window: Window,
+    /// How long clients wait, in seconds.
+    patience: f64,
 }
 
 /// What is sent in an arm's turn, and in the ones before and after it.
@@ -59,13 +66,13 @@ struct Loads {
 
 impl Load {
     /// Sessions for so many seconds.
-    fn new(folder: &Path, seconds: u64, seed: u64) -> Result<Load> {
+    fn new(folder: &Path, seconds: u64, patience: f64, seed: u64) -> Result<Load> {
         let trace = folder.join(format!("sessions-{seconds}.txt"));
         let flat = vec![u64::from(servload::MEAN); seconds as usize];
         fs::write(&trace, servload::text(&mut Rng::with_seed(seed), &flat)).context("the trace")?;
         // At the end copies of sessions end one after the other, as they have begun.
         let window = Window { from_us: BEGIN as f64 * 1e6, until_us: seconds as f64 * 1e6 };
-        Ok(Load { trace, window })
+        Ok(Load { trace, window, patience })
     }
 }
 
@@ -98,9 +105,10 @@ fn missing() -> Option<String> {
 
 fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
     let seconds = BEGIN + run.size.of(5, 4, 1);
+    let shorter = BEGIN + run.size.of(REFERENCE, REFERENCE, 1);
     let asked = Loads {
-        turn: Load::new(folder, seconds, run.seed)?,
-        reference: Load::new(folder, BEGIN + run.size.of(REFERENCE, REFERENCE, 1), run.seed)?,
+        turn: Load::new(folder, seconds, PATIENCE, run.seed)?,
+        reference: Load::new(folder, shorter, REFERENCE_PATIENCE, run.seed)?,
     };
     report.say(&format!(
         "Debian's BIND three times, each with a share of one processor by a control group: 10 ms from one refill to the \
@@ -108,9 +116,9 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
          aliases, and held against a list of keys many times, so that a query is some work. Load comes from 33 sessions with \
          the slides' mean of 75 queries/s, multiplied; each turn lasts {seconds} s, of which the first {BEGIN} is left out. \
          What a query costs the servers changes within minutes with the machine's host, so all arms take turns, in another \
-         order each time. Before and after each the servers are asked at the same load by `least-outstanding`, for \
-         {REFERENCE} s: what a query costs then says what they can. By the one before, an arm is asked; the mean of both says \
-         which load that was. \
+         order each time. Before and after each the servers are asked for {SATURATING} times what they can by \
+         `least-outstanding`, for {REFERENCE} s: what a query costs where they never rest says what they can. By the one before, \
+         an arm is asked; the mean of both says which load that was. \
          An error is a query that is not answered within {PATIENCE} s, or with a failure; latencies are of the others, \
          from when they were due. After each value half the width of its 95 % confidence interval over runs. A turn is \
          void where balancer, agents, replayer and servers (these as if they used all they may) use more than 70 % of \
@@ -158,7 +166,7 @@ fn rounds(
         let mut draws = Rng::with_seed(seed);
         for wanted in loads {
             let refer = |field: &mut Field, could: [f64; 3]| {
-                let rate = wanted * case.at_rest().can(&could);
+                let rate = SATURATING * case.at_rest().can(&could);
                 Ok::<_, anyhow::Error>(neutral(field, case, &asked.reference, rate, seed)?.1)
             };
             capacities = refer(field, capacities)?;
@@ -219,7 +227,7 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load, rate: f64, seed:
     let log = load.trace.with_extension("log");
     let _ = fs::remove_file(&log);
     let (factor, seed) = (format!("{:.3}", rate / f64::from(servload::MEAN)), seed.to_string());
-    let (log_name, timeout) = (log.display().to_string(), format!("{PATIENCE}s"));
+    let (log_name, timeout) = (log.display().to_string(), format!("{:.0}ms", load.patience * 1e3));
     let options =
         ["--factor", &factor, "--spread", "1s", "--source-prefix", "127.64.0.0/10", "--timeout", &timeout];
     let options = [&options[..], &["--seed", &seed, "--log", &log_name]].concat();
