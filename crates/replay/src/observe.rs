@@ -3,7 +3,7 @@
 //! The kernel does not tell on which core a process used its time: that of a thread counts for the core on which the
 //! thread was last seen.
 //!
-//! - [`sockets`]: which are theirs, their states, their memory.
+//! - `sockets`: which are theirs, their states, their memory.
 
 mod sockets;
 
