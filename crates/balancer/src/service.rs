@@ -125,11 +125,10 @@ impl Service {
         let field = Arc::new(ArcSwap::from_pointee(field));
         let (mut bound, mut streams) = (Vec::new(), Vec::new());
         for address in &options.listen {
-            // TCP first: there a second program is refused, while UDP sockets would share the port in silence.
-            let stream = net::tcp::bind(*address).map_err(StartError::Bind)?;
-            let address = stream.local_addr().map_err(StartError::System)?;
-            bound.extend(bind(address, workers).map_err(StartError::Bind)?);
-            streams.push((address, stream));
+            let sockets = |address| bind(address, workers);
+            let (stream, sockets) = net::listen::both(*address, sockets).map_err(StartError::Bind)?;
+            bound.extend(sockets);
+            streams.push((stream.local_addr().map_err(StartError::System)?, stream));
         }
         let pages = options.http.map(bind_page).transpose().map_err(StartError::Bind)?;
         let (clock, stops) = (Clock::new(), Arc::new(AtomicBool::new(false)));
@@ -259,10 +258,7 @@ fn spawn(worker: Worker) -> io::Result<JoinHandle<()>> {
 
 /// Sockets of one address for so many workers.
 fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<Arc<UdpListener>>> {
-    let first = net::udp::bind(address, Some(RECEIVE_BUFFER))?;
-    let address = first.local_address();
-    let others = (1..workers).map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)));
-    std::iter::once(Ok(first)).chain(others).map(|bound| bound.map(Arc::new)).collect()
+    (0..workers).map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new)).collect()
 }
 
 /// Draws a number that nobody can foresee: the standard library's hasher is keyed by the system's randomness.
