@@ -227,8 +227,8 @@ pub struct ServerSecond {
     pub resident_octets: u64,
     /// Their TCP sockets by state.
     pub tcp: BTreeMap<String, u64>,
-    /// Memory of their TCP and UDP sockets, in octets, as the kernel charges it; nothing where they are in another network
-    /// namespace.
+    /// Memory of their TCP and UDP sockets, in octets, as the kernel charges it; nothing where it does not tell, as of those
+    /// in another network namespace.
     #[serde(default)]
     pub socket_octets: Option<u64>,
     /// Pages of memory that TCP sockets of the whole host take.

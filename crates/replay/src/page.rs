@@ -78,10 +78,12 @@ fn observed(seconds: &[ServerSecond]) -> String {
         let of = |second: &ServerSecond| second.cores.get(core).copied().unwrap_or(0.0) * 100.0;
         line(&format!("core {core}"), &of)
     });
-    let memory = vec![
-        line("resident", &|second| second.resident_octets as f64 / f64::from(1 << 20)),
-        line("sockets", &|second| second.socket_octets.unwrap_or(0) as f64 / f64::from(1 << 20)),
-    ];
+    let mut memory = vec![line("resident", &|second| second.resident_octets as f64 / f64::from(1 << 20))];
+    // What was not told is not drawn as nothing.
+    if seconds.iter().all(|second| second.socket_octets.is_some()) {
+        let sockets = |second: &ServerSecond| second.socket_octets.unwrap_or(0) as f64 / f64::from(1 << 20);
+        memory.push(line("sockets", &sockets));
+    }
     let state =
         |name: &'static str| line(name, &move |second| second.tcp.get(name).copied().unwrap_or(0) as f64);
     let states = ["established", "syn-received", "close-wait", "fin-wait-2", TIME_WAIT];
@@ -89,7 +91,8 @@ fn observed(seconds: &[ServerSecond]) -> String {
     format!(
         "<h2>The server: processor time</h2>\n<p>Per cent of one core.</p>\n{}\n\
          <h2>The server: processor time by core</h2>\n<p>Per cent of each; a thread's time counts for the core on which \
-         it was last seen.</p>\n{}\n<h2>The server: memory</h2>\n<p>MiB, resident and of its sockets.</p>\n{}\n<h2>The server: TCP sockets</h2>\n{}\n",
+         it was last seen.</p>\n{}\n<h2>The server: memory</h2>\n<p>MiB, resident \
+         and of its sockets where the kernel tells.</p>\n{}\n<h2>The server: TCP sockets</h2>\n{}\n",
         over_time(cpu),
         over_time(cores.collect()),
         over_time(memory),
