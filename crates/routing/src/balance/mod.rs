@@ -8,7 +8,8 @@
 //!   ^ sent, answered, failed, lease                           └> overload::pick: stale credits, least in flight, none
 //! ```
 //! In reading order:
-//! - [`set`]: sets of back ends; [`state`]: what is known of each; [`latency`]: how long it takes at which load.
+//! - [`set`]: sets of back ends; [`state`]: what is known of each; [`latency`]: how long it takes at which load;
+//!   [`pace`]: how fast it works off what it has.
 //! - the policies, a file each: [`wrr`], [`random`], [`least_outstanding`], [`p2c`], [`ewma`], [`hot_cold`], [`hash`],
 //!   [`credit`] and [`pressure`].
 //! - [`overload`]: the order in which queries still go somewhere when nobody has credit, and who is shed.
@@ -21,6 +22,7 @@ pub mod latency;
 pub mod least_outstanding;
 pub mod overload;
 pub mod p2c;
+pub mod pace;
 pub mod pressure;
 pub mod random;
 pub mod set;
@@ -30,6 +32,7 @@ pub mod wrr;
 use fastrand::Rng;
 
 pub use latency::Latency;
+pub use pace::Pace;
 pub use set::Set;
 pub use state::{Hearing, Lease, Queue, State};
 

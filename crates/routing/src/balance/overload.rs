@@ -6,28 +6,28 @@
 //! The least in flight is counted in time, not in queries: what is in flight at each by what it takes for one. Counted in
 //! queries, the slowest would get as many as the fastest just when all are full, and its would wait the longest.
 //!
-//! A burst may fill queues as long as it is answered in time. A queue that stands is another thing: it serves nobody more,
-//! and everybody waits for as long as it is (Nichols and Jacobson, "Controlling Queue Delay", 2012). So where nobody has
-//! had credit for a while, queries no longer go where an agent sees a queue in which they would wait for more than 100 ms;
-//! and the longer it stands, the less. Where servers can just do what is asked of them, such a queue comes and goes, and
-//! who is not served is missed only at a timeout of seconds; where they are asked for more, it stays. And never do more go
-//! there than the queue holds: the system would turn them away.
+//! A burst may fill queues as long as it is answered in time: it passes, and nobody would miss an answer that is a tenth of a
+//! second late. A queue that stands is another thing: it serves nobody more, and everybody waits for as long as it is
+//! (Nichols and Jacobson, "Controlling Queue Delay", 2012). Traffic of people comes in bursts of a second and more. So where
+//! nobody has had credit for longer, queries no longer go where an agent sees a queue in which they would wait for as long
+//! as resolvers do before they ask again; and the longer it stands, the less. And never do more go there than the queue
+//! holds: the system would turn them away.
 
 use fastrand::Rng;
 
 use super::{Pick, Set, State, Why, least};
 
-/// For how long nobody has credit before queues are no burst any more, in nanoseconds: CoDel's interval.
-const STANDING_NS: u64 = 100_000_000;
+/// For how long nobody has credit before queries are no burst any more, in nanoseconds.
+const STANDING_NS: u64 = 1_000_000_000;
 
 /// How long credit must be there in between for a burst to be a new one, in nanoseconds: an interval of reports.
 const RELIEF_NS: u64 = 20_000_000;
 
-/// For how long queries may then wait, in nanoseconds: little beside the 400 ms after which resolvers ask again.
-const WAIT_MOST_NS: f32 = 100e6;
+/// For how long queries may then wait, in nanoseconds: resolvers ask again after 400 ms.
+const WAIT_MOST_NS: f32 = 400e6;
 
-/// After how long that is half as much, and a third after twice the time, in nanoseconds: what servers lack for moments is
-/// over within.
+/// After how long that is half as much, and a third after twice the time, in nanoseconds: at once it would turn away all that
+/// comes until the queue is so short.
 const WAIT_HALF_NS: f32 = 1e9;
 
 /// For how long they may wait at least, in nanoseconds: more than the delay that agents aim at, so that a server that is
@@ -62,9 +62,7 @@ pub fn pick(state: &State, among: Set, now_ns: u64, patience: Patience, rng: &mu
 /// Whether a fresh report tells of a queue, and that is as long as it may be.
 fn is_full(state: &State, index: usize, now_ns: u64, patience: Patience) -> bool {
     let Some(room) = state.queued(index, now_ns) else { return false };
-    let in_flight = state.in_flight(index);
-    let wait_ns = state.latency(index).slope_ns() * in_flight as f32;
-    u64::from(in_flight) >= room || wait_ns > patience.queued_ns
+    u64::from(state.in_flight(index)) >= room || state.worked_off_ns(index, 0, now_ns) > patience.queued_ns
 }
 
 /// Places of [`Fairness`]: clients whose prefixes share one are shed together, and of 1,024 only a flood from
@@ -183,19 +181,21 @@ mod tests {
     fn a_burst_may_fill_queues_and_what_stands_is_kept_short() {
         let (mut state, mut rng) = (State::new(), Rng::with_seed(1));
         state.begin(0, 1, 0);
-        state.sent(0, 10);
-        state.answered(0, 1, 1_000_000, 10);
+        state.sent(0, 0);
+        let now_ns = 1_000_000;
+        state.answered(0, 1, now_ns, now_ns);
+        let until_ns = 2 * now_ns;
         let lease =
-            |queue_ns, room| Lease { hard_until_ns: 1_000, until_ns: 1_000, queue_ns, room, ..Lease::NONE };
+            |queue_ns, room| Lease { hard_until_ns: until_ns, until_ns, queue_ns, room, ..Lease::NONE };
         state.lease(0, lease(40_000_000, 256));
-        (0..50).for_each(|_| state.sent(0, 10));
+        (0..50).for_each(|_| state.sent(0, now_ns));
         let (burst, standing) = (f32::INFINITY, 50e6);
         let mut is_picked = |state: &State, queued_ns| {
             let patience = Patience { most_ns: 1_000_000_000, queued_ns };
-            pick(state, state.all(), 20, patience, &mut rng).is_some()
+            pick(state, state.all(), now_ns, patience, &mut rng).is_some()
         };
         assert!(is_picked(&state, burst) && is_picked(&state, standing));
-        state.sent(0, 10);
+        state.sent(0, now_ns);
         assert!(is_picked(&state, burst) && !is_picked(&state, standing), "a millisecond for each of 51");
         state.lease(0, lease(40_000_000, 51));
         assert!(!is_picked(&state, burst), "its queue holds no more");
@@ -207,11 +207,11 @@ mod tests {
     fn what_stands_is_kept_shorter_and_shorter() {
         let mut fairness = Fairness::new();
         let mut queued_ms = |at_ms: u64| fairness.patience(at_ms, at_ms * 1_000_000, 8).queued_ns / 1e6;
-        assert!((1_000..1_100).all(|at_ms| queued_ms(at_ms) == f32::INFINITY), "a burst");
-        let standing: Vec<f32> = (1_100..6_000).map(&mut queued_ms).collect();
+        assert!((1_000..2_000).all(|at_ms| queued_ms(at_ms) == f32::INFINITY), "a burst");
+        let standing: Vec<f32> = (2_000..20_000).map(&mut queued_ms).collect();
         assert!(standing.windows(2).all(|pair| pair[0] >= pair[1]));
-        assert_eq!((standing[0], standing[1_000], standing[4_899]), (100.0, 50.0, 30.0));
-        assert_eq!(queued_ms(6_020), f32::INFINITY, "somebody had credit meanwhile");
+        assert_eq!((standing[0], standing[1_000], standing[17_999]), (400.0, 200.0, 30.0));
+        assert_eq!(queued_ms(20_020), f32::INFINITY, "somebody had credit meanwhile");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is known of each back end: in flight, sent, latency, lease.
 
-use super::{BACK_ENDS_MAX, Latency, Set};
+use super::{BACK_ENDS_MAX, Latency, Pace, Set};
 
 /// How long after its end a lease still tells something, in nanoseconds: half a second is many times what a report takes,
 /// and servers change within seconds.
@@ -95,6 +95,7 @@ pub struct State {
     in_flight_elsewhere: [u32; BACK_ENDS_MAX],
     sent_elsewhere: [u64; BACK_ENDS_MAX],
     latency: [Latency; BACK_ENDS_MAX],
+    pace: [Pace; BACK_ENDS_MAX],
     lease: [Lease; BACK_ENDS_MAX],
     /// When the last answer came, or the first query after a rest went.
     moved_ns: [u64; BACK_ENDS_MAX],
@@ -112,6 +113,7 @@ impl State {
             in_flight_elsewhere: [0; BACK_ENDS_MAX],
             sent_elsewhere: [0; BACK_ENDS_MAX],
             latency: [Latency::UNKNOWN; BACK_ENDS_MAX],
+            pace: [Pace::UNKNOWN; BACK_ENDS_MAX],
             lease: [Lease::NONE; BACK_ENDS_MAX],
             moved_ns: [0; BACK_ENDS_MAX],
         }
@@ -126,6 +128,7 @@ impl State {
         self.in_flight_elsewhere[index] = 0;
         self.sent_elsewhere[index] = 0;
         self.latency[index] = Latency::begun(now_ns);
+        self.pace[index] = Pace::UNKNOWN;
         self.lease[index] = Lease::NONE;
         self.moved_ns[index] = now_ns;
     }
@@ -169,6 +172,7 @@ impl State {
     /// An answer has come; `load` is what was in flight, with it, when it was sent.
     #[inline]
     pub fn answered(&mut self, index: usize, load: u32, latency_ns: u64, now_ns: u64) {
+        self.pace[index].answered(self.in_flight[index], now_ns.saturating_sub(self.moved_ns[index]));
         self.in_flight[index] = self.in_flight[index].saturating_sub(1);
         self.latency[index].observe(load, latency_ns, now_ns);
         self.moved_ns[index] = now_ns;
@@ -179,6 +183,7 @@ impl State {
     pub fn failed(&mut self, index: usize, load: u32, cost_ns: u64, now_ns: u64) {
         self.in_flight[index] = self.in_flight[index].saturating_sub(1);
         self.latency[index].fail(load, cost_ns, now_ns);
+        self.pace[index].failed(cost_ns);
         self.moved_ns[index] = now_ns;
     }
 
@@ -255,10 +260,20 @@ impl State {
         is_known.then_some(if room == 0 { u64::MAX } else { room })
     }
 
+    /// How long it takes until all of this thread's are answered that are in flight there, and so many more, in nanoseconds:
+    /// at the pace at which it works them off, and at least as long as it says nothing already.
+    #[inline]
+    pub fn worked_off_ns(&self, index: usize, more: u32, now_ns: u64) -> f32 {
+        let in_flight = self.in_flight[index];
+        let paced = (in_flight + more) as f32 * self.pace[index].ns();
+        if in_flight == 0 { paced } else { paced.max(now_ns.saturating_sub(self.moved_ns[index]) as f32) }
+    }
+
     /// How long a query would take that is sent there now, in nanoseconds.
     ///
-    /// Who has something in flight and says nothing takes at least as long as that lasts already. Who has had nothing in
-    /// flight for a while is due for a look: what was learned may be out of date.
+    /// What was learned of latencies is a line, and what is in flight may be more than any load at which it was seen: so who
+    /// has something in flight takes at least as long as it takes to work that off. Who has had nothing in flight for a while
+    /// is due for a look: what was learned may be out of date.
     #[inline]
     pub fn expected_ns(&self, index: usize, now_ns: u64) -> f32 {
         if self.in_flight[index] == 0 && self.in_flight_elsewhere[index] == 0 {
@@ -266,10 +281,7 @@ impl State {
             return if latency.age_ns(now_ns) < LOOK_NS { latency.at(1) } else { 0.0 };
         }
         let expected = self.latency[index].at(self.in_flight(index) + 1);
-        if self.in_flight[index] == 0 {
-            return expected;
-        }
-        expected.max(now_ns.saturating_sub(self.moved_ns[index]) as f32)
+        expected.max(self.worked_off_ns(index, 1, now_ns))
     }
 }
 
