@@ -1,6 +1,6 @@
 //! What is simulated: the scenarios of the salbnet slides' successors, and the faults of feedback.
 
-use super::simulation::{Event, Feedback, MS, SECOND, Scenario, Server, Work};
+use super::simulation::{Event, Feedback, MS, SECOND, Scenario, Server, Swells, Work};
 
 /// How many queries BIND takes out of its queue at once: as many as libuv asks for with one system call.
 const BIND_TAKES: usize = 20;
@@ -32,6 +32,7 @@ fn plain(name: &'static str, about: &'static str, servers: Vec<Server>, rate: f6
         about,
         servers,
         rate,
+        swells: None,
         beyond: 0.0,
         length_ns: 9 * SECOND,
         balancers: vec![1.0],
@@ -67,6 +68,35 @@ pub(crate) fn all() -> Vec<Scenario> {
         let can = 0.35 * SECOND as f64 / work_ns as f64;
         let beyond = (1.0 - 1.0 / share).max(0.0);
         all.push(Scenario { beyond, ..plain(name, about, limited([0.2, 0.1, 0.05], work_ns), can * share) });
+    }
+    let swells: [(_, _, _, [u64; 2], f64); 4] = [
+        (
+            "quotas, bursts",
+            "the same with 0.25 ms a query, load 0.7, and 1.4 for 0.3 s of each 1.5 s",
+            0.7,
+            [1_500, 300],
+            2.0,
+        ),
+        (
+            "quotas, long bursts",
+            "load 0.85, and 1.3 for a second of each four",
+            0.85,
+            [4_000, 1_000],
+            1.3 / 0.85,
+        ),
+        (
+            "quotas, crowds, 0.7",
+            "load 0.7, and twice a second what comes in 60 ms comes within 4",
+            0.7,
+            [500, 4],
+            15.0,
+        ),
+        ("quotas, crowds, 0.85", "the same at 0.85", 0.85, [500, 4], 15.0),
+    ];
+    for (name, about, share, [every, length], times) in swells {
+        let swells = Swells { every_ns: every * MS, length_ns: length * MS, times };
+        let servers = limited([0.2, 0.1, 0.05], MS / 4);
+        all.push(Scenario { swells: Some(swells), ..plain(name, about, servers, 1_400.0 * share) });
     }
     let moves = (0..5).flat_map(|turn: u64| {
         let (at, server) = (turn * 2 * SECOND, turn as usize % 3);

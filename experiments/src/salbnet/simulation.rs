@@ -99,6 +99,16 @@ pub(crate) struct Feedback {
     pub(crate) none: bool,
 }
 
+/// Times at which more is asked than else.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Swells {
+    /// From the begin of one to that of the next, and how long each lasts.
+    pub(crate) every_ns: u64,
+    pub(crate) length_ns: u64,
+    /// How many times as many queries come in them.
+    pub(crate) times: f64,
+}
+
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -107,6 +117,8 @@ pub(crate) struct Scenario {
     pub(crate) servers: Vec<Server>,
     /// Queries a second.
     pub(crate) rate: f64,
+    /// When there are more.
+    pub(crate) swells: Option<Swells>,
     /// What share of them is more than the servers can answer.
     pub(crate) beyond: f64,
     pub(crate) length_ns: u64,
@@ -114,6 +126,15 @@ pub(crate) struct Scenario {
     pub(crate) balancers: Vec<f64>,
     pub(crate) events: Vec<(u64, usize, Event)>,
     pub(crate) feedback: Feedback,
+}
+
+impl Scenario {
+    /// Queries a second.
+    fn rate_at(&self, now: u64) -> f64 {
+        let times =
+            self.swells.filter(|swells| now % swells.every_ns < swells.length_ns).map(|swells| swells.times);
+        self.rate * times.unwrap_or(1.0)
+    }
 }
 
 /// What came of a run.
@@ -359,7 +380,7 @@ impl World<'_> {
         self.arrived += 1;
         let mut drawn =
             Rng::with_seed(self.seed.wrapping_add(self.arrived.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        let gap = (exponential(&mut drawn) * SECOND as f64 / self.scenario.rate) as u64;
+        let gap = (exponential(&mut drawn) * SECOND as f64 / self.scenario.rate_at(self.now)) as u64;
         if self.now + gap < self.scenario.length_ns {
             self.at(gap, Next::Arrival);
         }

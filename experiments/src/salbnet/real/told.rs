@@ -133,6 +133,13 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
             _ => format!("{} ± {}", number(mean), number(half)),
         }
     };
+    let each = |arm: usize| {
+        let of_run = |outcome: &Outcome| match outcome.conditions.void() {
+            None => number(P99(outcome)),
+            Some(_) => format!("({})", number(P99(outcome))),
+        };
+        outcomes(samples, arm, load).map(of_run).collect::<Vec<_>>().join("; ")
+    };
     let share = |sample: &Sample| {
         let all: u64 = sample.outcome.work.received.iter().sum();
         if case.restarted().is_some() {
@@ -157,6 +164,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
             cell(arm, MEAN),
             cell(arm, |outcome| outcome.quantile(0.5)),
             cell(arm, P99),
+            each(arm),
             cell(arm, |outcome| outcome.quantile(0.999)),
             cell(arm, PERCENT),
             cell(arm, |outcome| outcome.unanswered() * 100.0),
@@ -177,6 +185,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
         "mean, ms",
         "p50, ms",
         "p99, ms",
+        "p99 of each run, ms",
         "p99.9, ms",
         "errors, %",
         "unanswered, %",
