@@ -107,7 +107,8 @@ fn loads(run: &Run, seeds: u64, report: &mut Report) {
     };
     let lines = arms.iter().map(line).collect();
     let up = Axis { is_log: true, from: Some(1.0), ..Axis::titled("p99, ms") };
-    let across = Axis::titled("load, of what three unequal servers can");
+    let from = shares.first().copied();
+    let across = Axis { from, ..Axis::titled("load, of what three unequal servers can") };
     report.plot("p99 by load", Plot { across, up, lines });
 }
 

@@ -79,7 +79,8 @@ pub(super) fn all(
             })
             .collect();
         let up = Axis { is_log, ..Axis::titled(unit) };
-        let across = Axis::titled("load, of what the servers can");
+        let from = loads.iter().copied().reduce(f64::min);
+        let across = Axis { from, ..Axis::titled("load, of what the servers can") };
         report.plot(format!("Really run, {}: {title}", case.name), Plot { across, up, lines });
     }
 }
