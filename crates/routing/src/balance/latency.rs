@@ -119,13 +119,6 @@ impl Latency {
         self.mean_ns
     }
 
-    /// What part of latencies is by what is in flight: 1 of a server that works on one query after the other, 0 of one that
-    /// waits for others.
-    #[inline]
-    pub fn by_load(&self) -> f32 {
-        if self.mean_ns > 0.0 { self.slope * self.mean_load / self.mean_ns } else { 1.0 }
-    }
-
     /// What one more in flight costs, in nanoseconds.
     #[inline]
     pub fn slope_ns(&self) -> f32 {
@@ -166,8 +159,6 @@ mod tests {
             let (latency, _) = learned(a, b, &[1, 4, 9, 16, 3]);
             let found = latency.at(load);
             assert!((found - expected).abs() < expected * 0.05, "{a} + {b} * {load}: {found} {latency:?}");
-            let by_load = 1.0 - a as f32 / latency.mean_ns();
-            assert!((latency.by_load() - by_load).abs() < 0.1, "{a} + {b} * {load}: {latency:?}");
         }
     }
 

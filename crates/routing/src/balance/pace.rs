@@ -4,10 +4,10 @@
 //! that too, and sooner; but where answers come in batches, as of a server with a quota, it is off by half for as long as
 //! a queue takes to build up. And a server with a quota is as fast as any until it has used it up: what it does at rest says
 //! nothing of what it does under load. So each answer counts by what was owed, and what was seen is forgotten by that, too:
-//! within a quarter of a second where twenty are in flight, hardly where there is now and then one.
+//! within a tenth of a second where twenty are in flight, hardly where there is now and then one.
 
 /// For how long what was seen counts, in nanoseconds for each that is in flight.
-const MEMORY_NS: f32 = 5e9;
+const MEMORY_NS: f32 = 2e9;
 
 /// What was learned of one back end.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,8 +76,8 @@ mod tests {
     fn what_was_seen_under_load_outlasts_a_rest() {
         let mut pace = Pace::UNKNOWN;
         (0..200).for_each(|_| pace.answered(20, 5 * MS));
-        // Three seconds in which one in ten milliseconds takes a quarter of one.
-        (0..300).for_each(|_| pace.answered(1, MS / 4));
+        // A second in which one in ten milliseconds takes a quarter of one.
+        (0..100).for_each(|_| pace.answered(1, MS / 4));
         assert!((3.0..5.0).contains(&(pace.ns() / 1e6)), "{pace:?}");
         // It is slower from now on.
         (0..50).for_each(|_| pace.answered(20, 20 * MS));

@@ -21,7 +21,7 @@ use super::{Pick, Set, State, Why, hash, least};
 /// A server with a quota of processor time is as fast as any until it has used it up, and then stands still until the next
 /// period. What is learned of it is a mean over both, and servers that differ by that alone differ by chance: who stood
 /// still last is avoided for as long as that is remembered, and the others are driven into their own quotas. So one that is
-/// at rest goes first unless it is slower by more than that; less counts where it is hardly load that makes it slow.
+/// at rest goes first unless it is slower by more than that.
 const BUSY: f32 = 2.0;
 
 /// What `pressure` goes by now.
@@ -115,10 +115,7 @@ impl Pressure {
 #[inline]
 fn cost(state: &State, index: usize, now_ns: u64) -> f32 {
     let expected = state.expected_ns(index, now_ns);
-    if state.in_flight(index) == 0 {
-        return expected;
-    }
-    expected * (1.0 + (BUSY - 1.0) * state.latency(index).by_load())
+    if state.in_flight(index) == 0 { expected } else { expected * BUSY }
 }
 
 /// Two by chance, different where there are two; who answers twice as many in a time is drawn twice as often.
@@ -191,23 +188,6 @@ mod tests {
             let picked = pressure.pick(&state, state.all(), 7, 20, &mut rng).map(|pick| pick.back_end);
             assert_eq!(picked, Some(expected), "{latency}");
         }
-    }
-
-    #[test]
-    fn who_waits_for_others_is_not_avoided_for_what_it_has() {
-        let (mut state, mut rng, mut pressure) = (State::new(), Rng::with_seed(1), Pressure::new());
-        let now = 1_000_000;
-        // The first takes as long with eight as with one; the second, at rest, half as long again.
-        for (index, loads, latency) in [(0, 8, 10_000), (1, 1, 15_000)] {
-            state.begin(index, 1, 0);
-            for _ in 0..8 {
-                (0..loads).for_each(|_| state.sent(index, now - latency));
-                (1..=loads).for_each(|load| state.answered(index, load, latency, now));
-            }
-        }
-        (0..4).for_each(|_| state.sent(0, now));
-        let picked = pressure.pick(&state, state.all(), 7, now, &mut rng).map(|pick| pick.back_end);
-        assert_eq!(picked, Some(0));
     }
 
     #[test]
