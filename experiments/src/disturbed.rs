@@ -11,12 +11,6 @@ use crate::errors::Errors;
 /// The largest share of a run's time that others may have: half of what the 99.9th percentile leaves out.
 pub const HELD_UP_MAX: f64 = 0.000_5;
 
-/// The largest share of a measurement that may be disturbed, of its cores' time or of what it measures, before it is done again;
-/// and how often it is tried. What still has more is measured no less, and says how much.
-pub const TAKEN_MAX: f64 = 0.01;
-/// See [`TAKEN_MAX`].
-pub const TRIES: u32 = 3;
-
 /// The runs of one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runs {
@@ -50,15 +44,15 @@ pub fn runs(wanted: usize, mut run: impl FnMut(u64) -> Result<(f64, Errors)>) ->
     Ok(Runs { counted, undisturbed: quiet, all, held_up })
 }
 
-/// Measures until no more than [`TAKEN_MAX`] was disturbed, [`TRIES`] times at most, and keeps the try of which that was
-/// least; each tells that share.
+/// Measures until no more than such a share was disturbed, so many times at most, and keeps the try of which that was
+/// least; each tells that share. What still has more is measured no less, and is to say how much.
 ///
 /// # Errors
 /// Those of a try.
-pub fn calmest<T>(mut measure: impl FnMut() -> Result<(f64, T)>) -> Result<T> {
+pub fn calmest<T>(taken_max: f64, tries: u32, mut measure: impl FnMut() -> Result<(f64, T)>) -> Result<T> {
     let mut best = measure()?;
-    for _ in 1..TRIES {
-        if best.0 <= TAKEN_MAX {
+    for _ in 1..tries {
+        if best.0 <= taken_max {
             break;
         }
         let next = measure()?;
@@ -131,11 +125,12 @@ mod tests {
     fn the_try_counts_from_which_the_host_took_least() {
         let kept = |shares: &[f64]| {
             let mut tries = shares.iter().copied().enumerate();
-            let kept =
-                calmest(|| tries.next().map(|(at, share)| (share, at)).ok_or(anyhow::anyhow!("no more")));
+            let kept = calmest(0.01, 3, || {
+                tries.next().map(|(at, share)| (share, at)).ok_or(anyhow::anyhow!("no more"))
+            });
             (kept.expect("none fails"), tries.count())
         };
-        assert_eq!(kept(&[TAKEN_MAX, 0.0]), (0, 1));
+        assert_eq!(kept(&[0.01, 0.0]), (0, 1));
         assert_eq!(kept(&[0.5, 0.0, 0.0]), (1, 1));
         assert_eq!(kept(&[0.5, 0.2, 0.3, 0.0]), (1, 1));
     }

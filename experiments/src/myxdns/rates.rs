@@ -42,6 +42,11 @@ const SATURATED: f64 = 0.9;
 /// A sender that sends less than this share of what it should is the bottleneck.
 const OFFERED_MIN: f64 = 0.95;
 
+/// The largest share of the cores' time that the host may take while a rate is offered, before it is offered again; and how
+/// often it is at most.
+const TAKEN_MAX: f64 = 0.01;
+const TRIES: u32 = 3;
+
 /// What MyXDNS could: queries a second at which all were answered below a millisecond, and with updates.
 const PUBLISHED_RATE: f64 = 4_000.0;
 const PUBLISHED_UPDATED: f64 = 3_000.0;
@@ -85,10 +90,9 @@ pub(super) fn perform(run: &Run, stage: &Stage, report: &mut Report) -> Result<(
          absolute values do not. Response times are medians from sent; the paper has means.",
     );
     report.say(&format!(
-        "A rate during which the machine's host took more than {} % of its cores is offered again, {} times in all at most; \
-         the try from which it took least counts.",
-        disturbed::TAKEN_MAX * 100.0,
-        disturbed::TRIES
+        "A rate during which the machine's host took more than {} % of its cores is offered again, {TRIES} times in all at \
+         most; the try from which it took least counts.",
+        TAKEN_MAX * 100.0
     ));
     let arms: Vec<&Arm> = ARMS.iter().filter(|arm| stage.has(arm, run, report)).collect();
     let rates = run.size.of(RATES, &[16_000, 384_000], &[500]);
@@ -134,7 +138,7 @@ fn curve(
 
 /// Offers a rate, while the policy is updated; again where the machine's host took too much, in a full run.
 fn point(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -> Result<Point> {
-    disturbed::calmest(|| {
+    disturbed::calmest(TAKEN_MAX, TRIES, || {
         let stolen = Stolen::begin();
         let point = offer(run, stage, running, rate, updates)?;
         Ok((if run.size == Size::Full { stolen.share() } else { 0.0 }, point))
