@@ -125,7 +125,7 @@ impl Service {
         let field = Arc::new(ArcSwap::from_pointee(field));
         let (mut bound, mut streams) = (Vec::new(), Vec::new());
         for address in &options.listen {
-            let sockets = |address| bind(address, workers);
+            let sockets = |address| net::udp::bind_each(address, workers, Some(RECEIVE_BUFFER));
             let (stream, sockets) = net::listen::both(*address, sockets).map_err(StartError::Bind)?;
             bound.extend(sockets);
             streams.push((stream.local_addr().map_err(StartError::System)?, stream));
@@ -254,11 +254,6 @@ fn spawn(worker: Worker) -> io::Result<JoinHandle<()>> {
             tracing::error!(worker = index, %cause, "the worker ends");
         }
     })
-}
-
-/// Sockets of one address for so many workers.
-fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<Arc<UdpListener>>> {
-    (0..workers).map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new)).collect()
 }
 
 /// Draws a number that nobody can foresee: the standard library's hasher is keyed by the system's randomness.

@@ -470,10 +470,8 @@ async fn import(editor: &Editor, imports: &[Import]) -> Result<(), StartError> {
 
 fn bind(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Bound>, StartError> {
     let bind_one = |wanted: SocketAddr| -> io::Result<Bound> {
-        let (tcp, udp) = net::listen::both(wanted, |address| {
-            let sockets = (0..workers).map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new));
-            sockets.collect::<io::Result<_>>()
-        })?;
+        let sockets = |address| net::udp::bind_each(address, workers, Some(RECEIVE_BUFFER));
+        let (tcp, udp) = net::listen::both(wanted, sockets)?;
         Ok(Bound { address: tcp.local_addr()?, udp, tcp })
     };
     addresses.iter().map(|address| bind_one(*address)).collect::<io::Result<_>>().map_err(StartError::Bind)

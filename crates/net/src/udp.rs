@@ -21,6 +21,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -66,6 +67,18 @@ pub struct UdpListener {
 /// A [`BindError`] in an [`io::Error`] of the cause's kind.
 pub fn bind(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result<UdpListener> {
     bind_socket(address, receive_buffer).map_err(|cause| BindError::wrap(Transport::Udp, address, cause))
+}
+
+/// Binds a socket for each of so many worker threads, all to one address; at least one.
+///
+/// # Errors
+/// As [`bind`].
+pub fn bind_each(
+    address: SocketAddr,
+    workers: usize,
+    receive_buffer: Option<usize>,
+) -> io::Result<Vec<Arc<UdpListener>>> {
+    (0..workers.max(1)).map(|_| bind(address, receive_buffer).map(Arc::new)).collect()
 }
 
 fn bind_socket(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result<UdpListener> {

@@ -68,9 +68,7 @@ impl Dns {
     /// What the system says.
     pub fn bind(options: &Options) -> io::Result<Dns> {
         let (tcp, udp) = net::listen::both(options.address, |address| {
-            (0..options.workers.max(1))
-                .map(|_| net::udp::bind(address, Some(RECEIVE_BUFFER)).map(Arc::new))
-                .collect::<io::Result<_>>()
+            net::udp::bind_each(address, options.workers, Some(RECEIVE_BUFFER))
         })?;
         Ok(Dns { address: tcp.local_addr()?, wait: options.wait, udp, tcp })
     }
