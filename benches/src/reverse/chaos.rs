@@ -6,8 +6,9 @@
 //! wait for.
 //!
 //! A machine may be held up as a whole, by a hypervisor that has others to run. Each core has a witness of that: the
-//! source itself, and on the server's core a thread that comes before all others and only looks at the clock. Answers
-//! that may have waited for such a pause are told apart ([`pauses`]).
+//! source itself, and on the server's core a thread that comes before all others and only looks at the clock. So a row is
+//! measured second by second: those count, with all of their look-ups, that the machine left alone. Of those in which it
+//! did not, answers that may have waited for a pause are told apart ([`pauses`]).
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -62,11 +63,14 @@ const SLOW: Duration = Duration::from_secs(5);
 /// Where the upstream is, in the server's namespace.
 const UPSTREAM: &str = "127.0.0.1:5300";
 
-/// The largest share of a row that may be held up before it is measured again: what the percentile that is judged leaves out.
-const HELD_UP_MAX: f64 = 0.001;
+/// Seconds of a row, and of a short one.
+const SECONDS: [usize; 2] = [10, 2];
 
-/// How often a row is measured at most. A host that has others to run leaves ten seconds alone now and then only.
-const TRIES: u32 = 20;
+/// How many are measured for one that counts, at most.
+const TRIES: usize = 10;
+
+/// The largest share of a second that may be held up where it counts: what the percentile that is judged leaves out.
+const HELD_UP_MAX: f64 = 0.001;
 
 /// The shares of answers whose times are told.
 pub(crate) const SHARES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
@@ -89,7 +93,8 @@ const UPSTREAMS: [(Upstream, &str); 5] = [
     (Upstream::Garbage, "garbage"),
 ];
 
-/// What one run saw.
+/// What was seen in one second, or in those that count together.
+#[derive(Default)]
 struct Seen {
     sent: u64,
     /// Look-ups that may have waited for a pause of the machine, and how long the longest pause was, in milliseconds.
@@ -108,7 +113,39 @@ struct Seen {
     stolen: f64,
 }
 
+/// What was seen on one face while the upstream was in some state.
+struct Row {
+    upstream: &'static str,
+    face: &'static str,
+    /// The seconds that count.
+    seen: Seen,
+    /// Of all seconds that were measured: how many, and microseconds from look-up to answer, in rising order.
+    seconds: usize,
+    all: Vec<f64>,
+}
+
 impl Seen {
+    /// What was seen in all of these.
+    fn together(seconds: Vec<Seen>) -> Seen {
+        let count = seconds.len() as f64;
+        let mut all = seconds.into_iter().fold(Seen::default(), |mut all, second| {
+            all.sent += second.sent;
+            all.held_up += second.held_up;
+            all.longest = all.longest.max(second.longest);
+            all.lost += second.lost;
+            all.times.extend(second.times);
+            all.all.extend(second.all);
+            all.late.extend(second.late);
+            all.busy += second.busy / count;
+            all.stolen += second.stolen / count;
+            all
+        });
+        for values in [&mut all.times, &mut all.all, &mut all.late] {
+            values.sort_by(f64::total_cmp);
+        }
+        all
+    }
+
     /// The share of look-ups that were answered, without those that were held up.
     fn answered(&self) -> f64 {
         self.times.len() as f64 / ((self.times.len() as u64 + self.lost) as f64).max(1.0)
@@ -136,8 +173,8 @@ fn at(sorted: &[f64], share: f64) -> Option<f64> {
 pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Result<()> {
     let names = wanted(NAMES)?;
     let _first = FirstSession::begin();
-    let length = Duration::from_secs(if options.quick { 2 } else { 10 });
-    let mut curves = Vec::new();
+    let wanted = SECONDS[usize::from(options.quick)];
+    let mut rows = Vec::new();
     for (upstream, word) in UPSTREAMS {
         let room = place.room("chaos")?;
         let file = room.join("names.cache");
@@ -149,54 +186,36 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         let group = Group::start(&mut command, &room.join("log"))?;
         let _group = servers::ready(group, &room, servers::ping)?;
         let mut rng = Rng::with_seed(options.seed);
-        let mut each = |mut source: Source, length| -> Result<Seen> {
+        let mut second = |mut source: Source| -> Result<Seen> {
             let (done, (begun, begins)) = (AtomicBool::new(false), mpsc::channel());
             let (seen, held) = thread::scope(|scope| {
                 let held = scope.spawn(|| witness(SERVER_CORE, begun, &done));
                 // No look-up waits for its beginning. Where that fails, nobody says so, and its error is told below.
                 let _ = begins.recv();
-                let seen =
-                    Side::Source.within(|| look_up(&mut source, &names, length, &mut upstream, &mut rng));
+                let seen = Side::Source.within(|| look_up(&mut source, &names, &mut upstream, &mut rng));
                 done.store(true, Ordering::Relaxed);
                 (seen, held.join().unwrap_or_else(|_| bail!("the witness panicked")))
             });
             Ok(seen.with_context(|| format!("with an upstream that is {word}"))?.judged(held?))
         };
         // Until the stack is full and questions are under way.
-        each(Side::Source.within(Source::datagrams)?, Duration::from_secs(1))?;
+        second(Side::Source.within(Source::datagrams)?)?;
         for (face, source) in
             [("DNS", Source::datagrams as fn() -> Result<Source>), ("RESP", Source::connections)]
         {
-            let (mut tries, most) = (0, if options.quick { 3 } else { TRIES });
-            let seen = disturbed::calmest(HELD_UP_MAX, most, || {
-                tries += 1;
-                let seen = each(Side::Source.within(source)?, length)?;
+            let (mut seconds, mut all) = (0, Vec::new());
+            let seen = disturbed::calmest(wanted, TRIES * wanted, HELD_UP_MAX, || {
+                let seen = second(Side::Source.within(source)?)?;
+                seconds += 1;
+                all.extend(&seen.all);
                 Ok((seen.held_up(), seen))
             })?;
-            let late = at(&seen.late, 0.999).unwrap_or(f64::NAN);
-            println!(
-                "{word:<12} {face:<5} p99.9 {:.0} us, of all {:.0} us, sent {late:.0} us late, core {:.0} % busy, {:.2} % held up, \
-                 {tries} tries",
-                seen.at(0.999).unwrap_or(f64::NAN),
-                at(&seen.all, 0.999).unwrap_or(f64::NAN),
-                100.0 * seen.busy,
-                100.0 * seen.held_up()
-            );
-            curves.push((word, face, tries, seen));
+            all.sort_by(f64::total_cmp);
+            let row = Row { upstream: word, face, seen: Seen::together(seen), seconds, all };
+            println!("{}", row.line());
+            rows.push(row);
         }
     }
-    let rows = curves.iter().map(|(word, face, tries, seen)| {
-        let cell = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.0}"));
-        let mut row = vec![(*word).to_owned(), (*face).to_owned(), seen.sent.to_string()];
-        row.push(format!("{:.4}", seen.answered() * 100.0));
-        row.extend(SHARES.map(|share| cell(seen.at(share))));
-        row.push(cell(seen.times.last().copied()));
-        row.extend([format!("{:.2}", seen.held_up() * 100.0), format!("{:.1}", seen.longest)]);
-        row.extend([cell(at(&seen.all, 0.999)), cell(at(&seen.late, 0.999))]);
-        row.extend([seen.busy, seen.stolen].map(|share| format!("{:.1}", 100.0 * share)));
-        row.push(tries.to_string());
-        row
-    });
     report.add(Table {
         title: "Answers while the upstream is in trouble, 100,000 look-ups/s, one core, us from when they were sent",
         head: &[
@@ -216,37 +235,41 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
             "sent late, p99.9",
             "core busy, %",
             "stolen, %",
-            "tries",
+            "seconds measured",
+            "p99.9 of those",
         ],
-        rows: rows.collect(),
+        rows: rows.iter().map(Row::cells).collect(),
     });
-    for (word, face, _, seen) in &curves {
-        let what = format!("{face}, upstream {word}: p99.9 of all, ms");
+    for Row { upstream, face, seen, .. } in &rows {
+        let what = format!("{face}, upstream {upstream}: p99.9 of all, ms");
         // Where the machine stood still for most of the time, nothing was measured.
         let is_measured = seen.held_up() <= 0.5;
         // All count: what a machine's pauses excuse is told, and judges nothing.
         let value = at(&seen.all, 0.999).filter(|_| is_measured).map(|time| time / 1e3);
         report.must(what, Limit::AtMost(1.0), value);
     }
-    let answered = curves.iter().map(|(_, _, _, seen)| seen.answered());
-    report.note(
-        "Over DNS the time of an answer ends when the source's kernel takes it from the interface, over the protocol of Redis \
-         when the source reads it.",
-    );
-    report.note(pauses::RULE);
-    report.note(format!(
-        "A row of which more than {} % was held up is done again, {TRIES} times in all at most; the one with the least counts.",
-        HELD_UP_MAX * 1e2
-    ));
+    let answered = rows.iter().map(|row| row.seen.answered());
     report.must(
         "share of look-ups that are answered, the least",
         Limit::AtLeast(0.9999),
         answered.reduce(f64::min),
     );
-    let drawn: Vec<picture::Curve> = curves
+    report.note(
+        "Over DNS the time of an answer ends when the source's kernel takes it from the interface, over the protocol of Redis \
+         when the source reads it.",
+    );
+    report.note(format!(
+        "A row is {wanted} seconds, and each counts whole: seconds are measured until in so many no more than {} % of the \
+         look-ups was held up, {} at most, and those count in which the least was. What all of those that were measured come to \
+         is the last column.",
+        HELD_UP_MAX * 1e2,
+        TRIES * wanted
+    ));
+    report.note(pauses::RULE);
+    let drawn: Vec<picture::Curve> = rows
         .iter()
-        .map(|(word, face, _, seen)| picture::Curve {
-            name: format!("{face}, {word}"),
+        .map(|Row { upstream, face, seen, .. }| picture::Curve {
+            name: format!("{face}, {upstream}"),
             is_dashed: *face == "RESP",
             points: SHARES.iter().filter_map(|share| Some((*share, seen.at(*share)?))).collect(),
         })
@@ -254,6 +277,39 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
     report
         .picture("chaos.svg", picture::latencies("Answers while the upstream is in trouble", &drawn, 1000.0));
     Ok(())
+}
+
+impl Row {
+    /// The row as it is told when it was measured.
+    fn line(&self) -> String {
+        let Row { upstream, face, seen, seconds, all } = self;
+        let told = |times: &[f64]| at(times, 0.999).unwrap_or(f64::NAN);
+        format!(
+            "{upstream:<12} {face:<5} p99.9 {:.0} us, of all {:.0} us, sent {:.0} us late, core {:.0} % busy, {:.2} % held \
+             up; of all {seconds} seconds {:.0} us",
+            told(&seen.times),
+            told(&seen.all),
+            told(&seen.late),
+            100.0 * seen.busy,
+            100.0 * seen.held_up(),
+            told(all)
+        )
+    }
+
+    /// The row of the table.
+    fn cells(&self) -> Vec<String> {
+        let Row { upstream, face, seen, seconds, all } = self;
+        let cell = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.0}"));
+        let mut row = vec![(*upstream).to_owned(), (*face).to_owned(), seen.sent.to_string()];
+        row.push(format!("{:.4}", seen.answered() * 100.0));
+        row.extend(SHARES.map(|share| cell(seen.at(share))));
+        row.push(cell(seen.times.last().copied()));
+        row.extend([format!("{:.2}", seen.held_up() * 100.0), format!("{:.1}", seen.longest)]);
+        row.extend([cell(at(&seen.all, 0.999)), cell(at(&seen.late, 0.999))]);
+        row.extend([seen.busy, seen.stolen].map(|share| format!("{:.1}", 100.0 * share)));
+        row.extend([seconds.to_string(), cell(at(all, 0.999))]);
+        row
+    }
 }
 
 /// The upstream, which has its turns.
@@ -482,18 +538,12 @@ impl Raw {
     }
 }
 
-/// Looks names up for so long, and is the upstream meanwhile.
-fn look_up(
-    source: &mut Source,
-    names: &Names,
-    length: Duration,
-    upstream: &mut Troubled,
-    rng: &mut Rng,
-) -> Result<Raw> {
-    let looks_up = (length.as_secs_f64() * RATE as f64) as usize;
+/// Looks names up for a second, and is the upstream meanwhile.
+fn look_up(source: &mut Source, names: &Names, upstream: &mut Troubled, rng: &mut Rng) -> Result<Raw> {
+    let length = Duration::from_secs(1);
     let now = Instant::now();
     let (mut sent, mut answers, mut late) =
-        (0, room(looks_up, (now, now)), room(looks_up / TOGETHER as usize, f64::NAN));
+        (0, room(RATE as usize, (now, now)), room((RATE / TOGETHER) as usize, f64::NAN));
     let mut pauses = Pauses::default();
     let before = Core::now(SERVER_CORE)?;
     // Of the time in which look-ups come: while late answers are waited for, the core may have nothing to do.

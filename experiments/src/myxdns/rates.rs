@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use api::replay::ReplayReport;
 use experiments::disturbed;
 use experiments::machine::Stolen;
@@ -45,7 +45,7 @@ const OFFERED_MIN: f64 = 0.95;
 /// The largest share of the cores' time that the host may take while a rate is offered, before it is offered again; and how
 /// often it is at most.
 const TAKEN_MAX: f64 = 0.01;
-const TRIES: u32 = 3;
+const TRIES: usize = 3;
 
 /// What MyXDNS could: queries a second at which all were answered below a millisecond, and with updates.
 const PUBLISHED_RATE: f64 = 4_000.0;
@@ -138,11 +138,12 @@ fn curve(
 
 /// Offers a rate, while the policy is updated; again where the machine's host took too much, in a full run.
 fn point(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -> Result<Point> {
-    disturbed::calmest(TAKEN_MAX, TRIES, || {
+    let tries = disturbed::calmest(1, TRIES, TAKEN_MAX, || {
         let stolen = Stolen::begin();
         let point = offer(run, stage, running, rate, updates)?;
         Ok((if run.size == Size::Full { stolen.share() } else { 0.0 }, point))
-    })
+    })?;
+    tries.into_iter().next().context("the rate was not offered")
 }
 
 /// Offers a rate for some seconds, while the policy is updated.
