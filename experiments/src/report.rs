@@ -80,11 +80,11 @@ impl Limit {
 
 impl std::fmt::Display for Limit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Limit::AtLeast(least) => write!(f, "at least {least}"),
-            Limit::AtMost(most) => write!(f, "at most {most}"),
-            Limit::Between(least, most) => write!(f, "from {least} to {most}"),
-            Limit::Exactly(one) => write!(f, "exactly {one}"),
+        match *self {
+            Limit::AtLeast(least) => write!(f, "at least {}", limit(least)),
+            Limit::AtMost(most) => write!(f, "at most {}", limit(most)),
+            Limit::Between(least, most) => write!(f, "from {} to {}", limit(least), limit(most)),
+            Limit::Exactly(one) => write!(f, "exactly {}", limit(one)),
         }
     }
 }
@@ -218,6 +218,12 @@ pub(crate) fn at(sorted: &[f64], share: f64) -> Option<f64> {
     Some(sorted[((sorted.len() as f64 * share) as usize).min(last)])
 }
 
+/// A limit as it was set; one that was computed has more digits than people read.
+fn limit(value: f64) -> String {
+    let exact = value.to_string();
+    if exact.len() > "-0.99999".len() { number(value) } else { exact }
+}
+
 /// A number as people read it: whole ones with their thousands apart, others to four digits.
 pub(crate) fn number(value: f64) -> String {
     if value.fract() != 0.0 {
@@ -267,6 +273,18 @@ mod tests {
         ] {
             assert!(inside.iter().all(|value| limit.holds(*value)), "{limit}");
             assert!(!outside.iter().any(|value| limit.holds(*value)), "{limit}");
+        }
+    }
+
+    #[test]
+    fn limits_are_told_as_they_were_set() {
+        for (limit, told) in [
+            (Limit::AtLeast(0.99995), "at least 0.99995"),
+            (Limit::AtMost(1.1 * 1.1 * 1.1), "at most 1.331"),
+            (Limit::Between(-0.5, 1e3 / 7.0), "from -0.5 to 142.9"),
+            (Limit::Exactly(100_000.0), "exactly 100000"),
+        ] {
+            assert_eq!(limit.to_string(), told);
         }
     }
 
