@@ -248,12 +248,12 @@ impl Service {
                 waits = true;
                 self.tell("CLIENT NO-TOUCH ON")?;
             }
-            // -2 is not known yet; -1 is known to have none to give.
+            // -1 is known to have none to give, -2 is not known yet; others got their name since it was asked for.
             let states = self.ask("TTL", &unnamed)?;
             wanted = unnamed
                 .into_iter()
                 .zip(states)
-                .filter(|(_, state)| state.as_deref() == Some("-2"))
+                .filter(|(_, state)| state.as_deref() != Some("-1"))
                 .map(|(a, _)| a)
                 .collect();
             if wanted.is_empty() {
@@ -461,6 +461,32 @@ mod tests {
         assert_eq!(read(":-2\r\n"), Ok(Some("-2".into())));
         assert!(read("-ERR no\r\n").unwrap_err().contains("ERR no"));
         assert!(read("$11\r\nwww").is_err() && read("").is_err() && read(&"x".repeat(5000)).is_err());
+    }
+
+    #[test]
+    fn a_name_that_comes_between_two_questions_is_taken() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut service = Service::connect(listener.local_addr().unwrap()).unwrap();
+        let script = [
+            ("GET 192.0.2.1", "$-1"),
+            ("CLIENT NO-TOUCH ON", "+OK"),
+            ("TTL 192.0.2.1", ":100"),
+            ("GET 192.0.2.1", "$12\r\nhost.example"),
+            ("CLIENT NO-TOUCH OFF", "+OK"),
+        ];
+        let told = std::thread::spawn(move || {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            for (asked, said) in script {
+                let mut line = String::new();
+                stream.read_line(&mut line).unwrap();
+                assert_eq!(line.trim_end(), asked);
+                stream.get_mut().write_all(format!("{said}\r\n").as_bytes()).unwrap();
+            }
+        });
+        let address = "192.0.2.1".parse().unwrap();
+        let names = service.names(&[address], Duration::from_secs(30)).unwrap();
+        assert_eq!(names.get(&address).map(String::as_str), Some("host.example"));
+        told.join().unwrap();
     }
 
     #[test]
