@@ -119,8 +119,9 @@ struct Row {
     face: &'static str,
     /// The seconds that count.
     seen: Seen,
-    /// Of all seconds that were measured: how many, and microseconds from look-up to answer, in rising order.
+    /// Of all seconds that were measured: how many, their look-ups, and microseconds from look-up to answer, in rising order.
     seconds: usize,
+    sent: u64,
     all: Vec<f64>,
 }
 
@@ -203,15 +204,16 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         for (face, source) in
             [("DNS", Source::datagrams as fn() -> Result<Source>), ("RESP", Source::connections)]
         {
-            let (mut seconds, mut all) = (0, Vec::new());
+            let (mut seconds, mut sent, mut all) = (0, 0, Vec::new());
             let seen = disturbed::calmest(wanted, TRIES * wanted, HELD_UP_MAX, || {
                 let seen = second(Side::Source.within(source)?)?;
                 seconds += 1;
+                sent += seen.sent;
                 all.extend(&seen.all);
                 Ok((seen.held_up(), seen))
             })?;
             all.sort_by(f64::total_cmp);
-            let row = Row { upstream: word, face, seen: Seen::together(seen), seconds, all };
+            let row = Row { upstream: word, face, seen: Seen::together(seen), seconds, sent, all };
             println!("{}", row.line());
             rows.push(row);
         }
@@ -236,6 +238,7 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
             "core busy, %",
             "stolen, %",
             "seconds measured",
+            "answered of those, %",
             "p99.9 of those",
         ],
         rows: rows.iter().map(Row::cells).collect(),
@@ -261,7 +264,7 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
     report.note(format!(
         "A row is {wanted} seconds, and each counts whole: seconds are measured until in so many no more than {} % of the \
          look-ups was held up, {} at most, and those count in which the least was. What all of those that were measured come to \
-         is the last column.",
+         is in the last columns. The picture is of all look-ups of those that count.",
         HELD_UP_MAX * 1e2,
         TRIES * wanted
     ));
@@ -271,7 +274,7 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         .map(|Row { upstream, face, seen, .. }| picture::Curve {
             name: format!("{face}, {upstream}"),
             is_dashed: *face == "RESP",
-            points: SHARES.iter().filter_map(|share| Some((*share, seen.at(*share)?))).collect(),
+            points: SHARES.iter().filter_map(|share| Some((*share, at(&seen.all, *share)?))).collect(),
         })
         .collect();
     report
@@ -282,7 +285,7 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
 impl Row {
     /// The row as it is told when it was measured.
     fn line(&self) -> String {
-        let Row { upstream, face, seen, seconds, all } = self;
+        let Row { upstream, face, seen, seconds, all, .. } = self;
         let told = |times: &[f64]| at(times, 0.999).unwrap_or(f64::NAN);
         format!(
             "{upstream:<12} {face:<5} p99.9 {:.0} us, of all {:.0} us, sent {:.0} us late, core {:.0} % busy, {:.2} % held \
@@ -298,7 +301,7 @@ impl Row {
 
     /// The row of the table.
     fn cells(&self) -> Vec<String> {
-        let Row { upstream, face, seen, seconds, all } = self;
+        let Row { upstream, face, seen, seconds, sent, all } = self;
         let cell = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.0}"));
         let mut row = vec![(*upstream).to_owned(), (*face).to_owned(), seen.sent.to_string()];
         row.push(format!("{:.4}", seen.answered() * 100.0));
@@ -307,7 +310,9 @@ impl Row {
         row.extend([format!("{:.2}", seen.held_up() * 100.0), format!("{:.1}", seen.longest)]);
         row.extend([cell(at(&seen.all, 0.999)), cell(at(&seen.late, 0.999))]);
         row.extend([seen.busy, seen.stolen].map(|share| format!("{:.1}", 100.0 * share)));
-        row.extend([seconds.to_string(), cell(at(all, 0.999))]);
+        row.push(seconds.to_string());
+        row.push(format!("{:.4}", 100.0 * all.len() as f64 / (*sent as f64).max(1.0)));
+        row.push(cell(at(all, 0.999)));
         row
     }
 }
