@@ -16,6 +16,9 @@ const AWAY_AT: Duration = Duration::from_millis(1_500);
 const AWAY: Duration = Duration::from_secs(1);
 const WARMS: Duration = Duration::from_millis(500);
 
+/// From which load on our policy must be so much better.
+const LOADED: f64 = 0.9;
+
 /// From one look whether the load has ended to the next.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -34,7 +37,7 @@ pub(super) struct Case {
     /// Loads of what they can, in a full and in a quick run; none where it takes no part.
     loads: [&'static [f64]; 3],
     /// Whether what is demanded of unequal and moving servers is demanded here.
-    pub(super) is_demanded: bool,
+    is_demanded: bool,
 }
 
 /// What happens.
@@ -93,11 +96,15 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 impl Case {
-    /// The loads, and how often each is run.
-    pub(super) fn wanted(&self, size: Size) -> Option<(&'static [f64], u64)> {
+    /// The loads; none where it takes no part.
+    pub(super) fn wanted(&self, size: Size) -> &'static [f64] {
         let [full, quick, smoke] = self.loads;
-        let loads = size.of(full, quick, smoke);
-        (!loads.is_empty()).then_some((loads, size.of(4, 1, 1)))
+        size.of(full, quick, smoke)
+    }
+
+    /// Whether something is demanded of our policy at a load.
+    pub(super) fn demands(&self, size: Size, load: f64) -> bool {
+        size == Size::Full && self.is_demanded && load >= LOADED
     }
 
     /// The same servers, to which nothing happens.

@@ -126,6 +126,11 @@ impl Arm {
     pub(super) fn takes_part(&self, size: Size) -> bool {
         size.of(true, self.least != Size::Full, self.least == Size::Smoke)
     }
+
+    /// Whether something is demanded of it, or of ours beside it.
+    pub(super) fn is_judged(&self) -> bool {
+        self.name == OURS || self.name == WRR || self.name.starts_with(DNSDIST)
+    }
 }
 
 impl Field {

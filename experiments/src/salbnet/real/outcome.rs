@@ -165,6 +165,14 @@ pub(super) fn interval(values: &[f64]) -> (f64, f64) {
     (mean, T.get(degrees).copied().unwrap_or(1.96) * error)
 }
 
+/// The least, the median and the greatest; none of nothing, or where something is no number.
+pub(super) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    let middle = values[last / 2].midpoint(values[last.div_ceil(2)]);
+    values.iter().all(|value| !value.is_nan()).then_some([values[0], middle, values[last]])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +236,19 @@ mod tests {
         assert!((first - 2_000.0).abs() < 1e-9 && (second - 500.0).abs() < 1e-9, "{first} {second}");
         assert!(idle.is_nan());
         assert!((work.cost_us() - 150.0).abs() < 1e-9, "{}", work.cost_us());
+    }
+
+    #[test]
+    fn a_spread_has_its_median_in_the_middle() {
+        assert_eq!(spread(vec![3.0, 1.0, 9.0]), Some([1.0, 3.0, 9.0]));
+        assert_eq!(spread(vec![3.0, 1.0, 9.0, 4.0]), Some([1.0, 3.5, 9.0]));
+        assert_eq!(
+            spread(vec![f64::INFINITY, 0.5, f64::INFINITY]),
+            Some([0.5, f64::INFINITY, f64::INFINITY])
+        );
+        assert_eq!(spread(vec![0.5]), Some([0.5; 3]));
+        assert_eq!(spread(Vec::new()), None);
+        assert_eq!(spread(vec![1.0, f64::NAN]), None);
     }
 
     #[test]
