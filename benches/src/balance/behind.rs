@@ -31,8 +31,7 @@ impl Behind {
     /// Where a step fails.
     pub(crate) fn make() -> Result<Behind> {
         let [one, other] = BACK_ENDS;
-        // Who is asked is known beforehand, so that nothing is to be resolved, and checksums are computed by the sender, for
-        // no card does it here.
+        // Who is asked is known beforehand, so that nothing is to be resolved.
         let steps = format!(
             "ip netns add {NAMESPACE}
              ip link add vb netns server type veth peer name ve netns {NAMESPACE}
@@ -44,13 +43,13 @@ impl Behind {
              ip -n server link set vb up
              hardware=$(ip -n {NAMESPACE} -brief link show ve | awk '{{ print $3 }}')
              ip -n server neigh replace {one} lladdr $hardware dev vb nud permanent
-             ip -n server neigh replace {other} lladdr $hardware dev vb nud permanent
-             ip netns exec server ethtool -K vb tx off >/dev/null"
+             ip -n server neigh replace {other} lladdr $hardware dev vb nud permanent"
         );
         let status = Command::new("sh").args(["-euc", &steps]).status().context("sh")?;
         if !status.success() {
             bail!("the back ends' network could not be made ({status}); see above");
         }
+        driver::leave_checksums_to_sender(OURS)?;
         Ok(Behind(()))
     }
 
@@ -63,6 +62,7 @@ impl Behind {
             Ok(()) => {
                 let done = work();
                 driver::detach(THEIRS, OURS)?;
+                driver::leave_checksums_to_sender(OURS)?;
                 Ok((done?, Echo::Xdp))
             }
             Err(error) => {
@@ -82,7 +82,8 @@ impl Behind {
         place::inside(NAMESPACE, SOURCE_CORE, work)
     }
 
-    /// How many datagrams have come to the back ends.
+    /// How many datagrams have come to the back ends. The device counts what the sender's kernel has not yet cut as one;
+    /// it has cut all where it computes checksums.
     ///
     /// # Errors
     /// Where the system does not say.

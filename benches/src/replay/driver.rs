@@ -71,7 +71,7 @@ pub(crate) fn attach(place: &Place, echoes: End, passes: End) -> Result<()> {
     process::read(&mut compile)?;
     // What the source of another row has left there.
     detach(echoes, passes)?;
-    process::read(passes.command("ethtool").args(["-K", passes.device, "tx", "off"]))?;
+    leave_checksums_to_sender(passes)?;
     link(echoes, &object, "xdp")?;
     link(passes, &object, "xdp/pass")
 }
@@ -86,6 +86,14 @@ pub(crate) fn detach(echoes: End, passes: End) -> Result<()> {
     }
     process::read(passes.command("ethtool").args(["-K", passes.device, "tx", "on"]))?;
     Ok(())
+}
+
+/// Has the kernel compute checksums of what leaves here, and cut it before: no card does it.
+///
+/// # Errors
+/// Where that is refused.
+pub(crate) fn leave_checksums_to_sender(end: End) -> Result<()> {
+    process::read(end.command("ethtool").args(["-K", end.device, "tx", "off"])).map(drop)
 }
 
 fn link(end: End, object: &Path, section: &str) -> Result<()> {
