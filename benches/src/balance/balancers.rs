@@ -56,8 +56,9 @@ impl Balancer {
         self.started(place, more, false)
     }
 
-    /// The same, before others on its core: what else the machine does there, such as looking after itself, would hold it up
-    /// for slices of 4 ms. Not where it is to be saturated: then what the kernel receives on this core would have to wait.
+    /// The same, before others on its core (SCHED_FIFO): what else the machine does there, such as looking after itself, would
+    /// hold it up for slices of 4 ms; a nice value counts within its session alone. Not where it is to be saturated: then
+    /// what the kernel receives on this core would have to wait.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -74,8 +75,8 @@ impl Balancer {
         }
         if is_first {
             let inner = command;
-            command = Command::new("nice");
-            command.args(["-n", "-20"]).arg(inner.get_program()).args(inner.get_args());
+            command = Command::new("chrt");
+            command.args(["--fifo", "1"]).arg(inner.get_program()).args(inner.get_args());
         }
         // An echo has no records.
         servers::run_until(self.name, &mut command, &room, |answer| answer[3] & 15 == 0)

@@ -31,19 +31,23 @@ const PATIENCE: Patience = Patience { most_ns: u64::MAX, queued_ns: f32::INFINIT
 
 /// Measures all policies, and those that go by credit with leases too.
 pub(crate) fn measure(options: &Options, report: &mut Report) {
+    // Without leases `credit` has nothing to pick by.
+    let unleased = NAMES.iter().filter(|name| **name != "credit").map(|name| (*name, false));
+    let mut worlds: Vec<(String, World, Vec<f64>)> = unleased
+        .chain([("credit", true), ("pressure", true)])
+        .map(|(name, leased)| {
+            let what = if leased { format!("{name}, with leases") } else { name.to_owned() };
+            (what, World::new(name, leased, options.seed), Vec::new())
+        })
+        .collect();
+    // In turns, as a machine that has just woken up is slow for longer than all passes of one take.
+    for _ in 0..PASSES {
+        worlds.iter_mut().for_each(|(_, world, times)| times.push(world.pass()));
+    }
     let mut rows = Vec::new();
-    for (name, leased) in
-        NAMES.iter().map(|name| (*name, false)).chain([("credit", true), ("pressure", true)])
-    {
-        if name == "credit" && !leased {
-            // Without leases it has nothing to pick by.
-            continue;
-        }
-        let mut world = World::new(name, leased, options.seed);
-        let times: Vec<f64> = (0..PASSES).map(|_| world.pass()).collect();
+    for (what, _, times) in worlds {
         let middle = median(&times).expect("some passes");
         let least = times.iter().copied().fold(f64::INFINITY, f64::min);
-        let what = if leased { format!("{name}, with leases") } else { name.to_owned() };
         report.must(
             format!("a pick of {what}, {BACK_ENDS} back ends, ns"),
             Limit::AtMost(PICK_MAX),

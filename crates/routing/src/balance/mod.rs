@@ -195,6 +195,8 @@ impl Policy {
 }
 
 /// The one with the least cost among these; of several that have it, one by chance, each as likely as the others.
+///
+/// Which of two costs less is as good as chance, so nothing branches on it.
 #[inline]
 fn least<C: PartialOrd + Copy>(among: Set, rng: &mut Rng, cost: impl Fn(usize) -> C) -> Option<(usize, C)> {
     let mut members = among.iter();
@@ -202,11 +204,9 @@ fn least<C: PartialOrd + Copy>(among: Set, rng: &mut Rng, cost: impl Fn(usize) -
     let (mut least, mut equals) = (cost(first), Set::EMPTY.with(first));
     for index in members {
         let this = cost(index);
-        if this < least {
-            (least, equals) = (this, Set::EMPTY.with(index));
-        } else if this == least {
-            equals = equals.with(index);
-        }
+        let kept = if this < least { 0 } else { equals.bits() };
+        equals = Set::from_bits(kept | u64::from(this <= least) << index);
+        least = if this < least { this } else { least };
     }
     let chosen = if equals.len() > 1 { below(rng, equals.len()) } else { 0 };
     Some((equals.nth(chosen)?, least))

@@ -15,13 +15,15 @@ pub struct Pace {
     /// For how long it has owed answers, and how many came, each times what was in flight; older ones count less.
     owing_ns: f32,
     answers: f32,
+    /// One by the other: it is asked for more often than it changes.
+    ns: f32,
     /// Whether the last was a failure.
     has_failed: bool,
 }
 
 impl Pace {
     /// Nothing.
-    pub const UNKNOWN: Pace = Pace { owing_ns: 0.0, answers: 0.0, has_failed: false };
+    pub const UNKNOWN: Pace = Pace { owing_ns: 0.0, answers: 0.0, ns: 0.0, has_failed: false };
 
     /// An answer has come to one of so many in flight, so long after the one before, or after the first query since nothing
     /// was in flight.
@@ -45,12 +47,13 @@ impl Pace {
         let left = MEMORY_NS / (MEMORY_NS + owed_ns);
         self.owing_ns = self.owing_ns * left + owed_ns;
         self.answers = self.answers * left + in_flight;
+        self.ns = self.owing_ns / self.answers;
     }
 
     /// From one answer to the next, in nanoseconds; 0 where nothing is known.
     #[inline]
     pub fn ns(&self) -> f32 {
-        if self.answers > 0.0 { self.owing_ns / self.answers } else { 0.0 }
+        self.ns
     }
 }
 

@@ -266,7 +266,9 @@ impl State {
     pub fn worked_off_ns(&self, index: usize, more: u32, now_ns: u64) -> f32 {
         let in_flight = self.in_flight[index];
         let paced = (in_flight + more) as f32 * self.pace[index].ns();
-        if in_flight == 0 { paced } else { paced.max(now_ns.saturating_sub(self.moved_ns[index]) as f32) }
+        // Signed, for which a processor has an instruction.
+        let silent = now_ns.saturating_sub(self.moved_ns[index]) as i64 as f32;
+        paced.max(if in_flight == 0 { 0.0 } else { silent })
     }
 
     /// How long a query would take that is sent there now, in nanoseconds.
@@ -276,12 +278,12 @@ impl State {
     /// is due for a look: what was learned may be out of date.
     #[inline]
     pub fn expected_ns(&self, index: usize, now_ns: u64) -> f32 {
-        if self.in_flight[index] == 0 && self.in_flight_elsewhere[index] == 0 {
-            let latency = &self.latency[index];
-            return if latency.age_ns(now_ns) < LOOK_NS { latency.at(1) } else { 0.0 };
-        }
-        let expected = self.latency[index].at(self.in_flight(index) + 1);
-        expected.max(self.worked_off_ns(index, 1, now_ns))
+        // All of it is worked out each time: who is at rest is as good as chance, and to branch on it takes longer.
+        let (latency, in_flight) = (&self.latency[index], self.in_flight(index));
+        let expected = latency.at(in_flight + 1);
+        let at_rest = if latency.age_ns(now_ns) < LOOK_NS { expected } else { 0.0 };
+        let busy = expected.max(self.worked_off_ns(index, 1, now_ns));
+        if in_flight == 0 { at_rest } else { busy }
     }
 }
 
