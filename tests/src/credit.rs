@@ -1,7 +1,6 @@
 //! The balancer's end of the credit protocol: who talks to agents in a test; and a bad way between the two.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,9 +31,7 @@ pub fn key() -> Key {
 /// # Panics
 /// Where it cannot be written.
 pub fn key_file(folder: &Folder) -> String {
-    let file = folder.write("credit.key", key_text());
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
-    file
+    folder.write_secret("credit.key", key_text())
 }
 
 /// A balancer that sends no queries itself: the test does, and says how many.

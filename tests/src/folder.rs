@@ -1,5 +1,6 @@
 //! A folder for one test.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,6 +39,16 @@ impl Folder {
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
         let path = self.at(name);
         std::fs::write(&path, content).expect("the folder can be written");
+        path
+    }
+
+    /// Writes a file in it that only its owner can read; returns its path.
+    ///
+    /// # Panics
+    /// Where the system refuses it.
+    pub fn write_secret(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.write(name, content);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
         path
     }
 }

@@ -245,7 +245,7 @@ fn several_sources_and_reports() {
         "# TYPE open gauge\nopen{kind=\"tcp\"} 50\nopen{kind=\"udp\"} 7\n",
     );
     site.say("192.0.2.2", "{\"cpu\":{\"busy\":0.1}}", "open{kind=\"tcp\"} 20\n");
-    let token = world.folder.write("token", "secret\n");
+    let token = world.folder.write_secret("token", "secret\n");
     let sources = format!(
         "listen = \"127.0.0.1:0\"\nreport_token_file = \"{token}\"\ninterval = \"200 ms\"\ntimeout = \"200 ms\"\n\
          stale = \"10 min\"\n\

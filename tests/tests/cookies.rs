@@ -20,9 +20,7 @@ const NEW: &str = "445536bcd2513298075a5d379663c962";
 
 /// A file of secrets that only its owner can read.
 fn write_secrets(folder: &Folder, lines: &[&str]) -> String {
-    let path = folder.write("cookie.secrets", lines.join("\n"));
-    set_mode(&path, 0o600);
-    path
+    folder.write_secret("cookie.secrets", lines.join("\n"))
 }
 
 fn set_mode(path: &str, mode: u32) {

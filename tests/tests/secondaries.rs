@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -170,8 +169,7 @@ fn data_records(lines: &[&str]) -> usize {
 /// Starts the server with keys and these sections of its configuration.
 fn serve(folder: &Folder, keys: &[Key<'_>], sections: &str) -> Serving {
     let lines: String = keys.iter().map(|key| key.line() + "\n").collect();
-    let file = folder.write("tsig.keys", lines);
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
+    folder.write_secret("tsig.keys", lines);
     let text = format!("version = \"v1\"\ntsig_keys = [\"tsig.keys\"]\n{sections}");
     Serving::start(folder, &["--config", &folder.write("pointsman.toml", text)])
 }

@@ -5,7 +5,8 @@
 //! - [`demo`]: a name server with clients from everywhere, to look at.
 //! - [`config`]: every key of `serve`, declared once; [`log`]: what is logged.
 //! - [`session`]: what the commands of the API share; [`origin`]: which zone a file is of.
-//! - [`token`]: the API's token in a file; [`credit_key`]: the key of balancers and agents.
+//! - [`secret`]: files that others may not read; [`token`]: the API's token in one; [`credit_key`]: the key of balancers and
+//!   agents in one.
 //! - [`near`]: addresses that may be loaded without asking anybody.
 //! - [`terminal`]: pictures that are drawn over themselves.
 //! - [`failure`]: why a command did not succeed, and the exit code.
@@ -19,6 +20,7 @@ mod failure;
 mod log;
 mod near;
 mod origin;
+mod secret;
 mod session;
 mod terminal;
 mod token;

@@ -29,7 +29,7 @@ pub(crate) struct Connection {
         global = true
     )]
     api: String,
-    /// A file with the API's token; without it, the token is in POINTSMAN_TOKEN
+    /// A file with the API's token, which others may not read; without it, the token is in POINTSMAN_TOKEN
     #[arg(long, value_name = "FILE", global = true)]
     token_file: Option<PathBuf>,
     /// Print what the API answers, as it is

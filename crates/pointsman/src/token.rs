@@ -1,10 +1,10 @@
 //! The token that the API asks for, as it stands in a file.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use api::Fault;
+
+use crate::secret;
 
 /// The longest token, in octets: it must fit into a header line with room to spare.
 const TOKEN_MAX: usize = 1_024;
@@ -14,14 +14,8 @@ const TOKEN_MAX: usize = 1_024;
 /// # Errors
 /// What is wrong with the file; the token itself is never told.
 pub(crate) fn read(path: &Path) -> Result<String, Fault> {
-    let source = path.to_string_lossy();
-    let mut text = String::new();
-    File::open(path).and_then(|file| file.take(TOKEN_MAX as u64 + 2).read_to_string(&mut text)).map_err(
-        |cause| {
-            Fault::whole(source.clone(), format!("the token cannot be read: {cause}"), "a file with a token")
-        },
-    )?;
-    parse(&text).map_err(|what| Fault::whole(source, what, "one line of visible ASCII"))
+    let text = secret::read(path, TOKEN_MAX as u64 + 2, "a file with a token")?;
+    parse(&text).map_err(|what| Fault::whole(path.to_string_lossy(), what, "one line of visible ASCII"))
 }
 
 /// Takes a token from a file's text or the environment: a line end behind it is not part of it.

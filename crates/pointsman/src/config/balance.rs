@@ -18,6 +18,7 @@ use super::keys::BALANCE;
 use super::kind::Kind;
 use super::lower::{count, given, resolve};
 use super::spec::{BalanceSpec, Placed};
+use crate::credit_key;
 use crate::log::Form;
 use crate::near::is_near;
 
@@ -236,15 +237,10 @@ fn credit(spec: &BalanceSpec, faults: &mut Faults) -> Option<(SocketAddr, credit
         }
         (Some(credit), Some(key)) => {
             let path = resolve(key);
-            let read = std::fs::read_to_string(&path).map_err(|cause| format!("it cannot be read: {cause}"));
-            match read.and_then(|text| credit::Key::parse(&text).map_err(|error| error.to_string())) {
-                Ok(key) => Some((credit.value, key)),
-                Err(what) => {
-                    let expected = "a file as `pointsman key new` makes it";
-                    faults.push(key.place.fault(format!("{}: {what}", path.display()), expected));
-                    None
-                }
-            }
+            let told =
+                |fault: Fault| key.place.fault(format!("{}: {}", path.display(), fault.what), fault.expected);
+            let read = credit_key::read(&path).map_err(|fault| faults.push(told(fault)));
+            Some((credit.value, read.ok()?))
         }
     }
 }
@@ -254,6 +250,8 @@ mod tests {
     use super::*;
     use crate::config::{defaults, file, page};
     use clap::Parser;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     #[derive(Parser)]
@@ -328,6 +326,33 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let folder = std::env::temp_dir().join(format!("pointsman-balance-key-{}", std::process::id()));
+        fs::create_dir(&folder).expect("there is room for temporary folders");
+        let path = folder.join("credit.key");
+        fs::write(&path, "0a".repeat(32)).expect("the folder can be written");
+        let text = format!(
+            "version = \"v1\"\n[balance]\nlisten = [\"127.0.0.1:0\"]\nbackend = [\"127.0.0.1:53\"]\n\
+             credit = \"127.0.0.1:0\"\nkey = \"{}\"\n",
+            path.display()
+        );
+        for (mode, wrong) in [(0o644, Some("/etc/p.toml:6:7: ")), (0o600, None)] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("it is ours");
+            let found = lowered(&text, &[]).err();
+            match wrong {
+                None => assert_eq!(found, None),
+                Some(place) => assert!(
+                    found
+                        .as_ref()
+                        .is_some_and(|found| found.starts_with(place) && found.contains("mode 644")),
+                    "{found:?}"
+                ),
+            }
+        }
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
     fn the_template_holds_when_uncommented() {
         let template = page::template();
         let (_, part) = template.split_once("#[balance]\n").expect("a part of its own");
@@ -339,7 +364,8 @@ mod tests {
         // The key is read, and is not there.
         let found = lowered(&text, &[]).expect_err("no such key");
         assert!(
-            found.lines().count() == 1 && found.contains("/etc/pointsman/credit.key: it cannot be read"),
+            found.lines().count() == 1
+                && found.contains("/etc/pointsman/credit.key: the file cannot be read"),
             "{found}"
         );
         let text = text.replace("credit = ", "#credit = ").replace("key = ", "#key = ");

@@ -1,20 +1,15 @@
 //! Who follows our zones: keys read from their files, and secondaries with them.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use api::{Fault, Faults};
+use api::Faults;
 use nameserver::transfer::{Config, Keys, Secondaries, Secondary};
 
 use super::spec::{Placed, SecondarySpec};
+use crate::secret;
 
 /// The largest file of keys, in octets: ten thousand of the longest.
 const KEYS_FILE_MAX: u64 = 8 << 20;
-
-/// The rights that nobody may have in a file of keys: its group to write, others anything.
-const FORBIDDEN_MODE: u32 = 0o027;
 
 /// Reads the keys and gives each secondary its own; adds what is wrong to `faults`.
 pub(crate) fn read(files: &[Placed<PathBuf>], specs: &[SecondarySpec], faults: &mut Faults) -> Config {
@@ -48,19 +43,8 @@ pub(crate) fn read(files: &[Placed<PathBuf>], specs: &[SecondarySpec], faults: &
 }
 
 fn read_keys(path: &Path, keys: &mut Keys) -> Result<(), Faults> {
-    let source = path.to_string_lossy();
-    let unreadable = |cause: io::Error| {
-        Fault::whole(source.clone(), format!("the keys cannot be read: {cause}"), "a file with a key a line")
-    };
-    let file = File::open(path).map_err(unreadable)?;
-    let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
-    if mode & FORBIDDEN_MODE != 0 {
-        let what = format!("the keys are open to others (mode {mode:03o})");
-        return Err(Fault::whole(source, what, "mode 600, or 640 for a group (chmod 600)").into());
-    }
-    let mut text = String::new();
-    file.take(KEYS_FILE_MAX).read_to_string(&mut text).map_err(unreadable)?;
-    keys.read(&source, &text)
+    let text = secret::read(path, KEYS_FILE_MAX, "a file with a key a line")?;
+    keys.read(&path.to_string_lossy(), &text)
 }
 
 #[cfg(test)]
@@ -68,6 +52,7 @@ mod tests {
     use super::*;
     use crate::config::spec::Place;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn keys_come_from_closed_files_only() {
@@ -83,8 +68,7 @@ mod tests {
         for (mode, name, expected) in [
             (0o600, "NS2.example.", ""),
             (0o640, "ns2.example", ""),
-            (0o644, "ns2.example", "the keys are open to others (mode 644)"),
-            (0o660, "ns2.example", "the keys are open to others (mode 660)"),
+            (0o644, "ns2.example", "the file holds secrets and is open to others (mode 644)"),
             (0o600, "ns3.example", "the key \"ns3.example\" is in no file of tsig_keys"),
         ] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");

@@ -51,7 +51,7 @@ pub(crate) const CONTROL: Section<ControlSpec> = Section {
             kind: Kind::Path(|s| &mut s.token_file),
             default: Default::Absent { means: "no token is sent", example: "\"/etc/pointsman/token\"" },
             about: "A file with the token that the API asks for, on one line.",
-            consequence: "It is read once, at start.",
+            consequence: "A file that others may read is refused. It is read once, at start.",
         },
         Key {
             name: "algorithm",
@@ -145,7 +145,8 @@ pub(crate) const CONTROL: Section<ControlSpec> = Section {
                 example: "\"/etc/pointsman/report-token\"",
             },
             about: "A file with the token that the face asks for, on one line.",
-            consequence: "Servers that report send it as `Authorization: Bearer TOKEN`. It is read once, at start.",
+            consequence: "Servers that report send it as `Authorization: Bearer TOKEN`. A file that others may read is \
+                refused. It is read once, at start.",
         },
         Key {
             name: "log",

@@ -171,7 +171,7 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
                 example: "\"/etc/pointsman/credit.key\"",
             },
             about: "The file with the key that balancer and agents share, as `pointsman key new` makes it.",
-            consequence: "Reports that are not signed with it are dropped, and counted.",
+            consequence: "Reports that are not signed with it are dropped, and counted. A file that others may read is refused.",
         },
         Key {
             name: "http",

@@ -50,7 +50,8 @@ pub(crate) const SERVER: Section<Spec> = Section {
                 example: "\"/etc/pointsman/token\"",
             },
             about: "A file with the token that the API asks for, on one line.",
-            consequence: "Requests without `Authorization: Bearer TOKEN` are refused. It is read once, at start.",
+            consequence: "Requests without `Authorization: Bearer TOKEN` are refused. A file that others may read is \
+                refused. It is read once, at start.",
         },
         Key {
             name: "store",
