@@ -89,8 +89,11 @@ impl Datagrams {
     }
 
     /// Hands a datagram to the kernel; one that it has no room for is lost, as on any way.
-    pub(super) fn leave(&self, datagram: &[u8]) {
-        let _ = self.socket.send(datagram);
+    ///
+    /// # Errors
+    /// [`Cause::Refused`], where nobody listened to one before: the kernel tells of it once, at whichever call is next.
+    pub(super) fn leave(&self, datagram: &[u8]) -> Result<(), Cause> {
+        leave(&self.socket, datagram)
     }
 
     /// The time of a timer has come.
@@ -117,9 +120,10 @@ impl Datagrams {
 
     fn go_on(&mut self, around: &mut Around<'_>, told: &mut dyn FnMut(Told<'_>)) -> Result<(), Cause> {
         let Datagrams { socket, quic, timer } = self;
+        let mut left = Ok(());
         let gone_on = quic.go_on(around.instant(), told, |datagram| {
             if around.half == 0 {
-                let _ = socket.send(&datagram);
+                left = left.and(leave(socket, &datagram));
             } else {
                 around.agenda.push(around.now + around.half, around.token, What::Out(datagram));
             }
@@ -132,12 +136,65 @@ impl Datagrams {
                 around.agenda.push(at, around.token, What::Timer);
             }
         }
-        gone_on
+        gone_on.and(left)
+    }
+}
+
+fn leave(socket: &UdpSocket, datagram: &[u8]) -> Result<(), Cause> {
+    match socket.send(datagram) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(cause(&error)),
+        _ => Ok(()),
     }
 }
 
 impl Around<'_> {
     fn instant(&self) -> Instant {
         self.anchor + Duration::from_nanos(self.now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::Arc;
+
+    use net::client::Readiness;
+
+    use super::super::agenda::Agenda;
+    use super::super::tls::{Tls, Trust};
+    use super::*;
+
+    #[test]
+    fn that_nobody_listens_is_heard_also_by_the_next_to_leave() {
+        let anchor = Instant::now();
+        let mut datagrams = to_nobody(anchor);
+        let readiness = Readiness::new().expect("a descriptor");
+        let mut agenda = Agenda::default();
+        let mut around =
+            Around { readiness: &readiness, agenda: &mut agenda, token: 0, anchor, half: 0, now: 0 };
+        let mut told = |_: Told<'_>| panic!("nobody answered");
+        // The refusal waits at the socket, which nobody reads before the timer comes.
+        assert_eq!(datagrams.ask(1, &[0; 12], &mut around, &mut told), Ok(()));
+        let timer = around.agenda.next().expect("what stays unanswered is sent again");
+        assert!(around.agenda.pop(timer).is_some());
+        around.now = timer;
+        assert_eq!(datagrams.elapsed(&mut around, &mut told), Err(Cause::Refused));
+    }
+
+    #[test]
+    fn that_nobody_listens_is_heard_also_of_a_distant_client() {
+        let datagrams = to_nobody(Instant::now());
+        assert_eq!(datagrams.leave(b"one"), Ok(()));
+        assert_eq!(datagrams.leave(b"another"), Err(Cause::Refused));
+    }
+
+    /// A connection to a port of this host that nobody listens at.
+    fn to_nobody(now: Instant) -> Datagrams {
+        let gone = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let server = gone.local_addr().expect("an address");
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        socket.connect(server).expect("a way to this host");
+        let tls = Arc::new(Tls::new(&Trust::Anybody, None, false).expect("no files are read"));
+        Datagrams::new(socket, Quic::new(&tls, server, None, now).expect("a connection"))
     }
 }

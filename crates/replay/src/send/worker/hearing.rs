@@ -201,10 +201,7 @@ impl<S: Source> Worker<'_, S> {
             (Kind::Stream(connection), What::In(octets)) => {
                 connection.receive(&octets, &mut self.plain, &mut around, &mut told)
             }
-            (Kind::Quic(datagrams), What::Out(datagram)) => {
-                datagrams.leave(&datagram);
-                Ok(())
-            }
+            (Kind::Quic(datagrams), What::Out(datagram)) => datagrams.leave(&datagram),
             (Kind::Quic(datagrams), What::In(datagram)) => {
                 datagrams.receive(&datagram, &mut around, &mut told)
             }
