@@ -70,6 +70,8 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of `to`, and what [`has_room`] denies.
     pub fn write(&mut self, message: &Message) -> io::Result<()> {
+        // What had no place leaves nothing for the next.
+        self.packet.clear();
         let (from, to) = match message.is_response() {
             true => (message.server, message.client),
             false => (message.client, message.server),

@@ -440,3 +440,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_a_pcap_file_has_no_room_for_leaves_nothing_in_it() {
+    let lines = b"4294967296 192.0.2.1:5353 tcp a. A -\n\
+                  4294967296 192.0.2.1:5353 udp b. A -\n\
+                  4294967295 192.0.2.1:5353 tcp c. A -\n";
+    let messages: Vec<Message> = read(lines.to_vec()).map(|message| message.expect("a query")).collect();
+    let mut writer = pcap::Writer::new(Vec::new()).unwrap();
+    let written: Vec<bool> = messages.iter().map(|message| writer.write(message).is_ok()).collect();
+    assert_eq!(written, [false, false, true]);
+    let again: Vec<Message> =
+        read(writer.finish().unwrap()).map(|message| message.expect("a query")).collect();
+    assert_eq!(again.len(), 1);
+    assert_eq!((again[0].time, &again[0].octets), (messages[2].time, &messages[2].octets));
+}
