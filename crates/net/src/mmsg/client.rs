@@ -4,6 +4,7 @@ use super::together::{self, MERGED_MESSAGE_MAX, cannot_cut};
 use super::{BATCH_MAX, DATAGRAM_MAX, headers, offer_room, stride, vectors};
 use crate::sockaddr::{Control, Name};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::cmp::Reverse;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -14,10 +15,6 @@ use std::time::Duration;
 /// The most datagrams of a batch that merges: the more there are, the more are of one length. It is also the most that the
 /// kernel cuts one message into.
 const MERGING_MAX: usize = 2 * BATCH_MAX;
-
-/// The fewest datagrams of one length that go as one message: cutting has a price of its own, and where few come together
-/// there is little to save.
-const MERGED_MIN: usize = 4;
 
 /// Collects datagrams that are sent with one system call, at most [`BATCH_MAX`]; twice as many where it merges.
 pub struct Outgoing {
@@ -32,7 +29,7 @@ pub struct Outgoing {
     /// One per message: points to its vectors, and to what is in `ways` or `cuts` for it.
     headers: Vec<libc::mmsghdr>,
     merges: bool,
-    /// Those of one length are put behind each other.
+    /// The longest go first, so that each may stand behind its like or a longer one.
     sorts: bool,
     is_connected: bool,
 }
@@ -74,8 +71,9 @@ impl Outgoing {
         }
     }
 
-    /// Makes an empty batch for this socket, which is connected. Datagrams go in the order of their lengths, and several
-    /// of one length as one message that the kernel cuts (`UDP_SEGMENT`, Linux 4.18): the way through it is gone once.
+    /// Makes an empty batch for this socket, which is connected. The longest datagrams go first, and several of one length,
+    /// with a shorter one behind them, as one message that the kernel cuts (`UDP_SEGMENT`, Linux 4.18): the way through it is
+    /// gone once.
     ///
     /// Where the kernel, the device or the path cannot do so, each goes by itself.
     pub fn merging(socket: &impl AsFd) -> Self {
@@ -85,7 +83,7 @@ impl Outgoing {
     }
 
     /// Makes an empty batch that is [`merging`](Self::merging), for any socket that is connected. Datagrams keep their
-    /// order: those of one length that follow one another go as one message.
+    /// order: those of one length that follow one another go as one message, with a shorter one that follows them.
     ///
     /// # Errors
     /// What the system says where it gives no socket to ask about.
@@ -232,13 +230,12 @@ impl Outgoing {
     /// Says where the messages of several datagrams begin.
     fn put_together(&mut self) {
         if self.sorts {
-            self.datagrams.sort_unstable_by_key(|ready| (ready.length(), ready.start));
+            self.datagrams.sort_unstable_by_key(|ready| (Reverse(ready.length()), ready.start));
         }
         self.cuts.clear();
         let mut at = 0;
         while at < self.datagrams.len() {
-            let alike = together::alike(self.datagrams[at..].iter().map(Ready::length));
-            let count = if alike < MERGED_MIN { 1 } else { alike };
+            let count = together::cuttable(self.datagrams[at..].iter().map(Ready::length));
             let ready = &mut self.datagrams[at];
             ready.count = count;
             if count > 1 {

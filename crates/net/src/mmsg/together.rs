@@ -49,24 +49,18 @@ impl Place {
     }
 }
 
-/// How many datagrams of these lengths, from the first on, are of one length, as far as a message has room for them; 1
-/// where the first goes by itself.
-pub(super) fn alike(mut lengths: impl Iterator<Item = usize>) -> usize {
-    match lengths.next() {
-        Some(first @ 1..=MERGED_LENGTH_MAX) => {
-            let most = (MERGED_MESSAGE_MAX - HEADERS) / first;
-            1 + lengths.take(most - 1).take_while(|length| *length == first).count()
-        }
-        _ => 1,
+/// How many datagrams of these lengths, from the first on, go as one message: those of one length, as far as it has room
+/// for them, and a shorter one behind them; 1 where the first goes by itself.
+pub(super) fn cuttable(lengths: impl Iterator<Item = usize>) -> usize {
+    let mut lengths = lengths.peekable();
+    let Some(first @ 1..=MERGED_LENGTH_MAX) = lengths.next() else { return 1 };
+    let most = (MERGED_MESSAGE_MAX - HEADERS) / first;
+    let mut count = 1;
+    while count < most && lengths.next_if_eq(&first).is_some() {
+        count += 1;
     }
-}
-
-/// How many datagrams of these lengths, from the first on, go as one message, where a shorter one may be its last.
-pub(super) fn cuttable(mut lengths: impl Iterator<Item = usize> + Clone) -> usize {
-    let (count, first) = (alike(lengths.clone()), lengths.clone().next().unwrap_or(0));
-    let has_room = first <= MERGED_LENGTH_MAX && (count + 1) * first <= MERGED_MESSAGE_MAX - HEADERS;
-    let last = lengths.nth(count).filter(|last| has_room && (1..first).contains(last));
-    count + usize::from(last.is_some())
+    let has_last = count < most && lengths.next().is_some_and(|last| (1..first).contains(&last));
+    count + usize::from(has_last)
 }
 
 /// Whether an error says that messages are not cut on this path, or for this device.
@@ -80,22 +74,21 @@ mod tests {
 
     #[test]
     fn a_message_is_of_one_length_but_for_its_last() {
-        for (lengths, equal, expected) in [
-            (&[120, 120, 120, 97, 97][..], 3, 4),
-            (&[97, 80, 80], 1, 2),
-            (&[80, 80], 2, 2),
-            (&[80, 81], 1, 1),
-            (&[80], 1, 1),
-            (&[80, 0], 1, 1),
-            (&[0, 0], 1, 1),
-            (&[1233, 1233], 1, 1),
-            (&[1233, 80], 1, 1),
-            (&[1232, 1232, 80], 2, 3),
-            (&[1232; 60], 53, 53),
-            (&[], 1, 1),
+        for (lengths, expected) in [
+            (&[120, 120, 120, 97, 97][..], 4),
+            (&[97, 80, 80], 2),
+            (&[80, 80], 2),
+            (&[80, 81], 1),
+            (&[80], 1),
+            (&[80, 0], 1),
+            (&[0, 0], 1),
+            (&[1233, 1233], 1),
+            (&[1233, 80], 1),
+            (&[1232, 1232, 80], 3),
+            (&[1232; 60], 53),
+            (&[], 1),
         ] {
-            let lengths = lengths.iter().copied();
-            assert_eq!((alike(lengths.clone()), cuttable(lengths)), (equal, expected));
+            assert_eq!(cuttable(lengths.iter().copied()), expected, "{lengths:?}");
         }
     }
 
