@@ -7,8 +7,6 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use fastrand::Rng;
 use nameserver::answer::{Asked, Reply, Transport};
-use nameserver::book::{Book, Edit};
-use nameserver::generation::Settings;
 use net::clock::Clock;
 
 use crate::data;
@@ -29,23 +27,7 @@ const PASSES: usize = 11;
 /// # Errors
 /// Where the data is not there.
 pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let mut book = Book::empty(options.seed, Settings::default());
-    let mut apply = |edit: Edit| book.apply(edit).map(drop).map_err(|refused| anyhow!("{refused:?}"));
-    for region in 1..=steering::REGIONS {
-        apply(Edit::AddRegion { name: steering::region(region) })?;
-    }
-    apply(Edit::PutPartition {
-        name: "default".into(),
-        source: "countries".into(),
-        text: steering::partition(&data::countries()?).into_bytes(),
-        if_match: None,
-    })?;
-    let edit = Edit::zone(zone::ORIGIN, zone::MASTER.as_bytes(), None, &book.generation.hash);
-    let mut apply = |edit: Edit| book.apply(edit).map(drop).map_err(|refused| anyhow!("{refused:?}"));
-    apply(edit.map_err(|faults| anyhow!("{faults}"))?)?;
-    let policy = zone::policy(zone::STEERED, 0).into_bytes();
-    let edit = Edit::policy(Some(zone::STEERED), "policy", policy, None);
-    apply(edit.map_err(|faults| anyhow!("{faults}"))?)?;
+    let book = zone::book(options.seed, steering::partition(&data::countries()?))?;
     let generation = &book.generation;
     let mut rng = Rng::with_seed(options.seed);
     let clients = data::uniform_v4(CLIENTS, &mut rng);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use fastrand::Rng;
 use nameserver::answer::{Asked, Reply, Transport};
 use nameserver::as_path::Server;
-use nameserver::book::{Book, Edit};
+use nameserver::book::Book;
 use nameserver::fast::Fast;
 use nameserver::generation::Settings;
 use nameserver::import::{self, Import, Layer};
@@ -93,7 +93,8 @@ fn external(options: &Options, report: &mut Report) -> Result<()> {
         ("known to the service", true, &few, false),
         ("a flood of new clients", true, &clients, true),
     ] {
-        let book = book(options, if asks { "0.0.0.0/0,?\n" } else { "0.0.0.0/1,r1\n128.0.0.0/1,r2\n" })?;
+        let divided = || format!("0.0.0.0/1,{}\n128.0.0.0/1,{}\n", steering::region(1), steering::region(2));
+        let book = zone::book(options.seed, if asks { "0.0.0.0/0,?\n".into() } else { divided() })?;
         let external = made();
         if !is_flood {
             for client in clients {
@@ -161,31 +162,4 @@ fn passes(
         times.push(start.elapsed().as_secs_f64() * 1e9 / clients.len() as f64);
     }
     Ok(times)
-}
-
-/// The zone and policy of `bench serve` on this partition.
-fn book(options: &Options, partition: &str) -> Result<Book> {
-    let mut book = Book::empty(options.seed, Settings::default());
-    let zone = Edit::zone(zone::ORIGIN, zone::MASTER.as_bytes(), None, &book.generation.hash);
-    let zone = zone.map_err(|faults| anyhow!("{faults}"))?;
-    let regions = (1..=steering::REGIONS).map(|region| Edit::AddRegion { name: steering::region(region) });
-    let policy = zone::policy(zone::STEERED, 0).into_bytes();
-    let policy = Edit::policy(Some(zone::STEERED), "policy", policy, None);
-    let others = [
-        zone,
-        Edit::PutPartition {
-            name: "default".into(),
-            source: "partition".into(),
-            text: partition
-                .replace("r1", &steering::region(1))
-                .replace("r2", &steering::region(2))
-                .into_bytes(),
-            if_match: None,
-        },
-        policy.map_err(|faults| anyhow!("{faults}"))?,
-    ];
-    for edit in regions.chain(others) {
-        book.apply(edit).map_err(|refused| anyhow!("{refused}"))?;
-    }
-    Ok(book)
 }

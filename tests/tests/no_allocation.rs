@@ -142,6 +142,9 @@ const NOW: Now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
 fn book() -> Book {
     let mut book = Book::empty(1, Settings { minimal_responses: false, ..Settings::default() });
     let zone = Edit::zone("example.com", ZONE.as_bytes(), None, &book.generation.hash).expect("a zone");
+    book.apply(Edit::AddRegion { name: "europe".into() }).expect("a name");
+    let lines = "10.0.0.0/8,europe\n10.1.0.0/16,-\n2001:db8::/32,europe\n";
+    let partition = Edit::partition("default", "partition", lines.into(), None, book.regions.clone());
     let policy =
         |owner: &str, text: &str| Edit::policy(Some(owner), "policy", text.into(), None).expect("a policy");
     let signed = |origin, text: &str| {
@@ -151,13 +154,7 @@ fn book() -> Book {
         zone,
         signed("nsec.example.com", NSEC_ZONE),
         signed("example", NSEC3_ZONE),
-        Edit::AddRegion { name: "europe".into() },
-        Edit::PutPartition {
-            name: "default".into(),
-            source: "partition".into(),
-            text: "10.0.0.0/8,europe\n10.1.0.0/16,-\n2001:db8::/32,europe\n".into(),
-            if_match: None,
-        },
+        partition.expect("a partition"),
         policy("www.example.com", POLICY),
         policy("empty.example.com", EMPTY),
         Edit::SetServer { address: "192.0.2.12".parse().expect("an address"), up: false },

@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+use anyhow::{Result, anyhow};
+use nameserver::book::{Book, Edit};
+use nameserver::generation::Settings;
 use serde_json::json;
 
 use crate::steering::{self, REGIONS};
@@ -29,6 +32,27 @@ cdn IN A 192.0.2.1
 /// A policy for `name`; `turn` makes it another one.
 pub(crate) fn policy(name: &str, turn: usize) -> String {
     json!({"names": [name], "servers": steering::servers(turn, REGIONS)}).to_string()
+}
+
+/// Zone and policy with a partition of these lines, as our server holds them.
+///
+/// # Errors
+/// Where the partition has faults.
+pub(crate) fn book(seed: u64, partition: String) -> Result<Book> {
+    let mut book = Book::empty(seed, Settings::default());
+    for region in 1..=REGIONS {
+        book.apply(Edit::AddRegion { name: steering::region(region) }).map_err(|why| anyhow!("{why}"))?;
+    }
+    let regions = book.regions.clone();
+    for edit in [
+        Edit::partition("default", "partition", partition.into_bytes(), None, regions),
+        Edit::zone(ORIGIN, MASTER.as_bytes(), None, &book.generation.hash),
+        Edit::policy(Some(STEERED), "policy", policy(STEERED, 0).into_bytes(), None),
+    ] {
+        let edit = edit.map_err(|faults| anyhow!("{faults}"))?;
+        book.apply(edit).map_err(|why| anyhow!("{why}"))?;
+    }
+    Ok(book)
 }
 
 /// A zone of this many records: `SOA`, `NS`, and addresses of different names.

@@ -105,8 +105,10 @@ pub enum Edit {
         name: String,
         /// What faults call the text.
         source: String,
-        /// `prefix,region` lines.
-        text: Vec<u8>,
+        /// What it becomes, as long as the regions are these.
+        compiled: Arc<Partitioned>,
+        /// The regions by whose ids it was compiled.
+        regions: Arc<BTreeMap<u32, String>>,
         /// The tag that the partition must have now.
         if_match: Option<Etag>,
     },
@@ -171,6 +173,37 @@ impl Edit {
             return Err(Fault::whole(SOURCE, what, format!("{origin:?}, the zone that is put")).into());
         }
         Ok(Edit::PutZone { zone: Box::new(zone), if_match })
+    }
+
+    /// Prepares to put a partition that is given as `prefix,region` lines, of these `regions`; `source` is what faults call
+    /// the text. Where the regions are others by the time that the edit is made, it is compiled again.
+    ///
+    /// # Errors
+    /// All faults of the name and of the text.
+    pub fn partition(
+        name: &str,
+        source: &str,
+        text: Vec<u8>,
+        if_match: Option<Etag>,
+        regions: Arc<BTreeMap<u32, String>>,
+    ) -> Result<Edit, Faults> {
+        let mut faults = check_name(name).err().unwrap_or_default();
+        let text = String::from_utf8(text).map_err(|cause| {
+            Faults::from(Fault::whole(source, format!("the text is not UTF-8: {cause}"), ""))
+        });
+        match text.and_then(|text| Partitioned::compile(source, text, &regions)) {
+            Ok(compiled) => faults.or(Edit::PutPartition {
+                name: name.into(),
+                source: source.into(),
+                compiled: Arc::new(compiled),
+                regions,
+                if_match,
+            }),
+            Err(found) => {
+                faults.append(found);
+                Err(faults)
+            }
+        }
     }
 
     /// Prepares to put a policy that is given as JSON, under `owner` or else its first name; `source` is what faults call
@@ -252,8 +285,8 @@ impl Book {
             Edit::DeleteZone { origin, if_match } => self.delete_zone(&origin, if_match),
             Edit::AddRegion { name } => self.add_region(name),
             Edit::RemoveRegion { id } => self.remove_region(id),
-            Edit::PutPartition { name, source, text, if_match } => {
-                self.put_partition(name, &source, &text, if_match)
+            Edit::PutPartition { name, source, compiled, regions, if_match } => {
+                self.put_partition(name, &source, compiled, &regions, if_match)
             }
             Edit::DeletePartition { name, if_match } => self.delete_partition(&name, if_match),
             Edit::PutPolicy { owner, source, text, spec, if_match } => {

@@ -230,8 +230,12 @@ impl Editor {
         text: Vec<u8>,
         if_match: Option<Etag>,
     ) -> Result<Applied, Refused> {
-        self.apply(vec![Edit::PutPartition { name: name.into(), source: "body".into(), text, if_match }])
-            .await
+        let (name, regions) = (name.to_string(), self.book().regions.clone());
+        // As a zone, with a million prefixes.
+        let edit = tokio::task::spawn_blocking(move || {
+            Edit::partition(&name, "body", text, if_match, regions)
+        });
+        self.apply(vec![edit.await.map_err(|_| Refused::Busy)??]).await
     }
 
     /// Deletes a partition.

@@ -161,8 +161,14 @@ pub fn check(imports: &[Import], probes: &Probes, secondaries: &Secondaries) -> 
 /// Files that cannot be read, and the faults of all others. Where there are none so far, what an edit means
 /// beside the others shows when they are made.
 pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Result<Vec<Edit>, Faults> {
-    let mut out =
-        Edits { book, edits: Vec::new(), regions: BTreeSet::new(), loading, faults: Faults::default() };
+    let mut out = Edits {
+        book,
+        edits: Vec::new(),
+        regions: book.regions.clone(),
+        next_region_id: book.next_region_id,
+        loading,
+        faults: Faults::default(),
+    };
     let order = |import: &&Import| match import {
         Import::Zone(_) => 0,
         Import::Partition { .. } => 1,
@@ -200,8 +206,9 @@ fn try_on(mut book: Book, edits: Vec<Edit>) -> Faults {
 struct Edits<'b> {
     book: &'b Book,
     edits: Vec<Edit>,
-    /// Regions that an edit before adds.
-    regions: BTreeSet<String>,
+    /// The regions that there are, and those that an edit before adds.
+    regions: Arc<BTreeMap<u32, String>>,
+    next_region_id: u32,
     loading: &'b mut Vec<Loading>,
     faults: Faults,
 }
@@ -275,14 +282,16 @@ impl Edits<'_> {
         let regions = Provisional::default();
         let built = stack(layers, contents, &regions)?;
         let regions = regions.0.into_inner().names;
-        let known = |region: &String| self.book.region_id(region).is_some() || self.regions.contains(region);
-        let missing: Vec<String> = regions.into_iter().filter(|region| !known(region)).collect();
-        self.regions.extend(missing.iter().cloned());
-        self.edits.extend(missing.into_iter().map(|name| Edit::AddRegion { name }));
-        let source = paths.join(" and ");
+        for region in regions {
+            if !self.regions.values().any(|known| *known == region) {
+                Arc::make_mut(&mut self.regions).insert(self.next_region_id, region.clone());
+                self.next_region_id += 1;
+                self.edits.push(Edit::AddRegion { name: region });
+            }
+        }
+        let (source, regions) = (paths.join(" and "), self.regions.clone());
         self.add(path, digest, || {
-            let text = built.text.into_bytes();
-            Ok(Edit::PutPartition { name: name.into(), source, text, if_match: None })
+            Edit::partition(name, &source, built.text.into_bytes(), None, regions)
         })?;
         Ok(Outcome::Read(built.counts))
     }

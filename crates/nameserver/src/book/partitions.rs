@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{Fault, Faults};
+use api::Faults;
 use routing::proximity::csv;
 use routing::{Leaf, Partition, RegionId};
 use store::Change;
 
-use super::{Book, DEFAULT_PARTITION, Etag, Refused, check_name, check_tag};
+use super::{Book, DEFAULT_PARTITION, Etag, Refused, check_tag};
 
 /// A partition and the text that it was made from.
 pub struct Partitioned {
@@ -17,6 +17,29 @@ pub struct Partitioned {
     pub text: String,
     /// As it is executed.
     pub partition: Arc<Partition>,
+}
+
+impl Partitioned {
+    /// Reads and compiles a text, which takes a second for a million prefixes.
+    pub(super) fn compile(
+        source: &str,
+        text: String,
+        regions: &BTreeMap<u32, String>,
+    ) -> Result<Partitioned, Faults> {
+        let ids = region_ids(regions);
+        let region = |name: &str| ids.get(name).copied();
+        let mut faults = Faults::default();
+        let entries = csv::read(source, &text, &region).unwrap_or_else(|found| {
+            faults.append(found);
+            Vec::new()
+        });
+        let ranks = csv::ranks(source, &text, &region).unwrap_or_else(|found| {
+            faults.append(found);
+            Vec::new()
+        });
+        faults.or(())?;
+        Ok(Partitioned { partition: Arc::new(Partition::compile(entries).with_ranks(ranks)), text })
+    }
 }
 
 impl Book {
@@ -46,26 +69,28 @@ impl Book {
     }
 
     pub(super) fn load_partition(&mut self, name: &str, text: &str) -> Result<(), Faults> {
-        let compiled = self.compile_partition(&format!("stored partition {name}"), text.to_string())?;
+        let source = format!("stored partition {name}");
+        let compiled = Partitioned::compile(&source, text.to_string(), &self.regions)?;
         Arc::make_mut(&mut self.partitions).insert(name.into(), Arc::new(compiled));
         Ok(())
     }
 
+    /// Puts what was compiled by the ids of `regions`, or the same text compiled by those that there are now.
     pub(super) fn put_partition(
         &mut self,
         name: String,
         source: &str,
-        text: &[u8],
+        mut compiled: Arc<Partitioned>,
+        regions: &Arc<BTreeMap<u32, String>>,
         if_match: Option<Etag>,
     ) -> Result<Vec<Change>, Refused> {
-        check_name(&name)?;
         check_tag(if_match.as_ref(), || self.partition(&name).map(|(_, tag)| tag))?;
-        let text = std::str::from_utf8(text).map_err(|cause| {
-            Faults::from(Fault::whole(source, format!("the text is not UTF-8: {cause}"), ""))
-        })?;
-        let compiled = self.compile_partition(source, text.to_string())?;
+        if *regions != self.regions {
+            compiled = Arc::new(Partitioned::compile(source, compiled.text.clone(), &self.regions)?);
+        }
+        let text = compiled.text.clone();
         self.install_partition(name.clone(), compiled)?;
-        Ok(vec![Change::PutPartition { name, text: text.to_string() }])
+        Ok(vec![Change::PutPartition { name, text }])
     }
 
     pub(super) fn delete_partition(
@@ -109,31 +134,15 @@ impl Book {
             let ranks = csv::write_ranks(found.partition.ranks(), &shown);
             let text = ranks + &csv::write(&entries, &shown);
             let partition = Arc::new(found.partition.without_region(gone));
-            self.install_partition(name.clone(), Partitioned { text: text.clone(), partition })?;
+            self.install_partition(name.clone(), Arc::new(Partitioned { text: text.clone(), partition }))?;
             changes.push(Change::PutPartition { name: name.clone(), text });
         }
         Ok(changes)
     }
 
-    fn compile_partition(&self, source: &str, text: String) -> Result<Partitioned, Faults> {
-        let ids = region_ids(&self.regions);
-        let region = |name: &str| ids.get(name).copied();
-        let mut faults = Faults::default();
-        let entries = csv::read(source, &text, &region).unwrap_or_else(|found| {
-            faults.append(found);
-            Vec::new()
-        });
-        let ranks = csv::ranks(source, &text, &region).unwrap_or_else(|found| {
-            faults.append(found);
-            Vec::new()
-        });
-        faults.or(())?;
-        Ok(Partitioned { partition: Arc::new(Partition::compile(entries).with_ranks(ranks)), text })
-    }
-
     /// Puts a partition in its place, and under the policies that use it.
-    fn install_partition(&mut self, name: String, compiled: Partitioned) -> Result<(), Faults> {
-        Arc::make_mut(&mut self.partitions).insert(name.clone(), Arc::new(compiled));
+    fn install_partition(&mut self, name: String, compiled: Arc<Partitioned>) -> Result<(), Faults> {
+        Arc::make_mut(&mut self.partitions).insert(name.clone(), compiled);
         self.compile_policies_again(|spec| spec.partition == name)
     }
 }

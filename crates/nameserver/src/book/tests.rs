@@ -15,13 +15,11 @@ const POLICY: &str = r#"{"names":["WWW.example","*.cdn.example."],"servers":[
 fn book() -> (Book, Vec<Change>) {
     let mut book = Book::empty(1, Settings::default());
     let mut changes = Vec::new();
-    for edit in [
-        zone("example", ZONE),
-        region("eu"),
-        region("us"),
-        partition("10.0.0.0/8,eu\n10.1.0.0/16,us\n"),
-        policy(POLICY),
-    ] {
+    for edit in [zone("example", ZONE), region("eu"), region("us")] {
+        changes.extend(book.apply(edit).unwrap());
+    }
+    let partition = partition(&book, "10.0.0.0/8,eu\n10.1.0.0/16,us\n");
+    for edit in [partition, policy(POLICY)] {
         changes.extend(book.apply(edit).unwrap());
     }
     (book, changes)
@@ -35,8 +33,9 @@ fn region(name: &str) -> Edit {
     Edit::AddRegion { name: name.into() }
 }
 
-fn partition(text: &str) -> Edit {
-    Edit::PutPartition { name: "default".into(), source: "p".into(), text: text.into(), if_match: None }
+/// Puts the default partition, compiled by the regions of `book`.
+fn partition(book: &Book, text: &str) -> Edit {
+    Edit::partition("default", "p", text.into(), None, book.regions.clone()).unwrap()
 }
 
 fn policy(text: &str) -> Edit {
@@ -97,6 +96,24 @@ fn what_was_stored_loads_to_the_same_book() {
     assert!(leaf.region.is_none() && name.is_empty(), "a removed region's prefixes hide what is around them");
     let up = |book: &Book| book.generation.state().is_up("192.0.2.1".parse().unwrap());
     assert_eq!((up(&loaded), up(&book)), (false, false));
+}
+
+#[test]
+fn a_partition_is_compiled_beforehand_and_again_where_the_regions_are_others() {
+    let (before, _) = book();
+    let edit = partition(&before, "10.0.0.0/8,us\n");
+    let Edit::PutPartition { compiled, .. } = &edit else { panic!("it puts a partition") };
+    let mut book = before.clone();
+    book.apply(edit.clone()).unwrap();
+    assert!(Arc::ptr_eq(&book.partitions["default"], compiled));
+
+    let mut book = before;
+    book.apply(Edit::RemoveRegion { id: 2 }).unwrap();
+    assert!(refused(&book, edit.clone()).contains("us"));
+    book.apply(region("us")).unwrap();
+    book.apply(edit).unwrap();
+    let (leaf, name) = book.lookup("default", "10.1.2.3".parse().unwrap()).unwrap();
+    assert_eq!((leaf.region.get(), name), (3, "us"));
 }
 
 /// What of `after` differs from `before`, as a store tells it.
