@@ -64,8 +64,9 @@ impl Editor {
         let book = self.book();
         let (leaf, name) = book.lookup(partition, address)?;
         let block = routing::Prefix::new(address, leaf.scope)?;
-        let region = named(name);
-        Some(Lookup { region, id: leaf.region.get(), prefix: block.to_string(), scope: leaf.scope })
+        // Who is asked about is in no region yet.
+        let id = if leaf.region == RegionId::ASK { RegionId::NONE } else { leaf.region };
+        Some(Lookup { region: named(name), id: id.get(), prefix: block.to_string(), scope: leaf.scope })
     }
 
     /// All policies, by key.
@@ -174,7 +175,9 @@ fn counts(book: &Book) -> Counts {
 
 fn servers(book: &Book) -> Vec<ServerState> {
     let each = book.generation.policies.iter().flat_map(|(_, steered)| &steered.spec.servers);
-    let mut addresses: Vec<IpAddr> = each.map(|server| server.address).collect();
+    // A server that is down stays so without a policy, and is down in the next one that names it.
+    let down = book.servers.iter().filter(|(_, up)| !**up).map(|(address, _)| *address);
+    let mut addresses: Vec<IpAddr> = each.map(|server| server.address).chain(down).collect();
     addresses.sort_unstable();
     addresses.dedup();
     let up = |address| book.servers.get(&address).copied().unwrap_or(true);

@@ -63,9 +63,10 @@ type Wildcard<'a> = Option<(Found<'a>, usize)>;
 
 /// The name that a policy is at: so many of the last labels of the current name, or the wildcard below them.
 #[derive(Clone, Copy)]
-struct Owner {
+struct Owner<'a> {
     labels: usize,
-    is_wildcard: bool,
+    found: Found<'a>,
+    wildcard: Wildcard<'a>,
 }
 
 /// An alias's target.
@@ -225,7 +226,7 @@ impl<'a> Response<'a> {
         let rtype = self.query.rtype;
         if let Some(steered) = found.policy().and_then(|id| self.generation.policies.get(id)) {
             // A wildcard is one name, whatever it is asked as.
-            let owner = Owner { labels, is_wildcard: wildcard.is_some() };
+            let owner = Owner { labels, found, wildcard };
             match rtype {
                 Rtype::A => return self.routed(zone, steered, Family::V4, owner, current),
                 Rtype::AAAA => return self.routed(zone, steered, Family::V6, owner, current),
@@ -309,16 +310,16 @@ impl<'a> Response<'a> {
     /// The servers that the policy has for this client, in its order; one TTL for all (RFC 2181 §5.2).
     fn routed(
         &mut self,
-        zone: &Zone,
+        zone: &'a Zone,
         steered: &Steered,
         family: Family,
-        owner: Owner,
+        owner: Owner<'_>,
         current: Current<'_>,
     ) -> Result<Outcome, Full> {
         let policy = &steered.policy;
         let turns = self.fast.rotation.filter(|_| policy.rotates()).map(|rotation| {
             let name = self.generation.hash.of_suffix(current.folded, owner.labels);
-            rotation.of(if owner.is_wildcard { !name } else { name })
+            rotation.of(if owner.wildcard.is_some() { !name } else { name })
         });
         let asking = self.fast.external.map(|external| Asking {
             external,
@@ -336,6 +337,13 @@ impl<'a> Response<'a> {
             self.end.scope = choice.scope;
         }
         if choice.order().is_empty() {
+            // The policy decides addresses only: the name may have other records.
+            let is_other = |set: &Rrset<'_>| !matches!(set.rtype, Rtype::A | Rtype::AAAA);
+            if self.query.rtype == Rtype::ANY
+                && let Some(set) = owner.found.rrsets().find(is_other)
+            {
+                return self.positive(zone, set, owner.wildcard, current);
+            }
             // A zone with policies is not signed: there is nothing to prove.
             self.negative_soa(zone, current)?;
             return Ok(Outcome::Done);
@@ -420,7 +428,8 @@ impl<'a> Response<'a> {
         if current.is_asked {
             self.end.authoritative = false;
             self.counted = (rate_limit::Class::Referral, labels);
-            if let Some(fragment) = zone.referral(cut) {
+            // Addresses that a policy decides are none of the zone's, and are in what was composed all the same.
+            if let Some(fragment) = zone.referral(cut).filter(|_| !zone.is_steered()) {
                 let mark = self.writer.mark();
                 if self.composed_referral(zone, fragment, cut, labels, current).is_ok() {
                     return Ok(Outcome::Done);
@@ -557,9 +566,10 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// Writes the addresses that the zone has for a name, all or none.
+    /// Writes the addresses that the zone has for a name, all or none; none where a policy decides them.
     fn addresses(&mut self, zone: &Zone, name: &Folded, wire: &[u8]) -> Result<(), Full> {
-        let Some(found) = zone.glue(name, &self.generation.hash) else { return Ok(()) };
+        let found = zone.glue(name, &self.generation.hash).filter(|found| found.policy().is_none());
+        let Some(found) = found else { return Ok(()) };
         let (mark, owner) = (self.writer.mark(), &wire[..wire_length(wire)]);
         found
             .addresses()

@@ -9,6 +9,7 @@ use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::AllRecordData;
 
 use super::*;
+use crate::book::{Book, Edit};
 use crate::fast::Fast;
 use crate::generation::Settings;
 use crate::zone::{Zone, read};
@@ -792,6 +793,40 @@ fn any_is_answered_with_one_rrset() {
 }
 
 /// A rate that two like answers use up.
+/// The example with a policy at `www`, which has other records, too, and serves a delegation and the apex.
+fn steered(is_up: bool) -> Generation {
+    let mut book = Book::empty(5, Settings { minimal_responses: true, ..Settings::default() });
+    let zone = format!("{ZONE}www TXT text\n@ NS www\nby NS www\nby NS ns\n");
+    let policy = r#"{"servers": [{"address": "203.0.113.1"}], "when_all_down": "empty"}"#;
+    for edit in [
+        Edit::zone("example", zone.as_bytes(), None, &book.generation.hash).unwrap(),
+        Edit::policy(Some("www.example"), "policy", policy.into(), None).unwrap(),
+        Edit::SetServer { address: "203.0.113.1".parse().unwrap(), up: is_up },
+    ] {
+        book.apply(edit).unwrap();
+    }
+    book.generation
+}
+
+#[test]
+fn addresses_that_a_policy_decides_come_along_with_nothing() {
+    let generation = steered(true);
+    let additional = |name, rtype| -> Vec<String> {
+        lines(&generation, &ask(name, rtype)).into_iter().filter(|line| line.starts_with("ad ")).collect()
+    };
+    let of_ns = ["ad ns.example 300 A 192.0.2.53", "ad ns.example 300 AAAA 2001:db8::53"];
+    assert_eq!(additional("x.by.example", Rtype::A), of_ns);
+    assert_eq!(additional("example", Rtype::NS), of_ns);
+}
+
+#[test]
+fn any_is_answered_by_what_a_policy_does_not_decide_where_it_has_no_server() {
+    let of = |is_up, rtype| lines(&steered(is_up), &ask("www.example", rtype));
+    assert_eq!(of(true, Rtype::ANY), ["NOERROR aa", "an www.example 360 A 203.0.113.1"]);
+    assert_eq!(of(false, Rtype::ANY), ["NOERROR aa", "an www.example 300 TXT \"text\""]);
+    assert_eq!(of(false, Rtype::A).len(), 2, "the zone's SOA record says that there is none");
+}
+
 fn limit() -> RateLimit {
     let limits = crate::rate_limit::Limits { per_second: 2, slip: 1, ..crate::rate_limit::Limits::default() };
     RateLimit::new(limits, [1; 16])

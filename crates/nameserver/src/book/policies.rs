@@ -86,7 +86,9 @@ impl Book {
 
     pub(super) fn set_server(&mut self, address: IpAddr, up: bool) -> Result<Vec<Change>, Refused> {
         let named = |spec: &api::Policy| spec.servers.iter().any(|server| server.address == address);
-        if !self.generation.policies.iter().any(|(_, steered)| named(&steered.spec)) {
+        // One that is down stays so without a policy.
+        let is_down = self.servers.get(&address) == Some(&false);
+        if !is_down && !self.generation.policies.iter().any(|(_, steered)| named(&steered.spec)) {
             return Err(Refused::NotFound(format!("server {address} in any policy")));
         }
         Arc::make_mut(&mut self.servers).insert(address, up);

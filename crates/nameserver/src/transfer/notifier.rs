@@ -36,7 +36,8 @@ const MESSAGE_MAX: usize = 1_500;
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Tells secondaries of changes until `shutdown` begins, from the addresses in `local` where they are specific:
-/// secondaries know us by them.
+/// secondaries know us by them. What is sent from a loopback address reaches this machine only, so such a one serves where
+/// all secondaries of its family are here.
 ///
 /// # Errors
 /// Where the system gives no socket.
@@ -48,9 +49,11 @@ pub async fn run(
     rng: Rng,
     shutdown: Shutdown,
 ) -> io::Result<()> {
-    let v4 = bind(&local, Ipv4Addr::UNSPECIFIED.into()).await?;
+    let targets: Vec<SocketAddr> = transfers.secondaries().all_told().collect();
+    let from = |any| (source(&local, &targets, any), 0);
+    let v4 = UdpSocket::bind(from(Ipv4Addr::UNSPECIFIED.into())).await?;
     // A system without IPv6 tells nobody over it.
-    let v6 = bind(&local, Ipv6Addr::UNSPECIFIED.into()).await.ok();
+    let v6 = UdpSocket::bind(from(Ipv6Addr::UNSPECIFIED.into())).await.ok();
     let mut notifier =
         Notifier { transfers, published, clock, rng, told: HashMap::new(), schedule: Schedule::new() };
     let mut changes = notifier.published.changes();
@@ -141,11 +144,18 @@ impl Notifier {
         let Some(length) = message else { return self.schedule.remove(&to) };
         let socket = if to.address.is_ipv4() { Some(v4) } else { v6 };
         let sent = match socket {
-            Some(socket) => socket.send_to(&out[..length], to.address).await.is_ok(),
-            None => false,
+            Some(socket) => socket.send_to(&out[..length], to.address).await.map(|_| ()),
+            None => Err(io::ErrorKind::AddrNotAvailable.into()),
         };
         let counters = self.transfers.counters();
-        count(if sent { &counters.notify_sent } else { &counters.notify_send_failed });
+        match sent {
+            Ok(()) => count(&counters.notify_sent),
+            Err(cause) => {
+                count(&counters.notify_send_failed);
+                let zone = dns::name::to_text(&to.zone);
+                tracing::warn!(zone, secondary = %to.address, %cause, "a secondary cannot be told of a change");
+            }
+        }
         self.schedule.sent(&to, id, signer, now.monotonic);
     }
 
@@ -176,10 +186,14 @@ impl Notifier {
     }
 }
 
-/// Binds a socket of the family of `any`, to the first address of that family in `local`.
-async fn bind(local: &[SocketAddr], any: IpAddr) -> io::Result<UdpSocket> {
-    let own = local.iter().map(SocketAddr::ip).find(|own| own.is_ipv4() == any.is_ipv4());
-    UdpSocket::bind((own.unwrap_or(any), 0)).await
+/// The source address of the family of `any` for these targets: the first address in `local` of which they can be reached,
+/// or any that the system chooses.
+fn source(local: &[SocketAddr], targets: &[SocketAddr], any: IpAddr) -> IpAddr {
+    let of_family = |address: &IpAddr| address.is_ipv4() == any.is_ipv4();
+    let mut targets = targets.iter().map(SocketAddr::ip).filter(of_family);
+    let all_are_here = targets.all(|target| target.is_loopback());
+    let mut own = local.iter().map(SocketAddr::ip).filter(of_family);
+    own.find(|own| all_are_here || !own.is_loopback()).unwrap_or(any)
 }
 
 async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
@@ -235,6 +249,26 @@ mod tests {
     use crate::generation::Settings;
     use domain::base::Message;
     use domain::rdata::Soa;
+
+    #[test]
+    fn secondaries_elsewhere_are_told_from_an_address_that_reaches_them() {
+        let any: IpAddr = Ipv4Addr::UNSPECIFIED.into();
+        let at = |addresses: &[&str]| -> Vec<SocketAddr> {
+            addresses.iter().map(|address| SocketAddr::new(address.parse().unwrap(), 53)).collect()
+        };
+        for (local, targets, expected) in [
+            (&["127.0.0.1", "192.0.2.1"][..], &["192.0.2.53"][..], "192.0.2.1"),
+            (&["127.0.0.1", "192.0.2.1"], &["127.0.0.2"], "127.0.0.1"),
+            (&["127.0.0.1", "192.0.2.1"], &["127.0.0.2", "192.0.2.53"], "192.0.2.1"),
+            (&["127.0.0.1"], &["192.0.2.53"], "0.0.0.0"),
+            (&["127.0.0.1"], &["2001:db8::53"], "127.0.0.1"),
+            (&["::1"], &["192.0.2.53"], "0.0.0.0"),
+            (&["0.0.0.0"], &["192.0.2.53"], "0.0.0.0"),
+        ] {
+            let source = source(&at(local), &at(targets), any);
+            assert_eq!(source.to_string(), expected, "{local:?} {targets:?}");
+        }
+    }
 
     #[test]
     fn a_notification_reads_as_domain_reads_it_and_its_answer_is_known() {

@@ -61,6 +61,11 @@ impl Secondaries {
         self.0.iter().any(|secondary| secondary.follows(zone) && secondary.allows(client, key))
     }
 
+    /// Who is told of changes of any zone; an address may come several times.
+    pub fn all_told(&self) -> impl Iterator<Item = SocketAddr> {
+        self.0.iter().flat_map(|secondary| &secondary.notify).copied()
+    }
+
     /// Who is told of changes of the zone, each address once.
     pub fn told_of(&self, zone: &Folded) -> Vec<(SocketAddr, Option<Arc<Key>>)> {
         let mut told: Vec<(SocketAddr, Option<Arc<Key>>)> = Vec::new();
