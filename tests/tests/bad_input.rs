@@ -187,6 +187,31 @@ fn check_lists_the_faults_of_all_files_at_once() {
 }
 
 #[test]
+fn a_check_is_of_what_a_start_would_do_with_this_store() {
+    let folder = Folder::new();
+    let store = store(&folder);
+    let zone = folder.write("example.com.zone", ZONE);
+    folder.write(
+        "policy.json",
+        r#"{"names": ["www.example.com"], "servers": [{"address": "192.0.2.1", "regions": {"europe": {}}}]}"#,
+    );
+    let config = folder.write("c.toml", "version = \"v1\"\npolicy = [\"policy.json\"]\n");
+    let check = || {
+        let ended = Program::start(&["serve", "--store", &store, "--config", &config, "--check"]).end();
+        (ended.status.code(), ended.stdout + &ended.stderr)
+    };
+    let (code, said) = check();
+    assert_eq!(code, Some(2), "{said}");
+    has_all(&said, &["europe", "www.example.com. is in none of our zones"]);
+    let server = Serving::start(&folder, &["--zone", &zone]);
+    assert_eq!(server.call("POST", "/v1/regions", r#"{"name": "europe"}"#).status, 200);
+    assert_eq!(check(), (Some(0), "ok\n".into()), "while it is served");
+    server.stop();
+    assert_eq!(check(), (Some(0), "ok\n".into()));
+    Serving::start(&folder, &["--config", &config]);
+}
+
+#[test]
 fn a_bad_change_leaves_the_old_generation() {
     let folder = Folder::new();
     let server = Serving::start(&folder, &["--zone", &folder.write("example.com.zone", ZONE)]);

@@ -51,7 +51,7 @@ pub struct Book {
     pub partitions: Arc<BTreeMap<String, Arc<Partitioned>>>,
     /// What the operator said of servers: whether they may be drawn.
     pub servers: Arc<BTreeMap<IpAddr, bool>>,
-    /// The digests of imported files by path.
+    /// The digests of what was imported, by what it is.
     pub imports: Arc<BTreeMap<String, String>>,
     /// Who follows which zone: their serial numbers must grow.
     pub secondaries: Arc<Secondaries>,
@@ -148,9 +148,9 @@ pub enum Edit {
     },
     /// Sets what cookies are made and checked with from now on. It is not stored: who starts the server gives it.
     CookieSecrets(Secrets),
-    /// Remembers what an imported file held.
+    /// Remembers what was imported.
     Imported {
-        /// The file.
+        /// What: a zone or a partition by its name, or a policy's file.
         path: String,
         /// What stands for its content.
         digest: String,
@@ -327,7 +327,7 @@ fn folded(name: &str, source: &str) -> Result<Folded, Faults> {
 
 /// Checks the name of a region or partition. It begins with a letter or digit, so that it is a path segment of
 /// its own in a URL.
-fn check_name(name: &str) -> Result<(), Faults> {
+pub(crate) fn check_name(name: &str) -> Result<(), Faults> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
     if begins && name.len() <= NAME_MAX && name.chars().all(plain) {

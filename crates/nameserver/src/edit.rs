@@ -232,9 +232,8 @@ impl Editor {
     ) -> Result<Applied, Refused> {
         let (name, regions) = (name.to_string(), self.book().regions.clone());
         // As a zone, with a million prefixes.
-        let edit = tokio::task::spawn_blocking(move || {
-            Edit::partition(&name, "body", text, if_match, regions)
-        });
+        let edit =
+            tokio::task::spawn_blocking(move || Edit::partition(&name, "body", text, if_match, regions));
         self.apply(vec![edit.await.map_err(|_| Refused::Busy)??]).await
     }
 

@@ -14,9 +14,10 @@ use routing::partition::Rank;
 use routing::proximity::csv;
 use routing::proximity::mmdb::{self, Codes, Field};
 use routing::{Partition, Prefix, RegionId};
+use store::Contents;
 
 use crate::as_path;
-use crate::book::{Book, Edit, Etag, Refused};
+use crate::book::{Book, Edit, Etag, Refused, check_name};
 use crate::cookies::Secrets;
 use crate::generation::Settings;
 use crate::health::Probes;
@@ -143,12 +144,17 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// Reads and compiles everything aside, without a store; beside the probes and secondaries of a configuration.
+/// Reads and compiles everything aside, on what is `stored`; beside the probes and secondaries of a configuration.
 ///
 /// # Errors
-/// All faults of all files.
-pub fn check(imports: &[Import], probes: &Probes, secondaries: &Secondaries) -> Result<(), Faults> {
-    let mut book = Book::empty(0, Settings::default());
+/// All faults of all files, or of what is stored.
+pub fn check(
+    imports: &[Import],
+    probes: &Probes,
+    secondaries: &Secondaries,
+    stored: Contents,
+) -> Result<(), Faults> {
+    let mut book = Book::load(stored, 0, Settings::default())?;
     (book.probes, book.secondaries) = (Arc::new(probes.clone()), Arc::new(secondaries.clone()));
     let edits = edits(imports, &book, &mut Vec::new())?;
     try_on(book, edits).or(())
@@ -166,6 +172,7 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
         edits: Vec::new(),
         regions: book.regions.clone(),
         next_region_id: book.next_region_id,
+        zones: BTreeMap::new(),
         loading,
         faults: Faults::default(),
     };
@@ -209,6 +216,8 @@ struct Edits<'b> {
     /// The regions that there are, and those that an edit before adds.
     regions: Arc<BTreeMap<u32, String>>,
     next_region_id: u32,
+    /// The zones so far, each with its file.
+    zones: BTreeMap<String, String>,
     loading: &'b mut Vec<Loading>,
     faults: Faults,
 }
@@ -231,8 +240,10 @@ impl Edits<'_> {
             }
             Import::Policy(path) => {
                 let (source, text) = (shown(path), load(path)?);
-                let digest = Etag::of(&text);
-                self.add(source.clone(), digest, || Edit::policy(None, &source, text, None))
+                if let Some(imported) = self.news(source.clone(), None, &Etag::of(&text)) {
+                    self.edits.extend([Edit::policy(None, &source, text, None)?, imported]);
+                }
+                Ok(())
             }
             Import::CookieSecrets(path) => self.cookie_secrets(path),
         }
@@ -252,9 +263,19 @@ impl Edits<'_> {
         // What a file includes counts as its content too, so the zone itself is compared.
         let digest = Etag::of(zone.to_text().as_bytes());
         let origin = dns::name::to_text(zone.origin().wire());
-        self.add(format!("{source} as {origin}"), digest, || {
-            Ok(Edit::PutZone { zone: Box::new(zone), if_match: None })
-        })
+        if let Some(other) = self.zones.insert(origin.clone(), source.clone()) {
+            return Err(Fault::whole(
+                source,
+                format!("{origin} is in {other}, too"),
+                "each zone in one file",
+            )
+            .into());
+        }
+        let former = format!("{source} as {origin}");
+        if let Some(imported) = self.news(format!("zone {origin}"), Some(&former), &digest) {
+            self.edits.extend([Edit::PutZone { zone: Box::new(zone), if_match: None }, imported]);
+        }
+        Ok(())
     }
 
     fn partition(&mut self, name: &str, layers: &[Layer]) -> Result<Outcome, Faults> {
@@ -273,11 +294,11 @@ impl Edits<'_> {
         }
         faults.or(())?;
         let paths: Vec<String> = layers.iter().map(Layer::source).collect();
-        let (path, digest) = (format!("{} as partition {name}", paths.join(" and ")), Etag::of(&digested));
+        let source = paths.join(" and ");
         // A table of routes takes seconds to read: not when it is the one that was read before.
-        if self.book.imports.get(&path) == Some(&digest.0) {
-            return Ok(Outcome::Same);
-        }
+        let former = format!("{source} as partition {name}");
+        let imported = self.news(format!("partition {name}"), Some(&former), &Etag::of(&digested));
+        let Some(imported) = imported else { return Ok(Outcome::Same) };
         drop(digested);
         let regions = Provisional::default();
         let built = stack(layers, contents, &regions)?;
@@ -289,25 +310,17 @@ impl Edits<'_> {
                 self.edits.push(Edit::AddRegion { name: region });
             }
         }
-        let (source, regions) = (paths.join(" and "), self.regions.clone());
-        self.add(path, digest, || {
-            Edit::partition(name, &source, built.text.into_bytes(), None, regions)
-        })?;
+        let (text, regions) = (built.text.into_bytes(), self.regions.clone());
+        self.edits.extend([Edit::partition(name, &source, text, None, regions)?, imported]);
         Ok(Outcome::Read(built.counts))
     }
 
-    /// Adds an edit, unless the same content was imported before.
-    fn add(
-        &mut self,
-        path: String,
-        digest: Etag,
-        edit: impl FnOnce() -> Result<Edit, Faults>,
-    ) -> Result<(), Faults> {
-        if self.book.imports.get(&path) != Some(&digest.0) {
-            self.edits.push(edit()?);
-            self.edits.push(Edit::Imported { path, digest: digest.0 });
-        }
-        Ok(())
+    /// What is to be remembered with an import, unless it is `what` was imported last: the content counts, whichever file it is
+    /// from. A store of an older program remembers it as `former`.
+    fn news(&self, what: String, former: Option<&str>, digest: &Etag) -> Option<Edit> {
+        let imports = &self.book.imports;
+        let last = imports.get(&what).or_else(|| imports.get(former?));
+        (last != Some(&digest.0)).then(|| Edit::Imported { path: what, digest: digest.0.clone() })
     }
 }
 
@@ -441,11 +454,13 @@ struct Named {
 }
 
 impl Provisional {
+    /// The id of a region of this name; `None` where no region can have it.
     fn id(&self, name: &str) -> Option<RegionId> {
         let mut named = self.0.borrow_mut();
         if let Some(id) = named.ids.get(name) {
             return Some(*id);
         }
+        check_name(name).ok()?;
         let id = RegionId::new(named.names.len() as u32 + 1)?;
         named.names.push(name.into());
         named.ids.insert(name.into(), id);
@@ -496,4 +511,85 @@ fn utf8(source: &str, text: Vec<u8>) -> Result<String, Faults> {
 
 fn shown(path: &Path) -> String {
     path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::tests::folder::Folder;
+
+    /// Imports, and says how many edits that took, those aside that only remember it.
+    fn import(book: &mut Book, imports: &[Import]) -> usize {
+        let edits = edits(imports, book, &mut Vec::new()).unwrap();
+        let is_kept = |edit: &&Edit| !matches!(edit, Edit::Imported { .. });
+        let count = edits.iter().filter(is_kept).count();
+        edits.into_iter().for_each(|edit| drop(book.apply(edit).unwrap()));
+        count
+    }
+
+    fn csv(files: &[&str]) -> Import {
+        let layers = files.iter().map(|file| Layer::Csv(file.into())).collect();
+        Import::Partition { name: "default".into(), layers }
+    }
+
+    fn region(book: &Book, address: &str) -> String {
+        book.lookup("default", address.parse().unwrap()).unwrap().1.to_owned()
+    }
+
+    #[test]
+    fn what_is_imported_is_what_is_named_now() {
+        let folder = Folder::new();
+        let a = folder.write("a.csv", "10.0.0.0/8,eu\n");
+        let b = folder.write("b.csv", "192.0.2.0/24,us\n");
+        let mut book = Book::empty(1, Settings::default());
+        assert_eq!(import(&mut book, &[csv(&[&a])]), 2, "a region and the partition");
+        assert_eq!(import(&mut book, &[csv(&[&a])]), 0);
+        assert_eq!(import(&mut book, &[csv(&[&a, &b])]), 2);
+        assert_eq!((region(&book, "10.1.1.1"), region(&book, "192.0.2.1")), ("eu".into(), "us".into()));
+        assert_eq!(import(&mut book, &[csv(&[&a])]), 1, "a layer is taken away");
+        assert_eq!(region(&book, "192.0.2.1"), "");
+
+        let zone = |serial: u32| format!("@ 60 SOA ns hm {serial} 2 3 4 5\n@ 60 NS ns\n");
+        let one = folder.write("one.zone", format!("$ORIGIN example.com.\n{}", zone(1)));
+        let two = folder.write("two.zone", format!("$ORIGIN example.com.\n{}", zone(2)));
+        for (file, edits, serial) in [(&one, 1, 1), (&two, 1, 2), (&two, 0, 2), (&one, 1, 1)] {
+            assert_eq!(import(&mut book, &[Import::Zone(file.into())]), edits, "{file}");
+            assert_eq!(book.generation.zones.iter().next().unwrap().serial(), serial);
+        }
+    }
+
+    #[test]
+    fn a_zone_is_in_one_file() {
+        let folder = Folder::new();
+        let text = "$ORIGIN example.com.\n@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n";
+        let files = ["one.zone", "two.zone"].map(|name| folder.write(name, text));
+        let imports = files.clone().map(|file| Import::Zone(file.into()));
+        let book = Book::empty(1, Settings::default());
+        let faults = edits(&imports, &book, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
+        let [one, two] = files;
+        assert_eq!(faults, format!("{two}: example.com. is in {one}, too; expected each zone in one file"));
+    }
+
+    #[test]
+    fn what_a_store_of_an_older_program_remembers_is_not_imported_again() {
+        let folder = Folder::new();
+        let a = folder.write("a.csv", "10.0.0.0/8,eu\n");
+        let mut book = Book::empty(1, Settings::default());
+        let path = format!("{a} as partition default");
+        let digest = Etag::of(b"10.0.0.0/8,eu\n").0;
+        book.apply(Edit::Imported { path, digest }).unwrap();
+        assert_eq!(import(&mut book, &[csv(&[&a])]), 0);
+        folder.write("a.csv", "10.0.0.0/9,eu\n");
+        assert_eq!(import(&mut book, &[csv(&[&a])]), 2);
+    }
+
+    #[test]
+    fn a_name_that_no_region_can_have_is_told_with_its_line() {
+        let folder = Folder::new();
+        let file = folder.write("c.csv", "10.0.0.0/8,eu\n192.0.2.0/24,New York\n");
+        let book = Book::empty(1, Settings::default());
+        let faults = edits(&[csv(&[&file])], &book, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
+        assert!(faults.starts_with(&format!("{file}:2:14: unknown region 'New York'; expected")), "{faults}");
+        assert_eq!(faults.lines().count(), 1, "{faults}");
+    }
 }

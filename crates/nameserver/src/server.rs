@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use api::{Fault, Faults};
 use net::admission::{Admission, GIVING_WAY_MAX};
 use net::clock::Clock;
 use net::shutdown::Shutdown;
@@ -24,7 +25,7 @@ use crate::fast::Shared;
 use crate::generation::Settings;
 use crate::health::{self, Probe, Probes, Table, prober};
 use crate::http::{self, Tcp};
-use crate::import::Import;
+use crate::import::{self, Import};
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
 use crate::rate_limit::{self, RateLimit};
@@ -86,7 +87,7 @@ pub struct Options {
 #[derive(Debug)]
 pub enum StartError {
     /// What was given or stored is wrong.
-    Faults(api::Faults),
+    Faults(Faults),
     /// An address cannot be had.
     Bind(io::Error),
     /// The store cannot be used.
@@ -144,6 +145,17 @@ struct Answering {
 }
 
 impl Server {
+    /// Holds the imports against what is stored, as a start would, and changes nothing.
+    ///
+    /// # Errors
+    /// All faults of the imports, or of what is stored.
+    pub async fn check(options: &Options) -> Result<(), Faults> {
+        let stored = store::Store::peek(&options.store).await;
+        let stored = stored.map_err(|cause| Fault::whole("store", cause.to_string(), ""))?;
+        let secondaries = &options.transfer.secondaries;
+        import::check(&options.imports, &options.probes, secondaries, stored.unwrap_or_default())
+    }
+
     /// Starts everything; returns when all workers serve the stored generation with all imports.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! SQLite runs on the thread that asks. A commit is some tens of statements of a microsecond each and the wait for the
 //! disk, so that to hand it to another thread and back costs more than it does.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -100,6 +100,32 @@ impl Embedded {
         Ok(Embedded { connection, migrated, place: Arc::new(place) })
     }
 
+    /// Reads what the store at `url` holds and changes nothing; `None` where there is none yet, and where its tables are an
+    /// older program's.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; no lock is taken, so another process may have it open.
+    pub(crate) fn peek(url: &str) -> Result<Option<Contents>, OpenError> {
+        Embedded::peek_at(url, schema::VERSIONS)
+    }
+
+    /// Reads it by tables of the last of these versions.
+    pub(crate) fn peek_at(url: &str, versions: &[Version]) -> Result<Option<Contents>, OpenError> {
+        let path = file::locate(url)?;
+        if FileId::of(&path).is_none() {
+            return Ok(None);
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let sort = |error: rusqlite::Error| OpenError::sort(&path, &error);
+        let mut sql = Connection::open_with_flags(&path, flags).map_err(sort)?;
+        sql.busy_timeout(BUSY_TIMEOUT).map_err(sort)?;
+        if !schema::is_current(&sql, &path, versions)? {
+            return Ok(None);
+        }
+        contents::load(&mut sql).map(Some).map_err(|failure| unloaded(&path, failure).into())
+    }
+
     /// What was done to the tables when they were opened, where they were an older program's.
     pub(crate) fn migrated(&self) -> Option<&Migrated> {
         self.migrated.as_ref()
@@ -113,12 +139,8 @@ impl Embedded {
     pub(crate) async fn load(&self) -> Result<Contents, StoreError> {
         let mut slot = self.connection.lock().await;
         let mut connected = self.place.take(&mut slot)?;
-        let contents = contents::load(&mut connected.sql).map_err(|failure| match failure {
-            contents::Failure::Sql(error) => self.place.sort(&error),
-            contents::Failure::Corrupt(Corrupt(what)) => {
-                StoreError::Corrupt { path: self.place.path.clone(), what }
-            }
-        })?;
+        let contents =
+            contents::load(&mut connected.sql).map_err(|failure| unloaded(&self.place.path, failure))?;
         *slot = Some(connected);
         Ok(contents)
     }
@@ -339,6 +361,14 @@ impl Place {
 
     fn sort(&self, error: &rusqlite::Error) -> StoreError {
         StoreError::sort(&self.path, error)
+    }
+}
+
+/// Why what is stored was not loaded.
+fn unloaded(path: &Path, failure: contents::Failure) -> StoreError {
+    match failure {
+        contents::Failure::Sql(error) => StoreError::sort(path, &error),
+        contents::Failure::Corrupt(Corrupt(what)) => StoreError::Corrupt { path: path.to_path_buf(), what },
     }
 }
 

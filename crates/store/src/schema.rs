@@ -47,10 +47,34 @@ pub struct Migrated {
 
 /// Marks an empty database as ours, and refuses one that is another program's.
 pub(crate) fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> {
+    if is_ours(sql, path)? {
+        return Ok(());
+    }
+    // Before the first table: a crash between the two must not leave a database that looks foreign.
+    sql.pragma_update(None, "application_id", APPLICATION_ID).map_err(|error| OpenError::sort(path, &error))
+}
+
+/// Whether the tables are there, of the last of `versions`.
+pub(crate) fn is_current(sql: &Connection, path: &Path, versions: &[Version]) -> Result<bool, OpenError> {
+    let sort = |error: rusqlite::Error| OpenError::sort(path, &error);
+    // Between the mark and the first table, and before the mark, there is nothing to be read.
+    if !is_ours(sql, path)? || !sql.table_exists(None, "_sqlx_migrations").map_err(sort)? {
+        return Ok(false);
+    }
+    let found = made(sql).map_err(sort)?.last().map_or(0, |(version, _)| *version);
+    let known = versions.last().map_or(0, |(version, ..)| *version);
+    if found > known {
+        return Err(OpenError::Newer { path: path.to_path_buf(), found, known, copy: None });
+    }
+    Ok(found == known)
+}
+
+/// Whether a database is marked as ours; an error where it is another program's, and not empty.
+fn is_ours(sql: &Connection, path: &Path) -> Result<bool, OpenError> {
     let sort = |error: rusqlite::Error| OpenError::sort(path, &error);
     let id: i32 = sql.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(sort)?;
     if id == APPLICATION_ID {
-        return Ok(());
+        return Ok(true);
     }
     let objects = sql.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0));
     let objects: i64 = objects.map_err(sort)?;
@@ -58,8 +82,7 @@ pub(crate) fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> 
         let what = "it is another program's database".into();
         return Err(OpenError::NotAStore { path: path.to_path_buf(), what });
     }
-    // Before the first table: a crash between the two must not leave a database that looks foreign.
-    sql.pragma_update(None, "application_id", APPLICATION_ID).map_err(sort)
+    Ok(false)
 }
 
 /// Brings the tables to the last of `versions`, each step whole or not at all. Tables that have a version already are

@@ -46,10 +46,23 @@ impl Store {
     ///
     /// [`OpenError`] says which database, why, and what to do.
     pub async fn open(url: &str) -> Result<Store, OpenError> {
-        Ok(Store(match Shared::open(url).await? {
-            Some(shared) => Kind::Shared(Box::new(shared)),
+        Ok(Store(match Shared::at(url)? {
+            Some(shared) => Kind::Shared(Box::new(shared.open().await?)),
             None => Kind::Embedded(Box::new(Embedded::open(url)?)),
         }))
+    }
+
+    /// Reads what the store at `url` holds, also while another process has it open, and changes nothing; `None` where there
+    /// is none yet, and where its tables are an older program's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open`], but for the lock, which it does not take.
+    pub async fn peek(url: &str) -> Result<Option<Contents>, OpenError> {
+        match Shared::at(url)? {
+            Some(shared) => shared.peek().await,
+            None => Embedded::peek(url),
+        }
     }
 
     /// What was done to the tables of a file when they were opened, where they were an older program's.

@@ -4,7 +4,6 @@ use std::io;
 
 use clap::Args;
 use nameserver::edit::Refused;
-use nameserver::import;
 use nameserver::server::{Server, StartError};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -47,8 +46,7 @@ impl Serve {
         let (Lowered { options, log, .. }, mut faults) = config::load(&self.flags);
         // The start reads the imports itself; here, what is wrong with them joins the list.
         if self.flags.check || !faults.is_empty() {
-            import::check(&options.imports, &options.probes, &options.transfer.secondaries)
-                .unwrap_or_else(|found| faults.append(found));
+            Server::check(&options).await.unwrap_or_else(|found| faults.append(found));
             faults.or(())?;
         }
         if self.flags.check {

@@ -1,6 +1,5 @@
 //! From what was given to what the server is started with: contradictions are found here.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -93,22 +92,39 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
 }
 
 fn addresses(spec: &Spec, faults: &mut Faults) {
-    let mut seen = HashSet::new();
-    for Placed { value, place } in &spec.listen {
-        // Port 0 is any free port, of which there can be several.
-        if value.port() != 0 && !seen.insert(value) {
+    for (index, Placed { value, place }) in spec.listen.iter().enumerate() {
+        let Some(other) = spec.listen[..index].iter().find(|other| collide(other.value, *value)) else {
+            continue;
+        };
+        if other.value == *value {
             faults.push(place.fault(format!("listen has {value} twice"), "each address once"));
+        } else {
+            let what =
+                format!("listen has {value} and {}, one of which has the other within it", other.value);
+            faults.push(place.fault(what, "one for all interfaces, or one for each"));
         }
     }
     let Some(api) = &spec.api else { return };
-    if api.value.port() != 0 && seen.contains(&api.value) {
-        let what = format!("api and listen are both {}", api.value);
+    if let Some(listen) = spec.listen.iter().find(|listen| collide(listen.value, api.value)) {
+        let what = if listen.value == api.value {
+            format!("api and listen are both {}", api.value)
+        } else {
+            format!("api is {}, and listen {} at the same port", api.value, listen.value)
+        };
         faults.push(api.place.fault(what, "another port for the API, such as 8053"));
     }
     if !is_loopback(api.value) && spec.token_file.is_none() {
         let what = format!("api is {}, which other machines reach, and there is no token_file", api.value);
         faults.push(api.place.fault(what, "a token_file (--token-file), or a loopback address"));
     }
+}
+
+/// Whether two sockets cannot have these addresses: they are the same, or one is for all interfaces. Port 0 is any free
+/// port, of which there can be several.
+fn collide(one: SocketAddr, other: SocketAddr) -> bool {
+    let (own, others) = (one.ip(), other.ip());
+    let meet = own == others || own.is_unspecified() || others.is_unspecified();
+    one.port() != 0 && one.port() == other.port() && own.is_ipv4() == others.is_ipv4() && meet
 }
 
 fn secondaries(spec: &Spec, faults: &mut Faults) {

@@ -236,16 +236,16 @@ mod tests {
         let expected = [
             "x.csv:1:1: bits are set behind the prefix length; expected 192.0.2.0/24",
             "x.csv:2:11: prefix length out of range; expected a number from 0 to 32",
-            "x.csv:3:14: unknown region 'mars'; expected the name of a region that was added, or -",
+            "x.csv:3:14: unknown region 'mars'; expected a region that was added (a name of letters, digits, -, _ and .), or -",
             "x.csv:4:1: not an address prefix: 'nonsense'; expected such as 192.0.2.0/24 or 2001:db8::/32",
             "x.csv:5:11: no region behind the prefix; expected prefix,region",
             "x.csv:6:12: no region; expected the name of a region, or -",
             "x.csv:8:2: prefix 198.51.100.0/24 stands in line 7 already; expected each prefix once",
             "x.csv:9:20: more than two columns; expected prefix,region",
             "x.csv:10:1: not an address prefix: 'prefix'; expected such as 192.0.2.0/24 or 2001:db8::/32",
-            "x.csv:10:8: unknown region 'region'; expected the name of a region that was added, or -",
+            "x.csv:10:8: unknown region 'region'; expected a region that was added (a name of letters, digits, -, _ and .), or -",
             "x.csv:11:12: prefix without a length; expected such as 192.0.2.0/24",
-            "x.csv:11:13: unknown region 'pluto'; expected the name of a region that was added, or -",
+            "x.csv:11:13: unknown region 'pluto'; expected a region that was added (a name of letters, digits, -, _ and .), or -",
         ];
         assert_eq!(faults.to_string().lines().collect::<Vec<_>>(), expected);
     }
@@ -261,7 +261,7 @@ mod tests {
         let faults = super::ranks("x.csv", text, &number).unwrap_err();
         let expected = [
             "x.csv:1:1: 2 columns; expected @region,address,rank, such as @europe,192.0.2.1,1",
-            "x.csv:2:2: unknown region 'mars'; expected the name of a region that was added, or -",
+            "x.csv:2:2: unknown region 'mars'; expected a region that was added (a name of letters, digits, -, _ and .), or -",
             "x.csv:3:2: ranks of no region; expected the name of a region",
             "x.csv:4:7: not an address: 'nowhere'; expected the address of a server, such as 192.0.2.1",
             "x.csv:5:17: not a rank: '0'; expected a whole number from 1 to 10000",

@@ -4,6 +4,9 @@ use api::{Fault, Faults};
 
 use crate::region::RegionId;
 
+/// What is expected where a region stands that there is not.
+const UNKNOWN: &str = "a region that was added (a name of letters, digits, -, _ and .), or -";
+
 /// What stands for "no region".
 pub const UNCLASSIFIED: &str = "-";
 
@@ -109,7 +112,7 @@ pub(super) fn region(
         "" => ("no region".into(), "the name of a region, or -"),
         name => match regions(name) {
             Some(region) => return Ok(region),
-            None => (format!("unknown region '{name}'"), "the name of a region that was added, or -"),
+            None => (format!("unknown region '{name}'"), UNKNOWN),
         },
     };
     Err(Fault::at(source, line, cell.column, what, expected))

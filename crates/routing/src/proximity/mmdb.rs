@@ -318,7 +318,7 @@ mod tests {
                 "code,region\nDE,europe\nde,europe\nDEU,europe\nFR,mars\n",
                 "c:3:1: code DE stands in line 2 already; expected each code once\n\
                  c:4:1: not a code: 'DEU'; expected two letters such as DE\n\
-                 c:5:4: unknown region 'mars'; expected the name of a region that was added, or -",
+                 c:5:4: unknown region 'mars'; expected a region that was added (a name of letters, digits, -, _ and .), or -",
             ),
             (
                 Field::Asn,

@@ -96,20 +96,34 @@ impl From<Corrupt> for Failed {
 }
 
 impl Shared {
-    /// Opens the database of a URL; `None` where it is not of a shared one.
-    pub(crate) async fn open(url: &str) -> Result<Option<Shared>, OpenError> {
+    /// The store at a URL, to be opened or read; `None` where it is not of a shared one.
+    pub(crate) fn at(url: &str) -> Result<Option<Shared>, OpenError> {
         let Some(place) = Place::read(url)? else { return Ok(None) };
         let path = PathBuf::from(shown(url));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         // A process id comes again, and so does a host's name; not at the same moment, too.
         let publisher = format!("{}:{}:{now:x}", host.trim_end(), std::process::id());
-        let shared = Shared { path, place, publisher, connection: Mutex::new(None) };
-        let mut sql = shared.connect().await?;
+        Ok(Some(Shared { path, place, publisher, connection: Mutex::new(None) }))
+    }
+
+    /// Connects, and brings the tables up to date.
+    pub(crate) async fn open(self) -> Result<Shared, OpenError> {
+        let mut sql = self.connect().await?;
         let versions = tables::versions(&sql);
-        tables::migrate(&mut sql, &shared.path, versions).await?;
-        *shared.connection.lock().await = Some(Link::new(sql));
-        Ok(Some(shared))
+        tables::migrate(&mut sql, &self.path, versions).await?;
+        *self.connection.lock().await = Some(Link::new(sql));
+        Ok(self)
+    }
+
+    /// Reads what the database holds and changes nothing; `None` where its tables are not there, or an older program's.
+    pub(crate) async fn peek(&self) -> Result<Option<Contents>, OpenError> {
+        let mut sql = self.connect().await?;
+        let versions = tables::versions(&sql);
+        if !tables::are_current(&mut sql, &self.path, versions).await? {
+            return Ok(None);
+        }
+        Ok(Some(self.store(news::load(&mut sql).await)?))
     }
 
     /// Waits for changes, on a connection of its own.

@@ -39,25 +39,9 @@ pub(crate) fn versions(sql: &Sql) -> &'static [Version] {
 
 /// Brings the tables to the last of `versions`; programs that start together wait for each other.
 pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) -> Result<(), OpenError> {
-    let sort = |error: sqlx::Error| OpenError::from(StoreError::sort_shared(path, &error));
-    let schema = match sql {
-        #[cfg(feature = "postgres")]
-        Sql::Postgres(_) => "current_schema()",
-        #[cfg(feature = "mysql")]
-        Sql::Mysql(_) => "database()",
-        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
-        Sql::Absent(never) => match *never {},
-    };
     // The migrator makes its own table first.
-    let text = format!(
-        "SELECT count(*), count(CASE WHEN table_name = '_sqlx_migrations' THEN 1 END) \
-         FROM information_schema.tables WHERE table_schema = {schema}"
-    );
-    let (tables, ours): (i64, i64) = sql.row(&text, values![]).await.map_err(sort)?;
-    if tables > 0 && ours == 0 {
-        let what = "it has another program's tables".into();
-        return Err(OpenError::NotAStore { path: path.to_path_buf(), what });
-    }
+    are_there(sql, path).await?;
+    let sort = |error: sqlx::Error| OpenError::from(StoreError::sort_shared(path, &error));
     let known = versions.last().map_or(0, |(version, ..)| *version);
     let steps = versions.iter().map(|&(version, word, text)| {
         Migration::new(version, Cow::Borrowed(word), MigrationType::Simple, text.into_sql_str(), false)
@@ -78,4 +62,42 @@ pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) ->
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => sort(error),
         other => StoreError::Failed { path: path.to_path_buf(), cause: other.to_string() }.into(),
     })
+}
+
+/// Whether the tables are there, of the last of `versions`.
+pub(crate) async fn are_current(sql: &mut Sql, path: &Path, versions: &[Version]) -> Result<bool, OpenError> {
+    if !are_there(sql, path).await? {
+        return Ok(false);
+    }
+    let sort = |error: sqlx::Error| OpenError::from(StoreError::sort_shared(path, &error));
+    let text = "SELECT coalesce(max(version), 0) FROM _sqlx_migrations";
+    let (found,): (i64,) = sql.row(text, values![]).await.map_err(sort)?;
+    let known = versions.last().map_or(0, |(version, ..)| *version);
+    if found > known {
+        return Err(OpenError::Newer { path: path.to_path_buf(), found, known, copy: None });
+    }
+    Ok(found == known)
+}
+
+/// Whether there are tables of ours, or none at all; an error where there are others.
+async fn are_there(sql: &mut Sql, path: &Path) -> Result<bool, OpenError> {
+    let sort = |error: sqlx::Error| OpenError::from(StoreError::sort_shared(path, &error));
+    let schema = match sql {
+        #[cfg(feature = "postgres")]
+        Sql::Postgres(_) => "current_schema()",
+        #[cfg(feature = "mysql")]
+        Sql::Mysql(_) => "database()",
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        Sql::Absent(never) => match *never {},
+    };
+    let text = format!(
+        "SELECT count(*), count(CASE WHEN table_name = '_sqlx_migrations' THEN 1 END) \
+         FROM information_schema.tables WHERE table_schema = {schema}"
+    );
+    let (tables, ours): (i64, i64) = sql.row(&text, values![]).await.map_err(sort)?;
+    if tables > 0 && ours == 0 {
+        let what = "it has another program's tables".into();
+        return Err(OpenError::NotAStore { path: path.to_path_buf(), what });
+    }
+    Ok(ours > 0)
 }

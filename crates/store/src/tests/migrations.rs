@@ -38,6 +38,7 @@ async fn an_older_store_is_migrated_and_a_copy_kept() {
     fs::write(folder.0.join(format!("pointsman.db.version-{LAST}.part")), "half").expect("writes");
 
     let versions = next("CREATE TABLE more (id INTEGER)");
+    assert_eq!(Store::peek_at(&folder.url(), &versions).expect("reads"), None, "it is not current");
     let store = Store::open_at(&folder.url(), &versions).expect("migrates");
     assert_eq!(store.migrated(), Some(&Migrated { from: LAST, to: LAST + 1, copy: copy.clone() }));
     assert_eq!(store.load().await.expect("loads"), contents);
@@ -49,6 +50,8 @@ async fn an_older_store_is_migrated_and_a_copy_kept() {
 
     // The older program refuses what it does not know, and takes the copy.
     let refused = Store::open(&folder.url()).expect_err("it is newer");
+    let unread = Store::peek_at(&folder.url(), VERSIONS).expect_err("it is newer");
+    assert!(matches!(unread, OpenError::Newer { .. }), "{unread}");
     let OpenError::Newer { found, known, copy: Some(kept), .. } = &refused else { panic!("{refused}") };
     assert_eq!((*found, *known), (LAST + 1, LAST));
     assert_eq!(kept, &copy);

@@ -57,6 +57,7 @@ macro_rules! suite {
 suite!(
     verdicts_are_remembered_beside_the_generations,
     everything_is_there_after_reopening,
+    what_is_stored_is_read_beside_who_has_it_open,
     a_commit_based_on_another_generation_conflicts,
     one_of_many_concurrent_commits_wins_each_generation,
     what_contradicts_the_store_is_refused_whole_and_told,
@@ -76,6 +77,19 @@ async fn in_postgresql() {
 #[tokio::test]
 async fn in_mariadb() {
     in_databases_of(Kind::Mariadb).await;
+}
+
+async fn what_is_stored_is_read_beside_who_has_it_open(ground: &Ground) {
+    let peek = async || Store::peek(&ground.url).await.expect("it is read");
+    assert_eq!(peek().await, None, "there is none");
+    let store = ground.open().await;
+    assert_eq!(peek().await, Some(store.load().await.unwrap()));
+    store.commit(0, &[zone("example.", "text"), region(1, "europe")]).await.unwrap();
+    let contents = store.load().await.unwrap();
+    assert_eq!(peek().await.as_ref(), Some(&contents));
+    store.close().await.unwrap();
+    assert_eq!(peek().await.as_ref(), Some(&contents));
+    ground.open().await.close().await.unwrap();
 }
 
 async fn verdicts_are_remembered_beside_the_generations(ground: &Ground) {
