@@ -1,15 +1,17 @@
-//! The Host header where no token is asked for: a page in the operator's browser may reach the loopback
-//! address under a name of its own (DNS rebinding), but it cannot change the Host that the browser sends.
+//! What a page in the operator's browser cannot hide, where no token is asked for. It may reach the loopback address under a
+//! name of its own (DNS rebinding), but it cannot change the Host that the browser sends. And it may send requests without a
+//! body to wherever it likes, but the browser says that they come from elsewhere.
 
 use std::net::IpAddr;
 
 use axum::extract::Request;
-use axum::http::StatusCode;
-use axum::http::header::HOST;
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, StatusCode};
 
 use crate::reply::Failure;
 
-/// Lets a request pass that was sent to an address or to localhost, or that names no host.
+/// Lets a request pass that was sent to an address or to localhost, or that names no host; where it may change something,
+/// only if no page of another origin has sent it (Fetch Metadata §2.1, RFC 6454 §7).
 ///
 /// # Errors
 /// The refusal of all others.
@@ -20,8 +22,24 @@ pub fn check(request: &Request) -> Result<(), Failure> {
             "without a token, the API is not served under a host's name",
             "an address or localhost as the host, or a server that was started with a token",
         )),
+        _ if !request.method().is_safe() && is_from_elsewhere(request.headers()) => Err(Failure::new(
+            StatusCode::FORBIDDEN,
+            "without a token, nothing is changed for a page of another origin",
+            "a request that no browser sends for another page",
+        )),
         _ => Ok(()),
     }
+}
+
+/// Whether a browser says that a page from elsewhere has sent this.
+fn is_from_elsewhere(headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("null"));
+    let is_own = |origin: &str| {
+        let at = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        at.is_some_and(|at| text(HOST.as_str()).is_some_and(|host| host.eq_ignore_ascii_case(at)))
+    };
+    text("sec-fetch-site").is_some_and(|site| !matches!(site, "same-origin" | "none"))
+        || text(ORIGIN.as_str()).is_some_and(|origin| !is_own(origin))
 }
 
 /// Whether this host is an address, or localhost; a port may follow.
@@ -37,6 +55,35 @@ pub fn is_local(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_what_may_change_something_is_refused_to_pages_from_elsewhere() {
+        let own = ("origin", "http://127.0.0.1:8055");
+        for (method, headers, expected) in [
+            ("POST", &[][..], None),
+            ("POST", &[("sec-fetch-site", "none")], None),
+            ("POST", &[("sec-fetch-site", "same-origin"), own], None),
+            ("DELETE", &[own], None),
+            ("POST", &[("sec-fetch-site", "cross-site"), own], Some(403)),
+            ("POST", &[("sec-fetch-site", "same-site")], Some(403)),
+            ("POST", &[("origin", "http://evil.example")], Some(403)),
+            ("PUT", &[("origin", "http://127.0.0.1:80")], Some(403)),
+            ("PATCH", &[("origin", "null")], Some(403)),
+            ("DELETE", &[("origin", "http://evil.example")], Some(403)),
+            ("GET", &[("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")], None),
+            ("POST", &[("host", "evil.example")], Some(401)),
+        ] {
+            let mut request = Request::builder().method(method).uri("/v1/backends/192.0.2.1:53/drain");
+            if !headers.iter().any(|(name, _)| *name == "host") {
+                request = request.header(HOST, "127.0.0.1:8055");
+            }
+            let request =
+                headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+            let request = request.body(axum::body::Body::empty()).expect("it is whole");
+            let refused = check(&request).err().map(|failure| failure.status.as_u16());
+            assert_eq!(refused, expected, "{method} {headers:?}");
+        }
+    }
 
     #[test]
     fn only_addresses_and_localhost_are_local() {
