@@ -1,9 +1,11 @@
 //! `pointsman balance` before name servers of other makes, and before such as answer whatever a test wants.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use tests::balancing::{Balancing, Scripted, answer};
 use tests::folder::Folder;
 use tests::guide;
@@ -93,8 +95,80 @@ fn who_does_not_answer_is_replaced_and_a_late_reply_is_not_taken() {
 fn where_nobody_answers_the_client_is_told() {
     let silent = Scripted::start(|_, _, _, _| {});
     let balancing = Balancing::start(&[silent.address], &["--timeout", "50ms"]);
-    assert_eq!(ask(balancing.dns, "www.example").rcode, "SERVFAIL");
+    for question in [Question::new("www.example", "A"), Question::new("www.example", "A").dnssec_ok()] {
+        let edns = question.message().len() > Question::new("www.example", "A").message().len();
+        for answer in [question.udp(balancing.dns), question.tcp(balancing.dns)] {
+            assert_eq!((answer.rcode.as_str(), answer.edns), ("SERVFAIL", edns));
+        }
+    }
     balancing.stop();
+}
+
+/// Nobody may send to all at once unasked, so no socket to the first can be opened.
+#[test]
+fn who_has_no_socket_is_passed_over() {
+    let nobody = SocketAddr::from(([255, 255, 255, 255], 5300));
+    let good = Scripted::answering(0);
+    // Probes find it out much later.
+    let more = ["--http", "127.0.0.1:0", "--policy", "wrr", "--tries", "1", "--probe-interval", "1h"];
+    let balancing = Balancing::start(&[nobody, good.address], &more);
+    for _ in 0..20 {
+        assert_eq!(ask(balancing.dns, "www.example").rcode, "NOERROR");
+    }
+    assert_eq!(balancing.metric("pointsman_balance_no_socket_total"), 0.0);
+    assert!(balancing.stop().stderr.contains("cannot be opened"));
+    let balancing = Balancing::start(&[nobody], &more);
+    assert_eq!(ask(balancing.dns, "www.example").rcode, "SERVFAIL");
+    assert_eq!(balancing.metric("pointsman_balance_no_socket_total"), 1.0);
+    balancing.stop();
+}
+
+/// Starts a balancer that needs 272 sockets to its back ends, with this limit on descriptors.
+fn limited(limit: &str) -> String {
+    let back_ends = Scripted::answering(0);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &format!("{limit} && exec \"$0\" \"$@\"")]).arg(program::path());
+    limited.args(["balance", "--listen", "127.0.0.1:0", "--sockets", "16", "--workers", "17"]);
+    limited.arg(format!("--backend={}", back_ends.address));
+    let mut program = Program::spawn(limited);
+    let line = program.line("(DNS)");
+    let dns = line.split(' ').nth(2).and_then(|text| text.parse().ok()).expect("an address");
+    program.line("ready");
+    assert_eq!(ask(dns, "www.example").rcode, "NOERROR");
+    program.stop().stderr
+}
+
+#[test]
+fn as_many_descriptors_as_may_be_are_had() {
+    let (raised, low) = (limited("ulimit -S -n 100"), limited("ulimit -n 400"));
+    assert!(!raised.contains("cannot be opened"), "{raised}");
+    assert!(low.contains("fewer files can be open than workers x sockets x back ends"), "{low}");
+}
+
+/// A query in flight holds all of the address, and a request that is never whole nothing of it.
+#[test]
+fn who_ends_leaves_the_address_whole_and_at_once() {
+    let silent = Scripted::start(|_, _, _, _| {});
+    let more = ["--http", "127.0.0.1:0", "--workers", "2", "--timeout", "3s"];
+    let balancing = Balancing::start(&[silent.address], &more);
+    let socket = query::socket(balancing.dns);
+    socket.send(&Question::new("www.example", "A").message()).expect("loopback sends");
+    balancing.wait(silent.address, |status| status["in_flight"] == 1);
+    let mut request = TcpStream::connect(balancing.http.expect("it was asked for")).expect("it listens");
+    request.write_all(b"GET /v1/status HTTP/1.1\r\nhost: 127.0.0.1\r\n").expect("it is taken");
+    // A second one is answered, so the first was read.
+    balancing.client().call("GET", "/v1/status", "");
+    balancing.program.signal(Signal::SIGTERM);
+    let until = Instant::now() + PROGRAM_WAIT;
+    while TcpListener::bind(balancing.dns).is_err() {
+        assert!(Instant::now() < until, "the address is never free");
+    }
+    UdpSocket::bind(balancing.dns).expect("it is free, too");
+    request.set_nonblocking(true).expect("the mode can be set");
+    let still = request.read(&mut [0]).expect_err("nothing has come");
+    assert_eq!(still.kind(), std::io::ErrorKind::WouldBlock);
+    drop(request);
+    assert_eq!(balancing.program.end().status.code(), Some(0));
 }
 
 #[test]
@@ -278,6 +352,14 @@ fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
         assert_eq!(post(&mut client, body), status, "{body}");
     }
     let path = |address: SocketAddr, what: &str| format!("/v1/backends/{address}{what}");
+    // A page in somebody's browser.
+    for header in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
+        for (method, what) in [("POST", "/drain"), ("POST", "/resume"), ("DELETE", "")] {
+            let refused = client.send(method, &path(first.address, what), &[header], b"");
+            assert_eq!(refused.expect("an answer").status, 403, "{method} {what}");
+        }
+    }
+    assert_eq!(balancing.back_end(first.address)["standing"], "up");
     assert_eq!(client.call("POST", &path(first.address, "/drain"), "").status, 200);
     assert_eq!(balancing.back_end(first.address)["standing"], "draining");
     balancing.wait(first.address, |status| status["in_flight"] == 0);

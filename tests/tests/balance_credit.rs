@@ -135,6 +135,35 @@ fn agents_that_stop_take_nothing_with_them() {
     balancing.stop();
 }
 
+/// An agent drains its service, and is gone without having taken that back.
+#[test]
+fn what_an_agent_has_drained_ends_with_it() {
+    let folder = Folder::new();
+    let key = key_file(&folder);
+    let server = Scripted::answering(0);
+    let balancing = balancing(&[server.address], &key, &[]);
+    let service = format!("udp:{}", server.address);
+    let agent = agent(&service, balancing.credit.expect("it was asked for"), &key);
+    balancing.wait(server.address, |_| has_lease(&balancing, server.address));
+    agent.signal(Signal::SIGUSR1);
+    balancing.wait(server.address, |status| status["standing"] == "draining");
+    let resume = format!("/v1/backends/{}/resume", server.address);
+    let until = Instant::now() + PROGRAM_WAIT;
+    // A busy machine may let a lease run out.
+    loop {
+        let refused = balancing.client().call("POST", &resume, "");
+        if refused.status == 409 {
+            assert!(refused.text().contains("SIGUSR2"), "{}", refused.text());
+            break;
+        }
+        assert!(Instant::now() < until, "{}", refused.text());
+    }
+    balancing.wait(server.address, |status| status["standing"] == "draining");
+    drop(agent);
+    balancing.wait(server.address, |status| status["standing"] == "up");
+    balancing.stop();
+}
+
 /// Half of all reports get lost, nine of ten, all, and then none; each that comes is repeated behind the next one.
 #[test]
 fn lost_and_repeated_reports_lose_no_query() {

@@ -3,15 +3,17 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use dns::edns::Edns;
 use dns::query::Refusal;
 use dns::relay::{Added, add_subnet, take_out_subnet};
 use dns::writer::header_only;
 use dns::{Folded, Query, Rcode, Rtype};
-use net::admission::Admission;
+use net::admission::{Admission, Place};
 use net::clock::Clock;
 use net::framing::{Assembler, prefix};
 use net::shutdown::Shutdown;
@@ -21,12 +23,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::client_address::{ClientAddress, Transport};
 use crate::counters::FrontCounters;
-use crate::exchange::{Pool, ask_by_datagram};
+use crate::exchange::{Pool, TRUNCATED, ask_by_datagram};
 use crate::field::{BackEnd, Field};
-use crate::message::{Says, answer};
+use crate::message::{OPT, Says, answer};
 use crate::pending::rcode;
 use crate::picker::Picker;
 
@@ -112,11 +115,15 @@ impl Connections {
                         continue;
                     };
                     let (this, shutdown) = (self.clone(), shutdown.clone());
+                    let has_replaced = place.has_replaced();
                     connections.spawn(async move {
                         // What goes wrong on a connection is its client's to know.
-                        let _ = this.converse(stream, client, shutdown).await;
-                        drop(place);
+                        let _ = this.converse(stream, client, place, shutdown).await;
                     });
+                    // Who gives way is to be gone before too many others come.
+                    if has_replaced {
+                        tokio::task::yield_now().await;
+                    }
                 }
                 Err(cause) => {
                     tracing::warn!(%cause, "a connection cannot be accepted");
@@ -132,17 +139,18 @@ impl Connections {
         self: Arc<Self>,
         stream: TcpStream,
         client: SocketAddr,
+        place: Place,
         shutdown: Shutdown,
     ) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let way = Way { client, local: stream.local_addr()? };
         let (mut reads, mut writes) = stream.into_split();
         let (answered, mut answers) = mpsc::channel::<Vec<u8>>(PIPELINED_MAX);
-        let message_wait = self.limits.message;
+        let limits = self.limits;
         let writer = tokio::spawn(async move {
             while let Some(answer) = answers.recv().await {
                 let frame = [&prefix(answer.len())[..], &answer].concat();
-                match tokio::time::timeout(message_wait, writes.write_all(&frame)).await {
+                match tokio::time::timeout(limits.message, writes.write_all(&frame)).await {
                     Ok(Ok(())) => {}
                     _ => return,
                 }
@@ -151,32 +159,60 @@ impl Connections {
         let places = Arc::new(Semaphore::new(PIPELINED_MAX));
         let (mut assembler, mut piece) = (Assembler::default(), vec![0; PIECE]);
         let mut under_way = JoinSet::new();
-        let begun = tokio::time::Instant::now();
+        let end = Instant::now() + limits.lifetime;
+        // Since when a query, or the rest of one, is waited for: more octets of the same query are no new wait.
+        let (mut since, mut has_asked) = (Instant::now(), false);
+        place.waits(has_asked);
+        let mut gives_way = pin!(place.gives_way());
         loop {
-            while under_way.try_join_next().is_some() {}
-            let wait = if assembler.is_partial() { self.limits.message } else { self.limits.idle };
-            let read = tokio::select! {
+            let wait = match (assembler.is_partial(), under_way.is_empty()) {
+                (true, _) => limits.message,
+                (false, true) if place.is_crowded() => limits.idle.min(limits.idle_when_crowded),
+                (false, true) => limits.idle,
+                // Who has queries under way is not idle.
+                (false, false) => limits.lifetime,
+            };
+            let length = tokio::select! {
                 biased;
                 () = shutdown.wait() => break,
-                read = tokio::time::timeout(wait, reads.read(&mut piece)) => read,
+                // Who takes no answers is asked for no more queries.
+                () = answered.closed() => break,
+                () = sleep_until(end.min(since + wait)) => break,
+                () = &mut gives_way, if under_way.is_empty() => break,
+                Some(_) = under_way.join_next() => {
+                    if under_way.is_empty() {
+                        place.waits(has_asked);
+                        if !assembler.is_partial() {
+                            since = Instant::now();
+                        }
+                    }
+                    continue;
+                }
+                read = reads.read(&mut piece) => match read {
+                    Ok(length) if length > 0 => length,
+                    _ => break,
+                },
             };
-            let length = match read {
-                Ok(Ok(length)) if length > 0 && begun.elapsed() < self.limits.lifetime => length,
-                // Who has queries under way is not idle.
-                Err(_) if places.available_permits() < PIPELINED_MAX && !assembler.is_partial() => continue,
-                _ => break,
-            };
+            let mut is_new = !assembler.is_partial();
             let mut rest = &piece[..length];
             while let Some(message) = assembler.next(&mut rest) {
-                let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+                (is_new, has_asked) = (true, true);
+                place.works();
+                let permit = places.clone().acquire_owned().await.map_err(io::Error::other)?;
                 let (this, query, answered) = (self.clone(), message.to_vec(), answered.clone());
                 under_way.spawn(async move {
                     if let Some(answer) = this.answer(&query, way).await {
                         // The client may be gone.
                         let _ = answered.send(answer).await;
                     }
-                    drop(place);
+                    drop(permit);
                 });
+            }
+            if is_new {
+                since = Instant::now();
+                if under_way.is_empty() {
+                    place.waits(has_asked);
+                }
             }
         }
         while under_way.join_next().await.is_some() {}
@@ -194,7 +230,8 @@ impl Connections {
             match Query::read(query, &mut name) {
                 // What has many messages for an answer is for whom a server knows, and it does not know us.
                 Ok(asked) if matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) => {
-                    return Some(ours(query, asked.head.len(), Says::Rcode(Rcode::REFUSED)));
+                    let says = Says::Rcode(Rcode::REFUSED);
+                    return Some(ours(query, asked.head.len(), asked.edns.as_ref(), says));
                 }
                 Ok(asked) => (desk.picker.hash_question(&asked), asked.head.len(), asked.edns),
                 Err(Refusal::Silence) => {
@@ -213,9 +250,9 @@ impl Connections {
         if let Some(subnet) = self.client_address.subnet(way.client.ip()) {
             added = add_subnet(&mut asked, question_end, edns.as_ref(), &subnet);
         }
-        let mut tried = Set::EMPTY;
+        let (mut tried, mut is_free) = (Set::EMPTY, false);
         while tried.len() < self.tries {
-            let Some(picked) = self.pick(key, way.client.ip(), tried) else { break };
+            let Some(picked) = self.pick(key, way.client.ip(), tried, is_free) else { break };
             tried = tried.with(picked.back_end.place);
             asked[..2].copy_from_slice(&picked.id.to_be_bytes());
             let reply =
@@ -235,6 +272,9 @@ impl Connections {
                     return Some(reply);
                 }
                 failed => {
+                    // Nobody has worked for it.
+                    is_free =
+                        matches!(&failed, Ok(Err(cause)) if cause.kind() == io::ErrorKind::ConnectionRefused);
                     if let Some(cells) = desk.picker.cells(place) {
                         if failed.is_err() { cells.timeouts.add(1) } else { cells.refused.add(1) }
                     }
@@ -243,10 +283,12 @@ impl Connections {
             }
         }
         self.desk().counters.failed.add(1);
-        Some(ours(query, question_end, Says::Rcode(Rcode::SERVFAIL)))
+        Some(ours(query, question_end, edns.as_ref(), Says::Rcode(Rcode::SERVFAIL)))
     }
 
-    fn pick(&self, key: u64, client: IpAddr, tried: Set) -> Option<Picked> {
+    /// Picks a back end that is not among `tried`; another one than the first is in the budget of those that are sent again,
+    /// if it is not free.
+    fn pick(&self, key: u64, client: IpAddr, tried: Set, is_free: bool) -> Option<Picked> {
         let now = self.now();
         let mut desk = self.desk();
         let Desk { picker, counters } = &mut *desk;
@@ -255,7 +297,7 @@ impl Connections {
             if !picker.has_others(tried) {
                 return None;
             }
-            if !picker.may_retry() {
+            if !is_free && !picker.may_retry() {
                 counters.retries_denied.add(1);
                 return None;
             }
@@ -281,14 +323,13 @@ impl Connections {
         if self.onward == Onward::Datagrams {
             self.client_address.preface(Transport::Datagram, way.client, way.local, &mut preface);
             let reply = ask_by_datagram(back_end.address, &preface, query, question_end).await?;
-            let is_truncated = reply[2] & 0x02 != 0;
-            if !is_truncated {
+            if reply[2] & TRUNCATED == 0 {
                 return Ok(reply);
             }
         }
         preface.clear();
         self.client_address.preface(Transport::Stream, way.client, way.local, &mut preface);
-        self.pool.ask(back_end.address, &preface, query, question_end, &back_end.connections).await
+        self.pool.ask(back_end, &preface, query, question_end).await
     }
 
     fn now(&self) -> u64 {
@@ -301,9 +342,136 @@ impl Connections {
 }
 
 /// An answer of ours.
-fn ours(query: &[u8], question_end: usize, says: Says) -> Vec<u8> {
-    let mut out = vec![0; question_end];
+fn ours(query: &[u8], question_end: usize, edns: Option<&Edns>, says: Says) -> Vec<u8> {
+    let mut out = vec![0; question_end + OPT];
     let id = u16::from_be_bytes([query[0], query[1]]);
-    answer(query, question_end, id, says, &mut out);
+    let length = answer(query, question_end, edns, id, says, &mut out);
+    out.truncate(length);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::picker::For;
+    use fastrand::Rng;
+    use routing::balance::Policy;
+
+    const A: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+    /// Answered here.
+    const AXFR: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\xfc\0\x01";
+
+    /// Serves clients before these back ends; returns where.
+    async fn start(back_ends: &[SocketAddr], limits: Limits) -> (SocketAddr, Arc<Connections>) {
+        let field = back_ends.iter().fold(Field::default(), |field, address| {
+            field.with(|place| BackEnd::new(place, *address, 1, 1)).expect("there is a place")
+        });
+        let policy = Policy::from_name("wrr").expect("one of the names");
+        let picker = Picker::new(policy, For::Connections, 0, 1_000_000_000, 7, Rng::with_seed(1));
+        let connections = Arc::new(Connections {
+            field: Arc::new(ArcSwap::from_pointee(field)),
+            desk: Mutex::new(Desk { picker, counters: Arc::default() }),
+            onward: Onward::Connections,
+            client_address: ClientAddress::Hidden,
+            pool: Pool::default(),
+            clock: Clock::new(),
+            timeout: Duration::from_secs(1),
+            tries: 2,
+            limits,
+            admission: Arc::new(limits.admission()),
+        });
+        let listener = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
+        let address = listener.local_addr().expect("it is bound");
+        let listener = tokio::net::TcpListener::from_std(listener).expect("there is a runtime");
+        tokio::spawn(connections.clone().serve(listener, Shutdown::new()));
+        (address, connections)
+    }
+
+    async fn ask(address: SocketAddr, query: &[u8]) -> (TcpStream, u8) {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        stream.write_all(query).await.expect("it is taken");
+        let mut reply = vec![0; query.len()];
+        stream.read_exact(&mut reply).await.expect("an answer");
+        (stream, reply[5] & 0x0f)
+    }
+
+    /// Where nobody listens.
+    fn nowhere() -> SocketAddr {
+        let listener = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
+        listener.local_addr().expect("it is bound")
+    }
+
+    // The clock runs by itself while everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn an_octet_now_and_then_does_not_keep_a_place() {
+        let (address, _) = start(&[], Limits::default()).await;
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let mut octets = 0;
+        // As long as the longest message, if it may.
+        while octets < 1_000 {
+            let wait = tokio::time::timeout(Duration::from_secs(3), stream.read_u8()).await;
+            if wait.is_ok() || stream.write_all(&[1]).await.is_err() {
+                break;
+            }
+            octets += 1;
+        }
+        assert!(octets < 10, "{octets}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_never_reads_is_ended() {
+        let (address, _) = start(&[], Limits::default()).await;
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let queries = AXFR.repeat(1_000);
+        let mut rounds = 0;
+        while rounds < 1_000 {
+            let wrote = tokio::time::timeout(Duration::from_secs(60), stream.write_all(&queries)).await;
+            if matches!(wrote, Ok(Err(_))) {
+                break;
+            }
+            rounds += 1;
+        }
+        assert!(rounds < 1_000, "it is served for ever");
+    }
+
+    #[tokio::test]
+    async fn who_waits_gives_way() {
+        let long = Duration::from_secs(3600);
+        let limits = Limits { connections_max: 1, idle: long, idle_when_crowded: long, ..Limits::default() };
+        let (address, connections) = start(&[], limits).await;
+        let (mut first, rcode) = ask(address, AXFR).await;
+        assert_eq!(rcode, Rcode::REFUSED.to_int());
+        // Once it is known that nothing of it is under way.
+        let until = Instant::now() + Duration::from_secs(60);
+        while connections.admission.admit([192, 0, 2, 1].into()).is_err() {
+            assert!(Instant::now() < until, "it never gives way");
+            tokio::task::yield_now().await;
+        }
+        let ended = tokio::time::timeout(Duration::from_secs(60), first.read(&mut [0])).await;
+        assert_eq!(ended.expect("it gives way").expect("it has ended"), 0);
+    }
+
+    #[tokio::test]
+    async fn who_takes_no_connections_costs_no_retries() {
+        let good = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
+        let back_ends = [nowhere(), good.local_addr().expect("it is bound")];
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = good.accept().await {
+                tokio::spawn(async move {
+                    let mut query = [0; A.len()];
+                    while stream.read_exact(&mut query).await.is_ok() {
+                        query[4] |= 0x80;
+                        if stream.write_all(&query).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let (address, connections) = start(&back_ends, Limits::default()).await;
+        for _ in 0..200 {
+            assert_eq!(ask(address, A).await.1, Rcode::NOERROR.to_int());
+        }
+        assert_eq!(connections.desk().counters.retries_denied.get(), 0);
+    }
 }

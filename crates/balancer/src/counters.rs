@@ -43,7 +43,7 @@ pub struct Cells {
     pub answered: [Count; RCODES],
     /// Queries that were not answered in time.
     pub timeouts: Count,
-    /// Queries that the system says nobody listens for.
+    /// Queries that could not be delivered: nobody listens there, or no way leads there.
     pub refused: Count,
     /// Replies that came after their timeout.
     pub late: Count,
@@ -101,6 +101,8 @@ pub struct FrontCounters {
     pub full_client: Count,
     /// Queries for which no free id was found.
     pub no_id: Count,
+    /// Queries for which there was no socket to any back end, answered SERVFAIL.
+    pub no_socket: Count,
     /// Queries that nobody had credit for, dropped.
     pub shed: Count,
     /// The same, answered with TC set, so that the client asks over TCP.

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use credit::{
     Account, HELLO_LEN, HELLO_SPACING, INTERVAL, Key, REPORT_LEN, Report, Service, Taken, Transport,
 };
+use fastrand::Rng;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use routing::balance::{Hearing, Lease, Queue};
@@ -18,6 +19,10 @@ use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
 use crate::field::{BackEnd, Drained, Field};
+
+/// How long after the end of its last lease what an agent has said of draining still holds: reports may get lost for a
+/// while, and whoever has been away for so long is gone.
+const DRAINING_KEPT: Duration = Duration::from_secs(3);
 
 /// What became of reports.
 #[derive(Debug, Default)]
@@ -57,7 +62,8 @@ pub struct Credits {
     socket: UdpSocket,
     key: Key,
     balancer: u64,
-    nonce: u64,
+    /// Draws a nonce for each account.
+    nonces: Rng,
     field: Arc<ArcSwap<Field>>,
     clock: Clock,
     counters: Arc<Counters>,
@@ -66,14 +72,14 @@ pub struct Credits {
 }
 
 impl Credits {
-    /// Waits for agents at an address; `balancer` names this one over its restarts, `nonce` is this run's.
+    /// Waits for agents at an address; `balancer` names this one over its restarts, from `seed` come this run's nonces.
     ///
     /// # Errors
     /// What the system says.
     pub async fn bind(
         address: SocketAddr,
         key: Key,
-        (balancer, nonce): (u64, u64),
+        (balancer, seed): (u64, u64),
         field: Arc<ArcSwap<Field>>,
         clock: Clock,
     ) -> io::Result<Credits> {
@@ -82,7 +88,7 @@ impl Credits {
             socket,
             key,
             balancer: balancer.max(1),
-            nonce: nonce.max(1),
+            nonces: Rng::with_seed(seed),
             field,
             clock,
             counters: Arc::default(),
@@ -128,6 +134,7 @@ impl Credits {
     async fn tell(&mut self) {
         self.follow();
         let now = self.clock.now().monotonic;
+        self.agents.values().for_each(|agent| agent.forget_draining(now));
         let due: Vec<Service> = self
             .agents
             .iter()
@@ -162,7 +169,9 @@ impl Credits {
             for transport in [Transport::Udp, Transport::Tcp] {
                 let service = Service::new(transport, back_end.address.ip(), back_end.address.port());
                 self.agents.entry(service).or_insert_with(|| Agent {
-                    account: Account::new(self.balancer, self.nonce, service),
+                    // To the agent a back end that was taken out and comes back is as one that was started again: under
+                    // the nonce before, all that begins anew would be old.
+                    account: Account::new(self.balancer, self.nonces.u64(1..), service),
                     back_end: back_end.clone(),
                     at: None,
                     told: Duration::ZERO,
@@ -235,6 +244,20 @@ impl Agent {
     }
 }
 
+impl Agent {
+    /// Who has said that the back end drains, and is gone, says so no longer.
+    fn forget_draining(&self, now: Duration) {
+        let is_gone = self.account.last().is_some_and(|(last, until)| {
+            last.service.transport() == Transport::Udp && now >= until.saturating_add(DRAINING_KEPT)
+        });
+        if is_gone && self.back_end.is_drained(Drained::ByAgent) {
+            let back_end = self.back_end.address;
+            tracing::warn!(%back_end, "the agent that drains the back end is not heard any more; it gets queries again");
+            self.back_end.set_draining(Drained::ByAgent, false);
+        }
+    }
+}
+
 /// What was sent to a service, and how much of it has ended.
 fn sent(service: &Service, back_end: &BackEnd) -> (u64, u64) {
     match service.transport() {
@@ -260,6 +283,7 @@ fn add(counter: &AtomicU64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::field::Standing;
     use credit::Hello;
 
     fn key(octet: u8) -> Key {
@@ -319,7 +343,7 @@ mod tests {
         }
         take(&mut credits, &agent, report(service, None, 5, 0), &key(1)).await;
         let hello = heard(&agent).await;
-        assert_eq!((hello.balancer, hello.nonce, hello.sent), (7, 8, 0));
+        assert_eq!((hello.balancer, hello.sent), (7, 0));
         let back_end = credits.field.load().iter().next().expect("it is there").clone();
         assert_eq!(back_end.udp.get().until_ns, 0, "an introduction grants nothing");
         take(&mut credits, &agent, report(service, Some(hello), 6, 40), &key(1)).await;
@@ -344,6 +368,34 @@ mod tests {
         assert_eq!(counts, [1, 1, 1, 2, 1]);
         let drains = Report { draining: true, ..report(service, Some(hello), 10, 40) };
         take(&mut credits, &agent, drains, &key(1)).await;
-        assert_eq!(back_end.standing(), crate::field::Standing::Draining);
+        let standing = || back_end.standing();
+        assert_eq!(standing(), Standing::Draining);
+        let agent = &credits.agents[&service];
+        let (_, until) = agent.account.last().expect("it was heard");
+        agent.forget_draining(until + DRAINING_KEPT - Duration::from_nanos(1));
+        assert_eq!(standing(), Standing::Draining);
+        agent.forget_draining(until + DRAINING_KEPT);
+        assert_eq!(standing(), Standing::Up);
+    }
+
+    #[tokio::test]
+    async fn a_back_end_that_was_taken_out_and_comes_back_begins_anew() {
+        let (mut credits, _agent, service) = pair().await;
+        let mut hearing = credit::Hearing::default();
+        let mut hello = |credits: &mut Credits, heard| {
+            credits.follow();
+            let account = &mut credits.agents.get_mut(&service).expect("it is there").account;
+            hearing.take(&Hello { heard, ..account.hello(Duration::ZERO, 0, 0) }, heard..=heard)
+        };
+        assert_eq!(hello(&mut credits, 5), credit::Heard::First);
+        for _ in 0..20 {
+            assert_eq!(hello(&mut credits, 5), credit::Heard::Next);
+        }
+        credits.field.store(Arc::new(credits.field.load().without(0)));
+        credits.follow();
+        let address: SocketAddr = ([192, 0, 2, 1], 53).into();
+        let field = credits.field.load().with(|place| BackEnd::new(place, address, 1, 2));
+        credits.field.store(Arc::new(field.expect("there is a gap")));
+        assert_eq!(hello(&mut credits, 6), credit::Heard::First);
     }
 }

@@ -98,6 +98,8 @@ pub struct BackEnd {
     pub tcp: Granted,
     /// Connections opened.
     pub connections: AtomicU64,
+    /// Queries that waited for a connection, because there were as many as may be.
+    pub crowded: AtomicU64,
 }
 
 /// Who has said that a back end drains.
@@ -161,6 +163,7 @@ impl BackEnd {
             udp: Granted::default(),
             tcp: Granted::default(),
             connections: AtomicU64::new(0),
+            crowded: AtomicU64::new(0),
         }
     }
 
@@ -192,6 +195,11 @@ impl BackEnd {
         } else {
             self.drains.fetch_and(!(who as u8), Ordering::Relaxed);
         }
+    }
+
+    /// Whether this one says that it drains.
+    pub fn is_drained(&self, who: Drained) -> bool {
+        self.drains.load(Ordering::Relaxed) & who as u8 != 0
     }
 
     /// The weight, from 1.

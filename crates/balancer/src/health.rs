@@ -51,6 +51,8 @@ pub struct Seen {
     pub failures: u64,
     /// Queries without an answer in time.
     pub timeouts: u64,
+    /// Queries over connections that could not be delivered. Of datagrams this says that nobody is there at all.
+    pub refused: u64,
     /// Answers that came after that.
     pub late: u64,
 }
@@ -97,9 +99,9 @@ impl Health {
 
     /// Looks at what was counted; `patience` is how long an answer may take.
     pub fn look(&mut self, seen: Seen, now: Duration, patience: Duration) {
-        let ended = seen.answers + seen.timeouts;
+        let ended = seen.answers + seen.timeouts + seen.refused;
         if ended > 0 {
-            let share = (seen.failures + seen.timeouts) as f32 / ended as f32;
+            let share = (seen.failures + seen.timeouts + seen.refused) as f32 / ended as f32;
             self.failures += (share - self.failures) * WEIGHT;
         }
         if seen.answers + seen.late > 0 {
@@ -199,6 +201,15 @@ mod tests {
             health.probed(Probe::Failed, s(at), s(1));
         }
         assert!(health.is_down(), "it says itself that it fails");
+    }
+
+    #[test]
+    fn who_takes_no_connections_gets_less_and_is_not_down() {
+        let mut health = Health::default();
+        for at in 0..100 {
+            health.look(Seen { answers: 5, refused: 5, ..Seen::default() }, s(at), s(1));
+        }
+        assert!(!health.is_down() && health.share(0.0, s(100), s(10)) < 500);
     }
 
     #[test]

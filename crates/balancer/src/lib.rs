@@ -12,16 +12,20 @@
 //! - [`pending`]: queries that wait for replies; [`worker`]: the thread that has them.
 //! - [`connections`]: clients over TCP; [`exchange`]: one query to one back end on their behalf.
 //! - [`message`]: the answers that are made here.
+//! - [`circle`]: who must not be a back end.
 //! - [`credits`]: hellos to agents, and the leases that they grant.
 //! - [`watch`]: probes, and what really happens; [`health`]: what follows from them.
 //! - [`measure`]: weights for policies that go by them, found beforehand.
 //! - [`http`]: how it is doing, and back ends that come and go; [`numbers`]: what it counts.
+//! - [`descriptors`]: whether the system allows as many sockets as all that may need.
 //! - [`service`]: [`Service`], all of it, started and stopped.
 
+pub mod circle;
 pub mod client_address;
 pub mod connections;
 pub mod counters;
 pub mod credits;
+pub mod descriptors;
 pub mod exchange;
 pub mod field;
 pub mod health;

@@ -1,7 +1,14 @@
 //! Answers that are made here, without a back end.
 
-use dns::Rcode;
+use dns::edns::Edns;
 use dns::query::HEADER;
+use dns::{Rcode, Rtype};
+
+/// Octets of the OPT record of an answer of ours.
+pub const OPT: usize = 11;
+
+/// The largest UDP payload that we say we take, in octets (RFC 9715 §3.1).
+const UDP_PAYLOAD: u16 = 1232;
 
 /// What an answer of ours says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +19,19 @@ pub enum Says {
     Truncated,
 }
 
-/// Writes an answer without records to a query whose question ends at `question_end`, and returns its length.
+/// Writes an answer without records to a query whose question ends at `question_end`, and returns its length. Who speaks
+/// EDNS gets an OPT record (RFC 6891 §6.1.1), with DO as it was sent (RFC 3225 §3).
 ///
 /// # Panics
-/// Where `query` or `out` is shorter than the question's end, or that is within the header.
-pub fn answer(query: &[u8], question_end: usize, id: u16, says: Says, out: &mut [u8]) -> usize {
+/// Where `query` is shorter than the question's end, `out` than that and [`OPT`], or the end is within the header.
+pub fn answer(
+    query: &[u8],
+    question_end: usize,
+    edns: Option<&Edns>,
+    id: u16,
+    says: Says,
+    out: &mut [u8],
+) -> usize {
     out[..question_end].copy_from_slice(&query[..question_end]);
     out[..2].copy_from_slice(&id.to_be_bytes());
     // Opcode and RD are those of the query.
@@ -26,8 +41,13 @@ pub fn answer(query: &[u8], question_end: usize, id: u16, says: Says, out: &mut 
         Says::Rcode(rcode) => out[3] |= rcode.to_int() & 0x0f,
         Says::Truncated => out[2] |= 0x02,
     }
-    out[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
-    question_end
+    out[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())]);
+    let Some(edns) = edns else { return question_end };
+    let ([kind, class], dnssec_ok) =
+        ([Rtype::OPT.to_int(), UDP_PAYLOAD].map(u16::to_be_bytes), if edns.dnssec_ok { 0x80 } else { 0 });
+    let opt = [0, kind[0], kind[1], class[0], class[1], 0, dns::edns::VERSION, dnssec_ok, 0, 0, 0];
+    out[question_end..question_end + OPT].copy_from_slice(&opt);
+    question_end + OPT
 }
 
 #[cfg(test)]
@@ -36,19 +56,26 @@ mod tests {
     use domain::base::Message;
 
     #[test]
-    fn the_question_is_echoed_and_nothing_else() {
+    fn the_question_is_echoed_and_that_edns_is_spoken() {
         let query = b"\x12\x34\x01\x10\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
         let mut out = [0; 64];
-        for (says, rcode, tc) in
-            [(Says::Rcode(Rcode::SERVFAIL), Rcode::SERVFAIL, false), (Says::Truncated, Rcode::NOERROR, true)]
-        {
-            let length = answer(query, 19, 0x4321, says, &mut out);
+        let (servfail, truncated) = (Says::Rcode(Rcode::SERVFAIL), Says::Truncated);
+        let edns = |flags| Edns::read(1232, flags, &[]);
+        for (says, rcode, tc, edns) in [
+            (servfail, Rcode::SERVFAIL, false, None),
+            (truncated, Rcode::NOERROR, true, None),
+            (servfail, Rcode::SERVFAIL, false, edns(0)),
+            (truncated, Rcode::NOERROR, true, edns(0x8000)),
+        ] {
+            let length = answer(query, 19, edns.as_ref(), 0x4321, says, &mut out);
             let message = Message::from_octets(&out[..length]).expect("a header");
             let header = message.header();
             assert!(header.qr() && header.rd() && !header.aa() && header.tc() == tc);
             assert_eq!((header.id(), header.rcode()), (0x4321, rcode));
             assert_eq!(message.sole_question().expect("one").qname().to_string(), "a");
-            assert_eq!(length, 19);
+            let opt = message.opt().map(|opt| (opt.udp_payload_size(), opt.version(), opt.dnssec_ok()));
+            assert_eq!(opt, edns.as_ref().map(|edns| (UDP_PAYLOAD, 0, edns.dnssec_ok)));
+            assert_eq!(length, if edns.is_some() { 19 + OPT } else { 19 });
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Everything that is counted, where it can be read.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use net::clock::Clock;
@@ -27,8 +27,8 @@ pub struct Numbers {
     pub field: Arc<ArcSwap<Field>>,
     /// What each thread counts, and last the connections' side.
     pub fronts: Vec<Arc<FrontCounters>>,
-    /// The sockets of the threads.
-    pub sockets: Vec<Arc<UdpListener>>,
+    /// The sockets of the threads, which close them when they end.
+    pub sockets: Vec<Weak<UdpListener>>,
     /// What became of reports, where agents are waited for.
     pub credits: Option<Arc<credits::Counters>>,
 }

@@ -2,9 +2,9 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::client_address::ClientAddress;
 use crate::connections::{Connections, Desk, Onward};
 use crate::counters::FrontCounters;
 use crate::credits::Credits;
+use crate::descriptors::Descriptors;
 use crate::exchange::Pool;
 use crate::field::{BackEnd, Field};
 use crate::http::back_ends::Editing;
@@ -100,7 +101,9 @@ pub struct Service {
     listening: Vec<(&'static str, SocketAddr)>,
     stops: Arc<AtomicBool>,
     shutdown: Shutdown,
-    listeners: Vec<Arc<UdpListener>>,
+    listeners: Vec<Weak<UdpListener>>,
+    /// Keep the ports until the threads have ended.
+    ports: Vec<TcpListener>,
     threads: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
 }
@@ -123,6 +126,8 @@ impl Service {
                 .ok_or_else(|| StartError::Options("there are too many back ends".into()))?;
         }
         let field = Arc::new(ArcSwap::from_pointee(field));
+        let descriptors = Descriptors::raise(all, options.sockets, options.tcp.connections_max);
+        descriptors.check(options.back_ends.len());
         let (mut bound, mut streams) = (Vec::new(), Vec::new());
         for address in &options.listen {
             let sockets = |address| net::udp::bind_each(address, workers, Some(RECEIVE_BUFFER));
@@ -157,14 +162,15 @@ impl Service {
             listening: addresses.clone(),
             field: field.clone(),
             fronts: fronts.clone(),
-            sockets: bound.clone(),
+            sockets: bound.iter().map(Arc::downgrade).collect(),
             credits: credits.as_ref().map(Credits::counters),
         });
         let mut service = Service {
             listening: addresses.iter().map(|address| ("DNS", *address)).collect(),
             stops: stops.clone(),
             shutdown: Shutdown::new(),
-            listeners: bound.clone(),
+            listeners: bound.iter().map(Arc::downgrade).collect(),
+            ports: Vec::new(),
             threads: Vec::new(),
             tasks: JoinSet::new(),
         };
@@ -206,9 +212,12 @@ impl Service {
             admission: Arc::new(options.tcp.admission()),
         });
         for (_, stream) in streams {
+            service.ports.push(stream.try_clone().map_err(StartError::System)?);
             let listener = tokio::net::TcpListener::from_std(stream).map_err(StartError::System)?;
             service.tasks.spawn(connections.clone().serve(listener, service.shutdown.clone()));
         }
+        let shutdown = service.shutdown.clone();
+        service.tasks.spawn(async move { connections.pool.tidy(shutdown).await });
         if let Some(credits) = credits {
             service.listening.push(("credit", credits.local_address().map_err(StartError::System)?));
             service.tasks.spawn(credits.run(service.shutdown.clone()));
@@ -217,7 +226,8 @@ impl Service {
         if let Some(listener) = pages {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::System)?;
             service.listening.push(("HTTP", listener.local_addr().map_err(StartError::System)?));
-            let editing = Arc::new(Editing { field, threads: all + 1, turn: tokio::sync::Mutex::default() });
+            let turn = tokio::sync::Mutex::default();
+            let editing = Arc::new(Editing { field, threads: all + 1, descriptors, turn });
             let counters = Arc::<web::Counters>::default();
             let router = http::router(Http { numbers, editing });
             let shutdown = service.shutdown.clone();
@@ -235,15 +245,21 @@ impl Service {
     }
 
     /// Ends all of it; what is in flight is waited for.
+    ///
+    /// Each thread closes its socket for datagrams when it ends, and then the ports are free: as long as one is open that
+    /// nobody reads, the kernel gives it a part of the queries of whoever listens there next. With the port of TCP still
+    /// taken, nobody does.
     pub async fn stop(mut self) {
         self.stops.store(true, Ordering::Release);
         self.shutdown.begin();
-        self.listeners.iter().for_each(|listener| listener.stop());
-        while self.tasks.join_next().await.is_some() {}
+        self.listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.stop());
         for thread in self.threads {
             // A thread only ends by itself; what it panicked with has been logged.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
+        drop(self.ports);
+        // Last, for a request may take longer than what is in flight.
+        while self.tasks.join_next().await.is_some() {}
     }
 }
 

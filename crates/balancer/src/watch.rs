@@ -113,6 +113,7 @@ fn look(watched: &mut HashMap<SocketAddr, Watched>, probing: &Probing, now: Dura
             answers: seen.answers - watched.last.answers,
             failures: seen.failures - watched.last.failures,
             timeouts: seen.timeouts - watched.last.timeouts,
+            refused: seen.refused - watched.last.refused,
             late: seen.late - watched.last.late,
         };
         watched.health.look(since, now, probing.timeout);
@@ -133,6 +134,7 @@ fn seen(back_end: &BackEnd) -> Seen {
         answers: back_end.cells.iter().map(crate::counters::Cells::answers).sum(),
         failures: failures.sum(),
         timeouts: back_end.sum(|cells| &cells.timeouts),
+        refused: back_end.cells.last().map_or(0, |connections| connections.refused.get()),
         late: back_end.sum(|cells| &cells.late),
     }
 }

@@ -10,7 +10,7 @@ use dns::query::Refusal;
 use dns::relay::{Added, add_subnet, take_out_subnet};
 use dns::writer::header_only;
 use dns::{Folded, Query, Rcode};
-use net::client::{Incoming, Outgoing, Readiness};
+use net::client::{Incoming, Outgoing, Readiness, Trouble};
 use net::clock::Clock;
 use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
 use routing::balance::{BACK_ENDS_MAX, Set};
@@ -27,6 +27,10 @@ pub const SOCKETS_MAX: usize = 16;
 
 /// The longest that a worker waits for packets, so that it sees what has changed: back ends, leases, timeouts.
 const WAIT_MAX: Duration = Duration::from_millis(20);
+
+/// From one time that lines are opened again to the next, in nanoseconds: soon after there is a way to a back end again, and
+/// seldom enough that errors, which anybody on the way can make up, cost the queries that wait only once in it.
+const MEND_NS: u64 = 1_000_000_000;
 
 /// Places in which queries are counted by client. Clients whose hashes meet share one, and with it the limit.
 const CLIENT_PLACES: usize = 1 << 14;
@@ -105,8 +109,15 @@ struct Bench {
     room: Box<[u8; DATAGRAM_MAX]>,
     /// A query behind its preface, where there is one.
     prefaced: Vec<u8>,
-    /// Back ends of which the system said just now that nobody listens.
+    /// Back ends of which the system said just now that nobody is there.
     gone: Set,
+    /// Those whose lines are to be opened anew: the system said that one of them will not do.
+    broken: Set,
+    /// Those that lack some of their lines, and those that lack all.
+    incomplete: Set,
+    closed: Set,
+    /// When lines were last opened again.
+    mended_ns: u64,
 }
 
 impl Worker {
@@ -120,10 +131,14 @@ impl Worker {
         {
             tracing::warn!(worker = self.index, core, %cause, "the worker is not pinned to its core");
         }
+        self.bench()?.serve()
+    }
+
+    fn bench(self) -> std::io::Result<Bench> {
         let sockets = BACK_ENDS_MAX * SOCKETS_MAX;
         let readiness = Readiness::new()?;
         readiness.add(&*self.listener, CLIENTS, false)?;
-        let bench = Bench {
+        Ok(Bench {
             readiness,
             pending: Pending::new(self.limits.outstanding_max, sockets),
             lines: (0..sockets).map(|_| None).collect(),
@@ -135,9 +150,12 @@ impl Worker {
             room: Box::new([0; DATAGRAM_MAX]),
             prefaced: Vec::new(),
             gone: Set::EMPTY,
+            broken: Set::EMPTY,
+            incomplete: Set::EMPTY,
+            closed: Set::EMPTY,
+            mended_ns: 0,
             worker: self,
-        };
-        bench.serve()
+        })
     }
 }
 
@@ -171,6 +189,7 @@ impl Bench {
             self.expire(now);
             self.flush();
             self.bury();
+            self.mend(now);
             self.flush();
         }
     }
@@ -201,21 +220,67 @@ impl Bench {
             let next = self.pending.time_out(index);
             self.dispatch_again(next, now);
         }
-        let address = self.worker.picker.back_end(place).map(|back_end| back_end.address);
-        for line in place * SOCKETS_MAX..(place + 1) * SOCKETS_MAX {
-            self.lines[line] = None;
-            let Some(address) = address.filter(|_| line % SOCKETS_MAX < self.worker.limits.sockets) else {
+        self.close(place);
+        for places in [&mut self.broken, &mut self.incomplete, &mut self.closed] {
+            *places = places.without(place);
+        }
+        self.open(place);
+    }
+
+    fn close(&mut self, place: usize) {
+        self.lines[place * SOCKETS_MAX..(place + 1) * SOCKETS_MAX].fill_with(|| None);
+    }
+
+    /// Opens the lines of a back end that are not open.
+    fn open(&mut self, place: usize) {
+        let Some(back_end) = self.worker.picker.back_end(place) else { return };
+        let address = back_end.address;
+        let (first, sockets) = (place * SOCKETS_MAX, self.worker.limits.sockets);
+        let mut refused = None;
+        for line in first..first + sockets {
+            if self.lines[line].is_some() {
                 continue;
-            };
+            }
             let opened = net::client::ask_for_many(address, None).and_then(|socket| {
                 self.readiness.add(&socket, line as u64 + 1, false)?;
                 let outgoing = Outgoing::merging(&socket);
                 Ok(Line { socket, outgoing })
             });
             match opened {
-                Ok(line_opened) => self.lines[line] = Some(line_opened),
-                Err(cause) => tracing::error!(%address, %cause, "a socket to the back end cannot be opened"),
+                Ok(opened) => self.lines[line] = Some(opened),
+                Err(cause) => refused = Some(cause),
             }
+        }
+        let is_closed = self.lines[first..first + sockets].iter().all(Option::is_none);
+        self.closed = if is_closed { self.closed.with(place) } else { self.closed.without(place) };
+        // It may go on for days, and is told once.
+        match (refused, self.incomplete.contains(place)) {
+            (Some(cause), false) => {
+                tracing::error!(%address, %cause, "sockets to the back end cannot be opened; it is tried again and again");
+                self.incomplete = self.incomplete.with(place);
+            }
+            (None, true) => {
+                tracing::info!(%address, "all sockets to the back end are open now");
+                self.incomplete = self.incomplete.without(place);
+            }
+            _ => {}
+        }
+    }
+
+    /// Opens lines that are missing, and anew those that will not do, if it is time.
+    fn mend(&mut self, now: u64) {
+        let ailing = or(self.broken, self.incomplete);
+        if ailing.is_empty() || now.saturating_sub(self.mended_ns) < MEND_NS {
+            return;
+        }
+        self.mended_ns = now;
+        let broken = std::mem::take(&mut self.broken);
+        for place in ailing.iter() {
+            if broken.contains(place) {
+                self.close(place);
+                self.abandon(place, now);
+            }
+            self.open(place);
         }
     }
 
@@ -280,9 +345,12 @@ impl Bench {
     fn dispatch(&mut self, index: Index, now: u64, sent: fn(&mut Picker, usize, u64) -> u32) {
         let waiting = self.pending.get(index);
         let (key, client, tried) = (waiting.key, waiting.asker.client.ip(), waiting.tried);
-        let worker = &mut self.worker;
-        let Some(place) = worker.picker.pick(key, client, tried, now, &worker.counters) else {
-            let says = if worker.picker.has_connections(now) {
+        let (worker, passed_over) = (&mut self.worker, or(tried, self.closed));
+        let Some(place) = worker.picker.pick(key, client, passed_over, now, &worker.counters) else {
+            let says = if !self.closed.is_empty() && !worker.picker.has_others(passed_over) {
+                worker.counters.no_socket.add(1);
+                Some(Says::Rcode(Rcode::SERVFAIL))
+            } else if worker.picker.has_connections(now) {
                 worker.counters.steered.add(1);
                 Some(Says::Truncated)
             } else {
@@ -317,7 +385,7 @@ impl Bench {
     fn dispatch_again(&mut self, index: Index, now: u64) {
         let tried = self.pending.get(index).tried;
         let picker = &mut self.worker.picker;
-        if tried.len() < self.worker.limits.tries && picker.has_others(tried) {
+        if tried.len() < self.worker.limits.tries && picker.has_others(or(tried, self.closed)) {
             if picker.may_retry() {
                 self.worker.counters.retries.add(1);
                 return self.dispatch(index, now, Picker::sent_again);
@@ -333,11 +401,28 @@ impl Bench {
         let waiting = self.pending.get(index);
         let asker = waiting.asker;
         if let Some(says) = says {
-            let length = answer(&waiting.query, waiting.question_end, asker.id, says, &mut self.room[..]);
+            let length = self.answer(index, says);
             self.send_answer(length, asker.client, asker.local);
         }
         self.forget_client(asker);
         self.pending.give_back(index);
+    }
+
+    /// Writes an answer of ours to the query in a place.
+    fn answer(&mut self, index: Index, says: Says) -> usize {
+        let waiting = self.pending.get(index);
+        let edns = match waiting.asker.added {
+            Added::Record => None,
+            _ => Query::read(&waiting.query, &mut self.name).ok().and_then(|query| query.edns),
+        };
+        answer(
+            &waiting.query,
+            waiting.question_end,
+            edns.as_ref(),
+            waiting.asker.id,
+            says,
+            &mut self.room[..],
+        )
     }
 
     fn forget_client(&mut self, asker: Asker) {
@@ -392,8 +477,8 @@ impl Bench {
             let received = match incoming.receive(&open.socket) {
                 Ok(received) => received,
                 // An ICMP message; the error is taken with it, and replies may stand behind it.
-                Err(_) => {
-                    self.gone = self.gone.with(place);
+                Err(error) => {
+                    self.hear(place, Trouble::of(&error));
                     continue;
                 }
             };
@@ -404,6 +489,16 @@ impl Bench {
             if received < BATCH_MAX {
                 return;
             }
+        }
+    }
+
+    /// Notes what the system says of a line.
+    fn hear(&mut self, place: usize, trouble: Trouble) {
+        if matches!(trouble, Trouble::NobodyListens | Trouble::NoWay) {
+            self.gone = self.gone.with(place);
+        }
+        if matches!(trouble, Trouble::NoWay | Trouble::Socket) {
+            self.broken = self.broken.with(place);
         }
     }
 
@@ -430,11 +525,12 @@ impl Bench {
         } else {
             let length = if octets.len() >= DATAGRAM_MAX {
                 // Its end may be lost.
-                answer(&waiting.query, waiting.question_end, asker.id, Says::Truncated, &mut self.room[..])
+                self.answer(index, Says::Truncated)
             } else {
                 self.room[..octets.len()].copy_from_slice(octets);
                 self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
-                take_out_subnet(&mut self.room[..octets.len()], waiting.question_end, asker.added)
+                let question_end = self.pending.get(index).question_end;
+                take_out_subnet(&mut self.room[..octets.len()], question_end, asker.added)
             };
             self.send_answer(length, asker.client, asker.local);
         }
@@ -460,7 +556,7 @@ impl Bench {
         self.pending.forget_late(now, timeout);
     }
 
-    /// Goes on with queries of back ends that are gone: nobody listens there, so nobody answers.
+    /// Goes on with queries of back ends that are gone: nobody is there, so nobody answers.
     fn bury(&mut self) {
         if self.gone.is_empty() {
             return;
@@ -469,20 +565,25 @@ impl Bench {
         for place in std::mem::take(&mut self.gone).iter() {
             if let Some(back_end) = self.worker.picker.back_end(place) {
                 if back_end.standing() == Standing::Up {
-                    tracing::warn!(back_end = %back_end.address, "nobody listens at the back end");
+                    tracing::warn!(back_end = %back_end.address, "nobody listens at the back end, or no way leads there");
                 }
                 back_end.set_down(true);
             }
             self.look(now);
-            for index in self.pending.waiting_for(place) {
-                let load = self.pending.get(index).load;
-                if let Some(cells) = self.worker.picker.cells(place) {
-                    cells.refused.add(1);
-                }
-                self.worker.picker.failed(place, load, now);
-                let next = self.pending.time_out(index);
-                self.dispatch_again(next, now);
+            self.abandon(place, now);
+        }
+    }
+
+    /// Goes on with the queries that wait for a back end.
+    fn abandon(&mut self, place: usize, now: u64) {
+        for index in self.pending.waiting_for(place) {
+            let load = self.pending.get(index).load;
+            if let Some(cells) = self.worker.picker.cells(place) {
+                cells.refused.add(1);
             }
+            self.worker.picker.failed(place, load, now);
+            let next = self.pending.time_out(index);
+            self.dispatch_again(next, now);
         }
     }
 
@@ -495,16 +596,26 @@ impl Bench {
 
     fn send(&mut self, line: u16) {
         let Some(open) = &mut self.lines[usize::from(line)] else { return };
-        let mut is_gone = false;
+        let (mut troubles, mut failed) = ([None; 2], 0);
         let counters = &self.worker.counters;
-        // What an ICMP message has refused is not sent; it is found among those that wait.
-        let all = open.outgoing.send(&open.socket, |told| is_gone |= told.is_err());
+        // What is not sent is found among those that wait.
+        let all = open.outgoing.send(&open.socket, |told| {
+            let Err(error) = told else { return };
+            match Trouble::of(&error) {
+                Trouble::Datagram => failed += 1,
+                trouble @ Trouble::Socket => troubles[1] = Some(trouble),
+                trouble => troubles[0] = Some(trouble),
+            }
+        });
         if !all {
-            counters.send_failed.add(open.outgoing.len() as u64);
+            failed += open.outgoing.len() as u64;
             open.outgoing.clear();
         }
-        if is_gone {
-            self.gone = self.gone.with(usize::from(line) / SOCKETS_MAX);
+        if failed > 0 {
+            counters.send_failed.add(failed);
+        }
+        for trouble in troubles.into_iter().flatten() {
+            self.hear(usize::from(line) / SOCKETS_MAX, trouble);
         }
     }
 
@@ -516,5 +627,108 @@ impl Bench {
             self.answers.clear();
         }
         self.worker.counters.send_failed.add(failed);
+    }
+}
+
+fn or(one: Set, other: Set) -> Set {
+    Set::from_bits(one.bits() | other.bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::BackEnd;
+    use crate::picker::For;
+    use fastrand::Rng;
+    use routing::balance::Policy;
+
+    /// A worker that has looked at these back ends once.
+    fn bench(back_ends: &[SocketAddr]) -> Bench {
+        let field = back_ends.iter().fold(Field::default(), |field, address| {
+            field.with(|place| BackEnd::new(place, *address, 1, 1)).expect("there is a place")
+        });
+        let listener = net::udp::bind(([127, 0, 0, 1], 0).into(), None).expect("loopback binds");
+        let policy = Policy::from_name("wrr").expect("one of the names");
+        let worker = Worker {
+            index: 0,
+            core: None,
+            listener: Arc::new(listener),
+            field: Arc::new(ArcSwap::from_pointee(field)),
+            picker: Picker::new(policy, For::Datagrams, 0, 1_000, 7, Rng::with_seed(1)),
+            counters: Arc::default(),
+            stops: Arc::default(),
+            clock: Clock::new(),
+            limits: Limits {
+                timeout_ns: 1_000,
+                tries: 2,
+                sockets: 2,
+                outstanding_max: 16,
+                per_client_max: 16,
+                client_address: ClientAddress::Hidden,
+            },
+        };
+        let mut bench = worker.bench().expect("there are descriptors");
+        bench.look(1);
+        bench
+    }
+
+    /// A query of a client comes.
+    fn ask(bench: &mut Bench) {
+        let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+        bench.take_query(query, ([127, 0, 0, 1], 9).into(), None, 1);
+    }
+
+    fn ports(bench: &Bench, place: usize) -> Vec<u16> {
+        let lines = &bench.lines[place * SOCKETS_MAX..][..SOCKETS_MAX];
+        let port = |line: &Line| line.socket.local_addr().expect("it is bound").port();
+        lines.iter().flatten().map(port).collect()
+    }
+
+    #[test]
+    fn lines_that_are_missing_are_opened_again_and_the_others_stay() {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+        let before = ports(&bench, 0);
+        bench.lines[1] = None;
+        bench.incomplete = bench.incomplete.with(0);
+        for (now, count) in [(MEND_NS - 1, 1), (MEND_NS, 2)] {
+            bench.mend(now);
+            assert_eq!(ports(&bench, 0).len(), count, "at {now}");
+        }
+        assert!(ports(&bench, 0).contains(&before[0]) && bench.incomplete.is_empty());
+    }
+
+    #[test]
+    fn a_line_that_will_not_do_is_opened_anew_and_what_waits_goes_on() {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into(), ([127, 0, 0, 2], 9).into()]);
+        (0..4).for_each(|_| ask(&mut bench));
+        let waiting = |bench: &Bench| [0, 1].map(|place| bench.pending.waiting_for(place).len());
+        assert_eq!(waiting(&bench), [2, 2]);
+        let before = [0, 1].map(|place| ports(&bench, place));
+        for trouble in [Trouble::Datagram, Trouble::NobodyListens, Trouble::Socket] {
+            bench.hear(0, trouble);
+            assert_eq!(bench.broken.contains(0), trouble == Trouble::Socket);
+        }
+        bench.mend(MEND_NS);
+        let after = [0, 1].map(|place| ports(&bench, place));
+        assert!(before[0].iter().all(|port| !after[0].contains(port)), "{before:?} {after:?}");
+        assert_eq!((&before[1], after[0].len()), (&after[1], 2));
+        assert_eq!(waiting(&bench), [0, 4]);
+        bench.hear(0, Trouble::Socket);
+        bench.mend(MEND_NS + 1);
+        assert_eq!(ports(&bench, 0), after[0], "it is not time yet");
+    }
+
+    #[test]
+    fn who_has_no_line_is_passed_over() {
+        // Nobody may send there without having asked for it.
+        let unreachable = ([255, 255, 255, 255], 9).into();
+        let mut bench = bench(&[unreachable, ([127, 0, 0, 1], 9).into()]);
+        (0..4).for_each(|_| ask(&mut bench));
+        assert_eq!(bench.pending.waiting_for(1).len(), 4);
+        let mut bench = self::bench(&[unreachable]);
+        ask(&mut bench);
+        let counts = &bench.worker.counters;
+        assert_eq!([&counts.no_socket, &counts.no_id, &counts.shed].map(|count| count.get()), [1, 0, 0]);
+        assert!(bench.pending.is_empty() && bench.answers.len() == 1);
     }
 }

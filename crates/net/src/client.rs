@@ -1,7 +1,8 @@
 //! The sockets of who asks, none of which ever blocks, and one place to wait for all of them.
 //!
 //! - [`Outgoing`] and [`Incoming`]: datagrams in batches. One [`shared`] socket sends for many source addresses;
-//!   a socket of [`ask`] is one client's and connected; one of [`ask_for_many`] is connected too.
+//!   a socket of [`ask`] is one client's and connected; one of [`ask_for_many`] is connected too. [`Trouble`] is what an
+//!   error of theirs is about.
 //! - [`frames`]: a socket for whole Ethernet frames, which go in the same batches.
 //! - [`connect`]: a TCP connection that is being made.
 //! - [`Readiness`]: which sockets have something, with waits in nanoseconds.
@@ -96,16 +97,66 @@ pub fn ask(server: SocketAddr, source: Option<IpAddr>) -> io::Result<UdpSocket> 
 
 /// Opens a socket over which many queries go to a server, connected: with room for the replies to a burst of them, and where
 /// the kernel puts replies of equal length together, if it can (`UDP_GRO`, Linux 5.0). They are received in an
-/// [`Incoming::merged`].
+/// [`Incoming::merged`]. Long queries may be cut on their way ([`may_be_cut`]).
 ///
 /// # Errors
 /// As [`ask`].
 pub fn ask_for_many(server: SocketAddr, source: Option<IpAddr>) -> io::Result<UdpSocket> {
     let socket = ask(server, source)?;
+    may_be_cut(&socket, server.is_ipv4())?;
     SockRef::from(&socket).set_recv_buffer_size(MANY_RECEIVE_BUFFER)?;
     // Where it cannot, each comes by itself.
     let _ = mmsg::set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1);
     Ok(socket)
+}
+
+/// Turns path MTU discovery off, as where queries are answered: what is too long for a part of its way is cut there, where
+/// else one long query would be an error that others over this socket are told of.
+///
+/// # Errors
+/// What the system says.
+pub fn may_be_cut(socket: &impl AsFd, is_ipv4: bool) -> io::Result<()> {
+    if is_ipv4 {
+        mmsg::set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_OMIT)
+    } else {
+        mmsg::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_OMIT)
+    }
+}
+
+/// What an error of a connected socket for datagrams is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The server: nobody listens at its port.
+    NobodyListens,
+    /// The way to the server: there is none, or its host does not answer. Another socket may find another way.
+    NoWay,
+    /// The socket: its own address is gone, say. Another socket may do.
+    Socket,
+    /// One datagram: it is too long, a packet filter or a host on the way will not have it, or there is no room for it now.
+    Datagram,
+}
+
+impl Trouble {
+    /// Tells what an error is about.
+    pub fn of(error: &io::Error) -> Trouble {
+        match error.raw_os_error() {
+            Some(libc::ECONNREFUSED) => Trouble::NobodyListens,
+            Some(
+                libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTDOWN | libc::ENONET,
+            ) => Trouble::NoWay,
+            Some(
+                libc::EMSGSIZE
+                | libc::EPERM
+                | libc::EACCES
+                | libc::ENOBUFS
+                | libc::ENOMEM
+                | libc::EPROTO
+                | libc::ENOPROTOOPT
+                | libc::EOPNOTSUPP,
+            ) => Trouble::Datagram,
+            _ => Trouble::Socket,
+        }
+    }
 }
 
 /// Opens a socket that sends whole Ethernet frames through a device and receives nothing. They go past routing, the packet
@@ -458,6 +509,22 @@ mod tests {
             assert!(outgoing.send(&client, |done| told.push(done.is_ok())));
         }
         assert_eq!(told, [&[true][..], &[false; 5], &[true; 5]].concat());
+    }
+
+    #[test]
+    fn errors_are_about_the_server_the_way_the_socket_or_one_datagram() {
+        for (code, expected) in [
+            (libc::ECONNREFUSED, Trouble::NobodyListens),
+            (libc::EHOSTUNREACH, Trouble::NoWay),
+            (libc::ENETUNREACH, Trouble::NoWay),
+            (libc::EMSGSIZE, Trouble::Datagram),
+            (libc::EPERM, Trouble::Datagram),
+            (libc::ENOBUFS, Trouble::Datagram),
+            (libc::EINVAL, Trouble::Socket),
+            (libc::EADDRNOTAVAIL, Trouble::Socket),
+        ] {
+            assert_eq!(Trouble::of(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
     }
 
     #[test]

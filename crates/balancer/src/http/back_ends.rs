@@ -13,6 +13,8 @@ use tokio::sync::Mutex;
 use web::Failure;
 
 use super::{Http, status};
+use crate::circle;
+use crate::descriptors::Descriptors;
 use crate::field::{BackEnd, Drained, Field};
 
 /// The longest body: an address and a weight.
@@ -34,6 +36,8 @@ pub struct Editing {
     pub field: Arc<ArcSwap<Field>>,
     /// How many threads count.
     pub threads: usize,
+    /// What they may open.
+    pub descriptors: Descriptors,
     /// Held during a change.
     pub turn: Mutex<()>,
 }
@@ -57,7 +61,7 @@ pub(super) async fn add(
     let _turn = editing.turn.lock().await;
     let field = editing.field.load_full();
     let refused = |what: &str| Failure::new(StatusCode::CONFLICT, what, "");
-    if http.numbers.listening.contains(&address) {
+    if http.numbers.listening.iter().any(|listens| circle::leads_to(*listens, address)) {
         return Err(refused("queries would go round in a circle"));
     }
     if field.find(address).is_some() {
@@ -66,6 +70,7 @@ pub(super) async fn add(
     let field = field
         .with(|place| BackEnd::new(place, address, new.weight, editing.threads))
         .ok_or_else(|| refused("there are as many back ends as can be"))?;
+    editing.descriptors.check(field.iter().count());
     editing.field.store(Arc::new(field));
     tracing::info!(back_end = %address, "a back end was added");
     Ok((StatusCode::CREATED, Json(status::of(&http.numbers).back_ends)))
@@ -102,7 +107,18 @@ pub(super) async fn resume(
     State(http): State<Http>,
     Path(address): Path<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
-    find(&http, &address)?.set_draining(Drained::ByOperator, false);
+    let back_end = find(&http, &address)?;
+    back_end.set_draining(Drained::ByOperator, false);
+    if back_end.is_drained(Drained::ByAgent) {
+        if status::lease(&back_end, http.numbers.now_ns()).is_some() {
+            return Err(Failure::new(
+                StatusCode::CONFLICT,
+                "the agent beside this back end says that it drains",
+                "SIGUSR2 to the agent",
+            ));
+        }
+        back_end.set_draining(Drained::ByAgent, false);
+    }
     Ok(Json(status::of(&http.numbers).back_ends))
 }
 

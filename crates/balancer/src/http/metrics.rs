@@ -97,6 +97,12 @@ pub const METRICS: &[Metric] = &[
         full_client
     ),
     front!("pointsman_balance_no_id_total", "Queries for which no free id was found.", "queries", no_id),
+    front!(
+        "pointsman_balance_no_socket_total",
+        "Queries for which there was no socket to any back end, answered SERVFAIL.",
+        "queries",
+        no_socket
+    ),
     front!("pointsman_balance_shed_total", "Queries that nobody had credit for, dropped.", "queries", shed),
     front!("pointsman_balance_steered_total", "The same, answered with TC set.", "queries", steered),
     front!("pointsman_balance_retries_total", "Queries sent to a second back end.", "queries", retries),
@@ -119,7 +125,7 @@ pub const METRICS: &[Metric] = &[
         unit: "datagrams",
         labels: &[],
         read: |numbers, samples| {
-            let drops = numbers.sockets.iter().filter_map(|socket| socket.kernel_drops().ok());
+            let drops = numbers.sockets.iter().filter_map(|socket| socket.upgrade()?.kernel_drops().ok());
             samples.push([], drops.map(u64::from).sum());
         },
     },
@@ -199,7 +205,7 @@ pub const METRICS: &[Metric] = &[
     ),
     back_end!(
         "pointsman_balance_backend_refused_total",
-        "Queries to a port where nobody listens.",
+        "Queries that could not be delivered: nobody listens there, or no way leads there.",
         "queries",
         refused
     ),
@@ -221,6 +227,16 @@ pub const METRICS: &[Metric] = &[
         "replies",
         wrong_question
     ),
+    Metric {
+        name: "pointsman_balance_backend_crowded_total",
+        help: "Queries that waited for a connection, because 128 were open.",
+        kind: Kind::Counter,
+        unit: "queries",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            samples.back_ends(numbers, |back_end| Some(back_end.crowded.load(Ordering::Relaxed)));
+        },
+    },
     Metric {
         name: "pointsman_balance_backend_in_flight",
         help: "Queries in flight.",

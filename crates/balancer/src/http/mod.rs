@@ -5,7 +5,7 @@
 //! | `GET /v1/status`, `/metrics` | how it is doing |
 //! | `POST /v1/backends` | adds a back end: `{"address": "192.0.2.1:53", "weight": 1}` |
 //! | `DELETE /v1/backends/{address}` | drains it, and takes it out when nothing is in flight |
-//! | `POST /v1/backends/{address}/drain`, `.../resume` | gives it no more queries; gives it some again |
+//! | `POST /v1/backends/{address}/drain`, `.../resume` | gives it no more queries; gives it some again, unless its agent says that it drains |
 //!
 //! There is no token: it is served to this machine alone.
 
@@ -50,7 +50,7 @@ pub fn router(http: Http) -> Router {
         .with_state(http)
 }
 
-/// Refuses what is sent under a host's name: a page in somebody's browser could come under a name of its own.
+/// Refuses what a page in somebody's browser could have sent.
 async fn local(request: Request, next: Next) -> Response {
     match web::host::check(&request) {
         Ok(()) => next.run(request).await,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use api::{Fault, Faults};
 use balancer::Options;
+use balancer::circle;
 use balancer::client_address::ClientAddress;
 use balancer::connections::Onward;
 use balancer::watch::{Probing, question};
@@ -189,9 +190,13 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
         faults
             .push(place.fault(format!("http is {value}, which other machines reach"), "a loopback address"));
     }
-    for Placed { value, place } in &spec.listen {
-        if value.port() != 0 && seen.contains(value) {
-            let what = format!("{value} is in listen and in backend: queries would go round in a circle");
+    for Placed { value, place } in spec.listen.iter().filter(|listen| listen.value.port() != 0) {
+        for back_end in seen.iter().filter(|back_end| circle::leads_to(*value, **back_end)) {
+            let what = if back_end == value {
+                format!("{value} is in listen and in backend: queries would go round in a circle")
+            } else {
+                format!("{value} in listen has {back_end} in backend: queries would go round in a circle")
+            };
             faults.push(place.fault(what, "another address for the balancer"));
         }
     }
@@ -317,6 +322,12 @@ mod tests {
         assert!(
             lines.len() == 3 && lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)),
             "{found}"
+        );
+        let text = "version = \"v1\"\n[balance]\nlisten = [\"0.0.0.0:53\"]\nbackend = [\"127.0.0.1\"]\n";
+        let circle = lowered(text, &[]).expect_err("queries would come back");
+        assert!(
+            circle.starts_with("/etc/p.toml:3:11: 0.0.0.0:53 in listen has 127.0.0.1:53 in backend"),
+            "{circle}"
         );
         let none = lowered("version = \"v1\"\n", &[]).expect_err("nobody answers");
         assert_eq!(none, "balance: there is no back end; expected backend (--backend ADDR)");
