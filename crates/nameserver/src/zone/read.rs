@@ -1,7 +1,8 @@
 //! Master files (RFC 1035 §5): records out of text, and all that is wrong with it.
 //!
 //! The scanning is `domain`'s. It ends at the first fault, so a text that has one is gone through a second
-//! time, entry by entry, to list them all. Times may be written with units (`1h30m`), as operators do.
+//! time, entry by entry, to list them all. What operators write and it does not take, such as times with units
+//! (`1h30m`), is written otherwise first.
 
 mod canonical;
 mod entries;
@@ -18,6 +19,7 @@ use domain::rdata::ZoneRecordData;
 use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
 
 pub use canonical::read_canonical;
+pub(super) use entries::{NO_DEFAULT_ALPN, OLD_NO_DEFAULT_ALPN};
 
 /// The largest text of one zone, its includes together, in octets: places in it are kept in 32 bits.
 pub const TEXT_MAX: usize = 1 << 30;
@@ -65,7 +67,7 @@ pub struct Record {
 pub fn read(source: &Source<'_>) -> Result<Master<'static>, Faults> {
     let mut master = Master { records: Vec::new(), octets: Vec::new(), files: Vec::new() };
     let mut faults = Faults::default();
-    read_file(source, 0, &mut master, &mut faults);
+    read_file(source, &mut Scanner::new(source.origin), 0, &mut master, &mut faults);
     faults.or(master)
 }
 
@@ -104,8 +106,14 @@ impl Master<'_> {
     }
 }
 
-/// Reads one file into `master`; on a fault, goes through all of it for the list.
-fn read_file(source: &Source<'_>, depth: usize, master: &mut Master<'static>, faults: &mut Faults) {
+/// Reads one file into `master`; on a fault, goes through all of it for the list, and leaves the scanner as it was.
+fn read_file(
+    source: &Source<'_>,
+    scanner: &mut Scanner,
+    depth: usize,
+    master: &mut Master<'static>,
+    faults: &mut Faults,
+) {
     let total: usize = master.files.iter().map(|(_, text)| text.len()).sum::<usize>() + source.text.len();
     if total > TEXT_MAX {
         faults.push(Fault::whole(
@@ -116,84 +124,141 @@ fn read_file(source: &Source<'_>, depth: usize, master: &mut Master<'static>, fa
         return;
     }
     let file = master.files.len() as u16;
-    let text = entries::without_units(source.text);
+    let text = entries::without_shorthands(source.text);
     master.files.push((source.name.to_string(), text.to_vec().into()));
-    let scanned = each_entry(source, &text, |entry, place| match entry {
+    let start = scanner.clone();
+    let mut included = 0;
+    let scanned = each_entry(scanner, &text, |scanner, entry, place| match entry {
         Entry::Record(record) => {
-            if let Some(fault) = refused(&record) {
-                return Err(Some((place, fault)));
+            if refused(&record).is_some() {
+                return None;
             }
             master.add(&record, file, place);
-            Ok(())
+            Some(())
         }
-        Entry::Include { path, origin } => include(source, &path, origin, depth, faults, |inner, faults| {
-            read_file(inner, depth + 1, master, faults)
-        })
-        .map_err(|fault| Some((place, fault))),
+        Entry::Include { path, origin } => {
+            let read = |inner: &Source<'_>, scanner: &mut Scanner| {
+                read_file(inner, scanner, depth + 1, master, faults);
+            };
+            include(source, scanner, (&path, origin), depth, read).ok()?;
+            included += 1;
+            Some(())
+        }
     });
-    if scanned.is_err() {
-        entries::list_faults(source, &text, depth, faults);
+    if scanned.is_none() {
+        let known = (faults.faults.len(), faults.omitted);
+        entries::list_faults(source, &start, faults, |scanner, (path, origin), faults| {
+            if included > 0 {
+                included -= 1;
+                return Ok(());
+            }
+            let read = |inner: &Source<'_>, scanner: &mut Scanner| {
+                read_file(inner, scanner, depth + 1, master, faults);
+            };
+            include(source, scanner, (path, origin), depth, read)
+        });
+        // Half a file must not pass for one.
+        if (faults.faults.len(), faults.omitted) == known {
+            faults.push(Fault::whole(source.name, "this cannot be read", "a master file (RFC 1035)"));
+        }
+        *scanner = start;
     }
 }
 
 /// Where the scanner stood before and after an entry.
 type Place = (u32, u32);
 
-/// Hands out every entry of `text`; ends at the first error, its own or the caller's.
+/// Hands out every entry of `text`; `None` at the first fault, its own or the caller's.
 fn each_entry(
-    source: &Source<'_>,
+    scanner: &mut Scanner,
     text: &[u8],
-    mut take: impl FnMut(Entry, Place) -> Result<(), Option<(Place, Fault)>>,
-) -> Result<(), Option<(Place, Fault)>> {
-    if !entries::is_balanced(text) {
-        return Err(None);
-    }
-    let mut zonefile = scanner(text, source.origin);
+    mut take: impl FnMut(&mut Scanner, Entry, Place) -> Option<()>,
+) -> Option<()> {
     let mut before = 0;
-    loop {
-        match next_entry(&mut zonefile) {
-            Ok(Some(entry)) => {
-                let after = zonefile.current_offset() as u32;
-                take(entry, (before, after))?;
-                before = after;
-            }
-            Ok(None) => return Ok(()),
-            Err(_) => return Err(None),
+    for part in entries::parts(text)? {
+        scanner.show(&text[part.octets.clone()]);
+        if let Some(ttl) = part.ttl {
+            scanner.ttl = text[ttl].to_vec();
+        }
+        while let Some(entry) = scanner.next_entry().ok()? {
+            let after = part.octets.end.saturating_sub(scanner.pending()) as u32;
+            take(scanner, entry, (before, after))?;
+            before = after;
+        }
+    }
+    Some(())
+}
+
+/// `domain`'s scanner, and what it does not tell of itself.
+///
+/// A file that is included goes on with a copy of it, and so with the origin, owner and TTL of the line that
+/// includes it.
+#[derive(Clone)]
+struct Scanner {
+    zonefile: Zonefile,
+    /// How much it was shown.
+    octets: usize,
+    lines: u32,
+    /// The last `$TTL` line; empty where there was none.
+    ttl: Vec<u8>,
+}
+
+impl Scanner {
+    fn new(origin: Option<&[u8]>) -> Scanner {
+        let mut zonefile = Zonefile::new();
+        zonefile.set_default_class(Class::IN);
+        if let Some(origin) = origin.and_then(|wire| Name::from_octets(Bytes::copy_from_slice(wire)).ok()) {
+            zonefile.set_origin(origin);
+        }
+        // It begins with an octet of its own, and counts it.
+        Scanner { zonefile, octets: 1, lines: 0, ttl: Vec::new() }
+    }
+
+    /// Lets it go on with whole lines; it must have read all that it was shown before.
+    fn show(&mut self, text: &[u8]) {
+        let end: &[u8] = if text.is_empty() || text.ends_with(b"\n") { b"" } else { b"\n" };
+        self.zonefile.reserve(text.len() + end.len());
+        for octets in [text, end] {
+            self.zonefile.extend_from_slice(octets);
+            self.octets += octets.len();
+            self.lines += entries::lines(octets);
+        }
+    }
+
+    /// The scanner behind a record of an owner, where the owner can be read.
+    fn behind(&self, owner: &[u8]) -> Scanner {
+        let mut behind = self.clone();
+        behind.show(&[owner, b" A 0.0.0.0\n"].concat());
+        if behind.next_entry().is_ok() { behind } else { self.clone() }
+    }
+
+    /// How many of the octets that it was shown it may not have read.
+    fn pending(&self) -> usize {
+        self.octets.saturating_sub(self.zonefile.current_offset())
+    }
+
+    /// Scans one entry.
+    ///
+    /// The scanner has panicked on texts of an odd form before, and master files come from strangers too, so a
+    /// panic of its becomes an error; the scanner is not used again.
+    fn next_entry(&mut self) -> Result<Option<Entry>, String> {
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.zonefile.next_entry())) {
+            Ok(scanned) => scanned.map_err(|error| error.to_string()),
+            Err(_) => Err("1:1: this cannot be read".into()),
         }
     }
 }
 
-/// Scans one entry.
+/// Runs `read` on an included file, with the scanner to read it with.
 ///
-/// The scanner has panicked on texts of an odd form before, and master files come from strangers too, so a
-/// panic of its becomes an error; the scanner is not used again.
-fn next_entry(zonefile: &mut Zonefile) -> Result<Option<Entry>, String> {
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| zonefile.next_entry())) {
-        Ok(scanned) => scanned.map_err(|error| error.to_string()),
-        Err(_) => Err("1:1: this cannot be read".into()),
-    }
-}
-
-fn scanner(text: &[u8], origin: Option<&[u8]>) -> Zonefile {
-    let mut zonefile = Zonefile::from(text);
-    zonefile.set_default_class(Class::IN);
-    if !text.ends_with(b"\n") {
-        zonefile.extend_from_slice(b"\n");
-    }
-    if let Some(origin) = origin.and_then(|wire| Name::from_octets(Bytes::copy_from_slice(wire)).ok()) {
-        zonefile.set_origin(origin);
-    }
-    zonefile
-}
-
-/// Runs `read` on an included file.
+/// Behind it the origin and the owner are again those before it, while a `$TTL` in it holds on: BIND has it so, and
+/// RFC 1035 §5.1 speaks of the origin only.
 fn include(
     outer: &Source<'_>,
-    path: &str,
-    origin: Option<Name<Bytes>>,
+    scanner: &mut Scanner,
+    (path, origin): (&str, Option<Name<Bytes>>),
     depth: usize,
-    faults: &mut Faults,
-    read: impl FnOnce(&Source<'_>, &mut Faults),
+    read: impl FnOnce(&Source<'_>, &mut Scanner),
 ) -> Result<(), Fault> {
     if depth >= INCLUDE_DEPTH_MAX {
         return Err(Fault::whole(
@@ -204,8 +269,15 @@ fn include(
     }
     let text = (outer.include)(path)
         .map_err(|why| Fault::whole(outer.name, format!("'{path}' cannot be included: {why}"), ""))?;
-    let origin = origin.as_ref().map_or(outer.origin, |name| Some(name.as_slice()));
-    read(&Source { name: path, text: &text, origin, include: outer.include }, faults);
+    let mut inner = scanner.clone();
+    if let Some(origin) = origin {
+        inner.zonefile.set_origin(origin);
+    }
+    read(&Source { name: path, text: &text, origin: None, include: outer.include }, &mut inner);
+    if inner.ttl != scanner.ttl {
+        scanner.show(&inner.ttl);
+        scanner.ttl = inner.ttl;
+    }
     Ok(())
 }
 
@@ -228,7 +300,7 @@ fn refused(record: &ScannedRecord) -> Option<Fault> {
 }
 
 /// Whether record data reads as its type from end to end: the scanner lets empty labels pass.
-fn is_whole(rtype: Rtype, data: &[u8]) -> bool {
+pub(super) fn is_whole(rtype: Rtype, data: &[u8]) -> bool {
     let mut parser = Parser::from_ref(data);
     let read = ZoneRecordData::<&[u8], ParsedName<&[u8]>>::parse_rdata(rtype, &mut parser);
     matches!(read, Ok(Some(_))) && parser.remaining() == 0
@@ -283,6 +355,72 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_stands_where_it_was_written_and_says_what_helps() {
+        for (record, expected) in [
+            ("x 1h MX @ 10", "t.zone:1:9: "),
+            ("x MX 10 @ more", "t.zone:1:9: more than the record type takes at '@'"),
+            ("x MX ( 10\n @ more )", "t.zone:2:2: more than the record type takes at '@'"),
+            (
+                "x LOC 52 N 4 E 0m",
+                "t.zone:1:3: unknown record type with concrete data at 'LOC'; expected its data as \\# LENGTH HEX (RFC 3597)",
+            ),
+            (
+                "x TXT f\u{fc}r",
+                "t.zone:1:7: bad symbol at 'f\u{fc}r'; expected printable ASCII, any other octet as \\DDD",
+            ),
+            ("x TXT \"a b\n", "t.zone:1:7: bad symbol at '\"a b'; expected a quote behind the text"),
+        ] {
+            let listed = read(&source(record)).err().map(|faults| faults.to_string());
+            assert!(
+                listed.as_ref().is_some_and(|listed| listed.starts_with(expected)),
+                "{record}: {listed:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_at_sign_in_data_is_the_origin() {
+        let text = "$TTL 60\n@ SOA @ hm 1 2 3 4 5\n@ MX 1 @\na CNAME @\na SRV 1 2 3 @\na HTTPS 1 @\n\
+                    $ORIGIN sub\na DNAME @\n$ORIGIN @\na PTR @\na RP @ \"\\@\"\na TXT @ \"@\"\n";
+        let master = read(&source(text)).unwrap();
+        let data: Vec<&[u8]> = master.records.iter().map(|record| master.rdata(record)).collect();
+        assert!(data[0].starts_with(b"\x07example\0\x02hm\x07example\0"));
+        let (apex, sub) = (&b"\x07example\0"[..], &b"\x03sub\x07example\0"[..]);
+        assert_eq!(data[1], [&b"\0\x01"[..], apex].concat());
+        assert_eq!(data[2], apex);
+        assert_eq!(data[3], [&b"\0\x01\0\x02\0\x03"[..], apex].concat());
+        assert_eq!(data[4], [&b"\0\x01"[..], apex].concat());
+        assert_eq!(data[5], sub);
+        assert_eq!(data[6], sub);
+        assert_eq!(data[7], [sub, b"\x01@", sub].concat());
+        assert_eq!(data[8], b"\x01@\x01@");
+        let without = Source { origin: None, ..source("a. 60 CNAME @\n") };
+        let listed = read(&without).err().unwrap().to_string();
+        assert!(listed.contains("a relative name without an origin at '@'"), "{listed}");
+    }
+
+    #[test]
+    fn the_manual_lists_the_types_that_are_read_by_name() {
+        let manual = include_str!("../../../../docs/reference/master-files.md");
+        let (_, behind) = manual.split_once("read by name:").expect("the list");
+        let (list, _) = behind.split_once("\n\nData").expect("what follows it");
+        let listed: Vec<&str> = list.split('`').map(str::trim).filter(|word| !word.is_empty()).collect();
+        let is_read = |rtype: &Rtype| {
+            let listed = read(&source(&format!("x {rtype}\n"))).err();
+            listed.is_none_or(|faults| !faults.to_string().contains("unknown record type"))
+        };
+        let is_meta = |number: &u16| matches!(number, 41 | 128..=255);
+        let mut read: Vec<String> = (1..=300)
+            .filter(|number| !is_meta(number))
+            .map(Rtype::from_int)
+            .filter(is_read)
+            .map(|rtype| rtype.to_string())
+            .collect();
+        read.sort();
+        assert_eq!(listed, read);
+    }
+
+    #[test]
     fn meta_types_are_no_data() {
         assert!(faults("a 1 IN TYPE41 \\# 0\n")[0].contains("OPT is no type of data"));
         assert!(faults("a 1 IN TYPE255 \\# 0\nb A x\n").len() == 2);
@@ -299,6 +437,60 @@ mod tests {
         let master = of(b"$INCLUDE inner sub\n").unwrap();
         assert_eq!(shown(master.owner(&master.records[0])), "x.sub.example.");
         assert!(of(b"$INCLUDE loop\n").err().unwrap().to_string().contains("too deep"));
+    }
+
+    #[test]
+    fn an_included_file_goes_on_where_it_is_included() {
+        let files = |path: &str| match path {
+            "inner" => Ok(b" TXT a\ni A 192.0.2.4\n".to_vec()),
+            "ttl" => Ok(b"$ORIGIN deep\n$TTL 2m\ni A 192.0.2.5\n".to_vec()),
+            "deeper" => Ok(b"$INCLUDE ttl\n$INCLUDE inner .".to_vec()),
+            "wrong" => Ok(b"x A y\n$INCLUDE also".to_vec()),
+            "also" => Ok(b"\n A z\n$TTL b\n".to_vec()),
+            _ => Err("no such file".into()),
+        };
+        let of = |text: &str| {
+            let text = format!("$ORIGIN sub\no A 192.0.2.1\n{text}");
+            let source = Source { text: text.as_bytes(), include: &files, ..source("") };
+            let rows = |master: Master<'_>| {
+                let row = |record| format!("{} {}", shown(master.owner(record)), record.ttl);
+                master.records.iter().skip(1).map(row).collect::<Vec<_>>()
+            };
+            read(&source).map(rows).map_err(|faults| faults.to_string())
+        };
+        for (text, expected) in [
+            ("$INCLUDE inner\n", "o.sub.example. 3600, i.sub.example. 3600"),
+            (
+                "$TTL 100\n$INCLUDE inner\n TXT b\n",
+                "o.sub.example. 100, i.sub.example. 100, o.sub.example. 100",
+            ),
+            ("p 7 A 192.0.2.1\n$INCLUDE inner b.\n", "p.sub.example. 7, p.sub.example. 7, i.b. 7"),
+            ("$TTL 100\n$INCLUDE ttl\nz TXT b\n", "i.deep.sub.example. 120, z.sub.example. 120"),
+            ("$TTL 100\n$INCLUDE ttl @\n TXT b\n", "i.deep.sub.example. 120, o.sub.example. 120"),
+            (
+                "$INCLUDE deeper\n TXT b",
+                "i.deep.sub.example. 120, o.sub.example. 120, i. 120, o.sub.example. 120",
+            ),
+        ] {
+            assert_eq!(of(text).map(|rows| rows.join(", ")).as_deref(), Ok(expected), "{text}");
+        }
+        // All that is wrong is listed once, also in files that come behind the first fault.
+        let listed = of("$INCLUDE wrong\nv A w\n$INCLUDE wrong\n$INCLUDE none\n").unwrap_err();
+        let places: Vec<&str> = listed.lines().map(|line| line.split(": ").next().unwrap()).collect();
+        assert_eq!(
+            places,
+            [
+                "wrong:1:5",
+                "also:2:4",
+                "also:3:6",
+                "t.zone:4:5",
+                "wrong:1:5",
+                "also:2:4",
+                "also:3:6",
+                "t.zone:6:1"
+            ],
+            "{listed}"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use domain::base::zonefile_fmt::{self, FormatWriter, ZonefileFmt};
 use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
 
-use super::{Found, Rrset, Zone};
+use super::{Found, Rrset, Zone, read};
 use dns::Rtype;
 
 impl Zone {
@@ -42,21 +42,83 @@ impl Zone {
     }
 }
 
-/// Record data in presentation format.
+/// Record data in presentation format; in the generic one (RFC 3597 §5) where that would not be read as the same.
 fn shown(rtype: Rtype, data: &[u8]) -> String {
     let mut parser = Parser::from_ref(data);
+    let mut line = Line(String::new());
     match ZoneRecordData::<&[u8], ParsedName<&[u8]>>::parse_rdata(rtype, &mut parser) {
-        Ok(Some(data)) => {
-            let mut line = Line(String::new());
-            data.fmt(&mut line).expect("writing to a string cannot fail");
-            line.0
-        }
-        // Data that was read from text reads again; the generic form is right for any (RFC 3597 §5).
-        _ => data.iter().fold(format!("\\# {} ", data.len()), |mut text, octet| {
-            write!(text, "{octet:02x}").expect("writing to a string cannot fail");
-            text
-        }),
+        Ok(Some(parsed)) => parsed.fmt(&mut line).expect("writing to a string cannot fail"),
+        _ => return generic(data),
     }
+    if reads_back_always(rtype, data) || reads_back(rtype, &line.0, data) { line.0 } else { generic(data) }
+}
+
+fn generic(data: &[u8]) -> String {
+    data.iter().fold(format!("\\# {} ", data.len()), |mut text, octet| {
+        write!(text, "{octet:02x}").expect("writing to a string cannot fail");
+        text
+    })
+}
+
+/// Whether record data is of a form whose text is known to be read as the same.
+///
+/// Most records of any large zone are, and need not be read again to see it.
+fn reads_back_always(rtype: Rtype, data: &[u8]) -> bool {
+    match rtype {
+        Rtype::A | Rtype::AAAA | Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME => true,
+        Rtype::SOA | Rtype::MX | Rtype::SRV => true,
+        Rtype::DS | Rtype::RRSIG => true,
+        Rtype::TXT => !data.is_empty(),
+        Rtype::NSEC => behind_name(data).is_some_and(is_tidy),
+        Rtype::NSEC3 => {
+            let hash = data.get(NSEC3_FIXED..).and_then(behind_length);
+            let types = hash.filter(|hash| hash.first() > Some(&0)).and_then(behind_length);
+            types.is_some_and(is_tidy)
+        }
+        _ => false,
+    }
+}
+
+/// Algorithm, flags and iterations of an NSEC3 record, in octets (RFC 5155 §3.2).
+const NSEC3_FIXED: usize = 4;
+
+/// What is behind the name that the octets begin with.
+fn behind_name(mut octets: &[u8]) -> Option<&[u8]> {
+    while octets.first()? > &0 {
+        octets = behind_length(octets)?;
+    }
+    octets.get(1..)
+}
+
+/// What is behind octets that have their number before them.
+fn behind_length(octets: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = octets.split_first()?;
+    rest.get(usize::from(*length)..)
+}
+
+/// Whether a type bitmap is what text gives: windows in order, in each up to 32 octets, the last of them not zero
+/// (RFC 4034 §4.1.2).
+fn is_tidy(mut bitmap: &[u8]) -> bool {
+    let mut last = None;
+    while let [window, length @ 1..=32, rest @ ..] = bitmap {
+        let Some((types, behind)) = rest.split_at_checked(usize::from(*length)) else { return false };
+        if last >= Some(*window) || types.last() == Some(&0) {
+            return false;
+        }
+        (last, bitmap) = (Some(*window), behind);
+    }
+    bitmap.is_empty()
+}
+
+/// Whether a record with this text is read as one with this data, and no other record beside it.
+fn reads_back(rtype: Rtype, text: &str, data: &[u8]) -> bool {
+    let line = format!(". 0 IN {rtype} {text}\n");
+    let include = |_: &str| Err("a record includes nothing".to_owned());
+    let source = read::Source { name: "", text: line.as_bytes(), origin: None, include: &include };
+    read::read(&source).is_ok_and(|master| match &master.records[..] {
+        [record] => record.rtype == rtype && master.rdata(record) == data,
+        _ => false,
+    })
 }
 
 /// Record data on one line, its names escaped.
@@ -68,9 +130,11 @@ impl FormatWriter for Line {
             self.0.push(' ');
         }
         let token = token.to_string();
-        // Of all that is not quoted, only absolute names end so.
-        if token.ends_with('.') && !token.starts_with('"') {
+        // Strings end with a quote; of all else, only absolute names end so.
+        if token.ends_with('.') {
             self.0.push_str(&dns::name::escape(&token));
+        } else if token.as_bytes() == read::OLD_NO_DEFAULT_ALPN {
+            self.0.push_str(read::NO_DEFAULT_ALPN);
         } else {
             self.0.push_str(&token);
         }
@@ -115,22 +179,127 @@ fn order_key(name: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
-    use crate::names::NameHash;
-    use crate::zone::Zone;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::names::{Cursor, NameHash};
+
+    fn build(text: &str) -> Zone {
+        let include = |_: &str| Err("nothing is included".to_owned());
+        let source = read::Source {
+            name: "t",
+            text: text.as_bytes(),
+            origin: Some(b"\x07example\0"),
+            include: &include,
+        };
+        let master = read::read(&source).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        Zone::build(&master, "t", &NameHash::new(1)).expect("a zone")
+    }
+
+    /// All records of a zone, sorted: owner, type, TTL and data.
+    fn records(zone: &Zone) -> Vec<(Vec<u8>, Rtype, u32, Vec<u8>)> {
+        let (mut cursor, mut records) = (Cursor::default(), Vec::new());
+        while let Some((owner, sets)) = zone.owner_at(&mut cursor) {
+            let rows = |set: Rrset<'_>| {
+                let row = |data: &[u8]| (owner.to_vec(), set.rtype, set.ttl, data.to_vec());
+                set.data().map(row).collect::<Vec<_>>()
+            };
+            records.extend(sets.flat_map(rows));
+            cursor = cursor.next();
+        }
+        records.sort();
+        records
+    }
+
+    /// Holds how a record is written, and that it is read again as it was.
+    fn check(record: &str, written: &str) {
+        let zone = build(&format!("$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\nx {record}\n"));
+        let text = zone.to_text();
+        assert_eq!(text.lines().find_map(|line| line.strip_prefix("x.example. 60 IN ")), Some(written));
+        assert_eq!(records(&build(&text)), records(&zone), "{text}");
+    }
+
+    #[test]
+    fn data_whose_text_would_not_give_it_back_is_written_as_octets() {
+        for (record, written) in [
+            ("HTTPS 1 . alpn=h2", "HTTPS 1 . alpn=h2"),
+            ("HTTPS 1 . alpn=h2 no-default-alpn", "HTTPS 1 . alpn=h2 no-default-alpn"),
+            ("HTTPS 1 . alpn=h2 nodefaultalpn", "HTTPS 1 . alpn=h2 no-default-alpn"),
+            (r#"HTTPS 1 . dohpath="/q{?dns};a b""#, r"HTTPS \# 19 0001000007000c2f717b3f646e737d3b612062"),
+            (r#"SVCB 1 . key667="a;(\"\001""#, r"SVCB \# 12 000100029b0005613b282201"),
+            ("TYPE64 \\# 7 00010000050000", "SVCB \\# 7 00010000050000"),
+            ("TYPE257 \\# 2 0000", "CAA \\# 2 0000"),
+            ("TYPE16 \\# 0", "TXT \\# 0 "),
+            ("TYPE47 \\# 4 00000100", "NSEC \\# 4 00000100"),
+            (r#"CNAME \"a."#, r#"CNAME \"a."#),
+            (r#"MX 1 \"a."#, r#"MX 1 \"a."#),
+            (r#"SRV 1 2 3 \"a."#, r#"SRV 1 2 3 \"a."#),
+            (r#"RP \"a. \"b."#, r#"RP \"a. \"b."#),
+        ] {
+            check(record, written);
+        }
+    }
+
+    #[test]
+    fn hidden_names_without_a_hash_read_back() {
+        let text = "$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\nx TYPE50 \\# 6 010000000000\n";
+        let zone = build(text);
+        assert_eq!(records(&build(&zone.to_text())), records(&zone));
+    }
+
+    #[test]
+    fn any_data_reads_back() {
+        let octets = |range: std::ops::Range<usize>| vec(any::<u8>(), range);
+        let label = prop_oneof![octets(1..5), "[\"@.;($\\\\ a]{1,4}".prop_map(String::into_bytes)];
+        let string = |octets: Vec<u8>| [&[octets.len() as u8], &octets[..]].concat();
+        let name = vec(label.prop_map(string), 0..4).prop_map(|labels| [labels.concat(), vec![0]].concat());
+        let string = octets(0..20).prop_map(string);
+        let bitmap = vec((0u8..4, octets(0..4)), 0..3).prop_map(|windows| {
+            let window = |(window, types): (u8, Vec<u8>)| [vec![window, types.len() as u8], types].concat();
+            windows.into_iter().flat_map(window).collect::<Vec<u8>>()
+        });
+        let parameters = vec((0u8..10, octets(0..6)), 0..4).prop_map(|mut parameters| {
+            parameters.sort();
+            let parameter =
+                |(key, value): (u8, Vec<u8>)| [vec![0, key, 0, value.len() as u8], value].concat();
+            parameters.into_iter().flat_map(parameter).collect::<Vec<u8>>()
+        });
+        let strings = || vec(string.clone(), 0..4).prop_map(|strings| strings.concat());
+        let data = prop_oneof![
+            octets(0..40),
+            strings(),
+            (octets(0..21), name.clone(), octets(0..40)).prop_map(|(a, b, c)| [a, b, c].concat()),
+            (octets(18..19), name.clone(), octets(0..90)).prop_map(|(a, b, c)| [a, b, c].concat()),
+            (octets(2..3), name.clone(), parameters).prop_map(|(a, b, c)| [a, b, c].concat()),
+            (octets(6..7), name.clone()).prop_map(|(a, b)| [a, b].concat()),
+            (octets(4..5), strings(), name.clone()).prop_map(|(a, b, c)| [a, b, c].concat()),
+            (name.clone(), name.clone(), octets(20..21)).prop_map(|(a, b, c)| [a, b, c].concat()),
+            (name.clone(), name.clone()).prop_map(|(a, b)| [a, b].concat()),
+            (name.clone(), bitmap.clone()).prop_map(|(a, b)| [a, b].concat()),
+            (octets(4..5), string.clone(), string.clone(), bitmap)
+                .prop_map(|(a, b, c, d)| [a, b, c, d].concat()),
+        ];
+        let always = [1, 2, 5, 6, 12, 15, 16, 28, 33, 39, 43, 46, 47, 50];
+        let others = [13, 14, 17, 29, 35, 37, 44, 45, 48, 51, 52, 59, 60, 61, 63, 64, 65, 257, 65_280];
+        let written = std::cell::RefCell::new(std::collections::BTreeSet::new());
+        proptest!(ProptestConfig::with_cases(2048), |(data in data)| {
+            for rtype in always.into_iter().chain(others).map(Rtype::from_int) {
+                if !read::is_whole(rtype, &data) {
+                    continue;
+                }
+                let text = shown(rtype, &data);
+                prop_assert!(reads_back(rtype, &text, &data), "{} {}", rtype, text);
+                if reads_back_always(rtype, &data) {
+                    written.borrow_mut().insert(rtype.to_int());
+                }
+            }
+        });
+        assert_eq!(written.into_inner(), always.into());
+    }
 
     #[test]
     fn names_with_characters_of_the_master_file_read_back() {
-        let build = |text: &str| {
-            let include = |_: &str| Err("nothing is included".to_owned());
-            let source = read::Source {
-                name: "t",
-                text: text.as_bytes(),
-                origin: Some(b"\x07example\0"),
-                include: &include,
-            };
-            Zone::build(&read::read(&source).expect("a master file"), "t", &NameHash::new(1)).expect("a zone")
-        };
         let name = r#"\;\"\(\)\@\$\\\.\ \200"#;
         let text = build(&format!(
             "$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n{name} NS {name}\n\\@ MX 1 \\@\nns SRV 1 2 3 {name}.x\n\

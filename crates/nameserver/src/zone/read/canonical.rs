@@ -11,7 +11,7 @@ use dns::Rtype;
 use dns::name::{LABEL_MAX, NAME_MAX};
 use domain::zonefile::inplace::Entry;
 
-use super::{Master, Record, Source, each_entry, refused};
+use super::{Master, Record, Scanner, each_entry, refused};
 
 /// Reads canonical text; `None` where it is none, or has a fault: [`read`](super::read) then tells which.
 pub fn read_canonical<'a>(name: &str, text: &'a [u8]) -> Option<Master<'a>> {
@@ -97,28 +97,30 @@ impl Master<'_> {
 
     /// Adds the records of all other lines; they must be one a line.
     fn add_scanned(&mut self, text: &[u8], places: Vec<(u32, u32)>) -> Option<()> {
-        let include = |_: &str| Err("canonical text includes nothing".to_owned());
-        let source = Source { name: "", text, origin: None, include: &include };
         let mut places = places.into_iter();
-        each_entry(&source, text, |entry, _| match (entry, places.next()) {
+        each_entry(&mut Scanner::new(None), text, |_, entry, _| match (entry, places.next()) {
             (Entry::Record(record), Some(place)) if refused(&record).is_none() => {
                 self.add(&record, 0, place);
-                Ok(())
+                Some(())
             }
-            _ => Err(None),
-        })
-        .ok()?;
+            _ => None,
+        })?;
         places.next().is_none().then_some(())
     }
 }
 
 /// Whether a line takes neither owner, TTL nor class from those before it, which the scanner does not see all of.
 fn stands_alone(line: &[u8]) -> bool {
-    let mut words = line.split(|octet| *octet == b' ');
+    let mut is_escaped = false;
+    let mut words = line.split(|octet| {
+        let ends_word = *octet == b' ' && !is_escaped;
+        is_escaped = *octet == b'\\' && !is_escaped;
+        ends_word
+    });
     let mut word = || words.next().unwrap_or_default();
     let (owner, ttl, class) = (word(), word(), word());
     !owner.is_empty()
-        && !owner.iter().any(u8::is_ascii_whitespace)
+        && !owner.iter().any(|octet| octet.is_ascii_whitespace() && *octet != b' ')
         && !ttl.is_empty()
         && ttl.iter().all(u8::is_ascii_digit)
         && class == b"IN"
@@ -157,7 +159,7 @@ fn push_name(octets: &mut Vec<u8>, name: &[u8]) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
+    use super::super::{Source, read};
     use super::*;
 
     type Row = (Vec<u8>, Rtype, u32, Vec<u8>);
@@ -186,10 +188,10 @@ mod tests {
         let text = b"example. 60 IN SOA ns.example. hm.example. 1 2 3 4 5\nexample. 60 IN NS ns.example.\n\
                      *.a_b.example. 60 IN A 192.0.2.1\nX.example. 4294967295 IN AAAA 2001:db8::1\n\
                      a\\.b.example. 60 IN CNAME x.example.\nt.example. 60 IN TXT \"a; b\" \"(\"\n\
-                     p.example. 0 IN PTR \\032.example.\n. 60 IN NS a.\n";
+                     p.example. 0 IN PTR \\032.example.\n. 60 IN NS a.\n\\ 7\\\\.example. 60 IN MX 1 \\ .\n";
         let master = read_canonical("t", text).expect("canonical");
         assert_eq!(Some(rows(&master)), scanned(text));
-        assert_eq!(rows(&master).len(), 8);
+        assert_eq!(rows(&master).len(), 9);
         let txt = master.records.iter().find(|record| record.rtype == Rtype::TXT).expect("there is one");
         assert_eq!(master.fault(txt, "", "").line, Some(6));
     }

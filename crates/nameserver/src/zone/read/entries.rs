@@ -4,22 +4,34 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use api::{Fault, Faults};
+use bytes::Bytes;
+use dns::Rtype;
+use domain::base::name::Name;
 use domain::zonefile::inplace::Entry;
 
-use super::{Source, include, next_entry, refused, scanner};
+use super::{Scanner, Source, refused};
 
-/// Adds every fault of `text` to `faults`, scanning each entry by itself.
+/// A file to include, and the origin that it is given.
+type Included<'a> = (&'a str, Option<Name<Bytes>>);
+
+/// Adds every fault of a file to `faults`, scanning each entry by itself with a copy of the scanner that began it.
 ///
 /// Only the origin and the last owner are carried from entry to entry: what the records are no longer
 /// matters.
-pub(super) fn list_faults(source: &Source<'_>, text: &[u8], depth: usize, faults: &mut Faults) {
-    let mut origin: Option<Vec<u8>> = source.origin.map(<[u8]>::to_vec);
+pub(super) fn list_faults(
+    source: &Source<'_>,
+    start: &Scanner,
+    faults: &mut Faults,
+    mut include: impl FnMut(&mut Scanner, Included<'_>, &mut Faults) -> Result<(), Fault>,
+) {
+    let text = source.text;
+    let mut origin = start.zonefile.origin().ok();
     let mut owner: &[u8] = b"";
     let mut line = 1;
     for entry in Entries::new(text) {
         let octets = &text[entry.clone()];
         let owned;
-        let (scanned, shift) = if octets.first().is_some_and(|o| is_blank(*o)) {
+        let (whole, shift) = if octets.first().is_some_and(|o| is_blank(*o)) {
             owned = [owner, octets].concat();
             (&owned[..], owner.len())
         } else {
@@ -33,44 +45,81 @@ pub(super) fn list_faults(source: &Source<'_>, text: &[u8], depth: usize, faults
             line += lines(octets);
             continue;
         }
-        let mut zonefile = scanner(scanned, origin.as_deref());
-        let place = match next_entry(&mut zonefile) {
+        let scanned = without_shorthands(whole);
+        let mut scanner = start.clone();
+        scanner.show(&scanned);
+        if let Some(origin) = &origin {
+            scanner.zonefile.set_origin(origin.clone());
+        }
+        let place = match scanner.next_entry() {
             Ok(Some(Entry::Record(record))) => {
                 refused(&record).map(|fault| (1, 1, fault.what, fault.expected))
             }
             Ok(Some(Entry::Include { path, origin })) => {
-                include(source, &path, origin, depth, faults, |_, _| ())
+                let mut scanner = scanner.behind(owner);
+                include(&mut scanner, (&path, origin), faults)
                     .err()
-                    .map(|f| (1, 1, f.what, f.expected))
+                    .map(|fault| (1, 1, fault.what, fault.expected))
             }
             Ok(None) => None,
             Err(error) => {
                 let (in_line, column, what) = split(&error);
-                let (in_line, column, token) = token_before(scanned, in_line, column);
+                let in_line = in_line.saturating_sub(start.lines).max(1);
+                let (in_line, column, token) = token_before(&scanned, whole, in_line, column);
                 let column = if in_line == 1 { column.saturating_sub(shift as u32).max(1) } else { column };
-                Some((in_line, column, described(&what, token), expected(&what).to_string()))
+                Some((
+                    in_line,
+                    column,
+                    described(&what, token.as_deref()),
+                    expected(&what, token.as_deref()).to_string(),
+                ))
             }
         };
         if let Some((in_line, column, what, expected)) = place {
             faults.push(Fault::at(source.name, line + in_line - 1, column, what, expected));
         }
-        origin = zonefile.origin().ok().map(|name| name.as_slice().to_vec()).or(origin);
+        origin = scanner.zonefile.origin().ok().or(origin);
         line += lines(octets);
     }
 }
 
-/// Whether each entry closes its parentheses: the scanner must not be shown one that does not.
-pub(super) fn is_balanced(text: &[u8]) -> bool {
-    let mut entries = Entries::new(text);
-    while entries.next().is_some() {
-        if entries.unbalanced {
-            return false;
-        }
-    }
-    true
+/// A part of a master file that ends behind an `$INCLUDE`, or the last.
+pub(super) struct Part {
+    /// Where it is in the text.
+    pub octets: Range<usize>,
+    /// Where its last `$TTL` is.
+    pub ttl: Option<Range<usize>>,
 }
 
-fn lines(octets: &[u8]) -> u32 {
+/// The parts of a text; `None` where an entry does not close its parentheses: the scanner must not be shown one.
+pub(super) fn parts(text: &[u8]) -> Option<Vec<Part>> {
+    let mut parts = vec![Part { octets: 0..0, ttl: None }];
+    let mut entries = Entries::new(text);
+    while let Some(entry) = entries.next() {
+        if entries.unbalanced {
+            return None;
+        }
+        let part = parts.last_mut()?;
+        part.octets.end = entry.end;
+        if text[entry.start] != b'$' {
+            continue;
+        }
+        let directive = first_token(&text[entry.clone()]);
+        if directive.eq_ignore_ascii_case(b"$ttl") {
+            part.ttl = Some(entry);
+        } else if directive.eq_ignore_ascii_case(b"$include") {
+            parts.push(Part { octets: entry.end..entry.end, ttl: None });
+        }
+    }
+    Some(parts)
+}
+
+fn is_balanced(entry: &[u8]) -> bool {
+    parts(entry).is_some()
+}
+
+/// How many lines end in the octets.
+pub(super) fn lines(octets: &[u8]) -> u32 {
     octets.iter().filter(|octet| **octet == b'\n').count() as u32
 }
 
@@ -90,45 +139,120 @@ pub(super) fn entry_start(text: &[u8], before: usize, after: usize) -> usize {
     begin
 }
 
-/// The text with times such as `1h30m` written as seconds: in `$TTL`, as a record's TTL, and in SOA.
-pub(super) fn without_units(text: &[u8]) -> Cow<'_, [u8]> {
-    let may_have = text.windows(2).any(|pair| pair[0].is_ascii_digit() && unit(pair[1]).is_some());
-    if !may_have {
+/// The text with what operators write and the scanner does not take written otherwise: times such as `1h30m` in
+/// `$TTL`, as a record's TTL and in SOA as seconds; in data and directives the name `@` (RFC 1035 §5.1) as an empty
+/// string, in which the scanner sees the origin.
+///
+/// And a word of older texts of our own, `nodefaultalpn`, as `no-default-alpn`.
+pub(super) fn without_shorthands(text: &[u8]) -> Cow<'_, [u8]> {
+    let may_have = text.windows(2).any(|pair| match pair[1] {
+        b'@' => is_space(pair[0]),
+        octet => pair[0].is_ascii_digit() && unit(octet).is_some(),
+    });
+    if !may_have && !text.windows(OLD_NO_DEFAULT_ALPN.len()).any(|word| word == OLD_NO_DEFAULT_ALPN) {
         return text.into();
     }
     let mut out = Vec::with_capacity(text.len() + 64);
     for entry in Entries::new(text) {
         let octets = &text[entry];
         let mut from = 0;
-        let mut soa = false;
-        let mut typed = false;
+        let mut kind = Kind::Open;
         for (index, token) in Tokens::new(octets).enumerate() {
             let word = &octets[token.clone()];
-            let is_owner = index == 0 && !octets.starts_with(b" ") && !octets.starts_with(b"\t");
-            if is_owner && !word.eq_ignore_ascii_case(b"$ttl") {
+            if index == 0 && !octets.starts_with(b" ") && !octets.starts_with(b"\t") {
                 if word.starts_with(b"$") {
-                    break;
+                    kind = Kind::Directive(word, 0);
                 }
                 continue;
             }
-            match seconds(word) {
-                Some(time) if !typed || soa => {
-                    out.extend_from_slice(&octets[from..token.start]);
-                    out.extend_from_slice(time.to_string().as_bytes());
-                    from = token.end;
-                }
-                _ => {
-                    let number = word.iter().all(u8::is_ascii_digit);
-                    let class =
-                        [&b"in"[..], b"ch", b"hs", b"$ttl"].iter().any(|c| word.eq_ignore_ascii_case(c));
-                    soa |= !typed && word.eq_ignore_ascii_case(b"soa");
-                    typed |= !number && !class;
-                }
+            if let Some(plain) = kind.plain(word) {
+                out.extend_from_slice(&octets[from..token.start]);
+                out.extend_from_slice(&plain);
+                from = token.end;
             }
+            kind = kind.behind(word);
         }
         out.extend_from_slice(&octets[from..]);
     }
     out.into()
+}
+
+/// The origin, as `domain` reads it in data and directives.
+const ORIGIN: &[u8] = b"\"\"";
+
+/// A key of SVCB and HTTPS records (RFC 9460 §7.1).
+pub(in crate::zone) const NO_DEFAULT_ALPN: &str = "no-default-alpn";
+
+/// What `domain` writes for [`NO_DEFAULT_ALPN`], and does not read.
+pub(in crate::zone) const OLD_NO_DEFAULT_ALPN: &[u8] = b"nodefaultalpn";
+
+/// What an entry is known to be, from its words so far.
+enum Kind<'a> {
+    /// A record whose type is still to come.
+    Open,
+    /// A record, and how many words of its data there were.
+    Record(Rtype, usize),
+    Directive(&'a [u8], usize),
+}
+
+impl Kind<'_> {
+    /// What an entry is behind one more word.
+    fn behind(self, word: &[u8]) -> Self {
+        match self {
+            Kind::Record(rtype, words) => Kind::Record(rtype, words + 1),
+            Kind::Directive(name, words) => Kind::Directive(name, words + 1),
+            Kind::Open => {
+                let is_ttl = word.iter().all(u8::is_ascii_digit);
+                let is_class =
+                    [&b"in"[..], b"ch", b"hs"].iter().any(|class| word.eq_ignore_ascii_case(class));
+                if is_ttl || is_class || seconds(word).is_some() {
+                    return Kind::Open;
+                }
+                // Of a type that is none no word is known.
+                let rtype = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
+                Kind::Record(rtype.unwrap_or(Rtype::NULL), 0)
+            }
+        }
+    }
+
+    /// How the next word is written plainly, where it is a shorthand.
+    fn plain(&self, word: &[u8]) -> Option<Cow<'static, [u8]>> {
+        let has_times = match *self {
+            Kind::Open => true,
+            Kind::Record(rtype, _) => rtype == Rtype::SOA,
+            Kind::Directive(name, _) => name.eq_ignore_ascii_case(b"$ttl"),
+        };
+        if let Some(time) = seconds(word).filter(|_| has_times) {
+            return Some(time.to_string().into_bytes().into());
+        }
+        match (word, self) {
+            (b"@", _) => self.takes_name().then(|| ORIGIN.into()),
+            (OLD_NO_DEFAULT_ALPN, Kind::Record(Rtype::SVCB | Rtype::HTTPS, _)) => {
+                Some(NO_DEFAULT_ALPN.as_bytes().into())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the next word is a name.
+    fn takes_name(&self) -> bool {
+        match *self {
+            Kind::Open => false,
+            Kind::Directive(name, words) => words == usize::from(name.eq_ignore_ascii_case(b"$include")),
+            Kind::Record(rtype, words) => match rtype {
+                Rtype::NS | Rtype::MD | Rtype::MF | Rtype::CNAME | Rtype::MB | Rtype::MG | Rtype::MR => {
+                    words == 0
+                }
+                Rtype::PTR | Rtype::DNAME | Rtype::NSEC => words == 0,
+                Rtype::SOA | Rtype::MINFO | Rtype::RP => words <= 1,
+                Rtype::MX | Rtype::SVCB | Rtype::HTTPS => words == 1,
+                Rtype::SRV | Rtype::IPSECKEY => words == 3,
+                Rtype::NAPTR => words == 5,
+                Rtype::RRSIG => words == 7,
+                _ => false,
+            },
+        }
+    }
 }
 
 /// A time with units: `90s`, `1h30m`. `None` for anything else, plain numbers too.
@@ -212,7 +336,7 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// The unquoted words of one entry.
+/// The words of one entry, what is quoted with its quotes.
 struct Tokens<'a> {
     entry: &'a [u8],
     at: usize,
@@ -235,28 +359,30 @@ impl Iterator for Tokens<'_> {
                     let rest = &self.entry[self.at..];
                     self.at += rest.iter().position(|o| *o == b'\n').unwrap_or(rest.len());
                 }
-                b'"' => {
-                    self.at += 1;
-                    while let Some(octet) = self.entry.get(self.at) {
-                        self.at += if *octet == b'\\' { 2 } else { 1 };
-                        if *octet == b'"' {
-                            break;
-                        }
-                    }
-                }
-                _ if octet.is_ascii_whitespace() || matches!(octet, b'(' | b')') => self.at += 1,
+                _ if is_space(octet) => self.at += 1,
                 _ => break,
             }
         }
         let start = self.at;
+        let is_quoted = self.entry[start] == b'"';
+        self.at += usize::from(is_quoted);
         while let Some(octet) = self.entry.get(self.at) {
-            if octet.is_ascii_whitespace() || matches!(octet, b'(' | b')' | b';' | b'"') {
+            if is_quoted && *octet == b'"' {
+                self.at += 1;
+                break;
+            }
+            if !is_quoted && (is_space(*octet) || matches!(octet, b';' | b'"')) {
                 break;
             }
             self.at = (self.at + if *octet == b'\\' { 2 } else { 1 }).min(self.entry.len());
         }
         Some(start..self.at)
     }
+}
+
+/// Whether an octet can stand before a word.
+fn is_space(octet: u8) -> bool {
+    octet.is_ascii_whitespace() || matches!(octet, b'(' | b')')
 }
 
 fn is_blank(octet: u8) -> bool {
@@ -267,19 +393,28 @@ fn first_token(octets: &[u8]) -> &[u8] {
     Tokens::new(octets).next().map_or(&b""[..], |range| &octets[range])
 }
 
-/// The word that the scanner had begun when it stood at a line and column, both from 1, and its own place.
-fn token_before(entry: &[u8], line: u32, column: u32) -> (u32, u32, Option<&str>) {
-    let line_start = |line: u32| {
-        let ends = entry.iter().enumerate().filter(|(_, octet)| **octet == b'\n');
-        if line <= 1 { 0 } else { ends.map(|(at, _)| at + 1).nth(line as usize - 2).unwrap_or(entry.len()) }
-    };
-    let at = line_start(line) + column.saturating_sub(1) as usize;
-    let Some(token) = Tokens::new(entry).take_while(|token| token.start < at.max(1)).last() else {
+/// The word that the scanner had begun when it stood at a line and column, both from 1, and its place and text in
+/// the entry as it was before shorthands were taken from it.
+fn token_before<'a>(
+    scanned: &[u8],
+    entry: &'a [u8],
+    line: u32,
+    column: u32,
+) -> (u32, u32, Option<Cow<'a, str>>) {
+    let at = line_start(scanned, line) + column.saturating_sub(1) as usize;
+    let begun = Tokens::new(scanned).take_while(|token| token.start < at.max(1)).count();
+    let Some(token) = Tokens::new(entry).take(begun).last() else {
         return (line, column, None);
     };
     let line = 1 + lines(&entry[..token.start]);
-    let column = 1 + (token.start - line_start(line)) as u32;
-    (line, column, std::str::from_utf8(&entry[token]).ok())
+    let column = 1 + (token.start - line_start(entry, line)) as u32;
+    (line, column, Some(String::from_utf8_lossy(entry[token].trim_ascii_end())))
+}
+
+/// Where a line of an entry starts; lines are counted from 1.
+fn line_start(entry: &[u8], line: u32) -> usize {
+    let ends = entry.iter().enumerate().filter(|(_, octet)| **octet == b'\n');
+    if line <= 1 { 0 } else { ends.map(|(at, _)| at + 1).nth(line as usize - 2).unwrap_or(entry.len()) }
 }
 
 /// `domain`'s error is `line:column: what`; it offers no other way to its parts.
@@ -304,12 +439,16 @@ fn described(what: &str, token: Option<&str>) -> String {
     }
 }
 
-fn expected(what: &str) -> &'static str {
+fn expected(what: &str, token: Option<&str>) -> &'static str {
+    let is_open = token.is_some_and(|token| token.starts_with('"') && !token[1..].ends_with('"'));
     match what {
         "expected rtype" => "a TTL, the class IN or a record type such as A, AAAA or TYPE65280",
         "missing origin" => "$ORIGIN before it, or a name that ends with a dot",
         "missing last owner" => "a name at the beginning of the line",
         "unexpected end of entry" => "more fields for this record type",
+        "unknown record type with concrete data" => "its data as \\# LENGTH HEX (RFC 3597)",
+        "bad symbol" if is_open => "a quote behind the text, on the same line",
+        "bad symbol" => "printable ASCII, any other octet as \\DDD in decimal digits (RFC 1035 §5.1)",
         "trailing tokens" => "the end of the line",
         what if what.starts_with("unknown control") => "$ORIGIN, $TTL or $INCLUDE",
         what if what.starts_with("different class") => "class IN",
@@ -345,11 +484,21 @@ mod tests {
     }
 
     #[test]
-    fn units_are_rewritten_only_where_times_stand() {
-        let text = b"1h 1d IN A 192.0.2.1\n$TTL 1d\nx TXT 1h\n 2h MX 10 1d\n";
-        assert_eq!(
-            String::from_utf8_lossy(&without_units(text)),
-            "1h 86400 IN A 192.0.2.1\n$TTL 86400\nx TXT 1h\n 7200 MX 10 1d\n"
-        );
+    fn shorthands_are_rewritten_only_where_they_stand() {
+        for (text, expected) in [
+            ("1h 1d IN A 192.0.2.1\n$TTL 1d\n", "1h 86400 IN A 192.0.2.1\n$TTL 86400\n"),
+            ("x TXT 1h\n 2h MX 10 1d\n", "x TXT 1h\n 7200 MX 10 1d\n"),
+            ("@ SOA ( @\n@ 1 1h )\n", "@ SOA ( \"\"\n\"\" 1 3600 )\n"),
+            ("@ TYPE15 1 @\na@ NS @;\n", "@ TYPE15 1 \"\"\na@ NS \"\";\n"),
+            ("a TXT @ \"@\" @\na CNAME \"@\"\na NS \\@\n", "a TXT @ \"@\" @\na CNAME \"@\"\na NS \\@\n"),
+            ("a TYPE65000 @\na @ @\na LOC @\n", "a TYPE65000 @\na @ @\na LOC @\n"),
+            ("a NAPTR 1 1 \"\" @ @ @\n", "a NAPTR 1 1 \"\" @ @ \"\"\n"),
+            ("a MX @ @\na RP @ @ @\n", "a MX @ \"\"\na RP \"\" \"\" @\n"),
+            ("$ORIGIN @\n$INCLUDE @ @ ; @\n", "$ORIGIN \"\"\n$INCLUDE @ \"\" ; @\n"),
+            ("a HTTPS 1 . nodefaultalpn\n", "a HTTPS 1 . no-default-alpn\n"),
+            ("a TXT nodefaultalpn\n", "a TXT nodefaultalpn\n"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&without_shorthands(text.as_bytes())), expected);
+        }
     }
 }
