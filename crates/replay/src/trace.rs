@@ -52,20 +52,23 @@ use capture::{Capture, Packet};
 use format::Format;
 use fragments::Fragments;
 use packet::Segment;
-use streams::Streams;
+use streams::{Flow, Streams};
 
 /// Where DNS is spoken, where nothing else is said.
 pub const PORT: u16 = 53;
 
 /// A trace that is being read; an iterator of its messages.
 ///
-/// Messages come in the order in which their last packets were captured; of C-DNS, in the order of time within
-/// each block. After damage, which is the one error, there are no more.
+/// Messages come in the order in which their last packets were captured, those behind a gap in a TCP stream once what is
+/// missing is waited for no longer; of C-DNS, in the order of time within each block.
+/// After damage, which is the one error, there are no more.
 pub struct Trace {
     input: Input,
     format: Format,
     dissector: Dissector,
     is_over: bool,
+    /// Where it breaks off: told once the messages before are taken.
+    damage: Option<Damage>,
 }
 
 enum Input {
@@ -126,7 +129,7 @@ impl Trace {
             Format::Dnstap => Input::Dnstap(dnstap::Frames::new(source)),
             Format::Cdns => Input::Cdns(Box::new(cdns::Pairs::new(source).map_err(Error::Header)?)),
         };
-        Ok(Trace { input, format, dissector: Dissector::new(port), is_over: false })
+        Ok(Trace { input, format, dissector: Dissector::new(port), is_over: false, damage: None })
     }
 
     /// The name of the file's format: `pcap`, `pcapng`, `C-DNS`, `dnstap` or `text`.
@@ -159,7 +162,7 @@ impl Iterator for Trace {
                 return Some(Ok(message));
             }
             if self.is_over {
-                return None;
+                return self.damage.take().map(Err);
             }
             let more = match &mut self.input {
                 Input::Text(lines) => match lines.next() {
@@ -186,7 +189,7 @@ impl Iterator for Trace {
                 Err(damage) => {
                     self.is_over = true;
                     self.dissector.finish();
-                    return Some(Err(damage));
+                    self.damage = Some(damage);
                 }
             }
         }
@@ -227,8 +230,10 @@ struct Dissector {
     fragments: Fragments,
     streams: Streams,
     skipped: Skipped,
-    /// The messages of the last packet that nobody has taken yet: at most as many as fit in what one stream
-    /// may hold.
+    /// When the last packet was captured.
+    time: Duration,
+    /// The messages of the last packet that nobody has taken yet: at most as many as fit in what one stream may hold;
+    /// where streams are given up, in what all may.
     ready: VecDeque<Message>,
 }
 
@@ -239,11 +244,13 @@ impl Dissector {
             fragments: Fragments::default(),
             streams: Streams::default(),
             skipped: Skipped::default(),
+            time: Duration::ZERO,
             ready: VecDeque::new(),
         }
     }
 
     fn packet(&mut self, packet: Packet<'_>) {
+        self.time = packet.time;
         if let Err(skip) = self.dissect(&packet) {
             self.skipped.count(skip);
         }
@@ -277,20 +284,9 @@ impl Dissector {
                 let (source, destination) =
                     ((datagram.source, source).into(), (datagram.destination, destination).into());
                 self.at_port(source, destination)?;
-                let Dissector { port, streams, skipped, ready, .. } = self;
-                let mut refused = Skipped::default();
-                streams.add((source, destination), &piece, skipped, &mut |octets| match sorted(
-                    *port,
-                    Transport::Tcp,
-                    packet.time,
-                    source,
-                    destination,
-                    octets,
-                ) {
-                    Ok(message) => ready.push_back(message),
-                    Err(skip) => refused.count(skip),
+                self.of_streams(|streams, skipped, take| {
+                    streams.add((source, destination), &piece, skipped, take);
                 });
-                skipped.merge(&refused);
                 // What was cut off comes never, or is sent again: the stream waits for it as for any other.
                 if datagram.is_cut {
                     return Err(Skip::Cut);
@@ -308,9 +304,27 @@ impl Dissector {
         }
     }
 
+    /// Takes the messages that streams give.
+    fn of_streams(&mut self, give: impl FnOnce(&mut Streams, &mut Skipped, &mut dyn FnMut(Flow, &[u8]))) {
+        let Dissector { port, streams, skipped, time, ready, .. } = self;
+        let mut refused = Skipped::default();
+        give(streams, skipped, &mut |(source, destination), octets| match sorted(
+            *port,
+            Transport::Tcp,
+            *time,
+            source,
+            destination,
+            octets,
+        ) {
+            Ok(message) => ready.push_back(message),
+            Err(skip) => refused.count(skip),
+        });
+        skipped.merge(&refused);
+    }
+
     fn finish(&mut self) {
         self.fragments.finish(&mut self.skipped);
-        self.streams.finish(&mut self.skipped);
+        self.of_streams(|streams, skipped, take| streams.finish(skipped, take));
     }
 }
 

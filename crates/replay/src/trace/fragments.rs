@@ -75,7 +75,7 @@ impl Fragments {
                 return Ok(Some(pieces.buffer.take_bufs().0));
             }
         }
-        for gone in self.recent.put(key, pieces) {
+        for (_, gone) in self.recent.put(key, pieces) {
             skipped.add(Skip::Fragment, gone.count.into());
         }
         if is_taken { Ok(None) } else { Err(Skip::Fragment) }
@@ -83,7 +83,7 @@ impl Fragments {
 
     /// Counts what never became whole.
     pub(super) fn finish(&mut self, skipped: &mut Skipped) {
-        for gone in self.recent.drain() {
+        for (_, gone) in self.recent.drain() {
             skipped.add(Skip::Fragment, gone.count.into());
         }
     }

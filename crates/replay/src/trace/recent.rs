@@ -24,10 +24,10 @@ impl<K: Eq + Hash, V> Recent<K, V> {
     }
 
     /// Puts an entry in; returns what had to go for it.
-    pub(super) fn put(&mut self, key: K, value: V) -> impl Iterator<Item = V> + use<K, V> {
+    pub(super) fn put(&mut self, key: K, value: V) -> impl Iterator<Item = (K, V)> + use<K, V> {
         let gone = if self.young.len() >= self.half { self.age() } else { HashMap::new() };
         self.young.insert(key, value);
-        gone.into_values()
+        gone.into_iter()
     }
 
     /// Makes all that is there old, and returns what was old.
@@ -42,9 +42,9 @@ impl<K: Eq + Hash, V> Recent<K, V> {
     }
 
     /// Takes everything out.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = V> + use<K, V> {
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (K, V)> + use<K, V> {
         let old = self.age();
-        old.into_values().chain(self.age().into_values())
+        old.into_iter().chain(self.age())
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
         let mut gone = 0;
         for key in 1..1_000 {
             assert_eq!(recent.take(&0), (key > 1).then_some(0), "{key}");
-            for entry in recent.put(0, 0).chain(recent.put(key, key)) {
+            for (_, entry) in recent.put(0, 0).chain(recent.put(key, key)) {
                 assert!(entry != 0 && entry + 9 <= key, "{entry} went for {key}");
                 gone += 1;
             }

@@ -1,4 +1,8 @@
 //! DNS messages in TCP streams (RFC 1035 §4.2.2): pieces put in order, messages cut out.
+//!
+//! What is missing in the capture is waited for until too much is ahead of it, or until the stream is given up. Then it goes on
+//! with the first piece behind the gap that begins a message; such messages have the time at which that was decided, so that
+//! times never go back.
 
 use std::net::SocketAddr;
 
@@ -15,7 +19,7 @@ const HALF_MAX: usize = 65_536;
 /// How far a stream's pieces may be ahead of what is missing, in octets: as much as one message.
 const AHEAD_MAX: usize = 65_535;
 
-/// How many pieces of a stream may be ahead of what is missing.
+/// How many pieces of a stream may be ahead of what is missing. One more may be held while it is decided what goes.
 const PIECES_MAX: usize = 64;
 
 /// What a piece takes beside its octets, in octets, about.
@@ -25,7 +29,7 @@ const PIECE_COST: usize = 64;
 const HELD_MAX: usize = 64 << 20;
 
 /// Source and destination of a stream.
-type Flow = (SocketAddr, SocketAddr);
+pub(super) type Flow = (SocketAddr, SocketAddr);
 
 /// The streams that are followed.
 pub(super) struct Streams {
@@ -58,33 +62,27 @@ impl Streams {
         flow: Flow,
         piece: &Piece<'_>,
         skipped: &mut Skipped,
-        take: &mut dyn FnMut(&[u8]),
+        take: &mut dyn FnMut(Flow, &[u8]),
     ) {
         let mut stream = self.recent.take(&flow).unwrap_or_default();
         self.held -= stream.held();
         let is_known = stream.first.is_some() || stream.next.is_some();
-        stream.add(piece, skipped, take);
+        stream.add(piece, skipped, &mut |octets| take(flow, octets));
         // What says nothing of a stream needs no place in the table.
         if is_known || stream.next.is_some() {
             self.held += stream.held();
-            for gone in self.recent.put(flow, stream) {
-                self.held -= gone.held();
-                gone.finish(skipped);
-            }
+            let gone = self.recent.put(flow, stream);
+            self.held -= give_up(gone, skipped, take);
         }
         while self.held > HELD_MAX {
-            for gone in self.recent.age().into_values() {
-                self.held -= gone.held();
-                gone.finish(skipped);
-            }
+            let gone = self.recent.age();
+            self.held -= give_up(gone.into_iter(), skipped, take);
         }
     }
 
-    /// Counts what never became whole.
-    pub(super) fn finish(&mut self, skipped: &mut Skipped) {
-        for gone in self.recent.drain() {
-            gone.finish(skipped);
-        }
+    /// Gives the messages behind gaps, and counts what never became whole.
+    pub(super) fn finish(&mut self, skipped: &mut Skipped, take: &mut dyn FnMut(Flow, &[u8])) {
+        give_up(self.recent.drain(), skipped, take);
         self.held = 0;
     }
 
@@ -94,13 +92,36 @@ impl Streams {
     }
 }
 
+/// Ends streams; returns how many octets they held.
+fn give_up(
+    gone: impl Iterator<Item = (Flow, Stream)>,
+    skipped: &mut Skipped,
+    take: &mut dyn FnMut(Flow, &[u8]),
+) -> usize {
+    let (mut held, mut gapped) = (0, Vec::new());
+    for (flow, stream) in gone {
+        held += stream.held();
+        if stream.ahead.is_empty() {
+            stream.finish(skipped, &mut |_| {});
+        } else {
+            gapped.push((flow, stream));
+        }
+    }
+    // A table has its entries in another order each time; a trace gives the same messages in the same order.
+    gapped.sort_unstable_by_key(|(flow, _)| *flow);
+    for (flow, stream) in gapped {
+        stream.finish(skipped, &mut |octets| take(flow, octets));
+    }
+    held
+}
+
 impl Stream {
     fn add(&mut self, piece: &Piece<'_>, skipped: &mut Skipped, take: &mut dyn FnMut(&[u8])) {
         let mut sequence = piece.sequence;
         if piece.is_first {
             // The same SYN once more is of the same connection; another begins the next, on the same ports.
             if self.first != Some(sequence) {
-                std::mem::take(self).finish(skipped);
+                std::mem::take(self).finish(skipped, take);
                 self.first = Some(sequence);
                 self.next = Some(sequence.wrapping_add(1));
             }
@@ -116,7 +137,7 @@ impl Stream {
             None => return skipped.count(Skip::Stream),
         };
         if distance(sequence, next) > 0 {
-            return self.keep(sequence, piece.octets, skipped);
+            return self.keep(sequence, piece.octets, skipped, take);
         }
         match fresh(sequence, piece.octets, next) {
             [] => skipped.count(Skip::Repeated),
@@ -151,16 +172,30 @@ impl Stream {
     }
 
     /// Keeps what is ahead; with too much of it, what is missing will not come.
-    fn keep(&mut self, sequence: u32, octets: &[u8], skipped: &mut Skipped) {
-        let held: usize = self.ahead.iter().map(|(_, octets)| octets.len()).sum();
-        if self.ahead.len() < PIECES_MAX && held + octets.len() <= AHEAD_MAX {
-            self.ahead.push((sequence, octets.to_vec()));
-            return;
+    fn keep(&mut self, sequence: u32, octets: &[u8], skipped: &mut Skipped, take: &mut dyn FnMut(&[u8])) {
+        self.ahead.push((sequence, octets.to_vec()));
+        let is_full = |ahead: &[(u32, Vec<u8>)]| {
+            ahead.len() > PIECES_MAX
+                || ahead.iter().map(|(_, octets)| octets.len()).sum::<usize>() > AHEAD_MAX
+        };
+        while is_full(&self.ahead) {
+            self.pass_gap(skipped, take);
         }
-        let first = self.first;
-        std::mem::take(self).finish(skipped);
-        self.first = first;
-        skipped.count(Skip::Stream);
+    }
+
+    /// Goes on with the first piece ahead that begins a message; where none does, wherever a later one begins. At least one
+    /// piece is ahead no more then.
+    fn pass_gap(&mut self, skipped: &mut Skipped, take: &mut dyn FnMut(&[u8])) {
+        let Some(next) = self.next else { return self.ahead.clear() };
+        skipped.add(Skip::Unfinished, (!self.begun.is_empty()).into());
+        self.begun = Vec::new();
+        self.ahead.sort_by_key(|(sequence, _)| distance(*sequence, next));
+        let found = self.ahead.iter().position(|(_, octets)| begins_message(octets));
+        let useless = self.ahead.drain(..found.unwrap_or(self.ahead.len()));
+        skipped.add(Skip::Stream, useless.len() as u64);
+        drop(useless);
+        self.next = self.ahead.first().map(|(sequence, _)| *sequence);
+        self.append_ahead(take);
     }
 
     fn held(&self) -> usize {
@@ -168,9 +203,11 @@ impl Stream {
         self.begun.capacity() + ahead.sum::<usize>()
     }
 
-    fn finish(self, skipped: &mut Skipped) {
+    fn finish(mut self, skipped: &mut Skipped, take: &mut dyn FnMut(&[u8])) {
+        while !self.ahead.is_empty() {
+            self.pass_gap(skipped, take);
+        }
         skipped.add(Skip::Unfinished, (!self.begun.is_empty()).into());
-        skipped.add(Skip::Stream, self.ahead.len() as u64);
     }
 }
 

@@ -306,13 +306,59 @@ fn a_stream_is_put_in_order() {
     // Without its start, a stream is read from where a message begins.
     let (found, skipped) = ids(&[at(5, 23), at(23, 46), at(46, end)]);
     assert_eq!((found, skipped.of(Skip::Stream)), (vec![2, 3], 1));
-    // What breaks off is counted, and so is what waits for what never comes.
-    let (found, skipped) = ids(&[syn.clone(), at(0, 30), at(46, end)]);
+    // What breaks off is counted, and so is what is of no use behind what never comes.
+    let (found, skipped) = ids(&[syn.clone(), at(0, 30), at(50, end)]);
     assert_eq!((found, skipped.of(Skip::Stream), skipped.of(Skip::Unfinished)), (vec![1], 1, 1));
     // Another SYN is another connection on the same ports.
     let again = tcp(77, true, b"");
     let (found, _) = ids(&[syn, at(0, 23), again, tcp(78, false, &octets[23..46])]);
     assert_eq!(found, [1, 2]);
+}
+
+#[test]
+fn behind_a_gap_a_stream_goes_on_where_a_message_begins() {
+    // Each query is a segment of its own; those numbered here are missing. 300 are more than may be ahead of a gap.
+    for (count, missing, is_split) in [
+        (60, &[1_usize][..], false),
+        (60, &[0], false),
+        (60, &[0, 1, 30, 59], false),
+        (300, &[1], false),
+        (300, &[1, 2, 150, 290], false),
+        (60, &[1], true),
+    ] {
+        let octets: Vec<u8> = (0..count).flat_map(|id| framed(&query(id))).collect();
+        let length = octets.len() / usize::from(count);
+        let first = u32::MAX - 100;
+        let mut packets = vec![tcp(first, true, b"")];
+        for (at, segment) in octets.chunks(length).enumerate().filter(|(at, _)| !missing.contains(at)) {
+            let sequence = first.wrapping_add(1 + (at * length) as u32);
+            // Of one message the beginning is missing, too.
+            let cut = if is_split && at == missing[0] + 1 { 5 } else { 0 };
+            packets.push(tcp(sequence.wrapping_add(cut as u32), false, &segment[cut..]));
+        }
+        let gone = |id: &u16| missing.contains(&usize::from(*id)) || is_split && *id == 2;
+        let expected: Vec<u16> = (0..count).filter(|id| !gone(id)).collect();
+        let (found, skipped) = ids(&packets);
+        assert_eq!(found, expected, "{count} without {missing:?}");
+        let told = (skipped.of(Skip::Stream), skipped.of(Skip::Unfinished));
+        assert_eq!(told, (u64::from(is_split), 0), "{count} without {missing:?}");
+        // The same before damage, which is told last.
+        let mut file = pcap(101, &packets);
+        file.extend([0; 5]);
+        let (found, damage) = messages(&mut read(file));
+        assert_eq!((found.len(), damage.is_some()), (expected.len(), true));
+    }
+    // Several streams that end together do so in one order.
+    let of = |port: u16, sequence, is_first, payload: &[u8]| {
+        let mut packet = tcp(sequence, is_first, payload);
+        packet[20..22].copy_from_slice(&port.to_be_bytes());
+        packet
+    };
+    let packets: Vec<Vec<u8>> = (1..=50)
+        .rev()
+        .flat_map(|port| [of(port, 0, true, b""), of(port, 100, false, &framed(&query(port)))])
+        .collect();
+    assert_eq!(ids(&packets).0, (1..=50).collect::<Vec<u16>>());
 }
 
 #[test]
