@@ -6,6 +6,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tests::data;
 use tests::folder::Folder;
@@ -50,6 +51,32 @@ fn trace(folder: &Folder, count: usize, clients: usize, transport: &str) -> Stri
         })
         .collect();
     folder.write("queries.txt", lines)
+}
+
+/// The record of an answer in a capture, at the time of its query, which had this IPv4 header and these ports.
+fn recorded_answer(time: &[u8], ip: &[u8], ports: &[u8], answer: &[u8]) -> Vec<u8> {
+    let total = (28 + answer.len()) as u16;
+    let mut back = [time, &u32::from(total).to_le_bytes(), &u32::from(total).to_le_bytes()].concat();
+    back.extend(&ip[..2]);
+    back.extend(total.to_be_bytes());
+    back.extend(&ip[4..10]);
+    back.extend([0, 0]);
+    back.extend([&ip[16..20], &ip[12..16], &ports[2..4], &ports[..2]].concat());
+    back.extend((total - 20).to_be_bytes());
+    back.extend([0, 0]);
+    back.extend(answer);
+    back
+}
+
+/// Where the question of a query ends.
+fn question_end(query: &[u8]) -> usize {
+    let name = query[12..].iter().scan(0, |left: &mut u8, octet| {
+        // A label's length, or an octet of one.
+        let is_root = *left == 0 && *octet == 0;
+        *left = if *left == 0 { *octet } else { *left - 1 };
+        (!is_root).then_some(())
+    });
+    12 + name.count() + 1 + 4
 }
 
 fn serving(folder: &Folder) -> Serving {
@@ -116,7 +143,10 @@ fn the_report_has_its_keys_and_the_log_a_row_a_query() {
         assert_eq!(seconds.iter().filter_map(Value::as_u64).sum::<u64>(), 120, "{key}");
     }
     let page = std::fs::read_to_string(Path::new(&to).join("index.html")).expect("it was written");
-    assert_eq!((page.matches("<svg").count(), page.matches("<polyline").count()), (3, 8));
+    // Of a run within a second, rates are points.
+    let drawn = ["<svg", "<polyline", "<circle"].map(|what| page.matches(what).count());
+    assert_eq!((drawn[0], drawn[1] + drawn[2]), (3, 8));
+    assert!(drawn[2] > 0, "{page}");
     let rows = std::fs::read_to_string(&log).expect("it was written");
     let (heading, rows) = rows.split_once('\n').expect("a heading");
     assert!(heading.starts_with("index\tdue_us\tsent_us"));
@@ -195,18 +225,7 @@ fn answers_are_held_against_the_recorded_ones() {
             }
             _ => {}
         }
-        let total = (28 + length) as u16;
-        let mut back =
-            [&packet[..8], &u32::from(total).to_le_bytes(), &u32::from(total).to_le_bytes()].concat();
-        back.extend(&ip[..2]);
-        back.extend(total.to_be_bytes());
-        back.extend(&ip[4..10]);
-        back.extend([0, 0]);
-        back.extend([&ip[16..20], &ip[12..16], &ports[2..4], &ports[..2]].concat());
-        back.extend((total - 20).to_be_bytes());
-        back.extend([0, 0]);
-        back.extend(&*answer);
-        recorded.extend(back);
+        recorded.extend(recorded_answer(&packet[..8], ip, &ports[..4], answer));
     }
     let recorded = folder.write("recorded.pcap", recorded);
     let differing = folder.at("differing.pcap");
@@ -255,6 +274,57 @@ fn the_server_is_observed_each_second() {
     assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
     assert!(ended.stderr.contains("--observe"), "{}", ended.stderr);
     serving.stop();
+}
+
+#[test]
+fn answers_are_heard_whole_however_long_they_are() {
+    const LENGTH: usize = 8_500;
+    let folder = Folder::new();
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+    let server = udp.local_addr().expect("it is bound").to_string();
+    // Answers of that many octets, whatever was asked: the query and a record of NULL (RFC 1035 §3.3.10) behind it.
+    let answer = |query: &[u8]| {
+        let mut answer = query.to_vec();
+        answer[2] |= 0x80;
+        (answer[7], answer[11]) = (1, 0);
+        answer.truncate(question_end(query));
+        let room = LENGTH - answer.len() - 12;
+        answer.extend([0xc0, 12, 0, 10, 0, 1, 0, 0, 0, 1]);
+        answer.extend((room as u16).to_be_bytes());
+        answer.resize(LENGTH, 7);
+        answer
+    };
+    thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, from)) = udp.recv_from(&mut query) {
+            let _ = udp.send_to(&answer(&query[..length]), from);
+        }
+    });
+    let text = trace(&folder, 20, 4, "udp");
+    // What was recorded: these queries, and these answers from where the server of the capture stood.
+    let plain = folder.at("plain.pcap");
+    let made = Program::start(&["trace", "convert", &text, &plain]).end();
+    assert_eq!(made.status.code(), Some(0), "{}", made.stderr);
+    let octets = std::fs::read(&plain).expect("it was written");
+    let (header, mut rest) = octets.split_at(24);
+    let mut recorded = header.to_vec();
+    while !rest.is_empty() {
+        let length = u32::from_le_bytes(rest[8..12].try_into().expect("four octets")) as usize;
+        let (packet, behind) = rest.split_at(16 + length);
+        rest = behind;
+        recorded.extend(packet);
+        let (ip, udp) = packet[16..].split_at(20);
+        recorded.extend(recorded_answer(&packet[..8], ip, &udp[..4], &answer(&udp[8..])));
+    }
+    let recorded = folder.write("recorded.pcap", recorded);
+    for (at, more) in [&[][..], &["--fast"], &["--source-prefix", "127.1.0.0/16"]].into_iter().enumerate() {
+        let differing = folder.at(&format!("differing-{at}.pcap"));
+        let all = [&[&recorded, "--server", &server, "--compare", &differing][..], more];
+        let any = if at == 1 { &[][..] } else { &ANY };
+        let report = reported(0, &[all[0], all[1], any].concat());
+        assert_eq!(report["answer_octets"], 20 * LENGTH, "{more:?}: {report}");
+        assert_eq!(report["comparison"]["same"], 20, "{more:?}: {report}");
+    }
 }
 
 #[test]
@@ -435,16 +505,33 @@ fn an_interrupted_run_still_reports() {
     let lines = "10.0 192.0.2.1:1 udp a.example. A -\n9000.0 192.0.2.1:1 udp b.example. A -\n";
     let trace = folder.write("queries.txt", lines);
     let address = server.local_addr().expect("it is bound").to_string();
-    let asked = ["replay", &trace, "--server", &address, "--timeout", "1h", "--tolerance", "1h", "--json"];
-    let program = Program::start(&asked);
-    server.recv_from(&mut [0; 512]).expect("the first query comes");
-    program.signal(nix::sys::signal::Signal::SIGINT);
-    let ended = program.end();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    let report: Value = serde_json::from_str(&ended.stdout).expect("a report");
-    assert_eq!(
-        (&report["interrupted"], &report["lost_by"]["interrupted"]),
-        (&true.into(), &1.into()),
-        "{report}"
-    );
+    for (signal, more) in [
+        (Signal::SIGINT, &[][..]),
+        (Signal::SIGTERM, &[]),
+        // A thread that owns no client has the same beginning and end as the others.
+        (Signal::SIGTERM, &["--loop", "1000000000", "--threads", "2"]),
+        (Signal::SIGTERM, &["--loop", "1000000000", "--processes", "2"]),
+    ] {
+        let asked =
+            ["replay", &trace, "--server", &address, "--timeout", "1h", "--tolerance", "1h", "--json"];
+        let program = Program::start(&[&asked, more].concat());
+        server.recv_from(&mut [0; 512]).expect("the first query comes");
+        program.signal(signal);
+        let ended = program.end();
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+        let report: Value = serde_json::from_str(&ended.stdout).expect("a report");
+        let told = (&report["interrupted"], &report["lost_by"]["interrupted"]);
+        assert_eq!(told, (&true.into(), &1.into()), "{signal} {more:?}: {report}");
+    }
+}
+
+#[test]
+fn what_can_be_read_only_once_is_refused() {
+    let folder = Folder::new();
+    let pipe = folder.at("pipe");
+    nix::unistd::mkfifo(Path::new(&pipe), nix::sys::stat::Mode::S_IRWXU).expect("it is made");
+    // Nobody writes to it: a trace that is opened before it is looked at would be waited for without end.
+    let ended = replay(&[&pipe, "--server", "127.0.0.1:1"]);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no regular file"), "{}", ended.stderr);
 }

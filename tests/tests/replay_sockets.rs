@@ -65,9 +65,18 @@ fn idle_sockets_close_and_the_least_recently_used_where_too_many_are_open() {
     assert!(count(&idle, "closed_idle") > 250 && count(&idle, "answers") > 290, "{idle}");
     // Four fifths of the descriptors are for sockets.
     let full = report(&limited(100, &[&all[..], &["1h"]].concat()));
-    let told = ["udp", "most_open", "evicted", "closed_idle"].map(|key| count(&full, key));
-    assert_eq!(told, [300, 80, 220, 0], "{full}");
+    let told = ["udp", "most_open", "limit", "evicted", "closed_idle"].map(|key| count(&full, key));
+    assert_eq!(told, [300, 80, 80, 220, 0], "{full}");
     assert_eq!(count(&full, "answers") + count(&full, "lost"), 300, "{full}");
+    // Who is asked and answers later loses what was sent from sockets that made way, and says so.
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+    let nobody = silent.local_addr().expect("it is bound").to_string();
+    let lost =
+        limited(100, &[&trace, "--server", &nobody, "--timeout", "1s", "--report", &folder.at("lost")]);
+    let page = std::fs::read_to_string(folder.at("lost/index.html")).expect("it was written");
+    for part in ["220 queries lost here", "evicted 220: 80 sockets", "ulimit -n", "--processes"] {
+        assert!(lost.stderr.contains(part) && page.contains(part), "no '{part}' in: {}", lost.stderr);
+    }
     // Twice as many processes may have twice as many open.
     let shared = report(&limited(100, &[&all[..], &["1h", "--processes", "2"]].concat()));
     assert_eq!(["udp", "most_open", "evicted"].map(|key| count(&shared, key)), [300, 160, 140], "{shared}");

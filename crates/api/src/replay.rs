@@ -14,7 +14,7 @@ pub type Series = Vec<(f64, f64)>;
 /// A query is *due* when the schedule says, *sent* when the call that sent it returned (over a new connection: when the
 /// connection was begun), and its latency from sent counts from that call's beginning. Queries that are lost are in no
 /// latency.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplayReport {
     /// The trace's file.
     pub trace: String,
@@ -182,6 +182,9 @@ pub struct Sockets {
     pub evicted: u64,
     /// The most open at once, summed over threads.
     pub most_open: u64,
+    /// The most that may be open at once, summed over threads: 80 % of the descriptor limit of each process.
+    #[serde(default)]
+    pub limit: u64,
     /// Opened at a further loopback address, as ports had run out.
     pub further_sources: u64,
 }

@@ -6,13 +6,15 @@
 //! - [`schedule`]: which client asks what, and when. Pure.
 //! - [`send`]: the schedule sent on time, answers matched and counted.
 //! - [`observe`]: the server while it is asked.
-//! - [`mod@report`]: what came of it; [`mod@page`]: the same as plots; [`plot`]: how those are drawn.
+//! - [`mod@report`]: what came of it; [`mod@remarks`]: what that means; [`mod@page`]: the same as plots; [`plot`]: how
+//!   those are drawn.
 
 pub mod compare;
 pub mod mutate;
 pub mod observe;
 pub mod page;
 pub mod plot;
+pub mod remarks;
 pub mod report;
 pub mod schedule;
 pub mod send;

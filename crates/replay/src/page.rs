@@ -3,9 +3,11 @@
 //! Percentiles are drawn on an axis of nines (0, 90, 99, 99.9 %), where the end of a distribution has room.
 
 use api::replay::{Comparison, ReplayReport, Series, ServerSecond};
+use api::trace::TraceDamage;
 
 use crate::observe::TIME_WAIT;
 use crate::plot::{Axis, Line, Mark, POINTS_MAX, Plot, escaped, round_marks};
+use crate::remarks::{lost_here, remarks};
 
 /// The page of a report.
 pub fn page(report: &ReplayReport) -> String {
@@ -30,7 +32,7 @@ pub fn page(report: &ReplayReport) -> String {
          svg{{width:100%;height:auto}}</style>\n\
          <h1>Replay of {trace}</h1>\n\
          <p>{queries} queries to {servers} in {seconds:.1} s: {answers} answered, {lost} lost, {retries} asked again \
-         over TCP. {verdict}{comparison}</p>\n\
+         over TCP. {verdict}{comparison}</p>\n{remarks}\
          <h2>Queries a second</h2>\n{rates}\n\
          <h2>Lateness and latency</h2>\n<p>Share of queries that took at most so long, in microseconds.</p>\n{times}\n\
          <h2>Latency of quiet and busy clients</h2>\n<p>From sent; quiet clients had sent fewer than ten queries in \
@@ -42,12 +44,23 @@ pub fn page(report: &ReplayReport) -> String {
         answers = report.answers,
         lost = report.lost,
         retries = report.tc_retries,
+        remarks = remarked(report),
         comparison = report.comparison.as_ref().map_or_else(String::new, compared),
         rates = over_time(rates),
         times = of_nines(times),
         clients = of_nines(clients),
         server = report.server_seconds.as_deref().map_or_else(String::new, observed),
     )
+}
+
+/// What the numbers mean, a paragraph each.
+fn remarked(report: &ReplayReport) -> String {
+    let damage = report.schedule.damage.as_ref().map(|damage| {
+        let TraceDamage { packet, offset, what } = damage;
+        format!("The trace breaks off at packet or line {packet}, octet {offset} of the uncompressed file: {what}.")
+    });
+    let all = damage.into_iter().chain(lost_here(report)).chain(remarks(report));
+    all.map(|remark| format!("<p><strong>{}</strong></p>\n", escaped(&remark))).collect()
 }
 
 /// Answers beside the recorded ones, as a sentence.
@@ -157,7 +170,27 @@ fn nines_marks() -> Vec<Mark> {
 
 #[cfg(test)]
 mod tests {
+    use api::replay::ScheduleMet;
+
     use super::*;
+
+    #[test]
+    fn what_the_numbers_mean_is_on_the_page() {
+        let damage = Some(TraceDamage { packet: 7, offset: 99, what: "it <ends>".into() });
+        let schedule = ScheduleMet { jumps: 3, damage, ..ScheduleMet::default() };
+        let lost_by = [("evicted".into(), 5)].into();
+        let told = page(&ReplayReport { interrupted: true, lost_by, schedule, ..ReplayReport::default() });
+        for part in [
+            "packet or line 7, octet 99",
+            "it &lt;ends&gt;",
+            "5 queries lost here",
+            "Interrupted",
+            "set 3 times",
+        ] {
+            assert!(told.contains(part), "no '{part}' in: {told}");
+        }
+        assert!(!page(&ReplayReport::default()).contains("<strong>"));
+    }
 
     #[test]
     fn the_busiest_cores_are_drawn() {

@@ -238,7 +238,8 @@ fn pens() -> impl Iterator<Item = Pen> {
 fn draw(svg: &mut String, stroke: Stroke, points: &[(f64, f64)], pen: Pen, floor: f64) {
     let Pen { colour, is_dotted } = pen;
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
-    if stroke == Stroke::Dots {
+    // A line of one point has no length that could be seen.
+    if stroke == Stroke::Dots || points.len() == 1 {
         for (x, y) in points {
             let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
         }
@@ -335,6 +336,15 @@ mod tests {
         };
         let (left, right) = (format!("{MARGIN:.1},"), format!(" {:.1},", WIDTH - MARGIN));
         assert!(plot.svg().contains(&left) && plot.svg().contains(&right));
+    }
+
+    #[test]
+    fn a_line_of_one_point_is_a_dot() {
+        for stroke in [Stroke::Solid, Stroke::Dashed, Stroke::Area, Stroke::Dots] {
+            let lines = vec![Line::new("one", vec![(0.0, 3.0)]).drawn(stroke)];
+            let svg = Plot { lines, ..Plot::default() }.svg();
+            assert_eq!(svg.matches("<circle").count(), 1, "{stroke:?}");
+        }
     }
 
     #[test]

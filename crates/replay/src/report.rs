@@ -96,6 +96,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
             closed_idle: tally.closed_idle,
             evicted: tally.evicted,
             most_open: tally.most_open,
+            limit: tally.sockets_limit,
             further_sources: tally.further_sources,
         },
         due_per_second: tally.due_per_second.clone(),

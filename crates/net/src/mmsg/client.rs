@@ -274,6 +274,8 @@ pub struct Incoming {
     /// Octets from the beginning of one message's room to the next's, and of the room.
     stride: usize,
     room: usize,
+    /// The most octets of one datagram that are shown.
+    datagram_max: usize,
     names: Vec<Name>,
     controls: Vec<Control>,
     headers: Vec<libc::mmsghdr>,
@@ -285,7 +287,7 @@ pub struct Incoming {
 /// Shows one datagram that came back.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
-    /// What was received, at most [`DATAGRAM_MAX`] octets; what is longer is cut off.
+    /// What was received, at most [`DATAGRAM_MAX`] octets, and whole with [`Incoming::whole`]; what is longer is cut off.
     pub octets: &'a [u8],
     /// Who sent it; `None` where the kernel does not say.
     pub peer: Option<SocketAddr>,
@@ -299,16 +301,21 @@ impl Incoming {
     /// Allocates everything: about 130 KiB.
     #[expect(clippy::new_without_default, reason = "it allocates")]
     pub fn new() -> Self {
-        Self::with_room(DATAGRAM_MAX)
+        Self::with_room(DATAGRAM_MAX, DATAGRAM_MAX)
     }
 
     /// Allocates room for messages that the kernel has put together of several datagrams, at a socket of
     /// [`ask_for_many`](crate::client::ask_for_many): about 2 MiB, of which only what was ever written to is in memory.
     pub fn merged() -> Self {
-        Self::with_room(MERGED_MESSAGE_MAX)
+        Self::with_room(MERGED_MESSAGE_MAX, DATAGRAM_MAX)
     }
 
-    fn with_room(room: usize) -> Self {
+    /// Allocates the same room, and shows datagrams of any length whole, those put together too.
+    pub fn whole() -> Self {
+        Self::with_room(MERGED_MESSAGE_MAX, MERGED_MESSAGE_MAX)
+    }
+
+    fn with_room(room: usize, datagram_max: usize) -> Self {
         let stride = stride(room);
         let mut octets = vec![0; BATCH_MAX * stride];
         let mut names = vec![Name::ZERO; BATCH_MAX];
@@ -319,7 +326,7 @@ impl Incoming {
             header.msg_hdr.msg_name = names.as_mut_ptr().wrapping_add(i).cast();
             header.msg_hdr.msg_control = controls.as_mut_ptr().wrapping_add(i).cast();
         }
-        Self { octets, stride, room, names, controls, headers, _vectors: vectors, received: 0 }
+        Self { octets, stride, room, datagram_max, names, controls, headers, _vectors: vectors, received: 0 }
     }
 
     /// Receives what is there, without waiting; returns how many messages, 0 when nothing is. Fewer than [`BATCH_MAX`] say
@@ -376,7 +383,7 @@ impl Incoming {
             // One without octets is one all the same.
             (0..length.div_ceil(each).max(1)).map(move |number| {
                 let octets = &message[number * each..];
-                let octets = &octets[..octets.len().min(each).min(DATAGRAM_MAX)];
+                let octets = &octets[..octets.len().min(each).min(self.datagram_max)];
                 Reply { octets, peer, local, arrived }
             })
         })

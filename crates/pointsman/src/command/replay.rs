@@ -100,7 +100,8 @@ pub(crate) struct Replay {
 
     #[command(flatten)]
     transports: Transports,
-    /// Give each client a source address of a prefix of this host, such as 127.1.0.0/16
+    /// Draw a source address for each client from a prefix of this host, such as 127.1.0.0/16; two may draw the same,
+    /// seldom where the prefix has many more addresses than there are clients
     #[arg(long, value_name = "PREFIX")]
     source_prefix: Option<Prefix>,
     /// With --source-prefix: send queries over UDP as Ethernet frames, past this host's routing, firewall and connection
@@ -190,10 +191,13 @@ impl Replay {
         let said = self.said()?;
         let live = Arc::new(Live::default());
         let stop = Arc::clone(&live);
-        let mut interrupts = signal(SignalKind::interrupt())
-            .map_err(|cause| Failure::Failed(format!("no signals: {cause}")))?;
+        let on = |kind| signal(kind).map_err(|cause| Failure::Failed(format!("no signals: {cause}")));
+        let (mut interrupt, mut terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
         let waits = tokio::spawn(async move {
-            interrupts.recv().await;
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
             stop.stop.store(true, Ordering::Relaxed);
         });
         let ended = tokio::task::spawn_blocking(move || self.replay(said, &live)).await;

@@ -103,7 +103,7 @@ pub struct Ports {
 
 impl Ports {
     /// Where a server listens for a carrier.
-    pub(super) fn of(self, carrier: Carrier, server: SocketAddr) -> SocketAddr {
+    pub fn of(self, carrier: Carrier, server: SocketAddr) -> SocketAddr {
         match carrier {
             Carrier::Udp | Carrier::Tcp => server,
             Carrier::Tls => SocketAddr::new(server.ip(), self.tls),

@@ -128,13 +128,23 @@ impl Sockets {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// The oldest socket, if it has been idle for `idle` nanoseconds.
+    /// The oldest socket that has been idle for `idle` nanoseconds.
     ///
-    /// One that waits for answers is not idle: its queries are lost when their time is over.
-    pub(super) fn idle(&mut self, now: u64, idle: u64) -> Option<usize> {
-        let slot = self.oldest()?;
-        let socket = self.get(slot)?;
-        (socket.ids.is_empty() && now >= socket.used.saturating_add(idle)).then_some(slot)
+    /// One that waits for answers is not idle: its queries are lost when their time is over. It counts as used now, so
+    /// that it keeps none behind it open. That is done for at most `steps`, which are counted down.
+    pub(super) fn idle(&mut self, now: u64, idle: u64, steps: &mut usize) -> Option<usize> {
+        loop {
+            let slot = self.oldest()?;
+            let socket = self.get(slot)?;
+            if now < socket.used.saturating_add(idle) {
+                return None;
+            }
+            if socket.ids.is_empty() {
+                return Some(slot);
+            }
+            *steps = steps.checked_sub(1)?;
+            self.touch(slot, now);
+        }
     }
 
     /// Opens a socket of a client.
@@ -271,25 +281,51 @@ fn is_loopback_v4(server: SocketAddr) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_oldest_goes_first_and_slots_are_used_again() {
+    /// What opens sockets of clients.
+    fn opener() -> impl FnMut(&mut Sockets, u64, u64) -> usize {
         let server = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
         let server = server.local_addr().expect("it is bound");
         let readiness = Readiness::new().expect("an epoll");
-        let (mut sockets, mut tally) = (Sockets::new(3, false), Tally::new(None));
-        let mut open = |sockets: &mut Sockets, client, now| {
+        let mut tally = Tally::new(None);
+        move |sockets, client, now| {
             let (carrier, source, half, speech) = (Carrier::Udp, None, 0, Speech::Plain);
             let opening = Opening { client, carrier, server, source, half, speech };
             sockets.open(opening, now, &readiness, &mut tally).expect("a socket")
-        };
+        }
+    }
+
+    fn idle(sockets: &mut Sockets, now: u64, mut steps: usize) -> Option<usize> {
+        sockets.idle(now, 5, &mut steps)
+    }
+
+    #[test]
+    fn one_that_waits_keeps_none_behind_it_open() {
+        let (mut sockets, mut open) = (Sockets::new(9, false), opener());
+        let slots: Vec<usize> = (0..5).map(|client| open(&mut sockets, client, client)).collect();
+        for slot in &slots[..3] {
+            sockets.get(*slot).expect("it is open").ids.push_back(7);
+        }
+        assert_eq!(idle(&mut sockets, 100, 2), None, "two steps lead past two");
+        assert_eq!(idle(&mut sockets, 100, 2), Some(slots[3]));
+        sockets.close(slots[3]);
+        assert_eq!(idle(&mut sockets, 100, 2), Some(slots[4]));
+        sockets.close(slots[4]);
+        assert_eq!(idle(&mut sockets, 100, 9), None);
+        // What is answered closes when its time has come again.
+        sockets.get(slots[1]).expect("it is open").ids.clear();
+        assert_eq!(idle(&mut sockets, 104, 9), None);
+        assert_eq!(idle(&mut sockets, 105, 9), Some(slots[1]));
+    }
+
+    #[test]
+    fn the_oldest_goes_first_and_slots_are_used_again() {
+        let (mut sockets, mut open) = (Sockets::new(3, false), opener());
         let slots: Vec<usize> = (0..3).map(|client| open(&mut sockets, client, client)).collect();
         assert!(sockets.is_full());
         sockets.touch(slots[0], 10);
         assert_eq!(sockets.oldest(), Some(slots[1]));
-        assert_eq!(sockets.idle(5, 5), None);
-        assert_eq!(sockets.idle(6, 5), Some(slots[1]));
-        sockets.get(slots[1]).expect("it is open").ids.push_back(7);
-        assert_eq!(sockets.idle(100, 5), None, "it waits");
+        assert_eq!(idle(&mut sockets, 5, 1), None);
+        assert_eq!(idle(&mut sockets, 6, 1), Some(slots[1]));
         let old = token(slots[1], sockets.get(slots[1]).expect("it is open").serial);
         assert_eq!(sockets.of_token(old), Some(slots[1]));
         assert_eq!(sockets.close(slots[1]).map(|socket| socket.client), Some(1));

@@ -130,6 +130,8 @@ pub struct Tally {
     pub closed_by_server: u64,
     /// The most sockets open at once, summed over threads.
     pub most_open: u64,
+    /// The most that may be open at once, summed over threads.
+    pub sockets_limit: u64,
     /// Sockets at a further loopback address, as ports ran out.
     pub further_sources: u64,
     /// Queries that could not be given a name of their own.
@@ -182,6 +184,7 @@ impl Tally {
             evicted: 0,
             closed_by_server: 0,
             most_open: 0,
+            sockets_limit: 0,
             further_sources: 0,
             unchanged: 0,
             mutation: mutation.map(mutate::Tally::new),
@@ -264,6 +267,7 @@ impl Tally {
             &mut self.evicted,
             &mut self.closed_by_server,
             &mut self.most_open,
+            &mut self.sockets_limit,
             &mut self.further_sources,
             &mut self.unchanged,
             &mut self.waited,

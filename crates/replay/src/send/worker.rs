@@ -35,6 +35,14 @@ use preparing::Prepared;
 /// Queries that a thread reads ahead of their time: at a root server's 38,000 a second, a fifth of a second.
 const AHEAD_MAX: usize = 8_192;
 
+/// Queries of the schedule that a thread reads before the start, its own or not: enough for all that 32 threads may read
+/// ahead. A thread that owns few clients, or none, would else read to the end while the others wait for it.
+const FILL_MAX: usize = 32 * AHEAD_MAX;
+
+/// How long before their time queries are read, in nanoseconds: more than any disk or decompressor takes. A thread that
+/// owns few of many queries would else read to the end meanwhile, on a core that others need.
+const READ_BEFORE: u64 = 60_000_000_000;
+
 /// Nanoseconds between two updates of the live numbers.
 const LIVE_EVERY: u64 = 100_000_000;
 
@@ -53,6 +61,8 @@ pub(super) struct Worker<'a, S> {
     share: u64,
     source: S,
     is_read_out: bool,
+    /// When the query is due that was read last, whosoever it is.
+    read_to: u64,
     /// Queries that were read and are not due yet; those due first are ready.
     ahead: VecDeque<Planned>,
     prepared: VecDeque<Prepared>,
@@ -109,6 +119,7 @@ impl<'a, S: Source> Worker<'a, S> {
             share,
             source,
             is_read_out: false,
+            read_to: 0,
             ahead: VecDeque::new(),
             prepared: VecDeque::new(),
             anchor: Instant::now(),
@@ -120,7 +131,8 @@ impl<'a, S: Source> Worker<'a, S> {
             readiness,
             batch: Batch::new(merges)?,
             agenda: Agenda::default(),
-            incoming: if merges { Incoming::merged() } else { Incoming::new() },
+            // Servers may send longer answers than they were told of; what is never written to takes no memory.
+            incoming: Incoming::whole(),
             heard: Vec::new(),
             room: Vec::new(),
             plain: Vec::new(),
@@ -156,6 +168,7 @@ impl<'a, S: Source> Worker<'a, S> {
         self.live(end, true);
         self.rows.write();
         self.tally.clients = self.clients.len() as u64;
+        self.tally.sockets_limit = self.with.sockets_max as u64;
         Ok((self.tally, self.source.met(), end))
     }
 
@@ -173,15 +186,15 @@ impl<'a, S: Source> Worker<'a, S> {
             }
             self.with.verified()?;
             let is_dry = self.ahead.is_empty() && self.prepared.is_empty();
-            if is_dry && !self.is_read_out {
+            let now = self.now();
+            let may_read = self.may_read(now);
+            if is_dry && may_read {
                 self.read_batch()?;
                 continue;
             }
-            if is_dry && self.batch.queries.is_empty() && self.pending.waiting() == 0 {
+            if is_dry && self.is_read_out && self.batch.queries.is_empty() && self.pending.waiting() == 0 {
                 return Ok(());
             }
-            let may_read = !self.is_read_out && self.ahead.len() < AHEAD_MAX;
-            let now = self.now();
             match pace::step(now, self.next_due(), self.pending.next_expiry(), may_read) {
                 Step::Send => {}
                 Step::Read | Step::Spin | Step::Sleep(_) if self.prepare(now) => {}
@@ -221,13 +234,22 @@ impl<'a, S: Source> Worker<'a, S> {
         nanos(self.anchor.elapsed())
     }
 
-    /// Reads ahead before the start, and makes ready what is due at once.
+    /// Reads ahead before the start, as far as [`FILL_MAX`] and unless it is stopped, and makes ready what is due at once.
     fn fill(&mut self) -> io::Result<()> {
-        while !self.is_read_out && self.ahead.len() < AHEAD_MAX {
+        for _ in 0..FILL_MAX {
+            if self.with.live.stop.load(Ordering::Relaxed) || !self.may_read(0) {
+                break;
+            }
             self.read_one()?;
         }
         while self.prepare(0) {}
         Ok(())
+    }
+
+    /// Whether there is something to read, and room for it.
+    fn may_read(&self, now: u64) -> bool {
+        let is_near = self.read_to <= now.saturating_add(READ_BEFORE);
+        !self.is_read_out && self.ahead.len() < AHEAD_MAX && is_near
     }
 
     /// Reads what may fill a batch, when nothing is left of what was read ahead.
@@ -242,10 +264,12 @@ impl<'a, S: Source> Worker<'a, S> {
     fn read_one(&mut self) -> io::Result<()> {
         match self.source.next_query()? {
             None => self.is_read_out = true,
-            Some(planned) if planned.client % self.with.shares() == self.share => {
-                self.ahead.push_back(planned);
+            Some(planned) => {
+                self.read_to = planned.due;
+                if planned.client % self.with.shares() == self.share {
+                    self.ahead.push_back(planned);
+                }
             }
-            Some(_) => {}
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use api::Fault;
 use api::replay::ReplayReport;
@@ -12,16 +13,18 @@ use net::hop::Hop;
 use replay::mutate::Mutation;
 use replay::observe::Observer;
 use replay::page::page;
+use replay::remarks::lost_here;
 use replay::report::{About, report};
 use replay::schedule::census::Census;
 use replay::schedule::{Met, Plan, Schedule};
+use replay::send::carrier::Carrier;
 use replay::send::{self, Done, LOG_HEADING, Live, Options, Process};
 use replay::trace::Trace;
 use replay::trace::looped::{self, Kept, Looped};
 
 use super::super::trace::nothing;
 use super::line::Line;
-use super::shown::{shown, verdict};
+use super::shown::{Beside, shown, verdict};
 use super::{LIVE_PERIOD, Names, Replay, Said, processes};
 use crate::failure::Failure;
 use crate::session;
@@ -40,6 +43,7 @@ impl Replay {
     /// [`Failure`]; the report is printed and written before.
     pub(super) fn replay(self, said: Said, live: &Arc<Live>) -> Result<(), Failure> {
         // Whatever is wrong with the file is told before anything is sent.
+        self.readable_again()?;
         let open = || self.open().map_err(|error| self.unreadable(&error));
         let first = open()?;
         let outputs = self.outputs()?;
@@ -50,7 +54,11 @@ impl Replay {
         }
         let census = match plan.wanted() {
             None => Census::default(),
-            Some(wanted) => Census::of(first, wanted).map_err(|error| self.unreadable(&error))?,
+            Some(wanted) => {
+                // Of a run that is stopped meanwhile nothing is sent, whatever the census is.
+                let messages = first.take_while(|_| !live.stop.load(Ordering::Relaxed));
+                Census::of(messages, wanted).map_err(|error| self.unreadable(&error))?
+            }
         };
         let kept = if plan.loops > 1 { looped::kept(open()?) } else { None };
         let schedules = self.schedules(&plan, census, kept.as_ref());
@@ -62,6 +70,17 @@ impl Replay {
     /// Whether this is the process that a user began.
     fn is_first(&self) -> bool {
         self.process.is_none()
+    }
+
+    /// Refuses what can be read only once: each thread reads the trace for itself, and the first look takes of it, too.
+    fn readable_again(&self) -> Result<(), Failure> {
+        // What is not there is told by who opens it.
+        if std::fs::metadata(&self.trace).map_or(true, |found| found.is_file()) {
+            return Ok(());
+        }
+        let (path, what) =
+            (self.trace.to_string_lossy(), "it is no regular file, and a trace is read several times");
+        Err(Failure::Faults(Fault::whole(path, what, "a file; write what a pipe gives into one").into()))
     }
 
     fn open(&self) -> Result<Trace, replay::trace::Error> {
@@ -204,14 +223,33 @@ impl Replay {
         if report.queries == 0 && report.schedule.damage.is_none() && !report.interrupted {
             return Err(self.none_due(&done.met));
         }
+        if let Some(lost) = lost_here(&report) {
+            // Who closed stderr wants to hear nothing.
+            let _ = writeln!(io::stderr(), "pointsman: {lost}");
+        }
         self.tell(&report)?;
-        if let Some(error) = &done.log_error {
-            return Err(Failure::Failed(format!("the log is not whole: {error}")));
+        let log = done.log_error.as_ref().map(|error| format!("the log is not whole: {error}"));
+        let differing = done.differing.as_ref().and_then(|differing| differing.error.as_ref());
+        let differing =
+            differing.map(|error| format!("the capture of differing answers is not whole: {error}"));
+        let broken = log.into_iter().chain(differing).collect();
+        verdict(&report, Beside { asked: self.asked(&report), tls_error: done.tls_error.clone(), broken })
+    }
+
+    /// Where queries went: the servers, at the ports of the transports that were used.
+    fn asked(&self, report: &ReplayReport) -> Vec<String> {
+        let is_used =
+            |carrier: &Carrier| report.transports.get(carrier.name()).is_some_and(|count| *count > 0);
+        let ports = self.transports.ports();
+        let mut asked = Vec::new();
+        for carrier in Carrier::ALL.into_iter().filter(is_used) {
+            for server in self.server.iter().map(|server| ports.of(carrier, *server).to_string()) {
+                if !asked.contains(&server) {
+                    asked.push(server);
+                }
+            }
         }
-        if let Some(error) = done.differing.as_ref().and_then(|differing| differing.error.as_ref()) {
-            return Err(Failure::Failed(format!("the capture of differing answers is not whole: {error}")));
-        }
-        verdict(&report, done.tls_error.as_deref())
+        asked
     }
 
     /// Why there was nothing to send.

@@ -1,41 +1,61 @@
 //! What a report says to people, and to the exit code.
 
 use api::replay::{Comparison, HeldUp, Percentiles, ReplayReport, Sockets};
+use replay::remarks::remarks;
 
 use super::super::trace::changed;
 use crate::failure::Failure;
 use crate::session;
 
-/// What the exit code says of a report.
-pub(super) fn verdict(report: &ReplayReport, tls_error: Option<&str>) -> Result<(), Failure> {
+/// What a run says beside its report.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// Where queries went, with the ports of their transports.
+    pub(super) asked: Vec<String>,
+    /// Why the first handshake that failed did.
+    pub(super) tls_error: Option<String>,
+    /// Outputs that are not whole, each as a sentence.
+    pub(super) broken: Vec<String>,
+}
+
+/// What the exit code says of a report, with all that is wrong; what failed decides before what was late.
+pub(super) fn verdict(report: &ReplayReport, beside: Beside) -> Result<(), Failure> {
+    let mut failed = beside.broken;
     if let Some(damage) = &report.schedule.damage {
-        return Err(Failure::Failed(format!(
+        failed.push(format!(
             "{}: packet or line {}, octet {} of the uncompressed file: {}; what stands before was replayed",
             report.trace, damage.packet, damage.offset, damage.what
-        )));
+        ));
     }
-    if report.answers == 0 && !report.interrupted {
+    if report.answers == 0 && report.queries > 0 && !report.interrupted {
         let causes: Vec<String> =
             report.lost_by.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
-        let why =
-            tls_error.map_or_else(String::new, |error| format!("; the first handshake failed: {error}"));
-        return Err(Failure::Failed(format!(
-            "nobody answered at {}: {}{why}",
-            report.servers.join(", "),
-            causes.join(", ")
-        )));
+        let why = beside.tls_error.map(|error| format!("; the first handshake failed: {error}"));
+        failed.push(format!(
+            "nobody answered at {}: {}{}",
+            beside.asked.join(", "),
+            causes.join(", "),
+            why.unwrap_or_default()
+        ));
     }
-    if report.on_time == Some(false) {
-        return Err(Failure::Late(format!(
+    let late = (report.on_time == Some(false)).then(|| {
+        format!(
             "OUT OF TOLERANCE: 99.9 % of the queries were sent within {:.0} us of their time, more than the {:.0} us \
              allowed (--tolerance).\nThis run is no faithful replay: use more --threads, a slower --speed or a \
              quieter machine ({}).",
             report.lateness_us.p999,
             report.tolerance_us,
             held_up(&report.held_up)
-        )));
+        )
+    });
+    match (failed.is_empty(), late) {
+        (true, None) => Ok(()),
+        (true, Some(late)) => Err(Failure::Late(late)),
+        (false, late) => {
+            failed.extend(late);
+            Err(Failure::Failed(failed.join("\n")))
+        }
     }
-    Ok(())
 }
 
 /// The report for people.
@@ -76,13 +96,14 @@ pub(super) fn shown(report: &ReplayReport) -> String {
         0 => String::new(),
         count => format!("\nskipped: {count} packets gave no message (pointsman trace info tells why)"),
     };
+    let remarks: String = remarks(report).iter().map(|remark| format!("\n{remark}")).collect();
     let sockets = &report.sockets;
     let unexpected = &report.unexpected;
     format!(
         "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
          sockets: {} UDP, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
          unexpected: {} late, {} duplicates, {} aliens\n\
-         held up: {}{skipped}{mutation}{comparison}",
+         held up: {}{skipped}{remarks}{mutation}{comparison}",
         session::lines(counts),
         session::lines(times),
         report.clients,
@@ -141,4 +162,62 @@ fn compared(told: &Comparison) -> String {
     };
     let (lines, kept) = (session::lines(table), told.pairs_kept);
     format!("\n\n{lines}\n\n{kept} differing pairs kept{beyond}{unmatched}")
+}
+
+#[cfg(test)]
+mod tests {
+    use api::replay::ScheduleMet;
+    use api::trace::TraceDamage;
+
+    use super::*;
+
+    #[test]
+    fn all_that_is_wrong_is_told() {
+        let damage = || Some(TraceDamage { packet: 7, offset: 99, what: "it ends".into() });
+        const LATE: &str = "OUT OF TOLERANCE";
+        const NOBODY: &str = "nobody answered at 127.0.0.1:8853: refused 5; the first handshake failed: no";
+        const ENDS: &str = "octet 99 of the uncompressed file: it ends";
+        for (is_late, is_answered, damage, broken, expected) in [
+            (false, true, None, None, &[][..]),
+            (true, true, None, None, &[LATE]),
+            (false, false, None, None, &[NOBODY]),
+            (true, false, None, None, &[NOBODY, LATE]),
+            (true, true, damage(), None, &[ENDS, LATE]),
+            (true, false, damage(), Some("the log"), &["the log", ENDS, NOBODY, LATE]),
+        ] {
+            let report = ReplayReport {
+                queries: 5,
+                answers: if is_answered { 5 } else { 0 },
+                lost_by: [("refused".into(), 5)].into(),
+                on_time: Some(!is_late),
+                schedule: ScheduleMet { damage, ..ScheduleMet::default() },
+                ..ReplayReport::default()
+            };
+            let beside = Beside {
+                asked: vec!["127.0.0.1:8853".into()],
+                tls_error: Some("no".into()),
+                broken: broken.into_iter().map(Into::into).collect(),
+            };
+            match verdict(&report, beside) {
+                Ok(()) => assert!(expected.is_empty(), "{expected:?}"),
+                Err(Failure::Late(told)) => assert!(expected == [LATE] && told.contains(LATE), "{told}"),
+                Err(failure) => {
+                    let told = failure.to_string();
+                    assert!(expected != [LATE] && !expected.is_empty(), "{told}");
+                    let places: Vec<_> = expected.iter().map(|part| told.find(part)).collect();
+                    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {told}");
+                    assert_eq!(told.contains(LATE), is_late, "{told}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_says_what_its_numbers_mean() {
+        let schedule = ScheduleMet { jumps: 2, crowded: 1, ..ScheduleMet::default() };
+        let told = shown(&ReplayReport { interrupted: true, schedule, ..ReplayReport::default() });
+        for part in ["\nInterrupted: ", "set 2 times", "1 query handed out"] {
+            assert!(told.contains(part), "no '{part}' in: {told}");
+        }
+    }
 }

@@ -25,9 +25,10 @@ impl<S: Source> Worker<'_, S> {
         }
     }
 
-    /// Closes what has been idle for long.
+    /// Closes what has been idle for long; passes no more that waits in a turn than what a turn can ask.
     pub(super) fn close_idle(&mut self, now: u64) {
-        while let Some(slot) = self.sockets.idle(now, nanos(self.with.options.idle)) {
+        let mut steps = self.batch.outgoing.most();
+        while let Some(slot) = self.sockets.idle(now, nanos(self.with.options.idle), &mut steps) {
             self.tally.closed_idle += 1;
             self.close(slot, Cause::Evicted);
         }

@@ -1,0 +1,112 @@
+//! What a report's numbers mean for whoever relies on them, in sentences.
+
+use api::replay::ReplayReport;
+
+use crate::send::tally::Cause;
+
+/// What was otherwise than a reader of the numbers would think; on the terminal and on the page.
+pub fn remarks(report: &ReplayReport) -> Vec<String> {
+    let schedule = &report.schedule;
+    let mut all = Vec::new();
+    if report.interrupted {
+        all.push(
+            "Interrupted: what was due later was not sent, and what waited for an answer is lost.".into(),
+        );
+    }
+    if schedule.jumps > 0 {
+        all.push(format!(
+            "The trace's clock was set {}: more than 1 s back, or more than a day forward. The schedule goes on there as \
+             if no time had passed.",
+            counted(schedule.jumps, "time")
+        ));
+    }
+    if schedule.crowded > 0 {
+        all.push(format!(
+            "{} handed out before their turn, as more copies waited than there is room for: their due times hold, but \
+             not the order.",
+            counted(schedule.crowded, "query")
+        ));
+    }
+    all
+}
+
+/// What the replay itself lost, before the server could answer; nothing where that was none.
+pub fn lost_here(report: &ReplayReport) -> Option<String> {
+    let of = |cause: Cause| report.lost_by.get(cause.name()).copied().unwrap_or(0);
+    let named = |causes: [Cause; 2]| -> Vec<String> {
+        let some = causes.into_iter().filter(|cause| of(*cause) > 0);
+        some.map(|cause| format!("{} {}", cause.name(), of(cause))).collect()
+    };
+    let sockets = named([Cause::Evicted, Cause::NoSocket]);
+    let room = named([Cause::NoRoom, Cause::GivenUp]);
+    let mut ways = Vec::new();
+    if !sockets.is_empty() {
+        ways.push(format!(
+            "{}: {} may be open, 80 % of the descriptor limit; raise it (ulimit -n), or use more --processes",
+            sockets.join(", "),
+            counted(report.sockets.limit, "socket")
+        ));
+    }
+    if !room.is_empty() {
+        ways.push(format!(
+            "{}: more were under way than there is room for; use more --threads, a slower --speed or a shorter --timeout",
+            room.join(", ")
+        ));
+    }
+    let count = [Cause::Evicted, Cause::NoSocket, Cause::NoRoom, Cause::GivenUp].map(of).iter().sum();
+    let whom = "lost here, before the server could answer";
+    (count > 0).then(|| format!("{} {whom} ({}).", counted(count, "query"), ways.join("; ")))
+}
+
+/// So many of something.
+fn counted(count: u64, what: &str) -> String {
+    match (count, what.strip_suffix('y')) {
+        (1, _) => format!("1 {what}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        _ => format!("{count} {what}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::replay::{ScheduleMet, Sockets};
+
+    #[test]
+    fn what_is_otherwise_is_told() {
+        let of = |interrupted, jumps, crowded| {
+            let schedule = ScheduleMet { jumps, crowded, ..ScheduleMet::default() };
+            remarks(&ReplayReport { interrupted, schedule, ..ReplayReport::default() })
+        };
+        assert_eq!(of(false, 0, 0), Vec::<String>::new());
+        for (told, parts) in [
+            (of(true, 0, 0), &["Interrupted"][..]),
+            (of(false, 1, 0), &["set 1 time:"]),
+            (of(true, 2, 30), &["Interrupted", "set 2 times:", "30 queries handed out"]),
+        ] {
+            assert_eq!(told.len(), parts.len(), "{told:?}");
+            assert!(told.iter().zip(parts).all(|(told, part)| told.contains(part)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_lost_here_is_told_with_the_way_out() {
+        let of = |lost: &[(&str, u64)]| {
+            let lost_by = lost.iter().map(|(cause, count)| ((*cause).into(), *count)).collect();
+            let sockets = Sockets { limit: 12, ..Sockets::default() };
+            lost_here(&ReplayReport { lost_by, sockets, ..ReplayReport::default() })
+        };
+        assert_eq!(of(&[("timeout", 9), ("interrupted", 2)]), None);
+        for (lost, parts) in [
+            (
+                &[("evicted", 1_800), ("no-socket", 15), ("timeout", 4)][..],
+                &["1815 queries", "evicted 1800, no-socket 15: 12 sockets", "ulimit -n", "--processes"][..],
+            ),
+            (&[("no-room", 1)], &["1 query", "no-room 1: more", "--threads"]),
+            (&[("given-up", 2), ("evicted", 3)], &["5 queries", "evicted 3: ", "; given-up 2: "]),
+        ] {
+            let told = of(lost).expect("some are");
+            assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+        }
+    }
+}
