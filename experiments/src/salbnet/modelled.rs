@@ -6,7 +6,7 @@ use std::thread;
 use replay::plot::{Axis, Line, Plot};
 
 use super::scenarios;
-use super::simulation::{self, Outcome, SECOND, Scenario};
+use super::simulation::{self, ONE_QUEUE, Outcome, SECOND, Scenario, Work};
 use crate::options::Run;
 use crate::report::{Limit, Report, number};
 
@@ -49,7 +49,8 @@ pub(super) fn perform(run: &Run, report: &mut Report) {
     report.say(
         "Nothing is sent: balancers, servers and agents are simulated, the policies are the code that a balancer runs. A \
          query that fails, or is not answered within a second, counts as a second. The first second is left out. With the \
-         same seed, all policies get the same queries with the same work.",
+         same seed, all policies get the same queries with the same work. Last stands what no policy has: one queue for all \
+         servers, from which whoever can work on a query takes the first.",
     );
     let seeds = run.size.of(SEEDS, 5, 1);
     let small = ["sinkhole", "reports: half lost"];
@@ -73,11 +74,19 @@ pub(super) fn perform(run: &Run, report: &mut Report) {
         );
         let most = Limit::AtMost(scenario.beyond + FAILED_MAX);
         report.must(format!("{name}: share that failed"), most, ours.failed);
+        // Who waits for others works on as many as there are.
+        let is_bound = !scenario.servers.iter().any(|server| matches!(server.work, Work::Waits(..)));
+        let bound = is_bound.then(|| {
+            let arm = Arm { name: ONE_QUEUE, policy: ONE_QUEUE, is_tuned: false };
+            Medians::of(&scenario, &arm, run.seed, seeds).cell()
+        });
         let cells = std::iter::once(&ours).chain(&rivals).map(Medians::cell);
+        let cells = cells.chain([bound.unwrap_or_else(|| "-".to_owned())]);
         rows.push([scenario.name.to_owned(), scenario.about.to_owned()].into_iter().chain(cells).collect());
     }
     let names = RIVALS.iter().map(|arm| arm.name);
-    let head: Vec<&str> = ["scenario", "what happens", OURS].into_iter().chain(names).collect();
+    let head: Vec<&str> =
+        ["scenario", "what happens", OURS].into_iter().chain(names).chain([ONE_QUEUE]).collect();
     report.table("p99 in milliseconds, and the share that failed: medians over seeds", &head, rows);
     loads(run, seeds.min(21), report);
 }

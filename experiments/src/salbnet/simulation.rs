@@ -6,6 +6,7 @@
 //!                          ^ leases                                            |  -> 100 us -> balancer
 //!                          `- reports (lost, late, again) <- agent: Meter <- hellos --'
 //! ```
+//! With [`ONE_QUEUE`] instead of a policy, queries wait together, and whoever can work on one takes the first.
 //! A query that is dropped, not answered in time, answered with a failure or shed counts as [`DEADLINE_NS`].
 //!
 //! What a query is - when it comes, to whom, how much work it makes - is drawn for each by its number, and not as the
@@ -43,6 +44,9 @@ const CHARGE: u32 = 832;
 /// From one look of the scheduler at who has used up its quota to the next, as long as they do not sleep: a kernel with
 /// 250 ticks a second.
 const SCHEDULER_NS: u64 = 4 * MS;
+
+/// No policy, but what hardly any can better, as none knows who will be free first: one queue for all servers.
+pub(crate) const ONE_QUEUE: &str = "one queue";
 
 /// Different questions.
 const QUESTIONS: u64 = 10_000;
@@ -265,9 +269,11 @@ struct World<'a> {
     reports: Vec<Report>,
     rng: Rng,
     outcome: Outcome,
+    /// Where queries wait together, with [`ONE_QUEUE`].
+    together: Option<VecDeque<usize>>,
 }
 
-/// Runs a scenario; `weights` says whether the policy is told capacities.
+/// Runs a scenario with a policy of this name or with [`ONE_QUEUE`]; `weights` says whether the policy is told capacities.
 pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -> Outcome {
     let count = scenario.balancers.len();
     let servers = scenario.servers.iter().enumerate().map(|(number, server)| Running {
@@ -302,7 +308,10 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
         };
         Balancer {
             state,
-            policy: Policy::from_name(policy).expect("a policy's name"),
+            policy: match policy {
+                ONE_QUEUE => Policy::Random,
+                name => Policy::from_name(name).expect("a policy's name"),
+            },
             fairness: Fairness::new(),
             rng: Rng::with_seed(seed ^ 0x5eed ^ (number as u64) << 32),
             links: (0..scenario.servers.len()).map(link).collect(),
@@ -322,6 +331,7 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
         reports: Vec::new(),
         rng: Rng::with_seed(seed),
         outcome: Outcome::default(),
+        together: (policy == ONE_QUEUE).then(VecDeque::new),
     };
     world.run();
     let mut outcome = world.outcome;
@@ -429,6 +439,12 @@ impl World<'_> {
     }
 
     fn reaches(&mut self, query: usize) {
+        if let Some(together) = &mut self.together {
+            together.push_back(query);
+            let idle: Vec<usize> =
+                (0..self.servers.len()).filter(|server| !self.servers[*server].is_busy).collect();
+            return idle.into_iter().for_each(|server| self.begin(server));
+        }
         let Query { server, work, .. } = self.queries[query];
         let running = &mut self.servers[server];
         if running.gone {
@@ -458,6 +474,12 @@ impl World<'_> {
 
     fn begin(&mut self, server: usize) {
         let running = &mut self.servers[server];
+        if let Some(together) = &mut self.together
+            && running.queue.is_empty()
+            && !running.gone
+        {
+            running.queue.extend(together.pop_front());
+        }
         let first = running.queue.front().copied();
         let was_busy = std::mem::replace(&mut running.is_busy, first.is_some());
         running.run += 1;
@@ -472,6 +494,9 @@ impl World<'_> {
         if let Some((quota, period)) = limit
             && let Some(until) = running.budget.take(self.now, time, quota, period, was_busy)
         {
+            if let Some(together) = &mut self.together {
+                running.queue.drain(..).for_each(|query| together.push_front(query));
+            }
             // What has come meanwhile it has not received.
             let wait = until - self.now;
             return self.at(wait, Next::Refilled(server, run));
