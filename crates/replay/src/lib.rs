@@ -8,6 +8,7 @@
 //! - [`observe`]: the server while it is asked.
 //! - [`mod@report`]: what came of it; [`mod@remarks`]: what that means; [`mod@page`]: the same as plots; [`plot`]: how
 //!   those are drawn.
+//! - below: `tables`, hash maps that never take long to grow.
 
 pub mod compare;
 pub mod mutate;
@@ -18,4 +19,5 @@ pub mod remarks;
 pub mod report;
 pub mod schedule;
 pub mod send;
+mod tables;
 pub mod trace;

@@ -7,10 +7,10 @@ use api::trace::TraceDamage;
 
 use crate::observe::TIME_WAIT;
 use crate::plot::{Axis, Line, Mark, POINTS_MAX, Plot, escaped, round_marks};
-use crate::remarks::{lost_here, remarks};
+use crate::remarks::{counted, lost_here};
 
-/// The page of a report.
-pub fn page(report: &ReplayReport) -> String {
+/// The page of a report, with its [`mod@crate::remarks`].
+pub fn page(report: &ReplayReport, remarks: &[String]) -> String {
     let rate = |name: &str, seconds: &[u64]| Line::new(name, thinned(seconds));
     let rates = vec![
         rate("due", &report.due_per_second),
@@ -31,20 +31,20 @@ pub fn page(report: &ReplayReport) -> String {
          <style>body{{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}\
          svg{{width:100%;height:auto}}</style>\n\
          <h1>Replay of {trace}</h1>\n\
-         <p>{queries} queries to {servers} in {seconds:.1} s: {answers} answered, {lost} lost, {retries} asked again \
+         <p>{queries} to {servers} in {seconds:.1} s: {answers} answered, {lost} lost, {retries} asked again \
          over TCP. {verdict}{comparison}</p>\n{remarks}\
          <h2>Queries a second</h2>\n{rates}\n\
          <h2>Lateness and latency</h2>\n<p>Share of queries that took at most so long, in microseconds.</p>\n{times}\n\
          <h2>Latency of quiet and busy clients</h2>\n<p>From sent; quiet clients had sent fewer than ten queries in \
          the minute.</p>\n{clients}\n{server}</html>\n",
         trace = escaped(&report.trace),
-        queries = report.queries,
+        queries = counted(report.queries, "query"),
         servers = escaped(&report.servers.join(", ")),
         seconds = report.seconds,
         answers = report.answers,
         lost = report.lost,
         retries = report.tc_retries,
-        remarks = remarked(report),
+        remarks = remarked(report, remarks),
         comparison = report.comparison.as_ref().map_or_else(String::new, compared),
         rates = over_time(rates),
         times = of_nines(times),
@@ -54,12 +54,12 @@ pub fn page(report: &ReplayReport) -> String {
 }
 
 /// What the numbers mean, a paragraph each.
-fn remarked(report: &ReplayReport) -> String {
+fn remarked(report: &ReplayReport, remarks: &[String]) -> String {
     let damage = report.schedule.damage.as_ref().map(|damage| {
         let TraceDamage { packet, offset, what } = damage;
         format!("The trace breaks off at packet or line {packet}, octet {offset} of the uncompressed file: {what}.")
     });
-    let all = damage.into_iter().chain(lost_here(report)).chain(remarks(report));
+    let all = damage.into_iter().chain(lost_here(report)).chain(remarks.iter().cloned());
     all.map(|remark| format!("<p><strong>{}</strong></p>\n", escaped(&remark))).collect()
 }
 
@@ -68,9 +68,11 @@ fn compared(told: &Comparison) -> String {
     let differing = told.differing.iter().filter(|(_, count)| **count > 0);
     let differing: String = differing.map(|(what, count)| format!(", {count} of another {what}")).collect();
     format!(
-        " Of {} answers held against the recorded ones, {} were the same{differing}, {} not known as one was \
+        " Of {} held against the recorded ones, the same: {}{differing}, {} not known as one was \
          truncated.",
-        told.compared, told.same, told.truncated
+        counted(told.compared, "answer"),
+        told.same,
+        told.truncated
     )
 }
 
@@ -177,19 +179,20 @@ mod tests {
     #[test]
     fn what_the_numbers_mean_is_on_the_page() {
         let damage = Some(TraceDamage { packet: 7, offset: 99, what: "it <ends>".into() });
-        let schedule = ScheduleMet { jumps: 3, damage, ..ScheduleMet::default() };
+        let schedule = ScheduleMet { damage, ..ScheduleMet::default() };
         let lost_by = [("evicted".into(), 5)].into();
-        let told = page(&ReplayReport { interrupted: true, lost_by, schedule, ..ReplayReport::default() });
+        let report = ReplayReport { queries: 1, lost_by, schedule, ..ReplayReport::default() };
+        let told = page(&report, &["Interrupted: <here>".into()]);
         for part in [
             "packet or line 7, octet 99",
             "it &lt;ends&gt;",
             "5 queries lost here",
-            "Interrupted",
-            "set 3 times",
+            "Interrupted: &lt;here&gt;",
+            "1 query to",
         ] {
             assert!(told.contains(part), "no '{part}' in: {told}");
         }
-        assert!(!page(&ReplayReport::default()).contains("<strong>"));
+        assert!(!page(&ReplayReport::default(), &[]).contains("<strong>"));
     }
 
     #[test]

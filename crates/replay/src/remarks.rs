@@ -2,10 +2,14 @@
 
 use api::replay::ReplayReport;
 
+use crate::schedule::Met;
+use crate::schedule::sources::CLIENTS_MAX;
 use crate::send::tally::Cause;
 
 /// What was otherwise than a reader of the numbers would think; on the terminal and on the page.
-pub fn remarks(report: &ReplayReport) -> Vec<String> {
+///
+/// `unprocessed` queries were asked again as [`crate::send::tally::Tally`] has it.
+pub fn remarks(report: &ReplayReport, met: &Met, unprocessed: u64) -> Vec<String> {
     let schedule = &report.schedule;
     let mut all = Vec::new();
     if report.interrupted {
@@ -27,6 +31,27 @@ pub fn remarks(report: &ReplayReport) -> Vec<String> {
             counted(schedule.crowded, "query")
         ));
     }
+    if met.sharing > 0 {
+        all.push(format!(
+            "{} had a source address that another had before: there are more clients, copies counted, than addresses in \
+             --source-prefix. All addresses are shared evenly.",
+            counted(met.sharing, "client")
+        ));
+    }
+    if met.unnumbered > 0 {
+        all.push(format!(
+            "{} came from drawn source addresses, of which clients may share some: no more than {CLIENTS_MAX} clients \
+             are told apart.",
+            counted(met.unnumbered, "query")
+        ));
+    }
+    if unprocessed > 0 {
+        all.push(format!(
+            "{} asked again on another connection, as the server took no more on the first (GOAWAY) and had not looked at \
+             them.",
+            counted(unprocessed, "query")
+        ));
+    }
     all
 }
 
@@ -41,10 +66,20 @@ pub fn lost_here(report: &ReplayReport) -> Option<String> {
     let room = named([Cause::NoRoom, Cause::GivenUp]);
     let mut ways = Vec::new();
     if !sockets.is_empty() {
+        let (open, limit) = (report.sockets.most_open, report.sockets.limit);
+        // The limit is no more than what may be: who has few descriptors has most of them open already.
+        let why = if open < limit {
+            format!(
+                "not {limit} (80 % of the descriptor limit), as each thread has its share, the program's own files \
+                 take descriptors too, or ports ran out"
+            )
+        } else {
+            "80 % of the descriptor limit".into()
+        };
         ways.push(format!(
-            "{}: {} may be open, 80 % of the descriptor limit; raise it (ulimit -n), or use more --processes",
+            "{}: {} could be open, {why}; raise that limit (ulimit -n), or use more --processes",
             sockets.join(", "),
-            counted(report.sockets.limit, "socket")
+            counted(open, "socket")
         ));
     }
     if !room.is_empty() {
@@ -58,8 +93,8 @@ pub fn lost_here(report: &ReplayReport) -> Option<String> {
     (count > 0).then(|| format!("{} {whom} ({}).", counted(count, "query"), ways.join("; ")))
 }
 
-/// So many of something.
-fn counted(count: u64, what: &str) -> String {
+/// So many of something, such as `1 query` and `2 queries`.
+pub fn counted(count: u64, what: &str) -> String {
     match (count, what.strip_suffix('y')) {
         (1, _) => format!("1 {what}"),
         (_, Some(stem)) => format!("{count} {stem}ies"),
@@ -76,13 +111,19 @@ mod tests {
     fn what_is_otherwise_is_told() {
         let of = |interrupted, jumps, crowded| {
             let schedule = ScheduleMet { jumps, crowded, ..ScheduleMet::default() };
-            remarks(&ReplayReport { interrupted, schedule, ..ReplayReport::default() })
+            remarks(&ReplayReport { interrupted, schedule, ..ReplayReport::default() }, &Met::default(), 0)
+        };
+        let shared = |sharing, unnumbered| {
+            remarks(&ReplayReport::default(), &Met { sharing, unnumbered, ..Met::default() }, 0)
         };
         assert_eq!(of(false, 0, 0), Vec::<String>::new());
         for (told, parts) in [
             (of(true, 0, 0), &["Interrupted"][..]),
             (of(false, 1, 0), &["set 1 time:"]),
             (of(true, 2, 30), &["Interrupted", "set 2 times:", "30 queries handed out"]),
+            (remarks(&ReplayReport::default(), &Met::default(), 2), &["2 queries asked again on another"]),
+            (shared(1, 0), &["1 client had a source address that another had"]),
+            (shared(4_466, 9), &["4466 clients had", "9 queries came from drawn source addresses"]),
         ] {
             assert_eq!(told.len(), parts.len(), "{told:?}");
             assert!(told.iter().zip(parts).all(|(told, part)| told.contains(part)), "{told:?}");
@@ -91,11 +132,14 @@ mod tests {
 
     #[test]
     fn what_was_lost_here_is_told_with_the_way_out() {
-        let of = |lost: &[(&str, u64)]| {
+        let open = |most_open, lost: &[(&str, u64)]| {
             let lost_by = lost.iter().map(|(cause, count)| ((*cause).into(), *count)).collect();
-            let sockets = Sockets { limit: 12, ..Sockets::default() };
+            let sockets = Sockets { limit: 12, most_open, ..Sockets::default() };
             lost_here(&ReplayReport { lost_by, sockets, ..ReplayReport::default() })
         };
+        let of = |lost| open(12, lost);
+        let few = open(4, &[("evicted", 3)]).expect("some are");
+        assert!(few.contains("evicted 3: 4 sockets could be open, not 12 ("), "{few}");
         assert_eq!(of(&[("timeout", 9), ("interrupted", 2)]), None);
         for (lost, parts) in [
             (

@@ -9,21 +9,26 @@
 //! [`LOOK_AHEAD_MAX`] queries.
 //!
 //! In reading order: [`Plan`], [`Schedule`], [`Planned`]; [`census`]: what must be known of the whole trace before;
-//! [`timeline`] and [`mod@draw`].
+//! [`mod@sources`]: where clients ask from; [`timeline`] and [`mod@draw`].
 
 pub mod census;
 pub mod draw;
+pub mod sources;
 pub mod timeline;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use routing::Prefix;
 
 use crate::trace::pairs::{Pair, Pairs};
 use crate::trace::{Damage, Message, Skipped};
 use census::{Census, Wanted};
 use draw::For;
+use sources::Sources;
 use timeline::Timeline;
 
 /// The most shifted copies that wait for their time: about 100 MiB beside their messages. What is beyond keeps its
@@ -101,6 +106,8 @@ pub struct Planned {
     pub client: u64,
     /// Which copy of the client; 0 is the client itself.
     pub copy: u32,
+    /// Where from, with [`Schedule::with_sources`].
+    pub source: Option<IpAddr>,
     /// The recorded query.
     pub message: Arc<Message>,
     /// Its recorded response, with [`Schedule::with_responses`].
@@ -122,6 +129,10 @@ pub struct Met {
     pub jumps: u64,
     /// Queries handed out before their turn, because [`LOOK_AHEAD_MAX`] waited.
     pub crowded: u64,
+    /// Clients, copies counted, whose source address another had before, with [`Schedule::with_sources`].
+    pub sharing: u64,
+    /// Queries of clients beyond [`sources::CLIENTS_MAX`], whose source addresses are drawn.
+    pub unnumbered: u64,
     /// Where the trace breaks off; what stands before is used.
     pub damage: Option<Damage>,
 }
@@ -160,6 +171,8 @@ pub struct Schedule<I, F> {
     messages: Option<I>,
     /// Where responses are wanted.
     pairs: Option<Pairs>,
+    /// Where clients are to have source addresses.
+    sources: Option<Sources>,
     /// Where what gave no message is to be told.
     skipped: Option<fn(&I) -> &Skipped>,
     timeline: Timeline,
@@ -182,6 +195,8 @@ struct Waiting {
     /// Which query of the trace.
     read: u64,
     copy: u32,
+    /// The number of its client's source address, where it is to have one.
+    source: u64,
     message: Arc<Message>,
     recorded: Option<Arc<Message>>,
 }
@@ -201,6 +216,7 @@ where
             open,
             messages: None,
             pairs: None,
+            sources: None,
             skipped: None,
             timeline: Timeline::default(),
             began: 0,
@@ -220,6 +236,12 @@ where
         self
     }
 
+    /// Gives each client, copies counted, a source address in a prefix ([`Sources`]).
+    pub fn with_sources(mut self, prefix: Prefix) -> Self {
+        self.sources = Some(Sources::new(prefix, self.plan.seed));
+        self
+    }
+
     /// Has what gave no message told, as `skipped` does of a trace.
     pub fn with_skipped(mut self, skipped: fn(&I) -> &Skipped) -> Self {
         self.skipped = Some(skipped);
@@ -230,6 +252,9 @@ where
     pub fn met(&self) -> Met {
         let unmatched = self.pairs.as_ref().map_or(0, |pairs| pairs.unmatched);
         let mut met = Met { jumps: self.timeline.jumps, unmatched, ..self.met.clone() };
+        if let Some(sources) = &self.sources {
+            (met.sharing, met.unnumbered) = (sources.sharing(), sources.unnumbered);
+        }
         if let (Some(skipped), Some(messages)) = (self.skipped, &self.messages) {
             met.skipped.merge(skipped(messages));
         }
@@ -334,6 +359,7 @@ where
             Clients::Score(factor) if self.census.is_typical(client) => factor,
             Clients::Peak(_) | Clients::Score(_) => 1,
         };
+        let numbers = self.sources.as_mut().map(|sources| sources.numbers(client, copies));
         for copy in 0..copies {
             let phase = match copy {
                 0 => 0,
@@ -344,6 +370,7 @@ where
                 at: at.saturating_add(phase),
                 read: self.met.queries,
                 copy,
+                source: numbers.map_or(0, |numbers| numbers.of(copy)),
                 message,
                 recorded: recorded.clone(),
             }));
@@ -371,6 +398,7 @@ where
             index,
             client,
             copy: waiting.copy,
+            source: self.sources.as_ref().map(|sources| sources.address(waiting.source)),
             message: waiting.message,
             recorded: waiting.recorded,
         }

@@ -15,9 +15,9 @@
 //! In reading order: [`Options`] and [`run`]; [`mod@carrier`], [`mod@tls`], [`mod@distance`]: how clients ask;
 //! [`mod@tally`]: what is counted. Below: `worker` (the loop), `pace` (sleep or spin), `agenda` (what happens later),
 //! `clients`, `sockets` with `connection` and `layer` (what streams speak; `https`), `datagrams` with `quic`, `batch`
-//! (datagrams that go together), `frames` (past the system's UDP), `pending` (which answer is whose), `tables` (that
-//! never take long to grow), `unheard` (how long answers wait), `octets` (what is read of responses), `rows` (the log),
-//! [`packed`] (from process to process), [`differing`] (pairs that are kept).
+//! (datagrams that go together), `frames` (past the system's UDP), `pending` (which answer is whose), `unheard` (how
+//! long answers wait), `octets` (what is read of responses), `rows` (the log), [`packed`] (from process to process),
+//! [`differing`] (pairs that are kept).
 
 mod agenda;
 mod batch;
@@ -37,7 +37,6 @@ mod pending;
 mod quic;
 mod rows;
 mod sockets;
-mod tables;
 pub mod tally;
 pub mod tls;
 mod unheard;
@@ -53,7 +52,6 @@ use std::time::{Duration, Instant};
 
 use api::replay::ServerSecond;
 use net::hop::Hop;
-use routing::Prefix;
 
 use crate::mutate::Mutation;
 use crate::observe::{self, Observer};
@@ -87,9 +85,9 @@ pub struct Options {
     pub tls: Option<Arc<Tls>>,
     /// How far clients are away; `None` for no further than they are.
     pub distances: Option<Distances>,
-    /// Source addresses of clients from a prefix, all families of `servers` being its own; `None` for the host's own.
-    pub source: Option<Prefix>,
-    /// Servers to which queries over UDP go as Ethernet frames, and the first hops there; only where `source` is given.
+    /// The schedule tells source addresses, of the family of all `servers`; else they are the host's own.
+    pub has_sources: bool,
+    /// Servers to which queries over UDP go as Ethernet frames, and the first hops there; only with `has_sources`.
     pub frames: Vec<(SocketAddr, Hop)>,
     /// Copies of a client ask for names of their own.
     pub unique_names: bool,
@@ -300,8 +298,8 @@ impl Shared<'_> {
         match self.options.tls.as_ref().and_then(|tls| tls.unverified()) {
             None => Ok(()),
             Some(why) => Err(io::Error::other(format!(
-                "the server's certificate does not verify {why}; give its authority's file (--tls-ca) and its name \
-                 (--tls-name), or take any certificate (--insecure)"
+                "the server's certificate does not verify {why}; give a file of its authority's or of itself (--tls-ca) \
+                 and its name (--tls-name), or take any certificate (--insecure)"
             ))),
         }
     }
@@ -378,6 +376,9 @@ where
         Schedule::met(self)
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 /// A time in nanoseconds.
 fn nanos(time: Duration) -> u64 {

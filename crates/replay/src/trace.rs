@@ -13,7 +13,7 @@
 //! - [`looped`]: a trace that is gone through several times.
 //! - below: `format`, `source` and `ahead` (what the file is, unpacked, by a thread), `capture` (blocks), `packet`
 //!   (headers), `fragments` and `streams` (what came in pieces), `recent` (their bounded table), `cdns` (pairs),
-//!   `dnstap` (frames of a server), `frames` (zstd, lz4).
+//!   `dnstap` (frames of a server), `frames` (zstd, lz4), `xz`.
 
 mod ahead;
 mod capture;
@@ -34,6 +34,7 @@ mod source;
 mod streams;
 pub mod summary;
 pub mod text;
+mod xz;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -140,6 +141,15 @@ impl Trace {
     /// What gave no message so far, by cause.
     pub fn skipped(&self) -> &Skipped {
         &self.dissector.skipped
+    }
+
+    /// Which packet, line of a text, pair of C-DNS or frame of dnstap the message that was given last was whole with; 1
+    /// for the first.
+    pub fn packet(&self) -> u64 {
+        match &self.input {
+            Input::Cdns(pairs) => pairs.pair(),
+            _ => self.packets(),
+        }
     }
 
     /// How many packets, lines of a text, pairs of C-DNS or frames of dnstap were read so far.

@@ -1,6 +1,7 @@
 //! `pointsman replay`: the queries of a trace, sent again on time.
 
 mod line;
+mod made;
 mod perform;
 mod processes;
 mod shown;
@@ -100,8 +101,8 @@ pub(crate) struct Replay {
 
     #[command(flatten)]
     transports: Transports,
-    /// Draw a source address for each client from a prefix of this host, such as 127.1.0.0/16; two may draw the same,
-    /// seldom where the prefix has many more addresses than there are clients
+    /// Give each client, copies too, a source address of its own in a prefix of this host, such as 127.1.0.0/16; where
+    /// these are too few, clients share them evenly
     #[arg(long, value_name = "PREFIX")]
     source_prefix: Option<Prefix>,
     /// With --source-prefix: send queries over UDP as Ethernet frames, past this host's routing, firewall and connection

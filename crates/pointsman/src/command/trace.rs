@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use api::{Fault, TraceDamage};
 use clap::{Args, Subcommand};
 use replay::mutate::Mutation;
+use replay::remarks::counted;
 use replay::trace::cut::{Cut, Network, When};
 use replay::trace::{self, PORT, Skip, Skipped};
 
@@ -72,7 +73,7 @@ enum Action {
         #[arg(long)]
         queries: bool,
         /// The first so many messages of those
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
         count: Option<u64>,
     },
     /// Write a trace's queries with changes: DO, EDNS, flags, client subnet, names, types
@@ -196,7 +197,7 @@ pub(super) fn nothing(file: &Path, port: u16, wanted: &str, responses: u64, skip
     let packets: Vec<String> =
         skipped.iter().map(|(skip, count)| format!("{} ({count})", skip.description())).collect();
     let packets = (!packets.is_empty()).then(|| format!("packets {}", packets.join(", ")));
-    let responses = (responses > 0).then(|| format!("{responses} responses"));
+    let responses = (responses > 0).then(|| counted(responses, "response"));
     let there: Vec<String> = responses.into_iter().chain(packets).collect();
     let instead = if there.is_empty() {
         "it has no packets at all".into()

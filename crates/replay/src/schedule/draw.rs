@@ -19,7 +19,7 @@ pub enum For {
     Transport,
     /// A client's server.
     Server,
-    /// A client's source address.
+    /// Which client gets which source address.
     Source,
     /// A query's id.
     Id,

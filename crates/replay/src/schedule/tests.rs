@@ -1,5 +1,6 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
+use std::net::IpAddr;
 
 use proptest::prelude::*;
 
@@ -112,7 +113,7 @@ fn servloads_table_has_its_counts() {
     for factor in [1, 4, 8, 16] {
         let planned =
             schedule(&trace, &Plan { clients: Clients::Multiply(factor), ..plan(RECORDED, 1.0, 0) });
-        let sessions: std::collections::HashSet<u64> = planned.iter().map(|query| query.client).collect();
+        let sessions: HashSet<u64> = planned.iter().map(|query| query.client).collect();
         assert_eq!((planned.len(), sessions.len()), (660 * factor as usize, 33 * factor as usize));
     }
 }
@@ -151,6 +152,43 @@ fn the_spread_is_the_mean_gap_unless_told() {
     let shifts: Vec<u64> = schedule(&rare, &plan).iter().map(|query| query.due % (10_000 * MS)).collect();
     assert!(shifts.iter().all(|shift| *shift < 1_000 * MS), "{shifts:?}");
     assert!(shifts.iter().any(|shift| *shift > 900 * MS), "they fill the span");
+}
+
+#[test]
+fn each_client_and_copy_has_one_source_address_of_its_own() {
+    let trace: Vec<Message> = (0..300_u64).map(|at| query(at * 17, (at % 100) as u8)).collect();
+    let sources = |clients, prefix: &str, loops| {
+        let plan = Plan { loops, clients, ..plan(RECORDED, 1.0, 0) };
+        let read = || trace.iter().cloned().map(Ok).collect::<Vec<_>>().into_iter();
+        let census =
+            Arc::new(plan.wanted().map_or_else(Default::default, |wanted| {
+                Census::of(read(), wanted).expect("the trace is small")
+            }));
+        let prefix: Prefix = prefix.parse().expect("a prefix");
+        let mut schedule = Schedule::new(plan, census, || Ok::<_, Infallible>(read())).with_sources(prefix);
+        let mut seen: HashMap<u64, HashSet<IpAddr>> = HashMap::new();
+        while let Ok(Some(query)) = schedule.next_query() {
+            seen.entry(query.client).or_default().insert(query.source.expect("one of the prefix"));
+        }
+        assert!(seen.values().all(|sources| sources.len() == 1), "a client keeps its own");
+        let mut clients: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        seen.values().flatten().for_each(|source| *clients.entry(*source).or_default() += 1);
+        let most = clients.values().copied().max().unwrap_or(0);
+        (seen.len(), clients.len(), most, schedule.met().sharing)
+    };
+    let factor = |factor| Clients::Factor { factor, spread: Some(Duration::from_millis(9)) };
+    for (clients, prefix, loops, expected) in [
+        (factor(1.0), "127.1.0.0/24", 1, (100, 100, 1, 0)),
+        (factor(1.0), "127.1.0.0/24", 3, (100, 100, 1, 0)),
+        (factor(2.5), "127.1.0.0/23", 1, (248, 248, 1, 0)),
+        (factor(0.5), "127.1.0.0/26", 1, (48, 48, 1, 0)),
+        (factor(5.0), "127.1.0.0/24", 2, (500, 254, 2, 246)),
+        (Clients::Multiply(3), "fd00::/64", 1, (300, 300, 1, 0)),
+        (Clients::Peak(2), "127.1.0.0/24", 1, (200, 200, 1, 0)),
+        (Clients::Score(2), "127.1.0.0/24", 1, (200, 200, 1, 0)),
+    ] {
+        assert_eq!(sources(clients, prefix, loops), expected, "{clients:?} in {prefix}");
+    }
 }
 
 #[test]

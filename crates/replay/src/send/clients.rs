@@ -1,15 +1,14 @@
-//! Clients: which sockets they have, how much they ask, from where and whom.
+//! Clients: which sockets they have, how much they ask, and whom.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use routing::Prefix;
 
 use super::carrier::Carrier;
-use super::tables::{TABLES, Tables};
 use super::tls::Session;
 use crate::schedule::draw::{self, For};
+use crate::tables::{TABLES, Tables};
 
 /// Clients that a thread remembers, 48 octets each: 1.2 million ask a root server in an hour. Those beyond have no
 /// sockets of their own that last, and count as quiet.
@@ -92,44 +91,9 @@ pub(super) fn server(servers: &[SocketAddr], client: u64, seed: u64) -> SocketAd
     servers[(draw % servers.len() as u64) as usize]
 }
 
-/// A client's address in a prefix; not the first and not the last, which may be a network's own.
-pub(super) fn source(prefix: Prefix, client: u64, seed: u64) -> IpAddr {
-    let draw = u128::from(draw::draw(seed, For::Source, client));
-    let within = |bits: u32| match bits {
-        0 => 0,
-        1 => draw & 1,
-        bits => 1 + draw % ((1_u128 << bits.min(64)) - 2),
-    };
-    match prefix.address() {
-        IpAddr::V4(first) => {
-            let host = within(32 - u32::from(prefix.length())) as u32;
-            Ipv4Addr::from(u32::from(first) | host).into()
-        }
-        IpAddr::V6(first) => {
-            let host = within(128 - u32::from(prefix.length()));
-            Ipv6Addr::from(u128::from(first) | host).into()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sources_lie_in_their_prefix() {
-        for prefix in
-            ["127.1.0.0/16", "192.0.2.0/30", "192.0.2.8/31", "192.0.2.7/32", "2001:db8::/48", "::1/128"]
-        {
-            let prefix: Prefix = prefix.parse().expect("a prefix");
-            for client in 0..200 {
-                let address = source(prefix, client, 1);
-                assert!(prefix.contains(address), "{address} in {prefix}");
-                let is_edge = address == prefix.address() && prefix.length() < 31 && address.is_ipv4();
-                assert!(!is_edge, "{address}");
-            }
-        }
-    }
 
     #[test]
     fn a_client_is_quiet_until_it_asks_much_in_a_minute() {

@@ -169,6 +169,11 @@ impl Connection {
         self.write(around)
     }
 
+    /// Whether the server takes no further query.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.layer.is_leaving()
+    }
+
     /// Says goodbye; what the socket does not take at once is not said.
     pub(super) fn close(&mut self) {
         if self.is_open {

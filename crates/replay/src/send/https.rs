@@ -38,6 +38,8 @@ pub(super) struct Https {
     answers: FuturesUnordered<Answer>,
     waiting: VecDeque<(u16, Bytes)>,
     waiting_octets: usize,
+    /// The server takes no further query (GOAWAY), though it may answer those that it has.
+    is_leaving: bool,
     uri: Uri,
 }
 
@@ -48,6 +50,8 @@ type Answer = Pin<Box<dyn Future<Output = (u16, Result<Vec<u8>, Refused>)> + Sen
 struct Refused {
     cause: Cause,
     why: String,
+    /// The server has said that it did nothing with the query (RFC 9113 §6.8).
+    is_unprocessed: bool,
 }
 
 impl Https {
@@ -86,6 +90,7 @@ impl Https {
             answers: FuturesUnordered::new(),
             waiting: VecDeque::new(),
             waiting_octets: 0,
+            is_leaving: false,
             uri,
         })
     }
@@ -132,6 +137,11 @@ impl Https {
         if is_open { gone_on } else { Err(Cause::Closed) }
     }
 
+    /// Whether the server takes no further query.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
     /// Adds what is to be written to `to`.
     pub(super) fn take(&mut self, to: &mut Vec<u8>) {
         self.secured.take(to);
@@ -149,11 +159,18 @@ impl Https {
             while !self.waiting.is_empty() {
                 match self.sender.poll_ready(&mut context) {
                     Poll::Ready(Ok(())) => self.send()?,
+                    Poll::Ready(Err(error)) if is_goodbye(&error) => break,
                     Poll::Ready(Err(error)) => return Err(self.secured.refused(&error)),
                     Poll::Pending => break,
                 }
             }
             let ended = self.connection.as_mut().poll(&mut context);
+            let ready = self.sender.poll_ready(&mut context);
+            if matches!(&ready, Poll::Ready(Err(error)) if is_goodbye(error)) {
+                self.is_leaving = true;
+                self.waiting_octets = 0;
+                self.waiting.drain(..).for_each(|(id, _)| told(Told::Unprocessed(id)));
+            }
             while let Poll::Ready(Some((id, answer))) = Pin::new(&mut self.answers).poll_next(&mut context) {
                 match answer {
                     Ok(mut octets) => {
@@ -162,7 +179,8 @@ impl Https {
                         }
                         told(Told::Message(&octets));
                     }
-                    Err(Refused { cause, why }) => {
+                    Err(refused) if refused.is_unprocessed => told(Told::Unprocessed(id)),
+                    Err(Refused { cause, why, .. }) => {
                         self.secured.note(&why);
                         told(Told::Failed(id, cause));
                     }
@@ -205,18 +223,28 @@ impl Https {
     }
 }
 
+/// Whether the server has said that it takes nothing more: of a query, that it has not been looked at.
+fn is_goodbye(error: &h2::Error) -> bool {
+    error.is_go_away() && error.is_remote()
+}
+
 /// The message of an answer.
 async fn message_of(answer: ResponseFuture) -> Result<Vec<u8>, Refused> {
-    let closed = |error: h2::Error| Refused { cause: Cause::Closed, why: error.to_string() };
+    let closed = |error: h2::Error| Refused {
+        cause: Cause::Closed,
+        why: error.to_string(),
+        is_unprocessed: is_goodbye(&error),
+    };
+    let wrong = |why: String| Refused { cause: Cause::Status, why, is_unprocessed: false };
     let (head, mut body) = answer.await.map_err(closed)?.into_parts();
     if head.status != StatusCode::OK {
-        return Err(Refused { cause: Cause::Status, why: format!("HTTP status {}", head.status) });
+        return Err(wrong(format!("HTTP status {}", head.status)));
     }
     let mut octets = Vec::new();
     while let Some(piece) = body.data().await {
         let piece = piece.map_err(closed)?;
         if octets.len() + piece.len() > MESSAGE_MAX {
-            return Err(Refused { cause: Cause::Status, why: "an answer is longer than a message".into() });
+            return Err(wrong("an answer is longer than a message".into()));
         }
         octets.extend_from_slice(&piece);
         body.flow_control().release_capacity(piece.len()).map_err(closed)?;

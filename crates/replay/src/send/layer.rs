@@ -23,6 +23,8 @@ pub(super) enum Told<'a> {
     Message(&'a [u8]),
     /// A query that is not answered on its own, though others may be.
     Failed(u16, Cause),
+    /// A query that the server has not looked at, as it takes nothing more on this connection.
+    Unprocessed(u16),
     /// The handshake is done; whether an earlier session was resumed.
     Secured { is_resumed: bool },
 }
@@ -124,6 +126,11 @@ impl Layer {
                 if is_open { Ok(()) } else { Err(Cause::Closed) }
             }
         }
+    }
+
+    /// Whether the server takes no further query.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self, Layer::Https(https) if https.is_leaving())
     }
 
     /// Adds what is to be written to `to`.

@@ -36,7 +36,15 @@ pub fn pack(done: &Done) -> Vec<u8> {
         to.words(values.into_iter().flat_map(|(value, count)| [value, count]));
     }
     let met = &done.met;
-    to.words([met.queries, met.responses, met.unmatched, met.jumps, met.crowded]);
+    to.words([
+        met.queries,
+        met.responses,
+        met.unmatched,
+        met.jumps,
+        met.crowded,
+        met.sharing,
+        met.unnumbered,
+    ]);
     to.words(met.skipped.counts);
     to.words([u64::try_from(done.time.as_nanos()).unwrap_or(u64::MAX), u64::from(done.interrupted)]);
     to.word(u64::try_from(done.stolen.as_nanos()).unwrap_or(u64::MAX));
@@ -76,8 +84,10 @@ fn read(from: &mut Unpacker<'_>, mutation: Option<&Mutation>) -> Option<Done> {
         }
     }
     let mut met = Met::default();
-    let Met { queries, responses, skipped, unmatched, jumps, crowded, damage: _ } = &mut met;
-    for count in [queries, responses, unmatched, jumps, crowded].into_iter().chain(&mut skipped.counts) {
+    let Met { queries, responses, skipped, unmatched, jumps, crowded, sharing, unnumbered, damage: _ } =
+        &mut met;
+    let counts = [queries, responses, unmatched, jumps, crowded, sharing, unnumbered];
+    for count in counts.into_iter().chain(&mut skipped.counts) {
         *count = from.word()?;
     }
     let (time, interrupted) = (Duration::from_nanos(from.word()?), from.word()? != 0);
@@ -184,6 +194,8 @@ mod tests {
                 responses: 5,
                 skipped,
                 jumps: seed,
+                sharing: 4_466,
+                unnumbered: 8,
                 damage: Some(Damage { packet: 9, offset: 77, what }),
                 ..Met::default()
             },

@@ -6,8 +6,8 @@ use std::collections::hash_map::Entry::Occupied;
 use net::udp::BATCH_MAX;
 
 use super::carrier::Carrier;
-use super::tables::Tables;
 use crate::schedule::Planned;
+use crate::tables::Tables;
 
 /// The most queries that a thread remembers, answered or not: about 60 MB. Beyond, the oldest is forgotten; if it was
 /// not answered yet, it is lost before its time, which is counted.
@@ -31,6 +31,8 @@ pub(super) struct Asked {
     pub(super) question: Option<u64>,
     /// It is asked again over TCP, as its answer was truncated.
     pub(super) is_retry: bool,
+    /// How often it was asked again, for whatever reason.
+    pub(super) again: u8,
     /// Its client had asked little before.
     pub(super) is_quiet: bool,
     /// What carries it.
@@ -123,11 +125,11 @@ impl Pending {
         self.waiting += 1;
     }
 
-    /// Who waits under a key.
-    pub(super) fn client(&self, key: Key) -> Option<u64> {
+    /// What waits under a key.
+    pub(super) fn planned(&self, key: Key) -> Option<&Planned> {
         let number = self.by_key.of(&key).get(&key)?.number;
         match &self.entries[(number - self.first) as usize].state {
-            State::Waiting(asked) => Some(asked.planned.client),
+            State::Waiting(asked) => Some(&asked.planned),
             State::Answered | State::Lost => None,
         }
     }
@@ -241,6 +243,7 @@ mod tests {
                 index: sent,
                 client: 0,
                 copy: 0,
+                source: None,
                 message: Arc::new(message),
                 recorded: None,
             },
@@ -248,6 +251,7 @@ mod tests {
             until: sent + TIMEOUT,
             question: Some(7),
             is_retry: false,
+            again: 0,
             is_quiet: true,
             carrier: Carrier::Udp,
             slot: None,

@@ -114,14 +114,22 @@ mod tests {
         let line = "1.5 192.0.2.1:5353 udp WWW.ex\\009ample. MX rd,edns=1232\n";
         let mut trace = Trace::read(line.as_bytes(), PORT).expect("a line");
         let message = trace.next().expect("a query").expect("it is one");
-        let planned =
-            Planned { due: 5_000, index: 12, client: 0, copy: 3, message: message.into(), recorded: None };
+        let planned = Planned {
+            due: 5_000,
+            index: 12,
+            client: 0,
+            copy: 3,
+            source: None,
+            message: message.into(),
+            recorded: None,
+        };
         let mut asked = Asked {
             planned,
             sent: 7_089,
             until: 0,
             question: None,
             is_retry: false,
+            again: 0,
             is_quiet: true,
             carrier: Carrier::Tls,
             slot: None,

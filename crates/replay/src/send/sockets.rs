@@ -118,6 +118,12 @@ impl Sockets {
         (self.get(slot)?.serial as u32 == (token >> 32) as u32).then_some(slot)
     }
 
+    /// Whether the server takes no further query at a socket.
+    pub(super) fn is_leaving(&mut self, slot: usize) -> bool {
+        let kind = self.get(slot).map(|socket| &socket.kind);
+        matches!(kind, Some(Kind::Stream(connection)) if connection.is_leaving())
+    }
+
     /// Whether one must be closed before another is opened.
     pub(super) fn is_full(&self) -> bool {
         self.open >= self.most

@@ -33,7 +33,7 @@ const CURVE: [f64; 19] = [
 pub enum Cause {
     /// None came in time.
     Timeout,
-    /// The server's host or the server refused it (ICMP, RST to a new connection).
+    /// The server's host or the server refused it (RST to a new connection; ICMP, for all that waited at its socket).
     Refused,
     /// The connection was reset.
     Reset,
@@ -110,6 +110,8 @@ pub struct Tally {
     pub rcodes: Box<[u64; RCODES]>,
     /// Answers over UDP that were truncated; each was asked again over TCP.
     pub truncated: u64,
+    /// Queries that were asked again on another connection, as the server had not looked at them.
+    pub unprocessed: u64,
     /// Answers to queries that were lost before.
     pub late_answers: u64,
     /// Further answers to an answered query.
@@ -174,6 +176,7 @@ impl Tally {
             lost: [0; Cause::ALL.len()],
             rcodes: Box::new([0; RCODES]),
             truncated: 0,
+            unprocessed: 0,
             late_answers: 0,
             duplicates: 0,
             aliens: 0,
@@ -259,6 +262,7 @@ impl Tally {
             &mut self.answers,
             &mut self.answer_octets,
             &mut self.truncated,
+            &mut self.unprocessed,
             &mut self.late_answers,
             &mut self.duplicates,
             &mut self.aliens,

@@ -99,10 +99,10 @@ impl<'a, S: Source> Worker<'a, S> {
         let readiness = Readiness::new()?;
         // As fast as it goes, datagrams of a client go and come in messages of several: no time is due, and those together
         // have one time. Each source address of a prefix is another client.
-        let merges = with.options.window.is_some() && with.options.source.is_none();
+        let merges = with.options.window.is_some() && !with.options.has_sources;
         let (mut sockets, mut held) = ([None, None], usize::MAX);
         let mut frames = Frames::new();
-        if with.options.source.is_some() {
+        if with.options.has_sources {
             for (family, is_ipv4) in [(0, true), (1, false)] {
                 if with.options.servers.iter().any(|server| server.is_ipv4() == is_ipv4) {
                     let socket = shared(is_ipv4)?;
@@ -141,7 +141,7 @@ impl<'a, S: Source> Worker<'a, S> {
             shown: [0; 3],
             next_live: 0,
             late: 0,
-            unheard: Unheard::new(if with.options.source.is_some() { held } else { 0 }),
+            unheard: Unheard::new(if with.options.has_sources { held } else { 0 }),
             rows: Rows::new(&with.log),
         })
     }

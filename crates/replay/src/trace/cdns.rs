@@ -40,7 +40,11 @@ pub(super) struct Pairs {
     block: Block,
     /// Octets before the block that was read last.
     offset: u64,
+    /// Pairs of all blocks so far, and of those before the last.
     pairs: u64,
+    before: u64,
+    /// Which pair the last message is half of, from 1.
+    pair: u64,
 }
 
 /// How times were stored in a block.
@@ -67,12 +71,17 @@ impl Pairs {
             what: format!("the C-DNS file's preamble: {what}"),
         })?;
         let offset = items.offset();
-        Ok(Pairs { items, parameters, left, block: Block::default(), offset, pairs: 0 })
+        Ok(Pairs { items, parameters, left, block: Block::default(), offset, pairs: 0, before: 0, pair: 0 })
     }
 
     /// How many pairs were read, whole or half ones.
     pub(super) fn pairs(&self) -> u64 {
         self.pairs
+    }
+
+    /// Which pair the message that was given last is half of, 1 for the first.
+    pub(super) fn pair(&self) -> u64 {
+        self.pair
     }
 
     /// Reads on to the next message, and gives it. `false` after the last block.
@@ -85,7 +94,8 @@ impl Pairs {
         skipped: &mut Skipped,
         take: impl FnOnce(Message),
     ) -> Result<bool, Damage> {
-        if let Some(next) = self.block.next(port) {
+        if let Some((pair, next)) = self.block.next(port) {
+            self.pair = self.before + u64::from(pair) + 1;
             match next {
                 Ok(message) => take(message),
                 Err(skip) => skipped.count(skip),
@@ -114,6 +124,7 @@ impl Pairs {
         }
         let octets = self.items.item(BLOCK_MAX)?;
         self.block = Block::read(octets, &self.parameters, skipped)?;
+        self.before = self.pairs;
         self.pairs += self.block.pairs();
         Ok(true)
     }

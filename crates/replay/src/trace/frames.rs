@@ -135,7 +135,11 @@ impl<R: BufRead> Lz4<R> {
 impl<R: BufRead> Read for Lz4<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(frame) = &mut self.frame {
-            let read = frame.read(buffer)?;
+            let read = frame.read(buffer).map_err(|error| match error.kind() {
+                // The decoder needs a whole block to unpack any of it.
+                io::ErrorKind::UnexpectedEof => no_end(),
+                _ => error,
+            })?;
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }
@@ -144,13 +148,17 @@ impl<R: BufRead> Read for Lz4<R> {
                 // The decoder takes a file that ends before a block for the end of the frame.
                 return match tail.last {
                     [0, 0, 0, 0, ..] | [.., 0, 0, 0, 0] => Ok(0),
-                    _ => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the lz4 frame has no end")),
+                    _ => Err(no_end()),
                 };
             }
             self.frame = self.frame.take().map(|frame| Lz4Frames::new(frame.into_inner()));
         }
         Ok(0)
     }
+}
+
+fn no_end() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the lz4 frame has no end")
 }
 
 impl<R: Read> Read for Tail<R> {

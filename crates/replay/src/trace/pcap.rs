@@ -27,6 +27,9 @@ const SEQUENCES: u32 = 1 << 17;
 /// LINKTYPE_RAW: packets begin with IP.
 const LINK: u32 = 101;
 
+/// The octets of a file's header.
+pub const HEADER: usize = 24;
+
 /// Writes a pcap file with times in nanoseconds.
 ///
 /// Packets are made anew: raw IP, no fragments. Each message over TCP is a stream of its own, which begins

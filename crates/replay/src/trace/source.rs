@@ -4,17 +4,14 @@ use std::io::{self, BufReader, Cursor, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flate2::read::MultiGzDecoder;
-use lzma_rust2::XzReader;
 
 use super::ahead::Ahead;
 use super::frames::{Lz4, Zstd};
+use super::xz::Xz;
 
 /// How many octets are looked at to tell what they are: enough for each magic number, and for the first
 /// words of a text.
 const HEAD: usize = 32;
-
-/// The most memory that unpacking xz may take, in KiB; `xz -9` needs 64 MiB, and a header can ask for 4 GiB.
-const XZ_KIB_MAX: u32 = 128 << 10;
 
 /// The octets of a file, unpacked.
 ///
@@ -37,9 +34,7 @@ impl Source {
         let failed = packed.failed();
         let unpacked: Box<dyn Read + Send> = match packed.peek()? {
             [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(packed))),
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
-                Box::new(XzReader::new_mem_limit(BufReader::new(packed), true, XZ_KIB_MAX))
-            }
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Box::new(Xz::new(BufReader::new(packed))),
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
                 Box::new(Zstd::new(BufReader::new(packed)))
             }

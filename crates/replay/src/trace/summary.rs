@@ -60,7 +60,7 @@ impl Summary {
         let mut summary = Summary::default();
         let mut damage = None;
         while let Some(message) = trace.next() {
-            summary.packet = trace.packets();
+            summary.packet = trace.packet();
             match message {
                 Ok(message) => summary.add(&message),
                 Err(found) => damage = Some(found),

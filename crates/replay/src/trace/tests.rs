@@ -190,7 +190,7 @@ fn compression_is_taken_off() {
 
 #[test]
 fn xz_is_taken_off_too() {
-    // Two lines by `xz`, as nothing here packs it.
+    // Two lines by `xz` itself.
     let packed = b"\
         \xfd\x37\x7a\x58\x5a\x00\x00\x01\x69\x22\xde\x36\x02\x00\x21\x01\x00\x00\x00\x00\x37\x27\x97\xd6\
         \xe0\x00\x35\x00\x25\x5d\x00\x18\x8b\x82\x64\x49\x9f\x21\xa6\x38\xf4\x66\x7a\xb6\x75\x3c\xbb\x12\
@@ -211,6 +211,21 @@ fn xz_is_taken_off_too() {
     vast[16] = 40;
     vast[20..24].copy_from_slice(&[0xe6, 0xa0, 0x11, 0xb3]);
     assert!(matches!(Trace::read(Cursor::new(vast), PORT), Err(Error::Io(_))));
+}
+
+#[test]
+fn a_line_that_the_compression_breaks_off_in_is_none() {
+    let lines = "a.example. AAAA\n".repeat(400);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    gzip.write_all(lines.as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    for length in 100..132 {
+        let (found, damage) = messages(&mut read(gzip[..length].to_vec()));
+        let damage = damage.expect("it breaks off");
+        assert!(found.iter().all(|query| query.octets.ends_with(b"\0\x1c\0\x01")), "{length}: not AAAA");
+        assert_eq!(damage.packet, found.len() as u64 + 1);
+        assert!(!damage.what.contains("type") && !damage.what.contains("expected TIME"), "{}", damage.what);
+    }
 }
 
 #[test]

@@ -123,6 +123,12 @@ impl Lines {
                 Ok(_) => {}
                 Err(error) => return Err(damage(error.to_string())),
             }
+            // What the file's compression breaks off in is half a line, which may look like another.
+            if self.buffer.last() != Some(&b'\n')
+                && let Some(error) = self.failed.take()
+            {
+                return Err(damage(error.to_string()));
+            }
             let text = str::from_utf8(&self.buffer).map_err(|_| damage("this is no text".into()))?.trim();
             let message = match text.as_bytes() {
                 [] | [b'#' | b';', ..] => None,

@@ -13,21 +13,26 @@ use net::hop::Hop;
 use replay::mutate::Mutation;
 use replay::observe::Observer;
 use replay::page::page;
-use replay::remarks::lost_here;
+use replay::remarks::{lost_here, remarks};
 use replay::report::{About, report};
 use replay::schedule::census::Census;
 use replay::schedule::{Met, Plan, Schedule};
 use replay::send::carrier::Carrier;
 use replay::send::{self, Done, LOG_HEADING, Live, Options, Process};
-use replay::trace::Trace;
 use replay::trace::looped::{self, Kept, Looped};
+use replay::trace::{Trace, pcap};
 
 use super::super::trace::nothing;
 use super::line::Line;
+use super::made::Made;
 use super::shown::{Beside, shown, verdict};
 use super::{LIVE_PERIOD, Names, Replay, Said, processes};
 use crate::failure::Failure;
 use crate::session;
+
+/// The files of a report.
+const REPORT: &str = "report.json";
+const PAGE: &str = "index.html";
 
 /// What a run writes to while it goes on, and whom it reads.
 struct Outputs {
@@ -46,11 +51,12 @@ impl Replay {
         self.readable_again()?;
         let open = || self.open().map_err(|error| self.unreadable(&error));
         let first = open()?;
-        let outputs = self.outputs()?;
+        let mut made = Made::default();
+        let outputs = self.outputs(&mut made)?;
         let Said { plan, mutation, tls, hops } = said;
         if self.processes > 1 && self.is_first() {
             let done = self.by_several(mutation.as_ref(), outputs, live)?;
-            return self.conclude(&plan, mutation, &done);
+            return self.conclude(&plan, mutation, &done, made);
         }
         let census = match plan.wanted() {
             None => Census::default(),
@@ -64,7 +70,11 @@ impl Replay {
         let schedules = self.schedules(&plan, census, kept.as_ref());
         let options = self.options(mutation.clone(), tls, hops, outputs, live);
         let done = self.by_this(|| send::run(schedules, options, live), live)?;
-        if self.is_first() { self.conclude(&plan, mutation, &done) } else { processes::tell_done(&done) }
+        if self.is_first() {
+            self.conclude(&plan, mutation, &done, made)
+        } else {
+            processes::tell_done(&done)
+        }
     }
 
     /// Whether this is the process that a user began.
@@ -91,19 +101,23 @@ impl Replay {
         Failure::Faults(Fault::whole(self.trace.to_string_lossy(), cause.to_string(), "").into())
     }
 
-    /// Makes what is written to. The first process makes files; all add to their ends.
-    fn outputs(&self) -> Result<Outputs, Failure> {
-        let made = |path: &Option<PathBuf>| {
+    /// Makes what is written to, and sees that a report can be. The first process makes files; all add to their ends.
+    fn outputs(&self, made: &mut Made) -> Result<Outputs, Failure> {
+        let mut make = |path: &Option<PathBuf>, heading: usize| {
             let Some(path) = path else { return Ok(None) };
             let file = if self.is_first() {
-                File::create_new(path)
+                made.file(path, heading as u64)
             } else {
                 File::options().append(true).open(path)
             };
             file.map(Some).map_err(|cause| written(path, &cause))
         };
+        let (log, compare) = (make(&self.log, LOG_HEADING.len())?, make(&self.compare, pcap::HEADER)?);
         if let Some(folder) = self.report.as_ref().filter(|_| self.is_first()) {
-            std::fs::create_dir_all(folder).map_err(|cause| written(folder, &cause))?;
+            made.folder(folder).map_err(|cause| written(folder, &cause))?;
+            for path in [REPORT, PAGE].map(|name| folder.join(name)) {
+                made.writable(&path).map_err(|cause| written(&path, &cause))?;
+            }
         }
         let observed = |pid| {
             Observer::new(pid).map_err(|cause| {
@@ -112,7 +126,7 @@ impl Replay {
             })
         };
         let observer = self.observe.filter(|_| self.is_first()).map(observed).transpose()?;
-        Ok(Outputs { log: made(&self.log)?, compare: made(&self.compare)?, observer })
+        Ok(Outputs { log, compare, observer })
     }
 
     /// A schedule for each thread.
@@ -134,6 +148,10 @@ impl Replay {
                 };
                 let schedule = Schedule::new(plan.clone(), Arc::clone(&census), open);
                 let schedule = schedule.with_skipped(Looped::skipped);
+                let schedule = match self.source_prefix {
+                    Some(prefix) => schedule.with_sources(prefix),
+                    None => schedule,
+                };
                 if self.compare.is_some() { schedule.with_responses() } else { schedule }
             })
             .collect()
@@ -154,7 +172,7 @@ impl Replay {
             https_path: self.transports.https_path(),
             tls,
             distances: self.transports.distances(),
-            source: self.source_prefix,
+            has_sources: self.source_prefix.is_some(),
             frames,
             unique_names: self.names == Names::Unique,
             mutation,
@@ -207,8 +225,14 @@ impl Replay {
         done.map_err(|cause| Failure::Failed(format!("failed to replay: {cause}")))
     }
 
-    /// Tells what came of it.
-    fn conclude(&self, plan: &Plan, mutation: Option<Mutation>, done: &Done) -> Result<(), Failure> {
+    /// Tells what came of it; what was `made` stays where something did.
+    fn conclude(
+        &self,
+        plan: &Plan,
+        mutation: Option<Mutation>,
+        done: &Done,
+        made: Made,
+    ) -> Result<(), Failure> {
         let about = About {
             trace: self.trace.to_string_lossy().into_owned(),
             servers: self.server.iter().map(ToString::to_string).collect(),
@@ -223,11 +247,12 @@ impl Replay {
         if report.queries == 0 && report.schedule.damage.is_none() && !report.interrupted {
             return Err(self.none_due(&done.met));
         }
+        made.keep();
         if let Some(lost) = lost_here(&report) {
             // Who closed stderr wants to hear nothing.
             let _ = writeln!(io::stderr(), "pointsman: {lost}");
         }
-        self.tell(&report)?;
+        self.tell(&report, &remarks(&report, &done.met, done.tally.unprocessed))?;
         let log = done.log_error.as_ref().map(|error| format!("the log is not whole: {error}"));
         let differing = done.differing.as_ref().and_then(|differing| differing.error.as_ref());
         let differing =
@@ -264,17 +289,17 @@ impl Replay {
         }
     }
 
-    fn tell(&self, report: &ReplayReport) -> Result<(), Failure> {
+    fn tell(&self, report: &ReplayReport, remarks: &[String]) -> Result<(), Failure> {
         let json = serde_json::to_vec_pretty(report)
             .map_err(|cause| Failure::Failed(format!("the report is no JSON: {cause}")))?;
         if let Some(folder) = &self.report {
-            for (name, content) in [("report.json", json.as_slice()), ("index.html", page(report).as_bytes())]
-            {
+            let page = page(report, remarks);
+            for (name, content) in [(REPORT, json.as_slice()), (PAGE, page.as_bytes())] {
                 let path = folder.join(name);
                 std::fs::write(&path, content).map_err(|cause| written(&path, &cause))?;
             }
         }
-        if self.json { session::print(&json) } else { session::print(shown(report).as_bytes()) }
+        if self.json { session::print(&json) } else { session::print(shown(report, remarks).as_bytes()) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a report says to people, and to the exit code.
 
 use api::replay::{Comparison, HeldUp, Percentiles, ReplayReport, Sockets};
-use replay::remarks::remarks;
+use replay::remarks::counted;
 
 use super::super::trace::changed;
 use crate::failure::Failure;
@@ -58,8 +58,8 @@ pub(super) fn verdict(report: &ReplayReport, beside: Beside) -> Result<(), Failu
     }
 }
 
-/// The report for people.
-pub(super) fn shown(report: &ReplayReport) -> String {
+/// The report for people, with its remarks.
+pub(super) fn shown(report: &ReplayReport, remarks: &[String]) -> String {
     let share = |count: u64| match report.queries {
         0 => "-".into(),
         queries => format!("{:.2} %", count as f64 * 100.0 / queries as f64),
@@ -94,19 +94,22 @@ pub(super) fn shown(report: &ReplayReport) -> String {
     let comparison = report.comparison.as_ref().map_or_else(String::new, compared);
     let skipped = match report.schedule.skipped.values().sum::<u64>() {
         0 => String::new(),
-        count => format!("\nskipped: {count} packets gave no message (pointsman trace info tells why)"),
+        count => format!(
+            "\nskipped: {} gave no message (pointsman trace info tells why)",
+            counted(count, "packet")
+        ),
     };
-    let remarks: String = remarks(report).iter().map(|remark| format!("\n{remark}")).collect();
+    let remarks: String = remarks.iter().map(|remark| format!("\n{remark}")).collect();
     let sockets = &report.sockets;
     let unexpected = &report.unexpected;
     format!(
-        "{}\n\n{}\n\n{} clients in {:.3} s; {:.0} queries a second\n\
+        "{}\n\n{}\n\n{} in {:.3} s; {:.0} queries a second\n\
          sockets: {} UDP, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
-         unexpected: {} late, {} duplicates, {} aliens\n\
+         unexpected: {} late, {}, {}\n\
          held up: {}{skipped}{remarks}{mutation}{comparison}",
         session::lines(counts),
         session::lines(times),
-        report.clients,
+        counted(report.clients, "client"),
         report.seconds,
         report.queries as f64 / report.seconds.max(f64::MIN_POSITIVE),
         sockets.udp,
@@ -118,8 +121,8 @@ pub(super) fn shown(report: &ReplayReport) -> String {
         sockets.evicted,
         sockets.tcp_closed_by_server,
         unexpected.late,
-        unexpected.duplicates,
-        unexpected.aliens,
+        counted(unexpected.duplicates, "duplicate"),
+        counted(unexpected.aliens, "alien"),
         held_up(&report.held_up),
     )
 }
@@ -158,10 +161,11 @@ fn compared(told: &Comparison) -> String {
     };
     let unmatched = match told.unmatched {
         0 => String::new(),
+        1 => "; 1 recorded response belongs to no query".into(),
         count => format!("; {count} recorded responses belong to no query"),
     };
-    let (lines, kept) = (session::lines(table), told.pairs_kept);
-    format!("\n\n{lines}\n\n{kept} differing pairs kept{beyond}{unmatched}")
+    let (lines, kept) = (session::lines(table), counted(told.pairs_kept, "differing pair"));
+    format!("\n\n{lines}\n\n{kept} kept{beyond}{unmatched}")
 }
 
 #[cfg(test)]
@@ -214,9 +218,10 @@ mod tests {
 
     #[test]
     fn the_table_says_what_its_numbers_mean() {
-        let schedule = ScheduleMet { jumps: 2, crowded: 1, ..ScheduleMet::default() };
-        let told = shown(&ReplayReport { interrupted: true, schedule, ..ReplayReport::default() });
-        for part in ["\nInterrupted: ", "set 2 times", "1 query handed out"] {
+        let schedule = ScheduleMet { skipped: [("cut".into(), 1)].into(), ..ScheduleMet::default() };
+        let remarks = ["Interrupted: so".into(), "And so".into()];
+        let told = shown(&ReplayReport { clients: 1, schedule, ..ReplayReport::default() }, &remarks);
+        for part in ["\nInterrupted: so\nAnd so", "1 client in", "1 packet gave", "0 duplicates"] {
             assert!(told.contains(part), "no '{part}' in: {told}");
         }
     }

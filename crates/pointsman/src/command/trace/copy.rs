@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use api::{TraceChange, TraceDamage, TraceMutation, TraceWritten};
 use replay::mutate::{Mutation, Tally};
+use replay::remarks::counted;
 use replay::report;
 use replay::trace::{Cut, Trace};
 
@@ -98,10 +99,10 @@ fn shown(written: &TraceWritten) -> String {
     };
     let skipped = match skipped.values().sum::<u64>() {
         0 => String::new(),
-        count => format!("; {count} packets gave none (pointsman trace info tells why)"),
+        count => format!("; {} gave none (pointsman trace info tells why)", counted(count, "packet")),
     };
     let changes = mutation.as_ref().map_or_else(String::new, |mutation| format!("\n\n{}", changed(mutation)));
-    format!("{file}: {messages} messages{left_out}{skipped}{changes}")
+    format!("{file}: {}{left_out}{skipped}{changes}", counted(*messages, "message"))
 }
 
 /// What was changed, as a table.
@@ -118,10 +119,10 @@ pub(in crate::command) fn changed(mutation: &TraceMutation) -> String {
     ]);
     let alone = alone.into_iter().filter(|(_, count)| *count > 0);
     let alone: String =
-        alone.map(|(what, count)| format!("\n{count} queries {what} are left as they are.")).collect();
+        alone.map(|(what, count)| format!("\nNot changed: {} {what}.", counted(count, "query"))).collect();
     let (lines, changed, queries, seed) =
         (session::lines(table), mutation.changed, mutation.queries, mutation.seed);
-    format!("{lines}\n\n{changed} of {queries} queries changed, seed {seed}.{alone}")
+    format!("{lines}\n\n{changed} of {} changed, seed {seed}.{alone}", counted(queries, "query"))
 }
 
 #[cfg(test)]
@@ -151,7 +152,7 @@ do=100%     client  9      3        0
 unique@50%  query   5      4        1
 
 9 of 10 queries changed, seed 7.
-1 queries that cannot be read are left as they are.";
+Not changed: 1 query that cannot be read.";
         assert_eq!(shown(&written), expected);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::TraceInfo;
+use replay::remarks::counted;
 use replay::trace::{Skip, Summary};
 
 use super::{Input, damaged, print_json};
@@ -76,8 +77,11 @@ fn shown(info: &TraceInfo) -> String {
         count => {
             let first = info.step_back_packet;
             format!(
-                "\n{count} queries are earlier than the query before them, the first in packet {first}; \
-                 their gaps are left out."
+                "\n{} earlier than the query before, the first in packet {first}: no gap is counted there.",
+                match count {
+                    1 => "1 query is".into(),
+                    _ => format!("{count} queries are"),
+                }
             )
         }
     };
@@ -92,11 +96,11 @@ fn shown(info: &TraceInfo) -> String {
     };
     format!(
         "{}\n\nThe busiest 1 % of clients send {:.1} % of the queries.{steps_back}{longest_gap}\n\n{}\n\n\
-         Skipped of {} packets ({}):{skipped}",
+         Skipped of {} ({}):{skipped}",
         session::lines(row),
         info.busiest_share * 100.0,
         session::lines(shares),
-        info.packets,
+        counted(info.packets, "packet"),
         info.format,
     )
 }

@@ -20,6 +20,9 @@ use super::hearing::Heard;
 use super::preparing::Prepared;
 use super::{LATE, Worker, endpoint};
 
+/// How often a query is asked again: a server that says goodbye to each connection is not asked for ever.
+const AGAIN_MAX: u8 = 2;
+
 impl<S: Source> Worker<'_, S> {
     /// Sends what is due, at most a batch before answers are looked at again.
     pub(super) fn send_due(&mut self) {
@@ -67,6 +70,22 @@ impl<S: Source> Worker<'_, S> {
     pub(super) fn ask_again(&mut self, mut asked: Box<Asked>, now: u64) {
         asked.is_retry = true;
         asked.carrier = Carrier::Tcp;
+        self.put_again(asked, now);
+    }
+
+    /// Asks on another connection what the server has not looked at, as it takes nothing more on this one.
+    pub(super) fn ask_elsewhere(&mut self, key: Key, now: u64) {
+        let Some(asked) = self.pending.fail(key) else { return };
+        self.release(key, &asked);
+        if asked.again >= AGAIN_MAX {
+            return self.lost(&asked, Cause::Closed);
+        }
+        self.tally.unprocessed += 1;
+        self.put_again(asked, now);
+    }
+
+    fn put_again(&mut self, mut asked: Box<Asked>, now: u64) {
+        asked.again += 1;
         asked.until = now.saturating_add(nanos(self.with.options.timeout));
         let prepared = self.addressed(asked);
         self.put(prepared, now);
@@ -160,7 +179,7 @@ impl<S: Source> Worker<'_, S> {
             Kind::Quic(datagrams) => datagrams.ask(key.id, &octets, &mut around, &mut told),
             Kind::Udp(_) => Err(Cause::NoSocket),
         };
-        let (due, is_retry) = (asked.planned.due, asked.is_retry);
+        let (due, again) = (asked.planned.due, asked.again);
         match taken {
             Err(Cause::NoRoom) => return self.lost(&asked, Cause::NoRoom),
             Err(cause) => {
@@ -169,7 +188,7 @@ impl<S: Source> Worker<'_, S> {
             }
             Ok(()) => self.remember(key, asked),
         }
-        if !is_retry {
+        if again == 0 {
             let sent = self.now();
             self.sent(due, sent);
         }
@@ -221,12 +240,19 @@ impl<S: Source> Worker<'_, S> {
             None => false,
         };
         let sent_at = self.now();
+        let mut is_refused = false;
         for sent in told {
             let Some((key, due)) = self.batch.queries.pop_front() else { break };
-            match sent {
+            match sent.map_err(|error| sockets::cause(&error)) {
                 Ok(()) => self.sent(due, sent_at),
-                Err(error) => self.fail(key, sockets::cause(&error)),
+                Err(cause) => {
+                    is_refused |= cause == Cause::Refused;
+                    self.fail(key, cause);
+                }
             }
+        }
+        if let (true, Target::Slot(slot)) = (is_refused, self.batch.target) {
+            self.refuse(slot, sent_at);
         }
         // A client's own socket that is full or gone holds nobody else up.
         if !is_done && matches!(self.batch.target, Target::Slot(_)) {
@@ -252,7 +278,9 @@ impl<S: Source> Worker<'_, S> {
         now: u64,
     ) -> io::Result<Result<usize, Cause>> {
         let (client, carrier) = (asked.planned.client, asked.carrier);
-        if let Some(slot) = self.clients.slot(client, carrier) {
+        // Where the server takes nothing more, what it still answers comes there, and the client goes on elsewhere.
+        let known = self.clients.slot(client, carrier).filter(|slot| !self.sockets.is_leaving(*slot));
+        if let Some(slot) = known {
             self.sockets.touch(slot, now);
             return Ok(Ok(slot));
         }

@@ -49,7 +49,10 @@ impl<S: Source> Worker<'_, S> {
             self.flush();
         }
         let Some(mut socket) = self.sockets.close(slot) else { return };
-        self.clients.keep_slot(socket.client, socket.carrier, None);
+        // A client may have gone on at another.
+        if self.clients.slot(socket.client, socket.carrier) == Some(slot) {
+            self.clients.keep_slot(socket.client, socket.carrier, None);
+        }
         match &mut socket.kind {
             Kind::Udp(_) => {}
             Kind::Stream(connection) => connection.close(),
@@ -58,6 +61,22 @@ impl<S: Source> Worker<'_, S> {
         while let Some(id) = socket.ids.pop_front() {
             self.fail(Key { endpoint: socket.serial, id }, cause);
         }
+    }
+
+    /// Loses what has left by a socket of datagrams and waits for an answer: nobody listens at the server's port.
+    ///
+    /// The kernel keeps one refusal a socket, however many datagrams are refused before it is heard.
+    pub(super) fn refuse(&mut self, slot: usize, now: u64) {
+        let Some(socket) = self.sockets.get(slot) else { return };
+        let (endpoint, half) = (socket.serial, socket.half);
+        let key = |id: u16| Key { endpoint, id };
+        // What a distant client asks leaves later.
+        let has_left = |id: &u16| {
+            let planned = self.pending.planned(key(*id));
+            planned.is_none_or(|planned| planned.due.saturating_add(half) <= now)
+        };
+        let refused: Vec<u16> = socket.ids.iter().copied().take_while(has_left).collect();
+        refused.into_iter().for_each(|id| self.fail(key(id), Cause::Refused));
     }
 
     /// Loses the query of a key, if it still waits.

@@ -48,6 +48,8 @@ pub(super) enum Heard {
     Response(Option<Response>),
     /// A query that is not answered.
     Failed(u16, Cause),
+    /// A query that is to be asked elsewhere.
+    Unprocessed(u16),
     /// A handshake is done.
     Secured {
         /// An earlier session goes on.
@@ -60,6 +62,7 @@ impl Heard {
         match told {
             Told::Message(octets) => Heard::Response(Response::read(octets, is_kept)),
             Told::Failed(id, cause) => Heard::Failed(*id, *cause),
+            Told::Unprocessed(id) => Heard::Unprocessed(*id),
             Told::Secured { is_resumed } => Heard::Secured { is_resumed: *is_resumed },
         }
     }
@@ -104,7 +107,11 @@ impl<S: Source> Worker<'_, S> {
                     }
                     None
                 }
-                // One datagram was refused; which, the system does not say: the oldest.
+                Err(error) if sockets::cause(&error) == Cause::Refused => {
+                    self.refuse(slot, now);
+                    None
+                }
+                // One datagram has failed; which, the system does not say: the oldest.
                 Err(error) => {
                     if let Some(id) = socket.ids.front().copied() {
                         self.fail(Key { endpoint, id }, sockets::cause(&error));
@@ -140,7 +147,7 @@ impl<S: Source> Worker<'_, S> {
         };
         self.hear();
         if let Some(cause) = failed {
-            self.end(slot, cause);
+            self.end(ready.token, cause);
         }
     }
 
@@ -176,9 +183,11 @@ impl<S: Source> Worker<'_, S> {
         let mut heard = std::mem::take(&mut self.heard);
         for (endpoint, at, heard) in heard.drain(..) {
             let Heard::Response(response) = heard else { continue };
-            let client =
-                response.as_ref().and_then(|response| self.pending.client(Key { endpoint, id: response.id }));
-            let half = client.map_or(0, |client| self.half(client));
+            let planned = response.as_ref().and_then(|response| {
+                let key = Key { endpoint, id: response.id };
+                self.pending.planned(key)
+            });
+            let half = planned.map_or(0, |planned| self.half(planned.client));
             self.agenda.push(at + half, 0, What::Heard(endpoint, response));
         }
         self.heard = heard;
@@ -210,19 +219,24 @@ impl<S: Source> Worker<'_, S> {
         };
         self.hear();
         if let Err(cause) = happened {
-            self.end(slot, cause);
+            self.end(token, cause);
         }
     }
 
     /// Matches what was heard.
     fn hear(&mut self) {
         let mut heard = std::mem::take(&mut self.heard);
-        for (endpoint, at, heard) in heard.drain(..) {
-            match heard {
-                Heard::Response(response) => self.hear_one(endpoint, response, at),
-                Heard::Failed(id, cause) => self.fail(Key { endpoint, id }, cause),
-                Heard::Secured { is_resumed } => self.tally.handshakes[usize::from(is_resumed)] += 1,
+        // What is asked again meanwhile may be told of at once, at most as often as it is asked.
+        while !heard.is_empty() {
+            for (endpoint, at, heard) in heard.drain(..) {
+                match heard {
+                    Heard::Response(response) => self.hear_one(endpoint, response, at),
+                    Heard::Failed(id, cause) => self.fail(Key { endpoint, id }, cause),
+                    Heard::Unprocessed(id) => self.ask_elsewhere(Key { endpoint, id }, at),
+                    Heard::Secured { is_resumed } => self.tally.handshakes[usize::from(is_resumed)] += 1,
+                }
             }
+            std::mem::swap(&mut heard, &mut self.heard);
         }
         self.heard = heard;
     }
@@ -271,8 +285,9 @@ impl<S: Source> Worker<'_, S> {
         }
     }
 
-    /// Closes a connection that the server has ended, or that failed.
-    fn end(&mut self, slot: usize, cause: Cause) {
+    /// Closes a connection that the server has ended, or that failed, unless it made way for another since.
+    fn end(&mut self, token: u64, cause: Cause) {
+        let Some(slot) = self.sockets.of_token(token) else { return };
         self.tally.closed_by_server += u64::from(matches!(cause, Cause::Closed | Cause::Reset));
         self.close(slot, cause);
     }

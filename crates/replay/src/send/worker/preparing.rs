@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::super::Source;
 use super::super::carrier::Carrier;
-use super::super::clients;
 use super::super::pending::{Asked, Key};
 use super::{Worker, endpoint};
 use crate::mutate::{self, Outcome};
@@ -77,6 +76,7 @@ impl<S: Source> Worker<'_, S> {
             until: now,
             question: None,
             is_retry: false,
+            again: 0,
             is_quiet,
             carrier,
             slot: None,
@@ -90,7 +90,7 @@ impl<S: Source> Worker<'_, S> {
         let planned = &asked.planned;
         let (octets, outcome, has_its_name) = self.wire(planned);
         let server = options.ports.of(asked.carrier, self.server(planned.client));
-        let source = options.source.map(|prefix| clients::source(prefix, planned.client, options.seed));
+        let source = planned.source;
         let is_shared = asked.carrier == Carrier::Udp;
         let shared = source.filter(|_| is_shared).map(|source| endpoint(source, server));
         let key = shared.and_then(|endpoint| self.key(endpoint));

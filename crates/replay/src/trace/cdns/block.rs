@@ -35,7 +35,8 @@ pub(super) enum Table {
 pub(super) struct Block {
     octets: Vec<u8>,
     tables: [Vec<u32>; TABLES],
-    pairs: u64,
+    /// Where pairs begin.
+    pairs: Vec<u32>,
     /// Last first.
     events: Vec<Event>,
 }
@@ -44,7 +45,7 @@ pub(super) struct Block {
 #[derive(Clone, Copy, Debug)]
 struct Event {
     time: Duration,
-    /// Where the pair begins.
+    /// Which pair of the block, from 0.
     pair: u32,
     is_response: bool,
 }
@@ -110,8 +111,9 @@ impl Block {
         skipped.add(Skip::Malformed, malformed);
         let parameters = usize::try_from(index).ok().and_then(|index| parameters.get(index));
         let parameters = parameters.ok_or("a block whose parameters are not in the file's preamble")?;
-        block.pairs = pairs.len() as u64;
-        for pair in pairs {
+        block.pairs = pairs;
+        // There are at most [`PAIRS_MAX`].
+        for pair in 0..block.pairs.len() as u32 {
             if let Err(skip) = block.place(pair, earliest, parameters.ticks_per_second) {
                 skipped.count(skip);
             }
@@ -124,13 +126,13 @@ impl Block {
 
     /// How many pairs there are.
     pub(super) fn pairs(&self) -> u64 {
-        self.pairs
+        self.pairs.len() as u64
     }
 
-    /// The next message, or why it cannot be rebuilt; `None` after the last.
-    pub(super) fn next(&mut self, port: u16) -> Option<Result<Message, Skip>> {
+    /// The next message, or why it cannot be rebuilt, with the number of its pair, from 0; `None` after the last.
+    pub(super) fn next(&mut self, port: u16) -> Option<(u32, Result<Message, Skip>)> {
         let event = self.events.pop()?;
-        Some(self.message(event, port))
+        Some((event.pair, self.message(event, port)))
     }
 
     /// Where an entry of a table is read.
@@ -146,8 +148,8 @@ impl Block {
     }
 
     /// Puts a pair's halves among the events.
-    fn place(&mut self, start: u32, earliest: Option<(u64, u64)>, per_second: u64) -> Result<(), Skip> {
-        let pair = self.pair(start)?;
+    fn place(&mut self, number: u32, earliest: Option<(u64, u64)>, per_second: u64) -> Result<(), Skip> {
+        let pair = self.pair(number)?;
         let signature = rebuilt::Signature::read(self, pair.signature.ok_or(Skip::NoQuestion)?)?;
         let (Some((seconds, ticks)), Some(offset)) = (earliest, pair.time_offset) else {
             return Err(Skip::NoTime);
@@ -155,18 +157,19 @@ impl Block {
         let ticks = i128::from(ticks) + i128::from(offset);
         let at = |ticks| instant(seconds, ticks, per_second);
         if signature.has_query() {
-            self.events.push(Event { time: at(ticks), pair: start, is_response: false });
+            self.events.push(Event { time: at(ticks), pair: number, is_response: false });
         }
         if signature.has_response(&pair) {
             // Of a response alone, the offset is its own.
             let delay = if signature.has_query() { pair.response_delay.unwrap_or(0) } else { 0 };
-            self.events.push(Event { time: at(ticks + i128::from(delay)), pair: start, is_response: true });
+            self.events.push(Event { time: at(ticks + i128::from(delay)), pair: number, is_response: true });
         }
         Ok(())
     }
 
-    fn pair(&self, start: u32) -> Result<Pair, Skip> {
-        Pair::read(&mut Decoder::new(&self.octets[start as usize..])).map_err(|_| Skip::Damaged)
+    fn pair(&self, number: u32) -> Result<Pair, Skip> {
+        let start = self.pairs.get(number as usize).ok_or(Skip::Damaged)?;
+        Pair::read(&mut Decoder::new(&self.octets[*start as usize..])).map_err(|_| Skip::Damaged)
     }
 }
 

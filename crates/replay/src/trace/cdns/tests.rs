@@ -161,6 +161,15 @@ fn pairs_become_messages() {
 }
 
 #[test]
+fn messages_tell_which_pair_they_are_of() {
+    let mut trace = read(file(ORDINARY));
+    // The response alone, which is the second pair, was seen before the first pair.
+    let pairs: Vec<u64> = std::iter::from_fn(|| trace.next().map(|_| trace.packet())).collect();
+    assert_eq!(pairs, [2, 1, 1]);
+    assert_eq!(trace.packets(), 2);
+}
+
+#[test]
 fn what_cannot_be_rebuilt_is_counted_by_cause() {
     let cases: [(&'static [i64], Skip, u64); 4] = [
         (&[0], Skip::NoTime, 1),

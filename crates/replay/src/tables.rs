@@ -9,11 +9,11 @@ use foldhash::HashMap;
 use foldhash::quality::SeedableRandomState;
 
 /// How many tables there are: at four million entries, the most that anybody keeps, each holds four thousand.
-pub(super) const TABLES: usize = 1 << 10;
+pub(crate) const TABLES: usize = 1 << 10;
 
 /// The tables.
 #[derive(Debug)]
-pub(super) struct Tables<K, V> {
+pub(crate) struct Tables<K, V> {
     tables: Vec<HashMap<K, V>>,
     /// Another than that of each table, whose entries would begin alike otherwise; and of good quality, as the fast one
     /// gives the upper bits of some seeds to few tables.
@@ -22,7 +22,7 @@ pub(super) struct Tables<K, V> {
 
 impl<K: Eq + Hash, V> Tables<K, V> {
     /// Empty ones.
-    pub(super) fn new() -> Tables<K, V> {
+    pub(crate) fn new() -> Tables<K, V> {
         Tables {
             tables: (0..TABLES).map(|_| HashMap::default()).collect(),
             chooser: SeedableRandomState::random(),
@@ -30,17 +30,17 @@ impl<K: Eq + Hash, V> Tables<K, V> {
     }
 
     /// How many entries all hold.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.tables.iter().map(HashMap::len).sum()
     }
 
     /// The table that a key is in, if it is in any.
-    pub(super) fn of(&self, key: &K) -> &HashMap<K, V> {
+    pub(crate) fn of(&self, key: &K) -> &HashMap<K, V> {
         &self.tables[self.place(key)]
     }
 
     /// The same, to be changed.
-    pub(super) fn of_mut(&mut self, key: &K) -> &mut HashMap<K, V> {
+    pub(crate) fn of_mut(&mut self, key: &K) -> &mut HashMap<K, V> {
         let place = self.place(key);
         &mut self.tables[place]
     }

@@ -1,0 +1,131 @@
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+
+use net::tls::provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::carrier::Shares;
+use super::tally::Cause;
+use super::tls::{Trust, tests as certificate};
+use super::*;
+use crate::schedule::{Clients, Pacing, Plan};
+use crate::trace::Trace;
+
+/// What sends queries to a server over UDP.
+fn options(server: SocketAddr) -> Options {
+    Options {
+        servers: vec![server],
+        carriers: Carriers::Recorded,
+        ports: Ports { tls: 853, quic: 853, https: server.port() },
+        https_path: "/dns-query".into(),
+        tls: None,
+        distances: None,
+        has_sources: false,
+        frames: Vec::new(),
+        unique_names: false,
+        mutation: None,
+        timeout: Duration::from_secs(20),
+        idle: Duration::from_secs(20),
+        window: None,
+        threads: 1,
+        process: Process { count: 1, number: 0, begin: None },
+        seed: 1,
+        log: None,
+        compare: None,
+        observer: None,
+    }
+}
+
+/// Sends so many queries of one client at once.
+fn sent(count: usize, options: Options) -> Done {
+    let trace = "1.0 192.0.2.1:5353 udp a.example. A rd\n".repeat(count);
+    let pacing = if options.window.is_some() { Pacing::Fast } else { Pacing::Recorded { speed: 1.0 } };
+    let clients = Clients::Factor { factor: 1.0, spread: None };
+    let plan = Plan { pacing, clients, limit: None, loops: 1, seed: 1 };
+    let open = || Trace::read(io::Cursor::new(trace.clone()), 53).map_err(io::Error::other);
+    run(vec![Schedule::new(plan, Arc::default(), open)], options, &Live::default()).expect("it runs")
+}
+
+#[test]
+fn all_that_waits_at_a_closed_port_is_refused() {
+    let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr());
+    let closed = closed.expect("loopback binds");
+    for window in [None, Some(100)] {
+        let tally = sent(10, Options { window, ..options(closed) }).tally;
+        assert_eq!((tally.queries, tally.lost[Cause::Refused as usize]), (10, 10), "{window:?}");
+    }
+}
+
+/// The types and flags of frames (RFC 9113 §6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = &(payload.len() as u32).to_be_bytes()[1..];
+    [length, &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A server of HTTP/2 that answers the first `answered` queries of a connection once so many more are there, and takes
+/// no more of it.
+fn serve(stream: TcpStream, config: &Arc<ServerConfig>, answered: usize, more: usize) -> io::Result<()> {
+    let connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+    let mut stream = StreamOwned::new(connection, stream);
+    stream.read_exact(&mut [0; 24])?;
+    stream.write_all(&frame(SETTINGS, 0, 0, &[]))?;
+    let mut queries = BTreeMap::new();
+    while queries.len() < answered + more {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head)?;
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload)?;
+        if head[3] == DATA && !payload.is_empty() {
+            queries.insert(u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload);
+        }
+    }
+    let last = queries.keys().nth(answered.wrapping_sub(1)).copied().unwrap_or(0);
+    stream.write_all(&frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()))?;
+    for (id, mut message) in queries.into_iter().take(answered) {
+        message[2] |= 0x80;
+        // `:status: 200` is the eighth entry of the static table.
+        stream.write_all(&frame(HEADERS, END_HEADERS, id, &[0x88]))?;
+        stream.write_all(&frame(DATA, END_STREAM, id, &message))?;
+    }
+    // Until the client ends it.
+    io::copy(&mut stream, &mut io::sink()).map(drop)
+}
+
+#[test]
+fn what_a_server_says_goodbye_to_is_asked_again() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+    let server = listener.local_addr().expect("it is bound");
+    let certificate_of = CertificateDer::from_pem_slice(certificate::SELF.as_bytes()).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(certificate::KEY.as_bytes()).expect("a key");
+    let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+    let config = config.expect("it is the default").with_no_client_auth();
+    let mut config = config.with_single_cert(vec![certificate_of], key).expect("they belong together");
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let config = Arc::new(config);
+    thread::spawn(move || {
+        // Two of five, then one of three, then none of the two that were asked three times.
+        for (answered, more) in [(2, 3), (1, 2), (0, 2)] {
+            let (stream, config) = (listener.accept().expect("it connects").0, Arc::clone(&config));
+            thread::spawn(move || serve(stream, &config, answered, more));
+        }
+    });
+    let trust = Trust::of(certificate::SELF.as_bytes()).expect("a certificate");
+    let tls = Tls::new(&trust, None, false).expect("no name is told");
+    let shares = Shares::new([0.0, 0.0, 0.0, 0.0, 1.0]).expect("they are all");
+    let options = Options { carriers: Carriers::Shares(shares), tls: Some(Arc::new(tls)), ..options(server) };
+    let tally = sent(5, options).tally;
+    let lost = (tally.lost_total(), tally.lost[Cause::Closed as usize]);
+    assert_eq!((tally.queries, tally.answers, lost), (5, 3, (2, 2)));
+    // Three once, two of them twice.
+    assert_eq!((tally.unprocessed, tally.lateness.len()), (5, 5));
+}
