@@ -56,6 +56,9 @@ pub struct BackEndStatus {
     pub timeouts: u64,
     /// Queries in flight.
     pub in_flight: u64,
+    /// Reports from its address with another key, or none.
+    #[serde(default)]
+    pub unsigned: u64,
     /// Queries that may still be sent by its agent's word; absent without a lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credit: Option<u64>,

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dns::edns::Edns;
-use dns::query::Refusal;
+use dns::query::{HEADER, Refusal};
 use dns::relay::{Added, add_subnet, take_out_subnet};
-use dns::writer::header_only;
+use dns::writer::without_question;
 use dns::{Folded, Query, Rcode, Rtype};
 use net::admission::{Admission, Place};
 use net::clock::Clock;
@@ -26,10 +26,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::client_address::{ClientAddress, Transport};
+use crate::clients::Clients;
 use crate::counters::FrontCounters;
 use crate::exchange::{Pool, TRUNCATED, ask_by_datagram};
 use crate::field::{BackEnd, Field};
-use crate::message::{OPT, Says, answer};
+use crate::hops::take_out_keepalive;
+use crate::message::{OPT, Says, UDP_PAYLOAD, answer};
 use crate::pending::rcode;
 use crate::picker::Picker;
 
@@ -67,6 +69,8 @@ pub struct Connections {
     pub timeout: Duration,
     /// To how many back ends a query may go.
     pub tries: usize,
+    /// Queries under way at a time.
+    pub outstanding_max: usize,
     /// What clients may hold.
     pub limits: Limits,
     /// Who has a place.
@@ -80,6 +84,10 @@ pub struct Desk {
     pub picker: Picker,
     /// The other.
     pub counters: Arc<FrontCounters>,
+    /// Queries under way.
+    pub outstanding: usize,
+    /// How many of them each client has.
+    pub clients: Clients,
 }
 
 /// Who asks, and at which address.
@@ -87,6 +95,27 @@ pub struct Desk {
 struct Way {
     client: SocketAddr,
     local: SocketAddr,
+}
+
+/// A query that may go on.
+struct Asked {
+    key: u64,
+    question_end: usize,
+    edns: Option<Edns>,
+}
+
+/// A query's place among those under way, until it is dropped.
+struct Seat<'a> {
+    connections: &'a Connections,
+    counted_at: u32,
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut desk = self.connections.desk();
+        desk.outstanding -= 1;
+        desk.clients.give_back(self.counted_at);
+    }
 }
 
 /// A back end that was picked.
@@ -223,41 +252,80 @@ impl Connections {
 
     /// Answers one query; `None` where it gets no answer.
     async fn answer(&self, query: &[u8], way: Way) -> Option<Vec<u8>> {
-        let mut name = Folded::root();
-        let (key, question_end, edns) = {
-            let desk = self.desk();
-            desk.counters.queries.add(1);
-            match Query::read(query, &mut name) {
-                // What has many messages for an answer is for whom a server knows, and it does not know us.
-                Ok(asked) if matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) => {
-                    let says = Says::Rcode(Rcode::REFUSED);
-                    return Some(ours(query, asked.head.len(), asked.edns.as_ref(), says));
-                }
-                Ok(asked) => (desk.picker.hash_question(&asked), asked.head.len(), asked.edns),
-                Err(Refusal::Silence) => {
-                    desk.counters.no_query.add(1);
-                    return None;
-                }
-                Err(refusal) => {
-                    desk.counters.malformed.add(1);
-                    let rcode = if let Refusal::Rcode(rcode) = refusal { rcode } else { Rcode::FORMERR };
-                    let mut out = [0; 12];
-                    return header_only(query, rcode, &mut out).map(|length| out[..length].to_vec());
-                }
-            }
+        let asked = match self.read(query) {
+            Ok(asked) => asked,
+            Err(answer) => return answer,
         };
-        let (mut asked, mut added) = (query.to_vec(), Added::Nothing);
+        let reply = match self.seat(way.client.ip()) {
+            Some(_seat) => self.carry(query, &asked, way).await,
+            None => None,
+        };
+        let servfail = Says::Rcode(Rcode::SERVFAIL);
+        Some(reply.unwrap_or_else(|| ours(query, asked.question_end, asked.edns.as_ref(), servfail)))
+    }
+
+    /// Reads a query; what does not go on is answered by us, or not at all.
+    fn read(&self, query: &[u8]) -> Result<Asked, Option<Vec<u8>>> {
+        let mut name = Folded::root();
+        let desk = self.desk();
+        desk.counters.queries.add(1);
+        match Query::read(query, &mut name) {
+            // What has many messages for an answer is for whom a server knows, and it does not know us.
+            Ok(asked) if matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) => {
+                let refused = Says::Rcode(Rcode::REFUSED);
+                Err(Some(ours(query, asked.head.len(), asked.edns.as_ref(), refused)))
+            }
+            Ok(asked) => Ok(Asked {
+                key: desk.picker.hash_question(&asked),
+                question_end: asked.head.len(),
+                edns: asked.edns,
+            }),
+            Err(Refusal::Silence) => {
+                desk.counters.no_query.add(1);
+                Err(None)
+            }
+            Err(refusal) => {
+                desk.counters.malformed.add(1);
+                let rcode = if let Refusal::Rcode(rcode) = refusal { rcode } else { Rcode::FORMERR };
+                let mut out = [0; HEADER + OPT];
+                let length = without_question(query, rcode, UDP_PAYLOAD, &mut out);
+                Err(length.map(|length| out[..length].to_vec()))
+            }
+        }
+    }
+
+    /// A place for one more query of this client; `None`, which is counted, where it or all have as many as they may.
+    fn seat(&self, client: IpAddr) -> Option<Seat<'_>> {
+        let mut desk = self.desk();
+        if desk.outstanding >= self.outstanding_max {
+            desk.counters.full.add(1);
+            return None;
+        }
+        let hash = desk.picker.hash_client(client);
+        let Some(counted_at) = desk.clients.take(hash) else {
+            desk.counters.full_client.add(1);
+            return None;
+        };
+        desk.outstanding += 1;
+        Some(Seat { connections: self, counted_at })
+    }
+
+    /// Takes a query to back ends until one answers; `None`, which is counted, where none does.
+    async fn carry(&self, query: &[u8], asked: &Asked, way: Way) -> Option<Vec<u8>> {
+        let question_end = asked.question_end;
+        let (mut onward, mut added) = (query.to_vec(), Added::Nothing);
+        let length = take_out_keepalive(&mut onward, question_end);
+        onward.truncate(length);
         if let Some(subnet) = self.client_address.subnet(way.client.ip()) {
-            added = add_subnet(&mut asked, question_end, edns.as_ref(), &subnet);
+            added = add_subnet(&mut onward, question_end, asked.edns.as_ref(), &subnet);
         }
         let (mut tried, mut is_free) = (Set::EMPTY, false);
         while tried.len() < self.tries {
-            let Some(picked) = self.pick(key, way.client.ip(), tried, is_free) else { break };
+            let picked = self.pick(asked.key, way.client.ip(), tried, is_free)?;
             tried = tried.with(picked.back_end.place);
-            asked[..2].copy_from_slice(&picked.id.to_be_bytes());
-            let reply =
-                tokio::time::timeout(self.timeout, self.forward(&picked.back_end, &asked, question_end, way));
-            let reply = reply.await;
+            onward[..2].copy_from_slice(&picked.id.to_be_bytes());
+            let reply = self.forward(&picked.back_end, &onward, question_end, way);
+            let reply = tokio::time::timeout(self.timeout, reply).await;
             let now = self.now();
             let mut desk = self.desk();
             let (place, load) = (picked.back_end.place, picked.load);
@@ -268,6 +336,7 @@ impl Connections {
                     desk.counters.answers.add(1);
                     reply[..2].copy_from_slice(&query[..2]);
                     let length = take_out_subnet(&mut reply, question_end, added);
+                    let length = take_out_keepalive(&mut reply[..length], question_end);
                     reply.truncate(length);
                     return Some(reply);
                 }
@@ -283,22 +352,21 @@ impl Connections {
             }
         }
         self.desk().counters.failed.add(1);
-        Some(ours(query, question_end, edns.as_ref(), Says::Rcode(Rcode::SERVFAIL)))
+        None
     }
 
     /// Picks a back end that is not among `tried`; another one than the first is in the budget of those that are sent again,
-    /// if it is not free.
+    /// if it is not free. `None`, which is counted, where there is none.
     fn pick(&self, key: u64, client: IpAddr, tried: Set, is_free: bool) -> Option<Picked> {
         let now = self.now();
         let mut desk = self.desk();
-        let Desk { picker, counters } = &mut *desk;
+        let Desk { picker, counters, .. } = &mut *desk;
         picker.look(&self.field.load_full(), now);
         if !tried.is_empty() {
-            if !picker.has_others(tried) {
-                return None;
-            }
-            if !is_free && !picker.may_retry() {
-                counters.retries_denied.add(1);
+            let has_others = picker.has_others(tried);
+            if !has_others || !(is_free || picker.may_retry()) {
+                counters.retries_denied.add(u64::from(has_others));
+                counters.failed.add(1);
                 return None;
             }
             counters.retries.add(1);
@@ -361,6 +429,10 @@ mod tests {
     /// Answered here.
     const AXFR: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\xfc\0\x01";
 
+    /// What one client may have under way, and all.
+    const PER_CLIENT_MAX: u16 = 2;
+    const OUTSTANDING_MAX: usize = 3;
+
     /// Serves clients before these back ends; returns where.
     async fn start(back_ends: &[SocketAddr], limits: Limits) -> (SocketAddr, Arc<Connections>) {
         let field = back_ends.iter().fold(Field::default(), |field, address| {
@@ -370,13 +442,19 @@ mod tests {
         let picker = Picker::new(policy, For::Connections, 0, 1_000_000_000, 7, Rng::with_seed(1));
         let connections = Arc::new(Connections {
             field: Arc::new(ArcSwap::from_pointee(field)),
-            desk: Mutex::new(Desk { picker, counters: Arc::default() }),
+            desk: Mutex::new(Desk {
+                picker,
+                counters: Arc::default(),
+                outstanding: 0,
+                clients: Clients::new(PER_CLIENT_MAX),
+            }),
             onward: Onward::Connections,
             client_address: ClientAddress::Hidden,
             pool: Pool::default(),
             clock: Clock::new(),
             timeout: Duration::from_secs(1),
             tries: 2,
+            outstanding_max: OUTSTANDING_MAX,
             limits,
             admission: Arc::new(limits.admission()),
         });
@@ -473,5 +551,62 @@ mod tests {
             assert_eq!(ask(address, A).await.1, Rcode::NOERROR.to_int());
         }
         assert_eq!(connections.desk().counters.retries_denied.get(), 0);
+    }
+
+    /// A client's way to us.
+    fn way(last: u8) -> Way {
+        Way { client: ([192, 0, 2, last], 9).into(), local: ([127, 0, 0, 1], 53).into() }
+    }
+
+    async fn answered(connections: &Connections) -> Rcode {
+        rcode(&connections.answer(&A[2..], way(3)).await.expect("an answer"))
+    }
+
+    fn counts(connections: &Connections) -> [u64; 4] {
+        let desk = connections.desk();
+        let FrontCounters { full, full_client, shed, failed, .. } = &*desk.counters;
+        [full, full_client, shed, failed].map(|count| count.get())
+    }
+
+    #[tokio::test]
+    async fn queries_beyond_the_limits_are_counted_and_answered_here() {
+        let (_, connections) = start(&[nowhere()], Limits::default()).await;
+        let seats = [1, 1, 1, 2, 3].map(|last| connections.seat(way(last).client.ip()));
+        assert_eq!(seats.each_ref().map(Option::is_some), [true, true, false, true, false]);
+        assert_eq!(answered(&connections).await, Rcode::SERVFAIL);
+        assert_eq!(counts(&connections), [2, 1, 0, 0]);
+        drop(seats);
+        // Nobody listens there.
+        assert_eq!(answered(&connections).await, Rcode::SERVFAIL);
+        assert_eq!((counts(&connections), connections.desk().outstanding), ([2, 1, 0, 1], 0));
+    }
+
+    #[tokio::test]
+    async fn what_nobody_is_picked_for_is_shed_and_has_not_failed() {
+        let (_, connections) = start(&[], Limits::default()).await;
+        assert_eq!(answered(&connections).await, Rcode::SERVFAIL);
+        assert_eq!(counts(&connections), [0, 0, 1, 0]);
+    }
+
+    #[tokio::test]
+    async fn how_long_a_connection_may_be_idle_is_not_passed_on() {
+        const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0";
+        let with = |options: &[u8]| [QUERY, &[0, options.len() as u8], options].concat();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
+        let (_, connections) = start(&[listener.local_addr().expect("it is bound")], Limits::default()).await;
+        let back_end = async {
+            let (mut stream, _) = listener.accept().await.expect("it comes");
+            let mut query = vec![0; usize::from(stream.read_u16().await.expect("a query"))];
+            stream.read_exact(&mut query).await.expect("all of it");
+            assert_eq!(query[2..], with(&[])[2..], "the client's is not for the back end");
+            let mut reply = with(b"\0\x0b\0\x02\0\x64");
+            reply[..3].copy_from_slice(&[query[0], query[1], 0x81]);
+            stream.write_all(&[&prefix(reply.len())[..], &reply].concat()).await.expect("it is taken");
+        };
+        let asked = with(b"\0\x0b\0\0");
+        let (answer, ()) = tokio::join!(connections.answer(&asked, way(1)), back_end);
+        let mut expected = with(&[]);
+        expected[2] = 0x81;
+        assert_eq!(answer, Some(expected));
     }
 }

@@ -95,15 +95,15 @@ pub struct FrontCounters {
     pub malformed: Count,
     /// Queries whose back ends did not answer, answered SERVFAIL.
     pub failed: Count,
-    /// Queries dropped because all places were taken.
+    /// Queries for which all places were taken: dropped, over connections answered SERVFAIL. Connections, too.
     pub full: Count,
-    /// Queries dropped because their client had as many as one may have.
+    /// Queries whose client had as many as one may have: dropped, over connections answered SERVFAIL.
     pub full_client: Count,
     /// Queries for which no free id was found.
     pub no_id: Count,
     /// Queries for which there was no socket to any back end, answered SERVFAIL.
     pub no_socket: Count,
-    /// Queries that nobody had credit for, dropped.
+    /// Queries that nobody had credit for: dropped, over connections answered SERVFAIL.
     pub shed: Count,
     /// The same, answered with TC set, so that the client asks over TCP.
     pub steered: Count,

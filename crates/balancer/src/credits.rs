@@ -24,6 +24,10 @@ use crate::field::{BackEnd, Drained, Field};
 /// while, and whoever has been away for so long is gone.
 const DRAINING_KEPT: Duration = Duration::from_secs(3);
 
+/// From one warning that an agent has another key to the next about the same back end: introductions come ten times a
+/// second, and anybody can send them.
+const UNSIGNED_SPACING: Duration = Duration::from_secs(3600);
+
 /// What became of reports.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -55,6 +59,8 @@ struct Agent {
     told: Duration,
     /// How well its reports come.
     hearing: Hearing,
+    /// When it was last said that its key is another one.
+    warned: Option<Duration>,
 }
 
 /// What talks to agents.
@@ -176,6 +182,7 @@ impl Credits {
                     at: None,
                     told: Duration::ZERO,
                     hearing: Hearing::default(),
+                    warned: None,
                 });
             }
         }
@@ -199,7 +206,7 @@ impl Credits {
         self.follow();
         let report = match Report::read(octets, &self.key) {
             Ok(report) => report,
-            Err(credit::message::Refused::Unsigned) => return add(&self.counters.unsigned),
+            Err(credit::message::Refused::Unsigned) => return self.unsigned(from),
             Err(_) => return add(&self.counters.malformed),
         };
         let now = self.clock.now().monotonic;
@@ -220,6 +227,31 @@ impl Credits {
             Taken::Repeated => add(&self.counters.repeated),
             Taken::Late => add(&self.counters.late),
             Taken::Alien => add(&self.counters.alien),
+        }
+    }
+}
+
+impl Credits {
+    /// Counts a report with another key, also at the back ends of the address that it comes from: the first thing to go
+    /// wrong, and nothing else shows it there.
+    fn unsigned(&mut self, from: SocketAddr) {
+        add(&self.counters.unsigned);
+        let (now, from) = (self.clock.now().monotonic, from.ip().to_canonical());
+        for (service, agent) in &mut self.agents {
+            if service.transport() == Transport::Udp && service.address().ip() == from {
+                agent.unsigned(now);
+            }
+        }
+    }
+}
+
+impl Agent {
+    fn unsigned(&mut self, now: Duration) {
+        add(&self.back_end.unsigned);
+        if self.warned.is_none_or(|at| now.saturating_sub(at) >= UNSIGNED_SPACING) {
+            self.warned = Some(now);
+            let back_end = self.back_end.address;
+            tracing::warn!(%back_end, "an agent reports from the back end's address with another key; it grants nothing");
         }
     }
 }
@@ -376,6 +408,28 @@ mod tests {
         assert_eq!(standing(), Standing::Draining);
         agent.forget_draining(until + DRAINING_KEPT);
         assert_eq!(standing(), Standing::Up);
+    }
+
+    #[tokio::test]
+    async fn who_reports_with_another_key_is_known_by_address() {
+        let (mut credits, _agent, service) = pair().await;
+        let mut octets = [0; REPORT_LEN];
+        report(service, None, 5, 0).write(&key(2), &mut octets);
+        for from in ["192.0.2.1:9", "[::ffff:192.0.2.1]:9", "192.0.2.2:9"] {
+            credits.take(&octets, from.parse().expect("an address")).await;
+        }
+        let agent = credits.agents.get_mut(&service).expect("it is there");
+        let back_end = agent.back_end.clone();
+        let unsigned = || back_end.unsigned.load(Ordering::Relaxed);
+        assert_eq!((unsigned(), credits.counters.unsigned.load(Ordering::Relaxed)), (2, 3));
+        let first = agent.warned.expect("it was said");
+        for (since, is_told) in
+            [(UNSIGNED_SPACING - Duration::from_nanos(1), false), (UNSIGNED_SPACING, true)]
+        {
+            agent.unsigned(first + since);
+            assert_eq!(agent.warned != Some(first), is_told);
+        }
+        assert_eq!(unsigned(), 4);
     }
 
     #[tokio::test]

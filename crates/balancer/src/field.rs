@@ -100,6 +100,8 @@ pub struct BackEnd {
     pub connections: AtomicU64,
     /// Queries that waited for a connection, because there were as many as may be.
     pub crowded: AtomicU64,
+    /// Reports from its address that are not signed with our key.
+    pub unsigned: AtomicU64,
 }
 
 /// Who has said that a back end drains.
@@ -164,6 +166,7 @@ impl BackEnd {
             tcp: Granted::default(),
             connections: AtomicU64::new(0),
             crowded: AtomicU64::new(0),
+            unsigned: AtomicU64::new(0),
         }
     }
 

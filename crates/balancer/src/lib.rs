@@ -8,7 +8,8 @@
 //! Which back end gets a query is `routing::balance`'s to say; here it is carried there and back. In reading order:
 //! - [`field`]: the back ends as all threads see them; [`counters`]: what is counted.
 //! - [`picker`]: one thread's view of them, and what it picks.
-//! - [`client_address`]: how a back end learns whose query it is.
+//! - [`client_address`]: how a back end learns whose query it is; [`hops`]: what it is not told, and the client neither.
+//! - [`clients`]: how many queries each client has under way.
 //! - [`pending`]: queries that wait for replies; [`worker`]: the thread that has them.
 //! - [`connections`]: clients over TCP; [`exchange`]: one query to one back end on their behalf.
 //! - [`message`]: the answers that are made here.
@@ -22,6 +23,7 @@
 
 pub mod circle;
 pub mod client_address;
+pub mod clients;
 pub mod connections;
 pub mod counters;
 pub mod credits;
@@ -29,6 +31,7 @@ pub mod descriptors;
 pub mod exchange;
 pub mod field;
 pub mod health;
+pub mod hops;
 pub mod http;
 pub mod measure;
 pub mod message;

@@ -8,7 +8,7 @@ use dns::{Rcode, Rtype};
 pub const OPT: usize = 11;
 
 /// The largest UDP payload that we say we take, in octets (RFC 9715 §3.1).
-const UDP_PAYLOAD: u16 = 1232;
+pub const UDP_PAYLOAD: u16 = 1232;
 
 /// What an answer of ours says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -389,8 +389,18 @@ pub fn answers(reply: &[u8], query: &[u8], question_end: usize) -> bool {
         1 => reply
             .get(HEADER..question_end)
             .is_some_and(|told| is_same_question(told, &query[HEADER..question_end])),
-        // Who cannot read a query says so without it; nobody can be sent elsewhere by that.
-        0 => reply.len() == HEADER && !matches!(header[3] & 0x0f, 0 | 3),
+        // Who cannot read a query says so without it, with EDNS at most; nobody can be sent elsewhere by that.
+        0 => is_bare(header, &reply[HEADER..]) && !matches!(header[3] & 0x0f, 0 | 3),
+        _ => false,
+    }
+}
+
+/// Whether a message without a question has nothing else either, but for an OPT record (RFC 6891 §6.1.2).
+fn is_bare(header: &[u8; HEADER], rest: &[u8]) -> bool {
+    const OPT: [u8; 3] = [0, 0, 41];
+    match header[6..] {
+        [0, 0, 0, 0, 0, 0] => rest.is_empty(),
+        [0, 0, 0, 0, 0, 1] => rest.starts_with(&OPT),
         _ => false,
     }
 }
@@ -466,16 +476,20 @@ mod tests {
         check(1, &|reply| reply[17] = 28, Err(Unmatched::WrongQuestion));
         check(1, &|reply| reply[12] = 0xc0, Err(Unmatched::WrongQuestion));
         check(1, &|reply| reply.truncate(15), Err(Unmatched::WrongQuestion));
-        let header_only = |rcode| {
+        let bare = |rcode, records, behind: &'static [u8]| {
             move |reply: &mut Vec<u8>| {
                 reply.truncate(HEADER);
-                reply[5] = 0;
-                reply[3] = rcode;
+                reply.extend(behind);
+                (reply[3], reply[5], reply[11]) = (rcode, 0, records);
             }
         };
-        check(1, &header_only(1), Ok(index));
-        check(1, &header_only(0), Err(Unmatched::WrongQuestion));
-        check(1, &header_only(3), Err(Unmatched::WrongQuestion));
+        let opt = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+        check(1, &bare(1, 0, b""), Ok(index));
+        check(1, &bare(1, 1, opt), Ok(index));
+        check(1, &bare(0, 0, b""), Err(Unmatched::WrongQuestion));
+        check(1, &bare(3, 1, opt), Err(Unmatched::WrongQuestion));
+        check(1, &bare(1, 1, b"\0\0\x01\0\x01\0\0\0\0\0\0"), Err(Unmatched::WrongQuestion));
+        check(1, &bare(1, 2, opt), Err(Unmatched::WrongQuestion));
     }
 
     #[test]

@@ -232,9 +232,9 @@ impl Picker {
         self.ready.bits() & !tried.bits() != 0
     }
 
-    /// Whether a back end has credit for connections, by its agent.
+    /// Whether a back end that may be picked has credit for connections, by its agent.
     pub fn has_connections(&self, now_ns: u64) -> bool {
-        self.field.iter().any(|back_end| {
+        self.field.iter().filter(|back_end| self.ready.contains(back_end.place)).any(|back_end| {
             let lease = back_end.tcp.get();
             now_ns < lease.until_ns && lease.limit > back_end.connections.load(Ordering::Relaxed)
         })
@@ -335,6 +335,16 @@ mod tests {
             picker.look(&field, 99);
             assert_eq!(picker.pick(1, CLIENT, Set::EMPTY, 99, &counters), Some(1));
         }
+    }
+
+    #[test]
+    fn who_gets_no_queries_has_no_connections_to_give() {
+        let (mut picker, field, _) = picker(2, "pressure");
+        at(&field, 1).tcp.put(Lease { limit: 9, until_ns: 100, ..Lease::NONE });
+        assert!(picker.has_connections(99) && !picker.has_connections(100));
+        at(&field, 1).set_draining(Drained::ByAgent, true);
+        picker.look(&field, 2);
+        assert!(!picker.has_connections(99));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use routing::balance::Policy;
 use tokio::task::JoinSet;
 
 use crate::client_address::ClientAddress;
+use crate::clients::Clients;
 use crate::connections::{Connections, Desk, Onward};
 use crate::counters::FrontCounters;
 use crate::credits::Credits;
@@ -54,9 +55,9 @@ pub struct Options {
     pub tries: usize,
     /// Sockets of each worker for each back end.
     pub sockets: usize,
-    /// Queries that wait at a time, of all workers together.
+    /// Queries that wait at a time: as datagrams, of which each worker has an equal share, and over connections.
     pub outstanding_max: usize,
-    /// The same of one client, at each worker.
+    /// The same of one client, at each worker and over connections.
     pub per_client_max: u16,
     /// How queries over connections go to back ends.
     pub onward: Onward,
@@ -201,13 +202,19 @@ impl Service {
         let picker = Picker::new(policy, For::Connections, all, timeout_ns, hash_seed, rng);
         let connections = Arc::new(Connections {
             field: field.clone(),
-            desk: Mutex::new(Desk { picker, counters: fronts[all].clone() }),
+            desk: Mutex::new(Desk {
+                picker,
+                counters: fronts[all].clone(),
+                outstanding: 0,
+                clients: Clients::new(limits.per_client_max),
+            }),
             onward: options.onward,
             client_address: options.client_address,
             pool: Pool::default(),
             clock,
             timeout: options.timeout,
             tries: options.tries,
+            outstanding_max: options.outstanding_max,
             limits: options.tcp,
             admission: Arc::new(options.tcp.admission()),
         });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use dns::query::Refusal;
 use dns::relay::{Added, add_subnet, take_out_subnet};
-use dns::writer::header_only;
+use dns::writer::without_question;
 use dns::{Folded, Query, Rcode};
 use net::client::{Incoming, Outgoing, Readiness, Trouble};
 use net::clock::Clock;
@@ -16,9 +16,11 @@ use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
 use routing::balance::{BACK_ENDS_MAX, Set};
 
 use crate::client_address::{ClientAddress, Transport};
+use crate::clients::Clients;
 use crate::counters::FrontCounters;
 use crate::field::{Field, Standing};
-use crate::message::{Says, answer};
+use crate::hops::take_out_keepalive;
+use crate::message::{Says, UDP_PAYLOAD, answer};
 use crate::pending::{Asker, Index, Pending, Refused, Unmatched, rcode};
 use crate::picker::Picker;
 
@@ -31,9 +33,6 @@ const WAIT_MAX: Duration = Duration::from_millis(20);
 /// From one time that lines are opened again to the next, in nanoseconds: soon after there is a way to a back end again, and
 /// seldom enough that errors, which anybody on the way can make up, cost the queries that wait only once in it.
 const MEND_NS: u64 = 1_000_000_000;
-
-/// Places in which queries are counted by client. Clients whose hashes meet share one, and with it the limit.
-const CLIENT_PLACES: usize = 1 << 14;
 
 /// Batches that are received from a socket before others have their turn.
 const ROUNDS_MAX: usize = 8;
@@ -104,7 +103,7 @@ struct Bench {
     /// together goes with one system call; nobody outside knows what came together.
     socket: usize,
     answers: Outgoing,
-    clients: Vec<u16>,
+    clients: Clients,
     name: Folded,
     room: Box<[u8; DATAGRAM_MAX]>,
     /// A query behind its preface, where there is one.
@@ -145,7 +144,7 @@ impl Worker {
             ready: Vec::with_capacity(sockets),
             socket: 0,
             answers: Outgoing::new(),
-            clients: vec![0; CLIENT_PLACES],
+            clients: Clients::new(self.limits.per_client_max),
             name: Folded::root(),
             room: Box::new([0; DATAGRAM_MAX]),
             prefaced: Vec::new(),
@@ -269,7 +268,7 @@ impl Bench {
 
     /// Opens lines that are missing, and anew those that will not do, if it is time.
     fn mend(&mut self, now: u64) {
-        let ailing = or(self.broken, self.incomplete);
+        let ailing = self.broken.or(self.incomplete);
         if ailing.is_empty() || now.saturating_sub(self.mended_ns) < MEND_NS {
             return;
         }
@@ -315,29 +314,35 @@ impl Bench {
                     _ => Rcode::FORMERR,
                 };
                 self.worker.counters.malformed.add(1);
-                if let Some(length) = header_only(octets, rcode, &mut self.room[..]) {
+                if let Some(length) = without_question(octets, rcode, UDP_PAYLOAD, &mut self.room[..]) {
                     self.send_answer(length, client, local);
                 }
                 return;
             }
         };
-        let counted_at = self.worker.picker.hash_client(client.ip()) as u32 % CLIENT_PLACES as u32;
-        if self.clients[counted_at as usize] >= self.worker.limits.per_client_max {
+        let Some(counted_at) = self.clients.take(self.worker.picker.hash_client(client.ip())) else {
             return self.worker.counters.full_client.add(1);
-        }
+        };
         let id = u16::from_be_bytes([octets[0], octets[1]]);
         let asker = Asker { client, local, id, counted_at, added: Added::Nothing };
         match self.pending.take(asker, octets, question_end, key) {
             Ok(index) => {
+                if edns.as_ref().is_some_and(|edns| edns.tcp_keepalive) {
+                    let query = &mut self.pending.get_mut(index).query;
+                    let length = take_out_keepalive(query, question_end);
+                    query.truncate(length);
+                }
                 if let Some(subnet) = self.worker.limits.client_address.subnet(client.ip()) {
                     let waiting = self.pending.get_mut(index);
                     waiting.asker.added =
                         add_subnet(&mut waiting.query, question_end, edns.as_ref(), &subnet);
                 }
-                self.clients[counted_at as usize] += 1;
                 self.dispatch(index, now, Picker::sent);
             }
-            Err(_) => self.worker.counters.full.add(1),
+            Err(_) => {
+                self.clients.give_back(counted_at);
+                self.worker.counters.full.add(1);
+            }
         }
     }
 
@@ -345,7 +350,7 @@ impl Bench {
     fn dispatch(&mut self, index: Index, now: u64, sent: fn(&mut Picker, usize, u64) -> u32) {
         let waiting = self.pending.get(index);
         let (key, client, tried) = (waiting.key, waiting.asker.client.ip(), waiting.tried);
-        let (worker, passed_over) = (&mut self.worker, or(tried, self.closed));
+        let (worker, passed_over) = (&mut self.worker, tried.or(self.closed));
         let Some(place) = worker.picker.pick(key, client, passed_over, now, &worker.counters) else {
             let says = if !self.closed.is_empty() && !worker.picker.has_others(passed_over) {
                 worker.counters.no_socket.add(1);
@@ -385,7 +390,7 @@ impl Bench {
     fn dispatch_again(&mut self, index: Index, now: u64) {
         let tried = self.pending.get(index).tried;
         let picker = &mut self.worker.picker;
-        if tried.len() < self.worker.limits.tries && picker.has_others(or(tried, self.closed)) {
+        if tried.len() < self.worker.limits.tries && picker.has_others(tried.or(self.closed)) {
             if picker.may_retry() {
                 self.worker.counters.retries.add(1);
                 return self.dispatch(index, now, Picker::sent_again);
@@ -404,7 +409,7 @@ impl Bench {
             let length = self.answer(index, says);
             self.send_answer(length, asker.client, asker.local);
         }
-        self.forget_client(asker);
+        self.clients.give_back(asker.counted_at);
         self.pending.give_back(index);
     }
 
@@ -423,11 +428,6 @@ impl Bench {
             says,
             &mut self.room[..],
         )
-    }
-
-    fn forget_client(&mut self, asker: Asker) {
-        let count = &mut self.clients[asker.counted_at as usize];
-        *count = count.saturating_sub(1);
     }
 
     fn push(&mut self, line: u16, index: Index) {
@@ -536,7 +536,7 @@ impl Bench {
         }
         self.worker.picker.answered(place, load, rcode(octets).to_int(), latency, now);
         self.worker.counters.answers.add(1);
-        self.forget_client(asker);
+        self.clients.give_back(asker.counted_at);
         self.pending.end(index);
     }
 
@@ -628,10 +628,6 @@ impl Bench {
         }
         self.worker.counters.send_failed.add(failed);
     }
-}
-
-fn or(one: Set, other: Set) -> Set {
-    Set::from_bits(one.bits() | other.bits())
 }
 
 #[cfg(test)]
@@ -730,5 +726,16 @@ mod tests {
         let counts = &bench.worker.counters;
         assert_eq!([&counts.no_socket, &counts.no_id, &counts.shed].map(|count| count.get()), [1, 0, 0]);
         assert!(bench.pending.is_empty() && bench.answers.len() == 1);
+    }
+
+    #[test]
+    fn how_long_a_connection_may_be_idle_is_asked_no_back_end() {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+        let plain = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
+        let mut query = [&plain[..], b"\0\x0b\0\0"].concat();
+        query[plain.len() - 1] = 4;
+        bench.take_query(&query, ([127, 0, 0, 1], 9).into(), None, 1);
+        let waiting = bench.pending.waiting_for(0);
+        assert_eq!(bench.pending.get(waiting[0]).query[2..], plain[2..]);
     }
 }

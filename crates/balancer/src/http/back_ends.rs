@@ -38,7 +38,7 @@ pub struct Editing {
     pub threads: usize,
     /// What they may open.
     pub descriptors: Descriptors,
-    /// Held during a change.
+    /// Held during a change, and not while what is in flight is waited for.
     pub turn: Mutex<()>,
 }
 
@@ -81,14 +81,22 @@ pub(super) async fn remove(
     Path(address): Path<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
     let editing = &http.editing;
-    let _turn = editing.turn.lock().await;
     let back_end = find(&http, &address)?;
     back_end.set_draining(Drained::ByOperator, true);
     let until = tokio::time::Instant::now() + DRAIN_WAIT;
     let mut looks = 0;
-    while looks < LOOKS && tokio::time::Instant::now() < until {
+    while looks < LOOKS && back_end.is_drained(Drained::ByOperator) && tokio::time::Instant::now() < until {
         tokio::time::sleep(LOOK).await;
         looks = if back_end.in_flight() == 0 { looks + 1 } else { 0 };
+    }
+    let _turn = editing.turn.lock().await;
+    if !back_end.is_drained(Drained::ByOperator) {
+        let what = "the back end was given queries again while it drained";
+        return Err(Failure::new(StatusCode::CONFLICT, what, ""));
+    }
+    // Somebody else may have taken it out, and even added another one there.
+    if !find(&http, &address).is_ok_and(|there| Arc::ptr_eq(&there, &back_end)) {
+        return Err(Failure::missing(&format!("back end {address}")));
     }
     editing.field.store(Arc::new(editing.field.load().without(back_end.place)));
     tracing::info!(back_end = %address, "a back end was taken out");
@@ -126,4 +134,78 @@ fn find(http: &Http, address: &str) -> Result<Arc<BackEnd>, Failure> {
     let field = http.editing.field.load();
     let found = address.parse().ok().and_then(|address| field.find(address).cloned());
     found.ok_or_else(|| Failure::missing(&format!("back end {address}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numbers::Numbers;
+    use axum::body::Body;
+    use net::clock::Clock;
+
+    /// A balancer with one back end.
+    fn http() -> (Http, Arc<BackEnd>) {
+        let address = ([192, 0, 2, 1], 53).into();
+        let field = Field::default().with(|place| BackEnd::new(place, address, 1, 1));
+        let field = Arc::new(ArcSwap::from_pointee(field.expect("there is a place")));
+        let back_end = field.load().find(address).expect("it is there").clone();
+        let numbers = Numbers {
+            clock: Clock::new(),
+            policy: "wrr".into(),
+            listening: Vec::new(),
+            field: field.clone(),
+            fronts: Vec::new(),
+            sockets: Vec::new(),
+            credits: None,
+        };
+        let descriptors = Descriptors::raise(1, 1, 1);
+        let editing = Editing { field, threads: 1, descriptors, turn: Mutex::default() };
+        (Http { numbers: Arc::new(numbers), editing: Arc::new(editing) }, back_end)
+    }
+
+    async fn added(http: &Http, address: &str) -> Result<usize, StatusCode> {
+        let body = format!("{{\"address\": \"{address}\"}}");
+        let request = Request::post("/").header("content-type", "application/json").body(Body::from(body));
+        let added = add(State(http.clone()), request.expect("a request")).await;
+        added.map(|(_, Json(back_ends))| back_ends.len()).map_err(status_of)
+    }
+
+    fn status_of(failure: Failure) -> StatusCode {
+        axum::response::IntoResponse::into_response(failure).status()
+    }
+
+    // The clock runs by itself while everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn who_drains_holds_no_other_change_up() {
+        let (http, back_end) = http();
+        back_end.cells[0].sent.add(1);
+        let removal = |http: &Http| tokio::spawn(remove(State(http.clone()), Path("192.0.2.1:53".into())));
+        let (first, second) = (removal(&http), removal(&http));
+        while !back_end.is_drained(Drained::ByOperator) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(added(&http, "192.0.2.2:53").await, Ok(2));
+        assert_eq!(added(&http, "192.0.2.1:53").await, Err(StatusCode::CONFLICT), "it is still there");
+        assert!(!first.is_finished());
+        back_end.cells[0].ended.add(1);
+        let removed = first.await.expect("no panic").map(|Json(left)| left[0].address.clone());
+        assert_eq!(removed.map_err(status_of), Ok("192.0.2.2:53".into()));
+        let again = second.await.expect("no panic").map(drop).map_err(status_of);
+        assert_eq!(again, Err(StatusCode::NOT_FOUND), "the other one was quicker");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_given_queries_again_stays() {
+        let (http, back_end) = http();
+        back_end.cells[0].sent.add(1);
+        let path = || Path("192.0.2.1:53".into());
+        let removal = tokio::spawn(remove(State(http.clone()), path()));
+        while !back_end.is_drained(Drained::ByOperator) {
+            tokio::task::yield_now().await;
+        }
+        assert!(resume(State(http.clone()), path()).await.is_ok());
+        let removed = removal.await.expect("no panic").map(drop).map_err(status_of);
+        assert_eq!(removed, Err(StatusCode::CONFLICT));
+        assert_eq!(http.editing.field.load().iter().count(), 1);
+    }
 }

@@ -86,13 +86,13 @@ pub const METRICS: &[Metric] = &[
     ),
     front!(
         "pointsman_balance_full_total",
-        "Queries and connections turned away for want of a place.",
+        "Queries and connections turned away for want of a place: queries over TCP answered SERVFAIL, others dropped.",
         "queries",
         full
     ),
     front!(
         "pointsman_balance_full_client_total",
-        "Queries dropped because their client had as many as one may have.",
+        "Queries whose client had as many as one may have: over TCP answered SERVFAIL, others dropped.",
         "queries",
         full_client
     ),
@@ -103,7 +103,12 @@ pub const METRICS: &[Metric] = &[
         "queries",
         no_socket
     ),
-    front!("pointsman_balance_shed_total", "Queries that nobody had credit for, dropped.", "queries", shed),
+    front!(
+        "pointsman_balance_shed_total",
+        "Queries that nobody had credit for: over TCP answered SERVFAIL, others dropped.",
+        "queries",
+        shed
+    ),
     front!("pointsman_balance_steered_total", "The same, answered with TC set.", "queries", steered),
     front!("pointsman_balance_retries_total", "Queries sent to a second back end.", "queries", retries),
     front!(
@@ -293,6 +298,16 @@ pub const METRICS: &[Metric] = &[
         labels: &["back_end"],
         read: |numbers, samples| {
             samples.back_ends(numbers, |back_end| Some(back_end.udp.drops.load(Ordering::Relaxed)));
+        },
+    },
+    Metric {
+        name: "pointsman_balance_backend_unsigned_total",
+        help: "Reports from its address that are signed with another key, or not at all.",
+        kind: Kind::Counter,
+        unit: "reports",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            samples.back_ends(numbers, |back_end| Some(get(&back_end.unsigned)));
         },
     },
     Metric {

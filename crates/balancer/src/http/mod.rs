@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /v1/status`, `/metrics` | how it is doing |
 //! | `POST /v1/backends` | adds a back end: `{"address": "192.0.2.1:53", "weight": 1}` |
-//! | `DELETE /v1/backends/{address}` | drains it, and takes it out when nothing is in flight |
+//! | `DELETE /v1/backends/{address}` | drains it, and takes it out when nothing is in flight, unless it is resumed before |
 //! | `POST /v1/backends/{address}/drain`, `.../resume` | gives it no more queries; gives it some again, unless its agent says that it drains |
 //!
 //! There is no token: it is served to this machine alone.

@@ -1,5 +1,7 @@
 //! `/v1/status`: the numbers that matter, for people.
 
+use std::sync::atomic::Ordering;
+
 use api::{BackEndStatus, BalanceStatus};
 use axum::Json;
 use axum::extract::State;
@@ -57,6 +59,7 @@ fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
         failures: failures(back_end),
         timeouts: back_end.sum(|cells| &cells.timeouts),
         in_flight: back_end.in_flight(),
+        unsigned: back_end.unsigned.load(Ordering::Relaxed),
         credit: lease.map(|lease| credit(back_end, &lease)),
         queue_delay_milliseconds: lease.map(|lease| lease.queue_ns as f64 / 1e6),
         mean_milliseconds: (answered > 0).then(|| micros as f64 / 1e3 / answered as f64),

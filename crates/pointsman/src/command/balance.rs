@@ -3,6 +3,7 @@
 mod back_ends;
 mod status;
 
+use api::Faults;
 use balancer::{Options, Service, measure};
 use clap::{Args, Subcommand};
 use sd_notify::NotifyState;
@@ -92,12 +93,17 @@ impl Balance {
 
 impl Serve {
     async fn run(self) -> Result<(), Failure> {
-        let (Lowered { mut options, form }, faults) = config::load(&self.flags);
-        faults.or(())?;
+        let (Lowered { options, form }, faults) = config::load(&self.flags);
         if self.flags.check {
+            faults.or(())?;
             return session::print(b"ok");
         }
         let log = Log { form, level: tracing::Level::INFO };
+        self.serve(options, faults, log).await.map_err(|failure| log.end(failure))
+    }
+
+    async fn serve(self, mut options: Options, faults: Faults, log: Log) -> Result<(), Failure> {
+        faults.or(())?;
         log.begin();
         // Before the start, so that a signal during it is not lost.
         let no_signals = |cause| Failure::Failed(format!("no signals: {cause}"));

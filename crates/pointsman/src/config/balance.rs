@@ -223,7 +223,17 @@ fn probe(given: Option<&Placed<String>>, faults: &mut Faults) -> Vec<u8> {
         );
         return question(b"\0", Rtype::NS.to_int());
     };
+    if !is_asked(rtype) {
+        let expected = "a type of records, such as SOA";
+        faults.push(place.fault(format!("probe asks for {rtype}, which no datagram answers"), expected));
+    }
     question(&name, rtype.to_int())
+}
+
+/// Whether a question of this type has one answer: those of transfers have many, OPT and the rest below ANY belong to
+/// messages and are never asked for (RFC 6895 §3.1).
+fn is_asked(rtype: Rtype) -> bool {
+    !matches!(rtype.to_int(), 0 | 128..=254) && rtype != Rtype::OPT
 }
 
 /// Reads the key; where there is one, there is an address, and the other way round.
@@ -323,6 +333,22 @@ mod tests {
             lines.len() == 3 && lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)),
             "{found}"
         );
+        for (probe, is_right) in [
+            ("example.com SOA", true),
+            ("example.com ANY", true),
+            ("example.com TYPE65280", true),
+            ("x AXFR", false),
+            ("x IXFR", false),
+            ("x OPT", false),
+            ("x TSIG", false),
+            ("x TKEY", false),
+            ("x TYPE0", false),
+        ] {
+            let text =
+                format!("version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\"]\nprobe = \"{probe}\"\n");
+            let found = lowered(&text, &[]).err().unwrap_or_default();
+            assert_eq!(found.starts_with("/etc/p.toml:4:9: probe asks for "), !is_right, "{probe}: {found}");
+        }
         let text = "version = \"v1\"\n[balance]\nlisten = [\"0.0.0.0:53\"]\nbackend = [\"127.0.0.1\"]\n";
         let circle = lowered(text, &[]).expect_err("queries would come back");
         assert!(

@@ -43,6 +43,13 @@ impl Set {
         Set(self.0 & other.0)
     }
 
+    /// Those that are in either.
+    #[must_use]
+    #[inline]
+    pub fn or(self, other: Set) -> Set {
+        Set(self.0 | other.0)
+    }
+
     /// Whether this one is among them.
     #[inline]
     pub fn contains(self, index: usize) -> bool {
@@ -116,5 +123,6 @@ mod tests {
         assert_eq!((set.len(), set.without(5).len(), set.with(5)), (3, 2, set));
         assert!(set.contains(63) && !set.contains(0) && Set::EMPTY.is_empty());
         assert_eq!(set.and(Set::from_bits(0x22)).iter().collect::<Vec<_>>(), [1, 5]);
+        assert_eq!(set.or(Set::from_bits(0x24)).iter().collect::<Vec<_>>(), [1, 2, 5, 63]);
     }
 }

@@ -18,13 +18,16 @@ use crate::session;
 /// What clears a terminal and begins at its top (ECMA-48).
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
+/// The least time from one look to the next: nobody reads faster, and the balancer has other things to do.
+const WATCH_MIN: Duration = Duration::from_millis(100);
+
 /// The arguments of `balance status`.
 #[derive(Args, Debug)]
 pub(super) struct Status {
     #[command(flatten)]
     connection: Connection,
-    /// Print it again and again, so far apart
-    #[arg(long, value_name = "TIME", value_parser = kind::time)]
+    /// Print it again and again, so far apart: 100ms at least
+    #[arg(long, value_name = "TIME", value_parser = watch)]
     watch: Option<Duration>,
 }
 
@@ -44,6 +47,12 @@ impl Status {
             tokio::time::sleep(wait).await;
         }
     }
+}
+
+/// Reads how far apart looks are.
+fn watch(text: &str) -> Result<Duration, String> {
+    let time = kind::time(text)?;
+    if time >= WATCH_MIN { Ok(time) } else { Err("expected 100ms or more".into()) }
 }
 
 fn shown(status: BalanceStatus) -> String {
@@ -108,12 +117,24 @@ pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
             ms(back_end.mean_milliseconds),
         ]);
     }
-    session::lines(table)
+    let mut text = session::lines(table);
+    for back_end in back_ends.iter().filter(|back_end| back_end.unsigned > 0) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n{}: reports with another key: {}", back_end.address, back_end.unsigned);
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_watches_without_a_pause() {
+        for (text, expected) in [("0s", None), ("99ms", None), ("100ms", Some(100)), ("2s", Some(2_000))] {
+            assert_eq!(watch(text).ok(), expected.map(Duration::from_millis), "{text}");
+        }
+    }
 
     #[test]
     fn steps_and_back_ends_are_shown() {
@@ -136,6 +157,8 @@ mod tests {
         let last = text.lines().last().expect("a line");
         let several = [("credit".into(), 1), ("latency".into(), 2)].into();
         assert_eq!(steps(&several), ", by credit (1 thread), latency (2 threads)");
+        let wrong = BackEndStatus { address: "192.0.2.2:53".into(), unsigned: 3, ..BackEndStatus::default() };
+        assert!(table(&[wrong]).ends_with("\n192.0.2.2:53: reports with another key: 3"));
         for part in ["192.0.2.1:53", "up, 25 % of its turns", "50.0 %", " 7 ", "1.2 ms"] {
             assert!(last.contains(part), "{last}");
         }

@@ -77,16 +77,17 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             flag: Some("outstanding-max"),
             kind: Kind::Integer(|s| &mut s.outstanding_max, 1..=10_000_000),
             default: Default::Value("100000"),
-            about: "How many queries may wait for answers at a time.",
-            consequence: "Beyond that queries are dropped, and counted. Each takes about 250 octets.",
+            about: "How many queries may wait for answers at a time, over UDP and over TCP.",
+            consequence: "Over UDP each worker has an equal share. Beyond that queries are dropped, over TCP answered SERVFAIL, \
+                and counted. Each takes about 250 octets.",
         },
         Key {
             name: "per_client_max",
             flag: Some("per-client-max"),
             kind: Kind::Integer(|s| &mut s.per_client_max, 1..=65_535),
             default: Default::Value("10000"),
-            about: "How many of them one client may have at each worker: an IPv4 address or an IPv6 /64.",
-            consequence: "Beyond that its queries are dropped, and counted.",
+            about: "How many of them one client may have at each worker, and over TCP: an IPv4 address or an IPv6 /64.",
+            consequence: "Beyond that its queries are dropped, over TCP answered SERVFAIL, and counted.",
         },
         Key {
             name: "tcp",
