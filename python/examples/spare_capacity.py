@@ -1,9 +1,8 @@
 """Sends each region's clients to the servers in proportion to what they have to spare, every ten seconds."""
 
-import json
 import sys
 import time
-import urllib.request
+from urllib.request import urlopen
 
 from pointsman import Cell, connect_db
 
@@ -12,9 +11,10 @@ with connect_db(api) as db:
     while True:
         with db.changing(name) as rows:
             for server, cells in rows.items():
-                load = json.load(urllib.request.urlopen(loads.format(server), timeout=2))
-                for region in cells:
-                    cells[region] = Cell(probability=max(0.0, 1.0 - float(load)), ttl=30)
-        if not float(interval):
-            break
-        time.sleep(float(interval))
+                try:
+                    load = float(urlopen(loads.format(server), timeout=2).read())
+                    for region in cells:
+                        cells[region] = Cell(probability=max(0.0, 1.0 - load), ttl=30)
+                except (OSError, ValueError) as cause:
+                    print(f"{server} keeps its shares: {cause}", file=sys.stderr)
+        time.sleep(float(interval) or sys.exit())  # 0: once

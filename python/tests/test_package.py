@@ -1,11 +1,14 @@
-"""The package against a name server at POINTSMAN_TEST_API whose partition `default` has 10.0.0.0/8 in europe."""
+"""The package against a name server at POINTSMAN_TEST_API whose partition `default` has 10.0.0.0/8 in europe.
+
+Its configuration has a probe `web`.
+"""
 
 import os
 from collections.abc import Iterator
 
 import pytest
 
-from pointsman import Cell, Changed, Database, Refused, Region, Rows, Unreachable, connect_db
+from pointsman import Cell, Changed, Database, PointsmanError, Refused, Region, Rows, Unreachable, connect_db
 
 NAME = "py.example.com"
 
@@ -38,6 +41,9 @@ def test_the_five_calls(db: Database) -> None:
     db.remove_region(first)
     with pytest.raises(Refused) as refused:
         db.remove_region(first)
+    assert refused.value.status == 404
+    with pytest.raises(Refused) as refused:
+        db.remove_region("nowhere")
     assert refused.value.status == 404
 
 
@@ -78,6 +84,25 @@ def test_what_is_absurd_is_refused_whole(db: Database, rows: Rows) -> None:
     assert db.rows(NAME) == rows
 
 
+def test_a_change_keeps_probes(db: Database, rows: Rows) -> None:
+    policy = db._policy(NAME)[0]
+    addresses = ("192.0.2.1", "2001:db8::1")
+    policy["servers"] = [{"address": address, "probe": "web"} for address in addresses]
+    db._transport.call("PUT", f"/v1/policies/{NAME}", policy)
+    with db.changing(NAME) as changed:
+        changed["192.0.2.1"]["europe"] = Cell(0.5)
+        changed["2001:DB8:0::1"] = changed.pop("2001:db8::1")
+        changed["192.0.2.3"] = {0: Cell(1.0)}
+    probes = [(server["address"], server.get("probe")) for server in db._policy(NAME)[0]["servers"]]
+    assert probes == [("192.0.2.1", "web"), ("2001:db8::1", "web"), ("192.0.2.3", None)]
+
+
+def test_the_order_of_servers_is_a_change_too(db: Database, rows: Rows) -> None:
+    with db.changing(NAME) as changed:
+        changed["192.0.2.1"] = changed.pop("192.0.2.1")
+    assert list(db.rows(NAME)) == ["192.0.2.2", "192.0.2.1"]
+
+
 def test_whoever_was_quicker_stands(db: Database, rows: Rows) -> None:
     with pytest.raises(Changed), db.changing(NAME) as mine:
         mine["192.0.2.1"][0] = Cell(0.5)
@@ -89,3 +114,16 @@ def test_whoever_was_quicker_stands(db: Database, rows: Rows) -> None:
 def test_nobody_there() -> None:
     with connect_db("http://127.0.0.1:9") as db, pytest.raises(Unreachable):
         db.status()
+
+
+def test_what_is_nonsense_is_an_error_of_ours(db: Database) -> None:
+    for call in (
+        lambda: connect_db("http://127.0.0.1:9", "t\u00f6ken"),
+        lambda: connect_db("http://[::1"),
+        lambda: connect_db("postgres://127.0.0.1:port/store"),
+        lambda: connect_db("mysql://127.0.0.1/store?ssl=1"),
+        lambda: db.find_ip_region("nowhere"),
+        lambda: db.update_prob(NAME, {"nowhere": {0: Cell(1.0)}}),
+    ):
+        with pytest.raises(PointsmanError):
+            call()

@@ -3,17 +3,19 @@
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from pointsman import Cell, Changed, Database, PointsmanError, Refused, connect_db
+from pointsman import Cell, Changed, Database, PointsmanError, Refused, Region, Unreachable, connect_db
+from pointsman.direct import DirectDatabase
 
 NAME = "py.example.com"
 
 
 @pytest.fixture
-def db() -> Iterator[Database]:
-    with connect_db(os.environ["POINTSMAN_TEST_STORE"]) as db:
+def db() -> Iterator[DirectDatabase]:
+    with DirectDatabase(os.environ["POINTSMAN_TEST_STORE"]) as db:
         yield db
 
 
@@ -30,7 +32,34 @@ def serves(server: Database, generation: int) -> None:
         assert time.monotonic() < until
 
 
-def test_the_five_calls(db: Database, server: Database) -> None:
+@contextmanager
+def spoilt(db: DirectDatabase) -> Iterator[None]:
+    """Tables that no name server can serve, by somebody else's policy."""
+    with db._change():
+        db._install("www.example.org", {"192.0.2.1": {}}, {})
+    try:
+        yield
+    finally:
+        with db._change():
+            db._run("DELETE FROM policy WHERE id = %s", db._policy_id("www.example.org"))
+
+
+def write_partition(db: DirectDatabase, name: str, text: str) -> int:
+    """Makes a partition as another program would; returns the first generation that has it."""
+    with db._change() as change:
+        db._run(f"INSERT INTO {db._quote}partition{db._quote} (name, text) VALUES (%s, %s)", name, text)
+    return db._published(change[0])
+
+
+def lose(db: DirectDatabase) -> None:
+    """Ends the connection from the side of the database."""
+    is_postgres = db._quote == '"'
+    mine = db._all("SELECT pg_backend_pid()" if is_postgres else "SELECT connection_id()")[0][0]
+    with DirectDatabase(os.environ["POINTSMAN_TEST_STORE"]) as other:
+        other._run("SELECT pg_terminate_backend(%s)" if is_postgres else "KILL %s", mine)
+
+
+def test_the_five_calls(db: DirectDatabase, server: Database) -> None:
     first, second = db.add_region(), db.add_region("from-python")
     assert second > first > 0
     europe = db.find_ip_region("10.1.2.3")
@@ -51,7 +80,7 @@ def test_the_five_calls(db: Database, server: Database) -> None:
     assert refused.value.status == 404
 
 
-def test_what_cannot_be_served_is_put_back(db: Database, server: Database) -> None:
+def test_what_cannot_be_served_is_put_back(db: DirectDatabase, server: Database) -> None:
     before = db.update_prob("back.example.com", {"192.0.2.1": {0: Cell(1.0, 60)}})
     with pytest.raises(Refused, match="in none of our zones"):
         db.update_prob("www.example.org", {"192.0.2.1": {0: Cell(1.0)}})
@@ -65,7 +94,7 @@ def test_what_cannot_be_served_is_put_back(db: Database, server: Database) -> No
     assert db.update_prob("back.example.com", {"192.0.2.2": {0: Cell(1.0)}}) > before
 
 
-def test_who_was_quicker_wins(db: Database, server: Database) -> None:
+def test_who_was_quicker_wins(db: DirectDatabase, server: Database) -> None:
     serves(server, db.update_prob("race.example.com", {"192.0.2.1": {0: Cell(1.0, 60)}}))
     with pytest.raises(Changed), db.changing("race.example.com") as rows:
         server.update_prob("race.example.com", {"192.0.2.1": {0: Cell(1.0, 61)}})
@@ -73,3 +102,90 @@ def test_who_was_quicker_wins(db: Database, server: Database) -> None:
     assert db.rows("race.example.com")["192.0.2.1"][0].ttl == 61
     with pytest.raises(PointsmanError):
         db.explain("race.example.com", "10.1.2.3")
+
+
+def test_probes_are_put_back_too(db: DirectDatabase, server: Database) -> None:
+    db.update_prob("probed.example.com", {"192.0.2.1": {0: Cell(1.0)}, "192.0.2.2": {0: Cell(1.0)}})
+    with db._change() as change:
+        db._run("UPDATE policy_server SET probe = 'web' WHERE policy_id = %s", db._policy_id("probed.example.com"))
+    db._published(change[0])
+    with spoilt(db):
+        with pytest.raises(Refused):
+            db.update_prob("probed.example.com", {"192.0.2.3": {0: Cell(1.0)}})
+        assert db._probes("probed.example.com") == {"192.0.2.1": "web", "192.0.2.2": "web"}
+
+
+def test_regions_are_put_back_too(db: DirectDatabase, server: Database) -> None:
+    region = db.add_region("asia")
+    text = "prefix,region\n10.2.0.0/16,asia\n"
+    write_partition(db, "of-asia", text)
+    db.update_prob("asia.example.com", {"192.0.2.1": {0: Cell(1.0), "asia": Cell(0.5, 5)}})
+    before = db.rows("asia.example.com")
+    with spoilt(db):
+        with pytest.raises(Refused):
+            db.add_region("never")
+        with pytest.raises(Refused):
+            db.remove_region("asia")
+        regions = db._numbers()
+        assert "never" not in regions and regions["asia"] == region
+        assert db.rows("asia.example.com") == before
+        assert db._partitions("of-asia")[0][1] == text
+    assert db.add_region("never") > region + 1
+    db.remove_region("never")
+
+
+def test_regions_have_names_that_the_api_takes(db: DirectDatabase, server: Database) -> None:
+    for name in ("x\ny", "a,b", "-", "?", " lead", "", "trail\n", "\u00e9", "a" * 64):
+        for either in (db, server):
+            with pytest.raises(Refused) as refused:
+                either.add_region(name)
+            assert refused.value.status == 422, name
+    db.remove_region(db.add_region("A1_.-" + "a" * 58))
+
+
+def test_a_partition_is_read_as_the_name_server_does(db: DirectDatabase, server: Database) -> None:
+    region = db.add_region("region")
+    text = "\ufeff# ours\x0cnot a line\r\nPrefix, Region\r\n@region,192.0.2.1,1\n 10.3.0.0/16 , region\n10.3.4.0/24,-\n"
+    serves(server, write_partition(db, "written", text))
+    for address in ("10.3.1.1", "10.3.4.1", "192.0.2.1"):
+        assert db.find_ip_region(address, "written") == server.find_ip_region(address, "written")
+    assert db.find_ip_region("10.3.1.1", "written") == region
+    db.remove_region("region")
+    assert db.find_ip_region("10.3.1.1", "written") == 0
+
+
+def test_what_is_nonsense_is_an_error_of_ours(db: DirectDatabase) -> None:
+    with db._change():
+        db._run(f"INSERT INTO {db._quote}partition{db._quote} (name, text) VALUES ('bad', '10.0.0.1/8,-')")
+    with pytest.raises(PointsmanError, match="the partition bad"):
+        db.find_ip_region("10.1.2.3", "bad")
+    with db._change():
+        db._run(f"DELETE FROM {db._quote}partition{db._quote} WHERE name = 'bad'")
+    with pytest.raises(PointsmanError):
+        db.find_ip_region("nowhere")
+    with pytest.raises(PointsmanError):
+        db.update_prob(NAME, {"nowhere": {0: Cell(1.0)}})
+    with pytest.raises(PointsmanError):
+        db.update_prob(NAME, {"192.0.2.1": {0: Cell(float("nan"))}})
+
+
+def test_who_only_reordered_was_quicker_too(db: DirectDatabase, server: Database) -> None:
+    cells: dict[Region, Cell] = {0: Cell(1.0, 60)}
+    serves(server, db.update_prob("order.example.com", {"192.0.2.1": cells, "192.0.2.2": cells}))
+    with pytest.raises(Changed), db.changing("order.example.com") as rows:
+        with server.changing("order.example.com") as theirs:
+            theirs["192.0.2.1"] = theirs.pop("192.0.2.1")
+        rows["192.0.2.1"] = {0: Cell(1.0, 62)}
+    assert list(db.rows("order.example.com")) == ["192.0.2.2", "192.0.2.1"]
+
+
+def test_a_lost_connection_is_made_again(db: DirectDatabase) -> None:
+    lose(db)
+    generation = db.status().generation
+    lose(db)
+    assert db.update_prob("lost.example.com", {"192.0.2.1": {0: Cell(1.0, 60)}}) > generation
+    # Behind the first statement nothing is done twice.
+    with pytest.raises(Unreachable), db._change():
+        lose(db)
+        db._run("DELETE FROM policy WHERE id = %s", db._policy_id("lost.example.com"))
+    assert db.rows("lost.example.com")["192.0.2.1"][0].ttl == 60

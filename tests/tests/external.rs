@@ -150,6 +150,14 @@ fn what_is_not_known_is_answered_at_once_and_learned() {
     assert_eq!(why("192.0.2.9"), ("europe".into(), "the row of region europe".into()));
     let not_yet = "the default column: the external proximity service has not said yet";
     assert_eq!(why("192.0.9.9"), (Value::Null, not_yet.into()));
+    // A look-up in the partition says the same.
+    let found = |address: &str| {
+        let path = format!("/v1/partitions/default/lookup?address={address}");
+        let found = server.call("GET", &path, "").json();
+        (found["region"].clone(), found["prefix"].clone())
+    };
+    assert_eq!(found("192.0.2.9"), ("europe".into(), "192.0.2.0/24".into()));
+    assert_eq!(found("192.0.9.9"), (Value::Null, "192.0.9.0/24".into()));
     // The partition knows these, and nobody is asked about them.
     let before = service.asked.load(Ordering::SeqCst);
     assert_eq!(asked(&server, "10.1.2.0/24"), (2, 300, 8));

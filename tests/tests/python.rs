@@ -14,6 +14,9 @@ use tests::program::{Ended, Program};
 use tests::serving::Serving;
 
 const ZONE: &str = "$TTL 1h\n@ SOA ns h 1 2h 10m 2w 5m\n@ NS ns\nns A 192.0.2.53\n";
+/// A probe that asks nobody.
+const CONFIG: &str =
+    "version = \"v1\"\n[[probe]]\nname = \"web\"\ncheck = \"command\"\ncommand = [\"/bin/true\"]\n";
 const POLICY: &str = r#"{"names":["www.example.com."],"servers":[
     {"address":"192.0.2.1","regions":{"europe":{"probability":1}}},{"address":"192.0.2.2"}]}"#;
 
@@ -69,21 +72,23 @@ fn succeeds(command: Command) -> Ended {
     ended
 }
 
-fn serving(folder: &Folder) -> Serving {
+fn serving(folder: &Folder, more: &[&str]) -> Serving {
+    let config = folder.write("pointsman.toml", CONFIG);
     let zone = folder.write("example.com.zone", ZONE);
     let partition = folder.write("where.csv", "10.0.0.0/8,europe\n");
-    Serving::start(folder, &["--zone", &zone, "--partition", &partition])
+    let given = ["--config", &config, "--zone", &zone, "--partition", &partition];
+    Serving::start(folder, &[&given, more].concat())
 }
 
 #[test]
 fn the_package_keeps_its_word() {
     let Some(package) = Package::install() else { return };
     let folder = Folder::new();
-    let serving = serving(&folder);
+    let serving = serving(&folder, &[]);
     let mut pytest = package.run();
     pytest.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]).arg(source("tests"));
     pytest.env("POINTSMAN_TEST_API", format!("http://{}", serving.api));
-    assert!(succeeds(pytest).stdout.contains("6 passed"));
+    assert!(succeeds(pytest).stdout.contains("9 passed"));
     serving.stop();
 }
 
@@ -94,14 +99,12 @@ fn the_calls_work_on_a_database_too() {
         let database = Database::start(kind);
         let url = database.url(&database.empty());
         let folder = Folder::new();
-        let zone = folder.write("example.com.zone", ZONE);
-        let partition = folder.write("where.csv", "10.0.0.0/8,europe\n");
-        let serving = Serving::start(&folder, &["--store", &url, "--zone", &zone, "--partition", &partition]);
+        let serving = serving(&folder, &["--store", &url]);
         let mut pytest = package.run();
         pytest.args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"]).arg(source("tests_direct"));
         pytest.env("POINTSMAN_TEST_API", format!("http://{}", serving.api));
         pytest.env("POINTSMAN_TEST_STORE", &url);
-        assert!(succeeds(pytest).stdout.contains("3 passed"));
+        assert!(succeeds(pytest).stdout.contains("10 passed"));
         serving.stop();
     }
 }
@@ -123,7 +126,7 @@ fn an_algorithm_of_twenty_lines_decides() {
     assert!(text.lines().count() <= EXAMPLE_LINES_MAX);
 
     let folder = Folder::new();
-    let serving = serving(&folder);
+    let serving = serving(&folder, &[]);
     serving.call("PUT", "/v1/policies/www.example.com", POLICY);
     folder.write("192.0.2.1", "0.75");
     folder.write("192.0.2.2", "0.5");
@@ -140,14 +143,16 @@ fn an_algorithm_of_twenty_lines_decides() {
     assert_eq!((&cell["probability"], &cell["ttl"]), (&0.25.into(), &30.into()));
     assert_eq!(policy()["servers"][1]["default"]["probability"], 0.5);
 
-    // It raises: a load that is none, and nobody to ask. What serves is left alone.
-    let before = policy();
-    folder.write("192.0.2.1", "0.1");
+    // A load that is none, and nobody to ask: such a server keeps its shares, and the others go on.
+    folder.write("192.0.2.1", "0.5");
     folder.write("192.0.2.2", "\"much\"");
     for loads in [of_files, format!("http://{}/{{}}", free_address())] {
         let ended = run(&loads);
-        assert!(!ended.status.success() && ended.stderr.contains("Traceback"), "{}", ended.stderr);
-        assert_eq!(policy(), before);
+        assert!(ended.status.success(), "{}", ended.stderr);
+        assert!(ended.stderr.contains("192.0.2.2 keeps its shares"), "{}", ended.stderr);
+        let servers = policy()["servers"].clone();
+        assert_eq!(servers[0]["regions"]["europe"]["probability"], 0.5);
+        assert_eq!(servers[1]["default"]["probability"], 0.5);
     }
     serving.stop();
 }

@@ -59,14 +59,20 @@ impl Editor {
         self.book().partition(name)
     }
 
-    /// What a partition says of an address.
-    pub fn lookup(&self, partition: &str, address: IpAddr) -> Option<Lookup> {
+    /// What a partition says of an address; where it says "ask", what the external service said so far.
+    pub fn lookup(&self, partition: &str, address: IpAddr, fast: &Shared) -> Option<Lookup> {
         let book = self.book();
-        let (leaf, name) = book.lookup(partition, address)?;
-        let block = routing::Prefix::new(address, leaf.scope)?;
-        // Who is asked about is in no region yet.
-        let id = if leaf.region == RegionId::ASK { RegionId::NONE } else { leaf.region };
-        Some(Lookup { region: named(name), id: id.get(), prefix: block.to_string(), scope: leaf.scope })
+        let (leaf, _) = book.lookup(partition, address)?;
+        let (region, scope) = match (leaf.region, fast.looking()) {
+            (RegionId::ASK, Some(asking)) => {
+                let told = asking.region(address, leaf.scope);
+                (told.region, told.scope)
+            }
+            (RegionId::ASK, None) => (RegionId::NONE, leaf.scope),
+            (region, _) => (region, leaf.scope),
+        };
+        let prefix = routing::Prefix::new(address, scope)?.to_string();
+        Some(Lookup { region: named(book.region_name(region)), id: region.get(), prefix, scope })
     }
 
     /// All policies, by key.

@@ -239,7 +239,7 @@ impl External {
 impl Asking<'_> {
     /// What is known of a client of whom the partition says "ask", for blocks of `leaf_scope` bits around it. What is
     /// not known, or not for long any more, is noted.
-    pub(crate) fn region(&self, client: IpAddr, leaf_scope: u8) -> Told {
+    pub fn region(&self, client: IpAddr, leaf_scope: u8) -> Told {
         let bits = if client.is_ipv4() { V4_BITS } else { V6_BITS };
         let scope = bits.max(self.source).max(leaf_scope);
         let Some(block) = Prefix::new(client, scope) else {

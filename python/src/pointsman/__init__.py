@@ -7,7 +7,7 @@
 
 from pointsman.database import Database, connect_db
 from pointsman.shapes import Cell, Explanation, Fault, Region, Rows, RowServer, Status
-from pointsman.transport import Changed, PointsmanError, Refused, Unreachable
+from pointsman.transport import Changed, Invalid, PointsmanError, Refused, Unreachable
 
 __all__ = [
     "Cell",
@@ -15,6 +15,7 @@ __all__ = [
     "Database",
     "Explanation",
     "Fault",
+    "Invalid",
     "PointsmanError",
     "Refused",
     "Region",

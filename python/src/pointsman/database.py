@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 from uuid import uuid4
 
 from pointsman.shapes import DEFAULT, Cell, Explanation, Region, Rows, Status
-from pointsman.transport import Refused, Transport
+from pointsman.transport import Invalid, Refused, Transport
 
 
 def connect_db(url: str = "http://127.0.0.1:8053", token: str | None = None) -> Database:
@@ -32,7 +33,7 @@ class Database:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def __enter__(self) -> Database:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -54,7 +55,9 @@ class Database:
 
     def remove_region(self, region: Region) -> None:
         """Removes a region with its rows; its clients become unclassified (Remove_Region)."""
-        number = region if isinstance(region, int) else self._numbers()[region]
+        number = region if isinstance(region, int) else self._numbers().get(region)
+        if number is None:
+            raise Refused(404, f"there is no region {region}", ())
         self._transport.call("DELETE", f"/v1/regions/{number}")
 
     def find_ip_region(self, address: str, partition: str = "default") -> int:
@@ -66,12 +69,20 @@ class Database:
         """Installs a routing policy for a name and returns the first generation that has it (Update_Prob).
 
         `rows[server][region]` are the paper's (P, TTL) pairs; region 0 is its default (D, TTL). A policy that is there
-        keeps its other names, its partition and how many servers it answers; without one, one is made. With `Rows` that
-        were read, `Changed` is raised where somebody else was quicker.
+        keeps its other names, its partition, how many servers it answers and their probes; without one, one is made.
+        With `Rows` that were read, `Changed` is raised where somebody else was quicker.
         """
+        try:
+            policy = self._policy(name)[0]
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            policy = {"names": [name], "servers": []}
         names = self._names(rows)
+        present = {parse_address(server["address"]): server for server in policy["servers"]}
         servers = [
             {
+                **present.get(parse_address(address), {}),
                 "address": address,
                 "default": _cell(cells.get(DEFAULT, Cell())),
                 "regions": {
@@ -80,12 +91,6 @@ class Database:
             }
             for address, cells in rows.items()
         ]
-        try:
-            policy = self._policy(name)[0]
-        except Refused as refused:
-            if refused.status != 404:
-                raise
-            policy = {"names": [name]}
         tag = rows.tag if isinstance(rows, Rows) else None
         answer = self._transport.call("PUT", _path(name), {**policy, "servers": servers}, tag)
         return int(answer.shape["generation"])
@@ -111,7 +116,8 @@ class Database:
         rows = self.rows(name)
         before = {server: dict(cells) for server, cells in rows.items()}
         yield rows
-        if rows != before:
+        # In their order, too: some policies answer their servers in it.
+        if list(rows.items()) != list(before.items()):
             self.update_prob(name, rows)
 
     def status(self) -> Status:
@@ -137,6 +143,14 @@ class Database:
         if not any(isinstance(region, int) and region != DEFAULT for cells in rows.values() for region in cells):
             return {}
         return {number: name for name, number in self._numbers().items()}
+
+
+def parse_address(text: str) -> IPv4Address | IPv6Address:
+    """Reads an address; raises `Invalid` where it is none."""
+    try:
+        return ip_address(text)
+    except ValueError as cause:
+        raise Invalid(str(cause)) from cause
 
 
 def _path(name: str) -> str:

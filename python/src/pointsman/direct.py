@@ -6,19 +6,20 @@ docs/reference/shared-store.md.
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib import import_module
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from uuid import uuid4
 
-from pointsman.database import Database
+from pointsman.database import Database, parse_address
 from pointsman.shapes import DEFAULT, Cell, Explanation, Region, Rows, Status
-from pointsman.transport import Changed, PointsmanError, Refused, Unreachable
+from pointsman.transport import Changed, Invalid, PointsmanError, Refused, Unreachable
 
 PUBLISHED_WAIT = 10.0
 """How long a change may take from the tables to the first name server that serves it, in seconds."""
@@ -26,46 +27,58 @@ PUBLISHED_WAIT = 10.0
 LOOK_INTERVAL = 0.005
 """How often it is looked whether a change is published, in seconds."""
 
+REGION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+"""The names that a region can have, as the API has it: others could not stand in a partition."""
+
 
 class DirectDatabase(Database):
     """The tables that name servers share. A change returns when one of them has published it;
     each serves it within milliseconds of that."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        given: dict[str, Any] = {"host": parts.hostname, "user": unquote(parts.username or "") or None}
-        given |= {"password": unquote(parts.password) if parts.password else None, "port": parts.port}
-        given = {key: value for key, value in given.items() if value is not None}
-        name = unquote(parts.path.strip("/"))
         try:
-            if parts.scheme in ("postgres", "postgresql"):
-                self._driver = import_module("psycopg")
-                options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-                self._connection: Any = self._driver.connect(dbname=name, **options, **given)
-                self._quote = '"'
-            else:
-                self._driver = import_module("pymysql")
-                if parts.query:
-                    raise ValueError(f"options of MariaDB's URL are not understood here: {parts.query}")
-                self._connection = self._driver.connect(database=name, charset="utf8mb4", **given)
-                self._quote = "`"
+            parts = urlsplit(url)
+            given: dict[str, Any] = {"host": parts.hostname, "user": unquote(parts.username or "") or None}
+            given |= {"password": unquote(parts.password) if parts.password else None, "port": parts.port}
+        except ValueError as cause:
+            raise Invalid(f"this is no URL of a database: {cause}") from cause
+        given = {key: value for key, value in given.items() if value is not None}
+        self._connection: Any = None
+        self._open = self._opener(parts, given)
+        self._connect()
+
+    def _opener(self, parts: SplitResult, given: dict[str, Any]) -> Callable[[], Any]:
+        """What opens a connection, by the driver of the URL's database."""
+        name = unquote(parts.path.strip("/"))
+        is_postgres = parts.scheme in ("postgres", "postgresql")
+        options = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+        if options and not is_postgres:
+            raise Invalid(f"options of MariaDB's URL are not understood here: {parts.query}")
+        try:
+            self._driver = import_module("psycopg" if is_postgres else "pymysql")
         except ModuleNotFoundError as cause:
-            extra = "postgres" if cause.name == "psycopg" else "mysql"
+            extra = "postgres" if is_postgres else "mysql"
             raise PointsmanError(f"{cause.name} is needed for this: pip install 'pointsman[{extra}]'") from cause
-        except self._driver.Error as cause:
-            raise Unreachable(f"the database at {parts.hostname} cannot be reached: {cause}") from cause
+        self._place, self._quote = parts.hostname, '"' if is_postgres else "`"
+        named = {"dbname": name} if is_postgres else {"database": name, "charset": "utf8mb4"}
+        return lambda: self._driver.connect(**{**named, **given, **options})
 
     def close(self) -> None:
         """Closes the connection."""
-        self._connection.close()
+        with suppress(self._driver.Error):
+            self._connection.close()
 
     def add_region(self, name: str | None = None) -> int:
         """Defines a region and returns its number, which no other will ever have (Add_Region)."""
         name = name if name is not None else f"region-{uuid4().hex[:12]}"
+        if not REGION_NAME.fullmatch(name):
+            expected = "at most 63 letters, digits, '-', '_' or '.', a letter or digit first"
+            raise Invalid(f"{name!r} is no name for a region; expected {expected}")
         with self._change() as change:
             number = int(self._all("SELECT coalesce(max(id), 0) + 1 FROM region")[0][0])
             self._run("INSERT INTO region (id, name) VALUES (%s, %s)", number, name)
-        self._published(change[0])
+        # Its number stays taken: somebody may have seen it.
+        self._published_or(change[0], lambda: self._take_out(number))
         return number
 
     def remove_region(self, region: Region) -> None:
@@ -76,33 +89,42 @@ class DirectDatabase(Database):
             number = region if isinstance(region, int) else self._numbers().get(region, DEFAULT)
             if number not in numbers:
                 raise Refused(404, f"there is no region {region}", ())
-            gone = "UPDATE region SET removed_in = (SELECT coalesce(max(number), 0) + 1 FROM generation) WHERE id = %s"
-            self._run(gone, number)
+            columns = "policy_id, address, region_id, probability, ttl"
+            cells = self._all(f"SELECT {columns} FROM policy_row WHERE region_id = %s", number)
             self._run("DELETE FROM policy_row WHERE region_id = %s", number)
-            for name, text in self._all(f"SELECT name, text FROM {partition}"):
-                without = _without(text, numbers[number])
-                if without != text:
-                    self._run(f"UPDATE {partition} SET text = %s WHERE name = %s", without, name)
-        self._published(change[0])
+            self._take_out(number)
+            texts = [(name, text, _without(text, numbers[number])) for name, text in self._partitions()]
+            texts = [(name, text, without) for name, text, without in texts if without != text]
+            replace = f"UPDATE {partition} SET text = %s WHERE name = %s AND text = %s"
+            for name, text, without in texts:
+                self._run(replace, without, name, text)
+
+        def put_back() -> None:
+            self._run("UPDATE region SET removed_in = NULL WHERE id = %s", number)
+            for cell in cells:
+                self._run(f"INSERT INTO policy_row ({columns}) VALUES (%s, %s, %s, %s, %s)", *cell)
+            for name, text, without in texts:
+                self._run(replace, text, name, without)
+
+        self._published_or(change[0], put_back)
 
     def find_ip_region(self, address: str, partition: str = "default") -> int:
         """Returns the number of the region that an address is in, 0 for none (Find_IP_Region)."""
-        table = f"{self._quote}partition{self._quote}"
+        wanted, best, found = parse_address(address), -1, DEFAULT
         with self._reading():
-            texts = self._all(f"SELECT text FROM {table} WHERE name = %s", partition)
+            texts = dict(self._partitions(partition))
             numbers = self._numbers()
-        if not texts:
+        if partition not in texts:
             if partition == "default":
                 return DEFAULT
             raise Refused(404, f"there is no partition {partition}", ())
-        wanted, best, found = ip_address(address), -1, DEFAULT
-        for line in texts[0][0].splitlines():
-            if not line.strip() or line.lstrip()[0] in "#@":
-                continue
-            prefix, _, region = line.partition(",")
-            network = ip_network(prefix.strip())
+        for prefix, region in filter(None, map(_entry, texts[partition].split("\n"))):
+            try:
+                network = ip_network(prefix)
+            except ValueError as cause:
+                raise PointsmanError(f"the partition {partition} cannot be read: {cause}") from cause
             if network.version == wanted.version and network.prefixlen > best and wanted in network:
-                best, found = network.prefixlen, numbers.get(region.strip(), DEFAULT)
+                best, found = network.prefixlen, numbers.get(region, DEFAULT)
         return found
 
     def update_prob(self, name: str, rows: Mapping[str, Mapping[Region, Cell]]) -> int:
@@ -111,19 +133,18 @@ class DirectDatabase(Database):
         As over the API. Where no name server can serve it, what there was is put back, and `Refused` is raised.
         """
         with self._change() as change:
-            before = self._stored(name)
+            before, probes = self._stored(name), self._probes(name)
             if isinstance(rows, Rows) and rows.tag is not None and rows.tag != _tag(before):
                 raise Changed(412, "it has changed meanwhile; get it again", ())
-            self._install(name, rows)
-        try:
-            return self._published(change[0])
-        except Refused:
-            with self._change():
-                if before is None:
-                    self._run("DELETE FROM policy WHERE id = %s", self._policy_id(name))
-                else:
-                    self._install(name, before)
-            raise
+            self._install(name, rows, probes)
+
+        def put_back() -> None:
+            if before is None:
+                self._run("DELETE FROM policy WHERE id = %s", self._policy_id(name))
+            else:
+                self._install(name, before, probes)
+
+        return self._published_or(change[0], put_back)
 
     def rows(self, name: str) -> Rows:
         """Returns the rows of a name as the tables have them."""
@@ -144,7 +165,9 @@ class DirectDatabase(Database):
         """Only a name server decides: ask one, over its API."""
         raise PointsmanError("the database does not decide: ask a name server, by the URL of its API")
 
-    def _install(self, name: str, rows: Mapping[str, Mapping[Region, Cell]]) -> None:
+    def _install(
+        self, name: str, rows: Mapping[str, Mapping[Region, Cell]], probes: Mapping[str, str | None]
+    ) -> None:
         numbers = self._numbers()
         policy = self._policy_id(name)
         if policy is None:
@@ -152,10 +175,9 @@ class DirectDatabase(Database):
             made = f"INSERT INTO policy ({columns}) VALUES (1, 'answer', 'default') RETURNING id"
             policy = int(self._all(made)[0][0])
             self._run("INSERT INTO policy_name (policy_id, position, name) VALUES (%s, 0, %s)", policy, _absolute(name))
-        probes = dict(self._all("SELECT address, probe FROM policy_server WHERE policy_id = %s", policy))
         self._run("DELETE FROM policy_server WHERE policy_id = %s", policy)
         for position, (server, cells) in enumerate(rows.items()):
-            address = str(ip_address(server))
+            address = str(parse_address(server))
             cell = cells.get(DEFAULT, Cell())
             text = "INSERT INTO policy_server (policy_id, position, address, probe, probability, ttl) VALUES (%s, %s, %s, %s, %s, %s)"
             self._run(text, policy, position, address, probes.get(address), cell.probability, cell.ttl)
@@ -183,6 +205,20 @@ class DirectDatabase(Database):
             rows[address][region] = Cell(probability, ttl)
         return rows
 
+    def _probes(self, name: str) -> dict[str, str | None]:
+        """The names of a policy's probes by server."""
+        text = "SELECT address, probe FROM policy_server WHERE policy_id = %s"
+        return dict(self._all(text, self._policy_id(name)))
+
+    def _partitions(self, name: str | None = None) -> Sequence[tuple[str, str]]:
+        """The names and texts of all partitions, or of one."""
+        text = f"SELECT name, text FROM {self._quote}partition{self._quote} WHERE name = coalesce(%s, name)"
+        return self._all(text, name)
+
+    def _take_out(self, region: int) -> None:
+        gone = "UPDATE region SET removed_in = (SELECT coalesce(max(number), 0) + 1 FROM generation) WHERE id = %s"
+        self._run(gone, region)
+
     def _policy_id(self, name: str) -> int | None:
         found = self._all("SELECT policy_id FROM policy_name WHERE name = %s AND position = 0", _absolute(name))
         return int(found[0][0]) if found else None
@@ -204,32 +240,70 @@ class DirectDatabase(Database):
             time.sleep(LOOK_INTERVAL)
         raise Unreachable("the change is in the tables, and no name server has published it yet")
 
+    def _published_or(self, change: int, put_back: Callable[[], None]) -> int:
+        """As `_published`; what no name server can serve is put back."""
+        try:
+            return self._published(change)
+        except Refused:
+            with self._change():
+                put_back()
+            raise
+
     @contextmanager
     def _change(self) -> Iterator[list[int]]:
         """A transaction that nobody else changes anything in; afterwards, the number of its last change is in the list."""
         number: list[int] = []
         try:
-            self._all("SELECT changes FROM writer FOR UPDATE")
+            self._begin("SELECT changes FROM writer FOR UPDATE")
             yield number
             number.append(int(self._all("SELECT changes FROM writer")[0][0]))
             self._connection.commit()
         except self._driver.Error as cause:
-            connection = self._connection
-            if connection.closed if hasattr(connection, "closed") else not connection.open:
+            if self._is_lost():
                 raise Unreachable(f"the database was lost; of the change nothing is known: {cause}") from cause
-            connection.rollback()
+            self._roll_back()
             raise Refused(422, f"the tables refuse it: {cause}", ()) from cause
         except BaseException:
-            self._connection.rollback()
+            self._roll_back()
             raise
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
         try:
+            self._begin("SELECT 1")
             yield
-            self._connection.rollback()
         except self._driver.Error as cause:
             raise Unreachable(f"the database was lost: {cause}") from cause
+        finally:
+            self._roll_back()
+
+    def _begin(self, text: str) -> None:
+        """The first statement of a transaction; where the connection was lost before it, on a new one.
+
+        Only the first is ever repeated: behind it, nobody knows what has been done.
+        """
+        try:
+            self._all(text)
+        except self._driver.Error:
+            if not self._is_lost():
+                raise
+            self._connect()
+            self._all(text)
+
+    def _connect(self) -> None:
+        try:
+            self._connection = self._open()
+        except self._driver.Error as cause:
+            raise Unreachable(f"the database at {self._place} cannot be reached: {cause}") from cause
+
+    def _is_lost(self) -> bool:
+        connection = self._connection
+        return bool(connection.closed) if hasattr(connection, "closed") else not connection.open
+
+    def _roll_back(self) -> None:
+        """Ends a transaction; with a lost connection it has ended."""
+        with suppress(self._driver.Error):
+            self._connection.rollback()
 
     def _all(self, text: str, *values: Any) -> Sequence[Any]:
         with self._connection.cursor() as cursor:
@@ -248,15 +322,23 @@ def _absolute(name: str) -> str:
 
 
 def _tag(rows: Rows | None) -> str:
-    return sha256(repr(sorted((server, sorted(map(repr, cells.items()))) for server, cells in (rows or {}).items())).encode()).hexdigest()
+    """Stands for rows and for the order of their servers, in which some policies answer them."""
+    return sha256(repr(rows).encode()).hexdigest()
+
+
+def _entry(line: str) -> tuple[str, str] | None:
+    """The prefix and the region of a line; `None` where it is a header, a comment, a rank or empty."""
+    prefix, _, region = (part.strip() for part in line.removeprefix("\ufeff").partition(","))
+    is_header = (prefix.lower(), region.lower()) == ("prefix", "region")
+    return None if is_header or prefix[:1] in ("", "#", "@") else (prefix, region)
 
 
 def _without(text: str, region: str) -> str:
     """A partition's text in which a region's prefixes are unclassified, and its ranks are gone."""
     lines = []
-    for line in text.splitlines(keepends=True):
-        prefix, _, named = line.partition(",")
+    for line in text.split("\n"):
+        prefix, entry = line.partition(",")[0], _entry(line)
         if prefix.strip() == f"@{region}":
             continue
-        lines.append(f"{prefix},-\n" if named.strip() == region and prefix[:1] not in "#@" else line)
-    return "".join(lines)
+        lines.append(f"{prefix},-" if entry and entry[1] == region else line)
+    return "\n".join(lines)

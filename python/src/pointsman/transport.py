@@ -32,6 +32,13 @@ class Refused(PointsmanError):
         self.faults = faults
 
 
+class Invalid(Refused, ValueError):
+    """What was given cannot be what it should: refused here (422), before anything was sent."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(422, what, ())
+
+
 class Changed(Refused):
     """Somebody else changed it since it was read (412)."""
 
@@ -48,20 +55,28 @@ class Transport:
     """A client of the API at `url`."""
 
     def __init__(self, url: str, token: str | None) -> None:
+        if token and not (token.isascii() and token.isprintable()):
+            raise Invalid("the token has characters that no header can have")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx2.Client(base_url=url, headers=headers, timeout=ANSWER_WAIT, trust_env=False)
+        try:
+            self._client = httpx2.Client(base_url=url, headers=headers, timeout=ANSWER_WAIT, trust_env=False)
+        except httpx2.InvalidURL as cause:
+            raise Invalid(f"{url!r} is no URL: {cause}") from cause
 
     def close(self) -> None:
         """Closes the connection."""
         self._client.close()
 
     def call(self, method: str, path: str, body: Any = None, if_match: str | None = None) -> Answer:
-        """Makes a call; raises `Unreachable`, `Changed` or `Refused`, and `ValueError` for what is no JSON."""
+        """Makes a call; raises `Unreachable`, `Changed` or `Refused`, and `Invalid` for what is no JSON."""
         headers = {"If-Match": f'"{if_match}"'} if if_match is not None else {}
         content = None
         if body is not None:
-            # NaN and the infinities are none of JSON's numbers.
-            content = json.dumps(body, allow_nan=False).encode()
+            try:
+                # NaN and the infinities are none of JSON's numbers.
+                content = json.dumps(body, allow_nan=False).encode()
+            except ValueError as cause:
+                raise Invalid(str(cause)) from cause
             headers["Content-Type"] = "application/json"
         try:
             response = self._client.request(method, path, content=content, headers=headers)

@@ -123,7 +123,7 @@ pub(super) async fn lookup(
         )
     })?;
     let address = path::address(&whom.address)?;
-    http.editor.lookup(&name, address).map(Json).ok_or_else(|| missing(&name))
+    http.editor.lookup(&name, address, &http.metrics.fast).map(Json).ok_or_else(|| missing(&name))
 }
 
 fn missing(name: &str) -> Failure {
