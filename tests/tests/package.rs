@@ -41,6 +41,7 @@ kept=/run/pointsman.pid
 start() {
     [ ! -e "$kept" ] || return 0
     install -d -o pointsman -g pointsman -m 700 /var/lib/pointsman
+    cd "$(sed -n 's/^WorkingDirectory=//p' /usr/lib/systemd/system/pointsman.service)"
     command=$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/pointsman.service)
     setpriv --reuid pointsman --regid pointsman --init-groups --no-new-privs --inh-caps +net_bind_service \
         --ambient-caps +net_bind_service $command >/run/pointsman.log 2>&1 &

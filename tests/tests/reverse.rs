@@ -534,5 +534,8 @@ fn what_is_given_wrong_is_told() {
         let ended = Program::start(&arguments).end();
         assert_eq!(ended.status.code(), Some(1), "{option}: {}", ended.stderr);
         assert!(ended.stderr.contains("/nowhere/file: there is no such folder"), "{}", ended.stderr);
+        let ended = Program::start(&[&arguments[..6], &["/proc"]].concat()).end();
+        assert_eq!(ended.status.code(), Some(1), "{option}: {}", ended.stderr);
+        assert!(ended.stderr.contains("/proc: it is a folder"), "{}", ended.stderr);
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use api::{Changed, ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, Policy};
 use hyper::{Method, StatusCode};
 use net::clock::{Clock, Now};
+use net::shutdown::Shutdown;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use web::client::{Body, Call, Client, Unmet, segment};
@@ -54,6 +55,7 @@ pub struct Controller {
     clock: Clock,
     readings: Arc<Readings>,
     numbers: Arc<Numbers>,
+    shutdown: Shutdown,
     /// The tag of the policy as it was last seen or written; `None` until then.
     tag: Option<String>,
     /// Rounds that are left to stand back for.
@@ -67,13 +69,22 @@ struct Stopped(ControlOutcome, String);
 
 impl Controller {
     /// A controller that has not looked at anything yet.
-    pub fn new(options: Options, clock: Clock, readings: Arc<Readings>, numbers: Arc<Numbers>) -> Controller {
+    pub fn new(
+        options: Options,
+        clock: Clock,
+        readings: Arc<Readings>,
+        numbers: Arc<Numbers>,
+        shutdown: Shutdown,
+    ) -> Controller {
         let told = vec![String::new(); options.rule.servers.len()];
-        Controller { options, clock, readings, numbers, tag: None, stand_back: 0, told }
+        Controller { options, clock, readings, numbers, shutdown, tag: None, stand_back: 0, told }
     }
 
     /// Measures, decides, and installs what was decided.
-    pub async fn round(&mut self) -> ControlRound {
+    ///
+    /// Where the shutdown begins before there is something to install, the round is broken off, and is none. What is on
+    /// its way to the API is waited for.
+    pub async fn round(&mut self) -> Option<ControlRound> {
         let began = self.clock.now();
         let mut round = ControlRound {
             unix_seconds: began.unix.as_secs(),
@@ -84,18 +95,31 @@ impl Controller {
             servers: Vec::new(),
             rows: Vec::new(),
         };
-        if let Err(Stopped(outcome, why)) = self.work(&mut round).await {
+        let seen = tokio::select! {
+            seen = self.look() => seen,
+            () = self.shutdown.wait() => return None,
+        };
+        if let Err(Stopped(outcome, why)) = self.work(seen, &mut round).await {
             (round.outcome, round.why) = (outcome, why);
         }
         self.tell(&round);
         self.numbers.round(&round);
-        round
+        Some(round)
     }
 
-    async fn work(&mut self, round: &mut ControlRound) -> Result<(), Stopped> {
+    /// What serves, and its tag; with the loads measured.
+    async fn look(&self) -> Result<(Policy, String), Stopped> {
         // Before anything is measured: what is decided from these rows is installed over these rows only.
         let seen = self.see().await;
         self.measure().await;
+        seen
+    }
+
+    async fn work(
+        &mut self,
+        seen: Result<(Policy, String), Stopped>,
+        round: &mut ControlRound,
+    ) -> Result<(), Stopped> {
         let now = self.clock.now();
         let loads = self.loads(now, round);
         let (policy, tag) = seen?;
@@ -169,9 +193,13 @@ impl Controller {
                 self.options.sources.iter().zip(&read).map(|(s, (v, _))| (s.scale, *v)).collect();
             let load = Load::of(&scaled);
             let unknown = self.options.sources.iter().zip(&read).find(|(_, (value, _))| value.is_none());
-            let why = unknown.map_or(String::new(), |(source, (_, why))| {
-                format!("its load is unknown: {}: {why}", source.name)
-            });
+            let why = match unknown {
+                Some((source, (_, why))) => format!("its load is unknown: {}: {why}", source.name),
+                None if load.is_none() => {
+                    "its load is unknown: its values over their thresholds are no load".into()
+                }
+                None => String::new(),
+            };
             round.servers.push(ControlServer {
                 address: server.addresses[0],
                 load: load.map(|load| load.relative),
@@ -251,7 +279,12 @@ impl Controller {
                 return Err(Stopped(outcome, unmet.to_string()));
             }
         }
-        self.remember(&decided).await;
+        // Only for the next round: it knows its own rows again.
+        let shutdown = self.shutdown.clone();
+        tokio::select! {
+            () = self.remember(&decided) => {}
+            () = shutdown.wait() => {}
+        }
         Ok(())
     }
 

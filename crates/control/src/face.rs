@@ -53,14 +53,17 @@ pub fn router(face: Face, token: Option<String>) -> Router {
         .route("/v1/status", get(status))
         .route(HEALTH, get(health))
         .route("/metrics", get(metrics::metrics))
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method);
+        .fallback(no_such_path);
     match token {
         Some(token) => routes
             .route("/v1/loads/{source}/{address}", put(report))
+            .method_not_allowed_fallback(no_such_method)
             .with_state(face)
             .layer(axum::middleware::from_fn_with_state(Token::new(token, HEALTH), web::token::require)),
-        None => routes.with_state(face).layer(axum::middleware::from_fn(local)),
+        None => routes
+            .method_not_allowed_fallback(no_such_method)
+            .with_state(face)
+            .layer(axum::middleware::from_fn(local)),
     }
 }
 

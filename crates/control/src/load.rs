@@ -30,7 +30,8 @@ impl Load {
     /// not made up for by others. So the load is that of the worst source where one is above its threshold, and there
     /// is no room where one is at its high watermark.
     ///
-    /// `None` without any value, and where one is missing: half of the sources may be the half that is well.
+    /// `None` without any value, where one is missing (half of the sources may be the half that is well), and where the
+    /// load is above all numbers.
     pub fn of(values: &[(Scale, Option<f64>)]) -> Option<Load> {
         let values: Option<Vec<(Scale, f64)>> =
             values.iter().map(|(scale, value)| Some((*scale, (*value)?))).collect();
@@ -42,10 +43,11 @@ impl Load {
         let all = |of: fn(&Scale, f64) -> f64| values.iter().map(move |(scale, value)| of(scale, *value));
         let worst = all(Scale::relative).fold(0.0, f64::max);
         let least = all(Scale::room).fold(1.0, f64::min);
-        Some(Load {
+        let load = Load {
             relative: if worst > 1.0 { worst } else { mean(Scale::relative) },
             room: if least <= 0.0 { 0.0 } else { mean(Scale::room) },
-        })
+        };
+        load.relative.is_finite().then_some(load)
     }
 }
 
@@ -85,6 +87,8 @@ mod tests {
             // One is missing, or all.
             (vec![(cpu, Some(0.25)), (sockets, None)], None),
             (vec![], None),
+            // No number is so large.
+            (vec![(Scale { threshold: 1e-10, ..cpu }, Some(1e305))], None),
         ] {
             let load = Load::of(&values).map(|load| (load.relative, load.room));
             match (load, expected) {

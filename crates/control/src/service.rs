@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ impl Service {
     /// Opens the face, where there is one, with its token.
     ///
     /// # Errors
-    /// Where the address cannot be had.
+    /// Where the address cannot be had, in a fragment that fits behind "failed to".
     pub async fn start(
         options: Options,
         listen: Option<SocketAddr>,
@@ -42,7 +41,7 @@ impl Service {
         let numbers = Arc::new(Numbers::new(clock, options.sources.iter().map(|source| source.name.clone())));
         let mut opened = None;
         if let Some(address) = listen {
-            let listener = TcpListener::bind(address).await?;
+            let listener = TcpListener::from_std(net::tcp::bind(address)?)?;
             let address = listener.local_addr()?;
             let face = Face {
                 clock,
@@ -63,7 +62,7 @@ impl Service {
             let served = web::serve(listener, router, |_| true, numbers.http.clone(), shutdown.clone());
             opened = Some((address, tokio::spawn(served)));
         }
-        let controller = Controller::new(options, clock, readings, numbers);
+        let controller = Controller::new(options, clock, readings, numbers, shutdown.clone());
         Ok(Service { controller, shutdown, face: opened })
     }
 
@@ -72,31 +71,30 @@ impl Service {
         self.face.as_ref().map(|(address, _)| *address)
     }
 
-    /// Makes one round.
-    pub async fn round(&mut self) -> ControlRound {
+    /// What ends the rounds once it begins, at once but for rows that are on their way.
+    pub fn shutdown(&self) -> Shutdown {
+        self.shutdown.clone()
+    }
+
+    /// Makes one round; `None` where the shutdown broke it off.
+    pub async fn round(&mut self) -> Option<ControlRound> {
         self.controller.round().await
     }
 
-    /// Makes a round every `interval` and shows it to `each`, until `stop` ends or `each` says that it is enough.
-    pub async fn run(
-        &mut self,
-        interval: Duration,
-        stop: impl Future<Output = ()>,
-        mut each: impl FnMut(&ControlRound) -> bool,
-    ) {
-        let mut stop = pin!(stop);
+    /// Makes a round every `interval` and shows it to `each`, until the shutdown begins or `each` says that it is
+    /// enough.
+    pub async fn run(&mut self, interval: Duration, mut each: impl FnMut(&ControlRound) -> bool) {
         let mut ticks = tokio::time::interval(interval);
         // After a round that took longer than the interval, the next one keeps its distance.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                () = &mut stop => return,
+                () = self.shutdown.wait() => return,
                 _ = ticks.tick() => {}
             }
-            // A round is not broken off while its rows may be on their way.
-            let round = self.controller.round().await;
-            if !each(&round) {
-                return;
+            match self.round().await {
+                Some(round) if each(&round) => {}
+                _ => return,
             }
         }
     }
@@ -108,5 +106,64 @@ impl Service {
             // It ends by itself; that it was broken off would change nothing.
             let _ = served.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use web::client::{Asked, Client};
+
+    use super::*;
+    use crate::algorithm::Algorithm;
+    use crate::rule::{Rule, ServerOptions};
+
+    fn options(api: SocketAddr) -> Options {
+        let asked = Asked {
+            name: "the API",
+            source: "api",
+            program: "pointsman serve",
+            example: "a URL",
+            token: "token_file",
+            is_ours: true,
+        };
+        let server =
+            ServerOptions { addresses: vec![IpAddr::from([192, 0, 2, 1])], capacity: 1.0, ranks: Vec::new() };
+        Options {
+            client: Client::of(&format!("http://{api}"), None, asked).expect("a URL"),
+            policy: "www.example.com".into(),
+            rule: Rule { algorithm: Algorithm::First, ttl: 30, regions: Vec::new(), servers: vec![server] },
+            timeout: Duration::from_secs(2),
+            stale: Duration::from_secs(30),
+            sources: Vec::new(),
+            dry_run: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_round_that_waits_for_an_answer_is_broken_off_at_the_stop() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+        let api = silent.local_addr().expect("it is bound");
+        let mut service = Service::start(options(api), None, None).await.expect("it starts");
+        let shutdown = service.shutdown();
+        let stopping = tokio::spawn(async move {
+            let asked = silent.accept().await.expect("it is asked");
+            shutdown.begin();
+            (silent, asked)
+        });
+        assert_eq!(service.round().await, None);
+        let _kept = stopping.await.expect("it was asked");
+        service.run(Duration::from_secs(10), |round| panic!("there is no round: {round:?}")).await;
+        service.stop().await;
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_told_with_a_way_on() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+        let address = taken.local_addr().expect("it is bound");
+        let refused = Service::start(options(address), Some(address), None).await.expect_err("it is taken");
+        let told = refused.to_string();
+        assert!(told.starts_with(&format!("bind TCP {address}: another program has this port;")), "{told}");
     }
 }

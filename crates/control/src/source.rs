@@ -6,11 +6,13 @@
 pub mod text;
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use api::Fault;
 use hyper::Method;
+use net::group::Group;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use web::client::{Asked, Call, Client, Unmet};
@@ -31,6 +33,7 @@ const ASKED: Asked = Asked {
     program: "what the source asks",
     example: "a URL such as http://{address}:9100/metrics",
     token: "nothing: sources send none",
+    is_ours: false,
 };
 
 /// A source of loads.
@@ -67,6 +70,8 @@ pub enum Kind {
     Command {
         /// The program and its arguments.
         line: Vec<String>,
+        /// The folder that it runs in.
+        folder: PathBuf,
         /// The text behind which the value stands.
         after: String,
     },
@@ -89,8 +94,8 @@ impl Kind {
                 Ok(page) => sample.with(ADDRESS, &address.to_string()).read(&String::from_utf8_lossy(&page)),
                 Err(why) => Err(why),
             },
-            Kind::Command { line, after } => {
-                match tokio::time::timeout(timeout, output(line, address)).await {
+            Kind::Command { line, folder, after } => {
+                match tokio::time::timeout(timeout, output(line, folder, address)).await {
                     Ok(Ok(output)) => text::number_after(&output, after),
                     Ok(Err(why)) => Err(why),
                     Err(_) => Err(format!("{} has not ended within {} ms", line[0], timeout.as_millis())),
@@ -138,18 +143,18 @@ fn first_line(unmet: &Unmet) -> String {
     unmet.to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// What a command prints; it is killed when nobody waits for it any more.
-async fn output(line: &[String], address: IpAddr) -> Result<String, String> {
+/// What a command prints; it is killed, with all that it started, when nobody waits for it any more.
+async fn output(line: &[String], folder: &Path, address: IpAddr) -> Result<String, String> {
     let (name, arguments) = line.split_first().ok_or("there is no command")?;
     let mut command = Command::new(name);
     command.args(arguments.iter().map(|argument| argument.replace(ADDRESS, &address.to_string())));
     // Numbers have a point in this one.
-    command.env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.kill_on_drop(true).spawn().map_err(|cause| format!("{name}: {cause}"))?;
-    let stdout = read(child.stdout.take());
-    let stderr = read(child.stderr.take());
-    let (stdout, stderr) = tokio::join!(stdout, stderr);
-    let status = child.wait().await.map_err(|cause| format!("{name}: {cause}"))?;
+    command.env("LC_ALL", "C").current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut group = Group::start(&mut command).map_err(|cause| format!("{name}: {cause}"))?;
+    let (stdout, stderr) = group.pipes();
+    let (stdout, stderr) = tokio::join!(read(stdout), read(stderr));
+    let status = group.wait().await.map_err(|cause| format!("{name}: {cause}"))?;
     if !status.success() {
         let said = stderr.lines().next().unwrap_or_default().to_owned();
         return Err(format!("{name} ended with {status}: {said}"));
@@ -169,7 +174,66 @@ async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
+
+    #[tokio::test]
+    async fn refusals_are_told_in_the_words_of_http_with_the_path() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+        let site = listener.local_addr().expect("it is bound");
+        // A problem of somebody else's API is only quoted.
+        let body = "{\"what\":\"gone\"}";
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("it is asked");
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                stream.read_buf(&mut head).await.expect("a request comes");
+            }
+            let answer = format!("HTTP/1.1 404 Not Found\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.expect("the client reads");
+        });
+        let kind = Kind::Json { url: format!("http://{site}/load?of={{address}}"), pointer: String::new() };
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let refused = kind.measure(address, Duration::from_secs(60)).await.expect("it is asked for");
+        server.await.expect("the server ends");
+        let told = format!("http://{site}/load?of=192.0.2.1 answered 404 Not Found: {body:?}");
+        assert_eq!(refused, Err(told));
+        let secret = check("https://{address}/load").expect_err("there is no TLS");
+        assert_eq!(secret.what, "\"https://192.0.2.1\": the load is asked over plain http, without TLS");
+        assert_eq!(secret.expected, ASKED.example);
+    }
+
+    #[tokio::test]
+    async fn a_command_that_is_given_up_ends_with_all_that_it_started() {
+        let folder = std::env::temp_dir().join(format!("pointsman-source-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        // The grandchild tells its number and stays, as the child does.
+        let script = "sleep 600 & echo $! > part; mv part child; wait";
+        let line = ["/bin/sh".to_owned(), "-c".into(), script.into()];
+        let mut running = Box::pin(output(&line, &folder, IpAddr::from([192, 0, 2, 1])));
+        let number = loop {
+            tokio::select! {
+                biased;
+                ended = &mut running => panic!("it ended: {ended:?}"),
+                () = tokio::task::yield_now() => {}
+            }
+            if let Ok(text) = std::fs::read_to_string(folder.join("child")) {
+                break text.trim().to_owned();
+            }
+        };
+        // One that ended is gone, or waits to be waited for.
+        let is_alive = || {
+            let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        };
+        assert!(is_alive());
+        drop(running);
+        while is_alive() {
+            tokio::task::yield_now().await;
+        }
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
 
     #[test]
     fn urls_have_the_address_and_a_path() {
@@ -192,7 +256,7 @@ mod tests {
         let address = IpAddr::from([192, 0, 2, 1]);
         let run = async |line: &[&str], after: &str| {
             let line = line.iter().map(|word| (*word).into()).collect();
-            let kind = Kind::Command { line, after: after.into() };
+            let kind = Kind::Command { line, folder: "/usr".into(), after: after.into() };
             kind.measure(address, Duration::from_millis(500)).await.expect("it is asked for")
         };
         assert_eq!(run(&["echo", "load of {address}: 0.75,"], "192.0.2.1:").await, Ok(0.75));
@@ -201,5 +265,7 @@ mod tests {
         assert!(run(&["/nowhere/uptime"], "").await.is_err());
         let late = run(&["cat", "/dev/zero"], "").await.expect_err("it has no end");
         assert_eq!(late, "cat has not ended within 500 ms");
+        let lost = run(&["ls", "-d", "/usr/bin", "bin"], "").await.expect_err("there is no number");
+        assert!(!lost.contains("ended with"), "it runs in its folder: {lost}");
     }
 }

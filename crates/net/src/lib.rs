@@ -15,6 +15,7 @@
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
 //! - [`thread`]: pinning to a core, coming soon, standing back, resting.
+//! - [`group`]: a command, and all that it starts.
 //! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
 //! - [`netlink`]: questions to the kernel; [`hop`]: whom a frame on its way to an address goes to first.
@@ -32,6 +33,7 @@ pub mod client;
 pub mod clock;
 pub mod descriptors;
 pub mod framing;
+pub mod group;
 pub mod hop;
 pub mod listen;
 // What is mapped is a raw pointer, and the crates that wrap it are unsafe for files all the same.

@@ -77,6 +77,8 @@ pub enum StartError {
     Snapshot(std::path::PathBuf, Unread),
     /// A file that is to be written would be in a folder that is not there.
     Folder(std::path::PathBuf),
+    /// A file that is to be written is a folder.
+    IsFolder(std::path::PathBuf),
     /// The system refused a thread or a socket.
     System(io::Error),
 }
@@ -95,6 +97,7 @@ impl std::fmt::Display for StartError {
                     path.display()
                 )
             }
+            StartError::IsFolder(path) => write!(f, "{}: it is a folder; name a file in it", path.display()),
             StartError::System(cause) => write!(f, "the system refused a thread or a socket: {cause}"),
         }
     }
@@ -110,7 +113,7 @@ pub struct Service {
     shutdown: Shutdown,
     threads: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
-    back_end: JoinHandle<()>,
+    back_end: JoinHandle<bool>,
 }
 
 impl Service {
@@ -122,6 +125,9 @@ impl Service {
         for path in
             options.kept.iter().map(|kept| &kept.path).chain(options.mmdb.iter().map(|mmdb| &mmdb.path))
         {
+            if path.is_dir() {
+                return Err(StartError::IsFolder(path.clone()));
+            }
             // A name alone is in the current folder.
             if path.parent().is_some_and(|folder| folder != Path::new("") && !folder.is_dir()) {
                 return Err(StartError::Folder(path.clone()));
@@ -276,28 +282,29 @@ impl Service {
         &self.numbers
     }
 
-    /// Ends all of it; the cache is written where it is kept.
-    pub async fn stop(mut self) {
+    /// Ends all of it; the cache is written where it is kept. False where that failed, as the log says.
+    pub async fn stop(mut self) -> bool {
         self.shutdown.begin();
         while self.tasks.join_next().await.is_some() {}
         for thread in self.threads {
             // A thread only ends by itself; what it panicked with has been logged.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
-        let _ = tokio::task::spawn_blocking(move || self.back_end.join()).await;
+        let kept = tokio::task::spawn_blocking(move || self.back_end.join()).await;
         self.numbers.log();
+        matches!(kept, Ok(Ok(true)))
     }
 }
 
 /// Starts the back end in a thread of its own: while the cache is swept, grows or collects names, which may take some
 /// ten milliseconds, no connection waits. It stands back for the threads that answer: names may come later, answers not.
-fn learn(task: Task, shutdown: Shutdown) -> io::Result<JoinHandle<()>> {
+fn learn(task: Task, shutdown: Shutdown) -> io::Result<JoinHandle<bool>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("back end".into()).spawn(move || {
         if let Err(cause) = net::thread::stand_back() {
             tracing::warn!(%cause, "the back end has the priority of those that answer");
         }
-        runtime.block_on(backend::run(task, shutdown));
+        runtime.block_on(backend::run(task, shutdown))
     })
 }
 

@@ -29,7 +29,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 const IDLE_MAX: Duration = Duration::from_secs(20);
 
 /// The largest answer in octets unless it is told otherwise: a zone of some millions of records.
-const ANSWER_MAX: usize = 512 << 20;
+pub const ANSWER_MAX: usize = 512 << 20;
 
 /// Who is asked, as it is told where nobody answers.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +44,8 @@ pub struct Asked {
     pub example: &'static str,
     /// Where the token is given.
     pub token: &'static str,
+    /// Whether it is Pointsman's own: then a refusal is in the words of its API, and a tunnel is a way to it.
+    pub is_ours: bool,
 }
 
 /// The name server's API, as the commands ask it.
@@ -53,6 +55,7 @@ const API: Asked = Asked {
     program: "pointsman serve",
     example: "a URL such as http://127.0.0.1:8053",
     token: "--token-file FILE or POINTSMAN_TOKEN",
+    is_ours: true,
 };
 
 /// The reverse look-up service's HTTP face, as the commands ask it.
@@ -62,6 +65,7 @@ pub const REVERSE: Asked = Asked {
     program: "pointsman reverse --http ADDR",
     example: "a URL such as http://127.0.0.1:8054",
     token: "nothing: it asks for none",
+    is_ours: true,
 };
 
 /// The balancer's HTTP, as the commands ask it.
@@ -71,6 +75,7 @@ pub const BALANCE: Asked = Asked {
     program: "pointsman balance --http ADDR",
     example: "a URL such as http://127.0.0.1:8055",
     token: "nothing: it asks for none",
+    is_ours: true,
 };
 
 /// The most of an answer that is no problem of the API that an error quotes, in characters.
@@ -207,9 +212,10 @@ impl Client {
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
-                let what = format!("{url:?}: the API speaks plain http, without TLS");
-                let expected =
+                let what = format!("{url:?}: {} is asked over plain http, without TLS", asked.name);
+                let tunnel =
                     "http:// to a loopback address, through a tunnel (ssh -L) where it is another machine";
+                let expected = if asked.is_ours { tunnel } else { asked.example };
                 return Err(Fault::whole(asked.source, what, expected));
             }
             _ => return Err(fault(format!("{url:?} does not begin with http://"))),
@@ -254,13 +260,14 @@ impl Client {
     /// [`Unmet`]; whatever is no success is refused.
     pub async fn send(&self, call: Call) -> Result<Answer, Unmet> {
         let source = call.body.as_ref().map(|body| body.source.clone());
+        let path = call.path.clone();
         let (status, tag, body) = tokio::time::timeout(self.timeout, self.exchange(call))
             .await
             .map_err(|_| self.unreachable(format!("no answer within {} ms", self.timeout.as_millis())))??;
         if status.is_success() {
             Ok(Answer { status, tag, body })
         } else {
-            Err(self.refused(status, &body, source.as_deref()))
+            Err(self.refused(status, &path, &body, source.as_deref()))
         }
     }
 
@@ -348,9 +355,10 @@ impl Client {
     }
 
     /// Sorts what the API says where it does not do what it was asked.
-    fn refused(&self, status: StatusCode, body: &[u8], source: Option<&str>) -> Unmet {
-        let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
-            return Unmet::Refused { status, what: self.not_ours(status, body) };
+    fn refused(&self, status: StatusCode, path: &str, body: &[u8], source: Option<&str>) -> Unmet {
+        let problem = serde_json::from_slice::<Problem>(body).ok().filter(|_| self.asked.is_ours);
+        let Some(problem) = problem else {
+            return Unmet::Refused { status, what: self.not_ours(status, path, body) };
         };
         if !problem.faults.is_empty() {
             let mut faults = Faults { faults: problem.faults, omitted: problem.omitted };
@@ -391,9 +399,11 @@ impl Client {
         }
     }
 
-    fn not_ours(&self, status: StatusCode, body: &[u8]) -> String {
-        let mut what =
-            format!("{} answered {status}, which is not in the words of Pointsman's API", self.url);
+    fn not_ours(&self, status: StatusCode, path: &str, body: &[u8]) -> String {
+        let mut what = format!("{}{path} answered {status}", self.url.trim_end_matches('/'));
+        if self.asked.is_ours {
+            what += ", which is not in the words of Pointsman's API";
+        }
         let text: String = String::from_utf8_lossy(body).chars().take(QUOTE_MAX).collect();
         if !text.trim().is_empty() {
             let _ = write!(what, ": {:?}", text.trim());

@@ -48,20 +48,35 @@ impl Control {
             return session::print(page::control_template().as_bytes());
         }
         let path = self.config.as_deref().expect("the command line asks for it");
-        let Lowered { mut options, interval, listen, report_token, form } = config::load(path)?;
+        let lowered = config::load(path)?;
         if self.check {
             return session::print(b"ok");
         }
+        let log = Log { form: lowered.form, level: tracing::Level::INFO };
+        self.control(lowered, log).await.map_err(|failure| log.end(failure))
+    }
+
+    async fn control(self, lowered: Lowered, log: Log) -> Result<(), Failure> {
+        let Lowered { mut options, interval, listen, report_token, .. } = lowered;
         options.dry_run = self.dry_run;
-        let log = Log { form, level: tracing::Level::INFO };
         log.begin();
         // Before the start, so that a signal during it is not lost.
         let no_signals = |cause: io::Error| Failure::Failed(format!("no signals: {cause}"));
         let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+        // Nobody hears of a single round's face before it is gone, and the process that goes on may have the address.
+        let listen = listen.filter(|_| !self.once);
         let mut service = Service::start(options, listen, report_token)
             .await
-            .map_err(|cause| Failure::Failed(format!("failed to listen: {cause}")))?;
+            .map_err(|cause| Failure::Failed(format!("failed to {cause}")))?;
+        let shutdown = service.shutdown();
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            shutdown.begin();
+        });
         if let Some(address) = service.listening() {
             log.tell(&format!("listening on http://{address} (reports and metrics)"));
         }
@@ -72,25 +87,20 @@ impl Control {
         };
         if self.once {
             let round = service.round().await;
-            let printed = shown(&round);
             service.stop().await;
-            printed?;
+            let round =
+                round.ok_or_else(|| Failure::Failed("the round was stopped before its end".into()))?;
+            shown(&round)?;
             return outcome(&round);
         }
         log.tell("ready");
         notify(NotifyState::Ready);
         let mut printed = Ok(());
-        let stop = async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
         let each = |round: &ControlRound| {
             printed = shown(round);
             printed.is_ok()
         };
-        service.run(interval, stop, each).await;
+        service.run(interval, each).await;
         notify(NotifyState::Stopping);
         service.stop().await;
         log.tell("stopped");

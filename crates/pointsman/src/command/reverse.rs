@@ -8,10 +8,10 @@ use std::io::{self, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use api::Fault;
+use api::{Fault, Faults};
 use clap::{Args, Subcommand};
-use reverse::Service;
 use reverse::cache::{self, snapshot, text};
+use reverse::{Options, Service};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -86,11 +86,16 @@ impl Reverse {
 impl Serve {
     async fn run(self) -> Result<(), Failure> {
         let (Lowered { options, form }, faults) = config::load(&self.flags);
-        faults.or(())?;
         if self.flags.check {
+            faults.or(())?;
             return session::print(b"ok");
         }
         let log = Log { form, level: tracing::Level::INFO };
+        self.serve(options, faults, log).await.map_err(|failure| log.end(failure))
+    }
+
+    async fn serve(self, options: Options, faults: Faults, log: Log) -> Result<(), Failure> {
+        faults.or(())?;
         log.begin();
         // Before the start, so that a signal during it is not lost.
         let no_signals = |cause| Failure::Failed(format!("no signals: {cause}"));
@@ -108,7 +113,9 @@ impl Serve {
         }
         notify(NotifyState::Stopping);
         tracing::info!("stopping");
-        service.stop().await;
+        if !service.stop().await {
+            return Err(Failure::Failed("the last snapshot was not written".into()));
+        }
         log.tell("stopped");
         Ok(())
     }

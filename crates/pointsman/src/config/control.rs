@@ -17,7 +17,7 @@ use ::control::source::{self, ADDRESS, Kind, Source};
 use ::control::{Algorithm, Options, Rule, ServerOptions};
 use api::{Fault, Faults};
 use toml::de::DeTable;
-use web::client::{Asked, Client};
+use web::client::{ANSWER_MAX, Asked, Client};
 
 use super::file::{self, Reader};
 use super::lower::{given, resolve};
@@ -39,7 +39,18 @@ const API: Asked = Asked {
     program: "pointsman serve",
     example: "a URL such as http://127.0.0.1:8053",
     token: "token_file",
+    is_ours: true,
 };
+
+/// How long the API may take: it gives up waiting for its workers after 5 s, and a stop waits for rows on their way.
+const API_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a source may take where nothing is said and rounds are no closer: what answers at all does so in less.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How old a value may be where nothing is said, and in how many rounds at least: two of them may bring none.
+const STALE: Duration = Duration::from_secs(30);
+const STALE_ROUNDS: u32 = 3;
 
 /// A configuration that holds together.
 #[derive(Clone, Debug)]
@@ -133,8 +144,9 @@ fn lower(path: &Path, spec: ControlSpec, faults: &mut Faults) -> Option<Lowered>
     let sources = sources(&spec, algorithm, faults);
     let (regions, servers) = servers(&spec.server, faults);
     let report_token = face(&spec, faults);
+    let interval = given(spec.interval.clone());
     Some(Lowered {
-        interval: given(spec.interval.clone()),
+        interval,
         listen: spec.listen.as_ref().map(|listen| listen.value),
         report_token,
         form: if given(spec.log) == "json" { Form::Json } else { Form::Text },
@@ -147,7 +159,7 @@ fn lower(path: &Path, spec: ControlSpec, faults: &mut Faults) -> Option<Lowered>
                     "II" => Algorithm::Second(given(spec.favour)),
                     _ => Algorithm::Third(Third::new(Parameters {
                         ttl: given(spec.ttl.clone()),
-                        interval: given(spec.interval),
+                        interval,
                         fill: given(spec.fill),
                         step: given(spec.step),
                         hysteresis: given(spec.hysteresis),
@@ -158,8 +170,8 @@ fn lower(path: &Path, spec: ControlSpec, faults: &mut Faults) -> Option<Lowered>
                 regions,
                 servers,
             },
-            timeout: given(spec.timeout),
-            stale: given(spec.stale),
+            timeout: spec.timeout.map_or(TIMEOUT.min(interval), |timeout| timeout.value),
+            stale: spec.stale.map_or(STALE.max(interval * STALE_ROUNDS), |stale| stale.value),
             sources,
             dry_run: false,
         },
@@ -194,7 +206,7 @@ fn client(spec: &ControlSpec, faults: &mut Faults) -> Option<Client> {
     let token = token_of(spec.token_file.as_ref(), faults);
     let url = spec.api.as_ref()?;
     Client::of(&url.value, token, API)
-        .map(Client::keeping)
+        .map(|client| client.within(API_TIMEOUT, ANSWER_MAX).keeping())
         .map_err(|fault| faults.push(url.place.fault(format!("api: {}", fault.what), fault.expected)))
         .ok()
 }
@@ -341,6 +353,7 @@ fn kind(source: &SourceSpec, several: bool, faults: &mut Faults) -> Option<Kind>
         "prometheus" => Kind::Prometheus { url: text(&source.url)?, sample: sample? },
         "command" => Kind::Command {
             line: source.command.iter().map(|word| word.value.clone()).collect(),
+            folder: resolve(&Placed { value: ".".into(), place: source.place.clone() }),
             after: text(&source.after).unwrap_or_default(),
         },
         _ => Kind::Pushed,

@@ -73,8 +73,8 @@ pub struct Task {
 /// What comes back from the task of a question.
 type Flight = (usize, Question, Answered, Duration);
 
-/// Learns until `shutdown` begins, and writes a last snapshot.
-pub async fn run(mut task: Task, shutdown: Shutdown) {
+/// Learns until `shutdown` begins, and writes a last snapshot; whether that was written, where one is wanted.
+pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
     let ids = Arc::new(Ids::new());
     let mut flights: JoinSet<Flight> = JoinSet::new();
     let mut saving: JoinSet<()> = JoinSet::new();
@@ -135,7 +135,7 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
                     let (view, path, counts) = (task.reader.view(), kept.path.clone(), task.back_end.counts().clone());
                     let save = move || {
                         let write = |file: &File| snapshot::write(&view, seconds(now), Resting::new(file));
-                        note_saved(whole::replace(&path, snapshot::MODE, write), &path, &counts);
+                        _ = note_saved(whole::replace(&path, snapshot::MODE, write), &path, &counts);
                     };
                     saving.spawn_blocking(save);
                 }
@@ -147,18 +147,21 @@ pub async fn run(mut task: Task, shutdown: Shutdown) {
     if let Some(kept) = task.kept {
         let (view, now, counts) = (task.reader.view(), task.clock.now(), task.back_end.counts().clone());
         let save = move || note_saved(snapshot::save(&view, seconds(now), &kept.path), &kept.path, &counts);
-        let _ = tokio::task::spawn_blocking(save).await;
+        return tokio::task::spawn_blocking(save).await.unwrap_or(false);
     }
+    true
 }
 
-fn note_saved(saved: io::Result<()>, path: &Path, counts: &Counts) {
+fn note_saved(saved: io::Result<()>, path: &Path, counts: &Counts) -> bool {
     counts.snapshots[usize::from(saved.is_err())].fetch_add(1, Ordering::Relaxed);
+    let is_saved = saved.is_ok();
     match saved {
         Ok(()) => tracing::info!(path = %path.display(), "the snapshot is written"),
         Err(cause) => {
             tracing::error!(path = %path.display(), %cause, "the snapshot was not written; the one before stays");
         }
     }
+    is_saved
 }
 
 impl Task {

@@ -179,11 +179,13 @@ fn write_shard<K: Key>(shard: &Shard, now: u32, root: &Root, out: &mut Summed<im
 /// right, and nothing larger than `limit` is looked at.
 fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), Unread> {
     let word = |at: usize| mapping.words().get(at).map(|word| word.load(Ordering::Relaxed));
-    let header: Vec<u64> = (0..HEADER).map_while(word).collect();
-    let [magic, kind, seed, _, count] = header[..] else { return Err(Unread::Cut) };
-    if magic != MAGIC {
+    // Also where it is shorter than a header: what begins otherwise is not cut, but something else.
+    let mut start = MAGIC.to_ne_bytes().into_iter().zip(mapping.octets());
+    if start.any(|(expected, octet)| octet.load(Ordering::Relaxed) != expected) {
         return Err(Unread::Damaged("it is no snapshot of names"));
     }
+    let header: Vec<u64> = (0..HEADER).map_while(word).collect();
+    let [_, kind, seed, _, count] = header[..] else { return Err(Unread::Cut) };
     let (version, shards) = ((kind >> 32) as u32, kind as u32);
     if version != VERSION {
         return Err(Unread::Version(version));

@@ -415,3 +415,17 @@ proptest! {
         let _ = snapshot::read(&file[..], LIMIT_MIN, 0);
     }
 }
+
+#[test]
+fn what_is_short_and_something_else_is_not_called_cut() {
+    for (octets, expected) in [
+        ("", "it is cut short"),
+        ("pm-names", "it is cut short"),
+        ("192.0.2.1\t1\t-\n", "it is no snapshot of names"),
+        ("x", "it is no snapshot of names"),
+    ] {
+        let told =
+            snapshot::read(octets.as_bytes(), usize::MAX, 0).map(|_| ()).map_err(|why| why.to_string());
+        assert_eq!(told, Err(expected.to_owned()), "{octets:?}");
+    }
+}

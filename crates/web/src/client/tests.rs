@@ -110,7 +110,7 @@ async fn refusals_say_what_where_and_how_to_go_on() {
     check(
         (502, None, "<html>Bad Gateway</html>"),
         "failed",
-        "URL answered 502 Bad Gateway, which is not in the words of Pointsman's API: \"<html>Bad \
+        "URLv1/zones/a answered 502 Bad Gateway, which is not in the words of Pointsman's API: \"<html>Bad \
          Gateway</html>\"",
     )
     .await;
@@ -196,7 +196,10 @@ fn urls_are_plain_http() {
         assert_eq!((client.authority.as_str(), client.prefix.as_str()), (authority, prefix));
     }
     for (url, what) in [
-        ("https://127.0.0.1:8053", "\"https://127.0.0.1:8053\": the API speaks plain http, without TLS"),
+        (
+            "https://127.0.0.1:8053",
+            "\"https://127.0.0.1:8053\": the API is asked over plain http, without TLS",
+        ),
         ("127.0.0.1:8053", "\"127.0.0.1:8053\" does not begin with http://"),
         ("localhost:8053", "\"localhost:8053\" does not begin with http://"),
         ("ftp://localhost", "\"ftp://localhost\" does not begin with http://"),

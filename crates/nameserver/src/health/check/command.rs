@@ -4,10 +4,9 @@ use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use net::group::Group;
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 use super::super::probe::PLACEHOLDER;
 use super::super::record::{DETAIL_MAX, Outcome, Reason};
@@ -25,20 +24,18 @@ pub(super) async fn run(line: &[String], server: IpAddr, probe: &str) -> Result<
         return Err(Outcome::failed(Reason::NotStarted, "there is no command"));
     };
     let server = server.to_string();
-    let started = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments.iter().map(|argument| argument.replace(PLACEHOLDER, &server)))
         .env_clear()
         .envs([("PATH", PATH), ("POINTSMAN_SERVER", &server), ("POINTSMAN_PROBE", probe)])
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn();
-    let child =
-        started.map_err(|cause| Outcome::failed(Reason::NotStarted, format!("{program}: {cause}")))?;
-    let mut group = Group { child };
-    let (out, err) = (group.child.stdout.take(), group.child.stderr.take());
+        .stderr(Stdio::piped());
+    let mut group = Group::start(&mut command)
+        .map_err(|cause| Outcome::failed(Reason::NotStarted, format!("{program}: {cause}")))?;
+    let (out, err) = group.pipes();
     // The child is waited for only when both are at their ends: until then its number cannot be another's.
     let (out, err) = tokio::join!(first_octets(out), first_octets(err));
     let status = group.wait().await;
@@ -73,28 +70,6 @@ async fn first_octets(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
         kept.extend_from_slice(&taken[..count.min(room)]);
     }
     kept
-}
-
-/// A command and all that it starts; ended when it is given up.
-struct Group {
-    child: Child,
-}
-
-impl Group {
-    async fn wait(&mut self) -> std::io::Result<ExitStatus> {
-        self.child.wait().await
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // A number is there until the child was waited for, and as long is it nobody else's.
-        let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) else { return };
-        if let Err(cause) = killpg(Pid::from_raw(id), Signal::SIGKILL) {
-            tracing::warn!(%cause, "the processes of a probe's command were not ended");
-        }
-        // The runtime waits for the child itself.
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -313,10 +314,13 @@ fn answer(from: &mut impl BufRead) -> io::Result<Option<String>> {
     }
 }
 
-/// How far the lines came, in octets of stdin and of stdout, as it stands in a file.
+/// How far the lines came, in octets of stdin and of stdout, and the inode of stdin, as it stands in a file, a line each.
+///
+/// The inode's device is left out: over a restart of the machine many have another number.
 struct Noted {
     input: u64,
     output: u64,
+    inode: u64,
     last: Instant,
 }
 
@@ -329,20 +333,21 @@ impl Noted {
             return Err(failed("--resume needs files: < access.log >> named.log"));
         }
         let cause = |cause: io::Error| failed(&cause.to_string());
-        let (read, written) = match fs::read_to_string(path) {
-            Ok(text) => {
-                let numbers = text
-                    .split_once('\n')
-                    .and_then(|(a, b)| Some((a.parse().ok()?, b.trim_end().parse().ok()?)));
-                numbers.ok_or_else(|| {
-                    failed("it does not say how far the lines came; remove it to begin anew")
-                })?
+        let inode = input.metadata().map_err(cause)?.ino();
+        let (read, written, noted) = match fs::read_to_string(path) {
+            Ok(text) => noted(&text)
+                .ok_or_else(|| failed("it does not say how far the lines came; remove it to begin anew"))?,
+            Err(absent) if absent.kind() == io::ErrorKind::NotFound => {
+                (0, output.metadata().map_err(cause)?.len(), None)
             }
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
-                (0, output.metadata().map_err(|cause| failed(&cause.to_string()))?.len())
-            }
-            Err(cause) => return Err(failed(&cause.to_string())),
+            Err(unread) => return Err(cause(unread)),
         };
+        if noted.is_some_and(|noted| noted != inode) {
+            return Err(failed(
+                "stdin is another file than the one that it is of; was it rotated? end the old one first \
+                 (< access.log.1), then remove it to begin anew",
+            ));
+        }
         if read > length || written > output.metadata().map_err(cause)?.len() {
             return Err(failed(
                 "the files are shorter than what was done; were they rotated? remove it to begin anew",
@@ -352,7 +357,7 @@ impl Noted {
         // What was written after the last note is written again.
         output.set_len(written).map_err(cause)?;
         output.seek(SeekFrom::Start(written)).map_err(cause)?;
-        Ok(Noted { input: read, output: written, last: Instant::now() })
+        Ok(Noted { input: read, output: written, inode, last: Instant::now() })
     }
 
     /// Writes it down, once a second, or now.
@@ -363,10 +368,16 @@ impl Noted {
         self.last = Instant::now();
         out.flush().map_err(|cause| Failure::output(&cause))?;
         let noted = reverse::whole::replace(path, 0o600, |mut file| {
-            file.write_all(format!("{}\n{}\n", self.input, self.output).as_bytes())
+            file.write_all(format!("{}\n{}\n{}\n", self.input, self.output, self.inode).as_bytes())
         });
         noted.map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))
     }
+}
+
+/// What a note says: octets of stdin and stdout, and the inode, which those of older programs do not have.
+fn noted(text: &str) -> Option<(u64, u64, Option<u64>)> {
+    let mut numbers = text.lines().map(|line| line.parse().ok());
+    Some((numbers.next()??, numbers.next()??, numbers.next().map_or(Some(None), |inode| inode.map(Some))?))
 }
 
 /// Requests by top-level domain.
@@ -451,6 +462,35 @@ mod tests {
         assert!(seen == text.as_bytes());
         addresses.dedup();
         assert_eq!(addresses, ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse::<IpAddr>().unwrap()));
+    }
+
+    #[test]
+    fn a_note_is_of_one_file_also_when_the_next_is_longer() {
+        assert_eq!(noted("5\n7\n"), Some((5, 7, None)), "of an older program");
+        assert_eq!(noted("5\n7\n9\n"), Some((5, 7, Some(9))));
+        assert_eq!([noted(""), noted("5\n"), noted("5\n7\nx\n")], [None; 3]);
+
+        let folder = std::env::temp_dir().join(format!("pointsman-filter-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let [log, rotated, out, state] = ["log", "log.1", "out", "state"].map(|name| folder.join(name));
+        let begin = |text: Option<&str>, log: &Path| {
+            if let Some(text) = text {
+                fs::write(log, text).unwrap();
+            }
+            let mut input = File::open(log).unwrap();
+            let output = File::options().create(true).append(true).open(&out).unwrap();
+            let length = input.metadata().unwrap().len();
+            let noted = Noted::begin(&state, &mut input, &output, length);
+            noted.map(|noted| (noted, BufWriter::new(output))).map_err(|failure| format!("{failure:?}"))
+        };
+        let (mut first, mut to) = begin(Some("192.0.2.1 a\n"), &log).unwrap();
+        first.input = 12;
+        first.note(&state, &mut to, true).unwrap();
+        fs::rename(&log, &rotated).unwrap();
+        let refused = begin(Some("192.0.2.2 b\n192.0.2.3 c\n"), &log).err().unwrap();
+        assert!(refused.contains("was it rotated?"), "{refused}");
+        assert_eq!(begin(None, &rotated).unwrap().0.input, 12, "the old one can be ended");
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

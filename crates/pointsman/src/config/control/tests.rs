@@ -41,6 +41,19 @@ fn a_whole_configuration() {
 }
 
 #[test]
+fn what_is_not_said_goes_by_what_is() {
+    let rest = "[[source]]\nname = \"a\"\nkind = \"command\"\ncommand = [\"cat\", \"load\"]\nthreshold = 1\n\
+                [[server]]\naddress = \"192.0.2.1\"\n";
+    for (interval, timeout, stale) in [(1, 1, 30), (10, 2, 30), (60, 2, 180)] {
+        let Lowered { options, .. } =
+            lowered(&format!("{HEAD}interval = \"{interval} s\"\n{rest}")).expect("it is right");
+        assert_eq!((options.timeout.as_secs(), options.stale.as_secs()), (timeout, stale), "{interval} s");
+        let Kind::Command { folder, .. } = &options.sources[0].kind else { panic!("it is a command") };
+        assert_eq!(folder, Path::new("/etc/."), "relative paths are relative to the file");
+    }
+}
+
+#[test]
 fn everything_wrong_is_listed_at_once_with_its_line() {
     check(
         "version = \"v1\"\nspeed = 9\nstep = 0.01\ntimeout = \"20 s\"\n",
@@ -70,7 +83,7 @@ fn everything_wrong_is_listed_at_once_with_its_line() {
             "28:12: capacity is the number 0; expected a number above 0",
             "8:7: the watermarks are crossed: low is 0.6, high 0.4; expected low < high",
             "10:9: after beside kind json; expected no after",
-            "11:7: url: \"https://192.0.2.1\": the API speaks plain http",
+            "11:7: url: \"https://192.0.2.1\": the load is asked over plain http",
             "13:8: the source a is given twice; expected each name once",
             "12:1: the source does not say whose load it is: all servers would have the same",
             "16:10: metric: \"1\" is no metric; expected a metric such as node_load1",
