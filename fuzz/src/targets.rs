@@ -12,7 +12,8 @@ mod trace;
 mod transfer;
 mod zone;
 
-use dns::writer::{End, header_only};
+use dns::query::HEADER;
+use dns::writer::{End, without_question};
 use dns::{Folded, OptRcode, Query, Rcode, Rtype, Suffixes, Writer};
 use domain::base::iana::OptionCode;
 use domain::base::opt::{OptRecord, UnknownOptData};
@@ -77,9 +78,10 @@ const RESPONSE_MAX: usize = 65_535;
 /// The view of a query agrees with `domain`'s reading of the same octets, and its response is well-formed.
 fn query(octets: &[u8]) {
     let mut out = vec![0; RESPONSE_MAX];
-    if let Some(length) = header_only(octets, Rcode::FORMERR, &mut out) {
+    if let Some(length) = without_question(octets, Rcode::FORMERR, 1232, &mut out) {
         let response = Message::from_octets(&out[..length]).expect("a header");
         assert!(response.header().qr() && response.header().rcode() == Rcode::FORMERR);
+        assert_eq!(response.opt().is_some(), length > HEADER);
         assert_eq!(response.header().id().to_be_bytes(), octets[..2]);
     }
     let mut name = Folded::root();

@@ -5,6 +5,8 @@ use std::net::{Shutdown, TcpListener, UdpSocket};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use tests::folder::Folder;
 use tests::program::Program;
 use tests::query::{Answer, Question, connect, exchange, receive, send, socket};
@@ -70,6 +72,42 @@ fn files_that_cannot_be_used_are_named() {
     has_all(&refused(2, &serve(&store, &["--mmdb", &garbage, "--regions", &garbage])), &[&garbage]);
     let itself = folder.path().display().to_string();
     has_all(&refused(2, &serve(&store, &["--zone", &itself])), &[&itself, "cannot be read"]);
+}
+
+#[test]
+fn where_log_lines_are_objects_so_are_the_faults_at_start() {
+    let folder = Folder::new();
+    let (store, missing) = (store(&folder), folder.at("missing"));
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let taken = tcp.local_addr().expect("it is bound").to_string();
+    for (code, more, messages) in [
+        (2, ["--zone", &missing, "--policy", &missing], &["missing: ", "missing: "][..]),
+        (1, ["--listen", &taken, "--api", "127.0.0.1:0"], &["failed to bind"]),
+    ] {
+        let more = [&["--log", "json"][..], &more].concat();
+        let said = refused(code, &serve(&store, &more));
+        let lines = said.lines().map(|line| serde_json::from_str(line).expect(&said));
+        let lines: Vec<serde_json::Value> = lines.collect();
+        assert_eq!(lines.len(), messages.len(), "{said}");
+        for (line, message) in lines.iter().zip(messages) {
+            assert_eq!((&line["level"], &line["target"]), (&"ERROR".into(), &"pointsman".into()));
+            has_all(line["fields"]["message"].as_str().unwrap_or_default(), &[message]);
+        }
+    }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_reload() {
+    let folder = Folder::new();
+    let zone = folder.write("example.zone", ZONE);
+    let serving = Serving::start(&folder, &["--zone", &zone]);
+    std::fs::remove_file(&zone).expect("the file is there");
+    mkfifo(&*zone, Mode::S_IRWXU).expect("the folder can be written");
+    serving.program.signal(Signal::SIGHUP);
+    // Opening waits for a reader: then the reload has begun, and it reads on until this is dropped.
+    let unwritten = std::fs::File::options().write(true).open(&zone).expect("the reload reads it");
+    serving.stop();
+    drop(unwritten);
 }
 
 #[test]

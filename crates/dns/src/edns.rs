@@ -30,6 +30,9 @@ pub const SERVER_COOKIE: usize = 16;
 /// The EDNS version that is spoken here (RFC 6891 §6.1.3).
 pub const VERSION: u8 = 0;
 
+/// DNSSEC OK in the TTL field of an OPT record (RFC 3225 §3).
+pub(crate) const DNSSEC_OK: u32 = 0x8000;
+
 /// What the OPT record of a query asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edns {
@@ -61,7 +64,7 @@ impl Edns {
         let mut edns = Edns {
             udp_payload_size: class,
             version: (ttl >> 16) as u8,
-            dnssec_ok: ttl & 0x8000 != 0,
+            dnssec_ok: ttl & DNSSEC_OK != 0,
             client_subnet: None,
             cookie: None,
             nsid: false,

@@ -31,7 +31,7 @@ pub struct Query<'a> {
 pub enum Refusal {
     /// It gets no answer: shorter than a header, or itself a response (answering could loop).
     Silence,
-    /// It gets a header alone with this rcode: FORMERR or NOTIMP.
+    /// It gets an answer without its question, with this rcode: FORMERR or NOTIMP.
     Rcode(Rcode),
     /// It asks nothing but what its cookie is worth (RFC 7873 §5.4): no question, and an OPT record with a
     /// cookie.
@@ -118,6 +118,28 @@ fn find_opt(message: &[u8], mut at: usize, counts: [u32; 2]) -> Option<Option<Ed
         edns = Some(Edns::read(record.class, record.ttl, record.rdata)?);
     }
     Some(edns)
+}
+
+/// The TTL field of the first OPT record in a message that may be malformed, as far as that can be walked over.
+///
+/// It is read whatever else is wrong with the record: an answer says by its own that EDNS is known (RFC 6891 §7).
+pub(crate) fn any_opt(message: &[u8]) -> Option<u32> {
+    let header = message.first_chunk::<HEADER>()?;
+    let [questions, records @ ..] =
+        [4, 6, 8, 10].map(|at| u32::from(u16::from_be_bytes([header[at], header[at + 1]])));
+    let mut at = HEADER;
+    // Questions take 5 octets or more, records 11, so that the counts cannot make these loops long.
+    for _ in 0..questions {
+        at = skip_name(message, at)? + 4;
+    }
+    for _ in 0..records.iter().sum::<u32>() {
+        let record = Record::read(message, at)?;
+        if record.rtype == Rtype::OPT {
+            return Some(record.ttl);
+        }
+        at = record.end;
+    }
+    None
 }
 
 /// One record behind the question, as far as the walk needs it.

@@ -5,7 +5,7 @@ use domain::base::iana::{Class, Rcode, Rtype};
 use crate::edns::{self, ClientSubnet, Edns, ExtendedError, Options};
 use crate::fragment::Fragment;
 use crate::name::LABELS_MAX;
-use crate::query::{HEADER, Query};
+use crate::query::{HEADER, Query, any_opt};
 
 /// The most name suffixes that compression remembers in one message.
 ///
@@ -258,15 +258,7 @@ impl<'a> Writer<'a> {
                 options += error.write(&mut out[start..][..room]);
             }
             let opt = &mut out[length..length + OPT];
-            opt[..3].copy_from_slice(&[0, 0, Rtype::OPT.to_int() as u8]);
-            opt[3..5].copy_from_slice(&end.udp_payload_size.to_be_bytes());
-            opt[5..9].copy_from_slice(&[
-                (rcode >> 4) as u8,
-                edns::VERSION,
-                u8::from(asked.dnssec_ok) << 7,
-                0,
-            ]);
-            opt[9..].copy_from_slice(&(options as u16).to_be_bytes());
+            write_opt(opt, end.udp_payload_size, (rcode >> 4) as u8, asked.dnssec_ok, options as u16);
             length += OPT + options;
         }
         length
@@ -404,6 +396,34 @@ pub fn header_only(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize
     out[2] = 0x80 | out[2] & 0x79;
     out[3] = rcode.to_int() & 0x0f;
     Some(HEADER)
+}
+
+/// Writes a response without the question, which cannot be echoed: a header, and OPT where the message has one that can
+/// be found (RFC 6891 §6.1.1) and there is room.
+///
+/// Returns its length. `udp_payload_size` is the largest UDP payload that we take, in octets. `None` where `message`
+/// has no header or `out` is shorter than one.
+pub fn without_question(
+    message: &[u8],
+    rcode: Rcode,
+    udp_payload_size: u16,
+    out: &mut [u8],
+) -> Option<usize> {
+    let length = header_only(message, rcode, out)?;
+    let Some(asked) = any_opt(message) else { return Some(length) };
+    let Some(opt) = out.get_mut(length..length + OPT) else { return Some(length) };
+    write_opt(opt, udp_payload_size, 0, asked & edns::DNSSEC_OK != 0, 0);
+    out[11] = 1;
+    Some(length + OPT)
+}
+
+/// Writes an OPT record up to its options, of which so many octets follow (RFC 6891 §6.1.2).
+#[inline]
+fn write_opt(out: &mut [u8], udp_payload_size: u16, extended_rcode: u8, dnssec_ok: bool, options: u16) {
+    out[..3].copy_from_slice(&[0, 0, Rtype::OPT.to_int() as u8]);
+    out[3..5].copy_from_slice(&udp_payload_size.to_be_bytes());
+    out[5..9].copy_from_slice(&[extended_rcode, edns::VERSION, u8::from(dnssec_ok) << 7, 0]);
+    out[9..].copy_from_slice(&options.to_be_bytes());
 }
 
 /// A hash of the label at the front of `suffix`, its length octet included.
@@ -632,6 +652,25 @@ mod tests {
         assert!(read.header().qr() && read.header().rd());
         assert_eq!((read.header().rcode(), read.header_counts().qdcount()), (Rcode::FORMERR, 0));
         assert!(header_only(&[1, 2], Rcode::FORMERR, &mut out).is_none());
+    }
+
+    #[test]
+    fn opt_goes_with_an_answer_without_the_question_where_there_is_room() {
+        let mut out = [0xff; 64];
+        let mut message = asked("a", true);
+        let length = without_question(&message, Rcode::NOTIMP, 1232, &mut out).unwrap();
+        let read = Message::from_slice(&out[..length]).unwrap();
+        let opt = read.opt().unwrap();
+        let asked_opt = Message::from_slice(&message).unwrap().opt().unwrap().dnssec_ok();
+        assert_eq!((read.header().rcode(), opt.udp_payload_size()), (Rcode::NOTIMP, 1232));
+        assert_eq!(opt.dnssec_ok(), asked_opt);
+        for room in 0..64 {
+            let told = without_question(&message, Rcode::NOTIMP, 1232, &mut out[..room]);
+            assert_eq!(told, [None, Some(12), Some(23)][usize::from(room >= 12) + usize::from(room >= 23)]);
+        }
+        // A count is only what the asker says.
+        message[4..HEADER].fill(0xff);
+        assert_eq!(without_question(&message, Rcode::FORMERR, 1232, &mut out), Some(HEADER));
     }
 
     fn names() -> impl Strategy<Value = Vec<String>> {

@@ -79,6 +79,8 @@ pub enum Edit {
     PutZone {
         /// The zone, without its policies.
         zone: Box<Zone>,
+        /// Where its SOA record stands, for faults.
+        soa: Option<read::Spot>,
         /// The tag that the zone of this origin must have now.
         if_match: Option<Etag>,
     },
@@ -167,12 +169,13 @@ impl Edit {
         let origin = folded(origin, SOURCE)?;
         let include = |_: &str| Err("a request may not include files".to_string());
         let source = read::Source { name: SOURCE, text, origin: Some(origin.wire()), include: &include };
-        let zone = Zone::build(&read::read(&source)?, SOURCE, hash)?;
+        let master = read::read(&source)?;
+        let zone = Zone::build(&master, SOURCE, hash)?;
         if zone.origin().wire() != origin.wire() {
             let what = format!("the SOA record is of {:?}", zone.origin());
             return Err(Fault::whole(SOURCE, what, format!("{origin:?}, the zone that is put")).into());
         }
-        Ok(Edit::PutZone { zone: Box::new(zone), if_match })
+        Ok(Edit::PutZone { zone: Box::new(zone), soa: master.soa(), if_match })
     }
 
     /// Prepares to put a partition that is given as `prefix,region` lines, of these `regions`; `source` is what faults call
@@ -281,7 +284,7 @@ impl Book {
     /// [`Refused`]; the book may then be half changed and must be thrown away.
     pub fn apply(&mut self, edit: Edit) -> Result<Vec<Change>, Refused> {
         match edit {
-            Edit::PutZone { zone, if_match } => self.put_zone(*zone, if_match),
+            Edit::PutZone { zone, soa, if_match } => self.put_zone(*zone, soa, if_match),
             Edit::DeleteZone { origin, if_match } => self.delete_zone(&origin, if_match),
             Edit::AddRegion { name } => self.add_region(name),
             Edit::RemoveRegion { id } => self.remove_region(id),

@@ -259,7 +259,7 @@ impl Edits<'_> {
 
     fn zone(&mut self, path: &Path) -> Result<(), Faults> {
         let source = shown(path);
-        let zone = read_zone(path, &load(path)?, &self.book.generation.hash)?;
+        let (zone, soa) = read_zone(path, &load(path)?, &self.book.generation.hash)?;
         // What a file includes counts as its content too, so the zone itself is compared.
         let digest = Etag::of(zone.to_text().as_bytes());
         let origin = dns::name::to_text(zone.origin().wire());
@@ -273,7 +273,7 @@ impl Edits<'_> {
         }
         let former = format!("{source} as {origin}");
         if let Some(imported) = self.news(format!("zone {origin}"), Some(&former), &digest) {
-            self.edits.extend([Edit::PutZone { zone: Box::new(zone), if_match: None }, imported]);
+            self.edits.extend([Edit::PutZone { zone: Box::new(zone), soa, if_match: None }, imported]);
         }
         Ok(())
     }
@@ -468,17 +468,19 @@ impl Provisional {
     }
 }
 
-fn read_zone(path: &Path, text: &[u8], hash: &NameHash) -> Result<Zone, Faults> {
+fn read_zone(path: &Path, text: &[u8], hash: &NameHash) -> Result<(Zone, Option<read::Spot>), Faults> {
     let source = shown(path);
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
     let include = |file: &str| fs::read(folder.join(file)).map_err(|cause| cause.to_string());
     let origin = origin_of_file(path);
     let read = read::Source { name: &source, text, origin: origin.as_deref(), include: &include };
-    Zone::build(&read::read(&read)?, &source, hash)
+    let master = read::read(&read)?;
+    Ok((Zone::build(&master, &source, hash)?, master.soa()))
 }
 
-/// The origin that a file's name gives: `example.com` for `example.com.zone`.
-fn origin_of_file(path: &Path) -> Option<Vec<u8>> {
+/// The origin that a file's name gives, in wire form: `example.com` for `example.com.zone`, `example.com.db` and
+/// `example.com`. `None` where that is no name.
+pub fn origin_of_file(path: &Path) -> Option<Vec<u8>> {
     let name = path.file_name()?.to_str()?;
     let name = name.strip_suffix(".zone").or_else(|| name.strip_suffix(".db")).unwrap_or(name);
     dns::name::folded_from_text(name).ok()
@@ -515,7 +517,10 @@ fn shown(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::transfer::{Secondaries, Secondary};
     use ::tests::folder::Folder;
 
     /// Imports, and says how many edits that took, those aside that only remember it.
@@ -556,6 +561,24 @@ mod tests {
             assert_eq!(import(&mut book, &[Import::Zone(file.into())]), edits, "{file}");
             assert_eq!(book.generation.zones.iter().next().unwrap().serial(), serial);
         }
+    }
+
+    #[test]
+    fn a_serial_that_does_not_grow_is_told_with_its_line() {
+        let folder = Folder::new();
+        let zone =
+            |more: &str| format!("$ORIGIN example.com.\n$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\n{more}");
+        let file = folder.write("one.zone", zone(""));
+        let mut book = Book::empty(1, Settings::default());
+        book.secondaries = Arc::new(Secondaries(vec![Secondary::default()]));
+        let imports = [Import::Zone((&file).into())];
+        assert_eq!(import(&mut book, &imports), 1);
+        folder.write("one.zone", zone("www A 192.0.2.1\n"));
+        let edits = edits(&imports, &book, &mut Vec::new()).expect("the zone is right");
+        let told: Vec<String> =
+            edits.into_iter().filter_map(|edit| Some(book.apply(edit).err()?.to_string())).collect();
+        let [told] = &told[..] else { panic!("{told:?}") };
+        assert!(told.starts_with(&format!("{file}:3:1: example.com. has changed")), "{told}");
     }
 
     #[test]

@@ -96,8 +96,9 @@ impl Worker {
                     self.counters.queries.add(received as u64);
                 }
                 Err(cause) => {
-                    tracing::error!(worker = self.index, %cause, "receiving failed; the worker ends");
-                    return;
+                    let failures = self.listener.receive_failures();
+                    tracing::error!(worker = self.index, failures, %cause, "receiving fails; it is tried again");
+                    continue;
                 }
             }
             let generation = seat.wake();
@@ -148,6 +149,7 @@ impl Worker {
 mod tests {
     use std::io::Write as _;
     use std::net::UdpSocket;
+    use std::os::fd::AsFd as _;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
     use std::time::Duration;
@@ -213,6 +215,31 @@ mod tests {
         listener.stop();
         serving.join().expect("the worker survives");
         assert_eq!((counters.queries.get(), counters.panicked.get()), (2, 1));
+    }
+
+    #[test]
+    fn a_worker_lives_on_where_receiving_fails() {
+        let (worker, address) = worker();
+        let listener = worker.listener.clone();
+        let client = client(address);
+        // A socket that has sent to a port where nobody listens is told so as it receives next.
+        let same = UdpSocket::from(listener.as_fd().try_clone_to_owned().expect("it can be cloned"));
+        let closed = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        same.connect(closed.expect("loopback binds")).expect("an address of the same family");
+        same.send(b"anybody").expect("loopback takes it");
+        same.connect(client.local_addr().expect("it is bound")).expect("an address of the same family");
+        let serving = std::thread::spawn(move || {
+            worker.run_with(|_, asked, _, _, out| {
+                out[..asked.query.len()].copy_from_slice(asked.query);
+                Reply::Send(asked.query.len()).into()
+            });
+        });
+        client.send(b"still here").expect("loopback takes it");
+        let mut answer = [0; 512];
+        let length = client.recv(&mut answer).expect("an answer");
+        assert_eq!((&answer[..length], listener.receive_failures()), (&b"still here"[..], 1));
+        listener.stop();
+        serving.join().expect("the worker survives");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! information, and the header of the reply points to the very same octets.
 
 pub(crate) mod client;
+mod failures;
 mod together;
 
 use crate::sockaddr::{CONTROL_LEN, Control, NAME_LEN, Name};
@@ -15,7 +16,11 @@ use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
+use std::thread;
+use std::time::Instant;
 use together::Place;
+
+pub use failures::{RECEIVE_REST_MAX, RECEIVE_TOLD};
 
 /// Datagrams in one batch.
 ///
@@ -67,6 +72,7 @@ pub struct Batch {
     messages: Messages,
     /// Whether answers to one client go as one message.
     merges: bool,
+    failures: failures::Failures,
 }
 
 /// Answers of one round as messages, each with one answer or several. No vector ever grows beyond its first room.
@@ -149,6 +155,7 @@ impl Batch {
                 headers: Vec::with_capacity(BATCH_MAX),
             },
             merges: true,
+            failures: failures::Failures::default(),
         }
     }
 
@@ -159,7 +166,9 @@ impl Batch {
     /// listener was stopped.
     ///
     /// # Errors
-    /// What the system says; an interruption by a signal is not one.
+    /// What the system says, once in [`RECEIVE_TOLD`] at most: for the log. The next call tries again. All failures are
+    /// counted ([`UdpListener::receive_failures`]), and after each is a rest of up to [`RECEIVE_REST_MAX`]. An
+    /// interruption by a signal is none.
     pub fn receive(&mut self, listener: &UdpListener) -> io::Result<usize> {
         self.bound_to = listener.local_address().ip();
         self.received = 0;
@@ -188,8 +197,14 @@ impl Batch {
                 if error.kind() == io::ErrorKind::Interrupted {
                     continue;
                 }
-                return Err(error);
+                listener.count_failure();
+                thread::sleep(self.failures.rest());
+                if self.failures.is_told(Instant::now()) {
+                    return Err(error);
+                }
+                continue;
             };
+            self.failures.end();
             self.used = count;
             // A stopped socket yields messages without a sender when nothing is waiting any more.
             let has_sender = |header: &&libc::mmsghdr| header.msg_hdr.msg_namelen != 0;

@@ -6,7 +6,7 @@
 //! answers.
 //!
 //! ```text
-//! loop { batch.receive(&listener)?;                 // blocks until a datagram is there; 0 after stop()
+//! loop { batch.receive(&listener);                  // blocks until a datagram is there; 0 after stop()
 //!        batch.answer_each(|datagram, out| ...);    // Some(length of the answer) or None
 //!        batch.send(&listener); }
 //! ```
@@ -22,10 +22,12 @@ use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use crate::mmsg::{ANSWER_MAX, BATCH_MAX, Batch, DATAGRAM_MAX, Datagram, Sent};
+pub use crate::mmsg::{
+    ANSWER_MAX, BATCH_MAX, Batch, DATAGRAM_MAX, Datagram, RECEIVE_REST_MAX, RECEIVE_TOLD, Sent,
+};
 
 /// Longest time that a send may wait for room in the socket's send buffer.
 ///
@@ -48,6 +50,7 @@ pub struct UdpListener {
     socket: Socket,
     address: SocketAddr,
     stopped: AtomicBool,
+    failures: AtomicU64,
     /// Whether the kernel cuts messages of several datagrams (Linux 4.18): an older one would not look at where to cut.
     cuts: bool,
 }
@@ -111,7 +114,7 @@ fn bind_socket(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result
     let address = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::Unsupported)?;
     // Nothing is cut where it is not said with the message.
     let cuts = mmsg::set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
-    Ok(UdpListener { socket, address, stopped: AtomicBool::new(false), cuts })
+    Ok(UdpListener { socket, address, stopped: AtomicBool::new(false), failures: AtomicU64::new(0), cuts })
 }
 
 /// Sets one of a socket's two buffers, beyond what the system allows to all where we may.
@@ -153,6 +156,15 @@ impl UdpListener {
     /// What the system says when the socket cannot be asked.
     pub fn kernel_drops(&self) -> io::Result<u32> {
         Memory::of(&self.socket).map(|memory| memory.drops)
+    }
+
+    /// Counts the calls to receive that failed since the bind.
+    pub fn receive_failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_failure(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
     #[inline]

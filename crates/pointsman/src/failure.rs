@@ -26,6 +26,8 @@ pub(crate) enum Failure {
     Unreachable(String),
     /// It was done, but not when it was due.
     Late(String),
+    /// It was told already, in the log; the code to end with.
+    Told(ExitCode),
     /// Nobody reads what is printed, such as `head` that has seen enough: nothing is left to be done.
     NotRead,
 }
@@ -35,9 +37,19 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Failure::NotRead => ExitCode::SUCCESS,
+            Failure::Told(code) => *code,
             Failure::Failed(_) => ExitCode::from(1),
             Failure::Faults(_) => ExitCode::from(2),
             Failure::Unreachable(_) | Failure::Late(_) => ExitCode::from(3),
+        }
+    }
+
+    /// What log lines say of it: a message for each fault.
+    pub(crate) fn messages(&self) -> Vec<String> {
+        match self {
+            Failure::Failed(what) | Failure::Unreachable(what) | Failure::Late(what) => vec![what.clone()],
+            Failure::Faults(faults) => faults.to_string().lines().map(str::to_owned).collect(),
+            Failure::Told(_) | Failure::NotRead => Vec::new(),
         }
     }
 
@@ -74,7 +86,7 @@ impl fmt::Display for Failure {
                 write!(f, "pointsman: {what}")
             }
             Failure::Faults(faults) => write!(f, "{faults}"),
-            Failure::NotRead => Ok(()),
+            Failure::Told(_) | Failure::NotRead => Ok(()),
         }
     }
 }

@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
+use crate::failure::Failure;
+
 /// The form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -46,18 +48,31 @@ impl Log {
     pub(crate) fn tell(self, message: &str) {
         let line = match self.form {
             Form::Text => message.to_owned(),
-            Form::Json => {
-                let mut timestamp = String::new();
-                // A string takes all that is written.
-                let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
-                let fields = serde_json::json!({ "message": message });
-                // In the order of all other lines.
-                format!(
-                    r#"{{"timestamp":"{timestamp}","level":"INFO","fields":{fields},"target":"pointsman"}}"#
-                )
-            }
+            Form::Json => json(tracing::Level::INFO, message),
         };
         // Nobody may be reading any more, which is no reason not to serve.
         let _ = writeln!(io::stderr(), "{line}");
     }
+
+    /// Tells why the process ends, where log lines are objects, as they do: what is returned has then nothing left to
+    /// tell.
+    pub(crate) fn end(self, failure: Failure) -> Failure {
+        if self.form == Form::Text {
+            return failure;
+        }
+        for message in failure.messages() {
+            // The code still says it.
+            let _ = writeln!(io::stderr(), "{}", json(tracing::Level::ERROR, &message));
+        }
+        Failure::Told(failure.exit_code())
+    }
+}
+
+/// A log line, in the order of all that the subscriber writes.
+fn json(level: tracing::Level, message: &str) -> String {
+    let mut timestamp = String::new();
+    // A string takes all that is written.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut timestamp));
+    let fields = serde_json::json!({ "message": message });
+    format!(r#"{{"timestamp":"{timestamp}","level":"{level}","fields":{fields},"target":"pointsman"}}"#)
 }

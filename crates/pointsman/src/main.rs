@@ -33,7 +33,12 @@ use clap::Parser;
 fn main() -> ExitCode {
     let said = cli::CommandLine::parse();
     let done = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control").build() {
-        Ok(runtime) => runtime.block_on(said.run()),
+        Ok(runtime) => {
+            let done = runtime.block_on(said.run());
+            // Whoever needs what is read in the background has waited for it; a reload that a stop ended has not.
+            runtime.shutdown_background();
+            done
+        }
         Err(cause) => Err(failure::Failure::Failed(format!("the system gives no threads: {cause}"))),
     };
     match done {

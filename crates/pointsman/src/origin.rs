@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-/// Endings of file names that are no part of the zone's name.
-const ENDINGS: &[&str] = &[".zone", ".db"];
+use nameserver::import::origin_of_file;
 
 /// Finds the zone's name: the owner of the SOA record; else, where that is written relative to an origin that
 /// the file does not give, what the file is called.
@@ -49,12 +48,10 @@ fn absolute(name: &str, origin: Option<&str>) -> Option<String> {
     }
 }
 
-/// `example.com.zone`, `example.com.db` and `example.com` are example.com, as they are for `serve --zone`.
+/// What `serve --zone` takes the file's name for; stdin has none.
 fn of_name(path: &Path) -> Option<String> {
-    let file = path.file_name()?.to_str()?;
-    let name = ENDINGS.iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file);
-    let name = name.trim_end_matches('.');
-    (!name.is_empty() && name != "-").then(|| format!("{name}."))
+    let origin = origin_of_file(path).filter(|_| path != Path::new("-"))?;
+    Some(dns::name::to_text(&origin))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 
 use dns::edns::{Edns, Options};
 use dns::query::{HEADER, Query, Refusal};
-use dns::writer::{End, Full, Writer, header_only};
+use dns::writer::{End, Full, Writer, without_question};
 use dns::{Class, Folded, OptRcode, Rcode, Rtype, Suffixes};
 use fastrand::Rng;
 use net::clock::Now;
@@ -248,9 +248,10 @@ impl Generation {
         rng: &mut Rng,
         out: &mut [u8],
     ) -> (Reply, Verdict) {
+        let payload = self.settings.udp_payload_max;
         let (length, presented) = match refusal {
             Refusal::Silence => return (Reply::Drop(Why::NoQuery), Verdict::Within),
-            Refusal::Rcode(rcode) => (header_only(asked.query, rcode, out), None),
+            Refusal::Rcode(rcode) => (without_question(asked.query, rcode, payload, out), None),
             Refusal::CookieAlone(edns) => self.cookie_alone(edns, asked, now, out),
         };
         let Some(length) = length else { return (Reply::Drop(Why::NoRoom), Verdict::Within) };
@@ -275,7 +276,8 @@ impl Generation {
     ) -> (Option<usize>, Option<Presented>) {
         let (name, mut suffixes) = (Folded::root(), Suffixes::new());
         if !self.secrets.are_given() || edns.version > dns::edns::VERSION {
-            return (header_only(asked.query, Rcode::FORMERR, out), None);
+            let payload = self.settings.udp_payload_max;
+            return (without_question(asked.query, Rcode::FORMERR, payload, out), None);
         }
         let head = &asked.query[..HEADER];
         let query =

@@ -279,6 +279,41 @@ fn badvers_and_formerr() {
 }
 
 #[test]
+fn an_answer_without_the_question_has_opt_where_the_query_has() {
+    let generation = example();
+    let check = |query: &[u8], rcode: Rcode, has_opt: bool| {
+        let answer = answered(&generation, query, Transport::Udp).unwrap();
+        assert_eq!((answer.header().rcode(), answer.header_counts().qdcount()), (rcode, 0));
+        let opt = answer.opt().map(|opt| (opt.udp_payload_size(), opt.version(), opt.dnssec_ok()));
+        assert_eq!(opt, has_opt.then_some((generation.settings.udp_payload_max, 0, true)), "{query:?}");
+    };
+    let with = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut query = message(&Query { dnssec_ok: true, ..ask("www.example", Rtype::A) });
+        change(&mut query);
+        query
+    };
+    let opt = with(&|_| {}).len() - 11;
+    check(&with(&|query| query[2] = 4 << 3), Rcode::NOTIMP, true);
+    check(&with(&|query| query[opt] = 1), Rcode::FORMERR, false);
+    check(&with(&|query| query.truncate(opt + 5)), Rcode::FORMERR, false);
+    let twice = |query: &mut Vec<u8>| {
+        query[11] = 2;
+        query.extend_from_within(opt..);
+    };
+    check(&with(&twice), Rcode::FORMERR, true);
+    // RFC 6891 §7: where it is the record itself that is broken.
+    let bad_option = |query: &mut Vec<u8>| {
+        query[opt + 10] = 1;
+        query.push(0);
+    };
+    check(&with(&bad_option), Rcode::FORMERR, true);
+    let plain = Query { edns: None, ..ask("www.example", Rtype::A) };
+    let mut plain = message(&plain);
+    plain[2] = 4 << 3;
+    check(&plain, Rcode::NOTIMP, false);
+}
+
+#[test]
 fn what_does_not_fit_is_truncated() {
     let many: String = (0..60).map(|i| format!("big A 192.0.2.{i}\n")).collect();
     let zone = format!("{ZONE}{many}");
@@ -717,7 +752,7 @@ fn a_cookie_is_checked_without_a_question() {
     assert_eq!(ask(&given), (OptRcode::NOERROR, given.clone()));
     assert_eq!(ask(&[&given[..8], &[0; 8]].concat()), (OptRcode::BADCOOKIE, given));
     let off = answered(&example(), &alone(&[1; 8]), Transport::Udp).unwrap();
-    assert_eq!((off.header().rcode(), off.as_slice().len()), (Rcode::FORMERR, 12));
+    assert_eq!((off.header().rcode(), off.as_slice().len()), (Rcode::FORMERR, 23), "a header and OPT");
 }
 
 #[test]

@@ -47,12 +47,17 @@ impl Book {
         Ok(zone)
     }
 
-    pub(super) fn put_zone(&mut self, zone: Zone, if_match: Option<Etag>) -> Result<Vec<Change>, Refused> {
+    pub(super) fn put_zone(
+        &mut self,
+        zone: Zone,
+        soa: Option<read::Spot>,
+        if_match: Option<Etag>,
+    ) -> Result<Vec<Change>, Refused> {
         let origin = dns::name::to_text(zone.origin().wire());
         check_tag(if_match.as_ref(), || self.zone(&origin).map(|(_, tag)| tag))?;
         let text = zone.to_text();
         let mut faults = Faults::default();
-        self.check_serial(&zone, &text).unwrap_or_else(|fault| faults.push(fault));
+        self.check_serial(&zone, soa, &text).unwrap_or_else(|fault| faults.push(fault));
         self.place_zone(zone).unwrap_or_else(|found| faults.append(found));
         Ok(vec![faults.or(Change::PutZone { origin, text })?])
     }
@@ -102,7 +107,7 @@ impl Book {
 
     /// Holds a zone that somebody follows to a serial number that grows with each change (RFC 1982): a secondary
     /// that sees the same or a smaller one never takes the change, and nothing tells.
-    fn check_serial(&self, zone: &Zone, text: &str) -> Result<(), Fault> {
+    fn check_serial(&self, zone: &Zone, soa: Option<read::Spot>, text: &str) -> Result<(), Fault> {
         let Some(old) = self.generation.zones.get(zone.origin(), &self.generation.hash) else {
             return Ok(());
         };
@@ -111,14 +116,14 @@ impl Book {
         if follows {
             return Ok(());
         }
+        let origin = dns::name::to_text(zone.origin().wire());
         let what =
-            format!("the zone has changed and has secondaries, but its serial {is} is not after {was}");
-        let next = was.wrapping_add(1);
-        Err(Fault::whole(
-            dns::name::to_text(zone.origin().wire()),
-            what,
-            format!("a serial greater than the last (RFC 1982), such as {next}"),
-        ))
+            format!("{origin} has changed and has secondaries, but its serial {is} is not after {was}");
+        let expected = format!("a serial greater than the last (RFC 1982), such as {}", was.wrapping_add(1));
+        Err(match soa {
+            Some(soa) => soa.fault(what, expected),
+            None => Fault::whole(origin, what, expected),
+        })
     }
 
     pub(super) fn delete_zone(

@@ -380,6 +380,18 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "pointsman_worker_receive_failures_total",
+        help: "Calls to receive messages that the system failed, by worker; each is made again.",
+        kind: Kind::Counter,
+        unit: "calls",
+        labels: &["worker"],
+        read: |source, samples| {
+            for (number, socket) in source.metrics.sockets.iter().enumerate() {
+                samples.push([number.to_string()], socket.receive_failures());
+            }
+        },
+    },
+    Metric {
         name: "pointsman_rate_limit_slipped_total",
         help: "Answers over UDP above the rate that went out without their records.",
         kind: Kind::Counter,

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dns::edns::ExtendedError;
 use dns::query::{HEADER, Query};
-use dns::writer::{End, header_only};
+use dns::writer::End;
 use dns::{Class, Folded, Rcode, Rtype, Suffixes, Tsig, Writer};
 use domain::base::Message;
 use domain::rdata::Soa;
@@ -174,9 +174,10 @@ impl Transfers {
         let mut name = Folded::root();
         // What is no query is told so by the one place that does.
         let query = Query::read(asked.query, &mut name).ok()?;
+        let payload = generation.settings.udp_payload_max;
         let Ok(tsig) = Tsig::read(asked.query) else {
             count(&self.counters.bad_form);
-            return Some(formerr(asked.query, out).into());
+            return Some(plainly(&query, Rcode::FORMERR, (payload, out)).into());
         };
         let is_transfer = query.class == Class::IN
             && match asked.transport {
@@ -190,7 +191,7 @@ impl Transfers {
             Some(tsig) => match signature::verify(asked.query, &tsig, &self.config.keys, unix) {
                 Ok(signer) => (Some(unsigned(asked.query, &tsig)), Some(signer)),
                 Err(failed) => {
-                    return Some(self.disbelieve(&query, failed, &tsig, now, asked, out).into());
+                    return Some(self.disbelieve(&query, failed, &tsig, now, asked, (payload, out)).into());
                 }
             },
         };
@@ -199,7 +200,7 @@ impl Transfers {
             (Transport::Tcp, _) => out.len(),
             (Transport::Udp, None) => UDP_PLAIN_MAX,
             (Transport::Udp, Some(edns)) => {
-                usize::from(edns.udp_payload_size.min(generation.settings.udp_payload_max)).max(UDP_PLAIN_MAX)
+                usize::from(edns.udp_payload_size.min(payload)).max(UDP_PLAIN_MAX)
             }
         };
         let room = limit.min(out.len()).saturating_sub(signer.as_ref().map_or(0, Signer::room));
@@ -207,9 +208,7 @@ impl Transfers {
             match self.transfer(generation, &asked, &query, now, &mut signer, &mut out[..room]) {
                 Ok(Transfer::Outgoing(outgoing)) => return Some(Respond::Outgoing(outgoing)),
                 Ok(Transfer::One(length)) => Some(length),
-                Err(refused) => {
-                    refuse(&query, &refused, generation.settings.udp_payload_max, &mut out[..room])
-                }
+                Err(refused) => refuse(&query, &refused, payload, &mut out[..room]),
             }
         } else {
             match generation.answer_counted(&asked, fast, now, rng, &mut out[..room]).reply {
@@ -292,12 +291,12 @@ impl Transfers {
         tsig: &Tsig<'_>,
         now: Now,
         asked: &Asked<'_>,
-        out: &mut [u8],
+        (payload, out): (u16, &mut [u8]),
     ) -> Reply {
         let (counter, why) = match failed {
             Failed::Malformed => {
                 count(&self.counters.bad_form);
-                return formerr(asked.query, out);
+                return plainly(query, Rcode::FORMERR, (payload, out));
             }
             Failed::BadKey => (&self.counters.bad_key, "no such key with that algorithm"),
             Failed::BadSignature => (&self.counters.bad_signature, "another secret"),
@@ -309,7 +308,8 @@ impl Transfers {
             let (key, client) = (dns::name::to_text(tsig.key), asked.client.to_canonical());
             tracing::info!(key, %client, why, "a signed message is refused");
         }
-        let told = begin(query, Rcode::NOTAUTH, out)
+        let refused = Refused { rcode: Rcode::NOTAUTH, why: None };
+        let told = refuse(query, &refused, payload, out)
             .and_then(|length| signature::tell(out, length, failed, tsig, now.unix.as_secs()));
         told.map_or(Reply::Drop(Why::NoRoom), Reply::Send)
     }
@@ -370,18 +370,10 @@ fn known_serial(message: &[u8]) -> Option<u32> {
     Some(records.next()?.ok()?.data().serial().into_int())
 }
 
-fn formerr(message: &[u8], out: &mut [u8]) -> Reply {
-    header_only(message, Rcode::FORMERR, out).map_or(Reply::Drop(Why::NoRoom), Reply::Send)
-}
-
-/// Begins an answer: header and question.
-fn begin(query: &Query<'_>, rcode: Rcode, out: &mut [u8]) -> Option<usize> {
-    let head = out.get_mut(..query.head.len())?;
-    head.copy_from_slice(query.head);
-    head[2] = 0x80 | head[2] & 0x79;
-    head[3] = rcode.to_int() & 0x0f;
-    head[6..HEADER].fill(0);
-    Some(head.len())
+/// Refuses with a code alone.
+fn plainly(query: &Query<'_>, rcode: Rcode, (payload, out): (u16, &mut [u8])) -> Reply {
+    let length = refuse(query, &Refused { rcode, why: None }, payload, out);
+    length.map_or(Reply::Drop(Why::NoRoom), Reply::Send)
 }
 
 /// Refuses, and says why where the asker has EDNS (RFC 8914); `None` where there is no room.

@@ -4,6 +4,7 @@
 //! that the closest encloser of any name is found by walking down from the apex until a name is missing.
 
 mod denial;
+mod forms;
 mod links;
 mod nsec;
 mod nsec3;

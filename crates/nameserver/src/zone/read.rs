@@ -18,6 +18,8 @@ use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
 use domain::zonefile::inplace::{Entry, ScannedRecord, Zonefile};
 
+use super::forms;
+
 pub use canonical::read_canonical;
 pub(super) use entries::{NO_DEFAULT_ALPN, OLD_NO_DEFAULT_ALPN};
 
@@ -60,6 +62,15 @@ pub struct Record {
     place: (u32, u32),
 }
 
+/// Where a record begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The file, as faults call it.
+    pub source: String,
+    /// The line, counted from 1.
+    pub line: u32,
+}
+
 /// Reads a master file.
 ///
 /// # Errors
@@ -84,25 +95,40 @@ impl Master<'_> {
 
     /// A fault about a record, at the line where it begins.
     pub fn fault(&self, record: &Record, what: impl Into<String>, expected: impl Into<String>) -> Fault {
-        let (name, text) = &self.files[usize::from(record.file)];
-        let start = entries::entry_start(text, record.place.0 as usize, record.place.1 as usize);
-        let line = 1 + text[..start].iter().filter(|octet| **octet == b'\n').count() as u32;
-        Fault::at(name.clone(), line, 1, what, expected)
+        self.spot(record).fault(what, expected)
     }
 
-    fn add(&mut self, record: &ScannedRecord, file: u16, place: (u32, u32)) {
+    /// Where the first SOA record begins.
+    pub fn soa(&self) -> Option<Spot> {
+        self.records.iter().find(|record| record.rtype == Rtype::SOA).map(|soa| self.spot(soa))
+    }
+
+    fn spot(&self, record: &Record) -> Spot {
+        let (name, text) = &self.files[usize::from(record.file)];
+        let start = entries::entry_start(text, record.place.0 as usize, record.place.1 as usize);
+        Spot { source: name.clone(), line: 1 + entries::lines(&text[..start]) }
+    }
+
+    fn add(&mut self, record: &ScannedRecord, rtype: Rtype, file: u16, place: Place) {
         let owner = self.octets.len();
         record.owner().compose(&mut self.octets).expect("appending to a vector cannot fail");
         let rdata = self.octets.len();
         record.data().compose_rdata(&mut self.octets).expect("appending to a vector cannot fail");
         self.records.push(Record {
-            rtype: record.rtype(),
+            rtype,
             ttl: record.ttl().as_secs(),
             owner: (owner as u32, (rdata - owner) as u8),
             rdata: (rdata as u32, (self.octets.len() - rdata) as u16),
             file,
             place,
         });
+    }
+}
+
+impl Spot {
+    /// A fault about the record.
+    pub fn fault(self, what: impl Into<String>, expected: impl Into<String>) -> Fault {
+        Fault::at(self.source, self.line, 1, what, expected)
     }
 }
 
@@ -124,16 +150,16 @@ fn read_file(
         return;
     }
     let file = master.files.len() as u16;
-    let text = entries::without_shorthands(source.text);
-    master.files.push((source.name.to_string(), text.to_vec().into()));
+    let plain = entries::without_shorthands(source.text);
+    master.files.push((source.name.to_string(), plain.text.to_vec().into()));
     let start = scanner.clone();
     let mut included = 0;
-    let scanned = each_entry(scanner, &text, |scanner, entry, place| match entry {
+    let scanned = each_entry(scanner, &plain.text, |scanner, entry, place| match entry {
         Entry::Record(record) => {
             if refused(&record).is_some() {
                 return None;
             }
-            master.add(&record, file, place);
+            master.add(&record, plain.rtype(record.rtype(), place), file, place);
             Some(())
         }
         Entry::Include { path, origin } => {
@@ -302,6 +328,7 @@ fn refused(record: &ScannedRecord) -> Option<Fault> {
 /// Whether record data reads as its type from end to end: the scanner lets empty labels pass.
 pub(super) fn is_whole(rtype: Rtype, data: &[u8]) -> bool {
     let mut parser = Parser::from_ref(data);
+    let rtype = forms::alike(rtype).unwrap_or(rtype);
     let read = ZoneRecordData::<&[u8], ParsedName<&[u8]>>::parse_rdata(rtype, &mut parser);
     matches!(read, Ok(Some(_))) && parser.remaining() == 0
 }
@@ -361,8 +388,17 @@ mod tests {
             ("x MX 10 @ more", "t.zone:1:9: more than the record type takes at '@'"),
             ("x MX ( 10\n @ more )", "t.zone:2:2: more than the record type takes at '@'"),
             (
-                "x LOC 52 N 4 E 0m",
-                "t.zone:1:3: unknown record type with concrete data at 'LOC'; expected its data as \\# LENGTH HEX (RFC 3597)",
+                "x LOC 52 N 4 0m",
+                "t.zone:1:3: unknown record type with concrete data at 'LOC'; expected data such as \
+                 52 22 23 N 4 53 32 E -2m (RFC 1876), or \\# LENGTH HEX (RFC 3597)",
+            ),
+            (
+                "x PX 1 a b",
+                "t.zone:1:3: unknown record type with concrete data at 'PX'; expected its data as \\# LENGTH HEX (RFC 3597)",
+            ),
+            (
+                "x AFSDB 1",
+                "t.zone:1:9: unexpected end of entry at '1'; expected more fields for this record type",
             ),
             (
                 "x TXT f\u{fc}r",
@@ -407,10 +443,12 @@ mod tests {
         let listed: Vec<&str> = list.split('`').map(str::trim).filter(|word| !word.is_empty()).collect();
         let is_read = |rtype: &Rtype| {
             let listed = read(&source(&format!("x {rtype}\n"))).err();
-            listed.is_none_or(|faults| !faults.to_string().contains("unknown record type"))
+            let is_scanned = listed.is_none_or(|faults| !faults.to_string().contains("unknown record type"));
+            is_scanned || forms::example(*rtype).is_some()
         };
         let is_meta = |number: &u16| matches!(number, 41 | 128..=255);
         let mut read: Vec<String> = (1..=300)
+            .chain([Rtype::DLV.to_int()])
             .filter(|number| !is_meta(number))
             .map(Rtype::from_int)
             .filter(is_read)

@@ -51,6 +51,7 @@ fn what_is_said_wrongly_is_refused() {
         "explain www.example.com",
         "explain www.example.com MX --client 192.0.2.1",
         "policy put p.json --if-match \"",
+        "trace cut a.pcap b.pcap --count 0",
     ] {
         let said = ["pointsman"].into_iter().chain(wrong.split_whitespace());
         assert!(CommandLine::try_parse_from(said).is_err(), "{wrong}");
@@ -84,5 +85,10 @@ fn the_unit_says_what_the_command_line_takes() {
         assert!(key.chars().all(|c| c.is_ascii_alphabetic()), "{line}");
     }
     let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/")).expect("a command");
+    // A flag would replace the store that the configuration names.
+    assert!(
+        !start.contains("--store") && unit.contains("\nWorkingDirectory=/var/lib/pointsman\n"),
+        "{start}"
+    );
     CommandLine::try_parse_from(start.split_whitespace()).unwrap_or_else(|error| panic!("{start}: {error}"));
 }

@@ -66,11 +66,15 @@ impl Agent {
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let key = self.check()?;
         let form = if self.log == "json" { Form::Json } else { Form::Text };
         // A table would be torn by every line.
         let level = if self.print { tracing::Level::WARN } else { tracing::Level::INFO };
         let log = Log { form, level };
+        self.report(log).await.map_err(|failure| log.end(failure))
+    }
+
+    async fn report(self, log: Log) -> Result<(), Failure> {
+        let key = self.check()?;
         log.begin();
         let mut signals = Signals::new()?;
         let settings = Settings { target_delay: self.target_delay, ..Settings::default() };

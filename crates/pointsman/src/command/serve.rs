@@ -2,15 +2,17 @@
 
 use std::io;
 
+use api::Faults;
 use clap::Args;
 use nameserver::edit::Refused;
-use nameserver::server::{Server, StartError};
+use nameserver::server::{Options, Server, StartError};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::flags::Flags;
 use crate::config::{self, lower::Lowered};
 use crate::failure::Failure;
+use crate::log::Log;
 use crate::session;
 
 /// The arguments of `serve`.
@@ -47,33 +49,43 @@ impl Serve {
         // The start reads the imports itself; here, what is wrong with them joins the list.
         if self.flags.check || !faults.is_empty() {
             Server::check(&options).await.unwrap_or_else(|found| faults.append(found));
-            faults.or(())?;
         }
         if self.flags.check {
+            faults.or(())?;
             return session::print(b"ok");
         }
-        log.begin();
-        // Before the start, so that a signal during it is not lost.
-        let mut signals = Signals::new().map_err(|cause| Failure::Failed(format!("no signals: {cause}")))?;
-        let server = Server::start(options).await.map_err(|error| match error {
-            StartError::Faults(faults) => Failure::Faults(faults),
-            other => Failure::Failed(other.to_string()),
-        })?;
-        for address in server.listening() {
-            log.tell(&format!("listening on {address} (UDP and TCP)"));
-        }
-        log.tell(&format!("listening on http://{} (API)", server.api_address()));
-        log.tell("ready");
-        notify(&[NotifyState::Ready]);
-        while let Wanted::Reload = signals.next().await {
-            reload(&server).await;
-        }
-        notify(&[NotifyState::Stopping]);
-        tracing::info!("stopping");
-        server.stop().await;
-        log.tell("stopped");
-        Ok(())
+        serve(options, faults, log).await.map_err(|failure| log.end(failure))
     }
+}
+
+/// Serves unless there are faults.
+async fn serve(options: Options, faults: Faults, log: Log) -> Result<(), Failure> {
+    faults.or(())?;
+    log.begin();
+    // Before the start, so that a signal during it is not lost.
+    let mut signals = Signals::new().map_err(|cause| Failure::Failed(format!("no signals: {cause}")))?;
+    let server = Server::start(options).await.map_err(|error| match error {
+        StartError::Faults(faults) => Failure::Faults(faults),
+        other => Failure::Failed(other.to_string()),
+    })?;
+    for address in server.listening() {
+        log.tell(&format!("listening on {address} (UDP and TCP)"));
+    }
+    log.tell(&format!("listening on http://{} (API)", server.api_address()));
+    log.tell("ready");
+    notify(&[NotifyState::Ready]);
+    while let Wanted::Reload = signals.next().await {
+        // Changes that it has made already the stop finishes; all else of it may be left.
+        tokio::select! {
+            () = reload(&server) => {}
+            () = signals.stop() => break,
+        }
+    }
+    notify(&[NotifyState::Stopping]);
+    tracing::info!("stopping");
+    server.stop().await;
+    log.tell("stopped");
+    Ok(())
 }
 
 impl Signals {
@@ -90,6 +102,14 @@ impl Signals {
             _ = self.terminate.recv() => Wanted::Stop,
             _ = self.interrupt.recv() => Wanted::Stop,
             _ = self.hang_up.recv() => Wanted::Reload,
+        }
+    }
+
+    /// Waits until one asks to stop.
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) struct Lowered {
 pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     addresses(&spec, faults);
     limits(&spec, faults);
+    without_effect(&spec, faults);
     protocol(&spec, faults);
     let (rate_limit, tap, external) = (rate_limit(&spec), tap(&spec, faults), external(&spec));
     secondaries(&spec, faults);
@@ -152,6 +153,40 @@ fn limits(spec: &Spec, faults: &mut Faults) {
     };
     let idle = at_most(&ms(&spec.idle), &ms(&spec.lifetime), ["idle in ms", "lifetime in ms"]);
     idle.into_iter().for_each(|fault| faults.push(fault));
+    // The lesser of the two counts, so that a low idle needs no lower one beside it.
+    let crowded = spec.idle_when_crowded.clone().filter(|time| time.place != Place::Default);
+    let crowded = at_most(&ms(&crowded), &ms(&spec.idle), ["idle_when_crowded in ms", "idle in ms"]);
+    crowded.into_iter().for_each(|fault| faults.push(fault));
+}
+
+/// Finds keys that were given and matter only beside another that was not.
+fn without_effect(spec: &Spec, faults: &mut Faults) {
+    fn place<T>(value: &Option<Placed<T>>) -> Option<&Place> {
+        value.as_ref().map(|placed| &placed.place).filter(|place| **place != Place::Default)
+    }
+    let limited = ("responses_per_second", spec.responses_per_second.is_some());
+    let asked = ("service", spec.external_service.is_some());
+    let tapped = ("socket or file", spec.dnstap_socket.is_some() || spec.dnstap_file.is_some());
+    let keys = [
+        (limited, "window", place(&spec.window)),
+        (limited, "slip", place(&spec.slip)),
+        (limited, "ipv4_prefix_bits", place(&spec.ipv4_prefix_bits)),
+        (limited, "ipv6_prefix_bits", place(&spec.ipv6_prefix_bits)),
+        (asked, "ttl", place(&spec.external_ttl)),
+        (asked, "life", place(&spec.external_life)),
+        (asked, "known", place(&spec.external_known)),
+        (asked, "waiting", place(&spec.external_waiting)),
+        (asked, "interval", place(&spec.external_interval)),
+        (asked, "timeout", place(&spec.external_timeout)),
+        (tapped, "file_max", place(&spec.dnstap_file_max)),
+        (tapped, "sample", place(&spec.dnstap_sample)),
+        (tapped, "identity", place(&spec.dnstap_identity)),
+    ];
+    for ((needed, is_given), key, place) in keys {
+        if let Some(place) = place.filter(|_| !is_given) {
+            faults.push(place.fault(format!("{key} without {needed} has no effect"), "both or neither"));
+        }
+    }
 }
 
 fn protocol(spec: &Spec, faults: &mut Faults) {

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use dns::edns::ExtendedError;
 use dns::query::{Query, Refusal};
-use dns::writer::{End, Writer, header_only};
+use dns::writer::{End, Writer, without_question};
 use dns::{Class, Folded, OptRcode, Rcode, Rtype, Section, Suffixes};
 
 use crate::cache::{View, Why};
@@ -60,12 +60,10 @@ pub fn answer(
     let mut query = match Query::read(message, &mut asked) {
         Ok(query) => query,
         Err(Refusal::Silence) => return Reply::Drop,
-        // There are no cookies here, and a message without a question is then malformed.
-        Err(Refusal::CookieAlone(_)) => {
-            return header_only(message, Rcode::FORMERR, out).map_or(Reply::Drop, Reply::Send);
-        }
-        Err(Refusal::Rcode(rcode)) => {
-            return header_only(message, rcode, out).map_or(Reply::Drop, Reply::Send);
+        Err(refusal) => {
+            // There are no cookies here, and a message without a question is then malformed.
+            let rcode = if let Refusal::Rcode(rcode) = refusal { rcode } else { Rcode::FORMERR };
+            return without_question(message, rcode, PAYLOAD, out).map_or(Reply::Drop, Reply::Send);
         }
     };
     // Client subnet is nothing to us, and is not echoed (RFC 7871 §7.2.1).

@@ -11,6 +11,7 @@ use dns::Rtype;
 use dns::name::{LABEL_MAX, NAME_MAX};
 use domain::zonefile::inplace::Entry;
 
+use super::entries::without_shorthands;
 use super::{Master, Record, Scanner, each_entry, refused};
 
 /// Reads canonical text; `None` where it is none, or has a fault: [`read`](super::read) then tells which.
@@ -97,10 +98,10 @@ impl Master<'_> {
 
     /// Adds the records of all other lines; they must be one a line.
     fn add_scanned(&mut self, text: &[u8], places: Vec<(u32, u32)>) -> Option<()> {
-        let mut places = places.into_iter();
-        each_entry(&mut Scanner::new(None), text, |_, entry, _| match (entry, places.next()) {
+        let (mut places, plain) = (places.into_iter(), without_shorthands(text));
+        each_entry(&mut Scanner::new(None), &plain.text, |_, entry, scanned| match (entry, places.next()) {
             (Entry::Record(record), Some(place)) if refused(&record).is_none() => {
-                self.add(&record, 0, place);
+                self.add(&record, plain.rtype(record.rtype(), scanned), 0, place);
                 Some(())
             }
             _ => None,

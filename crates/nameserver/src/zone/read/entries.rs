@@ -9,7 +9,8 @@ use dns::Rtype;
 use domain::base::name::Name;
 use domain::zonefile::inplace::Entry;
 
-use super::{Scanner, Source, refused};
+use super::{Place, Scanner, Source, refused};
+use crate::zone::forms;
 
 /// A file to include, and the origin that it is given.
 type Included<'a> = (&'a str, Option<Name<Bytes>>);
@@ -45,7 +46,7 @@ pub(super) fn list_faults(
             line += lines(octets);
             continue;
         }
-        let scanned = without_shorthands(whole);
+        let scanned = without_shorthands(whole).text;
         let mut scanner = start.clone();
         scanner.show(&scanned);
         if let Some(origin) = &origin {
@@ -67,12 +68,7 @@ pub(super) fn list_faults(
                 let in_line = in_line.saturating_sub(start.lines).max(1);
                 let (in_line, column, token) = token_before(&scanned, whole, in_line, column);
                 let column = if in_line == 1 { column.saturating_sub(shift as u32).max(1) } else { column };
-                Some((
-                    in_line,
-                    column,
-                    described(&what, token.as_deref()),
-                    expected(&what, token.as_deref()).to_string(),
-                ))
+                Some((in_line, column, described(&what, token.as_deref()), expected(&what, token.as_deref())))
             }
         };
         if let Some((in_line, column, what, expected)) = place {
@@ -143,19 +139,25 @@ pub(super) fn entry_start(text: &[u8], before: usize, after: usize) -> usize {
 /// `$TTL`, as a record's TTL and in SOA as seconds; in data and directives the name `@` (RFC 1035 §5.1) as an empty
 /// string, in which the scanner sees the origin.
 ///
-/// And a word of older texts of our own, `nodefaultalpn`, as `no-default-alpn`.
-pub(super) fn without_shorthands(text: &[u8]) -> Cow<'_, [u8]> {
+/// Data of types that it does not know is written as octets (RFC 3597 §5), or its record as one of a type with the same
+/// form. And a word of older texts of our own, `nodefaultalpn`, as `no-default-alpn`.
+pub(super) fn without_shorthands(text: &[u8]) -> Plain<'_> {
     let may_have = text.windows(2).any(|pair| match pair[1] {
         b'@' => is_space(pair[0]),
         octet => pair[0].is_ascii_digit() && unit(octet).is_some(),
     });
-    if !may_have && !text.windows(OLD_NO_DEFAULT_ALPN.len()).any(|word| word == OLD_NO_DEFAULT_ALPN) {
-        return text.into();
+    let has_words = || {
+        let mut words = text.split(|octet| is_space(*octet) || matches!(octet, b';' | b'"'));
+        words.any(|word| word == OLD_NO_DEFAULT_ALPN || forms::is_named(word))
+    };
+    if !may_have && !has_words() {
+        return Plain { text: text.into(), types: Vec::new() };
     }
     let mut out = Vec::with_capacity(text.len() + 64);
+    let mut types = Vec::new();
     for entry in Entries::new(text) {
         let octets = &text[entry];
-        let mut from = 0;
+        let (start, mut from) = (out.len() as u32, 0);
         let mut kind = Kind::Open;
         for (index, token) in Tokens::new(octets).enumerate() {
             let word = &octets[token.clone()];
@@ -165,16 +167,52 @@ pub(super) fn without_shorthands(text: &[u8]) -> Cow<'_, [u8]> {
                 }
                 continue;
             }
-            if let Some(plain) = kind.plain(word) {
+            let mut behind = kind.behind(word);
+            let plain = match (&kind, &behind) {
+                (Kind::Open, Kind::Record(rtype, _)) => forms::alike(*rtype).map(|other| {
+                    types.push((start, *rtype));
+                    other.to_string().into_bytes().into()
+                }),
+                (Kind::Record(rtype, 0), _) if let Some(data) = data(*rtype, &octets[token.start..]) => {
+                    behind = Kind::Octets;
+                    Some(forms::generic(&data).into_bytes().into())
+                }
+                _ => kind.plain(word),
+            };
+            if let Some(plain) = plain {
                 out.extend_from_slice(&octets[from..token.start]);
                 out.extend_from_slice(&plain);
                 from = token.end;
             }
-            kind = kind.behind(word);
+            kind = behind;
         }
         out.extend_from_slice(&octets[from..]);
     }
-    out.into()
+    Plain { text: out.into(), types }
+}
+
+/// A text as the scanner takes it.
+pub(super) struct Plain<'a> {
+    /// The text.
+    pub(super) text: Cow<'a, [u8]>,
+    /// Where entries begin that are written as records of another type, and the type they are of.
+    types: Vec<(u32, Rtype)>,
+}
+
+impl Plain<'_> {
+    /// The type of a record that the scanner read between two of its stops, as one of this type.
+    pub(super) fn rtype(&self, scanned: Rtype, (before, after): Place) -> Rtype {
+        let behind = self.types.partition_point(|(start, _)| *start < after);
+        let entry = self.types[..behind].last().filter(|(start, _)| *start >= before);
+        entry.map_or(scanned, |(_, rtype)| *rtype)
+    }
+}
+
+/// The octets of data that begins an entry's rest, where the type's fields are read here.
+fn data(rtype: Rtype, rest: &[u8]) -> Option<Vec<u8>> {
+    forms::example(rtype)?;
+    let words: Vec<&[u8]> = Tokens::new(rest).map(|token| &rest[token]).collect();
+    forms::read(rtype, &words)
 }
 
 /// The origin, as `domain` reads it in data and directives.
@@ -193,14 +231,17 @@ enum Kind<'a> {
     /// A record, and how many words of its data there were.
     Record(Rtype, usize),
     Directive(&'a [u8], usize),
+    /// A record whose data is written with its first word: the others are left out.
+    Octets,
 }
 
 impl Kind<'_> {
     /// What an entry is behind one more word.
-    fn behind(self, word: &[u8]) -> Self {
-        match self {
+    fn behind(&self, word: &[u8]) -> Self {
+        match *self {
             Kind::Record(rtype, words) => Kind::Record(rtype, words + 1),
             Kind::Directive(name, words) => Kind::Directive(name, words + 1),
+            Kind::Octets => Kind::Octets,
             Kind::Open => {
                 let is_ttl = word.iter().all(u8::is_ascii_digit);
                 let is_class =
@@ -221,6 +262,7 @@ impl Kind<'_> {
             Kind::Open => true,
             Kind::Record(rtype, _) => rtype == Rtype::SOA,
             Kind::Directive(name, _) => name.eq_ignore_ascii_case(b"$ttl"),
+            Kind::Octets => return Some(Cow::Borrowed(b"")),
         };
         if let Some(time) = seconds(word).filter(|_| has_times) {
             return Some(time.to_string().into_bytes().into());
@@ -237,9 +279,9 @@ impl Kind<'_> {
     /// Whether the next word is a name.
     fn takes_name(&self) -> bool {
         match *self {
-            Kind::Open => false,
+            Kind::Open | Kind::Octets => false,
             Kind::Directive(name, words) => words == usize::from(name.eq_ignore_ascii_case(b"$include")),
-            Kind::Record(rtype, words) => match rtype {
+            Kind::Record(rtype, words) => match forms::alike(rtype).unwrap_or(rtype) {
                 Rtype::NS | Rtype::MD | Rtype::MF | Rtype::CNAME | Rtype::MB | Rtype::MG | Rtype::MR => {
                     words == 0
                 }
@@ -439,7 +481,11 @@ fn described(what: &str, token: Option<&str>) -> String {
     }
 }
 
-fn expected(what: &str, token: Option<&str>) -> &'static str {
+fn expected(what: &str, token: Option<&str>) -> String {
+    let example = token.and_then(|token| forms::example(token.parse().ok()?));
+    if let ("unknown record type with concrete data", Some(example)) = (what, example) {
+        return format!("data such as {example}, or \\# LENGTH HEX (RFC 3597)");
+    }
     let is_open = token.is_some_and(|token| token.starts_with('"') && !token[1..].ends_with('"'));
     match what {
         "expected rtype" => "a TTL, the class IN or a record type such as A, AAAA or TYPE65280",
@@ -455,6 +501,7 @@ fn expected(what: &str, token: Option<&str>) -> &'static str {
         "bad name" => "labels of 1 to 63 octets, 255 in all",
         _ => "",
     }
+    .to_owned()
 }
 
 #[cfg(test)]
@@ -497,8 +544,13 @@ mod tests {
             ("$ORIGIN @\n$INCLUDE @ @ ; @\n", "$ORIGIN \"\"\n$INCLUDE @ \"\" ; @\n"),
             ("a HTTPS 1 . nodefaultalpn\n", "a HTTPS 1 . no-default-alpn\n"),
             ("a TXT nodefaultalpn\n", "a TXT nodefaultalpn\n"),
+            ("a HTTPS 1 . nodefaultalpn;\n", "a HTTPS 1 . no-default-alpn;\n"),
+            ("a afsdb ( 1 ; b\n @ )\n", "a MX ( 1 ; b\n \"\" )\n"),
+            ("a 60 NID ( 1 ; b\n 1:2:3:4 ) ; c\n", "a 60 NID ( \\# 10 00010001000200030004 ; b\n  ) ; c\n"),
+            ("a NID 1 1:2:3\na ISDN \\# 0\na NID\n", "a NID 1 1:2:3\na ISDN \\# 0\na NID\n"),
+            ("loc TXT loc spf\n", "loc TXT loc spf\n"),
         ] {
-            assert_eq!(String::from_utf8_lossy(&without_shorthands(text.as_bytes())), expected);
+            assert_eq!(String::from_utf8_lossy(&without_shorthands(text.as_bytes()).text), expected);
         }
     }
 }

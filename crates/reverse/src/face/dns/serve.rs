@@ -150,7 +150,11 @@ fn work(
         match batch.receive(listener) {
             Ok(0) => return,
             Ok(_) => {}
-            Err(cause) => return tracing::error!(%cause, "receiving failed; the worker ends"),
+            Err(cause) => {
+                let failures = listener.receive_failures();
+                tracing::error!(%cause, failures, "receiving fails; it is tried again");
+                continue;
+            }
         }
         let (view, now) = (front.view(), seconds(clock.now()));
         // So that all wait for memory together, and not each for its own.

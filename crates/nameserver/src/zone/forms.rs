@@ -1,0 +1,490 @@
+//! The text of types that `domain` does not know: some look like one that it does, the fields of the others are read and
+//! written here.
+
+mod loc;
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::slice::Iter;
+
+use dns::Rtype;
+use domain::base::iana::SecurityAlgorithm;
+use domain::rdata::dnssec::RtypeBitmap;
+use domain::utils::base64;
+
+/// The most octets of a record's data (RFC 1035 §3.2.1).
+const DATA_MAX: usize = u16::MAX as usize;
+
+/// What the text of a type is like.
+enum Form {
+    /// As that of this type, which the scanner reads; the octets are, too.
+    Alike(Rtype),
+    /// These fields; and an example, for faults.
+    Fields(&'static [Field], &'static str),
+}
+
+/// The types that the scanner does not read.
+const FORMS: &[(Rtype, Form)] = {
+    use Field::{Address, Algorithm, Base64, Certificate, Groups, Location, Number, Strings, Text, Types};
+    use Form::{Alike, Fields};
+    const LOCATOR: &[Field] = &[Number(2), Groups { count: 4, octets: 2, between: ':' }];
+    &[
+        // RFC 1183 §1 and §3.
+        (Rtype::AFSDB, Alike(Rtype::MX)),
+        (Rtype::RT, Alike(Rtype::MX)),
+        (Rtype::X25, Fields(&[Strings(1)], "311061700956 (RFC 1183)")),
+        (Rtype::ISDN, Fields(&[Strings(2)], "150862028003217 004 (RFC 1183)")),
+        // RFC 1876 §3.
+        (Rtype::LOC, Fields(&[Location], "52 22 23 N 4 53 32 E -2m (RFC 1876)")),
+        // RFC 2230 §3.
+        (Rtype::KX, Alike(Rtype::MX)),
+        // RFC 2535 §7.1.
+        (Rtype::KEY, Alike(Rtype::DNSKEY)),
+        // RFC 4398 §2.2.
+        (Rtype::CERT, Fields(&[Certificate, Number(2), Algorithm, Base64], "PKIX 12345 8 BASE64 (RFC 4398)")),
+        // RFC 4431 §2.
+        (Rtype::DLV, Alike(Rtype::DS)),
+        // RFC 4701 §3.2.
+        (Rtype::DHCID, Alike(Rtype::OPENPGPKEY)),
+        // RFC 6742 §2.
+        (Rtype::NID, Fields(LOCATOR, "10 0014:4fff:ff20:ee64 (RFC 6742)")),
+        (Rtype::L32, Fields(&[Number(2), Address], "10 10.1.2.0 (RFC 6742)")),
+        (Rtype::L64, Fields(LOCATOR, "10 2001:0db8:1140:1000 (RFC 6742)")),
+        (Rtype::LP, Alike(Rtype::MX)),
+        // RFC 7043 §3 and §4.
+        (
+            Rtype::EUI48,
+            Fields(&[Groups { count: 6, octets: 1, between: '-' }], "00-00-5e-00-53-2a (RFC 7043)"),
+        ),
+        (
+            Rtype::EUI64,
+            Fields(&[Groups { count: 8, octets: 1, between: '-' }], "00-00-5e-ef-10-00-00-2a (RFC 7043)"),
+        ),
+        // RFC 7208 §3.1.
+        (Rtype::SPF, Alike(Rtype::TXT)),
+        // RFC 7477 §2.1.
+        (Rtype::CSYNC, Fields(&[Number(4), Number(2), Types], "66 3 A NS AAAA (RFC 7477)")),
+        // RFC 7553 §4.
+        (Rtype::URI, Fields(&[Number(2), Number(2), Text], "10 1 \"https://example.com/\" (RFC 7553)")),
+        // RFC 8162 §2.
+        (Rtype::SMIMEA, Alike(Rtype::TLSA)),
+    ]
+};
+
+fn form(rtype: Rtype) -> Option<&'static Form> {
+    FORMS.iter().find(|(known, _)| *known == rtype).map(|(_, form)| form)
+}
+
+/// Whether a word is the name of a type that is read here, or the number of any.
+pub(super) fn is_named(word: &[u8]) -> bool {
+    let is_number = || word.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(b"TYPE"));
+    let is = |rtype: Rtype| rtype.to_mnemonic().is_some_and(|name| name.eq_ignore_ascii_case(word));
+    FORMS.iter().any(|(rtype, _)| is(*rtype)) || is_number()
+}
+
+/// A type that the scanner reads and whose data is alike, in text and in octets.
+pub(super) fn alike(rtype: Rtype) -> Option<Rtype> {
+    match form(rtype)? {
+        Form::Alike(other) => Some(*other),
+        Form::Fields(..) => None,
+    }
+}
+
+/// What the data of a type looks like that is read here field by field.
+pub(super) fn example(rtype: Rtype) -> Option<&'static str> {
+    match form(rtype)? {
+        Form::Alike(_) => None,
+        Form::Fields(_, example) => Some(example),
+    }
+}
+
+/// Reads the words of a record's data field by field; `None` where they are not of the type's form, or it has no fields
+/// here.
+pub(super) fn read(rtype: Rtype, words: &[&[u8]]) -> Option<Vec<u8>> {
+    let Form::Fields(fields, _) = form(rtype)? else { return None };
+    // Octets (RFC 3597 §5) are the scanner's.
+    if words.first() == Some(&&b"\\#"[..]) {
+        return None;
+    }
+    let (mut words, mut data) = (words.iter(), Vec::new());
+    for field in *fields {
+        field.read(&mut words, &mut data)?;
+    }
+    (words.next().is_none() && data.len() <= DATA_MAX).then_some(data)
+}
+
+/// Writes a record's data field by field; `None` where it is not of the type's form, or that has no fields here.
+pub(super) fn text(rtype: Rtype, mut data: &[u8]) -> Option<String> {
+    let Form::Fields(fields, _) = form(rtype)? else { return None };
+    let mut words = Vec::new();
+    for field in *fields {
+        field.write(&mut data, &mut words)?;
+    }
+    data.is_empty().then(|| words.join(" "))
+}
+
+/// Writes record data as octets (RFC 3597 §5).
+pub(super) fn generic(data: &[u8]) -> String {
+    data.iter().fold(format!("\\# {} ", data.len()), |mut text, octet| {
+        write!(text, "{octet:02x}").expect("writing to a string cannot fail");
+        text
+    })
+}
+
+/// A part of a record's data.
+enum Field {
+    /// A number of so many octets, in decimal digits.
+    Number(usize),
+    /// An IPv4 address.
+    Address,
+    /// An algorithm of DNSSEC, a number of one octet.
+    Algorithm,
+    /// The type of a certificate (RFC 4398 §2.1), a number of two octets.
+    Certificate,
+    /// So many groups of hexadecimal digits.
+    Groups { count: usize, octets: usize, between: char },
+    /// To the end: a place on Earth.
+    Location,
+    /// To the end: strings, as many at most, at least one.
+    Strings(usize),
+    /// To the end: text, whose length is not told.
+    Text,
+    /// To the end: octets in base 64.
+    Base64,
+    /// To the end: types of records.
+    Types,
+}
+
+impl Field {
+    /// Appends the field's octets.
+    fn read(&self, words: &mut Iter<'_, &[u8]>, data: &mut Vec<u8>) -> Option<()> {
+        match *self {
+            Field::Number(octets) => push_number(data, number(plain(words.next()?)?)?, octets)?,
+            Field::Address => data.extend(plain(words.next()?)?.parse::<Ipv4Addr>().ok()?.octets()),
+            Field::Algorithm => {
+                let word = plain(words.next()?)?;
+                let named = SecurityAlgorithm::from_mnemonic(word.to_ascii_uppercase().as_bytes());
+                push_number(
+                    data,
+                    named.map_or_else(|| number(word), |named| Some(named.to_int().into()))?,
+                    1,
+                )?;
+            }
+            Field::Certificate => {
+                let word = plain(words.next()?)?;
+                let named = CERTIFICATES.iter().find(|(_, name)| word.eq_ignore_ascii_case(name));
+                push_number(data, named.map_or_else(|| number(word), |(known, _)| Some(*known))?, 2)?;
+            }
+            Field::Groups { count, octets, between } => {
+                let groups: Vec<&str> = plain(words.next()?)?.split(between).collect();
+                if groups.len() != count {
+                    return None;
+                }
+                for group in groups {
+                    // The reader of numbers takes a sign, too.
+                    let is_hex = group.len() <= 2 * octets && group.bytes().all(|o| o.is_ascii_hexdigit());
+                    push_number(data, u64::from_str_radix(group, 16).ok().filter(|_| is_hex)?, octets)?;
+                }
+            }
+            Field::Location => data.extend(loc::read(words)?),
+            Field::Strings(most) => {
+                if !(1..=most).contains(&words.len()) {
+                    return None;
+                }
+                for word in words {
+                    let string = unescaped(word)?;
+                    data.push(u8::try_from(string.len()).ok()?);
+                    data.extend(string);
+                }
+            }
+            Field::Text => data.extend(unescaped(words.next()?)?),
+            Field::Base64 => {
+                let word: Vec<u8> = words.copied().flatten().copied().collect();
+                data.extend(base64::decode::<Vec<u8>>(plain(&word)?).ok()?);
+            }
+            Field::Types => {
+                let mut types = RtypeBitmap::<Vec<u8>>::builder();
+                for word in words {
+                    types.add(plain(word)?.parse().ok()?).ok()?;
+                }
+                data.extend(types.finalize().as_slice());
+            }
+        }
+        Some(())
+    }
+
+    /// Takes the field's octets and appends its words.
+    fn write(&self, data: &mut &[u8], words: &mut Vec<String>) -> Option<()> {
+        match *self {
+            Field::Number(octets) => words.push(take_number(data, octets)?.to_string()),
+            Field::Address => words.push(Ipv4Addr::from(take(data, 4)?.as_array().copied()?).to_string()),
+            Field::Algorithm => words.push(take_number(data, 1)?.to_string()),
+            Field::Certificate => {
+                let number = take_number(data, 2)?;
+                let named = CERTIFICATES.iter().find(|(known, _)| *known == number);
+                words.push(named.map_or_else(|| number.to_string(), |(_, name)| (*name).to_owned()));
+            }
+            Field::Groups { count, octets, between } => {
+                let groups = take(data, count * octets)?.chunks(octets).map(|group| {
+                    group.iter().fold(String::new(), |mut hex, octet| {
+                        write!(hex, "{octet:02x}").expect("writing to a string cannot fail");
+                        hex
+                    })
+                });
+                words.push(groups.collect::<Vec<_>>().join(&between.to_string()));
+            }
+            Field::Location => words.push(loc::text(take(data, loc::LENGTH)?)?),
+            Field::Strings(_) => {
+                while !data.is_empty() {
+                    let length = take_number(data, 1)?;
+                    words.push(quoted(take(data, length as usize)?));
+                }
+            }
+            Field::Text => words.push(quoted(std::mem::take(data))),
+            Field::Base64 => words.push(base64::encode_string(std::mem::take(data))),
+            Field::Types => {
+                let types = RtypeBitmap::from_octets(std::mem::take(data)).ok()?;
+                words.extend(types.iter().map(|rtype| rtype.to_string()));
+            }
+        }
+        Some(())
+    }
+}
+
+/// Types of certificates by name (RFC 4398 §2.1).
+const CERTIFICATES: &[(u64, &str)] = &[
+    (1, "PKIX"),
+    (2, "SPKI"),
+    (3, "PGP"),
+    (4, "IPKIX"),
+    (5, "ISPKI"),
+    (6, "IPGP"),
+    (7, "ACPKIX"),
+    (8, "IACPKIX"),
+    (253, "URI"),
+    (254, "OID"),
+];
+
+/// Reads decimal digits, without a sign.
+fn number(word: &str) -> Option<u64> {
+    word.parse().ok().filter(|_| word.starts_with(|first: char| first.is_ascii_digit()))
+}
+
+fn push_number(data: &mut Vec<u8>, number: u64, octets: usize) -> Option<()> {
+    let number = number.to_be_bytes();
+    let (upper, lower) = number.split_at(number.len() - octets);
+    if upper.iter().any(|octet| *octet != 0) {
+        return None;
+    }
+    data.extend(lower);
+    Some(())
+}
+
+fn take<'a>(data: &mut &'a [u8], octets: usize) -> Option<&'a [u8]> {
+    data.split_off(..octets)
+}
+
+fn take_number(data: &mut &[u8], octets: usize) -> Option<u64> {
+    let octets = take(data, octets)?;
+    Some(octets.iter().fold(0, |number, octet| number << 8 | u64::from(*octet)))
+}
+
+/// A word in which nothing is quoted or escaped.
+fn plain(word: &[u8]) -> Option<&str> {
+    let is_plain = word.iter().all(|octet| octet.is_ascii_graphic() && !matches!(octet, b'"' | b'\\'));
+    std::str::from_utf8(word).ok().filter(|_| is_plain)
+}
+
+/// The octets of a word that may be quoted, with escapes (RFC 1035 §5.1).
+fn unescaped(word: &[u8]) -> Option<Vec<u8>> {
+    let inner = match word.strip_prefix(b"\"") {
+        Some(rest) => rest.strip_suffix(b"\"")?,
+        None => word,
+    };
+    let (mut octets, mut rest) = (Vec::with_capacity(inner.len()), inner.iter().copied());
+    while let Some(octet) = rest.next() {
+        octets.push(match octet {
+            b'\\' => match rest.next()? {
+                digit @ b'0'..=b'9' => {
+                    let digits = [digit, rest.next()?, rest.next()?];
+                    std::str::from_utf8(&digits).ok()?.parse().ok()?
+                }
+                escaped => escaped,
+            },
+            b' '..=b'~' => octet,
+            _ => return None,
+        });
+    }
+    Some(octets)
+}
+
+fn quoted(octets: &[u8]) -> String {
+    let mut text = String::from("\"");
+    for &octet in octets {
+        match octet {
+            b'"' | b'\\' => text.extend(['\\', char::from(octet)]),
+            b' '..=b'~' => text.push(char::from(octet)),
+            _ => write!(text, "\\{octet:03}").expect("writing to a string cannot fail"),
+        }
+    }
+    text + "\""
+}
+
+/// The types that are read here, field by field or as another.
+#[cfg(test)]
+pub(super) fn types() -> impl Iterator<Item = Rtype> + Clone {
+    FORMS.iter().map(|(rtype, _)| *rtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Zone, read};
+    use super::*;
+    use crate::names::NameHash;
+
+    /// The zone of some records at `x`.
+    fn zone(records: &str) -> Zone {
+        let text = format!("$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n{records}");
+        let include = |_: &str| Err("nothing is included".to_owned());
+        let source = read::Source {
+            name: "t",
+            text: text.as_bytes(),
+            origin: Some(b"\x07example\0"),
+            include: &include,
+        };
+        let master = read::read(&source).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        Zone::build(&master, "t", &NameHash::new(1)).expect("a zone")
+    }
+
+    #[test]
+    fn records_have_the_octets_that_bind_gives_them() {
+        // The texts are those of the RFCs and their limits, the octets those of named-rrchecker -u.
+        let mut types = Vec::new();
+        for (record, hex) in [
+            ("LOC 42 21 54 N 71 06 18 W -24m 30m", "0033161389172dd070be15f000988d20"),
+            ("LOC 42 21 43.952 N 71 5 6.344 W -24m 1m 200m", "001224138917069070bf2dd800988d20"),
+            ("LOC 52 14 05 N 00 08 50 E 10m", "001216138b3556c88008165000989a68"),
+            ("LOC 32 7 19 S 116 2 25 E 10m", "00121613791b7d2898e6486800989a68"),
+            ("LOC 42 21 28.764 N 71 00 51.617 W -44m 2000m", "002516138916cb3c70c310df00988550"),
+            ("LOC 90 N 180 W 42849672.95m 0m 90000000m 0.09m", "00009990934fd90059604e00ffffffff"),
+            ("LOC 0 S 0 E -100000 35m 1.5 0.99", "00331291800000008000000000000000"),
+            (
+                r#"URI 10 1 "ftp://ftp1.example.com/public""#,
+                "000a00016674703a2f2f667470312e6578616d706c652e636f6d2f7075626c6963",
+            ),
+            (r#"URI 1 2 "a \"b\" \195 c;""#, "00010002612022622220c320633b"),
+            ("KX 10 kx.example.", "000a026b78076578616d706c6500"),
+            ("AFSDB 1 afs.example.", "000103616673076578616d706c6500"),
+            ("RT 2 relay.prime.com.", "00020572656c6179057072696d6503636f6d00"),
+            ("X25 311061700956", "0c333131303631373030393536"),
+            ("ISDN 150862028003217 004", "0f31353038363230323830303332313703303034"),
+            ("ISDN 150862028003217", "0f313530383632303238303033323137"),
+            (r#"SPF "v=spf1 -all" "b""#, "0b763d73706631202d616c6c0162"),
+            ("EUI48 00-00-5e-00-53-2a", "00005e00532a"),
+            ("EUI64 00-00-5e-ef-10-00-00-2a", "00005eef1000002a"),
+            ("NID 10 0014:4fff:ff20:ee64", "000a00144fffff20ee64"),
+            ("L32 10 10.1.2.0", "000a0a010200"),
+            ("L64 10 2001:0DB8:1140:1000", "000a20010db811401000"),
+            ("LP 10 l64-subnet1.example.com.", "000a0b6c36342d7375626e657431076578616d706c6503636f6d00"),
+            ("CERT PKIX 12345 8 AQIDBA==", "000130390801020304"),
+            ("CERT 65534 65535 254 AQIDBA==", "fffefffffe01020304"),
+            ("CSYNC 66 3 A NS AAAA", "000000420003000460000008"),
+            ("SMIMEA 3 0 0 aabbcc", "030000aabbcc"),
+            (
+                "DHCID AAIBY2/AuCccgoJbsaxcQc9TUapptP69lOjxfNuVAA2kjEA=",
+                "000201636fc0b8271c82825bb1ac5c41cf5351aa69b4febd94e8f17cdb95000da48c40",
+            ),
+            ("KEY 256 3 8 AQIDBA==", "0100030801020304"),
+            (
+                "DLV 1 8 1 aabbccddeeff00112233aabbccddeeff00112233",
+                "00010801aabbccddeeff00112233aabbccddeeff00112233",
+            ),
+        ] {
+            let (rtype, _) = record.split_once(' ').expect("a type and data");
+            let octets = zone(&format!("x {rtype} \\# {} {hex}\n", hex.len() / 2)).to_text();
+            let read = zone(&format!("x {record}\n")).to_text();
+            assert_eq!(read, octets, "{record}");
+            assert!(!read.contains("\\#"), "{read}");
+            assert_eq!(zone(&read).to_text(), read);
+            types.push(rtype.parse::<Rtype>().expect("a type"));
+        }
+        types.dedup();
+        types.sort();
+        let mut all: Vec<Rtype> = super::types().collect();
+        all.sort();
+        assert_eq!(types, all);
+    }
+
+    #[test]
+    fn what_is_not_of_the_form_is_refused() {
+        let refused = |record: &str| {
+            let mut words = record.split(' ');
+            let rtype = words.next().and_then(|word| word.parse().ok()).expect("a type");
+            let words: Vec<&[u8]> = words.map(str::as_bytes).collect();
+            assert_eq!(read(rtype, &words), None, "{record}");
+        };
+        for record in [
+            "LOC",
+            "LOC N 4 E 0m",
+            "LOC 52 N 4 E",
+            "LOC 91 N 4 E 0m",
+            "LOC 90 0 0.001 N 4 E 0m",
+            "LOC 52 60 N 4 E 0m",
+            "LOC 52 1.5 N 4 E 0m",
+            "LOC 52 1 2.0005 N 4 E 0m",
+            "LOC 52 1 2 3 N 4 E 0m",
+            "LOC 52 E 4 N 0m",
+            "LOC 52 N 181 E 0m",
+            "LOC 52 N 4 E -100000.01m",
+            "LOC 52 N 4 E 42849672.96m",
+            "LOC 52 N 4 E 99999999999999999999m",
+            "LOC 52 N 4 E 0m 90000000.01m",
+            "LOC 52 N 4 E 0m 1m 1m 1m 1m",
+            "LOC 52 N 4 E 0m -1m",
+            "URI 1 2",
+            "URI 1 65536 a",
+            "URI 1 +2 a",
+            "URI 1 2 \"a",
+            "URI 1 2 \\25",
+            "URI 1 2 \\256",
+            "URI 1 2 a b",
+            "EUI48 00-00-5e-00-53",
+            "EUI48 00-00-5e-00-53-2aa",
+            "EUI48 00-00-5e-00-53-+a",
+            "EUI64 00-00-5e-00-53--00-00",
+            "NID 1 ::1",
+            "L32 1 10.1.2",
+            "X25 1 2",
+            "X25",
+            "ISDN 1 2 3",
+            "CERT PKI 1 1 AQID",
+            "CERT 1 1 1 A",
+            "CSYNC 1 1 NONE",
+        ] {
+            refused(record);
+        }
+        refused(&format!("X25 {}", "1".repeat(256)));
+        refused(&format!("URI 1 2 {}", "a".repeat(DATA_MAX)));
+    }
+
+    #[test]
+    fn records_stand_beside_those_of_other_types() {
+        let text = "; AFSDB\nx 1h AFSDB ( 1 ; a comment\n @ )\n\n MX 2 @\n LOC ( 52 ; degrees\n 22 N\n 4 E 0m )\n\
+                    $ORIGIN y.example.\nx KX 3 x\n  URI 1 2 \"( ;\"\n  TXT LOC\ntype18 TYPE18 4 @\n";
+        let text = zone(text).to_text();
+        let mut lines = text.lines().filter(|line| !line.starts_with("example.")).collect::<Vec<_>>();
+        lines.sort_unstable();
+        assert_eq!(
+            lines,
+            [
+                "type18.y.example. 60 IN AFSDB 4 y.example.",
+                "x.example. 3600 IN AFSDB 1 example.",
+                "x.example. 60 IN LOC 52 22 0.000 N 4 0 0.000 E 0m 1m 10000m 10m",
+                "x.example. 60 IN MX 2 example.",
+                "x.y.example. 60 IN KX 3 x.y.example.",
+                "x.y.example. 60 IN TXT \"LOC\"",
+                "x.y.example. 60 IN URI 1 2 \"( ;\"",
+            ]
+        );
+    }
+}
