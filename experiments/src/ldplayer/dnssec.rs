@@ -109,17 +109,19 @@ fn told(arms: &[Arm], report: &mut Report) {
     for arm in arms {
         let base = of(arm.server, "2048", None).unwrap_or(f64::NAN);
         let answers = arm.report.answers;
+        let asked = arm.asked.map_or("as captured".to_owned(), |percent| format!("{percent} %"));
         rows.push(vec![
             arm.server.to_owned(),
             arm.signing.to_owned(),
-            arm.asked.map_or("as captured".into(), |percent| format!("{percent} %")),
+            asked.clone(),
             number(arm.megabits),
             format!("{:+.1} %", (arm.megabits / base - 1.0) * 100.0),
             number(arm.report.answer_octets as f64 / answers.max(1) as f64),
             number(arm.report.tc_retries as f64),
         ]);
         let share = answers as f64 / arm.report.queries as f64;
-        report.must(format!("{}, {}: answered", arm.server, arm.signing), Limit::AtLeast(0.99), share);
+        let name = format!("{}, {}, DO {asked}: answered", arm.server, arm.signing);
+        report.must(name, Limit::AtLeast(0.99), share);
     }
     let head = [
         "server",
