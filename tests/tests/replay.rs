@@ -111,6 +111,9 @@ fn every_query_is_answered_over_both_transports_from_any_source() {
         assert_eq!(report["rcodes"]["NOERROR"], udp + tcp, "{more:?}");
         assert_eq!((&report["transports"]["udp"], &report["transports"]["tcp"]), (&udp.into(), &tcp.into()));
         assert_eq!(report["unexpected"]["aliens"], 0, "{report}");
+        // Addresses of a prefix share one socket a thread.
+        let shared = if more.contains(&"--source-prefix") { count("threads") } else { 0 };
+        assert_eq!(report["sockets"]["shared"], shared, "{report}");
     }
     serving.stop();
 }
@@ -430,6 +433,9 @@ fn what_is_said_wrongly_is_refused_before_anything_is_sent() {
         (&[&trace, "--server", "127.0.0.1", "--factor", "0.01"], "0.1 to 10000"),
         (&[&trace, "--server", "127.0.0.1", "--servload", "peak", "--factor", "1.5"], "a whole number"),
         (&[&trace, "--server", "127.0.0.1", "--source-prefix", "fd00::/64"], "another family"),
+        (&[&trace, "--server", "127.0.0.1", "--source-prefix", "192.0.2.0/24"], "is no address of this host"),
+        (&[&trace, "--server", "127.0.0.1", "--window", "5"], "--fast"),
+        (&[&trace, "--server", "127.0.0.1", "--tls-port", "0"], "--tls-port"),
         (&[&missing, "--server", "127.0.0.1"], "cannot be read"),
     ] {
         let ended = replay(arguments);

@@ -50,6 +50,10 @@ pub struct ReplayReport {
     pub transports: BTreeMap<String, u64>,
     /// Truncated answers, whose queries were asked again over TCP.
     pub tc_retries: u64,
+    /// Queries that were asked again on another connection, as the server took no more on the first and had not looked at
+    /// them; each time counts.
+    #[serde(default)]
+    pub unprocessed: u64,
     /// Messages beside the answers.
     pub unexpected: Unexpected,
     /// Sent minus due; all zero with `fast`, which has no due times.
@@ -153,8 +157,12 @@ pub struct Unexpected {
 /// The sockets of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sockets {
-    /// Datagram sockets opened.
+    /// Datagram sockets opened, one a client.
     pub udp: u64,
+    /// Datagram sockets that all clients of a thread share, where their addresses are from a prefix; in no other count
+    /// here.
+    #[serde(default)]
+    pub shared: u64,
     /// Connections begun over TCP.
     pub tcp: u64,
     /// Connections begun over TLS.
@@ -250,9 +258,38 @@ pub struct ScheduleMet {
     pub jumps: u64,
     /// Queries handed out before their turn, as too many copies waited.
     pub crowded: u64,
+    /// Clients, copies counted, whose source address another had before.
+    #[serde(default)]
+    pub sharing: u64,
+    /// Queries of clients beyond those that are told apart, whose source addresses are drawn.
+    #[serde(default)]
+    pub unnumbered: u64,
     /// Queries that could not be given a name of their own.
     pub unchanged: u64,
     /// Where the trace breaks off; absent when it was read as far as needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<TraceDamage>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn older_reports_are_read() {
+        let report = ReplayReport::default();
+        let mut older = serde_json::to_value(&report).expect("it is JSON");
+        for (place, key) in [
+            ("", "unprocessed"),
+            ("/sockets", "shared"),
+            ("/schedule", "sharing"),
+            ("/schedule", "unnumbered"),
+        ] {
+            let place = older.pointer_mut(place).and_then(Value::as_object_mut).expect("an object");
+            assert!(place.remove(key).is_some(), "{key}");
+        }
+        assert_eq!(serde_json::from_value::<ReplayReport>(older).expect("it is a report"), report);
+    }
 }

@@ -66,10 +66,9 @@ fn remarked(report: &ReplayReport, remarks: &[String]) -> String {
 /// Answers beside the recorded ones, as a sentence.
 fn compared(told: &Comparison) -> String {
     let differing = told.differing.iter().filter(|(_, count)| **count > 0);
-    let differing: String = differing.map(|(what, count)| format!(", {count} of another {what}")).collect();
+    let differing: String = differing.map(|(what, count)| format!(", differing ({what}): {count}")).collect();
     format!(
-        " Of {} held against the recorded ones, the same: {}{differing}, {} not known as one was \
-         truncated.",
+        " Of {} held against the recorded ones, the same: {}{differing}, not known as one was truncated: {}.",
         counted(told.compared, "answer"),
         told.same,
         told.truncated
@@ -193,6 +192,13 @@ mod tests {
             assert!(told.contains(part), "no '{part}' in: {told}");
         }
         assert!(!page(&ReplayReport::default(), &[]).contains("<strong>"));
+        let differing = [("rcode".into(), 0), ("unreadable".into(), 2)].into();
+        let comparison = Some(Comparison { compared: 5, same: 3, differing, ..Comparison::default() });
+        let told = page(&ReplayReport { comparison, ..ReplayReport::default() }, &[]);
+        assert!(
+            told.contains(" Of 5 answers") && told.contains("the same: 3, differing (unreadable): 2,"),
+            "{told}"
+        );
     }
 
     #[test]

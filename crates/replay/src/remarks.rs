@@ -2,14 +2,11 @@
 
 use api::replay::ReplayReport;
 
-use crate::schedule::Met;
 use crate::schedule::sources::CLIENTS_MAX;
 use crate::send::tally::Cause;
 
 /// What was otherwise than a reader of the numbers would think; on the terminal and on the page.
-///
-/// `unprocessed` queries were asked again as [`crate::send::tally::Tally`] has it.
-pub fn remarks(report: &ReplayReport, met: &Met, unprocessed: u64) -> Vec<String> {
+pub fn remarks(report: &ReplayReport) -> Vec<String> {
     let schedule = &report.schedule;
     let mut all = Vec::new();
     if report.interrupted {
@@ -31,25 +28,25 @@ pub fn remarks(report: &ReplayReport, met: &Met, unprocessed: u64) -> Vec<String
             counted(schedule.crowded, "query")
         ));
     }
-    if met.sharing > 0 {
+    if schedule.sharing > 0 {
         all.push(format!(
             "{} had a source address that another had before: there are more clients, copies counted, than addresses in \
              --source-prefix. All addresses are shared evenly.",
-            counted(met.sharing, "client")
+            counted(schedule.sharing, "client")
         ));
     }
-    if met.unnumbered > 0 {
+    if schedule.unnumbered > 0 {
         all.push(format!(
             "{} came from drawn source addresses, of which clients may share some: no more than {CLIENTS_MAX} clients \
              are told apart.",
-            counted(met.unnumbered, "query")
+            counted(schedule.unnumbered, "query")
         ));
     }
-    if unprocessed > 0 {
+    if report.unprocessed > 0 {
         all.push(format!(
             "{} asked again on another connection, as the server took no more on the first (GOAWAY) and had not looked at \
              them.",
-            counted(unprocessed, "query")
+            counted(report.unprocessed, "query")
         ));
     }
     all
@@ -111,17 +108,19 @@ mod tests {
     fn what_is_otherwise_is_told() {
         let of = |interrupted, jumps, crowded| {
             let schedule = ScheduleMet { jumps, crowded, ..ScheduleMet::default() };
-            remarks(&ReplayReport { interrupted, schedule, ..ReplayReport::default() }, &Met::default(), 0)
+            remarks(&ReplayReport { interrupted, schedule, ..ReplayReport::default() })
         };
         let shared = |sharing, unnumbered| {
-            remarks(&ReplayReport::default(), &Met { sharing, unnumbered, ..Met::default() }, 0)
+            let schedule = ScheduleMet { sharing, unnumbered, ..ScheduleMet::default() };
+            remarks(&ReplayReport { schedule, ..ReplayReport::default() })
         };
+        let unprocessed = remarks(&ReplayReport { unprocessed: 2, ..ReplayReport::default() });
         assert_eq!(of(false, 0, 0), Vec::<String>::new());
         for (told, parts) in [
             (of(true, 0, 0), &["Interrupted"][..]),
             (of(false, 1, 0), &["set 1 time:"]),
             (of(true, 2, 30), &["Interrupted", "set 2 times:", "30 queries handed out"]),
-            (remarks(&ReplayReport::default(), &Met::default(), 2), &["2 queries asked again on another"]),
+            (unprocessed, &["2 queries asked again on another"]),
             (shared(1, 0), &["1 client had a source address that another had"]),
             (shared(4_466, 9), &["4466 clients had", "9 queries came from drawn source addresses"]),
         ] {

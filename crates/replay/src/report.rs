@@ -69,6 +69,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         rcodes: tally.named_rcodes(),
         transports: transports(&tally.transports),
         tc_retries: tally.truncated,
+        unprocessed: tally.unprocessed,
         unexpected: Unexpected {
             late: tally.late_answers,
             duplicates: tally.duplicates,
@@ -85,6 +86,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         busy: latency(&tally.busy),
         sockets: Sockets {
             udp: tally.opened[Carrier::Udp as usize],
+            shared: tally.shared,
             tcp: tally.opened[Carrier::Tcp as usize],
             tls: tally.opened[Carrier::Tls as usize],
             quic: tally.opened[Carrier::Quic as usize],
@@ -114,6 +116,8 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
             skipped: done.met.skipped.named(),
             jumps: done.met.jumps,
             crowded: done.met.crowded,
+            sharing: done.met.sharing,
+            unnumbered: done.met.unnumbered,
             unchanged: tally.unchanged,
             damage: done.met.damage.clone().map(|damage| TraceDamage {
                 packet: damage.packet,

@@ -61,7 +61,7 @@ pub const PORT: u16 = 53;
 /// A trace that is being read; an iterator of its messages.
 ///
 /// Messages come in the order in which their last packets were captured, those behind a gap in a TCP stream once what is
-/// missing is waited for no longer; of C-DNS, in the order of time within each block.
+/// missing is waited for no longer, up to a second later; of C-DNS, in the order of time within each block.
 /// After damage, which is the one error, there are no more.
 pub struct Trace {
     input: Input,
@@ -240,8 +240,6 @@ struct Dissector {
     fragments: Fragments,
     streams: Streams,
     skipped: Skipped,
-    /// When the last packet was captured.
-    time: Duration,
     /// The messages of the last packet that nobody has taken yet: at most as many as fit in what one stream may hold;
     /// where streams are given up, in what all may.
     ready: VecDeque<Message>,
@@ -254,13 +252,14 @@ impl Dissector {
             fragments: Fragments::default(),
             streams: Streams::default(),
             skipped: Skipped::default(),
-            time: Duration::ZERO,
             ready: VecDeque::new(),
         }
     }
 
     fn packet(&mut self, packet: Packet<'_>) {
-        self.time = packet.time;
+        if self.streams.is_waiting_too_long(packet.time) {
+            self.of_streams(|streams, skipped, take| streams.go_on(packet.time, skipped, take));
+        }
         if let Err(skip) = self.dissect(&packet) {
             self.skipped.count(skip);
         }
@@ -295,7 +294,7 @@ impl Dissector {
                     ((datagram.source, source).into(), (datagram.destination, destination).into());
                 self.at_port(source, destination)?;
                 self.of_streams(|streams, skipped, take| {
-                    streams.add((source, destination), &piece, skipped, take);
+                    streams.add((source, destination), packet.time, &piece, skipped, take);
                 });
                 // What was cut off comes never, or is sent again: the stream waits for it as for any other.
                 if datagram.is_cut {
@@ -315,13 +314,16 @@ impl Dissector {
     }
 
     /// Takes the messages that streams give.
-    fn of_streams(&mut self, give: impl FnOnce(&mut Streams, &mut Skipped, &mut dyn FnMut(Flow, &[u8]))) {
-        let Dissector { port, streams, skipped, time, ready, .. } = self;
+    fn of_streams(
+        &mut self,
+        give: impl FnOnce(&mut Streams, &mut Skipped, &mut dyn FnMut(Flow, Duration, &[u8])),
+    ) {
+        let Dissector { port, streams, skipped, ready, .. } = self;
         let mut refused = Skipped::default();
-        give(streams, skipped, &mut |(source, destination), octets| match sorted(
+        give(streams, skipped, &mut |(source, destination), time, octets| match sorted(
             *port,
             Transport::Tcp,
-            *time,
+            time,
             source,
             destination,
             octets,

@@ -62,7 +62,7 @@ fn what_is_said_wrongly_is_refused() {
 fn the_manual_is_fresh() {
     let mut text = String::from(
         "# Command line\n\n\
-         What each command's `--help` says. Commands other than `serve`, `demo`, `agent`, `key`, `trace` and `replay` are\n\
+         What each command's `--help` says. `zone`, `region`, `partition`, `policy`, `server`, `explain` and `status` are\n\
          clients of a running server's API; where it is, they take from `--api`, else from the environment\n\
          (`POINTSMAN_API`), else it is the default.\n\
          `serve` reads nothing from the environment but `NOTIFY_SOCKET`, for systemd (`Type=notify`); it ends cleanly\n\

@@ -7,7 +7,8 @@ mod processes;
 mod shown;
 mod transports;
 
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +18,7 @@ use api::{Fault, Faults};
 use clap::{Args, ValueEnum};
 use net::hop::{self, Hop};
 use replay::mutate::Mutation;
+use replay::schedule::sources::Sources;
 use replay::schedule::{Clients, FACTORS, Pacing, Plan};
 use replay::send::carrier::Carrier;
 use replay::send::tls::Tls;
@@ -74,7 +76,7 @@ pub(crate) struct Replay {
     #[arg(long)]
     fast: bool,
     /// With --fast: the most unanswered queries of a thread
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", default_value_t = 1_000, requires = "fast", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     window: u32,
     /// The most queries
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -219,6 +221,12 @@ impl Replay {
                 fault("--source-prefix", format!("it is of another family than {server}"), "");
             }
         }
+        // Frames come from any address; that their answers come here is the matter of routes.
+        let prefix = self.source_prefix.filter(|_| !self.frames);
+        if let Some(address) = prefix.and_then(|prefix| not_ours(prefix, self.seed)) {
+            let what = format!("{address} is no address of this host");
+            fault("--source-prefix", what, "a prefix of which all addresses are, such as 127.1.0.0/16");
+        }
         let hops = if self.frames { self.hops(&mut fault) } else { Vec::new() };
         if !FACTORS.contains(&self.factor) {
             fault("--factor", self.factor.to_string(), "a number from 0.1 to 10000");
@@ -320,6 +328,14 @@ impl Replay {
         }
         Mutation::parse(&changes, self.seed).map(Some)
     }
+}
+
+/// The address that the first client would have, where this host cannot send from it.
+fn not_ours(prefix: Prefix, seed: u64) -> Option<IpAddr> {
+    let first = Sources::new(prefix, seed).address(0);
+    // What else may be wrong is told where it happens.
+    let is_missing = |cause: io::Error| cause.kind() == io::ErrorKind::AddrNotAvailable;
+    UdpSocket::bind((first, 0)).is_err_and(is_missing).then_some(first)
 }
 
 fn server(text: &str) -> Result<SocketAddr, String> {

@@ -96,8 +96,8 @@ impl Sources {
         }
     }
 
-    /// The address of a number.
-    pub(super) fn address(&self, number: u64) -> IpAddr {
+    /// The address of a number: of client 0, 1 and so on.
+    pub fn address(&self, number: u64) -> IpAddr {
         let host = self.host(number % self.addresses);
         match self.prefix.address() {
             IpAddr::V4(first) => Ipv4Addr::from(u32::from(first) | host as u32).into(),

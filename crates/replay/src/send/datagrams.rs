@@ -22,14 +22,36 @@ const ROOM: usize = 64 << 10;
 pub(super) struct Datagrams {
     socket: UdpSocket,
     quic: Quic,
-    /// For when a timer is on the agenda.
-    timer: Option<u64>,
+    timers: Timers,
+}
+
+/// When the timers of a connection come that are on the agenda, the earliest last.
+///
+/// One that is put off stays, and when it comes the connection is asked anew. So there are few: else each query would leave
+/// one behind, for as long as the server lets a connection idle.
+#[derive(Debug, Default)]
+struct Timers(Vec<u64>);
+
+impl Timers {
+    /// Whether one is to be put down for `at`, as none comes before.
+    fn put(&mut self, at: u64) -> bool {
+        let is_first = self.0.last().is_none_or(|next| at < *next);
+        if is_first {
+            self.0.push(at);
+        }
+        is_first
+    }
+
+    /// The next one has come.
+    fn come(&mut self) {
+        self.0.pop();
+    }
 }
 
 impl Datagrams {
     /// A connection that begins at a connected socket.
     pub(super) fn new(socket: UdpSocket, quic: Quic) -> Datagrams {
-        Datagrams { socket, quic, timer: None }
+        Datagrams { socket, quic, timers: Timers::default() }
     }
 
     /// Takes a query.
@@ -105,7 +127,7 @@ impl Datagrams {
         around: &mut Around<'_>,
         told: &mut dyn FnMut(Told<'_>),
     ) -> Result<(), Cause> {
-        self.timer = None;
+        self.timers.come();
         self.quic.elapsed(around.instant());
         self.go_on(around, told)
     }
@@ -119,7 +141,7 @@ impl Datagrams {
     }
 
     fn go_on(&mut self, around: &mut Around<'_>, told: &mut dyn FnMut(Told<'_>)) -> Result<(), Cause> {
-        let Datagrams { socket, quic, timer } = self;
+        let Datagrams { socket, quic, timers } = self;
         let mut left = Ok(());
         let gone_on = quic.go_on(around.instant(), told, |datagram| {
             if around.half == 0 {
@@ -130,9 +152,7 @@ impl Datagrams {
         });
         if let Some(at) = quic.timeout() {
             let at = super::nanos(at.saturating_duration_since(around.anchor)).max(around.now + 1);
-            // A timer that was put off stays: when it comes, the next one is put down.
-            if timer.is_none_or(|before| at < before) {
-                *timer = Some(at);
+            if timers.put(at) {
                 around.agenda.push(at, around.token, What::Timer);
             }
         }
@@ -186,6 +206,29 @@ mod tests {
         let datagrams = to_nobody(Instant::now());
         assert_eq!(datagrams.leave(b"one"), Ok(()));
         assert_eq!(datagrams.leave(b"another"), Err(Cause::Refused));
+    }
+
+    #[test]
+    fn timers_do_not_pile_up() {
+        const MS: u64 = 1_000_000;
+        let (mut timers, mut agenda, mut waiting) = (Timers::default(), Agenda::default(), 0);
+        for at in 0..40_000 {
+            let now = at * MS;
+            // A query each 20 ms: 5 ms later something is to be acknowledged, 30 s later the connection has been idle.
+            let (asked, since) = (at / 20 * 20, at % 20);
+            let wanted = MS * if since < 5 { asked + 5 } else { asked + 30_000 };
+            let mut is_due = since == 0;
+            while agenda.pop(now).is_some() {
+                (waiting, is_due) = (waiting - 1, true);
+                timers.come();
+            }
+            if is_due && timers.put(wanted) {
+                agenda.push(wanted, 0, What::Timer);
+                waiting += 1;
+            }
+            assert!(waiting <= 2, "{waiting} after {at} ms");
+            assert!(agenda.next().is_some_and(|next| next <= wanted), "none comes in time after {at} ms");
+        }
     }
 
     /// A connection to a port of this host that nobody listens at.

@@ -118,8 +118,10 @@ pub struct Tally {
     pub duplicates: u64,
     /// Messages that belong to no query that is remembered, and what is no DNS response.
     pub aliens: u64,
-    /// Sockets opened, by [`Carrier::ALL`].
+    /// Sockets opened, by [`Carrier::ALL`]; those that clients share are not among them.
     pub opened: [u64; Carrier::ALL.len()],
+    /// Sockets that clients share.
+    pub shared: u64,
     /// TCP connections that came about, those under TLS too.
     pub established: u64,
     /// Handshakes of TLS that were done: in full, resumed.
@@ -181,6 +183,7 @@ impl Tally {
             duplicates: 0,
             aliens: 0,
             opened: [0; Carrier::ALL.len()],
+            shared: 0,
             established: 0,
             handshakes: [0; 2],
             closed_idle: 0,
@@ -266,6 +269,7 @@ impl Tally {
             &mut self.late_answers,
             &mut self.duplicates,
             &mut self.aliens,
+            &mut self.shared,
             &mut self.established,
             &mut self.closed_idle,
             &mut self.evicted,

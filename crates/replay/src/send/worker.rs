@@ -168,6 +168,7 @@ impl<'a, S: Source> Worker<'a, S> {
         self.live(end, true);
         self.rows.write();
         self.tally.clients = self.clients.len() as u64;
+        self.tally.shared = self.shared.iter().flatten().count() as u64;
         self.tally.sockets_limit = self.with.sockets_max as u64;
         Ok((self.tally, self.source.met(), end))
     }

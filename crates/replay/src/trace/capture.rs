@@ -15,6 +15,18 @@ const BLOCK_MAX: usize = 1 << 20;
 /// once, and to unpack more takes longer than a pause between two queries often is.
 const BUFFER: usize = 4 << 10;
 
+/// The octets that a section of pcapng begins with, in either byte order.
+const SECTION: [u8; 4] = *b"\n\r\r\n";
+
+/// The type of a block that tells of a process.
+const PROCESS: u32 = 0x8000_0001;
+
+/// The octets of a block's type and of both its lengths.
+const FRAME: u32 = 12;
+
+/// What a block is called whose octets cannot be one.
+const NO_BLOCK: &str = "this is no block: the file is damaged here";
+
 /// The most interfaces in a section of pcapng; a capture of every interface of a large host has hundreds.
 const INTERFACES_MAX: usize = 4_096;
 
@@ -32,6 +44,7 @@ pub(super) struct Packet<'a> {
 /// A stream of packets.
 pub(super) struct Capture {
     reader: Box<dyn PcapReaderIterator + Send>,
+    is_pcapng: bool,
     failed: Failed,
     packets: u64,
     /// The buffer's size in octets.
@@ -75,8 +88,10 @@ impl Capture {
                 |error| error.to_string(),
             ),
         })?;
+        let is_pcapng = reader.data().starts_with(&SECTION);
         Ok(Capture {
             reader,
+            is_pcapng,
             failed,
             packets: 0,
             buffer: BUFFER,
@@ -96,6 +111,9 @@ impl Capture {
     /// What is wrong with the block; there are no more.
     pub(super) fn next(&mut self, take: impl FnOnce(Packet<'_>)) -> Result<bool, Damage> {
         loop {
+            if self.is_pcapng && is_shorter_than_its_frame(self.reader.data()) {
+                return Err(self.damage(NO_BLOCK.into()));
+            }
             let held = self.reader.data().len();
             let what: String = match self.reader.next() {
                 Ok((length, block)) => {
@@ -134,7 +152,7 @@ impl Capture {
                 }
                 Err(PcapError::BufferTooSmall) => too_long(),
                 Err(PcapError::UnexpectedEof) => "the file ends within this block".into(),
-                Err(_) => "this is no block: the file is damaged here".into(),
+                Err(_) => NO_BLOCK.into(),
             };
             return Err(self.damage(what));
         }
@@ -147,6 +165,15 @@ impl Capture {
         };
         Damage { packet: self.packets + 1, offset: self.offset, what }
     }
+}
+
+/// Whether what stands here is a block of a process with a length that is less than its frame's. The library takes the frame
+/// from the length without a look, of blocks of this type alone.
+fn is_shorter_than_its_frame(data: &[u8]) -> bool {
+    let Some((kind, rest)) = data.split_first_chunk() else { return false };
+    let Some(length) = rest.first_chunk() else { return false };
+    let is_short = |read: fn([u8; 4]) -> u32| read(*kind) == PROCESS && read(*length) < FRAME;
+    is_short(u32::from_le_bytes) || is_short(u32::from_be_bytes)
 }
 
 fn too_long() -> String {

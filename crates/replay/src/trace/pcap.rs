@@ -21,8 +21,9 @@ const SEGMENT_MAX: usize = 60_000;
 /// The octets of a UDP datagram over IPv4: what the longest packet has behind its headers.
 const DATAGRAM_MAX: usize = 65_535 - 20 - 8;
 
-/// From one stream's first sequence number to that of the next: more than a stream has octets.
-const SEQUENCES: u32 = 1 << 17;
+/// From one stream's first sequence number to that of the next: more than a stream has octets, and odd, so that none comes
+/// again before all have come. A reader takes the same SYN between the same ports for the same stream.
+const SEQUENCES: u32 = (1 << 17) + 1;
 
 /// LINKTYPE_RAW: packets begin with IP.
 const LINK: u32 = 101;

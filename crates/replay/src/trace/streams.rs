@@ -1,10 +1,12 @@
 //! DNS messages in TCP streams (RFC 1035 §4.2.2): pieces put in order, messages cut out.
 //!
-//! What is missing in the capture is waited for until too much is ahead of it, or until the stream is given up. Then it goes on
-//! with the first piece behind the gap that begins a message; such messages have the time at which that was decided, so that
-//! times never go back.
+//! What is missing in the capture is waited for until too much is ahead of it, a second is over, or the stream is given up.
+//! Then it goes on with the first piece behind the gap that begins a message. Such messages have the times of their own
+//! packets, so that times go back, by a second at most.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use net::framing;
 
@@ -23,7 +25,16 @@ const AHEAD_MAX: usize = 65_535;
 const PIECES_MAX: usize = 64;
 
 /// What a piece takes beside its octets, in octets, about.
-const PIECE_COST: usize = 64;
+const PIECE_COST: usize = 128;
+
+/// How long what is missing is waited for, by the trace's clock. A segment that was lost on its way comes again within a
+/// second of the next one, nearly always: TCP's timer for that begins so (RFC 6298 §2), and most systems' is shorter once
+/// they know the way. One that the capture lost never comes. A schedule takes what goes back by no more for late, and not
+/// for a clock that was set.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// The most pieces of that time that came too early, of all streams: 5 MiB. Beyond, the oldest gap is waited for no longer.
+const EARLY_MAX: usize = 1 << 16;
 
 /// The most octets that are held for all streams, above which those not touched for longest are given up.
 const HELD_MAX: usize = 64 << 20;
@@ -35,6 +46,8 @@ pub(super) type Flow = (SocketAddr, SocketAddr);
 pub(super) struct Streams {
     recent: Recent<Flow, Stream>,
     held: usize,
+    /// When pieces came that were ahead, and of which stream; the oldest first.
+    early: VecDeque<(Duration, Flow)>,
 }
 
 #[derive(Default)]
@@ -46,44 +59,91 @@ struct Stream {
     /// The beginning of a message.
     begun: Vec<u8>,
     /// Pieces that came before what stands before them.
-    ahead: Vec<(u32, Vec<u8>)>,
+    ahead: Vec<Ahead>,
+}
+
+/// A piece that came before what stands before it.
+struct Ahead {
+    sequence: u32,
+    time: Duration,
+    octets: Vec<u8>,
 }
 
 impl Default for Streams {
     fn default() -> Streams {
-        Streams { recent: Recent::new(HALF_MAX), held: 0 }
+        Streams { recent: Recent::new(HALF_MAX), held: 0, early: VecDeque::new() }
     }
 }
 
 impl Streams {
-    /// Adds a piece to its stream, and gives the messages that are whole with it.
+    /// Adds a piece, captured at `time`, to its stream, and gives the messages that are whole with it, each with its time.
     pub(super) fn add(
         &mut self,
         flow: Flow,
+        time: Duration,
         piece: &Piece<'_>,
         skipped: &mut Skipped,
-        take: &mut dyn FnMut(Flow, &[u8]),
+        take: &mut dyn FnMut(Flow, Duration, &[u8]),
     ) {
         let mut stream = self.recent.take(&flow).unwrap_or_default();
         self.held -= stream.held();
         let is_known = stream.first.is_some() || stream.next.is_some();
-        stream.add(piece, skipped, &mut |octets| take(flow, octets));
+        stream.add(time, piece, skipped, &mut |time, octets| take(flow, time, octets));
+        if stream.ahead.iter().any(|ahead| ahead.time == time) {
+            self.early.push_back((time, flow));
+        }
         // What says nothing of a stream needs no place in the table.
         if is_known || stream.next.is_some() {
-            self.held += stream.held();
-            let gone = self.recent.put(flow, stream);
-            self.held -= give_up(gone, skipped, take);
+            self.keep(flow, stream, skipped, take);
         }
-        while self.held > HELD_MAX {
-            let gone = self.recent.age();
-            self.held -= give_up(gone.into_iter(), skipped, take);
+    }
+
+    /// Whether [`Streams::go_on`] has something to do at `now`.
+    pub(super) fn is_waiting_too_long(&self, now: Duration) -> bool {
+        let oldest = self.early.front();
+        oldest.is_some_and(|(time, _)| now.abs_diff(*time) > WAIT_MAX || self.early.len() > EARLY_MAX)
+    }
+
+    /// Gives the messages behind gaps that are waited for no longer at `now`.
+    pub(super) fn go_on(
+        &mut self,
+        now: Duration,
+        skipped: &mut Skipped,
+        take: &mut dyn FnMut(Flow, Duration, &[u8]),
+    ) {
+        while self.is_waiting_too_long(now)
+            && let Some((time, flow)) = self.early.pop_front()
+        {
+            let Some(mut stream) = self.recent.take(&flow) else { continue };
+            self.held -= stream.held();
+            while stream.ahead.iter().any(|ahead| ahead.time <= time) {
+                stream.pass_gap(skipped, &mut |time, octets| take(flow, time, octets));
+            }
+            self.keep(flow, stream, skipped, take);
         }
     }
 
     /// Gives the messages behind gaps, and counts what never became whole.
-    pub(super) fn finish(&mut self, skipped: &mut Skipped, take: &mut dyn FnMut(Flow, &[u8])) {
+    pub(super) fn finish(&mut self, skipped: &mut Skipped, take: &mut dyn FnMut(Flow, Duration, &[u8])) {
         give_up(self.recent.drain(), skipped, take);
         self.held = 0;
+    }
+
+    /// Puts a stream into the table, and gives up those for which there is no room beside it.
+    fn keep(
+        &mut self,
+        flow: Flow,
+        stream: Stream,
+        skipped: &mut Skipped,
+        take: &mut dyn FnMut(Flow, Duration, &[u8]),
+    ) {
+        self.held += stream.held();
+        let gone = self.recent.put(flow, stream);
+        self.held -= give_up(gone, skipped, take);
+        while self.held > HELD_MAX {
+            let gone = self.recent.age();
+            self.held -= give_up(gone.into_iter(), skipped, take);
+        }
     }
 
     #[cfg(test)]
@@ -96,13 +156,13 @@ impl Streams {
 fn give_up(
     gone: impl Iterator<Item = (Flow, Stream)>,
     skipped: &mut Skipped,
-    take: &mut dyn FnMut(Flow, &[u8]),
+    take: &mut dyn FnMut(Flow, Duration, &[u8]),
 ) -> usize {
     let (mut held, mut gapped) = (0, Vec::new());
     for (flow, stream) in gone {
         held += stream.held();
         if stream.ahead.is_empty() {
-            stream.finish(skipped, &mut |_| {});
+            stream.finish(skipped, &mut |_, _| {});
         } else {
             gapped.push((flow, stream));
         }
@@ -110,13 +170,19 @@ fn give_up(
     // A table has its entries in another order each time; a trace gives the same messages in the same order.
     gapped.sort_unstable_by_key(|(flow, _)| *flow);
     for (flow, stream) in gapped {
-        stream.finish(skipped, &mut |octets| take(flow, octets));
+        stream.finish(skipped, &mut |time, octets| take(flow, time, octets));
     }
     held
 }
 
 impl Stream {
-    fn add(&mut self, piece: &Piece<'_>, skipped: &mut Skipped, take: &mut dyn FnMut(&[u8])) {
+    fn add(
+        &mut self,
+        time: Duration,
+        piece: &Piece<'_>,
+        skipped: &mut Skipped,
+        take: &mut dyn FnMut(Duration, &[u8]),
+    ) {
         let mut sequence = piece.sequence;
         if piece.is_first {
             // The same SYN once more is of the same connection; another begins the next, on the same ports.
@@ -137,46 +203,48 @@ impl Stream {
             None => return skipped.count(Skip::Stream),
         };
         if distance(sequence, next) > 0 {
-            return self.keep(sequence, piece.octets, skipped, take);
+            return self.keep(Ahead { sequence, time, octets: piece.octets.to_vec() }, skipped, take);
         }
         match fresh(sequence, piece.octets, next) {
             [] => skipped.count(Skip::Repeated),
-            fresh => self.append(fresh, take),
+            fresh => self.append(fresh, time, take),
         }
-        self.append_ahead(take);
+        self.append_ahead(time, take);
     }
 
-    /// Takes octets that come next.
-    fn append(&mut self, octets: &[u8], take: &mut dyn FnMut(&[u8])) {
+    /// Takes octets that come next; what is whole with them is so from `time` on.
+    fn append(&mut self, octets: &[u8], time: Duration, take: &mut dyn FnMut(Duration, &[u8])) {
+        let mut take = |octets: &[u8]| take(time, octets);
         // A segment's length is at most that of an IP packet.
         self.next = self.next.map(|next| next.wrapping_add(octets.len() as u32));
         if !self.begun.is_empty() {
             self.begun.extend_from_slice(octets);
             if framing::split_first(&self.begun).is_some() {
                 let begun = std::mem::take(&mut self.begun);
-                self.begun = cut(&begun, take).to_vec();
+                self.begun = cut(&begun, &mut take).to_vec();
             }
             return;
         }
-        self.begun = cut(octets, take).to_vec();
+        self.begun = cut(octets, &mut take).to_vec();
     }
 
-    /// Takes what waited for the octets that came.
-    fn append_ahead(&mut self, take: &mut dyn FnMut(&[u8])) {
+    /// Takes what waited for the octets that came at `time`: what is whole with them is so from then on.
+    fn append_ahead(&mut self, mut time: Duration, take: &mut dyn FnMut(Duration, &[u8])) {
         while let Some(next) = self.next
-            && let Some(at) = self.ahead.iter().position(|(sequence, _)| distance(*sequence, next) <= 0)
+            && let Some(at) = self.ahead.iter().position(|ahead| distance(ahead.sequence, next) <= 0)
         {
-            let (sequence, octets) = self.ahead.swap_remove(at);
-            self.append(fresh(sequence, &octets, next), take);
+            let ahead = self.ahead.swap_remove(at);
+            time = time.max(ahead.time);
+            self.append(fresh(ahead.sequence, &ahead.octets, next), time, take);
         }
     }
 
     /// Keeps what is ahead; with too much of it, what is missing will not come.
-    fn keep(&mut self, sequence: u32, octets: &[u8], skipped: &mut Skipped, take: &mut dyn FnMut(&[u8])) {
-        self.ahead.push((sequence, octets.to_vec()));
-        let is_full = |ahead: &[(u32, Vec<u8>)]| {
+    fn keep(&mut self, ahead: Ahead, skipped: &mut Skipped, take: &mut dyn FnMut(Duration, &[u8])) {
+        self.ahead.push(ahead);
+        let is_full = |ahead: &[Ahead]| {
             ahead.len() > PIECES_MAX
-                || ahead.iter().map(|(_, octets)| octets.len()).sum::<usize>() > AHEAD_MAX
+                || ahead.iter().map(|ahead| ahead.octets.len()).sum::<usize>() > AHEAD_MAX
         };
         while is_full(&self.ahead) {
             self.pass_gap(skipped, take);
@@ -185,25 +253,25 @@ impl Stream {
 
     /// Goes on with the first piece ahead that begins a message; where none does, wherever a later one begins. At least one
     /// piece is ahead no more then.
-    fn pass_gap(&mut self, skipped: &mut Skipped, take: &mut dyn FnMut(&[u8])) {
+    fn pass_gap(&mut self, skipped: &mut Skipped, take: &mut dyn FnMut(Duration, &[u8])) {
         let Some(next) = self.next else { return self.ahead.clear() };
         skipped.add(Skip::Unfinished, (!self.begun.is_empty()).into());
         self.begun = Vec::new();
-        self.ahead.sort_by_key(|(sequence, _)| distance(*sequence, next));
-        let found = self.ahead.iter().position(|(_, octets)| begins_message(octets));
+        self.ahead.sort_by_key(|ahead| distance(ahead.sequence, next));
+        let found = self.ahead.iter().position(|ahead| begins_message(&ahead.octets));
         let useless = self.ahead.drain(..found.unwrap_or(self.ahead.len()));
         skipped.add(Skip::Stream, useless.len() as u64);
         drop(useless);
-        self.next = self.ahead.first().map(|(sequence, _)| *sequence);
-        self.append_ahead(take);
+        self.next = self.ahead.first().map(|ahead| ahead.sequence);
+        self.append_ahead(Duration::ZERO, take);
     }
 
     fn held(&self) -> usize {
-        let ahead = self.ahead.iter().map(|(_, octets)| octets.capacity() + PIECE_COST);
+        let ahead = self.ahead.iter().map(|ahead| ahead.octets.capacity() + PIECE_COST);
         self.begun.capacity() + ahead.sum::<usize>()
     }
 
-    fn finish(mut self, skipped: &mut Skipped, take: &mut dyn FnMut(&[u8])) {
+    fn finish(mut self, skipped: &mut Skipped, take: &mut dyn FnMut(Duration, &[u8])) {
         while !self.ahead.is_empty() {
             self.pass_gap(skipped, take);
         }

@@ -9,6 +9,7 @@ use etherparse::PacketBuilder;
 use proptest::prelude::*;
 
 use super::*;
+use crate::schedule::timeline::Timeline;
 
 const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 5_000);
 const SERVER: ([u8; 4], u16) = ([192, 0, 2, 53], 53);
@@ -40,12 +41,18 @@ pub(super) fn messages(trace: &mut Trace) -> (Vec<Message>, Option<Damage>) {
     (messages, None)
 }
 
-/// A pcap file of packets that were captured whole, a second apart.
+/// A pcap file of packets that were captured whole, a millisecond apart.
 fn pcap(link: u32, packets: &[Vec<u8>]) -> Vec<u8> {
+    pcap_at(link, (0..).zip(packets))
+}
+
+/// The same, each at so many milliseconds.
+fn pcap_at<'a>(link: u32, packets: impl IntoIterator<Item = (u32, &'a Vec<u8>)>) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let mut file = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, link]);
-    for (second, packet) in (0..).zip(packets) {
-        file.extend(words(&[1_000 + second, 5, packet.len() as u32, packet.len() as u32]));
+    for (millis, packet) in packets {
+        let length = packet.len() as u32;
+        file.extend(words(&[1_000 + millis / 1_000, millis % 1_000 * 1_000 + 5, length, length]));
         file.extend(packet);
     }
     file
@@ -63,8 +70,8 @@ fn pcapng(link: u16, packets: &[Vec<u8>]) -> Vec<u8> {
     let mut interface = link.to_le_bytes().to_vec();
     interface.extend([0, 0, 0, 0, 4, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
     let mut file = [block(0x0a0d_0d0a, section), block(1, interface)].concat();
-    for (second, packet) in (0..).zip(packets) {
-        let ticks = (1_000 + second) * 1_000_000_000_u64 + 5_000;
+    for (millis, packet) in (0..).zip(packets) {
+        let ticks = (1_000_000 + millis) * 1_000_000_u64 + 5_000;
         let mut body = 0_u32.to_le_bytes().to_vec();
         let length = packet.len() as u32;
         for word in [(ticks >> 32) as u32, ticks as u32, length, length] {
@@ -185,6 +192,20 @@ fn compression_is_taken_off() {
         let cut = packed[..packed.len() - 4].to_vec();
         let (found, damage) = messages(&mut read(cut));
         assert_eq!((found.len(), damage.map(|damage| damage.packet)), (2, Some(3)), "{name}");
+    }
+}
+
+#[test]
+fn a_block_of_a_process_that_is_shorter_than_its_frame_is_told() {
+    for length in [0_u32, 11, 12] {
+        let mut file = pcapng(1, &[]);
+        let offset = file.len() as u64;
+        for word in [0x8000_0001, length, 0, 0] {
+            file.extend(word.to_le_bytes());
+        }
+        let (found, damage) = messages(&mut read(file));
+        let damage = damage.map(|damage| (damage.packet, damage.offset));
+        assert_eq!((found, damage), (Vec::new(), Some((1, offset))), "{length} octets");
     }
 }
 
@@ -377,6 +398,70 @@ fn behind_a_gap_a_stream_goes_on_where_a_message_begins() {
 }
 
 #[test]
+fn what_is_missing_in_a_stream_is_waited_for_up_to_a_second() {
+    // What of a stream was captured when, and what is read: ids with the times of their messages, in milliseconds.
+    let check = |packets: &[(u32, Vec<u8>)], expected: &[(u16, u64)]| {
+        let syn = tcp(0, true, b"");
+        let packets = std::iter::once((0, &syn)).chain(packets.iter().map(|(at, packet)| (*at, packet)));
+        let (found, damage) = messages(&mut read(pcap_at(101, packets)));
+        let seen = |message: &Message| {
+            let id = u16::from_be_bytes([message.octets[0], message.octets[1]]);
+            (id, message.time.as_millis() as u64 - 1_000_000)
+        };
+        assert_eq!((found.iter().map(seen).collect::<Vec<_>>(), damage), (expected.to_vec(), None));
+        let mut timeline = Timeline::default();
+        for message in found {
+            timeline.place(message.time);
+        }
+        assert_eq!(timeline.jumps, 0, "no clock was set");
+    };
+    let segment = |id: u16| tcp(1 + u32::from(id) * 23, false, &framed(&query(id)));
+    let other = |id: u16| udp(&query(id));
+    // It never comes: those behind it have their own times.
+    check(
+        &[(20, segment(0)), (30, segment(2)), (900, other(9)), (1_031, other(10))],
+        &[(0, 20), (9, 900), (2, 30), (10, 1_031)],
+    );
+    check(&[(20, segment(0)), (30, segment(2)), (900, other(9))], &[(0, 20), (9, 900), (2, 30)]);
+    // It comes in time: all behind it is whole then.
+    check(
+        &[(20, segment(1)), (30, segment(2)), (900, segment(0)), (2_000, other(9))],
+        &[(0, 900), (1, 900), (2, 900), (9, 2_000)],
+    );
+    // What is missing later is waited for anew.
+    check(
+        &[(20, segment(1)), (800, segment(3)), (1_200, segment(2)), (1_300, other(9))],
+        &[(1, 20), (2, 1_200), (3, 1_200), (9, 1_300)],
+    );
+}
+
+#[test]
+fn gaps_that_are_waited_for_are_bounded() {
+    // All at once, each of another stream; the last is the first in the order in which streams end together.
+    let count = 70_000_u32;
+    let segment = |client: u32, sequence, is_first, payload: &[u8]| {
+        let mut packet = Vec::new();
+        let address = (u32::MAX - client).to_be_bytes();
+        let builder = PacketBuilder::ipv4(address, SERVER.0, 64).tcp(CLIENT.1, 53, sequence, 1);
+        let builder = if is_first { builder.syn() } else { builder };
+        builder.write(&mut packet, payload).expect("it fits");
+        packet
+    };
+    let packets: Vec<Vec<u8>> = (1..=count)
+        .flat_map(|client| {
+            let early = framed(&query(client as u16));
+            [segment(client, 0, true, b""), segment(client, 100, false, &early)]
+        })
+        .collect();
+    let mut trace = read(pcap_at(101, packets.iter().map(|packet| (0, packet))));
+    let found = messages(&mut trace).0;
+    let ids = found.iter().map(|message| u16::from_be_bytes([message.octets[0], message.octets[1]]));
+    assert_eq!(found.len(), count as usize);
+    // What is beyond the limit when the next packet comes is told then.
+    assert!(ids.take(4_463).eq(1..=4_463));
+}
+
+#[test]
 fn a_trace_that_breaks_off_gives_what_stands_before() {
     let file = pcap(101, &[udp(&query(1)), udp(&query(2)), udp(&query(3))]);
     let record = 16 + udp(&query(1)).len();
@@ -515,4 +600,18 @@ fn what_a_pcap_file_has_no_room_for_leaves_nothing_in_it() {
         read(writer.finish().unwrap()).map(|message| message.expect("a query")).collect();
     assert_eq!(again.len(), 1);
     assert_eq!((again[0].time, &again[0].octets), (messages[2].time, &messages[2].octets));
+}
+
+#[test]
+fn no_stream_in_a_written_capture_is_taken_for_one_before() {
+    // One client's two queries, with as many of another between them as come with a power of two.
+    let lines = (0..=1_u32 << 15).map(|at| {
+        let client = if at == 0 || at == 1 << 15 { 1 } else { 2 };
+        format!("10.{at:09} 192.0.2.{client}:5353 tcp a. A -\n")
+    });
+    let sent = messages(&mut read(lines.collect::<String>().into_bytes())).0;
+    let mut writer = pcap::Writer::new(Vec::new()).unwrap();
+    sent.iter().for_each(|message| writer.write(message).unwrap());
+    let mut trace = read(writer.finish().unwrap());
+    assert_eq!(messages(&mut trace).0.len(), sent.len(), "{:?}", trace.skipped());
 }

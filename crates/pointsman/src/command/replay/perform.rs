@@ -252,7 +252,7 @@ impl Replay {
             // Who closed stderr wants to hear nothing.
             let _ = writeln!(io::stderr(), "pointsman: {lost}");
         }
-        self.tell(&report, &remarks(&report, &done.met, done.tally.unprocessed))?;
+        self.tell(&report, &remarks(&report))?;
         let log = done.log_error.as_ref().map(|error| format!("the log is not whole: {error}"));
         let differing = done.differing.as_ref().and_then(|differing| differing.error.as_ref());
         let differing =

@@ -104,7 +104,7 @@ pub(super) fn shown(report: &ReplayReport, remarks: &[String]) -> String {
     let unexpected = &report.unexpected;
     format!(
         "{}\n\n{}\n\n{} in {:.3} s; {:.0} queries a second\n\
-         sockets: {} UDP, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
+         sockets: {}, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
          unexpected: {} late, {}, {}\n\
          held up: {}{skipped}{remarks}{mutation}{comparison}",
         session::lines(counts),
@@ -112,7 +112,7 @@ pub(super) fn shown(report: &ReplayReport, remarks: &[String]) -> String {
         counted(report.clients, "client"),
         report.seconds,
         report.queries as f64 / report.seconds.max(f64::MIN_POSITIVE),
-        sockets.udp,
+        datagrams(sockets),
         sockets.tcp,
         secured(sockets),
         sockets.tcp_established,
@@ -134,6 +134,14 @@ fn held_up(told: &HeldUp) -> String {
         told.waited_us / 1e3,
         told.stolen_us / 1e3
     )
+}
+
+/// Sockets for datagrams: where clients share them, they have none of their own.
+fn datagrams(sockets: &Sockets) -> String {
+    match sockets.shared {
+        0 => format!("{} UDP", sockets.udp),
+        shared => format!("{shared} UDP shared by all clients"),
+    }
 }
 
 /// Encrypted connections, where there are any.
@@ -221,8 +229,13 @@ mod tests {
         let schedule = ScheduleMet { skipped: [("cut".into(), 1)].into(), ..ScheduleMet::default() };
         let remarks = ["Interrupted: so".into(), "And so".into()];
         let told = shown(&ReplayReport { clients: 1, schedule, ..ReplayReport::default() }, &remarks);
-        for part in ["\nInterrupted: so\nAnd so", "1 client in", "1 packet gave", "0 duplicates"] {
+        for part in
+            ["\nInterrupted: so\nAnd so", "1 client in", "1 packet gave", "0 duplicates", ": 0 UDP, 0 TCP"]
+        {
             assert!(told.contains(part), "no '{part}' in: {told}");
         }
+        let sockets = Sockets { shared: 2, tcp: 5, ..Sockets::default() };
+        let told = shown(&ReplayReport { sockets, ..ReplayReport::default() }, &[]);
+        assert!(told.contains("\nsockets: 2 UDP shared by all clients, 5 TCP ("), "{told}");
     }
 }

@@ -22,13 +22,13 @@ pub(super) struct Transports {
     #[arg(long, value_name = "SHARES", default_value = "recorded", value_parser = carriers)]
     transport: Carriers,
     /// Where servers listen for DNS over TLS
-    #[arg(long, value_name = "PORT", default_value_t = 853)]
+    #[arg(long, value_name = "PORT", default_value_t = 853, value_parser = clap::value_parser!(u16).range(1..))]
     tls_port: u16,
     /// Where servers listen for DNS over QUIC
-    #[arg(long, value_name = "PORT", default_value_t = 853)]
+    #[arg(long, value_name = "PORT", default_value_t = 853, value_parser = clap::value_parser!(u16).range(1..))]
     quic_port: u16,
     /// Where servers listen for DNS over HTTPS
-    #[arg(long, value_name = "PORT", default_value_t = 443)]
+    #[arg(long, value_name = "PORT", default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
     https_port: u16,
     /// The path of DNS over HTTPS
     #[arg(long, value_name = "PATH", default_value = "/dns-query", value_parser = path)]
