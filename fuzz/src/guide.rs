@@ -46,7 +46,7 @@ pub struct Done {
 }
 
 impl Guided {
-    /// Builds it, in `target/fuzz`; it takes some minutes the first time, and needs `g++`.
+    /// Builds the instrumented program, in `target/fuzz`; it takes some minutes the first time, and needs `g++`.
     ///
     /// # Errors
     /// What went wrong, as text.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use dns::edns::Edns;
 use dns::query::{HEADER, Refusal};
-use dns::relay::{Added, add_subnet, take_out_subnet};
+use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode, Rtype};
 use net::admission::{Admission, Place};
@@ -30,10 +30,9 @@ use crate::clients::Clients;
 use crate::counters::FrontCounters;
 use crate::exchange::{Pool, TRUNCATED, ask_by_datagram};
 use crate::field::{BackEnd, Field};
-use crate::hops::take_out_keepalive;
 use crate::message::{OPT, Says, UDP_PAYLOAD, answer};
 use crate::pending::rcode;
-use crate::picker::Picker;
+use crate::picker::{For, Picker};
 
 /// Queries of one connection that are under way; further ones are not read meanwhile.
 const PIPELINED_MAX: usize = 64;
@@ -50,10 +49,20 @@ pub enum Onward {
     Datagrams,
 }
 
-/// What all connections share.
+impl Onward {
+    /// By which leases back ends are picked for it.
+    pub fn transport(self) -> For {
+        match self {
+            Onward::Connections => For::Connections,
+            Onward::Datagrams => For::Datagrams,
+        }
+    }
+}
+
+/// What the connections of all clients share.
 #[derive(Debug)]
 pub struct Connections {
-    /// The back ends.
+    /// The back ends, replaced as a whole when one comes or goes.
     pub field: Arc<ArcSwap<Field>>,
     /// What is picked by, and where it is counted: both have one writer, who holds the lock.
     pub desk: Mutex<Desk>,
@@ -63,28 +72,28 @@ pub struct Connections {
     pub client_address: ClientAddress,
     /// Connections to back ends.
     pub pool: Pool,
-    /// The time.
+    /// The clock of the whole balancer, by which leases run out.
     pub clock: Clock,
-    /// How long a back end may take.
+    /// How long one back end may take for an answer, with the wait for a connection to it.
     pub timeout: Duration,
-    /// To how many back ends a query may go.
+    /// To how many back ends a query may go, from 1.
     pub tries: usize,
-    /// Queries under way at a time.
+    /// Queries that may be under way at a time; further ones are answered SERVFAIL.
     pub outstanding_max: usize,
-    /// What clients may hold.
+    /// How many connections clients may have, and for how long.
     pub limits: Limits,
-    /// Who has a place.
+    /// Gives clients' connections their places, and takes them back from who is idle.
     pub admission: Arc<Admission>,
 }
 
 /// What is picked by, and where it is counted.
 #[derive(Debug)]
 pub struct Desk {
-    /// The one.
+    /// Picks a back end for each query of all connections.
     pub picker: Picker,
-    /// The other.
+    /// What is counted of clients over connections.
     pub counters: Arc<FrontCounters>,
-    /// Queries under way.
+    /// Queries under way, at most [`Connections::outstanding_max`].
     pub outstanding: usize,
     /// How many of them each client has.
     pub clients: Clients,
@@ -382,7 +391,7 @@ impl Connections {
 
     async fn forward(
         &self,
-        back_end: &BackEnd,
+        back_end: &Arc<BackEnd>,
         query: &[u8],
         question_end: usize,
         way: Way,
@@ -421,7 +430,6 @@ fn ours(query: &[u8], question_end: usize, edns: Option<&Edns>, says: Says) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::picker::For;
     use fastrand::Rng;
     use routing::balance::Policy;
 
@@ -435,12 +443,21 @@ mod tests {
 
     /// Serves clients before these back ends; returns where.
     async fn start(back_ends: &[SocketAddr], limits: Limits) -> (SocketAddr, Arc<Connections>) {
+        let connections = Arc::new(connections(back_ends, limits, Onward::Connections));
+        let listener = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
+        let address = listener.local_addr().expect("it is bound");
+        let listener = tokio::net::TcpListener::from_std(listener).expect("there is a runtime");
+        tokio::spawn(connections.clone().serve(listener, Shutdown::new()));
+        (address, connections)
+    }
+
+    fn connections(back_ends: &[SocketAddr], limits: Limits, onward: Onward) -> Connections {
         let field = back_ends.iter().fold(Field::default(), |field, address| {
             field.with(|place| BackEnd::new(place, *address, 1, 1)).expect("there is a place")
         });
         let policy = Policy::from_name("wrr").expect("one of the names");
-        let picker = Picker::new(policy, For::Connections, 0, 1_000_000_000, 7, Rng::with_seed(1));
-        let connections = Arc::new(Connections {
+        let picker = Picker::new(policy, onward.transport(), 0, 1_000_000_000, 7, Rng::with_seed(1));
+        Connections {
             field: Arc::new(ArcSwap::from_pointee(field)),
             desk: Mutex::new(Desk {
                 picker,
@@ -448,7 +465,7 @@ mod tests {
                 outstanding: 0,
                 clients: Clients::new(PER_CLIENT_MAX),
             }),
-            onward: Onward::Connections,
+            onward,
             client_address: ClientAddress::Hidden,
             pool: Pool::default(),
             clock: Clock::new(),
@@ -457,12 +474,7 @@ mod tests {
             outstanding_max: OUTSTANDING_MAX,
             limits,
             admission: Arc::new(limits.admission()),
-        });
-        let listener = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
-        let address = listener.local_addr().expect("it is bound");
-        let listener = tokio::net::TcpListener::from_std(listener).expect("there is a runtime");
-        tokio::spawn(connections.clone().serve(listener, Shutdown::new()));
-        (address, connections)
+        }
     }
 
     async fn ask(address: SocketAddr, query: &[u8]) -> (TcpStream, u8) {
@@ -586,6 +598,24 @@ mod tests {
         let (_, connections) = start(&[], Limits::default()).await;
         assert_eq!(answered(&connections).await, Rcode::SERVFAIL);
         assert_eq!(counts(&connections), [0, 0, 1, 0]);
+    }
+
+    #[tokio::test]
+    async fn what_goes_on_as_datagrams_is_counted_as_such() {
+        let server = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("loopback binds");
+        let back_end = server.local_addr().expect("it is bound");
+        let connections = connections(&[back_end], Limits::default(), Onward::Datagrams);
+        let answers = async {
+            let mut reply = [0; A.len() - 2];
+            let (_, from) = server.recv_from(&mut reply).await.expect("it comes");
+            reply[2] |= 0x80;
+            server.send_to(&reply, from).await.expect("loopback sends")
+        };
+        let (rcode, _) = tokio::join!(answered(&connections), answers);
+        assert_eq!(rcode, Rcode::NOERROR);
+        let field = connections.field.load();
+        let cells = &field.find(back_end).expect("it is there").cells[0];
+        assert_eq!([&cells.sent, &cells.datagrams].map(|count| count.get()), [1, 1]);
     }
 
     #[tokio::test]

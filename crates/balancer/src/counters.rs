@@ -35,7 +35,7 @@ impl Count {
 pub struct Cells {
     /// Queries sent, again ones too.
     pub sent: Count,
-    /// Those of them that went as datagrams of a worker: what agents are told.
+    /// Those of them that went as datagrams: what agents are told.
     pub datagrams: Count,
     /// Queries that are no longer in flight: answered, timed out, or given up.
     pub ended: Count,
@@ -45,13 +45,13 @@ pub struct Cells {
     pub timeouts: Count,
     /// Queries that could not be delivered: nobody listens there, or no way leads there.
     pub refused: Count,
-    /// Replies that came after their timeout.
+    /// Datagrams that came after the timeout of what they answer.
     pub late: Count,
-    /// Replies that answer nothing that was asked there.
+    /// Datagrams that answer nothing that was asked over their socket.
     pub alien: Count,
-    /// Replies to another question than was asked.
+    /// Datagrams that answer another question than was asked with their id.
     pub wrong_question: Count,
-    /// Latencies by [`LATENCY_BOUNDS_US`], and their sum in microseconds.
+    /// Answers by their latencies, up to and with each of [`LATENCY_BOUNDS_US`], and last those above.
     pub latencies: [Count; LATENCY_BOUNDS_US.len() + 1],
     /// The sum of latencies in microseconds.
     pub latency_us: Count,
@@ -81,6 +81,17 @@ impl Cells {
     }
 }
 
+/// Replies over connections that ended nothing. Each connection counts by itself, so these have many writers.
+#[derive(Debug, Default)]
+pub struct Strays {
+    /// Replies that came after their timeout, while others were still waited for over the same connection.
+    pub late: AtomicU64,
+    /// Messages with an id that no query over this connection has.
+    pub alien: AtomicU64,
+    /// Messages with the id of a query, that do not answer its question.
+    pub wrong_question: AtomicU64,
+}
+
 /// What one thread counts of its clients.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -105,7 +116,7 @@ pub struct FrontCounters {
     pub no_socket: Count,
     /// Queries that nobody had credit for: dropped, over connections answered SERVFAIL.
     pub shed: Count,
-    /// The same, answered with TC set, so that the client asks over TCP.
+    /// Queries that nobody had credit for, answered with TC set, so that the client asks over TCP.
     pub steered: Count,
     /// Queries sent to a second back end.
     pub retries: Count,

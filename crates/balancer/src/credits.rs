@@ -18,6 +18,7 @@ use routing::balance::{Hearing, Lease, Queue};
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
+use crate::counters::Cells;
 use crate::field::{BackEnd, Drained, Field};
 
 /// How long after the end of its last lease what an agent has said of draining still holds: reports may get lost for a
@@ -103,7 +104,7 @@ impl Credits {
         })
     }
 
-    /// Where it waits.
+    /// The address at which it waits for reports.
     ///
     /// # Errors
     /// What the system says.
@@ -111,7 +112,7 @@ impl Credits {
         self.socket.local_addr()
     }
 
-    /// What it counts.
+    /// What became of reports since it was bound; whoever has it sees it change.
     pub fn counters(&self) -> Arc<Counters> {
         self.counters.clone()
     }
@@ -126,12 +127,13 @@ impl Credits {
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return,
+                // First, or whoever sends without a pause would keep all agents from being told.
+                _ = ticks.tick() => self.tell().await,
                 received = self.socket.recv_from(&mut octets) => {
                     // An ICMP message of an agent that is gone: its lease runs out by itself.
                     let Ok((length, from)) = received else { continue };
                     self.take(&octets[..length], from).await;
                 }
-                _ = ticks.tick() => self.tell().await,
             }
         }
     }
@@ -294,8 +296,9 @@ impl Agent {
 fn sent(service: &Service, back_end: &BackEnd) -> (u64, u64) {
     match service.transport() {
         Transport::Udp => {
-            let sent = back_end.sum(|cells| &cells.datagrams);
-            (sent, sent.saturating_sub(back_end.in_flight()))
+            // A thread sends all of its queries as datagrams, or none.
+            let ended = |cells: &Cells| cells.datagrams.get().saturating_sub(cells.in_flight());
+            (back_end.sum(|cells| &cells.datagrams), back_end.cells.iter().map(ended).sum())
         }
         Transport::Tcp => {
             let opened = back_end.connections.load(Ordering::Relaxed);
@@ -408,6 +411,18 @@ mod tests {
         assert_eq!(standing(), Standing::Draining);
         agent.forget_draining(until + DRAINING_KEPT);
         assert_eq!(standing(), Standing::Up);
+    }
+
+    #[test]
+    fn what_is_under_way_over_connections_is_none_of_the_datagrams() {
+        let back_end = BackEnd::new(0, ([192, 0, 2, 1], 53).into(), 1, 2);
+        let [worker, connections] = &back_end.cells[..] else { panic!("they are two") };
+        for count in [&worker.sent, &worker.datagrams, &connections.sent] {
+            count.add(5);
+        }
+        worker.ended.add(3);
+        let service = Service::new(Transport::Udp, back_end.address.ip(), 53);
+        assert_eq!(sent(&service, &back_end), (5, 3));
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! One query to one back end on the connections' side: over a pooled connection, or as a datagram.
+//! One query to one back end on the connections' side: over a connection that it may share with others, or as a datagram.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,19 +8,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use net::framing::{MESSAGE_MAX, prefix};
-use net::shutdown::Shutdown;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::sync::{Notify, Semaphore};
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::sync::Notify;
 
 use crate::field::BackEnd;
 use crate::pending::answers;
+use crate::pipeline::{Pipeline, UNDER_WAY_MAX};
 
-/// Connections to one back end at a time (RFC 7766 §6.2.2), and so the queries that it has over connections: BIND serves 150
-/// clients at a time if it is not told otherwise, some of them others. Further queries wait until one is free, which is
-/// counted.
+/// Connections to one back end at a time (RFC 7766 §6.2.2): BIND serves 150 clients at a time if it is not told otherwise, some
+/// of them others. Where all of them are full, further queries wait, which is counted.
 pub const OPEN_MAX: usize = 128;
 
 /// Of them such as are new: BIND has room for ten that it has not accepted yet. One more than that is tried again by the
@@ -30,14 +26,9 @@ const NEW_MAX: usize = 8;
 /// How long a connection is new, where no answer comes over it before: what a server takes to accept it.
 const NEW_WAIT: Duration = Duration::from_millis(10);
 
-/// Connections of one back end that wait for their next query.
-const IDLE_MAX: usize = 64;
-
-/// How long they wait: less than the ten seconds after which most servers close them.
-const IDLE_WAIT: Duration = Duration::from_secs(5);
-
-/// Foreign messages that are passed over before a back end counts as mad.
-const FOREIGN_MAX: usize = 16;
+/// Queries that share a connection before another one is opened: few, for a server that answers in the order in which it was
+/// asked lets them wait for each other, and one with threads may have one of them alone work for each connection.
+const SHARED_FEW: usize = 4;
 
 /// The room for a datagram.
 const DATAGRAM_MAX: usize = 4096;
@@ -45,163 +36,203 @@ const DATAGRAM_MAX: usize = 4096;
 /// TC, in the third octet of a header (RFC 1035 §4.1.1).
 pub const TRUNCATED: u8 = 0x02;
 
-/// Connections to back ends that are kept for their next query, a query at a time each, so that a slow answer holds
-/// nobody else up.
+/// Connections to back ends, each shared by several queries once an answer has come over it: before, it may be one that the
+/// server has not even accepted.
 #[derive(Debug, Default)]
 pub struct Pool {
     servers: Mutex<HashMap<SocketAddr, Arc<Server>>>,
 }
 
 /// The connections of one back end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Server {
-    /// One for each query that has a connection, or is about to.
-    places: Semaphore,
-    /// One for each connection that is new.
-    turns: Semaphore,
-    /// Those that wait for their next query, and since when.
-    idle: Mutex<Vec<(TcpStream, Instant)>>,
-    /// Told when one of them has come.
-    returned: Notify,
+    open: Mutex<Open>,
+    /// Told when there may be room for a query that found none.
+    freed: Notify,
+}
+
+/// What is open.
+#[derive(Debug, Default)]
+struct Open {
+    /// Connections that further queries may share.
+    shared: Vec<Arc<Pipeline>>,
+    /// How many there are in all, at most [`OPEN_MAX`].
+    all: usize,
+    /// How many of them are new, at most [`NEW_MAX`].
+    new: usize,
+}
+
+/// Where a query has room.
+enum Room {
+    /// In a connection that others use, too.
+    Shared(Place),
+    /// In a connection of its own: it is counted among all, and among those that are new.
+    New([Counted; 2]),
+}
+
+/// A connection that is counted, until this is dropped.
+struct Counted {
+    server: Arc<Server>,
+    among: fn(&mut Open) -> &mut usize,
+}
+
+/// A query's place in a connection, until this is dropped.
+struct Place {
+    server: Arc<Server>,
+    pipeline: Arc<Pipeline>,
+    is_answered: bool,
 }
 
 impl Pool {
-    /// Asks over a connection, as soon as there may be one. `query` has the id with which it is asked. A connection that
-    /// begins with a preface is its client's alone, and is closed.
+    /// Asks over a connection, as soon as there is room in one. `query` has the id with which it is asked, and the answer one
+    /// that may be another. A connection that begins with a preface is this query's alone.
     ///
     /// # Errors
-    /// What the system says, or that the connection ended or its messages were others.
+    /// What the system says, or that the connection ended before the answer came.
     pub async fn ask(
         &self,
-        back_end: &BackEnd,
+        back_end: &Arc<BackEnd>,
         preface: &[u8],
         query: &[u8],
         question_end: usize,
     ) -> io::Result<Vec<u8>> {
-        let (server, is_shared) = (self.server(back_end.address), preface.is_empty());
-        if server.places.available_permits() == 0 {
-            back_end.crowded.fetch_add(1, Ordering::Relaxed);
-        }
-        let _place = server.places.acquire().await.map_err(io::Error::other)?;
-        if is_shared && let Some(mut stream) = server.take() {
-            // The server may have closed it meanwhile: then a new one is tried.
-            if let Ok(reply) = converse(&mut stream, query, question_end).await {
-                server.keep(stream);
-                return Ok(reply);
-            }
-        }
-        let turn = loop {
-            tokio::select! {
-                biased;
-                turn = server.turns.acquire() => break turn.map_err(io::Error::other)?,
-                () = server.returned.notified(), if is_shared => {
-                    let Some(mut stream) = server.take() else { continue };
-                    let reply = converse(&mut stream, query, question_end).await?;
-                    server.keep(stream);
-                    return Ok(reply);
-                }
-            }
-        };
-        back_end.connections.fetch_add(1, Ordering::Relaxed);
-        let mut stream = TcpStream::connect(back_end.address).await?;
-        stream.set_nodelay(true)?;
-        stream.write_all(preface).await?;
-        let reply = {
-            let mut reply = pin!(converse(&mut stream, query, question_end));
-            tokio::select! {
-                biased;
-                reply = &mut reply => reply?,
-                () = tokio::time::sleep(NEW_WAIT) => {
-                    drop(turn);
-                    reply.await?
-                }
-            }
-        };
-        if is_shared {
-            server.keep(stream);
-        }
-        Ok(reply)
-    }
-
-    /// Closes connections that have waited for so long, also those of back ends that are gone, until the shutdown begins.
-    pub async fn tidy(&self, shutdown: Shutdown) {
-        let mut turns = tokio::time::interval(IDLE_WAIT);
-        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (server, may_share, mut few) = (self.server(back_end.address), preface.is_empty(), SHARED_FEW);
         loop {
-            tokio::select! {
-                biased;
-                () = shutdown.wait() => return,
-                _ = turns.tick() => self.forget(),
+            match server.room(back_end, may_share, few).await {
+                Room::New(counted) => {
+                    return server.ask_anew(back_end, preface, query, question_end, counted).await;
+                }
+                Room::Shared(place) => match place.ask(query, question_end).await {
+                    Some(reply) => return Ok(reply),
+                    // The server may have closed it meanwhile: then a new one is tried, if there may be one.
+                    None if few > 0 => few = 0,
+                    None => return Err(ended()),
+                },
             }
         }
-    }
-
-    fn forget(&self) {
-        self.servers().retain(|_, server| {
-            let mut idle = server.idle();
-            idle.retain(is_fresh);
-            // Who asks there now has it, too.
-            !idle.is_empty() || Arc::strong_count(server) > 1
-        });
     }
 
     fn server(&self, address: SocketAddr) -> Arc<Server> {
-        let new = || Server {
-            places: Semaphore::new(OPEN_MAX),
-            turns: Semaphore::new(NEW_MAX),
-            idle: Mutex::default(),
-            returned: Notify::new(),
-        };
-        self.servers().entry(address).or_insert_with(|| Arc::new(new())).clone()
-    }
-
-    fn servers(&self) -> MutexGuard<'_, HashMap<SocketAddr, Arc<Server>>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        if !servers.contains_key(&address) {
+            // Those of back ends that are gone; who asks or has a connection there has it, too.
+            servers.retain(|_, server| Arc::strong_count(server) > 1);
+        }
+        servers.entry(address).or_default().clone()
     }
 }
 
 impl Server {
-    fn take(&self) -> Option<TcpStream> {
-        let mut idle = self.idle();
-        // The last one is the freshest.
-        let last = idle.pop().filter(is_fresh);
-        if last.is_none() {
-            idle.clear();
+    /// Waits for room; `few` is how many may share a connection as long as another one may be opened.
+    async fn room(self: &Arc<Self>, back_end: &BackEnd, may_share: bool, few: usize) -> Room {
+        let mut has_waited = false;
+        loop {
+            if let Some(room) = self.find_room(back_end, may_share, few) {
+                if has_waited {
+                    // There may be room for another one that waits.
+                    self.freed.notify_one();
+                }
+                return room;
+            }
+            if !has_waited && self.open().all == OPEN_MAX {
+                back_end.crowded.fetch_add(1, Ordering::Relaxed);
+            }
+            has_waited = true;
+            self.freed.notified().await;
         }
-        last.map(|(stream, _)| stream)
     }
 
-    fn keep(&self, stream: TcpStream) {
-        let mut idle = self.idle();
-        idle.retain(is_fresh);
-        if idle.len() < IDLE_MAX {
-            idle.push((stream, Instant::now()));
-            self.returned.notify_one();
+    /// Room where the fewest are under way; the first of equals, so that others become idle.
+    fn find_room(self: &Arc<Self>, back_end: &BackEnd, may_share: bool, few: usize) -> Option<Room> {
+        let mut open = self.open();
+        open.shared.retain(|pipeline| !pipeline.is_over());
+        let may_open = open.all < OPEN_MAX && open.new < NEW_MAX;
+        let most = if may_open { few } else { UNDER_WAY_MAX };
+        let under_way = |pipeline: &&Arc<Pipeline>| pipeline.under_way.load(Ordering::Relaxed);
+        let least = open.shared.iter().filter(|_| may_share).min_by_key(under_way);
+        if let Some(pipeline) = least.filter(|pipeline| under_way(pipeline) < most).cloned() {
+            let before = pipeline.under_way.fetch_add(1, Ordering::Relaxed);
+            back_end.pipelined.fetch_add(u64::from(before > 0), Ordering::Relaxed);
+            return Some(Room::Shared(Place { server: self.clone(), pipeline, is_answered: false }));
         }
+        if !may_open {
+            return None;
+        }
+        open.all += 1;
+        open.new += 1;
+        Some(Room::New([
+            Counted { server: self.clone(), among: |open| &mut open.all },
+            Counted { server: self.clone(), among: |open| &mut open.new },
+        ]))
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<(TcpStream, Instant)>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Asks over a new connection, which others share once an answer has come, if it is not this query's alone.
+    async fn ask_anew(
+        self: &Arc<Self>,
+        back_end: &Arc<BackEnd>,
+        preface: &[u8],
+        query: &[u8],
+        question_end: usize,
+        [open, new]: [Counted; 2],
+    ) -> io::Result<Vec<u8>> {
+        back_end.connections.fetch_add(1, Ordering::Relaxed);
+        let stream = TcpStream::connect(back_end.address).await?;
+        stream.set_nodelay(true)?;
+        let pipeline = Arc::new(Pipeline::begin(stream, preface, back_end.clone(), open));
+        let reply = {
+            let mut reply = pin!(pipeline.ask(query, question_end));
+            tokio::select! {
+                biased;
+                reply = &mut reply => reply,
+                () = tokio::time::sleep(NEW_WAIT) => {
+                    drop(new);
+                    reply.await
+                }
+            }
+        };
+        let reply = reply.ok_or_else(ended)?;
+        if preface.is_empty() {
+            self.open().shared.push(pipeline);
+            self.freed.notify_one();
+        }
+        Ok(reply)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_fresh((_, since): &(TcpStream, Instant)) -> bool {
-    since.elapsed() < IDLE_WAIT
+impl Place {
+    async fn ask(mut self, query: &[u8], question_end: usize) -> Option<Vec<u8>> {
+        let reply = self.pipeline.ask(query, question_end).await;
+        self.is_answered = reply.is_some();
+        reply
+    }
 }
 
-async fn converse(stream: &mut TcpStream, query: &[u8], question_end: usize) -> io::Result<Vec<u8>> {
-    let length = query.len().min(MESSAGE_MAX);
-    stream.write_all(&[&prefix(length), &query[..length]].concat()).await?;
-    for _ in 0..FOREIGN_MAX {
-        let mut length = [0; 2];
-        stream.read_exact(&mut length).await?;
-        let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
-        stream.read_exact(&mut reply).await?;
-        if reply.first_chunk::<2>() == query.first_chunk() && answers(&reply, query, question_end) {
-            return Ok(reply);
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.server.open();
+        self.pipeline.under_way.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_answered {
+            // Who comes after one that waits in vain may wait for it: those that are under way go on, and no others come.
+            open.shared.retain(|pipeline| !Arc::ptr_eq(pipeline, &self.pipeline));
         }
+        drop(open);
+        self.server.freed.notify_one();
     }
-    Err(io::Error::other("the server answers what was not asked"))
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        *(self.among)(&mut self.server.open()) -= 1;
+        self.server.freed.notify_one();
+    }
+}
+
+fn ended() -> io::Error {
+    io::ErrorKind::ConnectionAborted.into()
 }
 
 /// Asks as a datagram, from a socket and a port for this query alone; `preface` stands before it. An answer that may be
@@ -237,70 +268,249 @@ pub async fn ask_by_datagram(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::Strays;
+    use net::framing::prefix;
+    use std::collections::HashSet;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::task::JoinHandle;
 
     const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
 
     fn reply() -> Vec<u8> {
-        let mut reply = QUERY.to_vec();
+        answer_to(QUERY)
+    }
+
+    /// A query for this name of one letter; all have the same id.
+    fn query(name: u8) -> Vec<u8> {
+        let mut query = QUERY.to_vec();
+        query[13] = name;
+        query
+    }
+
+    fn answer_to(query: &[u8]) -> Vec<u8> {
+        let mut reply = query.to_vec();
         reply[2] |= 0x80;
         reply
+    }
+
+    async fn read(stream: &mut TcpStream) -> Vec<u8> {
+        let mut query = vec![0; usize::from(stream.read_u16().await.expect("a query"))];
+        stream.read_exact(&mut query).await.expect("all of it");
+        query
+    }
+
+    async fn write(stream: &mut TcpStream, reply: &[u8]) {
+        stream.write_all(&[&prefix(reply.len())[..], reply].concat()).await.expect("it is taken");
     }
 
     /// Answers what comes over a connection, as long as it comes.
     async fn serve(mut stream: TcpStream) {
         let mut query = [0; 2 + QUERY.len()];
         while stream.read_exact(&mut query).await.is_ok() {
-            let frame = [&prefix(QUERY.len())[..], &reply()].concat();
-            if stream.write_all(&frame).await.is_err() {
+            query[4] |= 0x80;
+            if stream.write_all(&query).await.is_err() {
                 return;
             }
         }
     }
 
-    #[tokio::test]
-    async fn queries_share_so_many_connections() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
-        let address = listener.local_addr().expect("it is bound");
-        let (pool, back_end) = (Arc::new(Pool::default()), Arc::new(BackEnd::new(0, address, 1, 1)));
-        let asked: Vec<_> = (0..2 * OPEN_MAX)
-            .map(|_| {
-                let (pool, back_end) = (pool.clone(), back_end.clone());
-                tokio::spawn(async move { pool.ask(&back_end, &[], QUERY, QUERY.len()).await })
-            })
-            .collect();
-        let mut accepted = Vec::new();
-        while accepted.len() < OPEN_MAX {
-            accepted.push(listener.accept().await.expect("one comes").0);
+    /// Who asks a server, and the server.
+    struct Bench {
+        pool: Arc<Pool>,
+        back_end: Arc<BackEnd>,
+        listener: TcpListener,
+    }
+
+    impl Bench {
+        async fn new() -> Bench {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
+            let address = listener.local_addr().expect("it is bound");
+            Bench { pool: Arc::default(), back_end: Arc::new(BackEnd::new(0, address, 1, 1)), listener }
         }
-        // Nobody is answered yet, and all others wait.
-        assert_eq!(back_end.crowded.load(Ordering::Relaxed), OPEN_MAX as u64);
-        assert_eq!(back_end.connections.load(Ordering::Relaxed), OPEN_MAX as u64);
-        accepted.into_iter().for_each(|stream| drop(tokio::spawn(serve(stream))));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream));
-            }
-        });
-        for asked in asked {
-            assert_eq!(asked.await.expect("no panic").expect("an answer"), reply());
+
+        /// Asks for a name; the answer has an id of the connection.
+        fn ask(&self, name: u8, preface: &'static [u8]) -> JoinHandle<io::Result<Vec<u8>>> {
+            let (pool, back_end) = (self.pool.clone(), self.back_end.clone());
+            tokio::spawn(async move { pool.ask(&back_end, preface, &query(name), QUERY.len()).await })
+        }
+
+        async fn accept(&self) -> TcpStream {
+            self.listener.accept().await.expect("one comes").0
+        }
+
+        /// A connection over which one query was answered.
+        async fn proven(&self) -> TcpStream {
+            let asked = self.ask(b'a', &[]);
+            let mut stream = self.accept().await;
+            let query = read(&mut stream).await;
+            write(&mut stream, &answer_to(&query)).await;
+            is_answered(asked, b'a').await;
+            stream
+        }
+
+        fn connections(&self) -> u64 {
+            self.back_end.connections.load(Ordering::Relaxed)
+        }
+
+        fn strays(&self) -> [u64; 3] {
+            let Strays { late, alien, wrong_question } = &self.back_end.strays;
+            [late, alien, wrong_question].map(|count| count.load(Ordering::Relaxed))
         }
     }
 
+    async fn is_answered(asked: JoinHandle<io::Result<Vec<u8>>>, name: u8) {
+        let reply = asked.await.expect("no panic").expect("an answer");
+        assert_eq!(reply[2..], answer_to(&query(name))[2..]);
+    }
+
+    #[tokio::test]
+    async fn queries_share_a_connection_and_are_answered_in_any_order() {
+        let bench = Bench::new().await;
+        let mut stream = bench.proven().await;
+        let names = &b"bcde"[..SHARED_FEW];
+        let asked: Vec<_> = names.iter().map(|name| bench.ask(*name, &[])).collect();
+        let mut queries = Vec::new();
+        for _ in names {
+            queries.push(read(&mut stream).await);
+        }
+        let ids: HashSet<&[u8]> = queries.iter().map(|query| &query[..2]).collect();
+        assert_eq!(ids.len(), names.len());
+        assert_eq!(bench.back_end.pipelined.load(Ordering::Relaxed), names.len() as u64 - 1);
+        // One more than are to wait for each other.
+        let more = bench.ask(b'f', &[]);
+        tokio::spawn(serve(bench.accept().await));
+        is_answered(more, b'f').await;
+        for query in queries.iter().rev() {
+            write(&mut stream, &answer_to(query)).await;
+        }
+        for (asked, name) in asked.into_iter().zip(names) {
+            is_answered(asked, *name).await;
+        }
+        assert_eq!((bench.connections(), bench.strays()), (2, [0, 0, 0]));
+    }
+
+    #[tokio::test]
+    async fn queries_share_so_many_connections() {
+        let bench = Bench::new().await;
+        let mut asked: Vec<_> = (0..2 * OPEN_MAX).map(|_| bench.ask(b'a', &[])).collect();
+        let mut accepted = Vec::new();
+        while accepted.len() < OPEN_MAX {
+            accepted.push(bench.accept().await);
+        }
+        // Nobody is answered yet, and all others wait; as many as may be open are only now.
+        asked.push(bench.ask(b'a', &[]));
+        while bench.back_end.crowded.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        accepted.into_iter().for_each(|stream| drop(tokio::spawn(serve(stream))));
+        for asked in asked {
+            is_answered(asked, b'a').await;
+        }
+        assert_eq!(bench.connections(), OPEN_MAX as u64);
+    }
+
+    #[tokio::test]
+    async fn what_is_under_way_over_a_connection_that_ends_goes_over_new_ones() {
+        let bench = Bench::new().await;
+        let mut stream = bench.proven().await;
+        let asked = [b'b', b'c'].map(|name| (bench.ask(name, &[]), name));
+        for _ in &asked {
+            read(&mut stream).await;
+        }
+        drop(stream);
+        for _ in &asked {
+            tokio::spawn(serve(bench.accept().await));
+        }
+        for (asked, name) in asked {
+            is_answered(asked, name).await;
+        }
+        assert_eq!(bench.connections(), 3);
+        // Over a new one it is told.
+        let bench = Bench::new().await;
+        let asked = bench.ask(b'a', &[]);
+        drop(bench.accept().await);
+        asked.await.expect("no panic").expect_err("it has ended");
+        assert_eq!(bench.connections(), 1);
+    }
+
+    #[tokio::test]
+    async fn where_one_waits_in_vain_no_others_come_and_its_answer_is_late() {
+        let bench = Bench::new().await;
+        let mut stream = bench.proven().await;
+        let (vain, other) = (bench.ask(b'v', &[]), bench.ask(b'o', &[]));
+        let queries = [read(&mut stream).await, read(&mut stream).await];
+        vain.abort();
+        vain.await.expect_err("nobody waits for it");
+        let after = bench.ask(b'n', &[]);
+        tokio::spawn(serve(bench.accept().await));
+        is_answered(after, b'n').await;
+        for query in &queries {
+            write(&mut stream, &answer_to(query)).await;
+        }
+        is_answered(other, b'o').await;
+        assert_eq!(bench.strays(), [1, 0, 0]);
+        assert_eq!(stream.read(&mut [0]).await.expect("it has ended"), 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_a_preface_carries_one_query() {
+        const PREFACE: &[u8] = b"for";
+        let bench = Bench::new().await;
+        for _ in 0..2 {
+            let asked = bench.ask(b'a', PREFACE);
+            let mut stream = bench.accept().await;
+            let mut preface = [0; PREFACE.len()];
+            stream.read_exact(&mut preface).await.expect("it comes first");
+            assert_eq!(preface, PREFACE);
+            let query = read(&mut stream).await;
+            write(&mut stream, &answer_to(&query)).await;
+            is_answered(asked, b'a').await;
+            assert_eq!(stream.read(&mut [0]).await.expect("it has ended"), 0);
+        }
+        assert_eq!(bench.connections(), 2);
+    }
+
+    #[tokio::test]
+    async fn answers_to_what_was_not_asked_are_counted_and_end_it_after_some() {
+        let bench = Bench::new().await;
+        let mut stream = bench.proven().await;
+        let asked = bench.ask(b'b', &[]);
+        let query = read(&mut stream).await;
+        let (mut alien, mut wrong) = (answer_to(&query), answer_to(&query));
+        alien[0] ^= 1;
+        wrong[13] = b'w';
+        for reply in [&alien, &wrong, &answer_to(&query)] {
+            write(&mut stream, reply).await;
+        }
+        is_answered(asked, b'b').await;
+        assert_eq!(bench.strays(), [0, 1, 1]);
+        for _ in 0..100 {
+            if stream.write_all(&[&prefix(alien.len())[..], &alien].concat()).await.is_err() {
+                break;
+            }
+        }
+        // Reset, for not all was read.
+        let _ = stream.read(&mut [0]).await;
+        let again = bench.ask(b'c', &[]);
+        tokio::spawn(serve(bench.accept().await));
+        is_answered(again, b'c').await;
+    }
+
+    // The clock runs by itself while everybody waits.
     #[tokio::test(start_paused = true)]
     async fn connections_that_wait_for_too_long_are_closed() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
-        let address = listener.local_addr().expect("it is bound");
-        let pool = Pool::default();
-        let stream = TcpStream::connect(address).await.expect("it listens");
-        let (mut served, _) = listener.accept().await.expect("it is there");
-        pool.server(address).keep(stream);
-        pool.forget();
-        assert_eq!(pool.servers().len(), 1);
-        tokio::time::advance(IDLE_WAIT).await;
-        pool.forget();
-        assert!(pool.servers().is_empty());
-        assert_eq!(served.read(&mut [0]).await.expect("it has ended"), 0);
+        let bench = Bench::new().await;
+        let mut stream = bench.proven().await;
+        assert_eq!(stream.read(&mut [0]).await.expect("it has ended"), 0);
+        // Its place is free again, and nothing is kept of who is not asked.
+        let server = bench.pool.server(bench.back_end.address);
+        while server.open().all > 0 {
+            tokio::task::yield_now().await;
+        }
+        drop(server);
+        bench.pool.server(([127, 0, 0, 1], 9).into());
+        assert_eq!(bench.pool.servers.lock().expect("nothing panics").len(), 1);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use routing::balance::{BACK_ENDS_MAX, Lease, Set};
 
-use crate::counters::{Cells, Count};
+use crate::counters::{Cells, Count, Strays};
 
 /// A share in thousandths: all of it.
 pub const WHOLE: u32 = 1000;
@@ -32,7 +32,7 @@ impl Field {
         self.iter().find(|back_end| back_end.address == address)
     }
 
-    /// The same with one more, in the first gap; `None` where [`BACK_ENDS_MAX`] are there.
+    /// This field with one more back end, in the first gap; `None` where [`BACK_ENDS_MAX`] are there.
     #[must_use]
     pub fn with(&self, back_end: impl FnOnce(usize) -> BackEnd) -> Option<Field> {
         let mut places = self.places.clone();
@@ -47,7 +47,7 @@ impl Field {
         Some(Field { places })
     }
 
-    /// The same without one.
+    /// This field without the back end in a place, which is then a gap.
     #[must_use]
     pub fn without(&self, place: usize) -> Field {
         let mut places = self.places.clone();
@@ -82,9 +82,9 @@ impl Standing {
 /// A name server behind the balancer.
 #[derive(Debug)]
 pub struct BackEnd {
-    /// Its place.
+    /// Its place in the field, from 0.
     pub place: usize,
-    /// Where it answers.
+    /// Where it answers, over UDP and TCP.
     pub address: SocketAddr,
     /// What each thread counts of it; the last one is of the connections' side.
     pub cells: Box<[Cells]>,
@@ -92,14 +92,18 @@ pub struct BackEnd {
     is_down: AtomicBool,
     drains: AtomicU8,
     share: AtomicU32,
-    /// What was granted for datagrams, and for connections.
+    /// What its agent has granted in datagrams.
     pub udp: Granted,
-    /// The same for connections.
+    /// What its agent has granted in connections to be opened.
     pub tcp: Granted,
-    /// Connections opened.
+    /// Connections opened to it since it was added, also such as it refused.
     pub connections: AtomicU64,
-    /// Queries that waited for a connection, because there were as many as may be.
+    /// Queries that were sent over a connection while others were under way there.
+    pub pipelined: AtomicU64,
+    /// Queries that waited for room in a connection, because as many were open as may be, and all of them full.
     pub crowded: AtomicU64,
+    /// What came over connections and ended nothing.
+    pub strays: Strays,
     /// Reports from its address that are not signed with our key.
     pub unsigned: AtomicU64,
 }
@@ -165,7 +169,9 @@ impl BackEnd {
             udp: Granted::default(),
             tcp: Granted::default(),
             connections: AtomicU64::new(0),
+            pipelined: AtomicU64::new(0),
             crowded: AtomicU64::new(0),
+            strays: Strays::default(),
             unsigned: AtomicU64::new(0),
         }
     }

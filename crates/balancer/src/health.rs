@@ -45,7 +45,7 @@ pub enum Probe {
 /// What was counted of a back end since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Answers, failures too.
+    /// Answers in time, failures too.
     pub answers: u64,
     /// Answers that say that the server failed.
     pub failures: u64,
@@ -53,7 +53,7 @@ pub struct Seen {
     pub timeouts: u64,
     /// Queries over connections that could not be delivered. Of datagrams this says that nobody is there at all.
     pub refused: u64,
-    /// Answers that came after that.
+    /// Answers that came after their timeout.
     pub late: u64,
 }
 
@@ -124,7 +124,7 @@ impl Health {
         self.is_down
     }
 
-    /// The share of its queries that fail.
+    /// The share of its queries that fail, from 0 to 1: a mean over the last second or so.
     pub fn failures(&self) -> f32 {
         self.failures
     }

@@ -3,15 +3,16 @@
 //! ```text
 //! clients ──UDP──> worker (a thread a core): Picker::pick ──> a socket of the back end, an id of its own ──> back end
 //!                    ^ Pending::matching: socket, id and question <──────────────────────────── reply ──────────┘
-//! clients ──TCP──> connections (tokio): the same pick, pooled connections or datagrams to back ends
+//! clients ──TCP──> connections (tokio): the same pick, shared connections or datagrams to back ends
 //! ```
 //! Which back end gets a query is `routing::balance`'s to say; here it is carried there and back. In reading order:
 //! - [`field`]: the back ends as all threads see them; [`counters`]: what is counted.
 //! - [`picker`]: one thread's view of them, and what it picks.
-//! - [`client_address`]: how a back end learns whose query it is; [`hops`]: what it is not told, and the client neither.
+//! - [`client_address`]: how a back end learns whose query it is.
 //! - [`clients`]: how many queries each client has under way.
 //! - [`pending`]: queries that wait for replies; [`worker`]: the thread that has them.
-//! - [`connections`]: clients over TCP; [`exchange`]: one query to one back end on their behalf.
+//! - [`connections`]: clients over TCP; [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection
+//!   that several share.
 //! - [`message`]: the answers that are made here.
 //! - [`circle`]: who must not be a back end.
 //! - [`credits`]: hellos to agents, and the leases that they grant.
@@ -31,13 +32,13 @@ pub mod descriptors;
 pub mod exchange;
 pub mod field;
 pub mod health;
-pub mod hops;
 pub mod http;
 pub mod measure;
 pub mod message;
 pub mod numbers;
 pub mod pending;
 pub mod picker;
+pub mod pipeline;
 pub mod service;
 pub mod watch;
 pub mod worker;

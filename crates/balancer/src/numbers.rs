@@ -17,13 +17,13 @@ use crate::picker;
 /// What can be read of a balancer.
 #[derive(Debug)]
 pub struct Numbers {
-    /// The time.
+    /// The clock of the whole balancer, which begins with it.
     pub clock: Clock,
-    /// The policy's name.
+    /// The policy's name, one of `routing::balance::NAMES`.
     pub policy: String,
-    /// Where it answers.
+    /// The addresses at which clients are answered.
     pub listening: Vec<SocketAddr>,
-    /// The back ends.
+    /// The back ends, replaced as a whole when one comes or goes.
     pub field: Arc<ArcSwap<Field>>,
     /// What each thread counts, and last the connections' side.
     pub fronts: Vec<Arc<FrontCounters>>,

@@ -26,11 +26,11 @@ const NONE: u32 = u32::MAX;
 /// Who is to get the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// The client.
+    /// The client's address and port.
     pub client: SocketAddr,
     /// The address that it asked, where the socket does not say it.
     pub local: Option<IpAddr>,
-    /// The id that it gave.
+    /// The id that the client gave, which the answer has again.
     pub id: u16,
     /// The place of the client in what counts queries by client.
     pub counted_at: u32,
@@ -49,13 +49,13 @@ pub struct Waiting {
     pub question_end: usize,
     /// A hash of the question.
     pub key: u64,
-    /// Where it went last.
+    /// The place of the back end that it went to last.
     pub back_end: usize,
-    /// Those that it went to.
+    /// The places of all back ends that it went to.
     pub tried: Set,
-    /// What was in flight there, with it.
+    /// How many were in flight there when it was sent, with it.
     pub load: u32,
-    /// When it went there.
+    /// When it went there, in nanoseconds of the monotonic clock.
     pub sent_ns: u64,
     socket: u16,
     id: u16,
@@ -151,7 +151,7 @@ impl Pending {
         }
     }
 
-    /// How many wait.
+    /// How many wait; those that have timed out do not.
     pub fn len(&self) -> usize {
         self.waits.length
     }
@@ -238,7 +238,7 @@ impl Pending {
         &self.places[index.0 as usize]
     }
 
-    /// The same, to be changed.
+    /// The query in a place, to be changed.
     pub fn get_mut(&mut self, index: Index) -> &mut Waiting {
         &mut self.places[index.0 as usize]
     }

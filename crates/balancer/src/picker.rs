@@ -37,7 +37,7 @@ struct Budget(f32);
 /// What one thread knows, and picks by.
 #[derive(Debug)]
 pub struct Picker {
-    /// What the policy goes by.
+    /// What this thread knows of each back end, which the policy goes by.
     pub state: State,
     policy: Policy,
     transport: For,
@@ -267,7 +267,7 @@ impl Picker {
         may
     }
 
-    /// An answer has come.
+    /// An answer has come, `latency_ns` after it was sent with this `load`; `rcode` is the header's response code.
     pub fn answered(&mut self, place: usize, load: u32, rcode: u8, latency_ns: u64, now_ns: u64) {
         if let Some(cells) = self.cells(place) {
             cells.ended.add(1);

@@ -41,23 +41,23 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// What a balancer is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The addresses to answer at.
+    /// The addresses to answer at, over UDP and TCP; at least one.
     pub listen: Vec<SocketAddr>,
-    /// The back ends, with their weights.
+    /// The back ends, with their weights from 1.
     pub back_ends: Vec<(SocketAddr, u32)>,
     /// The policy's name, one of `routing::balance::NAMES`.
     pub policy: String,
     /// Worker threads for each address; a thread for each core that we may use where not given.
     pub workers: Option<usize>,
-    /// How long a back end may take.
+    /// How long one back end may take for an answer.
     pub timeout: Duration,
-    /// To how many back ends a query may go, one after the other.
+    /// To how many back ends a query may go, one after the other; from 1.
     pub tries: usize,
     /// Sockets of each worker for each back end.
     pub sockets: usize,
     /// Queries that wait at a time: as datagrams, of which each worker has an equal share, and over connections.
     pub outstanding_max: usize,
-    /// The same of one client, at each worker and over connections.
+    /// Queries of one client that wait at a time, at each worker and over connections.
     pub per_client_max: u16,
     /// How queries over connections go to back ends.
     pub onward: Onward,
@@ -69,7 +69,7 @@ pub struct Options {
     pub probing: Probing,
     /// Where agents send their reports, with the key that they share.
     pub credit: Option<(SocketAddr, credit::Key)>,
-    /// Where HTTP is answered.
+    /// Where HTTP is answered; nowhere where not given.
     pub http: Option<SocketAddr>,
 }
 
@@ -199,7 +199,7 @@ impl Service {
             }
         }
         let rng = Rng::with_seed(seed());
-        let picker = Picker::new(policy, For::Connections, all, timeout_ns, hash_seed, rng);
+        let picker = Picker::new(policy, options.onward.transport(), all, timeout_ns, hash_seed, rng);
         let connections = Arc::new(Connections {
             field: field.clone(),
             desk: Mutex::new(Desk {
@@ -223,8 +223,6 @@ impl Service {
             let listener = tokio::net::TcpListener::from_std(stream).map_err(StartError::System)?;
             service.tasks.spawn(connections.clone().serve(listener, service.shutdown.clone()));
         }
-        let shutdown = service.shutdown.clone();
-        service.tasks.spawn(async move { connections.pool.tidy(shutdown).await });
         if let Some(credits) = credits {
             service.listening.push(("credit", credits.local_address().map_err(StartError::System)?));
             service.tasks.spawn(credits.run(service.shutdown.clone()));

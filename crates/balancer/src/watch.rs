@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -27,13 +28,13 @@ const DOWN_PROBES: u32 = 4;
 pub struct Probing {
     /// The question, without its id; see [`question`].
     pub query: Vec<u8>,
-    /// What stands before it.
+    /// What stands before the question: a header of the PROXY protocol, or nothing.
     pub preface: Vec<u8>,
     /// Whether an answer that says that the server failed is no answer: where the question was chosen.
     pub is_strict: bool,
-    /// From one probe to the next.
+    /// From one probe of a back end to the next; a quarter of it while it is down.
     pub interval: Duration,
-    /// How long an answer may take.
+    /// How long an answer may take, also for how long nothing comes before queries' timeouts say that it is down.
     pub timeout: Duration,
     /// How long a back end that comes up gets less than its turns.
     pub slow_start: Duration,
@@ -69,9 +70,7 @@ pub async fn run(field: Arc<ArcSwap<Field>>, probing: Probing, clock: Clock, shu
             () = shutdown.wait() => return,
             Some(Ok((address, probe))) = probes.join_next() => {
                 if let Some(watched) = watched.get_mut(&address) {
-                    watched.is_probed = false;
-                    watched.health.probed(probe, clock.now().monotonic, probing.timeout);
-                    watched.settle();
+                    watched.probed(probe, clock.now().monotonic, probing.timeout);
                 }
             }
             _ = looks.tick() => {
@@ -92,13 +91,7 @@ pub async fn run(field: Arc<ArcSwap<Field>>, probing: Probing, clock: Clock, shu
 fn follow(watched: &mut HashMap<SocketAddr, Watched>, field: &Field) {
     watched.retain(|_, watched| field.iter().any(|back_end| Arc::ptr_eq(back_end, &watched.back_end)));
     for back_end in field.iter() {
-        watched.entry(back_end.address).or_insert_with(|| Watched {
-            back_end: back_end.clone(),
-            health: Health::default(),
-            last: Seen::default(),
-            probed: None,
-            is_probed: false,
-        });
+        watched.entry(back_end.address).or_insert_with(|| Watched::new(back_end.clone()));
     }
 }
 
@@ -106,9 +99,7 @@ fn follow(watched: &mut HashMap<SocketAddr, Watched>, field: &Field) {
 fn look(watched: &mut HashMap<SocketAddr, Watched>, probing: &Probing, now: Duration) {
     for watched in watched.values_mut() {
         let seen = seen(&watched.back_end);
-        if watched.back_end.is_down() {
-            watched.health.is_gone();
-        }
+        watched.heed();
         let since = Seen {
             answers: seen.answers - watched.last.answers,
             failures: seen.failures - watched.last.failures,
@@ -135,11 +126,30 @@ fn seen(back_end: &BackEnd) -> Seen {
         failures: failures.sum(),
         timeouts: back_end.sum(|cells| &cells.timeouts),
         refused: back_end.cells.last().map_or(0, |connections| connections.refused.get()),
-        late: back_end.sum(|cells| &cells.late),
+        late: back_end.sum(|cells| &cells.late) + back_end.strays.late.load(Ordering::Relaxed),
     }
 }
 
 impl Watched {
+    fn new(back_end: Arc<BackEnd>) -> Watched {
+        Watched { back_end, health: Health::default(), last: Seen::default(), probed: None, is_probed: false }
+    }
+
+    /// Takes in what became of a probe.
+    fn probed(&mut self, probe: Probe, now: Duration, patience: Duration) {
+        self.is_probed = false;
+        self.heed();
+        self.health.probed(probe, now, patience);
+        self.settle();
+    }
+
+    /// A worker may have found meanwhile that nobody listens there.
+    fn heed(&mut self) {
+        if self.back_end.is_down() {
+            self.health.is_gone();
+        }
+    }
+
     /// Tells everybody what was found.
     fn settle(&self) {
         let (was, is) = (self.back_end.is_down(), self.health.is_down());
@@ -181,4 +191,24 @@ async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, Probe) {
 /// Whether a response code is that of a server that works.
 fn is_good(rcode: u8, is_strict: bool) -> bool {
     rcode != 2 && !(is_strict && is_failure(rcode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::RISE;
+
+    #[test]
+    fn what_a_worker_has_found_holds_until_probes_are_answered() {
+        let back_end = Arc::new(BackEnd::new(0, ([192, 0, 2, 1], 53).into(), 1, 1));
+        let mut watched = Watched::new(back_end.clone());
+        let second = Duration::from_secs(1);
+        back_end.set_down(true);
+        watched.probed(Probe::Failed, second, second);
+        assert!(back_end.is_down());
+        for left in (0..RISE).rev() {
+            watched.probed(Probe::Answered, second, second);
+            assert_eq!(back_end.is_down(), left > 0);
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dns::query::Refusal;
-use dns::relay::{Added, add_subnet, take_out_subnet};
+use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode};
 use net::client::{Incoming, Outgoing, Readiness, Trouble};
@@ -19,7 +19,6 @@ use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
 use crate::counters::FrontCounters;
 use crate::field::{Field, Standing};
-use crate::hops::take_out_keepalive;
 use crate::message::{Says, UDP_PAYLOAD, answer};
 use crate::pending::{Asker, Index, Pending, Refused, Unmatched, rcode};
 use crate::picker::Picker;
@@ -44,43 +43,43 @@ const QUERY_ROUNDS_MAX: usize = 4;
 /// The number of the clients' socket; those of back ends follow.
 const CLIENTS: u64 = 0;
 
-/// What a worker is told.
+/// How long and how much a worker waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long a back end may take, in nanoseconds.
+    /// How long a back end may take for an answer, in nanoseconds.
     pub timeout_ns: u64,
-    /// To how many back ends a query may go, one after the other.
+    /// To how many back ends a query may go, one after the other; from 1.
     pub tries: usize,
-    /// Sockets for each back end, up to [`SOCKETS_MAX`].
+    /// Sockets for each back end, from 1 to [`SOCKETS_MAX`].
     pub sockets: usize,
-    /// Queries that wait at a time.
+    /// Queries that may wait at a time; further ones are dropped.
     pub outstanding_max: usize,
-    /// The same of one client.
+    /// Queries of one client that may wait at a time; further ones are dropped.
     pub per_client_max: u16,
     /// How back ends learn whose query it is.
     pub client_address: ClientAddress,
 }
 
-/// Everything that one worker needs.
+/// A worker before it runs.
 #[derive(Debug)]
 pub struct Worker {
-    /// Its number, from 0.
+    /// Its number among all workers, from 0.
     pub index: usize,
     /// The core to stay on, where one is chosen.
     pub core: Option<usize>,
-    /// Its own socket.
+    /// Its socket for clients, of those that share an address.
     pub listener: Arc<UdpListener>,
-    /// The back ends.
+    /// The back ends, replaced as a whole when one comes or goes.
     pub field: Arc<ArcSwap<Field>>,
-    /// What it picks by.
+    /// Picks a back end for each query.
     pub picker: Picker,
-    /// Where it counts.
+    /// What it counts of clients, which nobody else writes.
     pub counters: Arc<FrontCounters>,
-    /// Set when it is to end.
+    /// Set when it is to end, once what is in flight has ended.
     pub stops: Arc<AtomicBool>,
-    /// The time.
+    /// The clock of the whole balancer, by which leases run out.
     pub clock: Clock,
-    /// What it is told.
+    /// How long and how much it waits.
     pub limits: Limits,
 }
 

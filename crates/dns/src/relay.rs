@@ -1,8 +1,11 @@
-//! Messages that are passed on: a client's subnet put into a query, and taken out of the answer again (RFC 7871 §7.2).
+//! Messages that are passed on: a client's subnet put into a query, and taken out of the answer again (RFC 7871 §7.2); and
+//! what is said from one hop to the next only taken out of either (RFC 7828).
+
+use std::ops::Range;
 
 use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPTION, VERSION};
 use crate::query::{HEADER, Record};
-use domain::base::iana::Rtype;
+use domain::base::iana::{OptionCode, Rtype};
 
 /// The octets of an OPT record before its options: the root's name, type, class, TTL and length.
 const OPT_HEAD: usize = 11;
@@ -98,17 +101,40 @@ pub fn take_out_subnet(reply: &mut [u8], question_end: usize, added: Added) -> u
             reply[10..HEADER].copy_from_slice(&additional.to_be_bytes());
             start
         }
-        _ => {
-            let options = start + OPT_HEAD;
-            let kept = keep_options(&mut reply[options..end]);
-            reply[options - 2..options].copy_from_slice(&(kept as u16).to_be_bytes());
-            options + kept
-        }
+        _ => take_out(reply, start..end, CLIENT_SUBNET),
     }
 }
 
-/// Moves together all options but client subnets; returns how long they are. What is no option stays.
-fn keep_options(options: &mut [u8]) -> usize {
+/// Takes TCP keepalive out of a query or an answer whose question ends at `question_end`, since the connection to the next
+/// hop is another one; returns the message's length. Octets behind the last record go with it.
+///
+/// A message stays as it is where it breaks off, and where anything follows its OPT record: a signature (TSIG, SIG(0))
+/// would not hold any more.
+///
+/// # Panics
+/// Where the message is shorter than a header.
+pub fn take_out_keepalive(message: &mut [u8], question_end: usize) -> usize {
+    let length = message.len();
+    let (mut last, mut end) = (None, question_end);
+    for record in Records::of(message, question_end) {
+        let Some(record) = record else { return length };
+        let is_opt = record.rtype == Rtype::OPT && record.owner_is_root;
+        last = is_opt.then_some(end..record.end);
+        end = record.end;
+    }
+    last.map_or(length, |opt| take_out(message, opt, OptionCode::TCP_KEEPALIVE.to_int()))
+}
+
+/// Takes all options of this code out of the OPT record that stands here; returns where the record ends then.
+fn take_out(message: &mut [u8], opt: Range<usize>, code: u16) -> usize {
+    let options = opt.start + OPT_HEAD;
+    let kept = keep_options(&mut message[options..opt.end], code);
+    message[options - 2..options].copy_from_slice(&(kept as u16).to_be_bytes());
+    options + kept
+}
+
+/// Moves together all options but those of this code; returns how long they are. What is no option stays.
+fn keep_options(options: &mut [u8], taken_out: u16) -> usize {
     let (mut from, mut to) = (0, 0);
     while let Some(head) = options.get(from..from + OPTION) {
         let code = u16::from_be_bytes([head[0], head[1]]);
@@ -116,7 +142,7 @@ fn keep_options(options: &mut [u8]) -> usize {
         if end > options.len() {
             break;
         }
-        if code != CLIENT_SUBNET {
+        if code != taken_out {
             options.copy_within(from..end, to);
             to += end - from;
         }
@@ -158,6 +184,7 @@ impl<'a> Iterator for Records<'a> {
 mod tests {
     use super::*;
     use crate::{Folded, Query};
+    use proptest::prelude::*;
 
     /// The question of `www.example.` and records behind it, so many in ADDITIONAL.
     fn message(flags: u8, records: &[&[u8]]) -> Vec<u8> {
@@ -166,6 +193,7 @@ mod tests {
     }
 
     const END: usize = 29;
+    const A: &[u8] = b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02\x01";
     const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\0";
     const COOKIE: &[u8] = b"\0\0\x29\x04\xd0\0\0\x80\0\0\x0c\0\x0a\0\x0812345678";
     const TSIG: &[u8] = b"\0\0\xfa\0\xff\0\0\0\0\0\0";
@@ -208,15 +236,14 @@ mod tests {
     #[test]
     fn answers_that_are_not_as_servers_write_them_stay() {
         let with_subnet = [&OPT[..10], &[11], OPTION_24].concat();
-        let a = b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02\x01";
-        let good = message(0x80, &[a, &with_subnet]);
+        let good = message(0x80, &[A, &with_subnet]);
         for (what, mut reply, added, length) in [
             ("good, its option", good.clone(), Added::Option, good.len() - 11),
             ("good, its record", good.clone(), Added::Record, good.len() - 22),
             ("nothing was added", good.clone(), Added::Nothing, good.len()),
-            ("without EDNS", message(0x80, &[a]), Added::Record, good.len() - 22),
+            ("without EDNS", message(0x80, &[A]), Added::Record, good.len() - 22),
             ("cut off", good[..good.len() - 1].to_vec(), Added::Record, good.len() - 1),
-            ("records behind", message(0x80, &[&with_subnet, a]), Added::Option, good.len()),
+            ("records behind", message(0x80, &[&with_subnet, A]), Added::Option, good.len()),
             ("a header alone", vec![0, 0, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0], Added::Record, 12),
             (
                 "an option that breaks off",
@@ -226,6 +253,57 @@ mod tests {
             ),
         ] {
             assert_eq!(take_out_subnet(&mut reply, END, added), length, "{what}");
+        }
+    }
+
+    const KEEPALIVE: &[u8] = b"\0\x0b\0\x02\0\x64";
+    const ASKED: &[u8] = b"\0\x0b\0\0";
+    const COOKIE_ALONE: &[u8] = b"\0\x0a\0\x0812345678";
+
+    /// An OPT record with these options.
+    fn opt(options: &[&[u8]]) -> Vec<u8> {
+        let options = options.concat();
+        [&OPT[..10], &[options.len() as u8], &options].concat()
+    }
+
+    #[test]
+    fn keepalive_goes_and_all_else_stays() {
+        let plain = opt(&[COOKIE_ALONE]);
+        for (what, before, after) in [
+            ("an answer's", opt(&[KEEPALIVE]), opt(&[])),
+            ("a query's", opt(&[ASKED]), opt(&[])),
+            ("before others", opt(&[KEEPALIVE, COOKIE_ALONE]), plain.clone()),
+            ("between others, twice", opt(&[ASKED, COOKIE_ALONE, KEEPALIVE]), plain.clone()),
+            ("none", plain.clone(), plain.clone()),
+            ("an option that breaks off", opt(&[KEEPALIVE, b"\0\x0b\0\x09\0"]), opt(&[b"\0\x0b\0\x09\0"])),
+        ] {
+            let mut found = message(0x81, &[A, &before]);
+            let length = take_out_keepalive(&mut found, END);
+            assert_eq!(found[..length], message(0x81, &[A, &after]), "{what}");
+        }
+        let with = opt(&[KEEPALIVE]);
+        let cut_off = message(0x81, &[A, &with])[..50].to_vec();
+        for (what, before) in [
+            ("signed", message(0x81, &[A, &with, TSIG])),
+            ("cut off", cut_off),
+            ("no EDNS", message(0x81, &[A])),
+            ("a header alone", vec![0, 0, 0x81, 1, 0, 0, 0, 9, 0, 0, 0, 9]),
+        ] {
+            let mut found = before.clone();
+            assert_eq!(take_out_keepalive(&mut found, END), before.len(), "{what}");
+            assert_eq!(found, before, "{what}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_no_longer_after_it(
+            mut octets in proptest::collection::vec(any::<u8>(), HEADER..80),
+            options in proptest::collection::vec(any::<u8>(), 0..40),
+        ) {
+            prop_assert!(take_out_keepalive(&mut octets, END) <= octets.len());
+            let mut with = message(0x81, &[A, &opt(&[&options])]);
+            prop_assert!(take_out_keepalive(&mut with, END) <= with.len());
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What the balancer reads of back ends: replies to queries that wait.
 
 use balancer::pending::{Asker, Pending, Unmatched, answers};
-use dns::relay::{Added, add_subnet, take_out_subnet};
+use dns::edns::Edns;
+use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
 use dns::{ClientSubnet, Folded, Query};
 use domain::base::Message;
 use fastrand::Rng;
@@ -50,8 +51,9 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
     vec![good, alone, QUERY.to_vec()]
 }
 
-/// A subnet goes into whatever is a query, which is then one with the subnet; what is taken out of whatever may be an
-/// answer leaves a message that `domain` reads as before, but for the OPT record.
+/// A subnet goes into whatever is a query, which is then one with the subnet, and keepalive out of it, which leaves a query
+/// that is all else; what is taken out of whatever may be an answer leaves a message that `domain` reads as before, but for
+/// the OPT record.
 pub(super) fn relay(octets: &[u8]) {
     let (mut query, mut name) = (octets.to_vec(), Folded::root());
     let subnet = ClientSubnet::new([192, 0, 2, 77].into(), 24);
@@ -65,18 +67,28 @@ pub(super) fn relay(octets: &[u8]) {
             assert_eq!(read.client_subnet, Some(subnet));
             assert_eq!(edns.is_none(), added == Added::Record);
         }
+        let mut onward = octets.to_vec();
+        let length = take_out_keepalive(&mut onward, end);
+        let left = Query::read(&onward[..length], &mut name).expect("it was a query").edns;
+        let is_kept = left.is_some_and(|edns| edns.tcp_keepalive);
+        assert!(!is_kept || onward == octets);
+        assert_eq!(left, edns.map(|edns| Edns { tcp_keepalive: is_kept, ..edns }));
     }
-    for added in [Added::Option, Added::Record] {
+    if !answers(octets, QUERY, QUESTION_END) {
+        return;
+    }
+    // Nothing was added: keepalive is taken out alone.
+    for added in [Added::Option, Added::Record, Added::Nothing] {
         let mut reply = octets.to_vec();
-        if !answers(&reply, QUERY, QUESTION_END) {
-            return;
-        }
-        let length = take_out_subnet(&mut reply, QUESTION_END, added);
+        let length = match added {
+            Added::Nothing => take_out_keepalive(&mut reply, QUESTION_END),
+            _ => take_out_subnet(&mut reply, QUESTION_END, added),
+        };
         let (before, after) = (Message::from_octets(octets), Message::from_octets(&reply[..length]));
         let (Ok(before), Ok(after)) = (before, after) else { panic!("a header is there before and after") };
         let (Ok(was), Ok(is)) = (before.answer(), after.answer()) else { continue };
         assert_eq!(was.count(), is.count());
-        assert!(length == octets.len() || after.opt().is_none_or(|_| added == Added::Option));
+        assert!(length == octets.len() || after.opt().is_none_or(|_| added != Added::Record));
     }
 }
 
@@ -88,5 +100,7 @@ pub(super) fn relayed() -> Vec<Vec<u8>> {
     add_subnet(&mut with, QUESTION_END, edns.as_ref(), &subnet);
     let mut reply = with.clone();
     reply[2] |= 0x80;
-    vec![QUERY.to_vec(), with, reply]
+    let mut asks = [QUERY, b"\0\x0b\0\0"].concat();
+    asks[QUERY.len() - 1] = 4;
+    vec![QUERY.to_vec(), with, reply, asks]
 }

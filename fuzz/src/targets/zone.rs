@@ -176,7 +176,7 @@ static BOOK: LazyLock<Book> = LazyLock::new(|| {
     book
 });
 
-/// What is served.
+/// The generation that queries are answered from.
 pub(super) fn generation() -> &'static nameserver::generation::Generation {
     &BOOK.generation
 }

@@ -32,11 +32,11 @@ const DRAIN_WAIT: Duration = Duration::from_secs(60);
 /// Where back ends come and go, one change after the other.
 #[derive(Debug)]
 pub struct Editing {
-    /// The back ends.
+    /// The back ends, replaced as a whole by each change.
     pub field: Arc<ArcSwap<Field>>,
-    /// How many threads count.
+    /// How many threads count of each back end: the workers, and one for connections.
     pub threads: usize,
-    /// What they may open.
+    /// How many descriptors the system allows, and the workers may need.
     pub descriptors: Descriptors,
     /// Held during a change, and not while what is in flight is waited for.
     pub turn: Mutex<()>,

@@ -51,6 +51,38 @@ macro_rules! back_end {
     };
 }
 
+/// A counter of each back end that all threads have in common.
+macro_rules! of_back_end {
+    ($name:literal, $help:literal, $unit:literal, $field:ident) => {
+        Metric {
+            name: $name,
+            help: $help,
+            kind: Kind::Counter,
+            unit: $unit,
+            labels: &["back_end"],
+            read: |numbers, samples| samples.back_ends(numbers, |back_end| Some(get(&back_end.$field))),
+        }
+    };
+}
+
+/// A counter of the replies of each back end that ended nothing, over either transport.
+macro_rules! strays {
+    ($name:literal, $help:literal, $field:ident) => {
+        Metric {
+            name: $name,
+            help: $help,
+            kind: Kind::Counter,
+            unit: "replies",
+            labels: &["back_end"],
+            read: |numbers, samples| {
+                samples.back_ends(numbers, |back_end| {
+                    Some(back_end.sum(|cells: &Cells| &cells.$field) + get(&back_end.strays.$field))
+                })
+            },
+        }
+    };
+}
+
 /// Everything that is exported.
 pub const METRICS: &[Metric] = &[
     Metric {
@@ -214,34 +246,31 @@ pub const METRICS: &[Metric] = &[
         "queries",
         refused
     ),
-    back_end!(
-        "pointsman_balance_backend_late_total",
-        "Replies that came after their timeout.",
-        "replies",
-        late
-    ),
-    back_end!(
-        "pointsman_balance_backend_alien_total",
-        "Replies that answer nothing that was asked.",
-        "replies",
-        alien
-    ),
-    back_end!(
+    strays!("pointsman_balance_backend_late_total", "Replies that came after their timeout.", late),
+    strays!("pointsman_balance_backend_alien_total", "Replies that answer nothing that was asked.", alien),
+    strays!(
         "pointsman_balance_backend_wrong_question_total",
         "Replies to another question than was asked.",
-        "replies",
         wrong_question
     ),
-    Metric {
-        name: "pointsman_balance_backend_crowded_total",
-        help: "Queries that waited for a connection, because 128 were open.",
-        kind: Kind::Counter,
-        unit: "queries",
-        labels: &["back_end"],
-        read: |numbers, samples| {
-            samples.back_ends(numbers, |back_end| Some(back_end.crowded.load(Ordering::Relaxed)));
-        },
-    },
+    of_back_end!(
+        "pointsman_balance_backend_connections_total",
+        "Connections opened to it.",
+        "connections",
+        connections
+    ),
+    of_back_end!(
+        "pointsman_balance_backend_pipelined_total",
+        "Queries that were sent over a connection while others were under way there.",
+        "queries",
+        pipelined
+    ),
+    of_back_end!(
+        "pointsman_balance_backend_crowded_total",
+        "Queries that waited for room in a connection: 128 were open, and all of them full.",
+        "queries",
+        crowded
+    ),
     Metric {
         name: "pointsman_balance_backend_in_flight",
         help: "Queries in flight.",
@@ -300,16 +329,12 @@ pub const METRICS: &[Metric] = &[
             samples.back_ends(numbers, |back_end| Some(back_end.udp.drops.load(Ordering::Relaxed)));
         },
     },
-    Metric {
-        name: "pointsman_balance_backend_unsigned_total",
-        help: "Reports from its address that are signed with another key, or not at all.",
-        kind: Kind::Counter,
-        unit: "reports",
-        labels: &["back_end"],
-        read: |numbers, samples| {
-            samples.back_ends(numbers, |back_end| Some(get(&back_end.unsigned)));
-        },
-    },
+    of_back_end!(
+        "pointsman_balance_backend_unsigned_total",
+        "Reports from its address that are signed with another key, or not at all.",
+        "reports",
+        unsigned
+    ),
     Metric {
         name: "pointsman_balance_backend_latency_seconds",
         help: "How long answers took.",
