@@ -27,7 +27,8 @@ use crate::health::record::Record;
 use crate::health::{Probes, Table};
 use crate::names::NameHash;
 use crate::transfer::Secondaries;
-use crate::zone::{Zone, read};
+use crate::zone::Zone;
+use crate::zone::read::{self, Master};
 pub use partitions::Partitioned;
 pub use refused::Refused;
 pub use serials::Raised;
@@ -79,8 +80,8 @@ pub enum Edit {
     PutZone {
         /// The zone, without its policies.
         zone: Box<Zone>,
-        /// Where its SOA record stands, for faults.
-        soa: Option<read::Spot>,
+        /// What it was read from, for the places of faults.
+        master: Arc<Master<'static>>,
         /// The tag that the zone of this origin must have now.
         if_match: Option<Etag>,
     },
@@ -175,7 +176,7 @@ impl Edit {
             let what = format!("the SOA record is of {:?}", zone.origin());
             return Err(Fault::whole(SOURCE, what, format!("{origin:?}, the zone that is put")).into());
         }
-        Ok(Edit::PutZone { zone: Box::new(zone), soa: master.soa(), if_match })
+        Ok(Edit::PutZone { zone: Box::new(zone), master: Arc::new(master), if_match })
     }
 
     /// Prepares to put a partition that is given as `prefix,region` lines, of these `regions`; `source` is what faults call
@@ -284,7 +285,7 @@ impl Book {
     /// [`Refused`]; the book may then be half changed and must be thrown away.
     pub fn apply(&mut self, edit: Edit) -> Result<Vec<Change>, Refused> {
         match edit {
-            Edit::PutZone { zone, soa, if_match } => self.put_zone(*zone, soa, if_match),
+            Edit::PutZone { zone, master, if_match } => self.put_zone(*zone, &master, if_match),
             Edit::DeleteZone { origin, if_match } => self.delete_zone(&origin, if_match),
             Edit::AddRegion { name } => self.add_region(name),
             Edit::RemoveRegion { id } => self.remove_region(id),

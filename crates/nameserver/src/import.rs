@@ -23,7 +23,8 @@ use crate::generation::Settings;
 use crate::health::Probes;
 use crate::names::NameHash;
 use crate::transfer::Secondaries;
-use crate::zone::{Zone, read};
+use crate::zone::Zone;
+use crate::zone::read::{self, Master};
 
 /// The rights that nobody may have to a file with secrets: the group to write it, others any.
 const SECRET_MODE_FORBIDDEN: u32 = 0o027;
@@ -259,7 +260,7 @@ impl Edits<'_> {
 
     fn zone(&mut self, path: &Path) -> Result<(), Faults> {
         let source = shown(path);
-        let (zone, soa) = read_zone(path, &load(path)?, &self.book.generation.hash)?;
+        let (zone, master) = read_zone(path, &load(path)?, &self.book.generation.hash)?;
         // What a file includes counts as its content too, so the zone itself is compared.
         let digest = Etag::of(zone.to_text().as_bytes());
         let origin = dns::name::to_text(zone.origin().wire());
@@ -273,7 +274,8 @@ impl Edits<'_> {
         }
         let former = format!("{source} as {origin}");
         if let Some(imported) = self.news(format!("zone {origin}"), Some(&former), &digest) {
-            self.edits.extend([Edit::PutZone { zone: Box::new(zone), soa, if_match: None }, imported]);
+            let (zone, master) = (Box::new(zone), Arc::new(master));
+            self.edits.extend([Edit::PutZone { zone, master, if_match: None }, imported]);
         }
         Ok(())
     }
@@ -468,14 +470,14 @@ impl Provisional {
     }
 }
 
-fn read_zone(path: &Path, text: &[u8], hash: &NameHash) -> Result<(Zone, Option<read::Spot>), Faults> {
+fn read_zone(path: &Path, text: &[u8], hash: &NameHash) -> Result<(Zone, Master<'static>), Faults> {
     let source = shown(path);
     let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
     let include = |file: &str| fs::read(folder.join(file)).map_err(|cause| cause.to_string());
     let origin = origin_of_file(path);
     let read = read::Source { name: &source, text, origin: origin.as_deref(), include: &include };
     let master = read::read(&read)?;
-    Ok((Zone::build(&master, &source, hash)?, master.soa()))
+    Ok((Zone::build(&master, &source, hash)?, master))
 }
 
 /// The origin that a file's name gives, in wire form: `example.com` for `example.com.zone`, `example.com.db` and

@@ -195,7 +195,9 @@ impl<'a> Response<'a> {
     }
 
     /// Ends the message; returns its length.
-    pub(super) fn finish(self) -> usize {
+    pub(super) fn finish(mut self) -> usize {
+        // Classes that are not ours may have more (RFC 1034 §3.7.1).
+        self.end.authoritative &= self.query.class != Class::ANY;
         self.writer.finish(self.query, self.end)
     }
 
@@ -413,6 +415,10 @@ impl<'a> Response<'a> {
         wire[..kept].copy_from_slice(&current.wire[..kept]);
         wire[kept..kept + target.len()].copy_from_slice(target);
         self.answer_one(Rtype::CNAME, set.ttl, &wire[..kept + target.len()], current)?;
+        if self.query.rtype == Rtype::CNAME {
+            // It is what was asked for (RFC 1034 §4.3.2 step 3a).
+            return Ok(Outcome::Done);
+        }
         chain.next = Some(Target::of(&wire));
         Ok(Outcome::Alias)
     }

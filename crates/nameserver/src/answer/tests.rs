@@ -239,6 +239,13 @@ fn dnames_make_aliases() {
             "an x.target.example 300 A 192.0.2.9",
         ],
     );
+    // The alias is what was asked for, wherever it leads.
+    let alias = [
+        "NOERROR aa",
+        "an d.example 300 DNAME target.example.",
+        "an y.d.example 300 CNAME y.target.example.",
+    ];
+    check(ask("y.d.example", Rtype::CNAME), &alias);
     check(ask("d.example", Rtype::DNAME), &["NOERROR aa", "an d.example 300 DNAME target.example."]);
     check(ask("d.example", Rtype::A), &["NOERROR aa", SOA]);
     let long: &'static str = Box::leak(["a"; 123].join(".").into_boxed_str());
@@ -263,6 +270,13 @@ fn what_is_not_ours_or_not_for_us() {
     check(ask("example", Rtype::AXFR), &["REFUSED"]);
     check(ask("example", Rtype::MAILB), &["NOTIMP"]);
     assert_eq!(answered(&example(), b"short", Transport::Udp).err(), Some(Why::NoQuery));
+}
+
+#[test]
+fn nobody_is_an_authority_for_all_classes() {
+    let of_any = |name, rtype| Query { class: Class::ANY, ..ask(name, rtype) };
+    check(of_any("alias.example", Rtype::CNAME), &["NOERROR", "an alias.example 300 CNAME www.example."]);
+    check(of_any("nowhere.example", Rtype::A), &["NXDOMAIN", SOA]);
 }
 
 #[test]
@@ -827,7 +841,6 @@ fn any_is_answered_with_one_rrset() {
     check(ask("alias.example", Rtype::ANY), &["NOERROR aa", "an alias.example 300 CNAME www.example."]);
 }
 
-/// A rate that two like answers use up.
 /// The example with a policy at `www`, which has other records, too, and serves a delegation and the apex.
 fn steered(is_up: bool) -> Generation {
     let mut book = Book::empty(5, Settings { minimal_responses: true, ..Settings::default() });
@@ -862,6 +875,7 @@ fn any_is_answered_by_what_a_policy_does_not_decide_where_it_has_no_server() {
     assert_eq!(of(false, Rtype::A).len(), 2, "the zone's SOA record says that there is none");
 }
 
+/// A rate that two like answers use up.
 fn limit() -> RateLimit {
     let limits = crate::rate_limit::Limits { per_second: 2, slip: 1, ..crate::rate_limit::Limits::default() };
     RateLimit::new(limits, [1; 16])

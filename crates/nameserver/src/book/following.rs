@@ -41,7 +41,7 @@ impl Book {
             };
             for (origin, text) in &zones {
                 match text {
-                    Some(text) => book.place_zone(book.stored_zone(origin, text)?)?,
+                    Some(text) => book.place_zone(book.stored_zone(origin, text)?, None)?,
                     None => book.forget_zone(origin)?,
                 }
             }

@@ -235,7 +235,8 @@ impl Book {
         let Some(zone) = self.generation.zones.closest(name, false, hash) else {
             return Err((format!("{shown} is in none of our zones"), "a name in a zone that is served"));
         };
-        zone.may_steer(name, hash).map_err(|why| (why, "a name whose addresses are ours to decide"))?;
+        zone.may_steer(name, hash)
+            .map_err(|hindrance| (hindrance.what, "a name whose addresses are ours to decide"))?;
         // What is steered already may change: its operator must be able to drain a server.
         if zone.policy_at(name, hash).is_none() && self.secondaries.name(zone.origin()) {
             let zone = dns::name::to_text(zone.origin().wire());

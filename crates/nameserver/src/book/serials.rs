@@ -45,7 +45,7 @@ impl Book {
                 continue;
             }
             let text = with_serial(&text, last.serial().wrapping_add(1));
-            self.place_zone(self.stored_zone(name, &text)?)?;
+            self.place_zone(self.stored_zone(name, &text)?, None)?;
             raised.changes.push(Change::PutZone { origin: name.clone(), text });
         }
         Ok(raised)

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use api::fault::FAULTS_MAX;
 use api::{Fault, Faults};
-use dns::Folded;
+use dns::{Folded, Rtype};
 use store::Change;
 
 use super::{Book, Etag, Refused, check_tag, folded};
 use crate::transfer::serial::is_greater;
-use crate::zone::{Zone, read};
+use crate::zone::read::{self, Master};
+use crate::zone::{Hindrance, Zone};
 
 impl Book {
     /// The zone of an origin, with its tag.
@@ -50,49 +52,51 @@ impl Book {
     pub(super) fn put_zone(
         &mut self,
         zone: Zone,
-        soa: Option<read::Spot>,
+        master: &Master<'_>,
         if_match: Option<Etag>,
     ) -> Result<Vec<Change>, Refused> {
         let origin = dns::name::to_text(zone.origin().wire());
         check_tag(if_match.as_ref(), || self.zone(&origin).map(|(_, tag)| tag))?;
         let text = zone.to_text();
         let mut faults = Faults::default();
-        self.check_serial(&zone, soa, &text).unwrap_or_else(|fault| faults.push(fault));
-        self.place_zone(zone).unwrap_or_else(|found| faults.append(found));
+        self.check_serial(&zone, master, &text).unwrap_or_else(|fault| faults.push(fault));
+        self.place_zone(zone, Some(master)).unwrap_or_else(|found| faults.append(found));
         Ok(vec![faults.or(Change::PutZone { origin, text })?])
     }
 
-    /// Puts a zone in its place, with the policies that have names in it.
-    pub(super) fn place_zone(&mut self, mut zone: Zone) -> Result<(), Faults> {
+    /// Puts a zone in its place, with the policies that have names in it; `master` is what it was read from, where that is
+    /// at hand.
+    pub(super) fn place_zone(&mut self, mut zone: Zone, master: Option<&Master<'_>>) -> Result<(), Faults> {
         let hash = self.generation.hash.clone();
-        let origin = dns::name::to_text(zone.origin().wire());
+        let origin = zone.origin().clone();
         let mut faults = Faults::default();
         let mut moved = Vec::new();
         for (id, wire) in self.steered_names() {
-            let name = Folded::read(wire).expect("names of a policy are valid");
-            let holder = self.generation.zones.closest(&name, false, &hash).map(|zone| zone.origin().clone());
-            let is_deeper = holder.as_ref().is_some_and(|o| o.labels() > zone.origin().labels());
-            if !dns::name::is_within(name.wire(), zone.origin().wire()) || is_deeper {
+            if !dns::name::is_within(wire, origin.wire()) {
                 continue;
             }
+            let name = Folded::read(wire).expect("names of a policy are valid");
+            let holder = self.generation.zones.closest(&name, false, &hash).map(|zone| zone.origin().clone());
+            if holder.as_ref().is_some_and(|holder| holder.labels() > origin.labels()) {
+                continue;
+            }
+            // A fault that is not listed is not looked for, either.
+            let master = master.filter(|_| faults.faults.len() < FAULTS_MAX);
             match zone.may_steer(&name, &hash) {
                 Ok(()) => zone.set_policy(&name, Some(id), &hash),
-                Err(why) => faults.push(Fault::whole(
-                    origin.clone(),
-                    format!("{why}, and a policy decides its addresses"),
-                    "the policy deleted first",
-                )),
+                Err(Hindrance { owner, rtype, what }) => {
+                    let what = format!("{what}, and a policy decides its addresses");
+                    faults.push(fault(master, (&owner, rtype), &origin, what, "the policy deleted first"));
+                }
             }
             // A new zone between the name and the zone that had it takes the name over.
-            if let Some(holder) = holder.filter(|holder| holder.wire() != zone.origin().wire()) {
-                if self.secondaries.name(zone.origin()) {
-                    faults.push(Fault::whole(
-                        origin.clone(),
-                        format!(
-                            "secondaries follow the zone, and cannot take it with {name:?}, which a policy decides"
-                        ),
-                        "the policy deleted first, or the zone taken out of [[secondary]]",
-                    ));
+            if let Some(holder) = holder.filter(|holder| holder.wire() != origin.wire()) {
+                if self.secondaries.name(&origin) {
+                    let what = format!(
+                        "secondaries follow the zone, and cannot take it with {name:?}, which a policy decides"
+                    );
+                    let expected = "the policy deleted first, or the zone taken out of [[secondary]]";
+                    faults.push(fault(master, (origin.wire(), Rtype::SOA), &origin, what, expected));
                 }
                 moved.push((holder, name));
             }
@@ -107,7 +111,7 @@ impl Book {
 
     /// Holds a zone that somebody follows to a serial number that grows with each change (RFC 1982): a secondary
     /// that sees the same or a smaller one never takes the change, and nothing tells.
-    fn check_serial(&self, zone: &Zone, soa: Option<read::Spot>, text: &str) -> Result<(), Fault> {
+    fn check_serial(&self, zone: &Zone, master: &Master<'_>, text: &str) -> Result<(), Fault> {
         let Some(old) = self.generation.zones.get(zone.origin(), &self.generation.hash) else {
             return Ok(());
         };
@@ -116,14 +120,11 @@ impl Book {
         if follows {
             return Ok(());
         }
-        let origin = dns::name::to_text(zone.origin().wire());
+        let origin = zone.origin();
         let what =
-            format!("{origin} has changed and has secondaries, but its serial {is} is not after {was}");
+            format!("{origin:?} has changed and has secondaries, but its serial {is} is not after {was}");
         let expected = format!("a serial greater than the last (RFC 1982), such as {}", was.wrapping_add(1));
-        Err(match soa {
-            Some(soa) => soa.fault(what, expected),
-            None => Fault::whole(origin, what, expected),
-        })
+        Err(fault(Some(master), (origin.wire(), Rtype::SOA), origin, what, &expected))
     }
 
     pub(super) fn delete_zone(
@@ -157,5 +158,19 @@ impl Book {
             change(&mut zone);
             self.generation.zones.put(Arc::new(zone), &hash);
         }
+    }
+}
+
+/// A fault of a zone: at the first record of a type at a name, or of the whole where its text is not at hand.
+fn fault(
+    master: Option<&Master<'_>>,
+    (owner, rtype): (&[u8], Rtype),
+    origin: &Folded,
+    what: String,
+    expected: &str,
+) -> Fault {
+    match master.and_then(|master| Some((master, master.first(owner, rtype)?))) {
+        Some((master, record)) => master.fault(record, what, expected),
+        None => Fault::whole(dns::name::to_text(origin.wire()), what, expected),
     }
 }

@@ -301,7 +301,7 @@ impl Transfers {
             Failed::BadKey => (&self.counters.bad_key, "no such key with that algorithm"),
             Failed::BadSignature => (&self.counters.bad_signature, "another secret"),
             Failed::BadTime(_) => (&self.counters.bad_time, "signed at another time"),
-            Failed::BadTruncation => (&self.counters.bad_truncation, "the signature is cut"),
+            Failed::BadTruncation(_) => (&self.counters.bad_truncation, "the signature is cut"),
         };
         count(counter);
         if self.logs_refusal(now) {

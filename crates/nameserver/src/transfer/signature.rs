@@ -30,8 +30,8 @@ pub enum Failed {
     BadKey,
     /// The code is wrong.
     BadSignature,
-    /// The code is right and too short: only whole ones are taken.
-    BadTruncation,
+    /// The code is right and too short: only whole ones are taken; the answer is signed by this.
+    BadTruncation(Signer),
     /// It was signed at another time; the answer is signed by this.
     BadTime(Signer),
 }
@@ -43,7 +43,7 @@ impl Failed {
             Failed::Malformed => 0,
             Failed::BadKey => BADKEY,
             Failed::BadSignature => BADSIG,
-            Failed::BadTruncation => BADTRUNC,
+            Failed::BadTruncation(_) => BADTRUNC,
             Failed::BadTime(_) => BADTIME,
         }
     }
@@ -54,9 +54,12 @@ impl Failed {
 #[derive(Clone)]
 pub struct Signer {
     key: Arc<Key>,
-    prior: Option<Tag>,
+    prior: Option<Sent>,
     is_first: bool,
 }
+
+/// A code, and how many of its octets went out: the next one is bound to those.
+type Sent = (Tag, usize);
 
 impl std::fmt::Debug for Signer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -109,7 +112,7 @@ impl Signer {
         let variables = if self.is_first { Variables::All } else { Variables::Timers };
         let code = code(&key, self.prior.as_ref(), &head, out.get(HEADER..length)?, &record, variables);
         let length = Tsig { mac: code.as_ref(), ..record }.append(out, length)?;
-        (self.prior, self.is_first) = (Some(code), false);
+        (self.prior, self.is_first) = (Some((code, code.as_ref().len())), false);
         Some(length)
     }
 }
@@ -148,13 +151,16 @@ pub fn tell(out: &mut [u8], length: usize, failed: Failed, tsig: &Tsig<'_>, unix
     let original_id = u16::from_be_bytes(*out.first_chunk()?);
     match failed {
         Failed::Malformed => None,
-        // Only this one is signed: sender and receiver have the same key (RFC 8945 §5.2.3).
+        // These are signed: sender and receiver have the same key (RFC 8945 §5.3.2).
         Failed::BadTime(mut signer) => {
             let now = unix.to_be_bytes();
             let stamp = Stamp { time: tsig.time, fudge: tsig.fudge, error, other: &now[2..] };
             signer.sign_with(out, length, stamp)
         }
-        Failed::BadKey | Failed::BadSignature | Failed::BadTruncation => {
+        Failed::BadTruncation(mut signer) => {
+            signer.sign_with(out, length, Stamp { time: unix, fudge: FUDGE, error, other: &[] })
+        }
+        Failed::BadKey | Failed::BadSignature => {
             Tsig { start: length, mac: &[], original_id, error, other: &[], ..*tsig }.append(out, length)
         }
     }
@@ -162,7 +168,7 @@ pub fn tell(out: &mut [u8], length: usize, failed: Failed, tsig: &Tsig<'_>, unix
 
 fn check(
     key: &Arc<Key>,
-    prior: Option<&Tag>,
+    prior: Option<&Sent>,
     message: &[u8],
     tsig: &Tsig<'_>,
     unix: u64,
@@ -180,12 +186,12 @@ fn check(
     if !is_equal(&code.as_ref()[..tsig.mac.len()], tsig.mac) {
         return Err(Failed::BadSignature);
     }
-    let signer = Signer { key: Arc::clone(key), prior: Some(code), is_first: true };
+    let signer = Signer { key: Arc::clone(key), prior: Some((code, tsig.mac.len())), is_first: true };
     if unix.abs_diff(tsig.time) > u64::from(tsig.fudge) {
         return Err(Failed::BadTime(signer));
     }
     if tsig.mac.len() < whole {
-        return Err(Failed::BadTruncation);
+        return Err(Failed::BadTruncation(signer));
     }
     Ok(signer)
 }
@@ -201,16 +207,16 @@ enum Variables {
 
 fn code(
     key: &Key,
-    prior: Option<&Tag>,
+    prior: Option<&Sent>,
     head: &[u8; HEADER],
     body: &[u8],
     tsig: &Tsig<'_>,
     variables: Variables,
 ) -> Tag {
     let mut context = key.context();
-    if let Some(prior) = prior {
-        context.update(&(prior.as_ref().len() as u16).to_be_bytes());
-        context.update(prior.as_ref());
+    if let Some((prior, sent)) = prior {
+        context.update(&(*sent as u16).to_be_bytes());
+        context.update(&prior.as_ref()[..*sent]);
     }
     context.update(head);
     context.update(body);
@@ -365,13 +371,23 @@ mod tests {
         let tsig = Tsig::read(&good).unwrap().unwrap();
         let data = tsig.start + tsig.key.len() + 8;
         let mac = data + 2 + tsig.algorithm.len() + 8;
-        for (left, expected) in [(22, Some((BADTRUNC, 0))), (15, None), (0, None)] {
-            let mut cut = good.clone();
+        for (left, expected) in [(22, Some((BADTRUNC, 32))), (15, None), (0, None)] {
+            let mut sender = Signer::request(keys().named("ns2.example").unwrap().clone());
+            let mut cut = signed(&mut sender, &asked().finish(), NOW);
             let taken = 32 - left;
             cut[data + 1] -= taken as u8;
             cut[mac + 1] = left as u8;
             cut.drain(mac + 2 + left..mac + 2 + 32);
-            assert_eq!(error(&tell_of(&cut, &keys(), NOW)), expected, "{left} octets");
+            for (now, expected) in [(NOW, expected), (NOW + 301, expected.map(|_| (BADTIME, 32)))] {
+                let told = tell_of(&cut, &keys(), now);
+                assert_eq!(error(&told), expected, "{left} octets");
+                // The sender believes it: it knows how much of its code it sent.
+                sender.prior.as_mut().expect("it has signed").1 = left;
+                if let Some(told) = told {
+                    let tsig = Tsig::read(&told).unwrap().unwrap();
+                    assert!(sender.verify_answer(&told, &tsig, NOW).is_ok(), "{left} octets");
+                }
+            }
         }
 
         for late in [NOW + 301, NOW - 301] {

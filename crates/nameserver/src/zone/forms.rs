@@ -4,13 +4,14 @@
 mod loc;
 
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::slice::Iter;
 
-use dns::Rtype;
+use dns::{Folded, Rtype};
 use domain::base::iana::SecurityAlgorithm;
+use domain::base::name::UncertainName;
 use domain::rdata::dnssec::RtypeBitmap;
-use domain::utils::base64;
+use domain::utils::{base16, base64};
 
 /// The most octets of a record's data (RFC 1035 §3.2.1).
 const DATA_MAX: usize = u16::MAX as usize;
@@ -25,21 +26,30 @@ enum Form {
 
 /// The types that the scanner does not read.
 const FORMS: &[(Rtype, Form)] = {
-    use Field::{Address, Algorithm, Base64, Certificate, Groups, Location, Number, Strings, Text, Types};
+    use Field::{
+        Address, Algorithm, Base64, Certificate, Groups, HostIdentity, Location, Name, Names, Number,
+        Prefixes, Strings, Text, Types,
+    };
     use Form::{Alike, Fields};
     const LOCATOR: &[Field] = &[Number(2), Groups { count: 4, octets: 2, between: ':' }];
     &[
         // RFC 1183 §1 and §3.
         (Rtype::AFSDB, Alike(Rtype::MX)),
         (Rtype::RT, Alike(Rtype::MX)),
-        (Rtype::X25, Fields(&[Strings(1)], "311061700956 (RFC 1183)")),
-        (Rtype::ISDN, Fields(&[Strings(2)], "150862028003217 004 (RFC 1183)")),
+        (Rtype::X25, Fields(&[Strings(1, 1)], "311061700956 (RFC 1183)")),
+        (Rtype::ISDN, Fields(&[Strings(1, 2)], "150862028003217 004 (RFC 1183)")),
+        // RFC 1712 §3.
+        (Rtype::GPOS, Fields(&[Strings(3, 3)], "-32.6882 116.8652 10.0 (RFC 1712)")),
         // RFC 1876 §3.
         (Rtype::LOC, Fields(&[Location], "52 22 23 N 4 53 32 E -2m (RFC 1876)")),
+        // RFC 2163 §4.
+        (Rtype::PX, Fields(&[Number(2), Name, Name], "10 map822.example. mapx400.example. (RFC 2163)")),
         // RFC 2230 §3.
         (Rtype::KX, Alike(Rtype::MX)),
         // RFC 2535 §7.1.
         (Rtype::KEY, Alike(Rtype::DNSKEY)),
+        // RFC 3123 §4 and §5.
+        (Rtype::APL, Fields(&[Prefixes], "1:192.168.32.0/21 !1:192.168.38.0/28 (RFC 3123)")),
         // RFC 4398 §2.2.
         (Rtype::CERT, Fields(&[Certificate, Number(2), Algorithm, Base64], "PKIX 12345 8 BASE64 (RFC 4398)")),
         // RFC 4431 §2.
@@ -66,6 +76,8 @@ const FORMS: &[(Rtype, Form)] = {
         (Rtype::CSYNC, Fields(&[Number(4), Number(2), Types], "66 3 A NS AAAA (RFC 7477)")),
         // RFC 7553 §4.
         (Rtype::URI, Fields(&[Number(2), Number(2), Text], "10 1 \"https://example.com/\" (RFC 7553)")),
+        // RFC 8005 §5 and §6.
+        (Rtype::HIP, Fields(&[HostIdentity, Names], "2 HEX BASE64 rvs.example. (RFC 8005)")),
         // RFC 8162 §2.
         (Rtype::SMIMEA, Alike(Rtype::TLSA)),
     ]
@@ -99,8 +111,8 @@ pub(super) fn example(rtype: Rtype) -> Option<&'static str> {
 }
 
 /// Reads the words of a record's data field by field; `None` where they are not of the type's form, or it has no fields
-/// here.
-pub(super) fn read(rtype: Rtype, words: &[&[u8]]) -> Option<Vec<u8>> {
+/// here. Relative names are below `origin`, where there is one.
+pub(super) fn read(rtype: Rtype, words: &[&[u8]], origin: Option<&[u8]>) -> Option<Vec<u8>> {
     let Form::Fields(fields, _) = form(rtype)? else { return None };
     // Octets (RFC 3597 §5) are the scanner's.
     if words.first() == Some(&&b"\\#"[..]) {
@@ -108,7 +120,7 @@ pub(super) fn read(rtype: Rtype, words: &[&[u8]]) -> Option<Vec<u8>> {
     }
     let (mut words, mut data) = (words.iter(), Vec::new());
     for field in *fields {
-        field.read(&mut words, &mut data)?;
+        field.read(&mut words, origin, &mut data)?;
     }
     (words.next().is_none() && data.len() <= DATA_MAX).then_some(data)
 }
@@ -125,7 +137,11 @@ pub(super) fn text(rtype: Rtype, mut data: &[u8]) -> Option<String> {
 
 /// Writes record data as octets (RFC 3597 §5).
 pub(super) fn generic(data: &[u8]) -> String {
-    data.iter().fold(format!("\\# {} ", data.len()), |mut text, octet| {
+    format!("\\# {} {}", data.len(), hex(data))
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().fold(String::with_capacity(2 * octets.len()), |mut text, octet| {
         write!(text, "{octet:02x}").expect("writing to a string cannot fail");
         text
     })
@@ -143,10 +159,18 @@ enum Field {
     Certificate,
     /// So many groups of hexadecimal digits.
     Groups { count: usize, octets: usize, between: char },
+    /// A name.
+    Name,
+    /// A public key of HIP, its algorithm and the tag that hosts know it by (RFC 8005 §5).
+    HostIdentity,
     /// To the end: a place on Earth.
     Location,
-    /// To the end: strings, as many at most, at least one.
-    Strings(usize),
+    /// To the end: strings, so many at least and at most.
+    Strings(usize, usize),
+    /// To the end: names.
+    Names,
+    /// To the end: prefixes of addresses (RFC 3123 §4).
+    Prefixes,
     /// To the end: text, whose length is not told.
     Text,
     /// To the end: octets in base 64.
@@ -157,7 +181,7 @@ enum Field {
 
 impl Field {
     /// Appends the field's octets.
-    fn read(&self, words: &mut Iter<'_, &[u8]>, data: &mut Vec<u8>) -> Option<()> {
+    fn read(&self, words: &mut Iter<'_, &[u8]>, origin: Option<&[u8]>, data: &mut Vec<u8>) -> Option<()> {
         match *self {
             Field::Number(octets) => push_number(data, number(plain(words.next()?)?)?, octets)?,
             Field::Address => data.extend(plain(words.next()?)?.parse::<Ipv4Addr>().ok()?.octets()),
@@ -186,15 +210,35 @@ impl Field {
                     push_number(data, u64::from_str_radix(group, 16).ok().filter(|_| is_hex)?, octets)?;
                 }
             }
+            Field::Name => data.extend(name(words.next()?, origin)?),
+            Field::HostIdentity => {
+                let algorithm = number(plain(words.next()?)?)?;
+                let tag: Vec<u8> = base16::decode(plain(words.next()?)?).ok()?;
+                let key: Vec<u8> = base64::decode(plain(words.next()?)?).ok()?;
+                push_number(data, tag.len() as u64, 1)?;
+                push_number(data, algorithm, 1)?;
+                push_number(data, key.len() as u64, 2)?;
+                data.extend([tag, key].concat());
+            }
             Field::Location => data.extend(loc::read(words)?),
-            Field::Strings(most) => {
-                if !(1..=most).contains(&words.len()) {
+            Field::Strings(least, most) => {
+                if !(least..=most).contains(&words.len()) {
                     return None;
                 }
                 for word in words {
                     let string = unescaped(word)?;
                     data.push(u8::try_from(string.len()).ok()?);
                     data.extend(string);
+                }
+            }
+            Field::Names => {
+                for word in words {
+                    data.extend(name(word, origin)?);
+                }
+            }
+            Field::Prefixes => {
+                for word in words {
+                    data.extend(prefix(plain(word)?)?);
                 }
             }
             Field::Text => data.extend(unescaped(words.next()?)?),
@@ -225,19 +269,32 @@ impl Field {
                 words.push(named.map_or_else(|| number.to_string(), |(_, name)| (*name).to_owned()));
             }
             Field::Groups { count, octets, between } => {
-                let groups = take(data, count * octets)?.chunks(octets).map(|group| {
-                    group.iter().fold(String::new(), |mut hex, octet| {
-                        write!(hex, "{octet:02x}").expect("writing to a string cannot fail");
-                        hex
-                    })
-                });
+                let groups = take(data, count * octets)?.chunks(octets).map(hex);
                 words.push(groups.collect::<Vec<_>>().join(&between.to_string()));
             }
+            Field::Name => words.push(take_name(data)?),
+            Field::HostIdentity => {
+                let (tag, algorithm) = (take_number(data, 1)?, take_number(data, 1)?);
+                let key = take_number(data, 2)?;
+                words.push(algorithm.to_string());
+                words.push(hex(take(data, tag as usize)?));
+                words.push(base64::encode_string(take(data, key as usize)?));
+            }
             Field::Location => words.push(loc::text(take(data, loc::LENGTH)?)?),
-            Field::Strings(_) => {
+            Field::Strings(..) => {
                 while !data.is_empty() {
                     let length = take_number(data, 1)?;
                     words.push(quoted(take(data, length as usize)?));
+                }
+            }
+            Field::Names => {
+                while !data.is_empty() {
+                    words.push(take_name(data)?);
+                }
+            }
+            Field::Prefixes => {
+                while !data.is_empty() {
+                    words.push(take_prefix(data)?);
                 }
             }
             Field::Text => words.push(quoted(std::mem::take(data))),
@@ -287,6 +344,59 @@ fn take<'a>(data: &mut &'a [u8], octets: usize) -> Option<&'a [u8]> {
 fn take_number(data: &mut &[u8], octets: usize) -> Option<u64> {
     let octets = take(data, octets)?;
     Some(octets.iter().fold(0, |number, octet| number << 8 | u64::from(*octet)))
+}
+
+/// Reads a name into its wire form; one that does not end with a dot is below the origin.
+pub(super) fn name(word: &[u8], origin: Option<&[u8]>) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(word).ok().filter(|word| !word.starts_with('"'))?;
+    let wire = match text {
+        "@" => origin?.to_vec(),
+        "." => vec![0],
+        _ => match text.parse::<UncertainName<Vec<u8>>>().ok()? {
+            UncertainName::Absolute(name) => name.into_octets(),
+            UncertainName::Relative(name) => [name.as_slice(), origin?].concat(),
+        },
+    };
+    Folded::read(&wire).is_some_and(|name| name.wire_length() == wire.len()).then_some(wire)
+}
+
+fn take_name(data: &mut &[u8]) -> Option<String> {
+    let length = Folded::read(data)?.wire_length();
+    Some(dns::name::to_text(take(data, length)?))
+}
+
+/// In the octet of an item's length: the prefix is left out of the list (RFC 3123 §4).
+const NEGATION: u8 = 0x80;
+
+/// Reads an item of an APL record, `[!]FAMILY:ADDRESS/PREFIX` (RFC 3123 §5).
+fn prefix(word: &str) -> Option<Vec<u8>> {
+    let (negation, word) = word.strip_prefix('!').map_or((0, word), |rest| (NEGATION, rest));
+    let (family, word) = word.split_once(':')?;
+    let (address, bits) = word.split_once('/')?;
+    let (family, address, most) = match number(family)? {
+        1 => (1, address.parse::<Ipv4Addr>().ok()?.octets().to_vec(), 32),
+        2 => (2, address.parse::<Ipv6Addr>().ok()?.octets().to_vec(), 128),
+        _ => return None,
+    };
+    let bits = u8::try_from(number(bits)?).ok().filter(|bits| *bits <= most)?;
+    // Zeros at the end are not sent.
+    let length = address.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
+    Some([&[0, family, bits, negation | length as u8][..], &address[..length]].concat())
+}
+
+fn take_prefix(data: &mut &[u8]) -> Option<String> {
+    let (family, bits) = (take_number(data, 2)?, take_number(data, 1)?);
+    let length = take_number(data, 1)? as u8;
+    let sent = take(data, usize::from(length & !NEGATION))?;
+    let mut octets = [0; 16];
+    octets.get_mut(..sent.len())?.copy_from_slice(sent);
+    let address: IpAddr = match family {
+        1 => Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3]).into(),
+        2 => Ipv6Addr::from(octets).into(),
+        _ => return None,
+    };
+    let negation = if length & NEGATION == 0 { "" } else { "!" };
+    Some(format!("{negation}{family}:{address}/{bits}"))
 }
 
 /// A word in which nothing is quoted or escaped.
@@ -394,6 +504,23 @@ mod tests {
                 "DHCID AAIBY2/AuCccgoJbsaxcQc9TUapptP69lOjxfNuVAA2kjEA=",
                 "000201636fc0b8271c82825bb1ac5c41cf5351aa69b4febd94e8f17cdb95000da48c40",
             ),
+            ("GPOS -32.6882 116.8652 10.0", "082d33322e36383832083131362e383635320431302e30"),
+            (
+                "PX 10 map822.example. mapx400.example.",
+                "000a066d6170383232076578616d706c6500076d617078343030076578616d706c6500",
+            ),
+            ("APL 1:192.168.32.0/21 !1:192.168.38.0/28", "00011503c0a82000011c83c0a826"),
+            ("APL 1:224.0.0.0/4 2:FF00:0:0:0:0:0:0:0/8", "00010401e000020801ff"),
+            (
+                "APL !2:2001:db8::1/128 1:0.0.0.0/0 1:10.0.0.1/08",
+                "0002809020010db800000000000000000000000100010000000108040a000001",
+            ),
+            (
+                "HIP 2 200100107B1A74DF365639CC39F1D578 AwEAAbdx rvs1.example.com. RVS2.example.com.",
+                "10020006200100107b1a74df365639cc39f1d57803010001b7710472767331076578616d706c6503636f6d000452565332\
+                 076578616d706c6503636f6d00",
+            ),
+            ("HIP ( 2 2001\n AQIDBA== )", "02020004200101020304"),
             ("KEY 256 3 8 AQIDBA==", "0100030801020304"),
             (
                 "DLV 1 8 1 aabbccddeeff00112233aabbccddeeff00112233",
@@ -421,7 +548,7 @@ mod tests {
             let mut words = record.split(' ');
             let rtype = words.next().and_then(|word| word.parse().ok()).expect("a type");
             let words: Vec<&[u8]> = words.map(str::as_bytes).collect();
-            assert_eq!(read(rtype, &words), None, "{record}");
+            assert_eq!(read(rtype, &words, None), None, "{record}");
         };
         for record in [
             "LOC",
@@ -460,23 +587,48 @@ mod tests {
             "CERT PKI 1 1 AQID",
             "CERT 1 1 1 A",
             "CSYNC 1 1 NONE",
+            "GPOS 1 2",
+            "GPOS 1 2 3 4",
+            "PX 1 a.",
+            "PX 1 a. b. c.",
+            "PX 1 a. b",
+            "PX 1 a. @",
+            "PX 1 a. b..c.",
+            "PX 1 a. \"b.\"",
+            "APL 1:10.0.0.0",
+            "APL 1:10.0.0/8",
+            "APL 1:10.0.0.0/33",
+            "APL 2:::/129",
+            "APL 3:1/2",
+            "APL !!1:10.0.0.0/8",
+            "APL +1:10.0.0.0/8",
+            "HIP 256 2001 AQIDBA==",
+            "HIP 2 200 AQIDBA==",
+            "HIP 2 \"\" AQIDBA==",
+            "HIP 2 2001",
+            "HIP 2 2001 AQIDBA== b",
         ] {
             refused(record);
         }
         refused(&format!("X25 {}", "1".repeat(256)));
         refused(&format!("URI 1 2 {}", "a".repeat(DATA_MAX)));
+        refused(&format!("HIP 2 {} AQIDBA==", "00".repeat(256)));
+        refused(&format!("PX 1 a. {}.", ["a"; 128].join(".")));
     }
 
     #[test]
     fn records_stand_beside_those_of_other_types() {
         let text = "; AFSDB\nx 1h AFSDB ( 1 ; a comment\n @ )\n\n MX 2 @\n LOC ( 52 ; degrees\n 22 N\n 4 E 0m )\n\
-                    $ORIGIN y.example.\nx KX 3 x\n  URI 1 2 \"( ;\"\n  TXT LOC\ntype18 TYPE18 4 @\n";
+                    $ORIGIN y.example.\nx KX 3 x\n  URI 1 2 \"( ;\"\n  TXT LOC\ntype18 TYPE18 4 @\n\
+                    h HIP 2 2001 AQIDBA== ( rvs ; a comment\n @ . )\n$ORIGIN z\np PX 1 @ a\\.b\n";
         let text = zone(text).to_text();
         let mut lines = text.lines().filter(|line| !line.starts_with("example.")).collect::<Vec<_>>();
         lines.sort_unstable();
         assert_eq!(
             lines,
             [
+                "h.y.example. 60 IN HIP 2 2001 AQIDBA== rvs.y.example. y.example. .",
+                "p.z.y.example. 60 IN PX 1 z.y.example. a\\.b.z.y.example.",
                 "type18.y.example. 60 IN AFSDB 4 y.example.",
                 "x.example. 3600 IN AFSDB 1 example.",
                 "x.example. 60 IN LOC 52 22 0.000 N 4 0 0.000 E 0m 1m 10000m 10m",

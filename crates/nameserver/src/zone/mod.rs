@@ -87,6 +87,17 @@ pub struct Rrset<'a> {
     signatures_ttl: u32,
 }
 
+/// Records that keep a policy from deciding the addresses at a name.
+#[derive(Debug)]
+pub struct Hindrance {
+    /// The name that has them, in folded wire form.
+    pub owner: Box<[u8]>,
+    /// Their type.
+    pub rtype: Rtype,
+    /// What is wrong, as in a fault.
+    pub what: String,
+}
+
 /// Where a walk down a zone ended.
 pub enum Walk<'a> {
     /// At the name itself.
@@ -275,20 +286,31 @@ impl Zone {
         Some(Found { node: self.names.find(hash.of(name), name.wire())?, is_apex: false })
     }
 
-    /// Whether a policy may decide the addresses at a name; else why not.
+    /// Whether a policy may decide the addresses at a name.
     ///
     /// It needs our authority (no delegation or DNAME above, none at it), no CNAME beside it, and a zone that is
     /// not signed: a drawn answer has no signature.
-    pub fn may_steer(&self, name: &Folded, hash: &NameHash) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// What is in its way.
+    pub fn may_steer(&self, name: &Folded, hash: &NameHash) -> Result<(), Hindrance> {
         let (shown, origin) = (shown(name.wire()), shown(self.origin.wire()));
+        let hindered = |owner: &[u8], rtype, what| Err(Hindrance { owner: owner.into(), rtype, what });
         if self.is_signed() {
-            return Err(format!("{shown} is in the signed zone {origin}"));
+            let what = format!("{shown} is in the signed zone {origin}");
+            return hindered(self.origin.wire(), Rtype::DNSKEY, what);
         }
         match self.walk(name, hash) {
-            Walk::Delegation(_, _) => Err(format!("{shown} is at or below a delegation in {origin}")),
-            Walk::Dname(_, _) => Err(format!("{shown} is below a DNAME record in {origin}")),
+            Walk::Delegation(_, labels) => {
+                let what = format!("{shown} is at or below a delegation in {origin}");
+                hindered(name.suffix(labels), Rtype::NS, what)
+            }
+            Walk::Dname(_, labels) => {
+                let what = format!("{shown} is below a DNAME record in {origin}");
+                hindered(name.suffix(labels), Rtype::DNAME, what)
+            }
             Walk::Name(found) if found.rrset(Rtype::CNAME).is_some() => {
-                Err(format!("{shown} has a CNAME record"))
+                hindered(name.wire(), Rtype::CNAME, format!("{shown} has a CNAME record"))
             }
             Walk::Name(_) | Walk::Missing(_, _) => Ok(()),
         }
@@ -740,7 +762,7 @@ mod tests {
             ("a.sub.example", "delegation"),
             ("a.d.example", "DNAME"),
         ] {
-            assert!(zone.may_steer(&name(bad), &hash).unwrap_err().contains(why), "{bad}");
+            assert!(zone.may_steer(&name(bad), &hash).unwrap_err().what.contains(why), "{bad}");
         }
         let before = zone.to_text();
         let (deep, wild) = (name("a.b.ns.example"), name("*.w.example"));

@@ -29,6 +29,9 @@ pub const TEXT_MAX: usize = 1 << 30;
 /// How deep `$INCLUDE` may nest: enough for any layout by hand, and a loop is found at once.
 const INCLUDE_DEPTH_MAX: usize = 8;
 
+/// The most files of one zone, each counted as often as it is included: records keep theirs in 16 bits.
+const FILES_MAX: usize = 10_000;
+
 /// Where a master file's text comes from.
 pub struct Source<'a> {
     /// What faults call it: the file's path, or `body`.
@@ -62,15 +65,6 @@ pub struct Record {
     place: (u32, u32),
 }
 
-/// Where a record begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spot {
-    /// The file, as faults call it.
-    pub source: String,
-    /// The line, counted from 1.
-    pub line: u32,
-}
-
 /// Reads a master file.
 ///
 /// # Errors
@@ -95,18 +89,16 @@ impl Master<'_> {
 
     /// A fault about a record, at the line where it begins.
     pub fn fault(&self, record: &Record, what: impl Into<String>, expected: impl Into<String>) -> Fault {
-        self.spot(record).fault(what, expected)
-    }
-
-    /// Where the first SOA record begins.
-    pub fn soa(&self) -> Option<Spot> {
-        self.records.iter().find(|record| record.rtype == Rtype::SOA).map(|soa| self.spot(soa))
-    }
-
-    fn spot(&self, record: &Record) -> Spot {
         let (name, text) = &self.files[usize::from(record.file)];
         let start = entries::entry_start(text, record.place.0 as usize, record.place.1 as usize);
-        Spot { source: name.clone(), line: 1 + entries::lines(&text[..start]) }
+        Fault::at(name.as_str(), 1 + entries::lines(&text[..start]), 1, what, expected)
+    }
+
+    /// The first record of a type at a name, which may be folded.
+    pub fn first(&self, owner: &[u8], rtype: Rtype) -> Option<&Record> {
+        let is_it =
+            |record: &&Record| record.rtype == rtype && self.owner(record).eq_ignore_ascii_case(owner);
+        self.records.iter().find(is_it)
     }
 
     fn add(&mut self, record: &ScannedRecord, rtype: Rtype, file: u16, place: Place) {
@@ -122,13 +114,6 @@ impl Master<'_> {
             file,
             place,
         });
-    }
-}
-
-impl Spot {
-    /// A fault about the record.
-    pub fn fault(self, what: impl Into<String>, expected: impl Into<String>) -> Fault {
-        Fault::at(self.source, self.line, 1, what, expected)
     }
 }
 
@@ -149,14 +134,23 @@ fn read_file(
         ));
         return;
     }
+    if master.files.len() == FILES_MAX {
+        faults.push(Fault::whole(
+            source.name,
+            "one file too many is included",
+            format!("at most {FILES_MAX}"),
+        ));
+        return;
+    }
     let file = master.files.len() as u16;
-    let plain = entries::without_shorthands(source.text);
+    let origin = scanner.zonefile.origin().ok();
+    let plain = entries::without_shorthands(source.text, origin.as_ref().map(Name::as_slice));
     master.files.push((source.name.to_string(), plain.text.to_vec().into()));
     let start = scanner.clone();
     let mut included = 0;
     let scanned = each_entry(scanner, &plain.text, |scanner, entry, place| match entry {
         Entry::Record(record) => {
-            if refused(&record).is_some() {
+            if refused(&record, is_whole).is_some() {
                 return None;
             }
             master.add(&record, plain.rtype(record.rtype(), place), file, place);
@@ -307,8 +301,8 @@ fn include(
     Ok(())
 }
 
-/// What no zone may hold, though the scanner takes it.
-fn refused(record: &ScannedRecord) -> Option<Fault> {
+/// What no zone may hold, though the scanner takes it; `takes` says whether data is of its type.
+fn refused(record: &ScannedRecord, takes: impl FnOnce(Rtype, &[u8]) -> bool) -> Option<Fault> {
     let rtype = record.rtype();
     let meta = matches!(rtype.to_int(), 0 | 41 | 128..=255);
     if meta {
@@ -321,7 +315,7 @@ fn refused(record: &ScannedRecord) -> Option<Fault> {
     record.data().compose_rdata(&mut octets).expect("appending to a vector cannot fail");
     let (owner, data) = octets.split_at(owner_ends);
     let whole_owner = Folded::read(owner).is_some_and(|name| name.wire_length() == owner.len());
-    (!whole_owner || !is_whole(rtype, data))
+    (!whole_owner || !takes(rtype, data))
         .then(|| Fault::whole("", "an empty label in a name", "labels of 1 to 63 octets between the dots"))
 }
 
@@ -393,8 +387,8 @@ mod tests {
                  52 22 23 N 4 53 32 E -2m (RFC 1876), or \\# LENGTH HEX (RFC 3597)",
             ),
             (
-                "x PX 1 a b",
-                "t.zone:1:3: unknown record type with concrete data at 'PX'; expected its data as \\# LENGTH HEX (RFC 3597)",
+                "x NSAP 0x47",
+                "t.zone:1:3: unknown record type with concrete data at 'NSAP'; expected its data as \\# LENGTH HEX (RFC 3597)",
             ),
             (
                 "x AFSDB 1",
@@ -475,6 +469,19 @@ mod tests {
         let master = of(b"$INCLUDE inner sub\n").unwrap();
         assert_eq!(shown(master.owner(&master.records[0])), "x.sub.example.");
         assert!(of(b"$INCLUDE loop\n").err().unwrap().to_string().contains("too deep"));
+    }
+
+    #[test]
+    fn so_many_files_are_included_and_no_more() {
+        let empty = |_: &str| Ok(Vec::new());
+        let of = |includes: usize| {
+            let text = "$INCLUDE inner\n".repeat(includes);
+            let source = Source { text: text.as_bytes(), include: &empty, ..source("") };
+            read(&source).map(|_| ()).map_err(|faults| faults.to_string())
+        };
+        assert_eq!(of(FILES_MAX - 1), Ok(()));
+        let told = format!("inner: one file too many is included; expected at most {FILES_MAX}");
+        assert_eq!(of(FILES_MAX), Err(told));
     }
 
     #[test]

@@ -282,6 +282,15 @@ mod tests {
             (octets(4..5), strings(), name.clone()).prop_map(|(a, b, c)| [a, b, c].concat()),
             (name.clone(), name.clone(), octets(20..21)).prop_map(|(a, b, c)| [a, b, c].concat()),
             (name.clone(), name.clone()).prop_map(|(a, b)| [a, b].concat()),
+            (octets(2..3), name.clone(), name.clone()).prop_map(|(a, b, c)| [a, b, c].concat()),
+            (octets(1..3), octets(1..3), name.clone()).prop_map(|(a, b, c)| {
+                let head = [a.len() as u8, 2, 0, b.len() as u8];
+                [&head[..], &a, &b, &c].concat()
+            }),
+            (1u8..3, 0u8..130, any::<bool>(), octets(0..6)).prop_map(|(family, bits, not, address)| {
+                let head = [0, family, bits, u8::from(not) << 7 | address.len() as u8];
+                [&head[..], &address].concat()
+            }),
             (name.clone(), bitmap.clone()).prop_map(|(a, b)| [a, b].concat()),
             (octets(4..5), string.clone(), string.clone(), bitmap)
                 .prop_map(|(a, b, c, d)| [a, b, c, d].concat()),

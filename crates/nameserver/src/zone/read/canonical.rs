@@ -9,10 +9,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use dns::Rtype;
 use dns::name::{LABEL_MAX, NAME_MAX};
-use domain::zonefile::inplace::Entry;
+use domain::rdata::ZoneRecordData;
+use domain::zonefile::inplace::{Entry, ScannedRecordData};
 
 use super::entries::without_shorthands;
-use super::{Master, Record, Scanner, each_entry, refused};
+use super::{Master, Record, Scanner, each_entry, is_whole, refused};
+use crate::zone::forms;
 
 /// Reads canonical text; `None` where it is none, or has a fault: [`read`](super::read) then tells which.
 pub fn read_canonical<'a>(name: &str, text: &'a [u8]) -> Option<Master<'a>> {
@@ -98,16 +100,25 @@ impl Master<'_> {
 
     /// Adds the records of all other lines; they must be one a line.
     fn add_scanned(&mut self, text: &[u8], places: Vec<(u32, u32)>) -> Option<()> {
-        let (mut places, plain) = (places.into_iter(), without_shorthands(text));
-        each_entry(&mut Scanner::new(None), &plain.text, |_, entry, scanned| match (entry, places.next()) {
-            (Entry::Record(record), Some(place)) if refused(&record).is_none() => {
-                self.add(&record, plain.rtype(record.rtype(), scanned), 0, place);
-                Some(())
+        let (mut places, plain) = (places.into_iter(), without_shorthands(text, None));
+        each_entry(&mut Scanner::new(None), &plain.text, |_, entry, scanned| {
+            let (Entry::Record(record), Some(place)) = (entry, places.next()) else { return None };
+            let rtype = plain.rtype(record.rtype(), scanned);
+            let takes = |_, data: &[u8]| is_whole(rtype, data) || was_opaque(rtype, record.data());
+            if refused(&record, takes).is_some() {
+                return None;
             }
-            _ => None,
+            self.add(&record, rtype, 0, place);
+            Some(())
         })?;
         places.next().is_none().then_some(())
     }
+}
+
+/// Whether data is in octets and of a type that older programs knew nothing of: they took any, and what a store has of
+/// them must not keep a server from starting.
+fn was_opaque(rtype: Rtype, data: &ScannedRecordData) -> bool {
+    matches!(data, ZoneRecordData::Unknown(_)) && forms::alike(rtype).is_some()
 }
 
 /// Whether a line takes neither owner, TTL nor class from those before it, which the scanner does not see all of.
@@ -198,6 +209,15 @@ mod tests {
     }
 
     #[test]
+    fn octets_that_an_older_program_took_are_read_as_they_are() {
+        let text = b"a.example. 60 IN AFSDB \\# 3 000102\na.example. 60 IN TYPE21 \\# 4 00010161\n";
+        assert!(scanned(text).is_none());
+        let master = read_canonical("t", text).expect("canonical");
+        let data: Vec<&[u8]> = master.records.iter().map(|record| master.rdata(record)).collect();
+        assert_eq!(data, [&[0, 1, 2][..], &[0, 1, 1, b'a']]);
+    }
+
+    #[test]
     fn what_is_not_canonical_is_left_to_the_scanner() {
         for text in [
             &b"a.example. 60 IN A 192.0.2.256\n"[..],
@@ -207,6 +227,9 @@ mod tests {
             b"$ORIGIN example.\na.example. 60 IN A 192.0.2.1\n",
             b"a.example. 60 IN TYPE41 \\# 0\n",
             b"a.example. 60 IN A\n",
+            b"a.example. 60 IN MX \\# 3 000102\n",
+            b"a.example. 60 IN AFSDB 1 a..b.\n",
+            b"a..example. 60 IN AFSDB \\# 3 000102\n",
             b"a.example. 60 IN TXT \"a\n",
             // What they lack the plain line would give them, which the scanner is not shown.
             b"a.example. 60 IN TXT a\nb.example. 50 IN A 192.0.2.1\n 60 IN TXT b\n",

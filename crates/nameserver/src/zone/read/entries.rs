@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use api::{Fault, Faults};
 use bytes::Bytes;
-use dns::Rtype;
+use dns::{Class, Rtype};
 use domain::base::name::Name;
 use domain::zonefile::inplace::Entry;
 
-use super::{Place, Scanner, Source, refused};
+use super::{Place, Scanner, Source, is_whole, refused};
 use crate::zone::forms;
 
 /// A file to include, and the origin that it is given.
@@ -46,7 +46,7 @@ pub(super) fn list_faults(
             line += lines(octets);
             continue;
         }
-        let scanned = without_shorthands(whole).text;
+        let scanned = without_shorthands(whole, origin.as_ref().map(Name::as_slice)).text;
         let mut scanner = start.clone();
         scanner.show(&scanned);
         if let Some(origin) = &origin {
@@ -54,7 +54,7 @@ pub(super) fn list_faults(
         }
         let place = match scanner.next_entry() {
             Ok(Some(Entry::Record(record))) => {
-                refused(&record).map(|fault| (1, 1, fault.what, fault.expected))
+                refused(&record, is_whole).map(|fault| (1, 1, fault.what, fault.expected))
             }
             Ok(Some(Entry::Include { path, origin })) => {
                 let mut scanner = scanner.behind(owner);
@@ -139,9 +139,10 @@ pub(super) fn entry_start(text: &[u8], before: usize, after: usize) -> usize {
 /// `$TTL`, as a record's TTL and in SOA as seconds; in data and directives the name `@` (RFC 1035 §5.1) as an empty
 /// string, in which the scanner sees the origin.
 ///
-/// Data of types that it does not know is written as octets (RFC 3597 §5), or its record as one of a type with the same
-/// form. And a word of older texts of our own, `nodefaultalpn`, as `no-default-alpn`.
-pub(super) fn without_shorthands(text: &[u8]) -> Plain<'_> {
+/// Data of types that it does not know is written as octets (RFC 3597 §5), names in it below `origin` or the text's own;
+/// or its record as one of a type with the same form. And a word of older texts of our own, `nodefaultalpn`, as
+/// `no-default-alpn`.
+pub(super) fn without_shorthands<'t>(text: &'t [u8], origin: Option<&[u8]>) -> Plain<'t> {
     let may_have = text.windows(2).any(|pair| match pair[1] {
         b'@' => is_space(pair[0]),
         octet => pair[0].is_ascii_digit() && unit(octet).is_some(),
@@ -155,6 +156,7 @@ pub(super) fn without_shorthands(text: &[u8]) -> Plain<'_> {
     }
     let mut out = Vec::with_capacity(text.len() + 64);
     let mut types = Vec::new();
+    let mut origin = origin.map(<[u8]>::to_vec);
     for entry in Entries::new(text) {
         let octets = &text[entry];
         let (start, mut from) = (out.len() as u32, 0);
@@ -173,9 +175,15 @@ pub(super) fn without_shorthands(text: &[u8]) -> Plain<'_> {
                     types.push((start, *rtype));
                     other.to_string().into_bytes().into()
                 }),
-                (Kind::Record(rtype, 0), _) if let Some(data) = data(*rtype, &octets[token.start..]) => {
+                (Kind::Record(rtype, 0), _)
+                    if let Some(data) = data(*rtype, &octets[token.start..], origin.as_deref()) =>
+                {
                     behind = Kind::Octets;
                     Some(forms::generic(&data).into_bytes().into())
+                }
+                (Kind::Directive(name, 0), _) if name.eq_ignore_ascii_case(b"$origin") => {
+                    origin = forms::name(word, origin.as_deref());
+                    kind.plain(word)
                 }
                 _ => kind.plain(word),
             };
@@ -209,10 +217,10 @@ impl Plain<'_> {
 }
 
 /// The octets of data that begins an entry's rest, where the type's fields are read here.
-fn data(rtype: Rtype, rest: &[u8]) -> Option<Vec<u8>> {
+fn data(rtype: Rtype, rest: &[u8], origin: Option<&[u8]>) -> Option<Vec<u8>> {
     forms::example(rtype)?;
     let words: Vec<&[u8]> = Tokens::new(rest).map(|token| &rest[token]).collect();
-    forms::read(rtype, &words)
+    forms::read(rtype, &words, origin)
 }
 
 /// The origin, as `domain` reads it in data and directives.
@@ -244,13 +252,13 @@ impl Kind<'_> {
             Kind::Octets => Kind::Octets,
             Kind::Open => {
                 let is_ttl = word.iter().all(u8::is_ascii_digit);
-                let is_class =
-                    [&b"in"[..], b"ch", b"hs"].iter().any(|class| word.eq_ignore_ascii_case(class));
+                let text = std::str::from_utf8(word).unwrap_or_default();
+                let rtype = text.parse::<Rtype>().ok();
+                let is_class = rtype.is_none() && text.parse::<Class>().is_ok();
                 if is_ttl || is_class || seconds(word).is_some() {
                     return Kind::Open;
                 }
                 // Of a type that is none no word is known.
-                let rtype = std::str::from_utf8(word).ok().and_then(|word| word.parse().ok());
                 Kind::Record(rtype.unwrap_or(Rtype::NULL), 0)
             }
         }
@@ -535,6 +543,7 @@ mod tests {
         for (text, expected) in [
             ("1h 1d IN A 192.0.2.1\n$TTL 1d\n", "1h 86400 IN A 192.0.2.1\n$TTL 86400\n"),
             ("x TXT 1h\n 2h MX 10 1d\n", "x TXT 1h\n 7200 MX 10 1d\n"),
+            ("x CLASS1 1h NS @\n", "x CLASS1 3600 NS \"\"\n"),
             ("@ SOA ( @\n@ 1 1h )\n", "@ SOA ( \"\"\n\"\" 1 3600 )\n"),
             ("@ TYPE15 1 @\na@ NS @;\n", "@ TYPE15 1 \"\"\na@ NS \"\";\n"),
             ("a TXT @ \"@\" @\na CNAME \"@\"\na NS \\@\n", "a TXT @ \"@\" @\na CNAME \"@\"\na NS \\@\n"),
@@ -549,8 +558,13 @@ mod tests {
             ("a 60 NID ( 1 ; b\n 1:2:3:4 ) ; c\n", "a 60 NID ( \\# 10 00010001000200030004 ; b\n  ) ; c\n"),
             ("a NID 1 1:2:3\na ISDN \\# 0\na NID\n", "a NID 1 1:2:3\na ISDN \\# 0\na NID\n"),
             ("loc TXT loc spf\n", "loc TXT loc spf\n"),
+            (
+                "a PX 1 a. b\n$origin @\n$ORIGIN p\na PX 1 @ .\n",
+                "a PX \\# 10 00010161000162016f00  \n$origin \"\"\n$ORIGIN p\na PX \\# 8 00010170016f0000  \n",
+            ),
         ] {
-            assert_eq!(String::from_utf8_lossy(&without_shorthands(text.as_bytes()).text), expected);
+            let plain = without_shorthands(text.as_bytes(), Some(b"\x01o\0"));
+            assert_eq!(String::from_utf8_lossy(&plain.text), expected);
         }
     }
 }
