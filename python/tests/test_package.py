@@ -5,6 +5,9 @@ Its configuration has a probe `web`.
 
 import os
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -109,6 +112,42 @@ def test_whoever_was_quicker_stands(db: Database, rows: Rows) -> None:
         with db.changing(NAME) as theirs:
             theirs["192.0.2.1"][0] = Cell(0.125)
     assert db.rows(NAME)["192.0.2.1"][0] == Cell(0.125)
+
+
+def test_what_others_change_beside_the_rows_stays(
+    db: Database, rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = db._policy
+
+    def overtaken(name: str) -> tuple[dict[str, Any], str | None]:
+        monkeypatch.undo()
+        policy, tag = read(name)
+        db._transport.call("PUT", f"/v1/policies/{NAME}", {**policy, "answers": 2})
+        return policy, tag
+
+    monkeypatch.setattr(db, "_policy", overtaken)
+    cells: dict[Region, Cell] = {0: Cell(0.5, 60)}
+    db.update_prob(NAME, {"192.0.2.1": cells, "192.0.2.2": cells})
+    assert db._policy(NAME)[0]["answers"] == 2
+    assert db.rows(NAME) == {"192.0.2.1": cells, "192.0.2.2": cells}
+
+
+def test_who_is_no_name_server_is_told_apart() -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(502)
+            self.end_headers()
+            self.wfile.write(b'["bad gateway"]')
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Other) as other:
+        thread = Thread(target=other.handle_request)
+        thread.start()
+        with connect_db(f"http://127.0.0.1:{other.server_port}") as db, pytest.raises(Refused, match="bad gateway"):
+            db.status()
+        thread.join()
 
 
 def test_nobody_there() -> None:

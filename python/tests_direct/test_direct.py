@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pointsman import Cell, Changed, Database, PointsmanError, Refused, Region, Unreachable, connect_db
+from pointsman import Cell, Changed, Database, Invalid, PointsmanError, Refused, Region, Unreachable, connect_db
 from pointsman.direct import DirectDatabase
 
 NAME = "py.example.com"
@@ -104,6 +104,23 @@ def test_who_was_quicker_wins(db: DirectDatabase, server: Database) -> None:
         db.explain("race.example.com", "10.1.2.3")
 
 
+def test_what_others_changed_since_is_not_put_back(
+    db: DirectDatabase, server: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.update_prob("since.example.com", {"192.0.2.1": {0: Cell(1.0, 60)}})
+
+    def refused(change: int) -> int:
+        monkeypatch.undo()
+        with DirectDatabase(os.environ["POINTSMAN_TEST_STORE"]) as other:
+            other.update_prob("since.example.com", {"192.0.2.3": {0: Cell(1.0, 60)}})
+        raise Refused(422, "no name server can serve it", ())
+
+    monkeypatch.setattr(db, "_published", refused)
+    with pytest.raises(Refused):
+        db.update_prob("since.example.com", {"192.0.2.2": {0: Cell(1.0, 60)}})
+    assert list(db.rows("since.example.com")) == ["192.0.2.3"]
+
+
 def test_probes_are_put_back_too(db: DirectDatabase, server: Database) -> None:
     db.update_prob("probed.example.com", {"192.0.2.1": {0: Cell(1.0)}, "192.0.2.2": {0: Cell(1.0)}})
     with db._change() as change:
@@ -146,10 +163,11 @@ def test_regions_have_names_that_the_api_takes(db: DirectDatabase, server: Datab
 def test_a_partition_is_read_as_the_name_server_does(db: DirectDatabase, server: Database) -> None:
     region = db.add_region("region")
     text = "\ufeff# ours\x0cnot a line\r\nPrefix, Region\r\n@region,192.0.2.1,1\n 10.3.0.0/16 , region\n10.3.4.0/24,-\n"
+    text += "::ffff:10.4.0.0/112,region\n::/0,-\n"
     serves(server, write_partition(db, "written", text))
-    for address in ("10.3.1.1", "10.3.4.1", "192.0.2.1"):
+    for address in ("10.3.1.1", "10.3.4.1", "192.0.2.1", "10.4.1.1", "::ffff:10.4.1.1"):
         assert db.find_ip_region(address, "written") == server.find_ip_region(address, "written")
-    assert db.find_ip_region("10.3.1.1", "written") == region
+    assert db.find_ip_region("10.3.1.1", "written") == db.find_ip_region("10.4.1.1", "written") == region
     db.remove_region("region")
     assert db.find_ip_region("10.3.1.1", "written") == 0
 
@@ -165,8 +183,9 @@ def test_what_is_nonsense_is_an_error_of_ours(db: DirectDatabase) -> None:
         db.find_ip_region("nowhere")
     with pytest.raises(PointsmanError):
         db.update_prob(NAME, {"nowhere": {0: Cell(1.0)}})
-    with pytest.raises(PointsmanError):
-        db.update_prob(NAME, {"192.0.2.1": {0: Cell(float("nan"))}})
+    for absurd in (float("nan"), float("inf")):
+        with pytest.raises(Invalid):
+            db.update_prob(NAME, {"192.0.2.1": {0: Cell(absurd)}})
 
 
 def test_who_only_reordered_was_quicker_too(db: DirectDatabase, server: Database) -> None:

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tests::folder::Folder;
 use tests::http::Client;
+use tests::peer::free_address;
 use tests::program::{self, Ended, Program};
 use tests::query::Question;
 use tests::serving::{Serving, store};
@@ -304,10 +305,29 @@ fn several_sources_and_reports() {
     ] {
         assert!(metrics.contains(expected), "{expected}:\n{metrics}");
     }
+    let refused = Client::new(face).send("DELETE", "/v1/status", &bearer, b"").expect("it answers");
+    assert_eq!((refused.status, &refused.json()["what"]), (405, &"this path has no DELETE".into()));
+    assert_eq!(refused.header("allow"), Some("GET,HEAD"));
     // One resource that is used up is enough.
     assert_eq!(report("disk", "192.0.2.1", "{\"value\":0.95}", true), 204);
     control.line("installed");
     assert_eq!(world.probability(0, "europe"), 0.0);
+    control.stop();
+}
+
+#[test]
+fn one_round_is_made_beside_a_running_face() {
+    let world = World::new();
+    world.load("192.0.2.1", "0.2");
+    world.load("192.0.2.2", "0.2");
+    // Both have the same configuration, and with it the same address.
+    let config = world.config(&format!("listen = \"{}\"\n", free_address()), &world.files());
+    let mut control = Program::start(&["control", "--config", &config]);
+    control.line("listening on http://");
+    control.line("installed");
+    assert_eq!(world.round(&config, &["--dry-run"], 0)["outcome"], "unchanged");
+    let taken = Program::start(&["control", "--config", &config]).end();
+    assert!(taken.status.code() == Some(1) && taken.stderr.contains("this port"), "{}", taken.stderr);
     control.stop();
 }
 
@@ -322,6 +342,21 @@ fn what_is_wrong_is_listed_at_once() {
         let lines: Vec<&str> = ended.stderr.lines().collect();
         assert!(lines[0].starts_with(&format!("{config}:5:8: fill is the number 2")), "{}", ended.stderr);
         assert!(lines[1].starts_with(&format!("{config}:10:13: threshold is \"much\"")), "{}", ended.stderr);
+    }
+    // The same as events, where log lines are objects.
+    let text = std::fs::read_to_string(&config).expect("it is ours");
+    let config = world.folder.write("json.toml", text.replace("fill = 2", "fill = 2\nlog = \"json\""));
+    let ended = Program::start(&["control", "--config", &config]).end();
+    assert_eq!(ended.status.code(), Some(2));
+    let events: Vec<Value> = ended
+        .stderr
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|cause| panic!("{cause}: {line}")))
+        .collect();
+    assert_eq!(events.len(), 2, "{}", ended.stderr);
+    for (event, fault) in events.iter().zip(["5:8: fill is", "11:13: threshold is"]) {
+        let message = event["fields"]["message"].as_str().unwrap_or_default();
+        assert!(event["level"] == "ERROR" && message.starts_with(&format!("{config}:{fault}")), "{event}");
     }
     let template = Program::start(&["control", "--template"]).end();
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../etc/control.template.toml"));

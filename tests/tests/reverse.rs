@@ -252,8 +252,13 @@ fn http_answers_from_the_same_cache() {
         (unknown.header("cache-control"), &unknown.json()["state"]),
         (Some("no-store"), &"not_yet".into())
     );
-    for (path, expected) in [("/v1/names/x", 400), ("/v1/nothing", 404), ("/v1/check?claim=x", 400)] {
-        let answer = client.call("GET", path, "");
+    for (method, path, expected) in [
+        ("GET", "/v1/names/x", 400),
+        ("GET", "/v1/nothing", 404),
+        ("GET", "/v1/check?claim=x", 400),
+        ("DELETE", "/v1/status", 405),
+    ] {
+        let answer = client.call(method, path, "");
         assert!(answer.status == expected && answer.json()["what"].is_string(), "{path}: {}", answer.text());
     }
 
@@ -298,6 +303,7 @@ fn http_answers_from_the_same_cache() {
         "pointsman_reverse_questions_total ",
         "pointsman_reverse_leaks_total{stack=\"wanted\"} 0",
         "pointsman_reverse_http_responses_total{status=\"413\"} 1",
+        "pointsman_reverse_receive_failures_total 0",
         "pointsman_reverse_upstream_seconds_bucket{le=\"0.001\"",
     ] {
         assert!(metrics.lines().any(|found| found.starts_with(line)), "{line} is not in\n{metrics}");
@@ -508,6 +514,21 @@ fn a_snapshot_outlives_the_program() {
 }
 
 #[test]
+fn a_last_snapshot_that_fails_is_told_by_the_exit_code() {
+    let (unbound, folder) = (Unbound::start(), Folder::new());
+    let kept = folder.path().join("kept");
+    std::fs::create_dir(&kept).expect("it is ours");
+    let snapshot = kept.join("names.cache").to_string_lossy().into_owned();
+    let mut reverse = Reverse::start(&unbound.address, &["--snapshot", &snapshot]);
+    reverse.program.line("ready");
+    std::fs::remove_dir(&kept).expect("nothing is left in it by the start");
+    reverse.program.signal(Signal::SIGTERM);
+    let ended = reverse.program.end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.ends_with("pointsman: the last snapshot was not written"), "{}", ended.stderr);
+}
+
+#[test]
 fn what_is_given_wrong_is_told() {
     for (arguments, expected) in [
         (vec!["reverse"], "--upstream"),
@@ -537,5 +558,9 @@ fn what_is_given_wrong_is_told() {
         let ended = Program::start(&[&arguments[..6], &["/proc"]].concat()).end();
         assert_eq!(ended.status.code(), Some(1), "{option}: {}", ended.stderr);
         assert!(ended.stderr.contains("/proc: it is a folder"), "{}", ended.stderr);
+        // Not even root makes a file there.
+        let ended = Program::start(&[&arguments[..6], &["/proc/file"]].concat()).end();
+        assert_eq!(ended.status.code(), Some(1), "{option}: {}", ended.stderr);
+        assert!(ended.stderr.contains("/proc/file: it cannot be written: "), "{}", ended.stderr);
     }
 }

@@ -34,17 +34,17 @@ pub const STAND_BACK: u32 = 5;
 pub struct Options {
     /// The API of the name server.
     pub client: Client,
-    /// The policy's first name.
+    /// The first name of the policy whose rows are decided.
     pub policy: String,
     /// How its rows are decided, and for which servers.
     pub rule: Rule,
-    /// How long a source may take.
+    /// How long a source may take for one value; beyond, there is none in this round.
     pub timeout: Duration,
-    /// How old a value may be.
+    /// How old the last good value of a source may be; beyond, the server's load is unknown.
     pub stale: Duration,
     /// The sources of the servers' loads.
     pub sources: Vec<Source>,
-    /// Whether nothing is installed.
+    /// Whether rounds end where they would install rows.
     pub dry_run: bool,
 }
 

@@ -35,11 +35,11 @@ const HEALTH: &str = "/v1/health";
 /// What every handler can reach.
 #[derive(Clone, Debug)]
 pub struct Face {
-    /// The clock.
+    /// The clock that reports are noted by.
     pub clock: Clock,
-    /// Where reports go.
+    /// The last values of all sources, to which reports are added.
     pub readings: Arc<Readings>,
-    /// What the process counts.
+    /// The counts and the last round, which `/metrics` and `/v1/status` tell.
     pub numbers: Arc<Numbers>,
     /// The servers by all of their addresses.
     pub servers: Arc<Vec<Vec<IpAddr>>>,

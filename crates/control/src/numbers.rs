@@ -9,11 +9,11 @@ use net::clock::Clock;
 /// What became of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is a value.
+    /// A source told a value that can be a load.
     Measured,
-    /// There is none.
+    /// A source did not answer in time, or without a number.
     Failed,
-    /// There is one that cannot be a load.
+    /// A source told what cannot be a load: a negative number, an infinity or NaN.
     Absurd,
     /// The server reported one by itself.
     Reported,
@@ -25,7 +25,7 @@ pub const VERDICTS: [&str; 4] = ["measured", "failed", "absurd", "reported"];
 /// Counts since start, and the last round.
 #[derive(Debug)]
 pub struct Numbers {
-    /// When it was started.
+    /// The clock of the process, whose monotonic time is since the start.
     pub clock: Clock,
     /// What became of requests to the face.
     pub http: Arc<web::Counters>,
@@ -85,7 +85,7 @@ impl Numbers {
         self.installed.load(Ordering::Relaxed)
     }
 
-    /// The last round.
+    /// The last round that came to an end; `None` before the first.
     pub fn last(&self) -> Option<ControlRound> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

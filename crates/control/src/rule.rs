@@ -13,13 +13,13 @@ use crate::situation::{Server, Shares, Situation};
 /// The algorithm, and what it is told beside loads.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The algorithm.
+    /// The selection algorithm with its parameters and what it remembers.
     pub algorithm: Algorithm,
     /// The TTL of the rows, in seconds.
     pub ttl: u32,
-    /// The regions that have ranks.
+    /// The names of the regions that have ranks; the rows of all others stay as they are.
     pub regions: Vec<String>,
-    /// The servers.
+    /// The servers of the configuration; at least one.
     pub servers: Vec<ServerOptions>,
 }
 
@@ -28,13 +28,13 @@ pub struct Rule {
 pub struct ServerOptions {
     /// Its addresses; at least one. Sources are asked with the first.
     pub addresses: Vec<IpAddr>,
-    /// How much it can take beside the others.
+    /// How much it can take beside the others, above 0; any unit, the same for all.
     pub capacity: f64,
-    /// Its rank for each region of [`Rule::regions`].
+    /// Its rank for each region of [`Rule::regions`], in their order; from 1, the nearest.
     pub ranks: Vec<u32>,
 }
 
-/// What was decided.
+/// The rows that were decided for a policy.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// The policy with its rows; the one that serves where nothing is to change.

@@ -66,7 +66,7 @@ impl Service {
         Ok(Service { controller, shutdown, face: opened })
     }
 
-    /// Where the face is.
+    /// The address of the face, with the port that the system chose; `None` without one.
     pub fn listening(&self) -> Option<SocketAddr> {
         self.face.as_ref().map(|(address, _)| *address)
     }
@@ -99,7 +99,7 @@ impl Service {
         }
     }
 
-    /// Closes the face.
+    /// Begins the shutdown, and waits until the face has answered what was asked.
     pub async fn stop(self) {
         self.shutdown.begin();
         if let Some((_, served)) = self.face {

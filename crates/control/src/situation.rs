@@ -17,11 +17,11 @@ pub struct Server {
 /// What is known when a decision is due.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
-    /// The servers.
+    /// The servers of the policy, in the order of all other lists here.
     pub servers: &'a [Server],
     /// `ranks[region][server]`: how near a server is to a region, from 1, the nearest; not unique.
     pub ranks: &'a [Vec<u32>],
-    /// What serves now.
+    /// The shares that serve now; each row has the sum 1.
     pub present: &'a Shares,
 }
 

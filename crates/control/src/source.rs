@@ -39,13 +39,13 @@ const ASKED: Asked = Asked {
 /// A source of loads.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its name.
+    /// The source's name, as reports, metrics and the log have it; unique.
     pub name: String,
-    /// What its values mean.
+    /// What the source's values mean: threshold, watermarks and weight.
     pub scale: Scale,
     /// Whether the load is by how much the value grows in a second.
     pub per_second: bool,
-    /// Where they are from.
+    /// Where the values are from.
     pub kind: Kind,
 }
 
@@ -54,16 +54,16 @@ pub struct Source {
 pub enum Kind {
     /// A value in a JSON document.
     Json {
-        /// The document.
+        /// The URL of the document; `{address}` in it stands for the server.
         url: String,
-        /// The value in it (RFC 6901).
+        /// The JSON pointer to the number in it (RFC 6901); empty where the document is the number.
         pointer: String,
     },
     /// A metric in Prometheus's text format.
     Prometheus {
-        /// The page.
+        /// The URL of the page; `{address}` in it stands for the server.
         url: String,
-        /// The metric.
+        /// The name and the labels of the samples whose sum is the value.
         sample: Sample,
     },
     /// The output of a command, which is run without a shell.
@@ -75,7 +75,7 @@ pub enum Kind {
         /// The text behind which the value stands.
         after: String,
     },
-    /// What the servers report.
+    /// Reports that the servers send to the face; nobody is asked.
     Pushed,
 }
 
@@ -120,16 +120,18 @@ fn client(url: &str, address: IpAddr) -> Result<(Client, String), Fault> {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
     };
-    let url = url.replace(ADDRESS, &written);
     let host = url.find("://").map_or(0, |scheme| scheme + 3);
     let path = url[host..].find(['/', '?']).map_or(url.len(), |path| host + path);
     let (base, path) = url.split_at(path);
-    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    // Only a host is written in brackets (RFC 3986 §3.2.2).
+    let (base, path) = (base.replace(ADDRESS, &written), path.replace(ADDRESS, &address.to_string()));
+    let path = if path.starts_with('/') { path } else { format!("/{path}") };
     // What the client sends must be a URI as a whole, too.
-    if format!("{base}{path}").parse::<hyper::Uri>().is_err() {
-        return Err(Fault::whole(ASKED.source, format!("{url:?} is no URL"), ASKED.example));
+    let whole = format!("{base}{path}");
+    if whole.parse::<hyper::Uri>().is_err() {
+        return Err(Fault::whole(ASKED.source, format!("{whole:?} is no URL"), ASKED.example));
     }
-    Ok((Client::of(base, None, ASKED)?, path))
+    Ok((Client::of(&base, None, ASKED)?, path))
 }
 
 async fn page(url: &str, address: IpAddr, timeout: Duration) -> Result<Vec<u8>, String> {
@@ -145,9 +147,10 @@ fn first_line(unmet: &Unmet) -> String {
 
 /// What a command prints; it is killed, with all that it started, when nobody waits for it any more.
 async fn output(line: &[String], folder: &Path, address: IpAddr) -> Result<String, String> {
-    let (name, arguments) = line.split_first().ok_or("there is no command")?;
-    let mut command = Command::new(name);
-    command.args(arguments.iter().map(|argument| argument.replace(ADDRESS, &address.to_string())));
+    let mut words = line.iter().map(|word| word.replace(ADDRESS, &address.to_string()));
+    let name = words.next().ok_or("there is no command")?;
+    let mut command = Command::new(&name);
+    command.args(words);
     // Numbers have a point in this one.
     command.env("LC_ALL", "C").current_dir(folder);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -241,6 +244,7 @@ mod tests {
             ("http://{address}:9100/metrics", "192.0.2.1", "http://192.0.2.1:9100", "/metrics"),
             ("http://{address}:9100", "2001:db8::1", "http://[2001:db8::1]:9100", "/"),
             ("http://a.example?x={address}", "192.0.2.1", "http://a.example", "/?x=192.0.2.1"),
+            ("http://a.example/{address}", "2001:db8::1", "http://a.example", "/2001:db8::1"),
         ] {
             let address = address.parse().expect("an address");
             let (client, asked) = client(url, address).expect("a URL");
@@ -267,5 +271,13 @@ mod tests {
         assert_eq!(late, "cat has not ended within 500 ms");
         let lost = run(&["ls", "-d", "/usr/bin", "bin"], "").await.expect_err("there is no number");
         assert!(!lost.contains("ended with"), "it runs in its folder: {lost}");
+
+        // The program may be the server's own.
+        let folder = std::env::temp_dir().join(format!("pointsman-source-own-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        std::os::unix::fs::symlink("/bin/sh", folder.join("192.0.2.1")).expect("the folder is ours");
+        let own = folder.join("{address}").to_string_lossy().into_owned();
+        assert_eq!(run(&[own.as_str(), "-c", "echo 7"], "").await, Ok(7.0));
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

@@ -82,7 +82,7 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Learner<K, 
         self.pacer.full(now)
     }
 
-    /// What waits, and its counts.
+    /// The keys that wait, and their counts.
     pub fn waiting(&self) -> &Waiting<K, L, C> {
         &self.waiting
     }
@@ -92,7 +92,7 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Learner<K, 
         self.hits
     }
 
-    /// Intervals spent.
+    /// Intervals that were spent since start, each on one question.
     pub fn questions(&self) -> u64 {
         self.questions
     }

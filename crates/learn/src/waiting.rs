@@ -184,7 +184,7 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
         Some(key)
     }
 
-    /// Keys that wait.
+    /// How many keys wait, in all lanes together.
     pub fn len(&self) -> usize {
         self.nodes.len() - self.free.len()
     }
@@ -194,22 +194,22 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
         self.len() == 0
     }
 
-    /// Lanes with something in them.
+    /// How many lanes have keys that wait.
     pub fn lanes(&self) -> usize {
         self.rounds.iter().map(BTreeSet::len).sum()
     }
 
-    /// Keys that were pushed.
+    /// How many keys were pushed since start, those that waited already included.
     pub fn pushed(&self) -> u64 {
         self.pushes
     }
 
-    /// Keys that were pushed while they waited, and moved to the top.
+    /// How many keys were pushed while they waited, and moved to the top, since start.
     pub fn moved(&self) -> u64 {
         self.moved
     }
 
-    /// Keys that were dropped at the bottom.
+    /// How many keys were dropped at the bottom since start.
     pub fn leaks(&self) -> u64 {
         self.leaks
     }

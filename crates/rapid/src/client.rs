@@ -45,15 +45,16 @@ pub struct Client {
 /// What became of look-ups, since start.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Answered with a name.
+    /// Look-ups that were answered with a name.
     pub named: AtomicU64,
-    /// Answered without one.
+    /// Look-ups that were answered with "not known".
     pub unknown: AtomicU64,
-    /// Given up.
+    /// Look-ups that had no answer in time.
     pub given_up: AtomicU64,
-    /// Not asked, for no server was connected, or all owed too many answers; or the address cannot be asked for.
+    /// Look-ups that were not asked, for no server was connected, or all owed too many answers; or the address cannot be
+    /// asked for.
     pub not_asked: AtomicU64,
-    /// Asked again at another server, for a connection ended.
+    /// Look-ups that were asked again of another server, for a connection ended.
     pub moved: AtomicU64,
     /// Connections that were made.
     pub connections: AtomicU64,
@@ -146,12 +147,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a request. Who cannot be served is dropped, and so answered.
+    /// Queues a request of who waits since `asked`. Who cannot be served is dropped, and so answered.
     fn ask(&self, address: Ipv4Addr, asked: Duration, waiting: Waiting) {
         let Some(octets) = request(address) else { return add(&self.counts.not_asked, 1) };
+        let now = self.start.elapsed();
         let mut state = self.state();
         let was_idle = state.queues.is_idle();
-        match state.queues.choose(address, asked, waiting) {
+        match state.queues.choose_since(address, asked, now, waiting) {
             Ok(server) => {
                 state.out[server].extend_from_slice(&octets);
                 drop(state);

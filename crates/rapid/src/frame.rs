@@ -13,7 +13,7 @@
 
 use std::net::Ipv4Addr;
 
-/// What stands between messages.
+/// The octet that stands between messages; no address that is asked for begins with it.
 pub const SEPARATOR: u8 = 0xFF;
 
 /// Well separated messages in a row that are passed over before one counts again.

@@ -42,7 +42,10 @@ struct Queue<W> {
 #[derive(Debug)]
 struct Owed<W> {
     address: Ipv4Addr,
+    /// Since when somebody waits, whichever server was asked first.
     asked: Duration,
+    /// When this server was asked.
+    sent: Duration,
     waiting: Option<W>,
 }
 
@@ -86,11 +89,26 @@ impl<W> Queues<W> {
     }
 
     /// Chooses the server with the shortest queue, of several the one that answered the soonest, and queues a request that
-    /// was `asked` then.
+    /// is asked `now`.
     ///
     /// # Errors
     /// [`Refused`], and who does not wait then.
-    pub fn choose(&mut self, address: Ipv4Addr, asked: Duration, waiting: W) -> Result<usize, (Refused, W)> {
+    pub fn choose(&mut self, address: Ipv4Addr, now: Duration, waiting: W) -> Result<usize, (Refused, W)> {
+        self.choose_since(address, now, now, waiting)
+    }
+
+    /// As [`choose`](Queues::choose), for a request that was `asked` before, of a server whose connection was lost: it is
+    /// given up no later, and what it has waited is not held against the server that is asked now.
+    ///
+    /// # Errors
+    /// [`Refused`], and who does not wait then.
+    pub fn choose_since(
+        &mut self,
+        address: Ipv4Addr,
+        asked: Duration,
+        now: Duration,
+        waiting: W,
+    ) -> Result<usize, (Refused, W)> {
         let count = self.servers.len();
         let turns = (0..count).map(|step| (self.turn + step) % count);
         let connected = turns.filter(|server| self.servers[*server].connected);
@@ -105,7 +123,7 @@ impl<W> Queues<W> {
             queue.passed = queue.passed.saturating_add(1);
         }
         let queue = &mut self.servers[server];
-        queue.owed.push_back(Owed { address, asked, waiting: Some(waiting) });
+        queue.owed.push_back(Owed { address, asked, sent: now, waiting: Some(waiting) });
         queue.passed = 0;
         self.turn = (server + 1) % count;
         Ok(server)
@@ -119,12 +137,12 @@ impl<W> Queues<W> {
         queue.owed.retain_mut(|owed| {
             if owed.address == address {
                 waiting.extend(owed.waiting.take());
-                first.get_or_insert(owed.asked);
+                first.get_or_insert(owed.sent);
             }
             owed.address != address
         });
-        if let Some(asked) = first {
-            queue.trip = now.saturating_sub(asked);
+        if let Some(sent) = first {
+            queue.trip = now.saturating_sub(sent);
         }
         waiting
     }
@@ -135,11 +153,10 @@ impl<W> Queues<W> {
         for (server, queue) in self.servers.iter_mut().enumerate() {
             let mut is_stuck = false;
             for owed in &mut queue.owed {
-                let waited = now.saturating_sub(owed.asked);
-                if waited >= self.give_up {
+                if now.saturating_sub(owed.asked) >= self.give_up {
                     watched.given_up.extend(owed.waiting.take());
                 }
-                is_stuck |= waited >= self.give_up * STUCK;
+                is_stuck |= now.saturating_sub(owed.sent) >= self.give_up * STUCK;
             }
             if is_stuck {
                 watched.stuck.push(server);
@@ -266,6 +283,21 @@ mod tests {
         queues.choose(address(2), ms(40), 2).unwrap();
         queues.watch(ms(60));
         assert_eq!(queues.lost(0), [(address(2), ms(40), 2)]);
+    }
+
+    #[test]
+    fn what_was_waited_for_a_lost_server_is_not_held_against_the_next() {
+        let mut queues = connected(3);
+        assert_eq!(queues.choose(address(1), ms(0), 1), Ok(0));
+        assert_eq!(queues.lost(0), [(address(1), ms(0), 1)]);
+        assert_eq!(queues.choose_since(address(1), ms(0), ms(40), 1), Ok(1));
+        // It is given up when it would have been.
+        assert_eq!(queues.due(ms(40)), Some(ms(50)));
+        assert_eq!(queues.answered(1, address(1), ms(41)), [1]);
+        // The third needs 2 ms, so the second, which needed 1, is asked as soon as both owe nothing.
+        assert_eq!(queues.choose(address(2), ms(50), 2), Ok(2));
+        assert_eq!(queues.answered(2, address(2), ms(52)), [2]);
+        assert_eq!(queues.choose(address(3), ms(60), 3), Ok(1));
     }
 
     #[test]

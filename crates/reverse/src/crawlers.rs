@@ -41,11 +41,11 @@ pub struct Crawlers {
 /// Who an address is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity<'a> {
-    /// None of the crawlers.
+    /// The address is none of the crawlers.
     None,
     /// It is not known yet: the name, or whether it leads back to the address.
     NotYet,
-    /// This crawler.
+    /// The address is this crawler's.
     Verified(&'a str),
     /// Not this crawler, though its name says so.
     Spoofed(&'a str),
@@ -125,17 +125,17 @@ impl Crawlers {
         faults.or(crawlers)
     }
 
-    /// How many there are.
+    /// How many crawlers are known.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether one has this name.
+    /// Whether a crawler of this name is known.
     pub fn has(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
 
-    /// Whether there is none.
+    /// Whether no crawler is known.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

@@ -21,9 +21,9 @@ pub const STALE_TTL: u32 = 30;
 /// What is known of an address now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It has a name, and this is known of whether the name leads back to it.
+    /// The address has a name, with what is known of whether that leads back.
     Name(Since, Verdict),
-    /// It has none.
+    /// The address has no name.
     NoName(Since),
     /// It could not be learned; `left` is when it is tried again.
     Failed(Why, Since),
@@ -64,16 +64,16 @@ pub const WORDS: [&str; 4] = ["name", "no_name", "failed", "not_yet"];
 /// An address to be learned.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The address.
+    /// The address whose name is wanted.
     pub address: IpAddr,
-    /// Who asked for it.
+    /// The address of the client that asked for it.
     pub client: IpAddr,
 }
 
 /// A hit that was looked at more closely: readers write nothing to the cache, and tell of a few hits here instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
-    /// The address.
+    /// The address that was looked up.
     pub address: IpAddr,
     /// Why it may be asked for.
     pub purpose: Purpose,
@@ -207,7 +207,7 @@ impl Front {
         Front { asks_again: true, ..self.clone() }
     }
 
-    /// What it counts.
+    /// The counts of this front: those of one face, or of one of its threads.
     pub fn counts(&self) -> &Arc<Counts> {
         &self.counts
     }

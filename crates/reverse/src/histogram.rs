@@ -18,7 +18,7 @@ impl Histogram {
         Histogram { bounds, cells, sum: AtomicU64::new(0) }
     }
 
-    /// Counts one.
+    /// Counts an observation of this value, in the unit of the bounds.
     pub fn observe(&self, value: u64) {
         self.cells[self.bounds.partition_point(|bound| *bound < value)].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
@@ -31,7 +31,7 @@ impl Histogram {
         bounds.zip(self.cells.iter().map(|cell| cell.load(Ordering::Relaxed)))
     }
 
-    /// All of them together.
+    /// The sum of all values that were observed, in the unit of the bounds.
     pub fn sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }

@@ -79,7 +79,7 @@ impl NameText {
         &self.octets[..usize::from(self.length)]
     }
 
-    /// The text.
+    /// The name as text, in small letters and without a final dot.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(self.octets()).unwrap_or_default()
     }

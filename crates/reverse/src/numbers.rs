@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use net::clock::Clock;
+use net::udp::UdpListener;
 
 use crate::backend;
 use crate::cache::{Verdict, Why};
@@ -15,28 +16,29 @@ use crate::front::{self, Front};
 /// The counts of all parts.
 #[derive(Debug)]
 pub struct Numbers {
-    /// When it was started.
+    /// The clock of the service, whose monotonic time is since the start.
     pub clock: Clock,
-    /// The back end's.
+    /// What the back end did, and what it and the cache hold.
     pub back_end: Arc<backend::Counts>,
-    /// Each upstream's.
+    /// What each upstream was asked and answered.
     pub upstreams: Vec<(SocketAddr, Arc<backend::UpstreamCounts>)>,
-    /// The MMDB file's, where there is one.
+    /// What was written to the MMDB file, where there is one.
     pub mmdb: Option<Arc<mmdb::Counts>>,
     /// Queries that made the code panic; each was dropped.
     pub panics: Arc<AtomicU64>,
     faces: Mutex<Vec<(&'static str, Arc<front::Counts>)>>,
     connections: Mutex<Vec<(&'static str, Connections)>>,
+    sockets: Mutex<Vec<Arc<UdpListener>>>,
 }
 
 /// What a listener for connections counts.
 #[derive(Debug)]
 pub enum Connections {
-    /// One of the faces over plain TCP.
+    /// A listener for the Redis protocol, or that of Rapid DNS.
     Stream(Arc<stream::Counters>),
-    /// One of DNS.
+    /// A listener for DNS over TCP.
     Dns(Arc<net::tcp::Counters>),
-    /// One of HTTP.
+    /// A listener for HTTP.
     Http(Arc<web::Counters>),
 }
 
@@ -56,6 +58,7 @@ impl Numbers {
             panics: Arc::default(),
             faces: Mutex::default(),
             connections: Mutex::default(),
+            sockets: Mutex::default(),
         }
     }
 
@@ -88,12 +91,22 @@ impl Numbers {
         sums
     }
 
+    /// Calls to receive datagrams that the system failed, over all threads of the DNS face.
+    pub fn receive_failures(&self) -> u64 {
+        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.iter().map(|socket| socket.receive_failures()).sum()
+    }
+
     pub(crate) fn add(&self, face: &'static str, front: &Front) {
         self.faces.lock().unwrap_or_else(PoisonError::into_inner).push((face, front.counts().clone()));
     }
 
     pub(crate) fn add_connections(&self, face: &'static str, connections: Connections) {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).push((face, connections));
+    }
+
+    pub(crate) fn add_socket(&self, socket: Arc<UdpListener>) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
     }
 
     /// Logs what the paper's figures show, and what became of the questions.
@@ -138,6 +151,7 @@ impl Numbers {
             no_room = get(&back_end.no_room),
             snapshots = get(&back_end.snapshots[0]),
             snapshots_failed = get(&back_end.snapshots[1]),
+            receive_failures = self.receive_failures(),
             panics = get(&self.panics),
             "counts since start"
         );

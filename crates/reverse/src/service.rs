@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -26,6 +26,7 @@ use crate::face::resp::{self, Resp};
 use crate::face::stream;
 use crate::front::{DOOR_MAX, Front, RING_MAX, Ring};
 use crate::numbers::{Connections, Numbers};
+use crate::whole;
 
 /// The most upstreams that are asked in turn: more than a site has resolvers.
 pub const UPSTREAMS_MAX: usize = 16;
@@ -60,7 +61,7 @@ pub struct Options {
     pub resp: Vec<SocketAddr>,
     /// Addresses of the protocol of Rapid DNS.
     pub rapid: Vec<SocketAddr>,
-    /// The MMDB file.
+    /// Where names are written as a MaxMind database; `None` for nowhere.
     pub mmdb: Option<mmdb::Options>,
     /// Addresses of the HTTP face.
     pub http: Vec<SocketAddr>,
@@ -74,11 +75,13 @@ pub enum StartError {
     /// An address cannot be had.
     Bind(io::Error),
     /// The snapshot cannot be used.
-    Snapshot(std::path::PathBuf, Unread),
+    Snapshot(PathBuf, Unread),
     /// A file that is to be written would be in a folder that is not there.
-    Folder(std::path::PathBuf),
+    Folder(PathBuf),
     /// A file that is to be written is a folder.
-    IsFolder(std::path::PathBuf),
+    IsFolder(PathBuf),
+    /// A file that is to be written cannot be.
+    Unwritable(PathBuf, io::Error),
     /// The system refused a thread or a socket.
     System(io::Error),
 }
@@ -98,6 +101,13 @@ impl std::fmt::Display for StartError {
                 )
             }
             StartError::IsFolder(path) => write!(f, "{}: it is a folder; name a file in it", path.display()),
+            StartError::Unwritable(path, cause) => {
+                write!(
+                    f,
+                    "{}: it cannot be written: {cause}; name another, or let the folder be written",
+                    path.display()
+                )
+            }
             StartError::System(cause) => write!(f, "the system refused a thread or a socket: {cause}"),
         }
     }
@@ -122,6 +132,11 @@ impl Service {
     /// # Errors
     /// [`StartError`]; nothing of the service is left then.
     pub async fn start(options: Options) -> Result<Service, StartError> {
+        let faces: Vec<Dns> =
+            options.dns.iter().map(Dns::bind).collect::<io::Result<_>>().map_err(StartError::Bind)?;
+        let streams = bind_streams(&options).map_err(StartError::Bind)?;
+        let pages = bind(&options.http).map_err(StartError::Bind)?;
+        // Behind the addresses: another process of the same configuration, which may be writing just now, has those.
         for path in
             options.kept.iter().map(|kept| &kept.path).chain(options.mmdb.iter().map(|mmdb| &mmdb.path))
         {
@@ -132,11 +147,8 @@ impl Service {
             if path.parent().is_some_and(|folder| folder != Path::new("") && !folder.is_dir()) {
                 return Err(StartError::Folder(path.clone()));
             }
+            whole::check(path).map_err(|cause| StartError::Unwritable(path.clone(), cause))?;
         }
-        let faces: Vec<Dns> =
-            options.dns.iter().map(Dns::bind).collect::<io::Result<_>>().map_err(StartError::Bind)?;
-        let streams = bind_streams(&options).map_err(StartError::Bind)?;
-        let pages = bind(&options.http).map_err(StartError::Bind)?;
         let (cache, reader) = warm(&options)?;
         let crawlers = options.crawlers;
 
@@ -277,7 +289,7 @@ impl Service {
         &self.listening
     }
 
-    /// What it counts.
+    /// The counts of all parts of the service.
     pub fn numbers(&self) -> &Arc<Numbers> {
         &self.numbers
     }

@@ -34,7 +34,7 @@ impl Ids {
         Ids { key: RandomState::new(), next: AtomicU64::new(0) }
     }
 
-    /// The next id.
+    /// An id that nobody can foresee; the same one may come again.
     pub fn next(&self) -> u16 {
         let mut hasher = self.key.build_hasher();
         hasher.write_u64(self.next.fetch_add(1, Ordering::Relaxed));

@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use net::thread::Rests;
 
@@ -13,15 +13,8 @@ use net::thread::Rests;
 /// # Errors
 /// What the system or `write` says; the file at `path` is then what it was.
 pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(".new");
-    let beside = path.with_file_name(name);
-    match fs::remove_file(&beside) {
-        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
-        _ => {}
-    }
+    let (beside, file) = begin(path, mode)?;
     let written = (|| {
-        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
         write(&file)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
@@ -32,6 +25,28 @@ pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<(
         let _ = fs::remove_file(&beside);
     }
     written
+}
+
+/// Sees whether a file can be put at `path`: one is begun beside it, and removed.
+///
+/// # Errors
+/// What the system says.
+pub fn check(path: &Path) -> io::Result<()> {
+    let (beside, _) = begin(path, 0o600)?;
+    fs::remove_file(beside)
+}
+
+/// Makes the file beside `path`; one that is there was left by a process that did not end it.
+fn begin(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
+    let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    name.push(".new");
+    let beside = path.with_file_name(name);
+    match fs::remove_file(&beside) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+        _ => {}
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    Ok((beside, file))
 }
 
 /// Where something long is written to that nobody waits for: it rests between its pieces.

@@ -34,15 +34,15 @@ pub const ANSWER_MAX: usize = 512 << 20;
 /// Who is asked, as it is told where nobody answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// What it is.
+    /// What is asked, as the beginning of a sentence has it: "the API".
     pub name: &'static str,
-    /// Where the URL is given.
+    /// The option or key by which the URL is given.
     pub source: &'static str,
-    /// What should be running.
+    /// The command that should be running there.
     pub program: &'static str,
     /// A URL as it may be.
     pub example: &'static str,
-    /// Where the token is given.
+    /// The option or key by which the token is given.
     pub token: &'static str,
     /// Whether it is Pointsman's own: then a refusal is in the words of its API, and a tunnel is a way to it.
     pub is_ours: bool,
@@ -122,7 +122,7 @@ pub enum Unmet {
     Faults(Faults),
     /// It was refused, or what was answered is of no use.
     Refused {
-        /// What was answered.
+        /// The status of the answer.
         status: StatusCode,
         /// Why, and how to go on.
         what: String,
@@ -143,22 +143,22 @@ impl std::error::Error for Unmet {}
 /// What is asked of the API.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// What to do.
+    /// The method of the request.
     pub method: Method,
     /// The path from `/v1` on, encoded.
     pub path: String,
-    /// What is sent with it.
+    /// The body of the request, where it has one.
     pub body: Option<Body>,
     /// The tag that what is changed must have, without quotes.
     pub if_match: Option<String>,
 }
 
-/// What is sent.
+/// The body of a request.
 #[derive(Clone, Debug)]
 pub struct Body {
-    /// Its type.
+    /// Its media type, such as `application/json`.
     pub media_type: &'static str,
-    /// Its octets.
+    /// The octets that are sent.
     pub content: Vec<u8>,
     /// What stands in faults for the `body`: the file that it is from.
     pub source: String,
@@ -171,7 +171,7 @@ pub struct Answer {
     pub status: StatusCode,
     /// The tag of what was got, without quotes.
     pub tag: Option<String>,
-    /// What came.
+    /// The body of the answer.
     pub body: Bytes,
 }
 
@@ -254,7 +254,7 @@ impl Client {
         Client { kept: Some(Arc::default()), ..self }
     }
 
-    /// Makes a call.
+    /// Makes a call, and waits for the whole of its answer.
     ///
     /// # Errors
     /// [`Unmet`]; whatever is no success is refused.

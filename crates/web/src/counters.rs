@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 const STATUS_FIRST: usize = 100;
 const STATUSES: usize = 500;
 
-/// Counts since start.
+/// What became of a face's requests and connections, since start.
 #[derive(Debug)]
 pub struct Counters {
     responses: [AtomicU64; STATUSES],
@@ -22,7 +22,7 @@ pub struct Counters {
     pub malformed: AtomicU64,
     /// Connections that ended because no whole head of a request came within [`HEAD_WAIT`](crate::serve::HEAD_WAIT).
     pub head_late: AtomicU64,
-    /// Connections that broke.
+    /// Connections that the client or the network broke off.
     pub broken: AtomicU64,
     /// Connections that were as old as [`CONNECTION_LIFETIME`](crate::serve::CONNECTION_LIFETIME).
     pub lifetime: AtomicU64,

@@ -21,7 +21,7 @@ pub struct Metric<R> {
     pub name: &'static str,
     /// What it says, in one sentence.
     pub help: &'static str,
-    /// How it behaves.
+    /// Whether it grows, goes up and down, or is a histogram.
     pub kind: Kind,
     /// What its values are numbers of.
     pub unit: &'static str,

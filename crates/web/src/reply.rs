@@ -9,9 +9,9 @@ use api::{Faults, Problem};
 /// A request that was refused.
 #[derive(Debug)]
 pub struct Failure {
-    /// Its status.
+    /// The status of the answer, from 400 on.
     pub status: StatusCode,
-    /// What is said.
+    /// The body of the answer: what is wrong, and what was expected.
     pub problem: Problem,
 }
 

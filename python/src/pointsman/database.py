@@ -11,7 +11,10 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from pointsman.shapes import DEFAULT, Cell, Explanation, Region, Rows, Status
-from pointsman.transport import Invalid, Refused, Transport
+from pointsman.transport import Changed, Invalid, Refused, Transport
+
+UPDATE_TRIES = 5
+"""How often rows that were not read are installed anew where somebody else changes the policy meanwhile."""
 
 
 def connect_db(url: str = "http://127.0.0.1:8053", token: str | None = None) -> Database:
@@ -28,7 +31,8 @@ def connect_db(url: str = "http://127.0.0.1:8053", token: str | None = None) -> 
 
 
 class Database:
-    """What a name server holds. Every change is durable and served when its call returns."""
+    """What a name server holds. Every change is durable when its call returns, and served by all of its workers, unless
+    one of them takes more than five seconds."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -69,31 +73,23 @@ class Database:
         """Installs a routing policy for a name and returns the first generation that has it (Update_Prob).
 
         `rows[server][region]` are the paper's (P, TTL) pairs; region 0 is its default (D, TTL). A policy that is there
-        keeps its other names, its partition, how many servers it answers and their probes; without one, one is made.
-        With `Rows` that were read, `Changed` is raised where somebody else was quicker.
+        keeps its other names, its partition, how many servers it answers and their probes, also where somebody else
+        changes those at the same time; without a policy, one is made. With `Rows` that were read, `Changed` is raised
+        where somebody else was quicker.
         """
-        try:
-            policy = self._policy(name)[0]
-        except Refused as refused:
-            if refused.status != 404:
-                raise
-            policy = {"names": [name], "servers": []}
         names = self._names(rows)
-        present = {parse_address(server["address"]): server for server in policy["servers"]}
-        servers = [
-            {
-                **present.get(parse_address(address), {}),
-                "address": address,
-                "default": _cell(cells.get(DEFAULT, Cell())),
-                "regions": {
-                    names.get(region, str(region)): _cell(cell) for region, cell in cells.items() if region != DEFAULT
-                },
-            }
-            for address, cells in rows.items()
-        ]
-        tag = rows.tag if isinstance(rows, Rows) else None
-        answer = self._transport.call("PUT", _path(name), {**policy, "servers": servers}, tag)
-        return int(answer.shape["generation"])
+        read = rows.tag if isinstance(rows, Rows) else None
+        tries = UPDATE_TRIES
+        while True:
+            policy, tag = self._policy_or_new(name)
+            policy = {**policy, "servers": _servers(policy, rows, names)}
+            try:
+                answer = self._transport.call("PUT", _path(name), policy, tag if read is None else read)
+                return int(answer.shape["generation"])
+            except Changed:
+                tries -= 1
+                if read is not None or tries == 0:
+                    raise
 
     def rows(self, name: str) -> Rows:
         """Returns the rows that serve a name."""
@@ -134,6 +130,15 @@ class Database:
         answer = self._transport.call("GET", _path(name))
         return answer.shape, answer.tag
 
+    def _policy_or_new(self, name: str) -> tuple[dict[str, Any], str | None]:
+        """The policy of a name with its tag; one without servers or tag where there is none."""
+        try:
+            return self._policy(name)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            return {"names": [name], "servers": []}, None
+
     def _numbers(self) -> dict[str, int]:
         """The numbers of regions by name."""
         return {region["name"]: region["id"] for region in self._transport.call("GET", "/v1/regions").shape}
@@ -155,6 +160,24 @@ def parse_address(text: str) -> IPv4Address | IPv6Address:
 
 def _path(name: str) -> str:
     return "/v1/policies/" + ("=2E" if name == "." else quote(name, safe=""))
+
+
+def _servers(
+    policy: dict[str, Any], rows: Mapping[str, Mapping[Region, Cell]], names: Mapping[Region, str]
+) -> list[dict[str, Any]]:
+    """The servers of `rows`; what else the policy says of one stays."""
+    present = {parse_address(server["address"]): server for server in policy["servers"]}
+    return [
+        {
+            **present.get(parse_address(address), {}),
+            "address": address,
+            "default": _cell(cells.get(DEFAULT, Cell())),
+            "regions": {
+                names.get(region, str(region)): _cell(cell) for region, cell in cells.items() if region != DEFAULT
+            },
+        }
+        for address, cells in rows.items()
+    ]
 
 
 def _cell(cell: Cell) -> dict[str, float | int]:

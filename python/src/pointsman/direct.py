@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib import import_module
-from ipaddress import ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import isfinite
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from uuid import uuid4
@@ -120,7 +121,7 @@ class DirectDatabase(Database):
             raise Refused(404, f"there is no partition {partition}", ())
         for prefix, region in filter(None, map(_entry, texts[partition].split("\n"))):
             try:
-                network = ip_network(prefix)
+                network = _network(prefix)
             except ValueError as cause:
                 raise PointsmanError(f"the partition {partition} cannot be read: {cause}") from cause
             if network.version == wanted.version and network.prefixlen > best and wanted in network:
@@ -130,15 +131,23 @@ class DirectDatabase(Database):
     def update_prob(self, name: str, rows: Mapping[str, Mapping[Region, Cell]]) -> int:
         """Installs a routing policy for a name and returns the first generation that has it (Update_Prob).
 
-        As over the API. Where no name server can serve it, what there was is put back, and `Refused` is raised.
+        As over the API. Where no name server can serve it, what there was is put back, unless somebody else has changed
+        it since, and `Refused` is raised.
         """
+        for cells in rows.values():
+            for cell in cells.values():
+                if isinstance(cell.probability, float) and not isfinite(cell.probability):
+                    raise Invalid(f"the probability {cell.probability} is no number")
         with self._change() as change:
             before, probes = self._stored(name), self._probes(name)
             if isinstance(rows, Rows) and rows.tag is not None and rows.tag != _tag(before):
                 raise Changed(412, "it has changed meanwhile; get it again", ())
             self._install(name, rows, probes)
+            installed = _tag(self._stored(name))
 
         def put_back() -> None:
+            if _tag(self._stored(name)) != installed:
+                return
             if before is None:
                 self._run("DELETE FROM policy WHERE id = %s", self._policy_id(name))
             else:
@@ -331,6 +340,13 @@ def _entry(line: str) -> tuple[str, str] | None:
     prefix, _, region = (part.strip() for part in line.removeprefix("\ufeff").partition(","))
     is_header = (prefix.lower(), region.lower()) == ("prefix", "region")
     return None if is_header or prefix[:1] in ("", "#", "@") else (prefix, region)
+
+
+def _network(prefix: str) -> IPv4Network | IPv6Network:
+    """Reads a prefix as the name server does: one of IPv4-mapped addresses is that of the IPv4 addresses."""
+    network = ip_network(prefix)
+    mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
+    return network if mapped is None or network.prefixlen < 96 else IPv4Network((mapped, network.prefixlen - 96))
 
 
 def _without(text: str, region: str) -> str:

@@ -15,7 +15,7 @@ ANSWER_WAIT = 30.0
 
 
 class PointsmanError(Exception):
-    """A call that did not do what it was made for; what serves is as it was."""
+    """A call that did not do what it was made for; but for `Unreachable`, what serves is as it was."""
 
 
 class Unreachable(PointsmanError):
@@ -85,8 +85,10 @@ class Transport:
         try:
             shape = response.json()
         except ValueError:
+            shape = None
+        if shape is None or not (response.is_success or isinstance(shape, dict)):
             shape = {"what": f"this is not an answer of Pointsman's API: {response.text[:200]!r}"}
-            raise _refusal(response.status_code, shape) from None
+            raise _refusal(response.status_code, shape)
         if not response.is_success:
             raise _refusal(response.status_code, shape)
         tag = response.headers.get("ETag")

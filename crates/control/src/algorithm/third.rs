@@ -31,7 +31,7 @@ const ROUNDS: usize = 2;
 /// The least demand of a region beside that of all, as a share: from 0 no factor leads away.
 const DEMAND_MIN: f64 = 1e-4;
 
-/// What may be chosen.
+/// What an operator may choose of Algorithm III.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
     /// How long caches keep an answer.
@@ -71,7 +71,7 @@ impl Third {
         Third { parameters, served: VecDeque::new(), decided: Duration::ZERO, demand: Vec::new() }
     }
 
-    /// What was chosen.
+    /// The parameters that it was made with.
     pub fn parameters(&self) -> Parameters {
         self.parameters
     }

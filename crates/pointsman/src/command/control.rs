@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use api::{ControlOutcome, ControlRound};
+use api::{ControlOutcome, ControlRound, Faults};
 use clap::Args;
 use control::Service;
 use sd_notify::NotifyState;
@@ -48,16 +48,17 @@ impl Control {
             return session::print(page::control_template().as_bytes());
         }
         let path = self.config.as_deref().expect("the command line asks for it");
-        let lowered = config::load(path)?;
+        let (form, lowered) = config::load(path);
         if self.check {
+            lowered?;
             return session::print(b"ok");
         }
-        let log = Log { form: lowered.form, level: tracing::Level::INFO };
+        let log = Log { form, level: tracing::Level::INFO };
         self.control(lowered, log).await.map_err(|failure| log.end(failure))
     }
 
-    async fn control(self, lowered: Lowered, log: Log) -> Result<(), Failure> {
-        let Lowered { mut options, interval, listen, report_token, .. } = lowered;
+    async fn control(self, lowered: Result<Lowered, Faults>, log: Log) -> Result<(), Failure> {
+        let Lowered { mut options, interval, listen, report_token } = lowered?;
         options.dry_run = self.dry_run;
         log.begin();
         // Before the start, so that a signal during it is not lost.

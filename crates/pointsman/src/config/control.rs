@@ -61,36 +61,36 @@ pub(crate) struct Lowered {
     pub(crate) interval: Duration,
     /// Where the face is.
     pub(crate) listen: Option<SocketAddr>,
-    /// What the face asks for.
+    /// The token that the face asks for; without one it takes no reports.
     pub(crate) report_token: Option<String>,
-    /// The form of log lines.
-    pub(crate) form: Form,
 }
 
-/// Reads the file at `path`; lists everything that is wrong, with its place.
-///
-/// # Errors
-/// The list.
-pub(crate) fn load(path: &Path) -> Result<Lowered, Faults> {
-    let text = std::fs::read_to_string(path).map_err(|cause| {
-        let expected = "a file such as etc/control.template.toml";
-        Fault::whole(path.to_string_lossy(), format!("the configuration cannot be read: {cause}"), expected)
-    })?;
-    read(path, &text)
+/// Reads the file at `path`; lists everything that is wrong, with its place. The form of log lines is known in any case, so
+/// that the list can be told in it.
+pub(crate) fn load(path: &Path) -> (Form, Result<Lowered, Faults>) {
+    match std::fs::read_to_string(path) {
+        Ok(text) => read(path, &text),
+        Err(cause) => {
+            let what = format!("the configuration cannot be read: {cause}");
+            let expected = "a file such as etc/control.template.toml";
+            (Form::Text, Err(Fault::whole(path.to_string_lossy(), what, expected).into()))
+        }
+    }
 }
 
-fn read(path: &Path, text: &str) -> Result<Lowered, Faults> {
+fn read(path: &Path, text: &str) -> (Form, Result<Lowered, Faults>) {
     let (mut spec, mut faults) = (ControlSpec::default(), Faults::default());
     read_defaults(&CONTROL, &mut spec);
     file::read_by(path, text, &mut faults, |reader, document| document_of(reader, document, &mut spec));
-    if !faults.is_empty() && faults.faults.iter().any(|fault| fault.line.is_none()) {
-        return Err(faults);
+    let form = if given(spec.log.clone()) == "json" { Form::Json } else { Form::Text };
+    if faults.faults.iter().any(|fault| fault.line.is_none()) {
+        return (form, Err(faults));
     }
-    let lowered = lower(path, spec, &mut faults);
-    match lowered {
+    let lowered = match lower(path, spec, &mut faults) {
         Some(lowered) => faults.or(lowered),
         None => Err(faults),
-    }
+    };
+    (form, lowered)
 }
 
 fn document_of(reader: &mut Reader<'_>, document: &DeTable<'_>, spec: &mut ControlSpec) {
@@ -149,7 +149,6 @@ fn lower(path: &Path, spec: ControlSpec, faults: &mut Faults) -> Option<Lowered>
         interval,
         listen: spec.listen.as_ref().map(|listen| listen.value),
         report_token,
-        form: if given(spec.log) == "json" { Form::Json } else { Form::Text },
         options: Options {
             client: client?,
             policy: spec.policy?.value,

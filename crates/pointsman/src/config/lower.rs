@@ -286,7 +286,22 @@ fn imports(spec: &Spec, faults: &mut Faults) -> Vec<Import> {
 
 /// What a layer of a partition is imported from; `None` with at least one fault.
 fn layer(partition: &PartitionSpec, is_served: bool, faults: &mut Faults) -> Option<Layer> {
+    let others = [
+        ("regions", "mmdb", partition.regions.as_ref().map(|regions| &regions.place)),
+        ("field", "mmdb", partition.field.as_ref().map(|field| &field.place)),
+        ("servers", "mrt", partition.servers.first().map(|server| &server.place)),
+        ("relations", "mrt", partition.relations.as_ref().map(|relations| &relations.place)),
+    ];
+    let misplaced = |key: &str, faults: &mut Faults| {
+        for (other, belongs, place) in others {
+            if let Some(place) = place.filter(|_| belongs != key) {
+                let expected = format!("{other} only beside {belongs}");
+                faults.push(place.fault(format!("{other} beside {key}"), expected));
+            }
+        }
+    };
     if let Some(ask) = partition.ask.as_ref().filter(|ask| ask.value) {
+        misplaced("ask", faults);
         let source = [&partition.csv, &partition.mmdb, &partition.mrt].into_iter().flatten().next();
         if let Some(source) = source {
             faults.push(source.place.fault("there is a file beside ask", "a heading [[partition]] for each"));
@@ -311,18 +326,7 @@ fn layer(partition: &PartitionSpec, is_served: bool, faults: &mut Faults) -> Opt
             return None;
         }
     };
-    let others = [
-        ("regions", "mmdb", partition.regions.as_ref().map(|regions| &regions.place)),
-        ("field", "mmdb", partition.field.as_ref().map(|field| &field.place)),
-        ("servers", "mrt", partition.servers.first().map(|server| &server.place)),
-        ("relations", "mrt", partition.relations.as_ref().map(|relations| &relations.place)),
-    ];
-    for (other, belongs, place) in others {
-        if let Some(place) = place.filter(|_| belongs != key) {
-            faults
-                .push(place.fault(format!("{other} beside {key}"), format!("{other} only beside {belongs}")));
-        }
-    }
+    misplaced(key, faults);
     let path = resolve(source);
     match key {
         "csv" => Some(Layer::Csv(path)),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Fault, Faults};
+use balancer::circle;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use hyper::header::HeaderName;
 use reverse::backend::{Behaviour, Kept, Paper, Ttl};
@@ -119,6 +120,11 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
             "one of the two: Rapid DNS did not ask if names lead back, and with paper nothing does";
         faults.push(place.fault("confirm and paper are both chosen", expected));
     }
+    if let (Some(snapshot), Some(mmdb)) = (&spec.snapshot, &spec.mmdb)
+        && resolve(snapshot) == resolve(mmdb)
+    {
+        faults.push(mmdb.place.fault("mmdb and snapshot are the same file", "a file for each"));
+    }
     let ttl = spec.ttl.as_ref().map(|placed| (ttl(&placed.value), placed));
     let ttl = match ttl {
         Some((Err(expected), placed)) => {
@@ -220,6 +226,16 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
         if !value.ip().to_canonical().is_loopback() && spec.allow.is_empty() {
             let what = format!("{value} is not loopback, and there is nobody who may ask there");
             faults.push(place.fault(what, "allow (--allow PREFIX) for each network of clients"));
+        }
+    }
+    // Its own "not yet" would be learned as "no name".
+    for Placed { value: (address, _), place } in spec.dns.iter().filter(|dns| dns.value.0.port() != 0) {
+        for upstream in spec.upstream.iter().filter(|upstream| circle::leads_to(*address, upstream.value)) {
+            let what = format!(
+                "{address} in dns has {} in upstream: questions would go round in a circle",
+                upstream.value
+            );
+            faults.push(place.fault(what, "another address for the service"));
         }
     }
     let wait = spec.wait.as_ref().map_or(Duration::ZERO, |wait| wait.value);
@@ -380,6 +396,27 @@ mod tests {
                 (found, expected) => found.is_none() && expected.is_none(),
             };
             assert!(is_it, "{flags:?}: {found:?}");
+        }
+        let found = lowered(&format!("{text}snapshot = \"names\"\n"), &["--mmdb", "/etc/names"]);
+        let expected = "--mmdb: mmdb and snapshot are the same file; expected a file for each";
+        assert_eq!(found.err().as_deref(), Some(expected));
+        assert!(lowered(text, &["--snapshot", "names.cache", "--mmdb", "names.mmdb"]).is_ok());
+    }
+
+    #[test]
+    fn nobody_asks_itself() {
+        let told = |upstream: &str, dns: &str| {
+            lowered("version = \"v1\"\n", &["--upstream", upstream, "--dns", dns, "--allow", "192.0.2.0/24"])
+                .err()
+        };
+        for (upstream, dns) in [("127.0.0.1", "127.0.0.1:53"), ("127.0.0.1:5300", "0.0.0.0:5300")] {
+            let found = told(upstream, dns).expect("questions would come back");
+            assert!(found.starts_with(&format!("--dns: {dns} in dns has 127.0.0.1:")), "{found}");
+        }
+        for (upstream, dns) in
+            [("127.0.0.1:5300", "127.0.0.1:53"), ("192.0.2.1", "127.0.0.1:53"), ("127.0.0.1", "127.0.0.1:0")]
+        {
+            assert_eq!(told(upstream, dns), None, "{upstream} {dns}");
         }
     }
 

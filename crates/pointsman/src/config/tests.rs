@@ -334,6 +334,11 @@ field = \"asn\"
         ],
     );
     check(
+        "[[partition]]\nask = true\nregions = \"r\"\n[external]\nservice = \"127.0.0.1:1\"",
+        &[],
+        &["/etc/p.toml:4:11: regions beside ask; expected regions only beside mmdb"],
+    );
+    check(
         "partition = 5",
         &[],
         &["/etc/p.toml:2:13: partition is the number 5; expected headings [[partition]]"],

@@ -7,13 +7,13 @@ use learn::{Order, Repeats};
 /// How the back end learns.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
-    /// From question to question.
+    /// How long after one question the next may be asked, in the long run.
     pub interval: Duration,
     /// How many questions may be asked at once after a pause.
     pub burst: u32,
     /// Addresses that wait at most.
     pub stack: usize,
-    /// Of those, for one client.
+    /// Addresses that wait for one client at most.
     pub per_client: usize,
     /// How long one question waits for its answer.
     pub timeout: Duration,

@@ -54,13 +54,13 @@ pub struct Counts {
     pub staleness: [AtomicU64; 4],
     /// Addresses that wait for an interval that nobody needs, to be asked for ahead of time or as samples, now.
     pub spare_depth: AtomicU64,
-    /// Of those, dropped at the bottom.
+    /// Addresses that were dropped at the bottom of that stack.
     pub spare_leaks: AtomicU64,
     /// Entries in the cache, now.
     pub entries: AtomicU64,
     /// Octets of the cache, now.
     pub octets: AtomicU64,
-    /// Entries that expired.
+    /// Entries that were taken out of the cache because they had expired.
     pub expired: AtomicU64,
     /// Entries that made room for others.
     pub evicted: AtomicU64,

@@ -55,7 +55,7 @@ fn lane(address: IpAddr) -> Lane {
 pub struct Question {
     /// The address that it is about.
     pub address: IpAddr,
-    /// What is asked.
+    /// Whether its name is asked for, the addresses of its name, or a prefix.
     pub ask: Ask,
     /// Why it is asked for.
     pub purpose: Purpose,

@@ -41,16 +41,16 @@ const NOTED_MAX: usize = 128;
 /// Where the cache is kept between runs, and how often it is written there.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// The file.
+    /// The snapshot's file, which is replaced whole.
     pub path: PathBuf,
-    /// From one snapshot to the next.
+    /// How long after one snapshot was begun the next one is.
     pub interval: Duration,
 }
 
 /// What [`run()`] works with.
 #[derive(Debug)]
 pub struct Task {
-    /// The decisions.
+    /// What decides what is asked and kept.
     pub back_end: BackEnd,
     /// The cache as it is read: for snapshots.
     pub reader: Reader,
@@ -58,15 +58,15 @@ pub struct Task {
     pub wanted: mpsc::Receiver<Wanted>,
     /// Hits that were looked at more closely.
     pub seen: mpsc::Receiver<Seen>,
-    /// Who is asked.
+    /// The resolvers that are asked, in turn.
     pub upstreams: Upstreams,
-    /// How long one question waits.
+    /// How long one question waits for its answer, one over TCP included.
     pub timeout: Duration,
-    /// Where the cache is kept.
+    /// Where the cache is kept between runs; `None` for nowhere.
     pub kept: Option<Kept>,
     /// Told each time something was learned.
     pub learned: Arc<Notify>,
-    /// The time.
+    /// The clock by which questions are paced and entries expire.
     pub clock: Clock,
 }
 

@@ -61,6 +61,11 @@ impl Upstreams {
         let upstream = &mut self.all[index];
         upstream.counts.count(answered, took);
         if matches!(answered, Answered::Failed(Why::Timeout)) {
+            // While it is left out, what times out was asked before, or for want of another: one pause is not lengthened by
+            // how many questions were under way when it began.
+            if now < upstream.until {
+                return;
+            }
             upstream.failures = upstream.failures.saturating_add(1);
             if let Some(beyond) = upstream.failures.checked_sub(GONE_AFTER) {
                 upstream.until = now + self.backoff.after(beyond + 1);
@@ -82,13 +87,18 @@ mod tests {
         let mut upstreams = Upstreams::new(&all);
         let (now, took) = (Duration::from_secs(100), Duration::from_millis(7));
         assert_eq!([upstreams.next(now), upstreams.next(now), upstreams.next(now)], [0, 1, 0]);
-        for _ in 0..GONE_AFTER {
+        // More than that were under way when it went.
+        for _ in 0..3 * GONE_AFTER {
             upstreams.answered(0, &Answered::Failed(Why::Timeout), took, now);
         }
         assert_eq!([upstreams.next(now), upstreams.next(now)], [1, 1]);
-        assert_eq!(upstreams.next(now + Duration::from_secs(1)), 0, "tried again after a second");
+        let later = now + Duration::from_secs(1);
+        assert_eq!(upstreams.next(later), 0, "tried again after a second");
+        upstreams.answered(0, &Answered::Failed(Why::Timeout), took, later);
+        assert_eq!([upstreams.next(later + Duration::from_secs(1)), upstreams.next(later)], [1, 1]);
+        assert_eq!(upstreams.next(later + Duration::from_secs(2)), 0, "and then after two");
         upstreams.answered(0, &Answered::NoName(1), took, now);
         assert_eq!([upstreams.next(now), upstreams.next(now)], [1, 0]);
-        assert_eq!(all[0].1.times.cells().find(|(bound, _)| *bound == Some(10)), Some((Some(10), 9)));
+        assert_eq!(all[0].1.times.cells().find(|(bound, _)| *bound == Some(10)), Some((Some(10), 26)));
     }
 }

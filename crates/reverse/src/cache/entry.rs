@@ -5,7 +5,7 @@ use std::time::Duration;
 /// What is known of an address, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What is known.
+    /// Whether there is a name, none, or nothing known yet.
     pub state: State,
     /// Until when, in seconds since 1970.
     pub expiry: u32,
@@ -29,7 +29,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// All of them.
+    /// The verdicts in the order in which they are counted.
     pub const ALL: [Verdict; 3] = [Verdict::NotYet, Verdict::Confirmed, Verdict::Mismatch];
 
     /// As the faces and the metrics say it.
@@ -71,7 +71,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// All of them.
+    /// The reasons in the order in which they are counted.
     pub const ALL: [Why; 5] = [Why::Timeout, Why::Servfail, Why::Refused, Why::Malformed, Why::Unusable];
 
     /// As the faces and the metrics say it.
@@ -94,12 +94,12 @@ impl Entry {
         Entry { state, expiry, life, failures: 0, verdict: Verdict::NotYet }
     }
 
-    /// Seconds since it was learned.
+    /// Seconds from when it was learned to `now`, in seconds since 1970.
     pub fn age(&self, now: u32) -> u32 {
         now.saturating_sub(self.expiry.saturating_sub(self.life))
     }
 
-    /// Seconds until it expires; zero once it has.
+    /// Seconds from `now`, in seconds since 1970, until it expires; zero once it has.
     pub fn left(&self, now: u32) -> u32 {
         self.expiry.saturating_sub(now)
     }
@@ -109,7 +109,7 @@ impl Entry {
         self.left(now) <= self.life / 10
     }
 
-    /// Whether it has expired.
+    /// Whether it has expired at `now`, in seconds since 1970.
     pub fn is_stale(&self, now: u32) -> bool {
         now >= self.expiry
     }

@@ -71,7 +71,7 @@ struct Root {
     segments: Segments,
 }
 
-/// Gives views.
+/// The cache for those who read: gives a [`View`] of it as it is then. Clones are of the same cache.
 #[derive(Clone, Debug)]
 pub struct Reader(Arc<ArcSwap<Root>>);
 
@@ -134,7 +134,7 @@ pub struct Counts {
     pub evicted: u64,
     /// Entries that were not put because there was no room for their name.
     pub no_room: u64,
-    /// Collections of names.
+    /// Collections of names that came to their end.
     pub collections: u64,
 }
 
@@ -473,12 +473,12 @@ impl Writer {
     /// How many sweeps go over all.
     pub const SWEEPS: usize = 2 * SHARDS;
 
-    /// Entries, of all kinds.
+    /// How many entries there are: names, absences, failures, empty entries and prefixes.
     pub fn len(&self) -> usize {
         self.v4.live.iter().chain(&self.v6.live).map(|live| *live as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -488,7 +488,7 @@ impl Writer {
         self.slot_octets + self.names.octets()
     }
 
-    /// What became of entries.
+    /// What became of entries since start.
     pub fn counts(&self) -> Counts {
         self.counts
     }

@@ -46,7 +46,7 @@ const SLOTS_MAX: u64 = 1 << 28;
 /// Why a snapshot is not read.
 #[derive(Debug)]
 pub enum Unread {
-    /// There is none.
+    /// There is no such file.
     Absent,
     /// The file cannot be read.
     Io(io::Error),

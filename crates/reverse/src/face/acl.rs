@@ -15,7 +15,7 @@ pub struct Prefix {
 }
 
 impl Acl {
-    /// Lets these ask, too.
+    /// Lets clients of these prefixes ask, beside loopback.
     pub fn new(prefixes: Vec<Prefix>) -> Acl {
         Acl(prefixes)
     }

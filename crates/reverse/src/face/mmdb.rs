@@ -45,9 +45,9 @@ const V4_DEPTH: u32 = 96;
 /// Where the database is written, and how often.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The file.
+    /// The file, which is replaced whole.
     pub path: PathBuf,
-    /// From one to the next.
+    /// How long after one file the next is written.
     pub interval: Duration,
     /// How large it may get, in octets.
     pub size: usize,

@@ -17,9 +17,9 @@ use crate::front::{Front, Known};
 /// A connection on the cache.
 #[derive(Debug)]
 pub struct Rapid {
-    /// The front.
+    /// Where addresses are looked up.
     pub front: Front,
-    /// The clock.
+    /// The clock by which entries expire.
     pub clock: Clock,
     /// Who asks, and how far.
     pub session: Session,

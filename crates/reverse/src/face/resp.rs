@@ -64,11 +64,11 @@ pub struct Session {
 /// A connection on the cache.
 #[derive(Debug)]
 pub struct Resp {
-    /// The front.
+    /// Where addresses are looked up.
     pub front: Front,
-    /// The clock.
+    /// The clock by which entries expire.
     pub clock: Clock,
-    /// What is agreed upon.
+    /// The connection's version of the protocol, name and client.
     pub session: Session,
 }
 

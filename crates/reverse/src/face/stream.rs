@@ -78,7 +78,7 @@ pub enum Then {
 /// What became of connections, since start.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Served.
+    /// Connections that were served.
     pub accepted: AtomicU64,
     /// Closed at once: who asked may not.
     pub strangers: AtomicU64,

@@ -3,7 +3,7 @@ use super::*;
 const HEAD: &str = "version = \"v1\"\npolicy = \"www.example.com\"\n";
 
 fn lowered(text: &str) -> Result<Lowered, String> {
-    read(Path::new("/etc/c.toml"), text).map_err(|faults| faults.to_string())
+    read(Path::new("/etc/c.toml"), text).1.map_err(|faults| faults.to_string())
 }
 
 fn check(text: &str, expected: &[&str]) {

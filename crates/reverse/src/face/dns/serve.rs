@@ -32,11 +32,11 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// One address that is listened at.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The address.
+    /// The address for UDP and TCP; with port 0 the system chooses one for both.
     pub address: SocketAddr,
     /// How long a datagram's question waits for what is not known yet.
     pub wait: Duration,
-    /// Threads for datagrams.
+    /// Threads that answer datagrams, each with a socket; at least one.
     pub workers: usize,
 }
 
@@ -91,6 +91,7 @@ impl Dns {
         for (index, listener) in self.udp.into_iter().enumerate() {
             let (front, acl, panics) = (front.for_thread(), acl.clone(), numbers.panics.clone());
             numbers.add("dns", &front);
+            numbers.add_socket(listener.clone());
             let waits = if self.wait.is_zero() {
                 None
             } else {
@@ -217,5 +218,43 @@ impl Waits {
             drop(place);
         });
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::face::dns::tests::front;
+    use crate::question::{Ask, question};
+
+    #[tokio::test]
+    async fn a_receive_call_that_fails_is_counted_and_made_again() {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let dns = Dns::bind(&Options { address, wait: Duration::ZERO, workers: 1 }).expect("loopback binds");
+        let client = UdpSocket::bind(address).expect("loopback binds");
+        // A socket that has sent to a port where nobody listens is told so as it receives next.
+        let same = UdpSocket::from(dns.udp[0].as_fd().try_clone_to_owned().expect("it can be cloned"));
+        let closed = UdpSocket::bind(address).and_then(|socket| socket.local_addr());
+        same.connect(closed.expect("loopback binds")).expect("an address of the same family");
+        same.send(b"anybody").expect("loopback takes it");
+        same.connect(client.local_addr().expect("it is bound")).expect("an address of the same family");
+
+        let (front, _door) = front();
+        let numbers = Numbers::new(Clock::new(), Arc::default(), Vec::new(), None);
+        let (at, mut tasks, shutdown) = (dns.address, JoinSet::new(), Shutdown::new());
+        let threads = dns.serve(&front, &Acl::default(), &numbers, &mut tasks, &shutdown).expect("it starts");
+        let asked = question("192.0.2.9".parse().expect("an address"), &Ask::Name, 7);
+        client.send_to(&asked, at).expect("loopback takes it");
+        client.recv(&mut [0; 512]).expect("an answer");
+        assert_eq!(numbers.receive_failures(), 1);
+        shutdown.begin();
+        while tasks.join_next().await.is_some() {}
+        for thread in threads {
+            thread.join().expect("the thread survives");
+        }
     }
 }

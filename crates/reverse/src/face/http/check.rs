@@ -40,9 +40,9 @@ pub struct Check {
 /// What becomes of a client that is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotYet {
-    /// It goes on.
+    /// The client goes on: 200.
     Allow,
-    /// It does not.
+    /// The client is turned away: 403.
     Deny,
 }
 

@@ -391,6 +391,14 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "pointsman_reverse_receive_failures_total",
+        help: "Calls to receive datagrams that the system failed; each is made again.",
+        kind: Kind::Counter,
+        unit: "calls",
+        labels: &[],
+        read: |numbers, samples| samples.push([], numbers.receive_failures()),
+    },
+    Metric {
         name: "pointsman_reverse_panics_total",
         help: "Datagrams that made the code panic; each was dropped.",
         kind: Kind::Counter,

@@ -38,11 +38,11 @@ use check::Check;
 /// What every handler can reach.
 #[derive(Clone, Debug)]
 pub struct Http {
-    /// The front.
+    /// Where addresses are looked up.
     pub front: Front,
-    /// The clock.
+    /// The clock by which entries expire.
     pub clock: Clock,
-    /// What the service counts.
+    /// The counts of all parts, which `/metrics` and `/v1/status` tell.
     pub numbers: Arc<Numbers>,
     /// How clients of web servers are judged.
     pub check: Arc<Check>,
@@ -50,13 +50,13 @@ pub struct Http {
     pub crawlers: Arc<Crawlers>,
     /// Whether nobody but loopback may ask.
     pub loopback_only: bool,
-    /// Where all faces answer.
+    /// The faces by name, each with an address that it answers at.
     pub listening: Arc<[(&'static str, SocketAddr)]>,
-    /// Places for bulk requests.
+    /// Places for bulk requests, [`BULKS_MAX`](names::BULKS_MAX) of them.
     pub bulks: Arc<Semaphore>,
 }
 
-/// All paths.
+/// The router of all paths; each answers from the cache and never waits.
 pub fn router(http: Http) -> Router {
     Router::new()
         .route("/v1/names", axum::routing::post(names::bulk))

@@ -75,13 +75,14 @@ pub(super) async fn one(
     post, path = "/v1/names", operation_id = "names", tag = "names",
     request_body(
         description = "An address a line: as it is, as a JSON string, or as the member `address` of an object; \
-                       10,000 lines and 1 MiB at most.",
+                       10,000 lines and 1 MiB at most. Blank lines are neither counted nor answered.",
         content((String = "application/x-ndjson"), (String = "text/plain")),
     ),
     responses(
         (
             status = 200, content_type = "application/x-ndjson", body = KnownAddress,
-            description = "An object a line; a Problem for a line that is no address.",
+            description = "An object for each line, in their order; a Problem for one that is no address, none for a \
+                           blank one.",
         ),
         (status = 400, description = "The body broke off.", body = Problem),
         (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
@@ -107,7 +108,7 @@ pub(super) async fn bulk(
 }
 
 /// Answers the lines of a bulk request: each is an address as it is, as a JSON string, or as the member `address` of an
-/// object. What is none is told in its line's place.
+/// object. What is none is told in its line's place, by its number among all lines; blank lines have no answer.
 ///
 /// # Errors
 /// The refusal of too many lines.
