@@ -106,7 +106,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
 struct Asked {
     part: &'static str,
     title: &'static str,
-    /// A line each, `name type`.
+    /// The questions that are sent, a line `name type` for each.
     questions: String,
 }
 

@@ -62,7 +62,7 @@ struct Seen {
     sent: u64,
     took: Duration,
     clients: Clients,
-    /// Octets.
+    /// By how many octets the server's memory grew.
     growth: u64,
     /// Answers beyond the rate, messages that the kernel dropped, connections that gave way.
     counted: [u64; 3],

@@ -35,14 +35,14 @@ pub(crate) enum What {
     Shared,
 }
 
-/// What was asked for.
+/// What the command line asks for.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) what: What,
     pub(crate) quick: bool,
     pub(crate) keep: bool,
     pub(crate) rounds: usize,
-    /// Empty for all.
+    /// The arms, rows or parts that are measured; empty for all.
     pub(crate) only: Vec<String>,
     pub(crate) seed: u64,
 }
@@ -51,7 +51,7 @@ impl Options {
     /// Reads the words behind the program's name.
     ///
     /// # Errors
-    /// What is wrong.
+    /// What is wrong with the words, as a sentence.
     pub(crate) fn read(words: &[String]) -> Result<Options, String> {
         let mut words = words.iter().map(String::as_str);
         let what = match words.next() {

@@ -16,9 +16,9 @@ pub const HELD_UP_MAX: f64 = 0.000_5;
 pub struct Runs {
     /// Those that count: as many undisturbed ones as were wanted; all that there are, where there are not so many.
     pub counted: Vec<Errors>,
-    /// How many were undisturbed, and how many there were.
+    /// How many were undisturbed.
     pub undisturbed: usize,
-    /// All of them.
+    /// How many there were.
     pub all: usize,
     /// The largest share of a run's time that others had, of those that count.
     pub held_up: f64,

@@ -25,7 +25,7 @@ use crate::process::{FirstSession, Pointsman};
 use crate::report::Report;
 use stage::Stage;
 
-/// What can be done alone.
+/// The parts that can be done alone (`--only`).
 pub(crate) const PARTS: &[&str] = &["timing", "rate", "dnssec", "connections", "distance"];
 
 /// Does the experiment.

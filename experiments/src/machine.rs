@@ -73,7 +73,7 @@ pub struct Stolen {
 }
 
 impl Stolen {
-    /// Begins now.
+    /// Counts from now on.
     pub fn begin() -> Stolen {
         Stolen { since: Instant::now(), before: observe::stolen() }
     }

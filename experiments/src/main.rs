@@ -44,7 +44,7 @@ struct Experiment {
     perform: fn(&Run, &mut Report) -> Result<()>,
 }
 
-/// All of them, by name.
+/// All experiments, in the order of their names.
 const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "ldplayer",

@@ -19,7 +19,7 @@ use anyhow::Result;
 use crate::options::Run;
 use crate::report::Report;
 
-/// What may be done alone.
+/// The parts that can be done alone (`--only`).
 pub(crate) const PARTS: &[&str] = &["stress", "virtual", "real"];
 
 /// Does the experiment.

@@ -6,11 +6,11 @@ use anyhow::{Context, Result};
 
 use crate::{EXPERIMENTS, Experiment, machine};
 
-/// What was asked for.
+/// What the command line asks for.
 pub(crate) enum Asked {
-    /// An experiment.
+    /// An experiment, and how it is done.
     Run(&'static Experiment, Run),
-    /// How to ask.
+    /// The help.
     Help,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Size {
 }
 
 impl Size {
-    /// One of three values.
+    /// Picks one of three values, by size.
     pub(crate) fn of<T>(self, full: T, quick: T, smoke: T) -> T {
         match self {
             Size::Full => full,
@@ -97,7 +97,7 @@ pub(crate) fn usage() -> String {
 /// Reads the words behind the program's name.
 ///
 /// # Errors
-/// What is wrong.
+/// What is wrong with the words, as a sentence.
 pub(crate) fn read(words: &[String]) -> Result<Asked, String> {
     let mut words = words.iter().map(String::as_str);
     let name = match words.next() {

@@ -36,7 +36,7 @@ pub struct Pointsman(PathBuf);
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Where it answers.
+    /// The address and port at which it answers.
     pub address: SocketAddr,
 }
 
@@ -49,7 +49,7 @@ pub struct Fed(Killed);
 pub struct Killed(pub Child);
 
 impl Pointsman {
-    /// Finds it.
+    /// Finds the program that cargo has built.
     ///
     /// # Errors
     /// Where it is not there.
@@ -153,7 +153,7 @@ impl Drop for Server {
 }
 
 impl Fed {
-    /// Starts it.
+    /// Starts the program, with a pipe to write to.
     ///
     /// # Errors
     /// Where it does not start.
@@ -193,7 +193,7 @@ pub struct FirstSession {
 const AUTOGROUP: &str = "/proc/self/autogroup";
 
 impl FirstSession {
-    /// Lets it come first.
+    /// Lets this session come before all others, where the kernel shares cores between sessions.
     pub fn begin() -> FirstSession {
         let said = fs::read_to_string(AUTOGROUP).unwrap_or_default();
         let before = said.trim_end().rsplit_once(' ').map(|(_, nice)| nice.to_owned());

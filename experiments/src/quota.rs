@@ -83,7 +83,7 @@ impl Quota {
         Ok(quota)
     }
 
-    /// Changes the share.
+    /// Changes how much of a processor the group may use: 1 is all of one.
     ///
     /// # Errors
     /// What the kernel says.

@@ -32,7 +32,7 @@ pub(crate) enum Part {
     Text(String),
     /// A drawing, and what it shows.
     Plot(String, Plot),
-    /// Cells that read well.
+    /// Rows of cells, as text.
     Table(Table),
 }
 
@@ -46,28 +46,28 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// What must hold.
+/// A target: a value, and the limit that it is held to.
 pub(crate) struct Must {
     pub(crate) name: String,
     pub(crate) limit: Limit,
     pub(crate) value: f64,
 }
 
-/// Where a value must be.
+/// Where a value must lie.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
-    /// Here or above.
+    /// At this value or above it.
     AtLeast(f64),
-    /// Here or below.
+    /// At this value or below it.
     AtMost(f64),
-    /// From here to there.
+    /// From the first value to the second, both included.
     Between(f64, f64),
-    /// Just here.
+    /// At just this value.
     Exactly(f64),
 }
 
 impl Limit {
-    /// Whether a value is there.
+    /// Whether a value lies within the limit.
     pub(crate) fn holds(self, value: f64) -> bool {
         match self {
             Limit::AtLeast(least) => value >= least,
@@ -90,7 +90,7 @@ impl std::fmt::Display for Limit {
 }
 
 impl Must {
-    /// Whether it does.
+    /// Whether the target holds.
     pub(crate) fn holds(&self) -> bool {
         self.limit.holds(self.value)
     }

@@ -29,7 +29,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     Package::program("pdns-tools", "dnsreplay", "a sender to measure"),
 ];
 
-/// What floods need.
+/// What the measurement `floods` needs.
 const FOR_FLOODS: &[Package] = &[Package::program("iproute2", "ip", "network namespaces")];
 
 /// The balancer that `balance` is measured beside, and what measures both.

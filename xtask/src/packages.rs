@@ -16,7 +16,7 @@ use crate::process::Failure;
 /// A package that some test or measurement needs.
 pub(crate) struct Package {
     name: &'static str,
-    /// Who needs it.
+    /// Which test or measurement needs it, and what for.
     why: &'static str,
     probe: Probe,
 }
@@ -43,7 +43,7 @@ impl Package {
     }
 }
 
-/// What the tests need.
+/// The packages that tests need.
 pub(crate) const TESTS: &[Package] = &[
     Package { name: "adduser", why: "our package makes a user", probe: Probe::Program("adduser") },
     Package {

@@ -26,7 +26,7 @@ struct Step {
 }
 
 enum Work {
-    /// A function of ours.
+    /// A function of this crate.
     Here(fn(&Checkout) -> Result<()>),
     /// Cargo with these arguments, and the time after which it is killed.
     Cargo(&'static [&'static str], Duration),

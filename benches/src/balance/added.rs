@@ -27,7 +27,7 @@ const TRIES_MAX: usize = 3;
 /// A median and a 99th percentile, in microseconds.
 type Latency = (f64, f64);
 
-/// One of the two.
+/// Which of the two a column shows.
 type Of = fn(&Latency) -> f64;
 
 /// Measures all balancers in rounds, each between two of the way without one.

@@ -14,7 +14,7 @@ use crate::serve::process::Group;
 use crate::serve::source::Source;
 use crate::serve::zone;
 
-/// How many wait.
+/// How many queries wait at a time.
 const OUTSTANDING: u64 = 100_000;
 
 /// The rate at which they come, in queries a second: nobody drops any.

@@ -26,7 +26,7 @@ const PICK_MAX: f64 = 100.0;
 /// Queries in flight, about: some for each back end.
 const IN_FLIGHT: usize = 160;
 
-/// Somebody is always picked.
+/// So patient that a back end is always picked.
 const PATIENCE: Patience = Patience { most_ns: u64::MAX, queued_ns: f32::INFINITY };
 
 /// Measures all policies, and those that go by credit with leases too.

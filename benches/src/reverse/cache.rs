@@ -16,7 +16,7 @@ use super::names;
 use crate::options::Options;
 use crate::report::{Limit, Report, Table, median};
 
-/// Entries.
+/// Entries of the cache.
 const ENTRIES: usize = 10_000_000;
 
 /// The same for `--quick`.

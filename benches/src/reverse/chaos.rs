@@ -104,7 +104,7 @@ struct Seen {
     lost: u64,
     /// Microseconds from when a look-up was sent to its answer, in rising order; without those that were held up.
     times: Vec<f64>,
-    /// The same of all.
+    /// The same of all look-ups.
     all: Vec<f64>,
     /// Microseconds from when look-ups were due to when they were sent, in rising order.
     late: Vec<f64>,
@@ -299,7 +299,7 @@ impl Row {
         )
     }
 
-    /// The row of the table.
+    /// Its cells in the table.
     fn cells(&self) -> Vec<String> {
         let Row { upstream, face, seen, seconds, sent, all } = self;
         let cell = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.0}"));
@@ -327,7 +327,7 @@ struct Troubled {
 }
 
 impl Troubled {
-    /// Made beside the server.
+    /// Begins to answer, or not to, beside the server.
     fn begin(upstream: Upstream, seed: u64) -> Result<Troubled> {
         let socket = match upstream {
             Upstream::Dead => None,

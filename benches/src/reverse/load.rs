@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 
-/// Connections.
+/// How many connections ask at a time.
 const CONNECTIONS: usize = 50;
 
 /// Look-ups under way on each, where they are pipelined.
@@ -22,7 +22,7 @@ const PREPARED: usize = 1 << 18;
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// What is spoken.
+/// What look-ups are sent as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The Redis protocol.
@@ -38,9 +38,9 @@ pub(crate) enum Form {
 /// What one run saw.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    /// Answers.
+    /// How many answers came.
     pub(crate) answers: u64,
-    /// Of them, names.
+    /// How many of them were names.
     pub(crate) names: u64,
     /// How long it took.
     pub(crate) seconds: f64,
@@ -49,11 +49,11 @@ pub(crate) struct Seen {
 /// An answer at the beginning of what was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// Its octets.
+    /// Its length in octets.
     pub(crate) length: usize,
     /// How many addresses it is for.
     answers: u64,
-    /// Of them, with a name.
+    /// How many of these have a name.
     names: u64,
 }
 

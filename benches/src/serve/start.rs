@@ -12,12 +12,12 @@ use crate::report::median;
 /// Records of the zone.
 const RECORDS: usize = 1_000_000;
 
-/// What starts took, in the middle.
+/// What starts took: medians.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
-    /// Until the first answer.
+    /// Seconds until the first answer.
     pub(crate) seconds: f64,
-    /// In octets, then.
+    /// Memory at that time, in octets.
     pub(crate) memory: f64,
 }
 

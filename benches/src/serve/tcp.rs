@@ -18,7 +18,7 @@ const RATES: &[u64] = &[1_000, 2_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_
 /// The least share of connections that must have their answer.
 const ANSWERED_MIN: f64 = 0.98;
 
-/// What TCP gave.
+/// What was measured over TCP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     /// Queries a second over [`KEPT`] connections.

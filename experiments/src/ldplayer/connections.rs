@@ -30,7 +30,7 @@ const PUBLISHED_CONNECTIONS: f64 = 180_000.0;
 struct Cost {
     mix: usize,
     timeout: u32,
-    /// Cores.
+    /// Processor time over the time of the run, in cores.
     cpu: f64,
     /// The most resident octets, and those before the first query.
     resident: (u64, u64),

@@ -20,7 +20,7 @@ pub(super) const SETTLED: usize = 200;
 /// no overall preference for the closest server" and II's oscillations "seem as severe", as it says.
 pub(super) const DEMAND: f64 = 1.9;
 
-/// Demands beside it.
+/// Demands that are tried beside [`DEMAND`].
 const DEMANDS: &[f64] = &[0.8, 1.0, 1.2, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0];
 
 /// The demand for which fills are compared, at which there is something to choose, and the fills.
@@ -141,12 +141,12 @@ fn fills(run: &Run, seeds: u64, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Ours with its defaults.
+/// Parameters of Algorithm III, the defaults.
 fn defaults() -> Parameters {
     Parameters::new(Duration::from_secs(TTL), Duration::from_secs(INTERVAL))
 }
 
-/// Ours with this fill.
+/// Algorithm III with this fill.
 fn filling(fill: f64) -> Algorithm {
     Algorithm::Third(Third::new(Parameters { fill, ..defaults() }))
 }

@@ -61,7 +61,7 @@ impl Outcome {
         }
     }
 
-    /// The mean of some.
+    /// The mean of outcomes, value by value.
     pub(super) fn mean(all: &[Outcome]) -> Outcome {
         let mean = |of: fn(&Outcome) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
         Outcome {

@@ -58,7 +58,7 @@ struct Point {
     rate: f64,
     /// Updates a second that were really made.
     updates: f64,
-    /// Of those sent.
+    /// The share of queries that were answered.
     answered: f64,
     p50: f64,
     p99: f64,

@@ -64,7 +64,7 @@ impl Pace {
         Duration::from_secs(INTERVAL) / self.faster
     }
 
-    /// In seconds.
+    /// The TTL of the rows, in seconds.
     fn ttl(self) -> u64 {
         TTL / u64::from(self.faster)
     }

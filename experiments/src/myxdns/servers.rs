@@ -66,7 +66,7 @@ pub(super) struct Arm {
     kind: Kind,
 }
 
-/// All of them.
+/// All servers that are measured.
 pub(super) const ARMS: &[Arm] = &[
     Arm { name: "generic", kind: Kind::Ours(Source::Generic) },
     Arm { name: "CSV", kind: Kind::Ours(Source::Csv) },
@@ -76,7 +76,7 @@ pub(super) const ARMS: &[Arm] = &[
     Arm { name: "PowerDNS, no cache", kind: Kind::PowerDns { is_cached: false } },
 ];
 
-/// What all of them share.
+/// Files and databases that all arms share, made once.
 #[derive(Debug)]
 pub(super) struct Stage {
     folder: PathBuf,
@@ -103,14 +103,14 @@ pub(super) enum Updates {
     Database(PathBuf),
 }
 
-/// Makes updates.
+/// How the policy of a running server is updated.
 pub(super) enum Updater {
     Api(Client, Source),
     Database(Fed),
 }
 
 impl Stage {
-    /// Writes what is asked.
+    /// Writes the files that arms are started with, and the trace of the clients.
     ///
     /// # Errors
     /// Where that cannot be done.
@@ -206,7 +206,7 @@ fn policy(source: Source, turn: usize) -> String {
     json!({"names": [NAME], "answers": 0, "order": order, "servers": servers}).to_string()
 }
 
-/// Ours.
+/// Starts our server with regions from a source.
 fn ours(stage: &Stage, source: Source) -> Result<Running> {
     let room = stage.room()?;
     let write = |name: &str, text: String| fs::write(room.join(name), text).context(name.to_owned());

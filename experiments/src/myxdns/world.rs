@@ -49,7 +49,7 @@ pub(super) const REGION: &str = "clients";
 /// The partition with that region, whose first two octets all clients have.
 const PREFIX: [u8; 2] = [10, 0];
 
-/// What a world is like.
+/// What is chosen of a world.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     /// What all clients demand, in thresholds of one server.

@@ -133,7 +133,7 @@ enum Kind {
 pub(crate) struct Page {
     /// When, since the beginning.
     pub(crate) at: Duration,
-    /// By whom.
+    /// The address of who asks.
     pub(crate) address: Ipv4Addr,
 }
 

@@ -31,7 +31,7 @@ pub(crate) const WEEK: Duration = Duration::from_secs(7 * 86_400);
 /// What is asked upstream, and when the answer is back.
 pub(crate) type Upstream = Box<dyn FnMut(Ipv4Addr) -> (Answered, Duration)>;
 
-/// A server.
+/// A server of the farm: our cache, front end and back end on a virtual clock.
 pub(crate) struct Server {
     reader: cache::Reader,
     front: Front,

@@ -50,7 +50,7 @@ const REFERENCE_PATIENCE: f64 = 0.5;
 /// at which servers rest or do not, as it happens, is two loads.
 const SATURATING: f64 = 1.2;
 
-/// What is sent.
+/// The load that one turn sends.
 struct Load {
     trace: PathBuf,
     window: Window,
@@ -89,7 +89,7 @@ pub(super) fn perform(run: &Run, report: &mut Report) -> Result<()> {
     run.within(|folder| play(run, folder, report))
 }
 
-/// What is not there.
+/// What this part needs and does not find here, in words.
 fn missing() -> Option<String> {
     let starts = |program: &str, word: &str| Command::new(program).arg(word).output().is_ok();
     if let Err(why) = quota::are_there() {

@@ -48,7 +48,7 @@ const SCHEDULER_NS: u64 = 4 * MS;
 /// No policy, but what hardly any can better, as none knows who will be free first: one queue for all servers.
 pub(crate) const ONE_QUEUE: &str = "one queue";
 
-/// Different questions.
+/// How many different questions there are: what `hash` goes by.
 const QUESTIONS: u64 = 10_000;
 
 /// How a server works.
@@ -64,7 +64,7 @@ pub(crate) enum Work {
     Limited { mean_ns: u64, quota_ns: u64, period_ns: u64 },
 }
 
-/// A server.
+/// What a server is like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Server {
     pub(crate) work: Work,
@@ -99,7 +99,7 @@ pub(crate) struct Feedback {
     pub(crate) late_ns: (u64, u64),
     /// Of all reports this share comes again, within a second.
     pub(crate) again: f64,
-    /// Nobody has agents.
+    /// Whether there are no agents at all.
     pub(crate) none: bool,
 }
 
@@ -113,27 +113,27 @@ pub(crate) struct Swells {
     pub(crate) times: f64,
 }
 
-/// What is simulated.
+/// What is simulated: servers, load, and what happens meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) servers: Vec<Server>,
-    /// Queries a second.
+    /// Queries a second, outside of swells.
     pub(crate) rate: f64,
-    /// When there are more.
+    /// Times at which there are more.
     pub(crate) swells: Option<Swells>,
-    /// What share of them is more than the servers can answer.
+    /// What share of all queries is more than the servers can answer.
     pub(crate) beyond: f64,
     pub(crate) length_ns: u64,
-    /// What share of them comes to which balancer.
+    /// What share of all queries comes to each balancer.
     pub(crate) balancers: Vec<f64>,
     pub(crate) events: Vec<(u64, usize, Event)>,
     pub(crate) feedback: Feedback,
 }
 
 impl Scenario {
-    /// Queries a second.
+    /// Queries a second at a time.
     fn rate_at(&self, now: u64) -> f64 {
         let times =
             self.swells.filter(|swells| now % swells.every_ns < swells.length_ns).map(|swells| swells.times);
@@ -144,7 +144,7 @@ impl Scenario {
 /// What came of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// Of each query, in nanoseconds; sorted.
+    /// The latency of each query, in nanoseconds; sorted.
     pub(crate) latencies: Vec<u64>,
     pub(crate) failures: usize,
 }
@@ -241,7 +241,7 @@ struct Balancer {
     policy: Policy,
     fairness: Fairness,
     rng: Rng,
-    /// By server.
+    /// The end of the protocol for each server, in their order.
     links: Vec<Link>,
 }
 
@@ -249,7 +249,7 @@ struct Balancer {
 struct Link {
     account: Account,
     hearing: Hearing,
-    /// Whether a report has come.
+    /// Whether a report has ever come.
     is_heard: bool,
     told_ns: u64,
     ended: u64,

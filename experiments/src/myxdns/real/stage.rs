@@ -26,7 +26,7 @@ const NETWORK: u8 = 71;
 /// The time of a source of loads may be as long as a round, and a value as old as three.
 const STALE_ROUNDS: u32 = 3;
 
-/// A world.
+/// A world: two sites and the name server that steers between them.
 pub(super) struct World {
     number: u8,
     sites: [Site; 2],
@@ -42,7 +42,7 @@ struct Site {
     quota: Quota,
 }
 
-/// A control process.
+/// The control process of a world.
 pub(super) struct Control {
     child: Killed,
     log: PathBuf,
@@ -182,7 +182,7 @@ impl Site {
 }
 
 impl Control {
-    /// Sees that it runs.
+    /// Checks that it still runs.
     ///
     /// # Errors
     /// Where it does not; with what it said.

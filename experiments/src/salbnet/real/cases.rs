@@ -40,13 +40,13 @@ pub(super) struct Case {
     is_demanded: bool,
 }
 
-/// What happens.
+/// What happens to the servers during a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Nothing,
-    /// Another one has half every [`MOVE`].
+    /// The antagonist moves on: another server has half every [`MOVE`].
     Moves,
-    /// The first one is ended and started again, and is slow then.
+    /// The first server is ended and started again, and is slow then.
     Restarts,
 }
 

@@ -55,7 +55,7 @@ enum Who {
     Dnsdist(&'static str),
 }
 
-/// What it is told of the servers.
+/// What the balancer is told of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weights {
     Equal,
@@ -78,7 +78,7 @@ pub(super) const DNSDIST: &str = "dnsdist";
 pub(super) const NEUTRAL: Arm =
     arm("least-outstanding", Who::Ours("least-outstanding"), Weights::Equal, Size::Quick);
 
-/// All that are tried.
+/// All arms that are tried.
 pub(super) const ARMS: [Arm; 14] = [
     arm(OURS, Who::Ours("pressure"), Weights::Equal, Size::Smoke),
     arm("credit", Who::Ours("credit"), Weights::Equal, Size::Full),
@@ -105,17 +105,17 @@ struct BackEnd {
     statistics: SocketAddr,
 }
 
-/// What stands behind balancers.
+/// What stands behind balancers: servers with their quotas, and agents.
 pub(super) struct Field {
     pub(super) pointsman: Pointsman,
     folder: PathBuf,
     key: PathBuf,
-    /// Where agents report.
+    /// The balancer's address for reports of agents.
     credit: SocketAddr,
     back_ends: Vec<BackEnd>,
     /// Queries a second that each can answer, once that was measured: what tuned weights are.
     pub(super) capacities: [f64; 3],
-    /// They end with the field.
+    /// The agents, one for each server; they end with the field.
     agents: Vec<Server>,
     /// Processor time of servers that were ended, in seconds.
     pub(super) ended: f64,
@@ -350,7 +350,7 @@ fn got(address: SocketAddr, path: &str) -> io::Result<String> {
     io::read_to_string(stream)
 }
 
-/// The zone.
+/// The zone that the servers serve.
 fn records() -> String {
     let mut text = "$TTL 60\n. SOA ns. hm. 1 7200 600 86400 60\n. NS ns.\nns. A 192.0.2.53\n".to_owned();
     let _ = writeln!(text, "*.example. CNAME a1.");

@@ -9,7 +9,7 @@ use super::turns::Sample;
 use crate::options::{Run, Size};
 use crate::report::{Limit, Report, number};
 
-/// A value of a run.
+/// How a value is read from the outcome of a turn.
 type Value = fn(&Outcome) -> f64;
 
 const MEAN: Value = Outcome::mean;
