@@ -418,6 +418,14 @@ fn keys_and_arguments() {
     let again = run(&["key", "new", &file]);
     assert!(again.status.code() == Some(1) && again.stderr.contains(&file), "{}", again.stderr);
     assert_eq!(std::fs::read_to_string(&file).expect("it is there"), text, "it is not replaced");
+    // No octet can be written to a file.
+    let full = folder.at("full.key");
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ && ulimit -f 0 && exec \"$0\" key new \"$1\""]);
+    command.arg(program::path()).arg(&full);
+    let ended = Program::spawn(command).end();
+    assert!(ended.status.code() == Some(1) && ended.stderr.contains("cannot be made"), "{}", ended.stderr);
+    assert!(!std::fs::exists(&full).expect("the folder is there"), "a part of it stays");
     let printed = run(&["key", "new"]).stdout;
     assert!(Key::parse(&printed).is_ok() && printed != text);
 

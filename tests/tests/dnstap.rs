@@ -165,24 +165,27 @@ fn one_query_in_so_many_is_told_and_only_what_is_chosen() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_ends_the_start() {
+fn a_wrong_path_is_told_before_anything_is_imported() {
     let folder = Folder::new();
-    let config = folder.write("p.toml", "version = \"v1\"\n[dnstap]\nfile = \"nowhere/t\"\n");
-    let store = tests::serving::store(&folder);
-    let ended = Program::start(&[
-        "serve",
-        "--config",
-        &config,
-        "--store",
-        &store,
-        "--listen",
-        "127.0.0.1:0",
-        "--api",
-        "127.0.0.1:0",
-    ])
-    .end();
-    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("nowhere/t"), "{}", ended.stderr);
+    let zone = folder.write("example.com.zone", ZONE);
+    let store = folder.at("store.db");
+    let from = ["--zone", &zone, "--store", &format!("sqlite:{store}")];
+    let (nowhere, beside) = ("nowhere/t", "example.com.zone");
+    for (key, name, found) in
+        [("file", nowhere, "there is no such folder"), ("socket", beside, "it is there and no socket")]
+    {
+        let text = format!("version = \"v1\"\nworkers = 0\n[dnstap]\n{key} = \"{name}\"\n");
+        let config = folder.write("p.toml", text);
+        for more in [&["--check"][..], &["--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"]] {
+            let ended = Program::start(&[&["serve", "--config", &config], &from[..], more].concat()).end();
+            assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+            let path = folder.at(name);
+            for wrong in [format!("{config}:2:11: workers"), format!("{path}, and {found}")] {
+                assert!(ended.stderr.contains(&wrong), "{wrong}: {}", ended.stderr);
+            }
+            assert!(!Path::new(&store).exists(), "{more:?} has begun to import");
+        }
+    }
 }
 
 #[test]

@@ -259,7 +259,7 @@ fn options_and_rates_allocate_nothing() {
     let limit = RateLimit::new(limits, [1; 16]);
     let mut rng = fastrand::Rng::with_seed(1);
     let (mut out, mut limited) = (vec![0; 65_535], vec![0; 65_535]);
-    let fast = Fast::default();
+    let fast = Fast { limit: Some(&limit), ..Fast::default() };
     let client: IpAddr = "127.0.0.1".parse().expect("an address");
     let new = Question::new("static.example.com", "A").option(3, &[]).option(11, &[]).option(10, &[1; 8]);
     let bad = new.clone().option(10, &[2; 24]);
@@ -276,10 +276,9 @@ fn options_and_rates_allocate_nothing() {
             for _ in 0..9 {
                 let before = ALLOCATIONS.get();
                 let reply = book.generation.answer(&asked, NOW, &mut rng, &mut out);
-                let verdict =
-                    book.generation.answer_limited(&asked, &limit, fast, NOW, &mut rng, &mut limited).verdict;
+                let answered = book.generation.answer_counted(&asked, fast, NOW, &mut rng, &mut limited);
                 assert_eq!(ALLOCATIONS.get(), before, "allocations for {query:02x?}");
-                verdicts[verdict as usize] += 1;
+                verdicts[answered.verdict as usize] += 1;
                 let Reply::Send(length) = reply else { panic!("{query:02x?} is answered") };
                 let answer = Answer::read(&out[..length]);
                 assert!(answer.options.len() < 4 && answer.rcode == "NOERROR", "{answer:?}");

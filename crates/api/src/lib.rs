@@ -5,7 +5,8 @@
 //!
 //! - [`fault`]: one mistake in something that a person wrote, with its place; [`problem`]: why a request
 //!   was refused.
-//! - [`place`]: where a value stands in a JSON text.
+//! - [`place`]: where a value stands in a JSON text; `reader`: what people write as JSON, read with everything that is wrong;
+//!   `json`: the text, gone through value by value, for both.
 //! - [`policy`]: MyXDNS's matrix as people write it.
 //! - [`zone`], [`region`], [`partition`], [`server`]: what else a name server holds.
 //! - [`probe`]: what probes say of servers.
@@ -21,11 +22,13 @@ pub mod balance;
 pub mod control;
 pub mod explain;
 pub mod fault;
+mod json;
 pub mod partition;
 pub mod place;
 pub mod policy;
 pub mod probe;
 pub mod problem;
+mod reader;
 pub mod region;
 pub mod replay;
 pub mod reverse;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::fault::Faults;
-use crate::place::Reader;
+use crate::reader::Reader;
 
 /// The highest TTL, in seconds: 2^31 - 1 (RFC 2181 §8).
 pub const TTL_MAX: u32 = i32::MAX as u32;

@@ -184,6 +184,9 @@ pub struct Sockets {
     pub handshakes_resumed: u64,
     /// Connections that the server ended.
     pub tcp_closed_by_server: u64,
+    /// Those of them at which queries waited, and none had been answered.
+    #[serde(default)]
+    pub closed_unanswered: u64,
     /// Closed because they were idle.
     pub closed_idle: u64,
     /// Closed because too many were open.
@@ -284,6 +287,7 @@ mod tests {
         for (place, key) in [
             ("", "unprocessed"),
             ("/sockets", "shared"),
+            ("/sockets", "closed_unanswered"),
             ("/schedule", "sharing"),
             ("/schedule", "unnumbered"),
         ] {

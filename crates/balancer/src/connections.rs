@@ -1,9 +1,7 @@
-//! DNS over TCP for clients: many connections on tokio, each with several queries under way, answered as answers come
-//! (RFC 7766 §7).
+//! DNS over TCP for clients: what all connections share, and how a query that came over one gets its answer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,17 +11,10 @@ use dns::query::{HEADER, Refusal};
 use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode, Rtype};
-use net::admission::{Admission, Place};
+use net::admission::Admission;
 use net::clock::Clock;
-use net::framing::{Assembler, prefix};
-use net::shutdown::Shutdown;
-use net::tcp::{ACCEPT_PAUSE, Limits};
+use net::tcp::Limits;
 use routing::balance::Set;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
 
 use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
@@ -33,12 +24,6 @@ use crate::field::{BackEnd, Field};
 use crate::message::{OPT, Says, UDP_PAYLOAD, answer};
 use crate::pending::rcode;
 use crate::picker::{For, Picker};
-
-/// Queries of one connection that are under way; further ones are not read meanwhile.
-const PIPELINED_MAX: usize = 64;
-
-/// Octets that are read at once.
-const PIECE: usize = 8 << 10;
 
 /// How queries over connections go to back ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +86,9 @@ pub struct Desk {
 
 /// Who asks, and at which address.
 #[derive(Clone, Copy, Debug)]
-struct Way {
-    client: SocketAddr,
-    local: SocketAddr,
+pub(crate) struct Way {
+    pub(crate) client: SocketAddr,
+    pub(crate) local: SocketAddr,
 }
 
 /// A query that may go on.
@@ -136,131 +121,8 @@ struct Picked {
 }
 
 impl Connections {
-    /// Serves connections until the shutdown begins; then queries under way are answered.
-    pub async fn serve(self: Arc<Self>, listener: tokio::net::TcpListener, shutdown: Shutdown) {
-        let mut connections = JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = shutdown.wait() => break,
-                Some(_) = connections.join_next() => continue,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, client)) => {
-                    let Ok(place) = self.admission.admit(client.ip()) else {
-                        self.desk().counters.full.add(1);
-                        continue;
-                    };
-                    let (this, shutdown) = (self.clone(), shutdown.clone());
-                    let has_replaced = place.has_replaced();
-                    connections.spawn(async move {
-                        // What goes wrong on a connection is its client's to know.
-                        let _ = this.converse(stream, client, place, shutdown).await;
-                    });
-                    // Who gives way is to be gone before too many others come.
-                    if has_replaced {
-                        tokio::task::yield_now().await;
-                    }
-                }
-                Err(cause) => {
-                    tracing::warn!(%cause, "a connection cannot be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-        drop(listener);
-        while connections.join_next().await.is_some() {}
-    }
-
-    async fn converse(
-        self: Arc<Self>,
-        stream: TcpStream,
-        client: SocketAddr,
-        place: Place,
-        shutdown: Shutdown,
-    ) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        let way = Way { client, local: stream.local_addr()? };
-        let (mut reads, mut writes) = stream.into_split();
-        let (answered, mut answers) = mpsc::channel::<Vec<u8>>(PIPELINED_MAX);
-        let limits = self.limits;
-        let writer = tokio::spawn(async move {
-            while let Some(answer) = answers.recv().await {
-                let frame = [&prefix(answer.len())[..], &answer].concat();
-                match tokio::time::timeout(limits.message, writes.write_all(&frame)).await {
-                    Ok(Ok(())) => {}
-                    _ => return,
-                }
-            }
-        });
-        let places = Arc::new(Semaphore::new(PIPELINED_MAX));
-        let (mut assembler, mut piece) = (Assembler::default(), vec![0; PIECE]);
-        let mut under_way = JoinSet::new();
-        let end = Instant::now() + limits.lifetime;
-        // Since when a query, or the rest of one, is waited for: more octets of the same query are no new wait.
-        let (mut since, mut has_asked) = (Instant::now(), false);
-        place.waits(has_asked);
-        let mut gives_way = pin!(place.gives_way());
-        loop {
-            let wait = match (assembler.is_partial(), under_way.is_empty()) {
-                (true, _) => limits.message,
-                (false, true) if place.is_crowded() => limits.idle.min(limits.idle_when_crowded),
-                (false, true) => limits.idle,
-                // Who has queries under way is not idle.
-                (false, false) => limits.lifetime,
-            };
-            let length = tokio::select! {
-                biased;
-                () = shutdown.wait() => break,
-                // Who takes no answers is asked for no more queries.
-                () = answered.closed() => break,
-                () = sleep_until(end.min(since + wait)) => break,
-                () = &mut gives_way, if under_way.is_empty() => break,
-                Some(_) = under_way.join_next() => {
-                    if under_way.is_empty() {
-                        place.waits(has_asked);
-                        if !assembler.is_partial() {
-                            since = Instant::now();
-                        }
-                    }
-                    continue;
-                }
-                read = reads.read(&mut piece) => match read {
-                    Ok(length) if length > 0 => length,
-                    _ => break,
-                },
-            };
-            let mut is_new = !assembler.is_partial();
-            let mut rest = &piece[..length];
-            while let Some(message) = assembler.next(&mut rest) {
-                (is_new, has_asked) = (true, true);
-                place.works();
-                let permit = places.clone().acquire_owned().await.map_err(io::Error::other)?;
-                let (this, query, answered) = (self.clone(), message.to_vec(), answered.clone());
-                under_way.spawn(async move {
-                    if let Some(answer) = this.answer(&query, way).await {
-                        // The client may be gone.
-                        let _ = answered.send(answer).await;
-                    }
-                    drop(permit);
-                });
-            }
-            if is_new {
-                since = Instant::now();
-                if under_way.is_empty() {
-                    place.waits(has_asked);
-                }
-            }
-        }
-        while under_way.join_next().await.is_some() {}
-        drop(answered);
-        let _ = writer.await;
-        Ok(())
-    }
-
     /// Answers one query; `None` where it gets no answer.
-    async fn answer(&self, query: &[u8], way: Way) -> Option<Vec<u8>> {
+    pub(crate) async fn answer(&self, query: &[u8], way: Way) -> Option<Vec<u8>> {
         let asked = match self.read(query) {
             Ok(asked) => asked,
             Err(answer) => return answer,
@@ -410,10 +272,10 @@ impl Connections {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.clock.now().monotonic.as_nanos()).unwrap_or(u64::MAX)
+        self.clock.monotonic_ns()
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -428,30 +290,22 @@ fn ours(query: &[u8], question_end: usize, edns: Option<&Edns>, says: Says) -> V
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use fastrand::Rng;
+    use net::framing::prefix;
     use routing::balance::Policy;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+    /// A query, with its length before it.
     const A: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
-    /// Answered here.
-    const AXFR: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\xfc\0\x01";
 
     /// What one client may have under way, and all.
     const PER_CLIENT_MAX: u16 = 2;
     const OUTSTANDING_MAX: usize = 3;
 
-    /// Serves clients before these back ends; returns where.
-    async fn start(back_ends: &[SocketAddr], limits: Limits) -> (SocketAddr, Arc<Connections>) {
-        let connections = Arc::new(connections(back_ends, limits, Onward::Connections));
-        let listener = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
-        let address = listener.local_addr().expect("it is bound");
-        let listener = tokio::net::TcpListener::from_std(listener).expect("there is a runtime");
-        tokio::spawn(connections.clone().serve(listener, Shutdown::new()));
-        (address, connections)
-    }
-
-    fn connections(back_ends: &[SocketAddr], limits: Limits, onward: Onward) -> Connections {
+    /// What connections share before these back ends.
+    pub(crate) fn connections(back_ends: &[SocketAddr], limits: Limits, onward: Onward) -> Connections {
         let field = back_ends.iter().fold(Field::default(), |field, address| {
             field.with(|place| BackEnd::new(place, *address, 1, 1)).expect("there is a place")
         });
@@ -477,68 +331,10 @@ mod tests {
         }
     }
 
-    async fn ask(address: SocketAddr, query: &[u8]) -> (TcpStream, u8) {
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
-        stream.write_all(query).await.expect("it is taken");
-        let mut reply = vec![0; query.len()];
-        stream.read_exact(&mut reply).await.expect("an answer");
-        (stream, reply[5] & 0x0f)
-    }
-
     /// Where nobody listens.
     fn nowhere() -> SocketAddr {
         let listener = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
         listener.local_addr().expect("it is bound")
-    }
-
-    // The clock runs by itself while everybody waits.
-    #[tokio::test(start_paused = true)]
-    async fn an_octet_now_and_then_does_not_keep_a_place() {
-        let (address, _) = start(&[], Limits::default()).await;
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
-        let mut octets = 0;
-        // As long as the longest message, if it may.
-        while octets < 1_000 {
-            let wait = tokio::time::timeout(Duration::from_secs(3), stream.read_u8()).await;
-            if wait.is_ok() || stream.write_all(&[1]).await.is_err() {
-                break;
-            }
-            octets += 1;
-        }
-        assert!(octets < 10, "{octets}");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn who_never_reads_is_ended() {
-        let (address, _) = start(&[], Limits::default()).await;
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
-        let queries = AXFR.repeat(1_000);
-        let mut rounds = 0;
-        while rounds < 1_000 {
-            let wrote = tokio::time::timeout(Duration::from_secs(60), stream.write_all(&queries)).await;
-            if matches!(wrote, Ok(Err(_))) {
-                break;
-            }
-            rounds += 1;
-        }
-        assert!(rounds < 1_000, "it is served for ever");
-    }
-
-    #[tokio::test]
-    async fn who_waits_gives_way() {
-        let long = Duration::from_secs(3600);
-        let limits = Limits { connections_max: 1, idle: long, idle_when_crowded: long, ..Limits::default() };
-        let (address, connections) = start(&[], limits).await;
-        let (mut first, rcode) = ask(address, AXFR).await;
-        assert_eq!(rcode, Rcode::REFUSED.to_int());
-        // Once it is known that nothing of it is under way.
-        let until = Instant::now() + Duration::from_secs(60);
-        while connections.admission.admit([192, 0, 2, 1].into()).is_err() {
-            assert!(Instant::now() < until, "it never gives way");
-            tokio::task::yield_now().await;
-        }
-        let ended = tokio::time::timeout(Duration::from_secs(60), first.read(&mut [0])).await;
-        assert_eq!(ended.expect("it gives way").expect("it has ended"), 0);
     }
 
     #[tokio::test]
@@ -558,9 +354,9 @@ mod tests {
                 });
             }
         });
-        let (address, connections) = start(&back_ends, Limits::default()).await;
+        let connections = connections(&back_ends, Limits::default(), Onward::Connections);
         for _ in 0..200 {
-            assert_eq!(ask(address, A).await.1, Rcode::NOERROR.to_int());
+            assert_eq!(answered(&connections).await, Rcode::NOERROR);
         }
         assert_eq!(connections.desk().counters.retries_denied.get(), 0);
     }
@@ -582,7 +378,7 @@ mod tests {
 
     #[tokio::test]
     async fn queries_beyond_the_limits_are_counted_and_answered_here() {
-        let (_, connections) = start(&[nowhere()], Limits::default()).await;
+        let connections = connections(&[nowhere()], Limits::default(), Onward::Connections);
         let seats = [1, 1, 1, 2, 3].map(|last| connections.seat(way(last).client.ip()));
         assert_eq!(seats.each_ref().map(Option::is_some), [true, true, false, true, false]);
         assert_eq!(answered(&connections).await, Rcode::SERVFAIL);
@@ -595,7 +391,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_nobody_is_picked_for_is_shed_and_has_not_failed() {
-        let (_, connections) = start(&[], Limits::default()).await;
+        let connections = connections(&[], Limits::default(), Onward::Connections);
         assert_eq!(answered(&connections).await, Rcode::SERVFAIL);
         assert_eq!(counts(&connections), [0, 0, 1, 0]);
     }
@@ -623,7 +419,8 @@ mod tests {
         const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0";
         let with = |options: &[u8]| [QUERY, &[0, options.len() as u8], options].concat();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
-        let (_, connections) = start(&[listener.local_addr().expect("it is bound")], Limits::default()).await;
+        let address = listener.local_addr().expect("it is bound");
+        let connections = connections(&[address], Limits::default(), Onward::Connections);
         let back_end = async {
             let (mut stream, _) = listener.accept().await.expect("it comes");
             let mut query = vec![0; usize::from(stream.read_u16().await.expect("a query"))];

@@ -1,6 +1,8 @@
 //! What is counted: plain cells that only one thread writes, read by whoever asks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+
+use net::count::Count;
 
 /// How many response codes fit a header (RFC 1035 §4.1.1).
 pub const RCODES: usize = 16;
@@ -10,24 +12,6 @@ pub const LATENCY_BOUNDS_US: [u64; 14] = [
     100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
     2_000_000,
 ];
-
-/// A counter with one writer.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    /// Adds to the count. Only the thread that owns the counter may do so: this is no atomic addition.
-    #[inline]
-    pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    /// The count.
-    #[inline]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// What one thread counts of one back end.
 #[derive(Debug, Default)]

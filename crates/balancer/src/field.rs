@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+use net::count::Count;
 use routing::balance::{BACK_ENDS_MAX, Lease, Set};
 
-use crate::counters::{Cells, Count, Strays};
+use crate::counters::{Cells, Strays};
 
 /// A share in thousandths: all of it.
 pub const WHOLE: u32 = 1000;

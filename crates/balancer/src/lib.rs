@@ -10,9 +10,9 @@
 //! - [`picker`]: one thread's view of them, and what it picks.
 //! - [`client_address`]: how a back end learns whose query it is.
 //! - [`clients`]: how many queries each client has under way.
-//! - [`pending`]: queries that wait for replies; [`worker`]: the thread that has them.
-//! - [`connections`]: clients over TCP; [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection
-//!   that several share.
+//! - [`pending`]: queries that wait for replies; [`lines`]: sockets to back ends; [`worker`]: the thread that has both.
+//! - [`conversation`]: clients over TCP; [`connections`]: what they share, and how their queries are carried.
+//! - [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection that several share.
 //! - [`message`]: the answers that are made here.
 //! - [`circle`]: who must not be a back end.
 //! - [`credits`]: hellos to agents, and the leases that they grant.
@@ -26,6 +26,7 @@ pub mod circle;
 pub mod client_address;
 pub mod clients;
 pub mod connections;
+pub mod conversation;
 pub mod counters;
 pub mod credits;
 pub mod descriptors;
@@ -33,6 +34,7 @@ pub mod exchange;
 pub mod field;
 pub mod health;
 pub mod http;
+pub mod lines;
 pub mod measure;
 pub mod message;
 pub mod numbers;

@@ -1,14 +1,9 @@
 //! Answers that are made here, without a back end.
 
 use dns::edns::Edns;
+pub use dns::edns::{OPT, UDP_PAYLOAD};
 use dns::query::HEADER;
 use dns::{Rcode, Rtype};
-
-/// Octets of the OPT record of an answer of ours.
-pub const OPT: usize = 11;
-
-/// The largest UDP payload that we say we take, in octets (RFC 9715 §3.1).
-pub const UDP_PAYLOAD: u16 = 1232;
 
 /// What an answer of ours says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,11 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use net::clock::Clock;
+use net::count::Count;
 use net::udp::UdpListener;
 use routing::balance::pressure::Step;
 
-use crate::counters::{Count, FrontCounters};
+use crate::counters::FrontCounters;
 use crate::credits;
 use crate::field::Field;
 use crate::picker;
@@ -48,6 +49,6 @@ impl Numbers {
 
     /// Now, in nanoseconds of the monotonic clock.
     pub fn now_ns(&self) -> u64 {
-        u64::try_from(self.clock.now().monotonic.as_nanos()).unwrap_or(u64::MAX)
+        self.clock.monotonic_ns()
     }
 }

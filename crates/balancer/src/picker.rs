@@ -9,7 +9,7 @@ use dns::Query;
 use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
 use routing::balance::pressure::Step;
-use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Set, State, Why};
+use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Set, State};
 
 use crate::counters::{Cells, FrontCounters};
 use crate::field::{BackEnd, Field, WHOLE, eligible};
@@ -297,13 +297,11 @@ pub fn step(number: u64) -> Option<Step> {
     Step::ALL.into_iter().find(|step| *step as u64 + 1 == number)
 }
 
-/// All reasons of picks, in the order of their counters.
-pub const WHYS: [Why; 16] = Why::ALL;
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::field::Drained;
+    use routing::balance::Why;
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 77));
 

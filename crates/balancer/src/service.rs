@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use crate::client_address::ClientAddress;
 use crate::clients::Clients;
 use crate::connections::{Connections, Desk, Onward};
+use crate::conversation;
 use crate::counters::FrontCounters;
 use crate::credits::Credits;
 use crate::descriptors::Descriptors;
@@ -109,6 +110,21 @@ pub struct Service {
     tasks: JoinSet<()>,
 }
 
+/// All that a balancer listens with. It is had before anything runs, so that nothing runs where some of it is refused.
+struct Bound {
+    /// For datagrams: one for each worker.
+    sockets: Vec<Arc<UdpListener>>,
+    /// For connections, and once more to keep the ports when these are closed.
+    streams: Vec<tokio::net::TcpListener>,
+    ports: Vec<TcpListener>,
+    /// At which addresses these are.
+    addresses: Vec<SocketAddr>,
+    credits: Option<Credits>,
+    pages: Option<tokio::net::TcpListener>,
+    /// All addresses, with what is answered there.
+    listening: Vec<(&'static str, SocketAddr)>,
+}
+
 impl Service {
     /// Starts everything; returns when queries are taken.
     ///
@@ -120,32 +136,13 @@ impl Service {
         let all = workers * options.listen.len();
         let policy = Policy::from_name(&options.policy)
             .ok_or_else(|| StartError::Options(format!("there is no policy {}", options.policy)))?;
-        let mut field = Field::default();
-        for (address, weight) in &options.back_ends {
-            field = field
-                .with(|place| BackEnd::new(place, *address, *weight, all + 1))
-                .ok_or_else(|| StartError::Options("there are too many back ends".into()))?;
-        }
+        let field = field(&options.back_ends, all + 1)
+            .ok_or_else(|| StartError::Options("there are too many back ends".into()))?;
         let field = Arc::new(ArcSwap::from_pointee(field));
         let descriptors = Descriptors::raise(all, options.sockets, options.tcp.connections_max);
         descriptors.check(options.back_ends.len());
-        let (mut bound, mut streams) = (Vec::new(), Vec::new());
-        for address in &options.listen {
-            let sockets = |address| net::udp::bind_each(address, workers, Some(RECEIVE_BUFFER));
-            let (stream, sockets) = net::listen::both(*address, sockets).map_err(StartError::Bind)?;
-            bound.extend(sockets);
-            streams.push((stream.local_addr().map_err(StartError::System)?, stream));
-        }
-        let pages = options.http.map(bind_page).transpose().map_err(StartError::Bind)?;
         let (clock, stops) = (Clock::new(), Arc::new(AtomicBool::new(false)));
-        let credits = match &options.credit {
-            Some((address, key)) => {
-                let names = (name(&options.listen), seed());
-                let credits = Credits::bind(*address, key.clone(), names, field.clone(), clock).await;
-                Some(credits.map_err(|cause| StartError::Bind(not_bound(*address, cause)))?)
-            }
-            None => None,
-        };
+        let bound = Bound::bind(&options, workers, &field, clock).await?;
         let timeout_ns = u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX);
         let limits = Limits {
             timeout_ns,
@@ -155,55 +152,51 @@ impl Service {
             per_client_max: options.per_client_max,
             client_address: options.client_address,
         };
-        let addresses: Vec<SocketAddr> = streams.iter().map(|(address, _)| *address).collect();
         let fronts: Vec<Arc<FrontCounters>> = (0..=all).map(|_| Arc::default()).collect();
+        let listeners: Vec<Weak<UdpListener>> = bound.sockets.iter().map(Arc::downgrade).collect();
         let numbers = Arc::new(Numbers {
             clock,
-            policy: options.policy.clone(),
-            listening: addresses.clone(),
+            policy: options.policy,
+            listening: bound.addresses,
             field: field.clone(),
             fronts: fronts.clone(),
-            sockets: bound.iter().map(Arc::downgrade).collect(),
-            credits: credits.as_ref().map(Credits::counters),
+            sockets: listeners.clone(),
+            credits: bound.credits.as_ref().map(Credits::counters),
         });
         let mut service = Service {
-            listening: addresses.iter().map(|address| ("DNS", *address)).collect(),
+            listening: bound.listening,
             stops: stops.clone(),
             shutdown: Shutdown::new(),
-            listeners: bound.iter().map(Arc::downgrade).collect(),
-            ports: Vec::new(),
+            listeners,
+            ports: bound.ports,
             threads: Vec::new(),
             tasks: JoinSet::new(),
         };
         // Ids must not be foreseen: each thread draws from a seed of the system's.
         let hash_seed = seed();
-        for (index, listener) in bound.into_iter().enumerate() {
-            let rng = Rng::with_seed(seed());
-            let worker = Worker {
-                index,
-                core: Some(cores[index % workers % cores.len()]),
-                listener,
-                field: field.clone(),
-                picker: Picker::new(policy.clone(), For::Datagrams, index, timeout_ns, hash_seed, rng),
-                counters: fronts[index].clone(),
-                stops: stops.clone(),
-                clock,
-                limits,
-            };
-            match spawn(worker) {
-                Ok(thread) => service.threads.push(thread),
-                Err(cause) => {
-                    service.stop().await;
-                    return Err(StartError::System(cause));
-                }
-            }
+        let picker = |transport, thread| {
+            Picker::new(policy.clone(), transport, thread, timeout_ns, hash_seed, Rng::with_seed(seed()))
+        };
+        let threads = bound.sockets.into_iter().enumerate().map(|(index, listener)| Worker {
+            index,
+            core: Some(cores[index % workers % cores.len()]),
+            listener,
+            field: field.clone(),
+            picker: picker(For::Datagrams, index),
+            counters: fronts[index].clone(),
+            stops: stops.clone(),
+            clock,
+            limits,
+        });
+        if let Err(cause) = service.spawn(threads) {
+            service.stop().await;
+            return Err(StartError::System(cause));
         }
-        let rng = Rng::with_seed(seed());
-        let picker = Picker::new(policy, options.onward.transport(), all, timeout_ns, hash_seed, rng);
+        // From here on nothing can fail.
         let connections = Arc::new(Connections {
             field: field.clone(),
             desk: Mutex::new(Desk {
-                picker,
+                picker: picker(options.onward.transport(), all),
                 counters: fronts[all].clone(),
                 outstanding: 0,
                 clients: Clients::new(limits.per_client_max),
@@ -218,28 +211,20 @@ impl Service {
             limits: options.tcp,
             admission: Arc::new(options.tcp.admission()),
         });
-        for (_, stream) in streams {
-            service.ports.push(stream.try_clone().map_err(StartError::System)?);
-            let listener = tokio::net::TcpListener::from_std(stream).map_err(StartError::System)?;
-            service.tasks.spawn(connections.clone().serve(listener, service.shutdown.clone()));
+        let Service { shutdown, tasks, .. } = &mut service;
+        for listener in bound.streams {
+            tasks.spawn(conversation::serve(connections.clone(), listener, shutdown.clone()));
         }
-        if let Some(credits) = credits {
-            service.listening.push(("credit", credits.local_address().map_err(StartError::System)?));
-            service.tasks.spawn(credits.run(service.shutdown.clone()));
+        if let Some(credits) = bound.credits {
+            tasks.spawn(credits.run(shutdown.clone()));
         }
-        service.tasks.spawn(watch::run(field.clone(), options.probing, clock, service.shutdown.clone()));
-        if let Some(listener) = pages {
-            let listener = tokio::net::TcpListener::from_std(listener).map_err(StartError::System)?;
-            service.listening.push(("HTTP", listener.local_addr().map_err(StartError::System)?));
+        tasks.spawn(watch::run(field.clone(), options.probing, clock, shutdown.clone()));
+        if let Some(listener) = bound.pages {
             let turn = tokio::sync::Mutex::default();
             let editing = Arc::new(Editing { field, threads: all + 1, descriptors, turn });
-            let counters = Arc::<web::Counters>::default();
             let router = http::router(Http { numbers, editing });
-            let shutdown = service.shutdown.clone();
             // It is bound to an address of this machine.
-            service
-                .tasks
-                .spawn(async move { web::serve(listener, router, |_| true, counters, shutdown).await });
+            tasks.spawn(web::serve(listener, router, |_| true, Arc::default(), shutdown.clone()));
         }
         Ok(service)
     }
@@ -266,25 +251,70 @@ impl Service {
         // Last, for a request may take longer than what is in flight.
         while self.tasks.join_next().await.is_some() {}
     }
+
+    fn spawn(&mut self, workers: impl Iterator<Item = Worker>) -> io::Result<()> {
+        for worker in workers {
+            let index = worker.index;
+            let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+                if let Err(cause) = worker.run() {
+                    tracing::error!(worker = index, %cause, "the worker ends");
+                }
+            })?;
+            self.threads.push(thread);
+        }
+        Ok(())
+    }
 }
 
-fn spawn(worker: Worker) -> io::Result<JoinHandle<()>> {
-    let index = worker.index;
-    std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-        if let Err(cause) = worker.run() {
-            tracing::error!(worker = index, %cause, "the worker ends");
+impl Bound {
+    async fn bind(
+        options: &Options,
+        workers: usize,
+        field: &Arc<ArcSwap<Field>>,
+        clock: Clock,
+    ) -> Result<Bound, StartError> {
+        let (mut sockets, mut streams, mut ports) = (Vec::new(), Vec::new(), Vec::new());
+        let mut listening = Vec::new();
+        for address in &options.listen {
+            let each = |address| net::udp::bind_each(address, workers, Some(RECEIVE_BUFFER));
+            let (port, each) = net::listen::both(*address, each).map_err(StartError::Bind)?;
+            sockets.extend(each);
+            listening.push(("DNS", port.local_addr().map_err(StartError::System)?));
+            let stream = port.try_clone().and_then(tokio::net::TcpListener::from_std);
+            streams.push(stream.map_err(StartError::System)?);
+            ports.push(port);
         }
+        let addresses = listening.iter().map(|(_, address)| *address).collect();
+        let pages = options.http.map(net::tcp::bind).transpose().map_err(StartError::Bind)?;
+        let pages = pages.map(tokio::net::TcpListener::from_std).transpose().map_err(StartError::System)?;
+        let credits = match &options.credit {
+            Some((address, key)) => {
+                let names = (name(&options.listen), seed());
+                let credits = Credits::bind(*address, key.clone(), names, field.clone(), clock).await;
+                Some(credits.map_err(|cause| StartError::Bind(not_bound(*address, cause)))?)
+            }
+            None => None,
+        };
+        if let Some(credits) = &credits {
+            listening.push(("credit", credits.local_address().map_err(StartError::System)?));
+        }
+        if let Some(pages) = &pages {
+            listening.push(("HTTP", pages.local_addr().map_err(StartError::System)?));
+        }
+        Ok(Bound { sockets, streams, ports, addresses, credits, pages, listening })
+    }
+}
+
+/// The back ends to begin with, each counted by so many threads; `None` where there are too many.
+fn field(back_ends: &[(SocketAddr, u32)], threads: usize) -> Option<Field> {
+    back_ends.iter().try_fold(Field::default(), |field, (address, weight)| {
+        field.with(|place| BackEnd::new(place, *address, *weight, threads))
     })
 }
 
 /// Draws a number that nobody can foresee: the standard library's hasher is keyed by the system's randomness.
 fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
-}
-
-/// Binds HTTP's address.
-fn bind_page(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    net::tcp::bind(address)
 }
 
 fn not_bound(address: SocketAddr, cause: io::Error) -> io::Error {

@@ -1,6 +1,6 @@
-//! A worker: one thread, one core, one socket for clients, and a set of sockets for each back end.
+//! A worker: one thread, one core, one socket for clients, and lines to back ends.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,25 +13,18 @@ use dns::{Folded, Query, Rcode};
 use net::client::{Incoming, Outgoing, Readiness, Trouble};
 use net::clock::Clock;
 use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
-use routing::balance::{BACK_ENDS_MAX, Set};
 
 use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
 use crate::counters::FrontCounters;
 use crate::field::{Field, Standing};
+use crate::lines::{LINES_MAX, Lines, place_of};
 use crate::message::{Says, UDP_PAYLOAD, answer};
-use crate::pending::{Asker, Index, Pending, Refused, Unmatched, rcode};
+use crate::pending::{Asker, Index, Pending, Unmatched, rcode};
 use crate::picker::Picker;
-
-/// The most sockets of one back end: sixteen times as many ports and ids as one has.
-pub const SOCKETS_MAX: usize = 16;
 
 /// The longest that a worker waits for packets, so that it sees what has changed: back ends, leases, timeouts.
 const WAIT_MAX: Duration = Duration::from_millis(20);
-
-/// From one time that lines are opened again to the next, in nanoseconds: soon after there is a way to a back end again, and
-/// seldom enough that errors, which anybody on the way can make up, cost the queries that wait only once in it.
-const MEND_NS: u64 = 1_000_000_000;
 
 /// Batches that are received from a socket before others have their turn.
 const ROUNDS_MAX: usize = 8;
@@ -40,8 +33,8 @@ const ROUNDS_MAX: usize = 8;
 /// enough that their replies find room.
 const QUERY_ROUNDS_MAX: usize = 4;
 
-/// The number of the clients' socket; those of back ends follow.
-const CLIENTS: u64 = 0;
+/// The number of the clients' socket among those that are waited for; lines have their own.
+const CLIENTS: u64 = LINES_MAX as u64;
 
 /// How long and how much a worker waits.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +43,7 @@ pub struct Limits {
     pub timeout_ns: u64,
     /// To how many back ends a query may go, one after the other; from 1.
     pub tries: usize,
-    /// Sockets for each back end, from 1 to [`SOCKETS_MAX`].
+    /// Sockets for each back end, from 1 to [`SOCKETS_MAX`](crate::lines::SOCKETS_MAX).
     pub sockets: usize,
     /// Queries that may wait at a time; further ones are dropped.
     pub outstanding_max: usize,
@@ -83,39 +76,18 @@ pub struct Worker {
     pub limits: Limits,
 }
 
-/// A socket to a back end.
-#[derive(Debug)]
-struct Line {
-    socket: UdpSocket,
-    outgoing: Outgoing,
-}
-
 /// What a worker works with.
 struct Bench {
     worker: Worker,
     readiness: Readiness,
     pending: Pending,
-    lines: Vec<Option<Line>>,
-    /// Lines with datagrams that wait to be sent.
-    ready: Vec<u16>,
-    /// Which of a back end's sockets is taken first. It is drawn anew for each round of the loop, so that what comes
-    /// together goes with one system call; nobody outside knows what came together.
-    socket: usize,
+    lines: Lines,
     answers: Outgoing,
     clients: Clients,
     name: Folded,
     room: Box<[u8; DATAGRAM_MAX]>,
     /// A query behind its preface, where there is one.
     prefaced: Vec<u8>,
-    /// Back ends of which the system said just now that nobody is there.
-    gone: Set,
-    /// Those whose lines are to be opened anew: the system said that one of them will not do.
-    broken: Set,
-    /// Those that lack some of their lines, and those that lack all.
-    incomplete: Set,
-    closed: Set,
-    /// When lines were last opened again.
-    mended_ns: u64,
 }
 
 impl Worker {
@@ -133,25 +105,17 @@ impl Worker {
     }
 
     fn bench(self) -> std::io::Result<Bench> {
-        let sockets = BACK_ENDS_MAX * SOCKETS_MAX;
         let readiness = Readiness::new()?;
         readiness.add(&*self.listener, CLIENTS, false)?;
         Ok(Bench {
             readiness,
-            pending: Pending::new(self.limits.outstanding_max, sockets),
-            lines: (0..sockets).map(|_| None).collect(),
-            ready: Vec::with_capacity(sockets),
-            socket: 0,
+            pending: Pending::new(self.limits.outstanding_max, LINES_MAX),
+            lines: Lines::new(self.limits.sockets),
             answers: Outgoing::new(),
             clients: Clients::new(self.limits.per_client_max),
             name: Folded::root(),
             room: Box::new([0; DATAGRAM_MAX]),
             prefaced: Vec::new(),
-            gone: Set::EMPTY,
-            broken: Set::EMPTY,
-            incomplete: Set::EMPTY,
-            closed: Set::EMPTY,
-            mended_ns: 0,
             worker: self,
         })
     }
@@ -167,7 +131,9 @@ impl Bench {
             tokens.clear();
             let wait = self.wait(now);
             tokens.extend(self.readiness.ready_within(wait)?.map(|ready| ready.token));
-            self.socket = self.worker.picker.rng().usize(..self.worker.limits.sockets);
+            // Drawn anew for each round, so that what comes together goes with one system call; nobody outside knows what
+            // came together.
+            self.lines.begin_with(self.worker.picker.rng().usize(..self.worker.limits.sockets));
             if !ends && self.worker.stops.load(Ordering::Acquire) {
                 self.readiness.forget(&*self.worker.listener)?;
                 ends = true;
@@ -181,7 +147,7 @@ impl Bench {
                 match *token {
                     CLIENTS if ends => {}
                     CLIENTS => self.take_queries(&mut incoming, now),
-                    line => self.take_replies(line as u16 - 1, &mut replies),
+                    line => self.take_replies(line as u16, &mut replies),
                 }
             }
             self.expire(now);
@@ -218,64 +184,22 @@ impl Bench {
             let next = self.pending.time_out(index);
             self.dispatch_again(next, now);
         }
-        self.close(place);
-        for places in [&mut self.broken, &mut self.incomplete, &mut self.closed] {
-            *places = places.without(place);
-        }
+        self.lines.forget(place);
         self.open(place);
     }
 
-    fn close(&mut self, place: usize) {
-        self.lines[place * SOCKETS_MAX..(place + 1) * SOCKETS_MAX].fill_with(|| None);
-    }
-
-    /// Opens the lines of a back end that are not open.
     fn open(&mut self, place: usize) {
-        let Some(back_end) = self.worker.picker.back_end(place) else { return };
-        let address = back_end.address;
-        let (first, sockets) = (place * SOCKETS_MAX, self.worker.limits.sockets);
-        let mut refused = None;
-        for line in first..first + sockets {
-            if self.lines[line].is_some() {
-                continue;
-            }
-            let opened = net::client::ask_for_many(address, None).and_then(|socket| {
-                self.readiness.add(&socket, line as u64 + 1, false)?;
-                let outgoing = Outgoing::merging(&socket);
-                Ok(Line { socket, outgoing })
-            });
-            match opened {
-                Ok(opened) => self.lines[line] = Some(opened),
-                Err(cause) => refused = Some(cause),
-            }
-        }
-        let is_closed = self.lines[first..first + sockets].iter().all(Option::is_none);
-        self.closed = if is_closed { self.closed.with(place) } else { self.closed.without(place) };
-        // It may go on for days, and is told once.
-        match (refused, self.incomplete.contains(place)) {
-            (Some(cause), false) => {
-                tracing::error!(%address, %cause, "sockets to the back end cannot be opened; it is tried again and again");
-                self.incomplete = self.incomplete.with(place);
-            }
-            (None, true) => {
-                tracing::info!(%address, "all sockets to the back end are open now");
-                self.incomplete = self.incomplete.without(place);
-            }
-            _ => {}
+        if let Some(back_end) = self.worker.picker.back_end(place) {
+            self.lines.open(place, back_end.address, &self.readiness);
         }
     }
 
     /// Opens lines that are missing, and anew those that will not do, if it is time.
     fn mend(&mut self, now: u64) {
-        let ailing = self.broken.or(self.incomplete);
-        if ailing.is_empty() || now.saturating_sub(self.mended_ns) < MEND_NS {
-            return;
-        }
-        self.mended_ns = now;
-        let broken = std::mem::take(&mut self.broken);
+        let (ailing, broken) = self.lines.ailing(now);
         for place in ailing.iter() {
             if broken.contains(place) {
-                self.close(place);
+                self.lines.close(place);
                 self.abandon(place, now);
             }
             self.open(place);
@@ -349,9 +273,10 @@ impl Bench {
     fn dispatch(&mut self, index: Index, now: u64, sent: fn(&mut Picker, usize, u64) -> u32) {
         let waiting = self.pending.get(index);
         let (key, client, tried) = (waiting.key, waiting.asker.client.ip(), waiting.tried);
-        let (worker, passed_over) = (&mut self.worker, tried.or(self.closed));
+        let closed = self.lines.closed();
+        let (worker, passed_over) = (&mut self.worker, tried.or(closed));
         let Some(place) = worker.picker.pick(key, client, passed_over, now, &worker.counters) else {
-            let says = if !self.closed.is_empty() && !worker.picker.has_others(passed_over) {
+            let says = if !closed.is_empty() && !worker.picker.has_others(passed_over) {
                 worker.counters.no_socket.add(1);
                 Some(Says::Rcode(Rcode::SERVFAIL))
             } else if worker.picker.has_connections(now) {
@@ -363,23 +288,15 @@ impl Bench {
             };
             return self.give_up(index, says);
         };
-        let sockets = worker.limits.sockets;
-        for turn in 0..sockets {
-            let line = (place * SOCKETS_MAX + (self.socket + turn) % sockets) as u16;
-            if self.lines[usize::from(line)].is_none() {
-                continue;
-            }
-            // What follows from the back end is set before it waits, for then its place in the order is fixed.
-            let waiting = self.pending.get_mut(index);
-            (waiting.back_end, waiting.sent_ns, waiting.tried) = (place, now, tried.with(place));
-            match self.pending.sent(index, line, self.worker.picker.rng()) {
-                Ok(()) => {
-                    let load = sent(&mut self.worker.picker, place, now);
-                    self.pending.get_mut(index).load = load;
-                    return self.push(line, index);
-                }
-                Err(Refused::NoId | Refused::Full) => {}
-            }
+        // What follows from the back end is set before it waits, for then its place in the order is fixed.
+        let waiting = self.pending.get_mut(index);
+        (waiting.back_end, waiting.sent_ns, waiting.tried) = (place, now, tried.with(place));
+        let (pending, rng) = (&mut self.pending, worker.picker.rng());
+        let line = self.lines.of(place).find(|line| pending.sent(index, *line, rng).is_ok());
+        if let Some(line) = line {
+            let load = sent(&mut worker.picker, place, now);
+            self.pending.get_mut(index).load = load;
+            return self.push(line, index);
         }
         self.worker.counters.no_id.add(1);
         self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
@@ -389,7 +306,7 @@ impl Bench {
     fn dispatch_again(&mut self, index: Index, now: u64) {
         let tried = self.pending.get(index).tried;
         let picker = &mut self.worker.picker;
-        if tried.len() < self.worker.limits.tries && picker.has_others(tried.or(self.closed)) {
+        if tried.len() < self.worker.limits.tries && picker.has_others(tried.or(self.lines.closed())) {
             if picker.may_retry() {
                 self.worker.counters.retries.add(1);
                 return self.dispatch(index, now, Picker::sent_again);
@@ -430,25 +347,18 @@ impl Bench {
     }
 
     fn push(&mut self, line: u16, index: Index) {
-        let Some(open) = &mut self.lines[usize::from(line)] else { return };
-        if open.outgoing.is_empty() {
-            self.ready.push(line);
-        }
         let waiting = self.pending.get(index);
-        if self.worker.limits.client_address == ClientAddress::Proxy {
+        let mut octets = &waiting.query;
+        let way = self.worker.limits.client_address;
+        if way == ClientAddress::Proxy {
             let bound = self.worker.listener.local_address();
             let local = waiting.asker.local.map_or(bound, |local| SocketAddr::new(local, bound.port()));
             self.prefaced.clear();
-            let way = self.worker.limits.client_address;
             way.preface(Transport::Datagram, waiting.asker.client, local, &mut self.prefaced);
             self.prefaced.extend_from_slice(&waiting.query);
-            open.outgoing.push(&self.prefaced, None, None);
-        } else {
-            open.outgoing.push(&waiting.query, None, None);
+            octets = &self.prefaced;
         }
-        if open.outgoing.is_full() {
-            self.send(line);
-        }
+        self.lines.push(line, octets, &self.worker.counters.send_failed);
     }
 
     /// Sends what the room holds, with the other answers of this turn.
@@ -470,14 +380,14 @@ impl Bench {
     }
 
     fn take_replies(&mut self, line: u16, incoming: &mut Incoming) {
-        let place = usize::from(line) / SOCKETS_MAX;
+        let place = place_of(line);
         for _ in 0..ROUNDS_MAX {
-            let Some(open) = &self.lines[usize::from(line)] else { return };
-            let received = match incoming.receive(&open.socket) {
+            let Some(socket) = self.lines.socket(line) else { return };
+            let received = match incoming.receive(socket) {
                 Ok(received) => received,
                 // An ICMP message; the error is taken with it, and replies may stand behind it.
                 Err(error) => {
-                    self.hear(place, Trouble::of(&error));
+                    self.lines.hear(place, Trouble::of(&error));
                     continue;
                 }
             };
@@ -488,16 +398,6 @@ impl Bench {
             if received < BATCH_MAX {
                 return;
             }
-        }
-    }
-
-    /// Notes what the system says of a line.
-    fn hear(&mut self, place: usize, trouble: Trouble) {
-        if matches!(trouble, Trouble::NobodyListens | Trouble::NoWay) {
-            self.gone = self.gone.with(place);
-        }
-        if matches!(trouble, Trouble::NoWay | Trouble::Socket) {
-            self.broken = self.broken.with(place);
         }
     }
 
@@ -557,11 +457,12 @@ impl Bench {
 
     /// Goes on with queries of back ends that are gone: nobody is there, so nobody answers.
     fn bury(&mut self) {
-        if self.gone.is_empty() {
+        let gone = self.lines.take_gone();
+        if gone.is_empty() {
             return;
         }
         let now = self.now();
-        for place in std::mem::take(&mut self.gone).iter() {
+        for place in gone.iter() {
             if let Some(back_end) = self.worker.picker.back_end(place) {
                 if back_end.standing() == Standing::Up {
                     tracing::warn!(back_end = %back_end.address, "nobody listens at the back end, or no way leads there");
@@ -587,35 +488,8 @@ impl Bench {
     }
 
     fn flush(&mut self) {
-        while let Some(line) = self.ready.pop() {
-            self.send(line);
-        }
+        self.lines.flush(&self.worker.counters.send_failed);
         self.send_answers();
-    }
-
-    fn send(&mut self, line: u16) {
-        let Some(open) = &mut self.lines[usize::from(line)] else { return };
-        let (mut troubles, mut failed) = ([None; 2], 0);
-        let counters = &self.worker.counters;
-        // What is not sent is found among those that wait.
-        let all = open.outgoing.send(&open.socket, |told| {
-            let Err(error) = told else { return };
-            match Trouble::of(&error) {
-                Trouble::Datagram => failed += 1,
-                trouble @ Trouble::Socket => troubles[1] = Some(trouble),
-                trouble => troubles[0] = Some(trouble),
-            }
-        });
-        if !all {
-            failed += open.outgoing.len() as u64;
-            open.outgoing.clear();
-        }
-        if failed > 0 {
-            counters.send_failed.add(failed);
-        }
-        for trouble in troubles.into_iter().flatten() {
-            self.hear(usize::from(line) / SOCKETS_MAX, trouble);
-        }
     }
 
     fn send_answers(&mut self) {
@@ -633,6 +507,7 @@ impl Bench {
 mod tests {
     use super::*;
     use crate::field::BackEnd;
+    use crate::lines::MEND_NS;
     use crate::picker::For;
     use fastrand::Rng;
     use routing::balance::Policy;
@@ -674,22 +549,8 @@ mod tests {
     }
 
     fn ports(bench: &Bench, place: usize) -> Vec<u16> {
-        let lines = &bench.lines[place * SOCKETS_MAX..][..SOCKETS_MAX];
-        let port = |line: &Line| line.socket.local_addr().expect("it is bound").port();
-        lines.iter().flatten().map(port).collect()
-    }
-
-    #[test]
-    fn lines_that_are_missing_are_opened_again_and_the_others_stay() {
-        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
-        let before = ports(&bench, 0);
-        bench.lines[1] = None;
-        bench.incomplete = bench.incomplete.with(0);
-        for (now, count) in [(MEND_NS - 1, 1), (MEND_NS, 2)] {
-            bench.mend(now);
-            assert_eq!(ports(&bench, 0).len(), count, "at {now}");
-        }
-        assert!(ports(&bench, 0).contains(&before[0]) && bench.incomplete.is_empty());
+        let sockets = bench.lines.of(place).filter_map(|line| bench.lines.socket(line));
+        sockets.map(|socket| socket.local_addr().expect("it is bound").port()).collect()
     }
 
     #[test]
@@ -699,16 +560,18 @@ mod tests {
         let waiting = |bench: &Bench| [0, 1].map(|place| bench.pending.waiting_for(place).len());
         assert_eq!(waiting(&bench), [2, 2]);
         let before = [0, 1].map(|place| ports(&bench, place));
-        for trouble in [Trouble::Datagram, Trouble::NobodyListens, Trouble::Socket] {
-            bench.hear(0, trouble);
-            assert_eq!(bench.broken.contains(0), trouble == Trouble::Socket);
+        for trouble in [Trouble::Datagram, Trouble::NobodyListens] {
+            bench.lines.hear(0, trouble);
+            bench.mend(MEND_NS);
+            assert_eq!(ports(&bench, 0), before[0], "{trouble:?} is not the line's");
         }
+        bench.lines.hear(0, Trouble::Socket);
         bench.mend(MEND_NS);
         let after = [0, 1].map(|place| ports(&bench, place));
         assert!(before[0].iter().all(|port| !after[0].contains(port)), "{before:?} {after:?}");
         assert_eq!((&before[1], after[0].len()), (&after[1], 2));
         assert_eq!(waiting(&bench), [0, 4]);
-        bench.hear(0, Trouble::Socket);
+        bench.lines.hear(0, Trouble::Socket);
         bench.mend(MEND_NS + 1);
         assert_eq!(ports(&bench, 0), after[0], "it is not time yet");
     }

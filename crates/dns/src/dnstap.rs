@@ -64,14 +64,6 @@ impl Kind {
     pub const AUTH_QUERY: Kind = Kind(1);
     /// A response that an authoritative server sent.
     pub const AUTH_RESPONSE: Kind = Kind(2);
-    /// A query that a resolver sent to an authoritative server.
-    pub const RESOLVER_QUERY: Kind = Kind(3);
-    /// A response that a resolver received from an authoritative server.
-    pub const RESOLVER_RESPONSE: Kind = Kind(4);
-    /// A query that a resolver received from its client.
-    pub const CLIENT_QUERY: Kind = Kind(5);
-    /// A response that a resolver sent to its client.
-    pub const CLIENT_RESPONSE: Kind = Kind(6);
 
     /// Whether it is a query; else it is a response.
     pub fn is_query(self) -> bool {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const NSID: u16 = 3;
 
 /// The option code of client subnet (RFC 7871 §6).
-pub(crate) const CLIENT_SUBNET: u16 = 8;
+pub const CLIENT_SUBNET: u16 = 8;
 
 /// The option code of cookies (RFC 7873 §4).
 const COOKIE: u16 = 10;
@@ -18,8 +18,15 @@ const TCP_KEEPALIVE: u16 = 11;
 /// The option code of extended errors (RFC 8914 §2).
 const EXTENDED_ERROR: u16 = 15;
 
+/// The octets of an OPT record without options: the root's name, type, class, TTL and length (RFC 6891 §6.1.2).
+pub const OPT: usize = 11;
+
 /// The octets of an option's code and length.
 pub(crate) const OPTION: usize = 4;
+
+/// The largest UDP payload that crosses any network unfragmented, in octets: what is announced and sent unless an operator
+/// chooses otherwise (DNS flag day 2020; RFC 9715 §3).
+pub const UDP_PAYLOAD: u16 = 1232;
 
 /// The octets of a client's cookie (RFC 7873 §4).
 pub const CLIENT_COOKIE: usize = 8;

@@ -213,16 +213,6 @@ pub fn folded_from_text(text: &str) -> Result<Vec<u8>, String> {
     Ok(wire)
 }
 
-/// The number of labels in a valid wire-form name, the root's not counted.
-pub fn count_labels(wire: &[u8]) -> usize {
-    let (mut at, mut labels) = (0, 0);
-    while wire[at] != 0 {
-        at += 1 + usize::from(wire[at]);
-        labels += 1;
-    }
-    labels
-}
-
 /// Whether the valid wire-form name `name` is `zone` or below it; both folded.
 pub fn is_within(name: &[u8], zone: &[u8]) -> bool {
     let mut at = 0;

@@ -3,12 +3,9 @@
 
 use std::ops::Range;
 
-use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPTION, VERSION};
+use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPT, OPTION, VERSION};
 use crate::query::{HEADER, Record};
 use domain::base::iana::{OptionCode, Rtype};
-
-/// The octets of an OPT record before its options: the root's name, type, class, TTL and length.
-const OPT_HEAD: usize = 11;
 
 /// The payload of who has not said that it takes more (RFC 1035 §4.2.1).
 const PLAIN_PAYLOAD: u16 = 512;
@@ -127,7 +124,7 @@ pub fn take_out_keepalive(message: &mut [u8], question_end: usize) -> usize {
 
 /// Takes all options of this code out of the OPT record that stands here; returns where the record ends then.
 fn take_out(message: &mut [u8], opt: Range<usize>, code: u16) -> usize {
-    let options = opt.start + OPT_HEAD;
+    let options = opt.start + OPT;
     let kept = keep_options(&mut message[options..opt.end], code);
     message[options - 2..options].copy_from_slice(&(kept as u16).to_be_bytes());
     options + kept

@@ -2,7 +2,7 @@
 
 use domain::base::iana::{Class, Rcode, Rtype};
 
-use crate::edns::{self, ClientSubnet, Edns, ExtendedError, Options};
+use crate::edns::{self, ClientSubnet, Edns, ExtendedError, OPT, Options};
 use crate::fragment::Fragment;
 use crate::name::LABELS_MAX;
 use crate::query::{HEADER, Query, any_opt};
@@ -12,9 +12,6 @@ use crate::query::{HEADER, Query, any_opt};
 /// A referral of thirteen servers with their glue needs about twenty; a message with more names only
 /// grows longer, it stays right.
 const SUFFIXES_MAX: usize = 64;
-
-/// The octets of an OPT record without options.
-const OPT: usize = 11;
 
 /// A section of a message (RFC 1035 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -568,7 +565,7 @@ mod tests {
             let message = asked("www.Example.com", false);
             let mut name = Folded::root();
             let query = Query::read(&message, &mut name).unwrap();
-            let labels = crate::name::count_labels(&wire(origin));
+            let labels = owner.labels();
             let composed = |whole: bool| {
                 let mut out = [0; 512];
                 let mut suffixes = Suffixes::new();

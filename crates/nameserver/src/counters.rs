@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dns::Rtype;
+use net::count::Count;
 
 use crate::answer::Why;
 use crate::rate_limit::Verdict;
@@ -81,23 +82,6 @@ pub struct Counters {
     pub batches: Count,
     /// Queries that made the code panic; each was dropped.
     pub panicked: Count,
-}
-
-/// A counter with one writer.
-#[derive(Debug, Default)]
-pub struct Count(AtomicU64);
-
-impl Count {
-    /// Adds to the count. Only the thread that owns the counter may do so: this is no atomic addition.
-    #[inline]
-    pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    /// The count.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 impl Counters {

@@ -8,11 +8,14 @@ use net::clock::Clock;
 use routing::external::Asking;
 use routing::{External, Rotation};
 
+use crate::answer::Transport;
 use crate::rate_limit::RateLimit;
 
 /// All of it, as those have it who answer.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
+    /// How often like answers went out over UDP, where response rates are limited.
+    pub limit: Option<Arc<RateLimit>>,
     /// Whose turn it is, where policies rotate.
     pub rotation: Arc<Rotation>,
     /// What an external proximity service said, where there is one, and the clock that it goes by.
@@ -20,11 +23,11 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// As an answer sees it.
+    /// As an answer over `transport` sees it: who has a connection is where it says, and no rate limits it.
     #[inline]
-    pub fn fast(&self) -> Fast<'_> {
+    pub fn fast(&self, transport: Transport) -> Fast<'_> {
         Fast {
-            limit: None,
+            limit: self.limit.as_deref().filter(|_| transport == Transport::Udp),
             rotation: Some(&self.rotation),
             external: self.external.as_ref().map(|external| &*external.0),
         }
@@ -46,4 +49,19 @@ pub struct Fast<'a> {
     pub rotation: Option<&'a Rotation>,
     /// What an external proximity service said, where there is one.
     pub external: Option<&'a External>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rate_limit::Limits;
+
+    #[test]
+    fn who_has_a_connection_is_not_limited() {
+        let limit = Some(Arc::new(RateLimit::new(Limits::default(), [0; 16])));
+        let shared = Shared { limit, ..Shared::default() };
+        let limited =
+            [Transport::Udp, Transport::Tcp].map(|transport| shared.fast(transport).limit.is_some());
+        assert_eq!(limited, [true, false]);
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dns::edns::UDP_PAYLOAD;
 use routing::{Down, State};
 
 use crate::cookies::Secrets;
@@ -10,10 +11,6 @@ use crate::health::Table;
 use crate::names::NameHash;
 use crate::policies::Policies;
 use crate::zone::Zones;
-
-/// The largest UDP payload that is sent or announced by default, in octets: it crosses any network
-/// unfragmented (RFC 9715 §3.2).
-pub const UDP_PAYLOAD: u16 = 1232;
 
 /// The longest identifier of a server, in octets: beside it, any question and its cookie fit the smallest answer.
 pub const NSID_MAX: usize = 64;
@@ -25,7 +22,7 @@ pub struct Generation {
     pub number: u64,
     /// How names are hashed in every table of this process.
     pub hash: NameHash,
-    /// The zones.
+    /// The zones, of which the closest one answers for a name.
     pub zones: Zones,
     /// The policies, which names of the zones refer to.
     pub policies: Policies,

@@ -1,23 +1,21 @@
 //! Files that are imported at start and on reload, where their content changed.
 //!
-//! The store is the truth: an import is an edit like any other, and what no file names stays.
+//! The store is the truth: an import is an edit like any other, and what no file names stays. What several sources say
+//! of a partition is laid one over the other in `layers`; `ids` writes the regions' numbers back.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod ids;
+mod layers;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use api::{Fault, Faults};
-use routing::partition::Rank;
-use routing::proximity::csv;
-use routing::proximity::mmdb::{self, Codes, Field};
-use routing::{Partition, Prefix, RegionId};
 use store::Contents;
 
-use crate::as_path;
-use crate::book::{Book, Edit, Etag, Refused, check_name};
+use crate::book::{Book, Edit, Etag, Refused};
 use crate::cookies::Secrets;
 use crate::generation::Settings;
 use crate::health::Probes;
@@ -25,6 +23,9 @@ use crate::names::NameHash;
 use crate::transfer::Secondaries;
 use crate::zone::Zone;
 use crate::zone::read::{self, Master};
+pub use ids::write_ids;
+pub use layers::Layer;
+use layers::Loaded;
 
 /// The rights that nobody may have to a file with secrets: the group to write it, others any.
 const SECRET_MODE_FORBIDDEN: u32 = 0o027;
@@ -48,81 +49,6 @@ pub enum Import {
     CookieSecrets(PathBuf),
 }
 
-/// A source of a partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layer {
-    /// A file of `prefix,region` lines.
-    Csv(PathBuf),
-    /// A MaxMind database.
-    Mmdb {
-        /// The database.
-        path: PathBuf,
-        /// `code,region` lines. Beside this file the regions' numbers are written back.
-        regions: PathBuf,
-        /// Which of the database's fields is the code.
-        field: Field,
-    },
-    /// A BGP table, and the servers whose distance in AS hops decides.
-    AsPath {
-        /// The table in MRT.
-        table: PathBuf,
-        /// The servers.
-        servers: Vec<as_path::Server>,
-        /// Which link is whose: then only paths without valleys count.
-        relations: Option<PathBuf>,
-    },
-    /// An external proximity service, for all that is left.
-    Ask,
-}
-
-impl Layer {
-    /// What it is, in a word.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Layer::Csv(_) => "csv",
-            Layer::Mmdb { .. } => "mmdb",
-            Layer::AsPath { .. } => "as-path",
-            Layer::Ask => "external",
-        }
-    }
-
-    /// What faults call it: its first file.
-    fn source(&self) -> String {
-        match self {
-            Layer::Csv(path) | Layer::Mmdb { path, .. } | Layer::AsPath { table: path, .. } => shown(path),
-            Layer::Ask => "ask".into(),
-        }
-    }
-
-    /// All that it is made from, so that equal content has an equal tag.
-    fn content(&self) -> Result<Vec<Vec<u8>>, Faults> {
-        let files: Vec<&PathBuf> = match self {
-            Layer::Csv(path) => vec![path],
-            Layer::Mmdb { path, regions, .. } => vec![path, regions],
-            Layer::AsPath { table, relations, .. } => [table].into_iter().chain(relations).collect(),
-            Layer::Ask => Vec::new(),
-        };
-        let mut faults = Faults::default();
-        let mut contents = Vec::with_capacity(files.len());
-        for file in files {
-            match load(file) {
-                Ok(content) => contents.push(content),
-                Err(found) => faults.append(found),
-            }
-        }
-        faults.or(contents)
-    }
-
-    /// What beside the files decides what becomes of them.
-    fn choices(&self) -> String {
-        match self {
-            Layer::Csv(_) | Layer::Ask => String::new(),
-            Layer::Mmdb { field, .. } => format!("{field:?}"),
-            Layer::AsPath { servers, relations, .. } => format!("{servers:?}{}", relations.is_some()),
-        }
-    }
-}
-
 /// How the reading of a partition's files went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loading {
@@ -134,13 +60,16 @@ pub struct Loading {
     pub outcome: Outcome,
 }
 
+/// What was counted while files were read, each with its name.
+pub type Counts = Vec<(&'static str, u64)>;
+
 /// What came of reading a partition's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// They are what was read before.
     Same,
     /// They were read; with what was counted, each by its name.
-    Read(Vec<(&'static str, u64)>),
+    Read(Counts),
     /// They were not; with the first fault.
     Failed(String),
 }
@@ -281,31 +210,15 @@ impl Edits<'_> {
     }
 
     fn partition(&mut self, name: &str, layers: &[Layer]) -> Result<Outcome, Faults> {
-        let mut faults = Faults::default();
-        let mut contents = Vec::with_capacity(layers.len());
-        let mut digested = Vec::new();
-        for layer in layers {
-            match layer.content() {
-                Ok(content) => {
-                    digested.extend(content.iter().flatten());
-                    digested.extend(layer.choices().into_bytes());
-                    contents.push(content);
-                }
-                Err(found) => faults.append(found),
-            }
-        }
-        faults.or(())?;
+        let loaded = Loaded::load(layers)?;
         let paths: Vec<String> = layers.iter().map(Layer::source).collect();
         let source = paths.join(" and ");
         // A table of routes takes seconds to read: not when it is the one that was read before.
         let former = format!("{source} as partition {name}");
-        let imported = self.news(format!("partition {name}"), Some(&former), &Etag::of(&digested));
+        let imported = self.news(format!("partition {name}"), Some(&former), &loaded.digest());
         let Some(imported) = imported else { return Ok(Outcome::Same) };
-        drop(digested);
-        let regions = Provisional::default();
-        let built = stack(layers, contents, &regions)?;
-        let regions = regions.0.into_inner().names;
-        for region in regions {
+        let built = loaded.build()?;
+        for region in built.regions {
             if !self.regions.values().any(|known| *known == region) {
                 Arc::make_mut(&mut self.regions).insert(self.next_region_id, region.clone());
                 self.next_region_id += 1;
@@ -317,156 +230,12 @@ impl Edits<'_> {
         Ok(Outcome::Read(built.counts))
     }
 
-    /// What is to be remembered with an import, unless it is `what` was imported last: the content counts, whichever file it is
-    /// from. A store of an older program remembers it as `former`.
+    /// What is to be remembered with an import, unless it is what was imported last as `what`: the content counts,
+    /// whichever file it is from. A store of an older program remembers it as `former`.
     fn news(&self, what: String, former: Option<&str>, digest: &Etag) -> Option<Edit> {
         let imports = &self.book.imports;
         let last = imports.get(&what).or_else(|| imports.get(former?));
         (last != Some(&digest.0)).then(|| Edit::Imported { path: what, digest: digest.0.clone() })
-    }
-}
-
-/// A partition that was made from its layers.
-struct Built {
-    text: String,
-    counts: Vec<(&'static str, u64)>,
-}
-
-/// Makes one partition of all layers. A single file of lines stays as it is.
-fn stack(layers: &[Layer], contents: Vec<Vec<Vec<u8>>>, regions: &Provisional) -> Result<Built, Faults> {
-    let mut faults = Faults::default();
-    let mut counts = Vec::new();
-    let mut compiled: Vec<Partition> = Vec::new();
-    for (layer, content) in layers.iter().zip(contents) {
-        let is_alone = layers.len() == 1;
-        let text = match text(layer, content, regions) {
-            Ok(built) => {
-                counts.extend(built.counts);
-                built.text
-            }
-            Err(found) => {
-                faults.append(found);
-                continue;
-            }
-        };
-        let source = layer.source();
-        let entries = csv::read(&source, &text, &|region| regions.id(region));
-        let ranks = csv::ranks(&source, &text, &|region| regions.id(region));
-        match (entries, ranks) {
-            (Ok(_), Ok(_)) if is_alone => return Ok(Built { text, counts }),
-            (Ok(entries), Ok(ranks)) => compiled.push(Partition::compile(entries).with_ranks(ranks)),
-            (entries, ranks) => {
-                [entries.err(), ranks.err()].into_iter().flatten().for_each(|found| faults.append(found));
-            }
-        }
-    }
-    faults.or(())?;
-    let names = &regions.0.borrow().names;
-    let name = |region: RegionId| names.get((region.get() as usize).wrapping_sub(1)).map(String::as_str);
-    let ranks: Vec<Rank> = compiled.iter().flat_map(|layer| layer.ranks().iter().copied()).collect();
-    let ranks = Partition::default().with_ranks(ranks);
-    let text = csv::write_ranks(ranks.ranks(), &name) + &csv::write(&Partition::stack(&compiled), &name);
-    Ok(Built { text, counts })
-}
-
-/// A layer as a text of prefixes and regions.
-fn text(layer: &Layer, mut content: Vec<Vec<u8>>, regions: &Provisional) -> Result<Built, Faults> {
-    let source = layer.source();
-    match layer {
-        Layer::Csv(_) => Ok(Built { text: utf8(&source, content.remove(0))?, counts: Vec::new() }),
-        Layer::Ask => {
-            let text = format!("0.0.0.0/0,{0}\n::/0,{0}\n", csv::ASK);
-            Ok(Built { text, counts: Vec::new() })
-        }
-        Layer::Mmdb { regions: codes, field, .. } => {
-            let codes_source = shown(codes);
-            let lines = utf8(&codes_source, content.remove(1))?;
-            let codes = Codes::read(&codes_source, &lines, *field, &|region| regions.id(region))?;
-            let entries: Vec<(Prefix, RegionId)> = mmdb::read(&source, &content[0], &codes)?;
-            let names = &regions.0.borrow().names;
-            let name =
-                |region: RegionId| names.get((region.get() as usize).wrapping_sub(1)).map(String::as_str);
-            Ok(Built { text: csv::write(&entries, &name), counts: Vec::new() })
-        }
-        Layer::AsPath { servers, relations, .. } => {
-            let relations_source = relations.as_deref().map(shown);
-            let relations = relations_source.as_ref().zip(content.get(1));
-            let relations = relations.map(|(name, octets)| as_path::Source { name, octets });
-            let table = as_path::Source { name: &source, octets: &content[0] };
-            let built = as_path::build(table, relations, servers)?;
-            Ok(Built { text: built.text, counts: built.counts })
-        }
-    }
-}
-
-/// Writes the regions' numbers beside the files that say which code is in which region, as the control process of the
-/// MyXDNS paper does (§5.1): `FILE.ids`, of lines `region,id`.
-///
-/// # Errors
-/// Files that cannot be written, each with its cause; the others are.
-pub fn write_ids(imports: &[Import], book: &Book) -> Result<(), Vec<String>> {
-    let ids: BTreeMap<&str, u32> = book.regions.iter().map(|(id, name)| (name.as_str(), *id)).collect();
-    let partitions = imports.iter().filter_map(|import| match import {
-        Import::Partition { layers, .. } => Some(layers),
-        _ => None,
-    });
-    let mut failed = Vec::new();
-    for layer in partitions.flatten() {
-        let Layer::Mmdb { regions, field, .. } = layer else { continue };
-        if let Err(what) = write_ids_of(regions, *field, &ids) {
-            failed.push(format!("{}.ids: {what}", shown(regions)));
-        }
-    }
-    if failed.is_empty() { Ok(()) } else { Err(failed) }
-}
-
-fn write_ids_of(codes: &Path, field: Field, ids: &BTreeMap<&str, u32>) -> Result<(), String> {
-    let text = fs::read_to_string(codes).map_err(|cause| cause.to_string())?;
-    let named = RefCell::new(BTreeSet::new());
-    let note = |region: &str| {
-        named.borrow_mut().insert(region.to_string());
-        RegionId::new(1)
-    };
-    Codes::read(&shown(codes), &text, field, &note).map_err(|faults| faults.to_string())?;
-    let mut lines = String::from("# The numbers of the regions, written by pointsman.\nregion,id\n");
-    for region in named.into_inner() {
-        if let Some(id) = ids.get(region.as_str()) {
-            lines.push_str(&format!("{region},{id}\n"));
-        }
-    }
-    let mut beside = codes.as_os_str().to_owned();
-    beside.push(".ids");
-    if fs::read_to_string(&beside).is_ok_and(|before| before == lines) {
-        return Ok(());
-    }
-    let mut part = beside.clone();
-    part.push(".part");
-    // Whoever reads it finds it whole.
-    fs::write(&part, lines).and_then(|()| fs::rename(&part, &beside)).map_err(|cause| cause.to_string())
-}
-
-/// Regions by the order in which files name them, before they have ids of their own.
-#[derive(Default)]
-struct Provisional(RefCell<Named>);
-
-#[derive(Default)]
-struct Named {
-    names: Vec<String>,
-    ids: HashMap<String, RegionId>,
-}
-
-impl Provisional {
-    /// The id of a region of this name; `None` where no region can have it.
-    fn id(&self, name: &str) -> Option<RegionId> {
-        let mut named = self.0.borrow_mut();
-        if let Some(id) = named.ids.get(name) {
-            return Some(*id);
-        }
-        check_name(name).ok()?;
-        let id = RegionId::new(named.names.len() as u32 + 1)?;
-        named.names.push(name.into());
-        named.ids.insert(name.into(), id);
-        Some(id)
     }
 }
 
@@ -506,11 +275,6 @@ fn load_secret(path: &Path) -> Result<Vec<u8>, Faults> {
         );
     }
     load(path)
-}
-
-fn utf8(source: &str, text: Vec<u8>) -> Result<String, Faults> {
-    String::from_utf8(text)
-        .map_err(|cause| Fault::whole(source, format!("the text is not UTF-8: {cause}"), "").into())
 }
 
 fn shown(path: &Path) -> String {

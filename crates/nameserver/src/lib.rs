@@ -2,7 +2,9 @@
 //!
 //! In reading order:
 //! - [`server`]: start and stop.
-//! - [`worker`]: receives a batch of queries, answers each, sends the answers.
+//! - [`worker`]: receives a batch of queries over UDP, has each answered, sends the answers; [`connections`]: the same
+//!   over TCP.
+//! - [`answering`]: the path of one query, whatever it came over: answered, counted, told to who watches.
 //! - [`answer`]: what is answered: bytes in, bytes out, no socket and no clock.
 //! - [`cookies`]: whether a client is where its packets say; [`rate_limit`]: how many answers it gets otherwise.
 //! - [`generation`]: all that decides an answer, as one immutable value; [`zone`], [`names`] and [`policies`] are
@@ -17,8 +19,10 @@
 //! - [`counters`]: what a worker counts, [`routed`] what policies decided; [`panics`]: what follows when it panics.
 
 pub mod answer;
+pub mod answering;
 pub mod as_path;
 pub mod book;
+pub mod connections;
 pub mod cookies;
 pub mod counters;
 pub mod edit;

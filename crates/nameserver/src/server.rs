@@ -4,33 +4,31 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use api::{Fault, Faults};
 use net::admission::{Admission, GIVING_WAY_MAX};
 use net::clock::Clock;
 use net::shutdown::Shutdown;
-use net::tcp::{Limits, Verdict};
+use net::tcp::Limits;
 use net::udp::UdpListener;
 
-use crate::answer::{Asked, Reply, Transport};
+use crate::answering::{Answering, Ledger};
 use crate::book::Book;
+use crate::connections::Connections;
 use crate::cookies::Secrets;
-use crate::counters::Counters;
 use crate::edit::{Applied, Editor, Refused};
 use crate::external::{self, Learning};
 use crate::fast::Shared;
 use crate::generation::Settings;
-use crate::health::{self, Probe, Probes, Table, prober};
+use crate::health::{self, Probe, Probes, prober};
 use crate::http::{self, Tcp};
 use crate::import::{self, Import};
-use crate::panics::{Panics, Scene};
 use crate::publish::Published;
 use crate::rate_limit::{self, RateLimit};
-use crate::tap::{self, Exchange, Tap, Writer, Writing};
-use crate::transfer::{self, Given, Transfers, notifier};
+use crate::tap::{self, Writer, Writing};
+use crate::transfer::{self, Transfers, notifier};
 use crate::worker::Worker;
 
 /// The most worker threads for one address: more than any machine has cores that a socket could use.
@@ -46,7 +44,7 @@ const OTHER_DESCRIPTORS: usize = 128 + GIVING_WAY_MAX;
 /// What tells the draws of probes from others that begin with the same seed.
 const PROBING: u64 = 0x7072_6f62_6500_0000;
 
-/// What a server is started with.
+/// What the operator chose for one run of a server; what it serves is in the store and the files that are imported.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The addresses to answer at, over UDP and TCP.
@@ -134,14 +132,22 @@ struct Bound {
     tcp: std::net::TcpListener,
 }
 
-/// What the connections of all addresses answer with.
-#[derive(Clone)]
-struct Answering {
-    published: Arc<Published>,
-    transfers: Arc<Transfers>,
-    fast: Shared,
-    panics: Arc<Panics>,
-    clock: Clock,
+/// All that serving takes, as far as it can be had before anything runs.
+struct Prepared {
+    bound: Vec<Bound>,
+    api: tokio::net::TcpListener,
+    token: Option<String>,
+    answering: Answering,
+    learning: Option<Learning>,
+    tap: Option<Writer>,
+    probes: Arc<Probes>,
+    limits: Limits,
+    /// Places for the connections of all addresses.
+    admission: Arc<Admission>,
+    /// For each worker of an address the core that it stays on.
+    cores: Vec<usize>,
+    answer_max: usize,
+    seed: u64,
 }
 
 impl Server {
@@ -159,139 +165,69 @@ impl Server {
     /// Starts everything; returns when all workers serve the stored generation with all imports.
     ///
     /// # Errors
-    /// [`StartError`]; nothing of the server is left then.
-    pub async fn start(options: Options) -> Result<Server, StartError> {
-        let cores = net::thread::cores().map_err(StartError::System)?;
-        let workers = options.workers.unwrap_or(cores.len()).clamp(1, WORKERS_MAX);
-        let bound = bind(&options.listen, workers)?;
-        check_descriptors(options.tcp.connections_max, workers * bound.len());
-        let api = tokio::net::TcpListener::bind(options.api).await.map_err(|cause| {
-            StartError::Bind(io::Error::other(net::listen::BindError {
-                transport: net::listen::Transport::Tcp,
-                address: options.api,
-                cause,
-            }))
-        })?;
-        let api_address = api.local_addr().map_err(StartError::System)?;
-        if let Some(user) = &options.user {
-            net::privileges::drop_to(user).map_err(|e| StartError::User(e.to_string()))?;
-        }
-        // Opened by the user that will write it: files made by root would be out of reach later.
-        let store = store::Store::open(&options.store).await.map_err(|e| StartError::Store(e.to_string()))?;
-        if let Some(store::Migrated { from, to, copy }) = store.migrated() {
-            let copy = copy.display();
-            tracing::warn!(from, to, %copy, "the store was an older program's: its tables are new, a copy is kept");
-        }
-        // The standard library's hasher is keyed by the system's randomness.
-        let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-        let contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
-        let answer_max = usize::from(options.settings.udp_payload_max).max(512);
-        let mut book = Book::load(contents, seed, options.settings).map_err(StartError::Faults)?;
-        if options.cookies {
-            book.generation.secrets = Arc::new(Secrets::one(secret().map_err(StartError::System)?));
-        }
-        let rate_limit = match options.rate_limit {
-            Some(limits) => Some(Arc::new(RateLimit::new(limits, secret().map_err(StartError::System)?))),
-            None => None,
-        };
-        let transfers = Arc::new(Transfers::new(options.transfer));
-        book.secondaries = Arc::new(transfers.secondaries().clone());
-        let (health, probes) = (book.generation.health.clone(), Arc::new(options.probes));
-        book.probes = probes.clone();
-        let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
-        let editor = Editor::start(store, book, published.clone()).map_err(StartError::System)?;
-        import(&editor, &options.imports).await?;
-        warn_of_steered(&editor.book());
-        let mut tap = options.tap.map(Writer::new);
-        if let Some(writer) = &mut tap {
-            writer.make_file().map_err(StartError::Tap)?;
-        }
-
-        let shutdown = Shutdown::new();
-        let clock = Clock::new();
+    /// [`StartError`]; what was started until then has ended.
+    pub async fn start(mut options: Options) -> Result<Server, StartError> {
+        let imports = std::mem::take(&mut options.imports);
+        let (prepared, store, book) = Prepared::new(options).await?;
+        let published = prepared.answering.published.clone();
         let mut server = Server {
-            listening: bound.iter().map(|bound| bound.address).collect(),
-            api: api_address,
-            editor,
-            imports: options.imports,
-            shutdown,
+            listening: prepared.bound.iter().map(|bound| bound.address).collect(),
+            api: prepared.api.local_addr().map_err(StartError::System)?,
+            editor: Editor::start(store, book, published).map_err(StartError::System)?,
+            imports,
+            shutdown: Shutdown::new(),
             workers: Vec::new(),
             tasks: tokio::task::JoinSet::new(),
             tap: None,
         };
-        let learning = match options.external {
-            Some(config) => Some(Learning::new(config, secret().map_err(StartError::System)?)),
-            None => None,
-        };
-        let external = learning.as_ref().map(|learning| (learning.external().clone(), clock));
-        let fast = Shared { external, ..Shared::default() };
-        let mut counters = http::Metrics {
-            tap: tap.as_ref().map(|writer| writer.counters().clone()).unwrap_or_default(),
-            updates: server.editor.latency(),
-            following: server.editor.following(),
-            transfers: transfers.counters().clone(),
-            fast: fast.clone(),
-            external: learning.as_ref().map(|learning| learning.counters().clone()),
-            ..http::Metrics::default()
-        };
-        let panics = Arc::new(Panics::default());
-        let admission = Arc::new(options.tcp.admission());
-        for bound in bound {
-            for listener in bound.udp {
-                let index = server.workers.len();
-                let worker = Worker {
-                    index,
-                    core: Some(cores[index % workers % cores.len()]),
-                    listener: listener.clone(),
-                    transfers: transfers.clone(),
-                    fast: fast.clone(),
-                    published: published.clone(),
-                    counters: Arc::new(Counters::default()),
-                    panics: panics.clone(),
-                    rate_limit: rate_limit.clone(),
-                    tap: tap.as_mut().map(Writer::tap),
-                    clock,
-                    seed: seed.wrapping_add(index as u64 + 1),
-                    answer_max,
-                };
-                counters.udp.push(worker.counters.clone());
-                counters.sockets.push(listener.clone());
-                server.shutdown.on_begin(move || listener.stop());
-                let name = format!("worker-{index}");
-                let thread = std::thread::Builder::new().name(name).spawn(|| worker.run());
-                server.workers.push(thread.map_err(StartError::System)?);
+        match server.begin(prepared).await {
+            Ok(()) => Ok(server),
+            Err(cause) => {
+                server.stop().await;
+                Err(cause)
             }
-            // Workers and connections draw differently: each begins with a number of its own.
-            let rng = fastrand::Rng::with_seed(seed ^ u64::from(bound.address.port()));
-            let answering = Answering {
-                published: published.clone(),
-                transfers: transfers.clone(),
-                fast: fast.clone(),
-                panics: panics.clone(),
-                clock,
-            };
-            let places = (admission.clone(), options.tcp);
-            let tap = tap.as_mut().map(Writer::tap);
-            server.serve_tcp(bound.tcp, places, answering, (rng, tap), &mut counters);
         }
-        server.tap = match tap {
-            Some(writer) => Some(writer.start().map_err(StartError::System)?),
-            None => None,
-        };
-        server.probe(health, probes, clock, fastrand::Rng::with_seed(seed ^ PROBING));
+    }
+
+    /// Imports, and starts all that serves. Where it fails, what was started goes on.
+    async fn begin(&mut self, mut prepared: Prepared) -> Result<(), StartError> {
+        import(&self.editor, &self.imports).await?;
+        warn_of_steered(&self.editor.book());
+        if let Some(writer) = &mut prepared.tap {
+            writer.make_file().map_err(StartError::Tap)?;
+        }
+        let mut metrics = prepared.metrics(&self.editor);
+        for Bound { address, udp, tcp } in std::mem::take(&mut prepared.bound) {
+            for listener in udp {
+                let worker = prepared.worker(self.workers.len(), listener.clone());
+                metrics.udp.push(worker.ledger.counters.clone());
+                metrics.sockets.push(listener.clone());
+                self.shutdown.on_begin(move || listener.stop());
+                let name = format!("worker-{}", worker.index);
+                let thread = std::thread::Builder::new().name(name).spawn(|| worker.run());
+                self.workers.push(thread.map_err(StartError::System)?);
+            }
+            let connections = prepared.connections(address, tcp);
+            let queries = connections.ledger.counters.clone();
+            metrics.tcp.push(Tcp { connections: connections.counters.clone(), queries });
+            self.tasks.spawn(connections.serve(self.shutdown.clone()));
+        }
+        let Prepared { api, token, answering, learning, tap, probes, seed, .. } = prepared;
+        self.tap = tap.map(Writer::start).transpose().map_err(StartError::System)?;
+        self.probe(&answering, probes, fastrand::Rng::with_seed(seed ^ PROBING));
         if let Some(learning) = learning {
-            let (editor, stop) = (server.editor.clone(), server.shutdown.clone());
-            server.tasks.spawn(async move { learning.run(editor, clock, stop).await });
+            let (editor, clock, stop) = (self.editor.clone(), answering.clock, self.shutdown.clone());
+            self.tasks.spawn(async move { learning.run(editor, clock, stop).await });
         }
-        server.notify(transfers, published, clock, fastrand::Rng::with_seed(seed ^ u64::MAX));
-        let requests = counters.api.clone();
-        let router = http::router(server.editor.clone(), options.token, counters);
-        let stop = server.shutdown.clone();
-        server.tasks.spawn(async move {
+        self.notify(&answering, fastrand::Rng::with_seed(seed ^ u64::MAX));
+        let requests = metrics.api.clone();
+        let router = http::router(self.editor.clone(), token, metrics);
+        let stop = self.shutdown.clone();
+        self.tasks.spawn(async move {
             // Whoever has the token, or is on this machine, may ask: there is no list.
             web::serve(api, router, |_| true, requests, stop).await;
         });
-        Ok(server)
+        Ok(())
     }
 
     /// The addresses that are answered at, ports as they were given by the system.
@@ -334,107 +270,133 @@ impl Server {
         self.editor.stop().await;
     }
 
-    fn serve_tcp(
-        &mut self,
-        listener: std::net::TcpListener,
-        (admission, limits): (Arc<Admission>, Limits),
-        answering: Answering,
-        (rng, tap): (fastrand::Rng, Option<Tap>),
-        counters: &mut http::Metrics,
-    ) {
-        let shutdown = self.shutdown.clone();
-        let (tcp, counted) = (Arc::new(net::tcp::Counters::default()), Arc::new(Counters::default()));
-        counters.tcp.push(Tcp { connections: tcp.clone(), queries: counted.clone() });
-        let rng = Mutex::new(rng);
-        // Counters and taps have one writer: the one who holds the lock, which nothing slow does.
-        let counted = Arc::new(Mutex::new((counted, tap)));
-        self.tasks.spawn(async move {
-            let handler = |client: SocketAddr, server: SocketAddr| {
-                let Answering { published, transfers, fast, panics, clock } = answering.clone();
-                let counted = counted.clone();
-                let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
-                move |query: &[u8], out: &mut [u8]| {
-                    let (peer, local) = (client.ip().to_canonical(), server.ip());
-                    let asked = Asked { query, client: peer, local, transport: Transport::Tcp };
-                    let (generation, now) = (published.load(), clock.now());
-                    let fast = fast.fast();
-                    let answered = catch_unwind(AssertUnwindSafe(|| {
-                        transfers
-                            .stream(&generation, &asked, fast, clock, &mut rng, out)
-                            .map(|given| (given, None))
-                            .unwrap_or_else(|| {
-                                let answered = generation.answer_counted(&asked, fast, now, &mut rng, out);
-                                (Given::Reply(answered.reply), answered.routed)
-                            })
-                    }));
-                    let mut held = counted.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (counted, tap) = &mut *held;
-                    counted.queries.add(1);
-                    let verdict = match answered {
-                        Ok((Given::Stream(messages), _)) => {
-                            counted.streamed.add(1);
-                            Verdict::Stream(messages)
-                        }
-                        Ok((Given::Reply(Reply::Send(length)), routed)) => {
-                            counted.answered(&out[..length], routed);
-                            Verdict::Reply(length)
-                        }
-                        Ok((Given::Reply(Reply::Drop(why)), _)) => {
-                            counted.dropped(why);
-                            Verdict::Drop
-                        }
-                        Err(panic) => {
-                            counted.panicked.add(1);
-                            let scene = Scene { worker: None, generation: generation.number, query };
-                            panics.suffered(scene, &*panic, now.monotonic);
-                            Verdict::Drop
-                        }
-                    };
-                    if let Some(tap) = tap {
-                        let response = match &verdict {
-                            Verdict::Reply(length) => Some(&out[..*length]),
-                            _ => None,
-                        };
-                        let (transport, time) = (Transport::Tcp, now.unix);
-                        let exchange = Exchange { client, server, transport, time, query, response };
-                        counted.tap_full.add(tap.note(&exchange));
-                    }
-                    verdict
-                }
-            };
-            if let Err(cause) = net::tcp::serve(listener, admission, limits, tcp, shutdown, handler).await {
-                tracing::error!(%cause, "TCP is not served");
-            }
-        });
-    }
-
     /// Probes the servers of policies, and has the store remember what is found.
-    fn probe(&mut self, health: Arc<Table>, probes: Arc<Probes>, clock: Clock, rng: fastrand::Rng) {
+    fn probe(&mut self, answering: &Answering, probes: Arc<Probes>, rng: fastrand::Rng) {
+        let health = answering.published.current().health.clone();
         // All that is stored and imported has its slots by now.
         health.forget_others();
         let check = |probe: Arc<Probe>, server| async move { health::check::check(&probe, server).await };
-        let shutdown = self.shutdown.clone();
+        let (clock, shutdown) = (answering.clock, self.shutdown.clone());
         self.tasks.spawn(prober::keep(health.clone(), self.editor.clone(), shutdown.clone()));
         self.tasks.spawn(prober::run(health, probes, check, clock, rng, shutdown));
     }
 
     /// Tells secondaries of changes, where there are any.
-    fn notify(
-        &mut self,
-        transfers: Arc<Transfers>,
-        published: Arc<Published>,
-        clock: Clock,
-        rng: fastrand::Rng,
-    ) {
-        if transfers.secondaries().is_empty() {
+    fn notify(&mut self, answering: &Answering, rng: fastrand::Rng) {
+        if answering.transfers.secondaries().is_empty() {
             return;
         }
         let (local, shutdown) = (self.listening.clone(), self.shutdown.clone());
+        let Answering { transfers, published, clock, .. } = answering.clone();
         self.tasks.spawn(async move {
             if let Err(cause) = notifier::run(transfers, published, local, clock, rng, shutdown).await {
                 tracing::error!(%cause, "secondaries are not told of changes");
             }
         });
+    }
+}
+
+impl Prepared {
+    /// Binds, gives privileges away, and loads what is stored; nothing runs yet.
+    async fn new(options: Options) -> Result<(Prepared, store::Store, Book), StartError> {
+        let cores = net::thread::cores().map_err(StartError::System)?;
+        let workers = options.workers.unwrap_or(cores.len()).clamp(1, WORKERS_MAX);
+        let bound = bind(&options.listen, workers)?;
+        check_descriptors(options.tcp.connections_max, workers * bound.len());
+        let api = bind_api(options.api).await?;
+        if let Some(user) = &options.user {
+            net::privileges::drop_to(user).map_err(|e| StartError::User(e.to_string()))?;
+        }
+        // Opened by the user that will write it: files made by root would be out of reach later.
+        let store = open(&options.store).await?;
+        // The standard library's hasher is keyed by the system's randomness.
+        let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
+        let answer_max = usize::from(options.settings.udp_payload_max).max(512);
+        let mut book = Book::load(contents, seed, options.settings).map_err(StartError::Faults)?;
+        if options.cookies {
+            book.generation.secrets = Arc::new(Secrets::one(secret()?));
+        }
+        let limit = match options.rate_limit {
+            Some(limits) => Some(Arc::new(RateLimit::new(limits, secret()?))),
+            None => None,
+        };
+        let learning = match options.external {
+            Some(config) => Some(Learning::new(config, secret()?)),
+            None => None,
+        };
+        let clock = Clock::new();
+        let external = learning.as_ref().map(|learning| (learning.external().clone(), clock));
+        let transfers = Arc::new(Transfers::new(options.transfer));
+        book.secondaries = Arc::new(transfers.secondaries().clone());
+        let probes = Arc::new(options.probes);
+        book.probes = probes.clone();
+        let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
+        let prepared = Prepared {
+            bound,
+            api,
+            token: options.token,
+            answering: Answering {
+                published,
+                transfers,
+                fast: Shared { limit, external, ..Shared::default() },
+                panics: Arc::default(),
+                clock,
+            },
+            learning,
+            tap: options.tap.map(Writer::new),
+            probes,
+            limits: options.tcp,
+            admission: Arc::new(options.tcp.admission()),
+            cores: (0..workers).map(|worker| cores[worker % cores.len()]).collect(),
+            answer_max,
+            seed,
+        };
+        Ok((prepared, store, book))
+    }
+
+    /// The worker of this number, with a socket of its own.
+    fn worker(&mut self, index: usize, listener: Arc<UdpListener>) -> Worker {
+        Worker {
+            index,
+            core: Some(self.cores[index % self.cores.len()]),
+            listener,
+            answering: self.answering.clone(),
+            ledger: self.ledger(),
+            seed: self.seed.wrapping_add(index as u64 + 1),
+            answer_max: self.answer_max,
+        }
+    }
+
+    /// The connections of an address.
+    fn connections(&mut self, address: SocketAddr, listener: std::net::TcpListener) -> Connections {
+        Connections {
+            listener,
+            admission: self.admission.clone(),
+            limits: self.limits,
+            counters: Arc::default(),
+            answering: self.answering.clone(),
+            ledger: self.ledger(),
+            // Workers and connections draw differently: each begins with a number of its own.
+            seed: self.seed ^ u64::from(address.port()),
+        }
+    }
+
+    fn ledger(&mut self) -> Ledger {
+        Ledger::new(self.tap.as_mut().map(Writer::tap))
+    }
+
+    /// What the API shows, as yet without those who answer.
+    fn metrics(&self, editor: &Editor) -> http::Metrics {
+        http::Metrics {
+            updates: editor.latency(),
+            following: editor.following(),
+            tap: self.tap.as_ref().map(|writer| writer.counters().clone()).unwrap_or_default(),
+            transfers: self.answering.transfers.counters().clone(),
+            fast: self.answering.fast.clone(),
+            external: self.learning.as_ref().map(|learning| learning.counters().clone()),
+            ..http::Metrics::default()
+        }
     }
 }
 
@@ -454,10 +416,20 @@ fn check_descriptors(connections_max: usize, sockets: usize) {
 }
 
 /// Draws a secret that nobody can foresee, whatever seed was given.
-fn secret() -> io::Result<[u8; 16]> {
+fn secret() -> Result<[u8; 16], StartError> {
     let mut secret = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut secret)?;
-    Ok(secret)
+    let drawn = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut secret));
+    drawn.map(|()| secret).map_err(StartError::System)
+}
+
+/// Opens the store, and warns where its tables were an older program's.
+async fn open(name: &str) -> Result<store::Store, StartError> {
+    let store = store::Store::open(name).await.map_err(|e| StartError::Store(e.to_string()))?;
+    if let Some(store::Migrated { from, to, copy }) = store.migrated() {
+        let copy = copy.display();
+        tracing::warn!(from, to, %copy, "the store was an older program's: its tables are new, a copy is kept");
+    }
+    Ok(store)
 }
 
 /// Tells of zones that secondaries follow and cannot take, for they had policies before.
@@ -480,6 +452,13 @@ async fn import(editor: &Editor, imports: &[Import]) -> Result<(), StartError> {
     })
 }
 
+async fn bind_api(address: SocketAddr) -> Result<tokio::net::TcpListener, StartError> {
+    tokio::net::TcpListener::bind(address).await.map_err(|cause| {
+        let transport = net::listen::Transport::Tcp;
+        StartError::Bind(io::Error::other(net::listen::BindError { transport, address, cause }))
+    })
+}
+
 fn bind(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Bound>, StartError> {
     let bind_one = |wanted: SocketAddr| -> io::Result<Bound> {
         let sockets = |address| net::udp::bind_each(address, workers, Some(RECEIVE_BUFFER));
@@ -487,4 +466,51 @@ fn bind(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Bound>, StartErr
         Ok(Bound { address: tcp.local_addr()?, udp, tcp })
     };
     addresses.iter().map(|address| bind_one(*address)).collect::<io::Result<_>>().map_err(StartError::Bind)
+}
+
+#[cfg(test)]
+mod tests {
+    use ::tests::folder::Folder;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_started_ends_where_the_rest_cannot_be() {
+        let folder = Folder::new();
+        let policy = folder.write("policy.json", "{");
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        let options = Options {
+            listen: vec![loopback],
+            api: loopback,
+            token: None,
+            store: format!("sqlite:{}", folder.at("store.db")),
+            workers: Some(1),
+            settings: Settings::default(),
+            cookies: false,
+            rate_limit: None,
+            external: None,
+            tap: None,
+            imports: Vec::new(),
+            user: None,
+            seed: Some(1),
+            tcp: Limits::default(),
+            transfer: transfer::Config::default(),
+            probes: Probes::new(),
+        };
+        let imports = vec![Import::Policy(policy.into())];
+        let wrong = Options { imports, ..options.clone() };
+        assert!(matches!(Server::start(wrong).await, Err(StartError::Faults(_))));
+        let tap = tap::Config {
+            destination: tap::Destination::File(folder.at("nowhere/tap").into()),
+            file_max: 1 << 20,
+            sample: 1,
+            queries: true,
+            responses: true,
+            identity: String::new(),
+        };
+        let wrong = Options { tap: Some(tap), ..options.clone() };
+        assert!(matches!(Server::start(wrong).await, Err(StartError::Tap(_))));
+        // Whoever has a store open keeps all others from it.
+        Server::start(options).await.expect("nobody has the store").stop().await;
+    }
 }

@@ -6,16 +6,11 @@
 //! - [`frames`]: a socket for whole Ethernet frames, which go in the same batches.
 //! - [`connect`]: a TCP connection that is being made.
 //! - [`Readiness`]: which sockets have something, with waits in nanoseconds.
-//! - [`raise_descriptor_limit`], [`reserve_descriptors`]: as many sockets as the system allows, none of which
-//!   makes the others wait.
 
 use crate::mmsg;
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::time::TimeSpec;
-use nix::unistd::close;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
@@ -205,36 +200,6 @@ pub fn is_out_of_ports(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EAGAIN | libc::EADDRINUSE))
 }
 
-/// Raises the process's limit of open descriptors as far as it may; returns the limit.
-///
-/// # Errors
-/// What the system says when the limit cannot be read.
-pub fn raise_descriptor_limit() -> io::Result<u64> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-        Ok(()) => Ok(hard),
-        Err(_) => Ok(soft),
-    }
-}
-
-/// The most descriptors that [`reserve_descriptors`] makes room for: 8 MiB of the kernel's memory.
-pub const RESERVED_MAX: usize = 1 << 20;
-
-/// Has the kernel make room for so many descriptors now, at most [`RESERVED_MAX`].
-///
-/// Else its table doubles whenever it is full, and a process with several threads then waits for all processors
-/// to pass a point of rest: 5 to 15 ms in the middle of a schedule.
-///
-/// # Errors
-/// What the system says; more than the limit of the process is refused.
-pub fn reserve_descriptors(count: usize) -> io::Result<()> {
-    let highest = count.clamp(1, RESERVED_MAX) - 1;
-    let any = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-    let highest = i32::try_from(highest).map_err(io::Error::other)?;
-    let copy = fcntl(&any.0, FcntlArg::F_DUPFD_CLOEXEC(highest))?;
-    Ok(close(copy)?)
-}
-
 /// Waits for many sockets at once.
 #[derive(Debug)]
 pub struct Readiness {
@@ -379,18 +344,6 @@ mod tests {
         }
         assert_eq!(seen, [1, 2, 3, 4, 5]);
         assert_eq!(incoming.receive(&socket).expect("nothing is there"), 0);
-    }
-
-    #[test]
-    fn room_for_descriptors_is_made_within_the_limit() {
-        let limit = raise_descriptor_limit().expect("it is read") as usize;
-        reserve_descriptors(limit.min(2_000)).expect("it is within the limit");
-        let table = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
-        let size = table.lines().find_map(|line| line.strip_prefix("FDSize:")).expect("it has this line");
-        assert!(size.trim().parse::<usize>().expect("a number") >= limit.min(2_000), "{size}");
-        if limit < RESERVED_MAX {
-            assert!(reserve_descriptors(limit + 1).is_err());
-        }
     }
 
     #[test]

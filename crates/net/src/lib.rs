@@ -6,12 +6,13 @@
 //! and sends what that function wrote.
 //!
 //! - [`udp`]: one blocking socket per thread, a batch received and sent with one system call each.
-//! - [`tcp`]: connections on tokio, with limits on everything that a client can hold; [`framing`] is its pure
-//!   part, [`admission`] says who may have a place.
+//! - [`accept`]: connections of a listener, and the tasks that serve them; [`admission`] says who may have a place.
+//! - [`tcp`]: DNS over them, with limits on everything that a client can hold; [`framing`] is its pure part.
 //! - [`client`]: the sockets of who asks: datagrams in batches from many source addresses, connections, and one
 //!   place to wait for all of them.
 //! - [`tls`]: which certificates clients take.
 //! - [`listen`]: why an address could not be bound, and how to go on.
+//! - [`count`]: a number that one thread counts and others read.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
 //! - [`thread`]: pinning to a core, coming soon, standing back, resting.
@@ -28,9 +29,11 @@ compile_error!(
     "Pointsman runs on Linux only: it needs recvmmsg, SO_REUSEPORT and thread affinity as Linux has them"
 );
 
+pub mod accept;
 pub mod admission;
 pub mod client;
 pub mod clock;
+pub mod count;
 pub mod descriptors;
 pub mod framing;
 pub mod group;

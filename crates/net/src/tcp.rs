@@ -19,6 +19,7 @@
 //! while they are there: the beginning of a query (twice its octets so far), unread queries (8 KiB), and
 //! unsent answers ([`UNSENT_MAX`]). The kernel's own buffers are bounded by [`SOCKET_BUFFER`].
 
+use crate::accept::{Acceptor, Event};
 use crate::admission::{Admission, Place, Refusal};
 use crate::listen::{BindError, Transport};
 use crate::shutdown::Shutdown;
@@ -26,11 +27,8 @@ use connection::Connection;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::task::{JoinError, JoinSet};
 
 pub use connection::{IDLE_CONNECTION_MAX, UNSENT_MAX};
 pub use counters::Counters;
@@ -48,12 +46,6 @@ pub const LISTEN_BACKLOG: i32 = 1024;
 /// Without it they would grow to several megabytes each for a client that sends much and reads nothing. It
 /// holds the two longest messages.
 pub const SOCKET_BUFFER: usize = 128 * 1024;
-
-/// How long accepting rests after the system could not give a descriptor or memory.
-///
-/// The connection stays in the backlog meanwhile. Without a rest the loop would spin, for the condition
-/// lasts.
-pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Says what becomes of a query.
 pub enum Verdict {
@@ -150,20 +142,10 @@ where
     H: FnMut(&[u8], &mut [u8]) -> Verdict + Send + 'static,
 {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let mut connections = JoinSet::new();
-    let mut begun = pin!(shutdown.wait());
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = &mut begun => break,
-            Some(ended) = connections.join_next() => {
-                count_panic(&counters, ended);
-                continue;
-            }
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, client)) => {
+    let mut acceptor = Acceptor::new(listener, shutdown.clone());
+    while let Some(event) = acceptor.next().await {
+        match event {
+            Event::Connected(stream, client) => {
                 let place = match admission.admit(client.ip()) {
                     Ok(place) => place,
                     Err(Refusal::Full) => {
@@ -186,26 +168,16 @@ where
                 let has_replaced = place.has_replaced();
                 let handler = make_handler(client, local);
                 let task = converse(stream, handler, place, Arc::clone(&counters), limits, shutdown.clone());
-                connections.spawn(task);
+                acceptor.spawn(task);
                 // Who gives way is to be gone before too many others come.
                 if has_replaced {
                     tokio::task::yield_now().await;
                 }
             }
-            Err(error) if is_about_one_connection(&error) => Counters::add(&counters.accept_aborted, 1),
-            Err(_) => {
-                Counters::add(&counters.accept_failed, 1);
-                tokio::select! {
-                    biased;
-                    () = &mut begun => break,
-                    () = tokio::time::sleep(ACCEPT_PAUSE) => {}
-                }
-            }
+            Event::Aborted(_) => Counters::add(&counters.accept_aborted, 1),
+            Event::Failed(_) => Counters::add(&counters.accept_failed, 1),
+            Event::Panicked => Counters::add(&counters.handler_panics, 1),
         }
-    }
-    drop(listener);
-    while let Some(ended) = connections.join_next().await {
-        count_panic(&counters, ended);
     }
     Ok(())
 }
@@ -222,33 +194,6 @@ async fn converse<H>(
 {
     let end = Connection::new(stream, handler, &place, &counters, &limits).converse(&shutdown).await;
     counters.count_end(end);
-}
-
-fn count_panic(counters: &Counters, ended: Result<(), JoinError>) {
-    if ended.is_err() {
-        Counters::add(&counters.handler_panics, 1);
-    }
-}
-
-/// Whether an error of `accept` concerns the connection that was to be accepted and no other (accept(2): such
-/// errors are to be treated like "try again").
-fn is_about_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(
-            libc::ECONNABORTED
-                | libc::EINTR
-                | libc::EPERM
-                | libc::EPROTO
-                | libc::ENETDOWN
-                | libc::ENETUNREACH
-                | libc::ENOPROTOOPT
-                | libc::EHOSTDOWN
-                | libc::EHOSTUNREACH
-                | libc::ENONET
-                | libc::EOPNOTSUPP
-        )
-    )
 }
 
 #[cfg(test)]
@@ -268,13 +213,6 @@ mod tests {
         for size in [accepted.send_buffer_size(), accepted.recv_buffer_size()] {
             let size = size.expect("the option can be read");
             assert!(size <= 2 * SOCKET_BUFFER, "{size} octets");
-        }
-    }
-
-    #[test]
-    fn only_errors_of_one_connection_are_passed_over_at_once() {
-        for (code, expected) in [(libc::ECONNABORTED, true), (libc::EMFILE, false), (libc::ENOBUFS, false)] {
-            assert_eq!(is_about_one_connection(&io::Error::from_raw_os_error(code)), expected, "{code}");
         }
     }
 }

@@ -100,7 +100,7 @@ enum Command {
 }
 
 impl CommandLine {
-    /// Does what was said.
+    /// Runs the command.
     ///
     /// # Errors
     /// [`Failure`].

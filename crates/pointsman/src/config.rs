@@ -1,8 +1,9 @@
 //! The configuration of `serve`, `reverse`, `balance` and `control`: defaults < file < flags.
 //!
 //! - [`keys`]: every key, declared once; [`kind`]: what values may be.
-//! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value.
-//! - [`lower`]: contradictions, and what the server is started with.
+//! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value; [`serve`]: the flags of `serve`.
+//! - [`lower`]: contradictions, and what the server is started with; [`layer`]: of what its partitions are made.
+//! - [`dnstap`]: where it goes, looked at beforehand.
 //! - [`transfer`]: keys from their files, and who follows our zones; [`probe`]: how servers are probed.
 //! - [`mod@reverse`]: the flags of `reverse`, and what the service is started with.
 //! - [`balance`]: the same of `balance`.
@@ -11,14 +12,17 @@
 
 pub(crate) mod balance;
 pub(crate) mod control;
+mod dnstap;
 pub(crate) mod file;
 pub(crate) mod flags;
 pub(crate) mod keys;
 pub(crate) mod kind;
+mod layer;
 pub(crate) mod lower;
 pub(crate) mod page;
 pub(crate) mod probe;
 pub(crate) mod reverse;
+pub(crate) mod serve;
 pub(crate) mod spec;
 pub(crate) mod transfer;
 
@@ -27,19 +31,18 @@ use std::path::Path;
 
 use api::{Fault, Faults};
 
-use flags::Flags;
 use keys::{Default, Section};
 use lower::Lowered;
+use serve::Flags;
 use spec::Spec;
 
 /// Reads file and flags; lists everything that is wrong, whichever it is in.
 ///
 /// What is wrong is left at its default, so that the rest can be looked at.
 pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
-    let mut faults = Faults::default();
-    let mut spec = defaults();
-    read_file(flags.config.as_deref(), &mut spec, &mut faults);
+    let (mut spec, mut faults) = of_file(flags.config.as_deref());
     flags.read(&mut spec, &mut faults);
+    dnstap::check(&spec, &mut faults);
     let mut lowered = lower::lower(spec, &mut faults);
     if let Some(file) = &lowered.token_file {
         match crate::token::read(&file.value) {
@@ -52,16 +55,20 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     (lowered, faults)
 }
 
-fn read_file(path: Option<&Path>, spec: &mut Spec, faults: &mut Faults) {
-    let Some(path) = path else { return };
-    match fs::read_to_string(path) {
-        Ok(text) => file::read(path, &text, spec, faults),
-        Err(cause) => faults.push(Fault::whole(
-            path.to_string_lossy(),
-            format!("the configuration cannot be read: {cause}"),
-            "a file such as etc/pointsman.template.toml",
-        )),
+/// What the file says over the defaults, with what is wrong in it.
+fn of_file(path: Option<&Path>) -> (Spec, Faults) {
+    let (mut spec, mut faults) = (defaults(), Faults::default());
+    if let Some(path) = path {
+        match fs::read_to_string(path) {
+            Ok(text) => file::read(path, &text, &mut spec, &mut faults),
+            Err(cause) => faults.push(Fault::whole(
+                path.to_string_lossy(),
+                format!("the configuration cannot be read: {cause}"),
+                "a file such as etc/pointsman.template.toml",
+            )),
+        }
     }
+    (spec, faults)
 }
 
 /// The configuration of an empty file without flags.

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
-use api::Faults;
+use api::{Fault, Faults};
+use nameserver::server::StartError;
 use web::client::Unmet;
 
 /// The exit codes, as every `--help` of a group of commands has them.
@@ -33,6 +35,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// What is wrong with a file that was given.
+    pub(crate) fn file(path: &Path, what: impl Into<String>, expected: &str) -> Failure {
+        Fault::whole(path.to_string_lossy(), what, expected).into()
+    }
+
     /// The code that the process ends with.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
@@ -69,6 +76,21 @@ impl From<Unmet> for Failure {
             Unmet::Faults(faults) => Failure::Faults(faults),
             Unmet::Refused { what, .. } => Failure::Failed(what),
         }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Faults(faults) => Failure::Faults(faults),
+            other => Failure::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Failure::Faults(fault.into())
     }
 }
 

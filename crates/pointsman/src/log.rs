@@ -36,6 +36,8 @@ impl Log {
             tracing::error!(thread, place, "panicked: {message}");
         }));
         let lines = tracing_subscriber::fmt().with_max_level(self.level).with_writer(io::stderr);
+        // What stderr does not take would be told there once more, which panics; and a panic is told there, too.
+        let lines = lines.log_internal_errors(false);
         let colours = io::IsTerminal::is_terminal(&io::stderr());
         // Only a subscriber that is already there can be in the way, and then it is the one that was asked for.
         let _ = match self.form {

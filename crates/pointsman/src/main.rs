@@ -8,6 +8,7 @@
 //! - [`secret`]: files that others may not read; [`token`]: the API's token in one; [`credit_key`]: the key of balancers and
 //!   agents in one.
 //! - [`near`]: addresses that may be loaded without asking anybody.
+//! - [`supervision`]: who runs the process is told how far it is, and asks by signals.
 //! - [`terminal`]: pictures that are drawn over themselves.
 //! - [`failure`]: why a command did not succeed, and the exit code.
 
@@ -22,6 +23,7 @@ mod near;
 mod origin;
 mod secret;
 mod session;
+mod supervision;
 mod terminal;
 mod token;
 

@@ -165,10 +165,10 @@ pub(crate) fn body(path: &Path, media_type: &'static str) -> Result<Body, Failur
     } else {
         std::fs::File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut content))
     };
-    let fault = |what| Failure::Faults(Fault::whole(source.clone(), what, "").into());
+    let fault = |what| Fault::whole(source.clone(), what, "");
     read.map_err(|cause| fault(format!("it cannot be read: {cause}")))?;
     if content.len() as u64 > FILE_MAX {
-        return Err(fault(format!("it is larger than {} MiB", FILE_MAX >> 20)));
+        return Err(fault(format!("it is larger than {} MiB", FILE_MAX >> 20)).into());
     }
     Ok(Body { media_type, content, source })
 }

@@ -86,7 +86,7 @@ struct Server {
     address: SocketAddr,
     /// Told when there are octets for it.
     writer: Notify,
-    /// Told when its connection is to end.
+    /// Told when its connection is to end; only while there is one.
     stuck: Notify,
     /// Whether it was tried.
     tried: watch::Sender<bool>,
@@ -99,22 +99,7 @@ impl Client {
     /// # Panics
     /// Outside a tokio runtime with time and sockets.
     pub async fn start(servers: &[SocketAddr], give_up: Duration) -> Client {
-        let server = |address: &SocketAddr| Server {
-            address: *address,
-            writer: Notify::new(),
-            stuck: Notify::new(),
-            tried: watch::Sender::new(false),
-        };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State {
-                queues: Queues::new(servers.len(), give_up),
-                out: vec![Vec::new(); servers.len()],
-            }),
-            servers: servers.iter().map(server).collect(),
-            watcher: Notify::new(),
-            start: Instant::now(),
-            counts: Counts::default(),
-        });
+        let shared = Arc::new(Shared::new(servers, give_up));
         let mut tasks = JoinSet::new();
         for index in 0..servers.len() {
             tasks.spawn(keep_connected(shared.clone(), index));
@@ -143,6 +128,26 @@ impl Client {
 }
 
 impl Shared {
+    /// What is shared of `servers` before any of them is connected.
+    fn new(servers: &[SocketAddr], give_up: Duration) -> Shared {
+        let server = |address: &SocketAddr| Server {
+            address: *address,
+            writer: Notify::new(),
+            stuck: Notify::new(),
+            tried: watch::Sender::new(false),
+        };
+        Shared {
+            state: Mutex::new(State {
+                queues: Queues::new(servers.len(), give_up),
+                out: vec![Vec::new(); servers.len()],
+            }),
+            servers: servers.iter().map(server).collect(),
+            watcher: Notify::new(),
+            start: Instant::now(),
+            counts: Counts::default(),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,6 +179,18 @@ impl Shared {
             // Who asked may be gone.
             let _ = waiting.send(name.map(Into::into));
         }
+    }
+
+    /// Finds who has waited long enough at `now`, and ends connections to servers that hang.
+    fn watch(&self, now: Duration) -> Vec<Waiting> {
+        let mut state = self.state();
+        let watched = state.queues.watch(now);
+        for server in watched.stuck {
+            // While the state is held, what hangs is the connection that there is, which waits for this; and one that ends by
+            // itself leaves nothing behind that would end the next one.
+            self.servers[server].stuck.notify_waiters();
+        }
+        watched.given_up
     }
 
     /// Ends the queue of a connection that has ended; its requests go to other servers.
@@ -258,13 +275,10 @@ async fn watch_over(shared: Arc<Shared>) {
             continue;
         };
         sleep_until(shared.start + due).await;
-        let watched = shared.state().queues.watch(shared.start.elapsed());
-        add(&shared.counts.given_up, watched.given_up.len());
-        for server in watched.stuck {
-            shared.servers[server].stuck.notify_one();
-        }
+        let given_up = shared.watch(shared.start.elapsed());
+        add(&shared.counts.given_up, given_up.len());
         // Dropped, they are answered.
-        drop(watched.given_up);
+        drop(given_up);
     }
 }
 
@@ -274,9 +288,14 @@ fn add(count: &AtomicU64, number: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use tokio::net::TcpListener;
+
     use super::*;
     use crate::frame::{Requests, response};
-    use tokio::net::TcpListener;
+    use crate::queues::STUCK;
 
     /// Waits long enough for a machine under load.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -346,6 +365,26 @@ mod tests {
         assert_eq!(client.counts().moved.load(Ordering::Relaxed), 1);
         drop(client);
         server.await.unwrap();
+    }
+
+    #[test]
+    fn a_server_that_hangs_ends_the_connection_that_there_is_and_no_later_one() {
+        let shared = Shared::new(&["192.0.2.1:4242".parse().unwrap()], GIVE_UP);
+        shared.state().queues.connected(0);
+        let (waiting, answer) = oneshot::channel();
+        shared.ask(address(1), shared.start.elapsed(), waiting);
+        let hangs = shared.start.elapsed() + GIVE_UP * STUCK;
+        let mut context = Context::from_waker(Waker::noop());
+        let mut connection = pin!(shared.servers[0].stuck.notified());
+        assert!(connection.as_mut().poll(&mut context).is_pending());
+        assert_eq!(shared.watch(hangs).len(), 1);
+        assert!(connection.poll(&mut context).is_ready());
+        // It is found to hang once more, as its connection has ended and is not noted to be lost yet.
+        shared.watch(hangs);
+        shared.lost(0);
+        let next = pin!(shared.servers[0].stuck.notified());
+        assert!(next.poll(&mut context).is_pending());
+        drop(answer);
     }
 
     #[tokio::test]

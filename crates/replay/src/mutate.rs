@@ -24,6 +24,7 @@ mod parts;
 use std::net::IpAddr;
 
 use dns::ClientSubnet;
+use dns::edns::CLIENT_SUBNET;
 use dns::name::NAME_MAX;
 
 use crate::trace::Message;
@@ -31,16 +32,9 @@ use draw::Draw;
 pub use grammar::{Change, Flag, Subnet};
 use parts::{Parts, Whole};
 
-/// The UDP payload size of an OPT that is added where there was none, unless a change says otherwise: the
-/// size that fits everywhere (DNS Flag Day 2020).
-pub const EDNS_SIZE: u16 = 1_232;
-
 /// How many bits of a client's address client subnet gets: RFC 7871 §11.1 has no more.
 const SOURCE_V4: u8 = 24;
 const SOURCE_V6: u8 = 56;
-
-/// The option code of client subnet (RFC 7871 §6).
-const CLIENT_SUBNET: u16 = 8;
 
 /// Changes, in the order in which they are made, and the seed of who is in their shares.
 #[derive(Clone, Debug, PartialEq)]

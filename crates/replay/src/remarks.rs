@@ -42,6 +42,15 @@ pub fn remarks(report: &ReplayReport) -> Vec<String> {
             counted(schedule.unnumbered, "query")
         ));
     }
+    // Shared sockets are those of addresses of clients' own.
+    if report.sockets.closed_unanswered > 0 && report.clients > 1 && report.sockets.shared == 0 {
+        all.push(format!(
+            "{} closed by the server before any answer. All come from this host's address, and it may limit the connections \
+             of one client: --source-prefix gives each client an address of its own, and a smaller --factor or a shorter \
+             --idle keeps fewer open at once.",
+            counted(report.sockets.closed_unanswered, "connection")
+        ));
+    }
     if report.unprocessed > 0 {
         all.push(format!(
             "{} asked again on another connection, as the server took no more on the first (GOAWAY) and had not looked at \
@@ -114,13 +123,20 @@ mod tests {
             let schedule = ScheduleMet { sharing, unnumbered, ..ScheduleMet::default() };
             remarks(&ReplayReport { schedule, ..ReplayReport::default() })
         };
+        let closed = |closed_unanswered, clients, shared| {
+            let sockets = Sockets { closed_unanswered, shared, ..Sockets::default() };
+            remarks(&ReplayReport { clients, sockets, ..ReplayReport::default() })
+        };
         let unprocessed = remarks(&ReplayReport { unprocessed: 2, ..ReplayReport::default() });
-        assert_eq!(of(false, 0, 0), Vec::<String>::new());
+        for nothing in [of(false, 0, 0), closed(0, 9, 0), closed(1, 1, 0), closed(5, 9, 1)] {
+            assert_eq!(nothing, Vec::<String>::new());
+        }
         for (told, parts) in [
             (of(true, 0, 0), &["Interrupted"][..]),
             (of(false, 1, 0), &["set 1 time:"]),
             (of(true, 2, 30), &["Interrupted", "set 2 times:", "30 queries handed out"]),
             (unprocessed, &["2 queries asked again on another"]),
+            (closed(5, 105, 0), &["5 connections closed by the server before any answer"]),
             (shared(1, 0), &["1 client had a source address that another had"]),
             (shared(4_466, 9), &["4466 clients had", "9 queries came from drawn source addresses"]),
         ] {

@@ -95,6 +95,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
             handshakes_full: tally.handshakes[0],
             handshakes_resumed: tally.handshakes[1],
             tcp_closed_by_server: tally.closed_by_server,
+            closed_unanswered: tally.closed_unanswered,
             closed_idle: tally.closed_idle,
             evicted: tally.evicted,
             most_open: tally.most_open,

@@ -55,7 +55,7 @@ use net::hop::Hop;
 
 use crate::mutate::Mutation;
 use crate::observe::{self, Observer};
-use crate::schedule::{Met, Planned, Schedule};
+use crate::schedule::{Met, Schedule};
 use crate::trace::{Damage, Message};
 use carrier::{Carriers, Ports};
 use differing::{Differing, DifferingKept};
@@ -207,8 +207,8 @@ where
     M: Into<Arc<Message>>,
 {
     assert_eq!(schedules.len(), options.threads, "each thread has its schedule");
-    let limit = net::client::raise_descriptor_limit()? * DESCRIPTORS_SHARE.0 / DESCRIPTORS_SHARE.1;
-    net::client::reserve_descriptors(usize::try_from(limit).unwrap_or(usize::MAX))?;
+    let limit = net::descriptors::raise()? * DESCRIPTORS_SHARE.0 / DESCRIPTORS_SHARE.1;
+    net::descriptors::reserve(usize::try_from(limit).unwrap_or(usize::MAX))?;
     let sockets_max = usize::try_from(limit).unwrap_or(usize::MAX) / options.threads;
     let mut file = options.log.take();
     if let Some(file) = file.as_mut().filter(|_| options.process.count == 1) {
@@ -229,9 +229,9 @@ where
     };
     // All that can fail at the beginning does so before a thread waits for the others.
     let first_share = (options.process.number * options.threads) as u64;
-    let workers: Vec<Worker<'_, Schedule<I, F>>> = (first_share..)
-        .zip(schedules)
-        .map(|(share, schedule)| Worker::new(&shared, share, schedule))
+    let workers: Vec<Worker<'_>> = (first_share..)
+        .take(options.threads)
+        .map(|share| Worker::new(&shared, share))
         .collect::<io::Result<_>>()?;
     let is_done = AtomicBool::new(false);
     let stolen = observe::stolen();
@@ -241,9 +241,12 @@ where
             scope.spawn(|| await_others(begin, &shared));
         }
         let mut threads = Vec::new();
-        for worker in workers {
+        for (worker, mut schedule) in workers.into_iter().zip(schedules) {
             let thread = thread::Builder::new().name("replay".into());
-            threads.push(thread.spawn_scoped(scope, || worker.run()));
+            threads.push(thread.spawn_scoped(scope, move || {
+                let ended = worker.run(&mut || schedule.next_query());
+                ended.map(|(tally, end)| (tally, schedule.met(), end))
+            }));
         }
         let mut ended: Vec<io::Result<(Tally, Met, u64)>> = Vec::new();
         for thread in threads {
@@ -356,30 +359,6 @@ impl std::fmt::Debug for Process {
     }
 }
 
-/// A source of queries in order of time.
-trait Source {
-    fn next_query(&mut self) -> io::Result<Option<Planned>>;
-    fn met(&self) -> Met;
-}
-
-impl<I, F, M> Source for Schedule<I, F>
-where
-    I: Iterator<Item = Result<M, Damage>>,
-    F: FnMut() -> io::Result<I>,
-    M: Into<Arc<Message>>,
-{
-    fn next_query(&mut self) -> io::Result<Option<Planned>> {
-        Schedule::next_query(self)
-    }
-
-    fn met(&self) -> Met {
-        Schedule::met(self)
-    }
-}
-
-#[cfg(test)]
-mod tests;
-
 /// A time in nanoseconds.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -397,3 +376,6 @@ impl Log {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use api::{Fault, Faults};
+use routing::Prefix;
 
 use crate::cache::Verdict;
-use crate::face::acl::Prefix;
 use crate::front::Known;
 use crate::name::NameText;
 
@@ -34,8 +34,8 @@ pub const MARKS_MAX: usize = 1 << 18;
 pub struct Crawlers {
     names: Vec<String>,
     suffixes: HashMap<String, usize>,
-    /// By their bits, and then by family and what is left of their address.
-    prefixes: BTreeMap<u8, HashMap<(bool, u128), usize>>,
+    /// By their length.
+    prefixes: BTreeMap<u8, HashMap<Prefix, usize>>,
 }
 
 /// Who an address is.
@@ -163,7 +163,8 @@ impl Crawlers {
     }
 
     fn by_address(&self, address: IpAddr) -> Option<&str> {
-        let crawler = self.prefixes.iter().rev().find_map(|(bits, of)| of.get(&first(address, *bits)?));
+        let mut longest_first = self.prefixes.iter().rev();
+        let crawler = longest_first.find_map(|(length, of)| of.get(&Prefix::new(address, *length)?));
         Some(&self.names[*crawler?])
     }
 
@@ -174,12 +175,9 @@ impl Crawlers {
     }
 
     fn mark(&mut self, crawler: usize, word: &str) -> Result<(), String> {
-        let before = if let Ok(prefix) = word.parse::<Prefix>() {
-            let (address, bits) = prefix.parts();
-            let key = first(address, bits).ok_or("it has too many bits")?;
-            self.prefixes.entry(bits).or_default().insert(key, crawler)
-        } else if word.contains(['/', ':']) {
-            return Err(format!("'{word}' is no prefix"));
+        let before = if word.contains(['/', ':']) || word.parse::<IpAddr>().is_ok() {
+            let prefix = read_prefix(word)?;
+            self.prefixes.entry(prefix.length()).or_default().insert(prefix, crawler)
         } else {
             let suffix = NameText::from_text(word.strip_prefix('.').unwrap_or(word).as_bytes());
             let suffix = suffix.ok_or(format!("'{word}' is no suffix of names"))?;
@@ -192,14 +190,21 @@ impl Crawlers {
     }
 }
 
-/// Family and first bits of an address; `None` where it has no so many.
-fn first(address: IpAddr, bits: u8) -> Option<(bool, u128)> {
-    let (six, whole, most) = match address {
-        IpAddr::V4(v4) => (false, u128::from(u32::from(v4)), 32),
-        IpAddr::V6(v6) => (true, u128::from(v6), 128),
-    };
-    let cut = u32::from(u8::checked_sub(most, bits)?);
-    Some((six, whole.checked_shr(cut).unwrap_or(0)))
+/// Reads an address, or a prefix, whose bits behind its length do not count. One of IPv4-mapped addresses is the IPv4 prefix
+/// that it stands for, since no client has such an address.
+fn read_prefix(text: &str) -> Result<Prefix, String> {
+    let wrong = || format!("'{text}' is no prefix");
+    let (address, length) =
+        text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let whole = if address.is_ipv4() { 32 } else { 128 };
+    let length: u8 = length.map_or(Ok(whole), str::parse).map_err(|_| wrong())?;
+    let prefix = Prefix::new(address, length).ok_or_else(wrong)?;
+    if length < Prefix::MAPPED.length() && Prefix::MAPPED.contains(address) {
+        return Err(format!("'{text}' has fewer than the 96 bits that stand before an IPv4 address"));
+    }
+    // As text: so it is read in its own family.
+    prefix.to_string().parse().map_err(|_| wrong())
 }
 
 #[cfg(test)]
@@ -212,6 +217,7 @@ mod tests {
 googlebot  googlebot.com .google.com   66.249.64.0/19
 googlebot  2001:4860:4801::/48
 other      crawl.google.com 66.249.66.1
+mapped     ::ffff:198.51.100.0/120 ::ffff:203.0.113.7
 ";
 
     fn identified(address: &str, name: &str, verdict: Verdict) -> String {
@@ -242,6 +248,10 @@ other      crawl.google.com 66.249.66.1
             ("66.249.66.1", "a.googlebot.com", Mismatch, "verified other"),
             ("2001:4860:4801:1::1", "www.example", Mismatch, "verified googlebot"),
             ("2001:4860:4802::1", "www.example", Mismatch, "none -"),
+            ("198.51.100.255", "", NotYet, "verified mapped"),
+            ("198.51.101.0", "", NotYet, "not_yet -"),
+            ("203.0.113.7", "", NotYet, "verified mapped"),
+            ("203.0.113.8", "", NotYet, "not_yet -"),
         ] {
             assert_eq!(identified(address, name, verdict), expected, "{address} {name} {verdict:?}");
         }
@@ -256,8 +266,8 @@ other      crawl.google.com 66.249.66.1
 
     #[test]
     fn all_that_is_wrong_is_told() {
-        let text =
-            "a  192.0.2.0/33\nA b.example\nb\nc 192.0.2.0/24 ex_ample!\nd 192.0.2.9/24 # masked\ne c.example";
+        let text = "a  192.0.2.0/33\nA b.example\nb\nc 192.0.2.0/24 ex_ample!\nd 192.0.2.9/24 # masked\n\
+                    e c.example ::ffff:192.0.2.0/95";
         let faults: Vec<String> = Crawlers::read(text, "file")
             .unwrap_err()
             .faults
@@ -269,8 +279,10 @@ other      crawl.google.com 66.249.66.1
             "file:2:1: 'A' is no name of a crawler",
             "file:3:1: nothing is said of 'b'",
             "file:4:16: 'ex_ample!' is no suffix of names",
+            "file:5:3: '192.0.2.9/24' is of 'c' already",
+            "file:6:13: '::ffff:192.0.2.0/95' has fewer than the 96 bits that stand before an IPv4 address",
         ];
-        assert_eq!(&faults[..4], expected);
+        assert_eq!(faults, expected);
         let many: String = (0..=CRAWLERS_MAX).map(|i| format!("c{i} n{i}.example\n")).collect();
         assert!(Crawlers::read(&many, "file").unwrap_err().to_string().contains("too many"));
         assert!(Crawlers::read("a b.example\nc B.example", "f").unwrap_err().to_string().contains("of 'a'"));

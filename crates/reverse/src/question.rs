@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use dns::edns::UDP_PAYLOAD;
 use dns::{Folded, Rcode, Rtype};
 use domain::base::iana::Class;
 use domain::base::name::{Name, ParsedName, ToName};
@@ -19,9 +20,6 @@ pub const ALIASES_MAX: usize = 8;
 /// The most names of one address that are looked at: some have thousands. Of those the one that sorts first is
 /// taken, so that it is the same one each time, however the answer is rotated.
 pub const NAMES_MAX: usize = 64;
-
-/// The largest UDP answer that is asked for, in octets (DNS flag day 2020).
-const PAYLOAD: u16 = 1232;
 
 /// What is asked for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +135,7 @@ pub fn question(address: IpAddr, ask: &Ask, id: u16) -> Vec<u8> {
     message.push((name, rtype)).expect("there is room");
     let mut message = message.additional();
     let opt = message.opt(|opt| {
-        opt.set_udp_payload_size(PAYLOAD);
+        opt.set_udp_payload_size(UDP_PAYLOAD);
         Ok(())
     });
     opt.expect("there is room");

@@ -14,12 +14,10 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use net::accept::{Acceptor, Event};
 use net::shutdown::Shutdown;
-use net::tcp::ACCEPT_PAUSE;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::Sleep;
 
 use crate::counters::{Counters, add};
@@ -58,47 +56,24 @@ pub async fn serve(
     counters: Arc<Counters>,
     shutdown: Shutdown,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    let mut ends = pin!(shutdown.wait());
-    loop {
-        let accepted = async {
-            let place = places.clone().acquire_owned().await.expect("the places are never closed");
-            (place, accept(&listener).await)
-        };
-        tokio::select! {
-            () = &mut ends => break,
-            (place, accepted) = accepted => match accepted {
-                Ok((_, client)) if !allows(client.ip()) => add(&counters.strangers),
-                Ok((stream, client)) => {
-                    add(&counters.accepted);
-                    let stream = Patient { stream, stalled: None, counters: counters.clone() };
-                    let served = connection(stream, Peer(client), router.clone(), counters.clone(), shutdown.clone());
-                    connections.spawn(async move {
-                        served.await;
-                        drop(place);
-                    });
-                }
-                Err(cause) => {
-                    add(&counters.accept_failed);
-                    tracing::warn!(%cause, "HTTP cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
+    let mut acceptor = Acceptor::new(listener, shutdown.clone()).with_open_max(CONNECTIONS_MAX);
+    while let Some(event) = acceptor.next().await {
+        match event {
+            Event::Connected(_, client) if !allows(client.ip()) => add(&counters.strangers),
+            Event::Connected(stream, client) => {
+                add(&counters.accepted);
+                let stream = Patient::new(stream, counters.clone());
+                let (router, counters, shutdown) = (router.clone(), counters.clone(), shutdown.clone());
+                acceptor.spawn(connection(stream, Peer(client), router, counters, shutdown));
+            }
+            Event::Aborted(cause) | Event::Failed(cause) => {
+                add(&counters.accept_failed);
+                tracing::warn!(%cause, "HTTP cannot accept a connection");
+            }
+            // The panic has been logged.
+            Event::Panicked => {}
         }
     }
-    drop(listener);
-    while connections.join_next().await.is_some() {}
-}
-
-/// Takes the next connection: the one place where a face accepts, whoever bound the listener.
-async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    let (stream, client) = listener.accept().await?;
-    // Else an answer behind one that the client has not acknowledged yet, which it does 40 ms later, waits for that
-    // (RFC 896). Where it cannot be set, the connection has ended, and whoever reads it will learn so.
-    let _ = stream.set_nodelay(true);
-    Ok((stream, client))
 }
 
 async fn connection(
@@ -136,6 +111,13 @@ struct Patient {
 }
 
 impl Patient {
+    fn new(stream: TcpStream, counters: Arc<Counters>) -> Patient {
+        // Else an answer behind one that the client has not acknowledged yet, which it does 40 ms later, waits for that
+        // (RFC 896). Where it cannot be set, the connection has ended, and whoever reads it will learn so.
+        let _ = stream.set_nodelay(true);
+        Patient { stream, stalled: None, counters }
+    }
+
     fn wait(
         &mut self,
         context: &mut Context<'_>,
@@ -210,8 +192,9 @@ mod tests {
     async fn what_is_accepted_sends_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (accepted, _) = accept(&listener).await.unwrap();
-        assert!(accepted.nodelay().unwrap());
+        let (accepted, _) = listener.accept().await.unwrap();
+        let patient = Patient::new(accepted, Arc::default());
+        assert!(patient.stream.nodelay().unwrap());
     }
 
     #[tokio::test]

@@ -111,7 +111,7 @@ pub(super) fn dnstap() -> Vec<Vec<u8>> {
         ..Seen::default()
     };
     let answered =
-        Seen { kind: Kind::CLIENT_RESPONSE, response_time: time, response: Some(&response), ..query };
+        Seen { kind: Kind::AUTH_RESPONSE, response_time: time, response: Some(&response), ..query };
     let files = [[query, answered], [answered, answered]].map(|seen| {
         let mut file = Vec::new();
         push_control(&mut file, Control::Start, Some(DNSTAP));

@@ -7,7 +7,7 @@ use dns::Tsig;
 use domain::base::iana::Rtype;
 use domain::base::{Message, MessageBuilder, Name, Serial, ToName, Ttl};
 use domain::rdata::Soa;
-use nameserver::answer::{Asked, Reply, Transport};
+use nameserver::answer::{Answered, Asked, Reply, Transport};
 use nameserver::fast::Fast;
 use nameserver::transfer::keys::{Algorithm, Key};
 use nameserver::transfer::signature::Signer;
@@ -50,8 +50,7 @@ static TRANSFERS: LazyLock<Transfers> = LazyLock::new(|| {
 /// whole.
 pub(super) fn transfer(octets: &[u8]) {
     let Some((how, query)) = octets.split_first() else { return };
-    let (clock, generation) = (Clock::new(), super::zone::generation());
-    let now = clock.now();
+    let (now, generation) = (Clock::new().now(), super::zone::generation());
     let mut query = query.to_vec();
     let signer = if how & SIGNED == 0 { None } else { sign(&mut query, now.unix.as_secs()) };
     let is_over_tcp = how & OVER_TCP != 0;
@@ -63,27 +62,22 @@ pub(super) fn transfer(octets: &[u8]) {
     };
     let (mut rng, mut out) = (fastrand::Rng::with_seed(1), vec![0; FRAME_MAX]);
     let out = &mut out[..if is_over_tcp { FRAME_MAX - 2 } else { 1_232 }];
-    let given = if is_over_tcp {
-        TRANSFERS.stream(generation, &asked, Fast::default(), clock, &mut rng, out)
-    } else {
-        let answered = TRANSFERS.answer(generation, &asked, Fast::default(), now, &mut rng, out);
-        answered.map(|answered| Given::Reply(answered.reply))
-    };
-    match given {
-        None | Some(Given::Reply(Reply::Drop(_))) => {}
-        Some(Given::Reply(Reply::Send(length))) => {
+    match TRANSFERS.answer(generation, &asked, Fast::default(), now, &mut rng, out) {
+        None | Some(Given::Answered(Answered { reply: Reply::Drop(_), .. })) => {}
+        Some(Given::Answered(Answered { reply: Reply::Send(length), .. })) => {
             check(&out[..length], &query);
             if let Some(signer) = &signer {
                 let tsig = Tsig::read(&out[..length]).expect("it reads").expect("it is signed");
-                let unix = clock.now().unix.as_secs();
+                let unix = now.unix.as_secs();
                 assert!(signer.verify_answer(&out[..length], &tsig, unix).is_ok(), "we believe ourselves");
             }
         }
-        Some(Given::Stream(mut messages)) => {
+        Some(Given::Outgoing(mut outgoing)) => {
+            assert!(is_over_tcp, "a datagram is one message");
             let mut types = Vec::new();
             for count in 0.. {
                 assert!(count < MESSAGES_MAX, "the zone is small");
-                match messages.next(out) {
+                match outgoing.next(now.unix.as_secs(), out) {
                     Next::Message(length) => {
                         let answer = check(&out[..length], &query);
                         let records = answer.answer().expect("a section");

@@ -26,7 +26,7 @@ use net::clock::Now;
 use crate::cookies::Presented;
 use crate::fast::Fast;
 use crate::generation::Generation;
-use crate::rate_limit::{Account, RateLimit, Verdict};
+use crate::rate_limit::{Account, Verdict};
 use crate::routed::Routed;
 use response::Response;
 
@@ -81,6 +81,27 @@ pub struct Answered {
     pub routed: Option<Routed>,
 }
 
+impl Answered {
+    /// A message of `length` octets that counts as an error to who asked, unless it `is_proven` that they did.
+    pub(crate) fn error(
+        length: usize,
+        is_proven: bool,
+        asked: &Asked<'_>,
+        fast: Fast<'_>,
+        now: Now,
+        rng: &mut Rng,
+    ) -> Answered {
+        let verdict = match fast.limit {
+            None => Verdict::Within,
+            Some(_) if is_proven => Verdict::Exempt,
+            Some(limit) => limit.count(asked.client, Account::ERROR, now.monotonic, rng),
+        };
+        let reply =
+            if verdict == Verdict::Drop { Reply::Drop(Why::RateLimited) } else { Reply::Send(length) };
+        Answered { reply, verdict, routed: None }
+    }
+}
+
 impl From<Reply> for Answered {
     /// As nothing more is known of.
     fn from(reply: Reply) -> Answered {
@@ -112,6 +133,8 @@ impl Generation {
     }
 
     /// Answers a query into `out` as [`Generation::answer`] does, with the fast state, and says what is counted of it.
+    ///
+    /// Where rates are limited, the answer is counted; over the rate it goes out without its records, or not at all.
     pub fn answer_counted(
         &self,
         asked: &Asked<'_>,
@@ -120,42 +143,10 @@ impl Generation {
         rng: &mut Rng,
         out: &mut [u8],
     ) -> Answered {
-        self.respond(asked, None, fast, now, rng, out)
-    }
-
-    /// Answers a query over UDP into `out` unless its like were answered too often; counts it in `limit`.
-    ///
-    /// As [`Generation::answer_counted`] but for that table, which is written.
-    pub fn answer_limited(
-        &self,
-        asked: &Asked<'_>,
-        limit: &RateLimit,
-        fast: Fast<'_>,
-        now: Now,
-        rng: &mut Rng,
-        out: &mut [u8],
-    ) -> Answered {
-        self.respond(asked, Some(limit), fast, now, rng, out)
-    }
-
-    // In both, so that what is not limited pays nothing for what is.
-    #[inline(always)]
-    fn respond(
-        &self,
-        asked: &Asked<'_>,
-        limit: Option<&RateLimit>,
-        fast: Fast<'_>,
-        now: Now,
-        rng: &mut Rng,
-        out: &mut [u8],
-    ) -> Answered {
         let (mut name, mut suffixes) = (Folded::root(), Suffixes::new());
         let query = match Query::read(asked.query, &mut name) {
             Ok(query) => query,
-            Err(refusal) => {
-                let (reply, verdict) = self.refuse(refusal, asked, limit, now, rng, out);
-                return Answered { reply, verdict, routed: None };
-            }
+            Err(refusal) => return self.refuse(refusal, asked, fast, now, rng, out),
         };
         let Some(mut writer) = Writer::new(out, &query, self.size_max(asked, &query), &mut suffixes) else {
             return Reply::Drop(Why::NoRoom).into();
@@ -179,13 +170,10 @@ impl Generation {
         } else if let Err(Full) = response.compose() {
             response.truncate();
         }
-        let Some(limit) = limit else {
-            let routed = response.routed;
-            return Answered { reply: Reply::Send(response.finish()), verdict: Verdict::Within, routed };
-        };
-        let verdict = match presented {
-            Some(Presented::Valid) => Verdict::Exempt,
-            _ => limit.count(asked.client, response.account(), now.monotonic, response.rng),
+        let verdict = match (fast.limit, presented) {
+            (None, _) => Verdict::Within,
+            (Some(_), Some(Presented::Valid)) => Verdict::Exempt,
+            (Some(limit), _) => limit.count(asked.client, response.account(), now.monotonic, response.rng),
         };
         match verdict {
             Verdict::Drop => {
@@ -202,7 +190,7 @@ impl Generation {
 
     /// The largest response that the asker takes, in octets.
     #[inline]
-    fn size_max(&self, asked: &Asked<'_>, query: &Query<'_>) -> usize {
+    pub(crate) fn size_max(&self, asked: &Asked<'_>, query: &Query<'_>) -> usize {
         match (asked.transport, &query.edns) {
             (Transport::Tcp, _) => TCP_MAX,
             (Transport::Udp, None) => UDP_PLAIN_MAX,
@@ -243,27 +231,19 @@ impl Generation {
         &self,
         refusal: Refusal,
         asked: &Asked<'_>,
-        limit: Option<&RateLimit>,
+        fast: Fast<'_>,
         now: Now,
         rng: &mut Rng,
         out: &mut [u8],
-    ) -> (Reply, Verdict) {
+    ) -> Answered {
         let payload = self.settings.udp_payload_max;
         let (length, presented) = match refusal {
-            Refusal::Silence => return (Reply::Drop(Why::NoQuery), Verdict::Within),
+            Refusal::Silence => return Reply::Drop(Why::NoQuery).into(),
             Refusal::Rcode(rcode) => (without_question(asked.query, rcode, payload, out), None),
             Refusal::CookieAlone(edns) => self.cookie_alone(edns, asked, now, out),
         };
-        let Some(length) = length else { return (Reply::Drop(Why::NoRoom), Verdict::Within) };
-        let verdict = match (limit, presented) {
-            (None, _) => Verdict::Within,
-            (Some(_), Some(Presented::Valid)) => Verdict::Exempt,
-            (Some(limit), _) => limit.count(asked.client, Account::ERROR, now.monotonic, rng),
-        };
-        match verdict {
-            Verdict::Drop => (Reply::Drop(Why::RateLimited), verdict),
-            _ => (Reply::Send(length), verdict),
-        }
+        let Some(length) = length else { return Reply::Drop(Why::NoRoom).into() };
+        Answered::error(length, presented == Some(Presented::Valid), asked, fast, now, rng)
     }
 
     /// Says what a cookie is worth, and gives a good one, without a question (RFC 7873 §5.4).

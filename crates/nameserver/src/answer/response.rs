@@ -1,12 +1,14 @@
-//! The composing of one response, a function an outcome.
+//! The composing of one response, a function an outcome; `alias` and `referral` have those that their names say.
+
+mod alias;
+mod referral;
 
 use std::net::IpAddr;
 
 use dns::edns::ExtendedError;
-use dns::name::{NAME_MAX, is_within};
 use dns::query::{HEADER, Query};
-use dns::writer::{End, Full, Mark, Section, Writer, wire_length};
-use dns::{Class, Folded, Fragment, OptRcode, Rcode, Rtype};
+use dns::writer::{End, Full, Mark, Section, Writer};
+use dns::{Class, Folded, OptRcode, Rcode, Rtype};
 use fastrand::Rng;
 use net::clock::Now;
 use routing::external::Asking;
@@ -20,9 +22,8 @@ use crate::policies::Steered;
 use crate::rate_limit::{self, Account};
 use crate::routed::Routed;
 use crate::zone::{Found, Rrset, Walk, Zone};
-
-/// The most aliases that one answer follows: a chain of that length is a mistake, and each costs a walk.
-pub(super) const CHAIN_MAX: usize = 16;
+pub(super) use alias::CHAIN_MAX;
+use alias::Chain;
 
 /// A response that is being composed.
 pub(super) struct Response<'a> {
@@ -67,12 +68,6 @@ struct Owner<'a> {
     labels: usize,
     found: Found<'a>,
     wildcard: Wildcard<'a>,
-}
-
-/// An alias's target.
-struct Target {
-    folded: Folded,
-    wire: [u8; NAME_MAX],
 }
 
 /// What a name led to.
@@ -374,129 +369,6 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// An alias; what follows is answered for its target.
-    fn cname(
-        &mut self,
-        zone: &'a Zone,
-        set: Rrset<'_>,
-        wildcard: Wildcard<'_>,
-        current: Current<'_>,
-        chain: &mut Chain,
-    ) -> Result<Outcome, Full> {
-        self.answer(set, current)?;
-        self.prove_wildcard(zone, wildcard, current);
-        let target = set.data().next().expect("an RRset has a record");
-        chain.next = Some(Target::of(target));
-        Ok(Outcome::Alias)
-    }
-
-    /// The aliases that a DNAME makes of all names below it (RFC 6672 §3.2).
-    fn dname(
-        &mut self,
-        found: Found<'_>,
-        labels: usize,
-        current: Current<'_>,
-        chain: &mut Chain,
-    ) -> Result<Outcome, Full> {
-        self.end.authoritative |= current.is_asked;
-        self.note(rate_limit::Class::Positive, labels, current);
-        let set = found.rrset(Rtype::DNAME).expect("the walk ended at a DNAME");
-        let owner = current.folded.suffix(labels);
-        if chain.is_new_dname(self.generation.hash.of_suffix(current.folded, labels)) {
-            self.whole_set(Section::Answer, owner, set)?;
-        }
-        let target = set.data().next().expect("an RRset has a record");
-        let kept = current.folded.suffix_start(labels);
-        if kept + target.len() > NAME_MAX {
-            self.end.rcode = Rcode::YXDOMAIN.into();
-            return Ok(Outcome::Done);
-        }
-        let mut wire = [0; NAME_MAX];
-        wire[..kept].copy_from_slice(&current.wire[..kept]);
-        wire[kept..kept + target.len()].copy_from_slice(target);
-        self.answer_one(Rtype::CNAME, set.ttl, &wire[..kept + target.len()], current)?;
-        if self.query.rtype == Rtype::CNAME {
-            // It is what was asked for (RFC 1034 §4.3.2 step 3a).
-            return Ok(Outcome::Done);
-        }
-        chain.next = Some(Target::of(&wire));
-        Ok(Outcome::Alias)
-    }
-
-    /// The name servers of a delegated zone, with their addresses (RFC 1034 §4.3.2 step 3b).
-    fn referral(
-        &mut self,
-        zone: &'a Zone,
-        cut: Found<'_>,
-        labels: usize,
-        current: Current<'_>,
-    ) -> Result<Outcome, Full> {
-        if current.is_asked {
-            self.end.authoritative = false;
-            self.counted = (rate_limit::Class::Referral, labels);
-            // Addresses that a policy decides are none of the zone's, and are in what was composed all the same.
-            if let Some(fragment) = zone.referral(cut).filter(|_| !zone.is_steered()) {
-                let mark = self.writer.mark();
-                if self.composed_referral(zone, fragment, cut, labels, current).is_ok() {
-                    return Ok(Outcome::Done);
-                }
-                self.writer.rewind(mark);
-            }
-        }
-        let owner = current.folded.suffix(labels);
-        let set = cut.rrset(Rtype::NS).expect("a delegation has NS records");
-        self.whole_set(Section::Authority, owner, set)?;
-        self.delegation_signer(zone, cut, labels, current)?;
-        // In-domain glue belongs in the referral, without it the zone cannot be reached; sibling glue comes
-        // along where there is room (RFC 9471 §2).
-        for in_domain in [true, false] {
-            for target in set.data() {
-                let Some(name) = Folded::read(target) else { continue };
-                if is_within(name.wire(), owner) == in_domain
-                    && self.addresses(zone, &name, target).is_err()
-                    && in_domain
-                {
-                    self.end.truncated = true;
-                }
-            }
-        }
-        Ok(Outcome::Done)
-    }
-
-    /// A referral that was composed when the zone was built, if all of it fits.
-    fn composed_referral(
-        &mut self,
-        zone: &'a Zone,
-        fragment: Fragment<'_>,
-        cut: Found<'_>,
-        labels: usize,
-        current: Current<'_>,
-    ) -> Result<(), Full> {
-        let offset = current.folded.suffix_start(labels);
-        let at = self.writer.push_fragment(Section::Authority, &fragment, offset, None)?;
-        self.delegation_signer(zone, cut, labels, current)?;
-        self.writer.push_fragment(Section::Additional, &fragment, offset, Some(at))?;
-        Ok(())
-    }
-
-    /// The DS records of a delegated zone, or the proof that it has none (RFC 4035 §3.1.4).
-    fn delegation_signer(
-        &mut self,
-        zone: &'a Zone,
-        cut: Found<'_>,
-        labels: usize,
-        current: Current<'_>,
-    ) -> Result<(), Full> {
-        if !self.dnssec_ok {
-            return Ok(());
-        }
-        match cut.rrset(Rtype::DS) {
-            Some(set) => self.whole_set(Section::Authority, current.folded.suffix(labels), set)?,
-            None => self.proofs.add(zone, zone.deny_type(cut, current.folded, labels)),
-        }
-        self.write_proofs()
-    }
-
     /// The name exists, the type does not (RFC 2308 §2.2).
     fn nodata(
         &mut self,
@@ -563,26 +435,6 @@ impl<'a> Response<'a> {
         Ok(())
     }
 
-    /// Addresses of the zone's own name servers, where there is room: resolvers start with them (RFC 8109).
-    fn name_servers_addresses(&mut self, zone: &Zone, set: Rrset<'_>) {
-        for target in set.data() {
-            if let Some(name) = Folded::read(target) {
-                let _ = self.addresses(zone, &name, target);
-            }
-        }
-    }
-
-    /// Writes the addresses that the zone has for a name, all or none; none where a policy decides them.
-    fn addresses(&mut self, zone: &Zone, name: &Folded, wire: &[u8]) -> Result<(), Full> {
-        let found = zone.glue(name, &self.generation.hash).filter(|found| found.policy().is_none());
-        let Some(found) = found else { return Ok(()) };
-        let (mark, owner) = (self.writer.mark(), &wire[..wire_length(wire)]);
-        found
-            .addresses()
-            .try_for_each(|set| self.whole_set(Section::Additional, owner, set))
-            .inspect_err(|_| self.writer.rewind(mark))
-    }
-
     /// Writes an RRset of the current name into ANSWER.
     fn answer(&mut self, set: Rrset<'_>, current: Current<'_>) -> Result<(), Full> {
         set.data().try_for_each(|data| self.answer_one(set.rtype, set.ttl, data, current))?;
@@ -609,56 +461,5 @@ impl<'a> Response<'a> {
             .flat_map(|set| set.data().map(move |data| (set, data)))
             .try_for_each(|(set, data)| self.writer.push(section, owner, set.rtype, set.ttl, data))
             .inspect_err(|_| self.writer.rewind(mark))
-    }
-}
-
-impl Target {
-    /// The name at the front of `wire`, which is valid.
-    fn of(wire: &[u8]) -> Target {
-        let folded = Folded::read(wire).expect("names in zones are valid");
-        let mut copy = [0; NAME_MAX];
-        copy[..folded.wire_length()].copy_from_slice(&wire[..folded.wire_length()]);
-        Target { folded, wire: copy }
-    }
-}
-
-/// What a chain of aliases has been through, by the names' hashes: were two alike, it would end early.
-struct Chain {
-    names: [u64; CHAIN_MAX],
-    length: usize,
-    dnames: [u64; CHAIN_MAX],
-    dnames_length: usize,
-    /// The target of the last alias.
-    next: Option<Target>,
-}
-
-impl Chain {
-    fn new() -> Chain {
-        Chain { names: [0; CHAIN_MAX], length: 0, dnames: [0; CHAIN_MAX], dnames_length: 0, next: None }
-    }
-
-    /// Adds a name; false where the chain is too long.
-    fn add(&mut self, name: u64) -> bool {
-        if self.length == CHAIN_MAX {
-            return false;
-        }
-        self.names[self.length] = name;
-        self.length += 1;
-        true
-    }
-
-    /// Whether the chain came by this name before: it would go round for ever.
-    fn has(&self, name: u64) -> bool {
-        self.names[..self.length].contains(&name)
-    }
-
-    /// Adds a DNAME's owner; false where its record stands in the answer already.
-    fn is_new_dname(&mut self, owner: u64) -> bool {
-        let is_new = self.dnames_length < CHAIN_MAX && !self.dnames[..self.dnames_length].contains(&owner);
-        if is_new {
-            self.dnames[self.dnames_length] = owner;
-            self.dnames_length += 1;
-        }
-        is_new
     }
 }

@@ -12,6 +12,7 @@ use super::*;
 use crate::book::{Book, Edit};
 use crate::fast::Fast;
 use crate::generation::Settings;
+use crate::rate_limit::RateLimit;
 use crate::zone::{Zone, read};
 
 const NOW: Now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
@@ -886,8 +887,8 @@ fn limited(generation: &Generation, limit: &RateLimit, query: &[u8]) -> (Verdict
     let local = "127.0.0.1".parse().unwrap();
     let asked = Asked { query, client: local, local, transport: Transport::Udp };
     let (mut out, mut rng) = (vec![0; 1232], fastrand::Rng::with_seed(1));
-    let Answered { reply, verdict, .. } =
-        generation.answer_limited(&asked, limit, Fast::default(), NOW, &mut rng, &mut out);
+    let fast = Fast { limit: Some(limit), ..Fast::default() };
+    let Answered { reply, verdict, .. } = generation.answer_counted(&asked, fast, NOW, &mut rng, &mut out);
     let Reply::Send(length) = reply else { panic!("slip 1 drops nothing") };
     (verdict, Message::from_octets(out[..length].to_vec()).unwrap())
 }

@@ -30,7 +30,7 @@ pub type Probes = BTreeMap<String, Arc<Probe>>;
 pub struct Probe {
     /// Its name, which policies give.
     pub name: String,
-    /// What is done.
+    /// What is done to a server, and what must come of it.
     pub check: Check,
     /// From one probe of a server to the next; each is up to a tenth earlier or later.
     pub interval: Duration,

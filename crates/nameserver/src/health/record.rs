@@ -58,7 +58,7 @@ impl Reason {
 pub struct Outcome {
     /// Whether it passed.
     pub passed: bool,
-    /// Why.
+    /// What it passed or failed by.
     pub reason: Reason,
     /// The same at length.
     pub detail: String,
@@ -79,7 +79,7 @@ impl Outcome {
 /// What is held of a server by one probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The verdict.
+    /// Whether the server may be drawn, as far as this probe goes.
     pub verdict: ProbeVerdict,
     /// Since when, in seconds since 1970; 0 while unknown.
     pub since: u64,

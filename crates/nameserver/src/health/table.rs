@@ -96,7 +96,7 @@ impl Table {
         Table { slots: Mutex::new(slots), ..Table::default() }
     }
 
-    /// What answers read.
+    /// The bits of all slots, which answers read.
     #[inline]
     pub fn health(&self) -> &Health {
         &self.health

@@ -9,10 +9,11 @@ use axum::response::IntoResponse;
 use dns::OptRcode;
 
 use api::{ProbeState, ProbeVerdict, Status};
+use net::count::Count;
 use web::metrics::{Kind, Samples};
 
 use super::Http;
-use crate::counters::{Count, Counters, LATENCY_BOUNDS_US, Latency, RCODES, TYPE_CLASSES, type_name};
+use crate::counters::{Counters, LATENCY_BOUNDS_US, Latency, RCODES, TYPE_CLASSES, type_name};
 use crate::edit::follow;
 use crate::external;
 use crate::fast::Shared;

@@ -65,7 +65,7 @@ struct Http {
     document: Arc<str>,
 }
 
-/// The whole API.
+/// All routes of the API, on this editor and what is counted.
 ///
 /// With a `token`, every request but that for `/v1/health` must carry it. Without one, a request that names a
 /// host other than an address or localhost is refused.

@@ -1,9 +1,9 @@
 //! Zones for other servers: AXFR and IXFR (RFC 5936, RFC 1995), signatures (RFC 8945), NOTIFY (RFC 1996).
 //!
 //! ```text
-//! TCP ─> Transfers::stream ─> signed? verify ─> AXFR, IXFR: allowed? ─> Outgoing, message by message
+//! query ─> Transfers::answer ─> signed? verify ─> AXFR, IXFR: allowed? ─> TCP: Outgoing, message by message
+//!                                              │                       `─> UDP: one SOA record or nothing
 //!                                              `─> anything else: Generation::answer, then sign
-//! UDP ─> Transfers::answer ─> the same, but that a transfer is one SOA record or nothing
 //! published generation ─> notifier ─> Schedule: who is to be told what, and when again
 //! ```
 //! In reading order:
@@ -36,13 +36,11 @@ use domain::base::Message;
 use domain::rdata::Soa;
 use fastrand::Rng;
 use net::admission::{Admission, Refusal};
-use net::clock::{Clock, Now};
-use net::tcp::{Messages, Next};
+use net::clock::Now;
 
 use crate::answer::{Answered, Asked, Reply, Transport, Why};
 use crate::fast::Fast;
 use crate::generation::Generation;
-use crate::rate_limit::{Account, Verdict};
 use counters::{Counters, count};
 pub use keys::Keys;
 use outgoing::Outgoing;
@@ -58,9 +56,6 @@ pub const TRANSFERS_PER_CLIENT_MAX: usize = 16;
 /// From one log line about a refusal to the next, in seconds: whoever can send a packet brings a refusal about, and a
 /// worker writes the line. All are counted.
 const REFUSAL_LOGGED_SECONDS: u64 = 1;
-
-/// The largest answer to an asker without EDNS over UDP, in octets (RFC 1035 §4.2.1).
-const UDP_PLAIN_MAX: usize = 512;
 
 /// What the operator chose.
 #[derive(Clone, Debug, Default)]
@@ -80,12 +75,12 @@ pub struct Transfers {
     refusal_logged: AtomicU64,
 }
 
-/// What a signed query or a transfer request gets.
+/// What a query gets.
 pub enum Given {
-    /// Messages.
-    Stream(Box<dyn Messages>),
+    /// A zone, in as many messages as it takes; only over TCP.
+    Outgoing(Box<Outgoing>),
     /// One message, or nothing.
-    Reply(Reply),
+    Answered(Answered),
 }
 
 /// Why a transfer request gets nothing.
@@ -111,11 +106,11 @@ impl Transfers {
         &self.counters
     }
 
-    /// Answers a query over UDP into `out` that is signed, or asks for a transfer; `None` for any other, which is
+    /// Answers a query into `out` that is signed, or asks for a transfer; `None` for any other, which is
     /// [`Generation::answer`]'s.
     ///
-    /// A signed query is verified and its answer signed; IXFR is answered by the SOA record alone (RFC 1995 §2).
-    /// Only these make it allocate. Where rates are limited, what is not proven by a right signature counts
+    /// A signed query is verified and its answer signed; over UDP, IXFR is answered by the SOA record alone (RFC 1995
+    /// §2). Only these make it allocate. Where rates are limited, what is not proven by a right signature counts
     /// as an error, whose source may be forged.
     pub fn answer(
         &self,
@@ -125,40 +120,23 @@ impl Transfers {
         now: Now,
         rng: &mut Rng,
         out: &mut [u8],
-    ) -> Option<Answered> {
-        // Both have a record behind the question: the signature, or the SOA record that is known.
-        let counts = asked.query.get(8..HEADER)?;
-        if counts == [0; 4] || counts[..2] == [0; 2] && Tsig::read(asked.query) == Ok(None) {
-            return None;
+    ) -> Option<Given> {
+        if asked.transport == Transport::Udp {
+            // Both have a record behind the question: the signature, or the SOA record that is known.
+            let counts = asked.query.get(8..HEADER)?;
+            if counts == [0; 4] || counts[..2] == [0; 2] && Tsig::read(asked.query) == Ok(None) {
+                return None;
+            }
         }
         let (reply, is_proven) = match self.respond(generation, asked, fast, now, rng, out)? {
-            Respond::Outgoing(_) => (Reply::Drop(Why::NoRoom), true),
+            Respond::Outgoing(outgoing) => return Some(Given::Outgoing(outgoing)),
             Respond::Reply(reply) => (reply, false),
             Respond::Signed(reply) => (reply, true),
         };
-        let (Some(limit), Reply::Send(_)) = (fast.limit, reply) else { return Some(reply.into()) };
-        let verdict = match is_proven {
-            true => Verdict::Exempt,
-            false => limit.count(asked.client, Account::ERROR, now.monotonic, rng),
-        };
-        let reply = if verdict == Verdict::Drop { Reply::Drop(Why::RateLimited) } else { reply };
-        Some(Answered { verdict, ..reply.into() })
-    }
-
-    /// Answers a query over TCP as [`Transfers::answer`] does over UDP, but a transfer by a stream of messages.
-    pub fn stream(
-        &self,
-        generation: &Generation,
-        asked: &Asked<'_>,
-        fast: Fast<'_>,
-        clock: Clock,
-        rng: &mut Rng,
-        out: &mut [u8],
-    ) -> Option<Given> {
-        Some(match self.respond(generation, asked, fast, clock.now(), rng, out)? {
-            Respond::Outgoing(outgoing) => Given::Stream(Box::new(Timed { outgoing, clock })),
-            Respond::Reply(reply) | Respond::Signed(reply) => Given::Reply(reply),
-        })
+        Some(Given::Answered(match reply {
+            Reply::Send(length) => Answered::error(length, is_proven, asked, fast, now, rng),
+            Reply::Drop(_) => reply.into(),
+        }))
     }
 
     /// Verifies, gives what is asked for, signs; `None` where nothing is signed and no zone asked for.
@@ -196,14 +174,8 @@ impl Transfers {
             },
         };
         let asked = Asked { query: plain.as_deref().unwrap_or(asked.query), ..*asked };
-        let limit = match (asked.transport, &query.edns) {
-            (Transport::Tcp, _) => out.len(),
-            (Transport::Udp, None) => UDP_PLAIN_MAX,
-            (Transport::Udp, Some(edns)) => {
-                usize::from(edns.udp_payload_size.min(payload)).max(UDP_PLAIN_MAX)
-            }
-        };
-        let room = limit.min(out.len()).saturating_sub(signer.as_ref().map_or(0, Signer::room));
+        let limit = generation.size_max(&asked, &query).min(out.len());
+        let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
         let length = if is_transfer {
             match self.transfer(generation, &asked, &query, now, &mut signer, &mut out[..room]) {
                 Ok(Transfer::Outgoing(outgoing)) => return Some(Respond::Outgoing(outgoing)),
@@ -211,6 +183,8 @@ impl Transfers {
                 Err(refused) => refuse(&query, &refused, payload, &mut out[..room]),
             }
         } else {
+            // The signature proves who asks: no rate limits it.
+            let fast = Fast { limit: None, ..fast };
             match generation.answer_counted(&asked, fast, now, rng, &mut out[..room]).reply {
                 Reply::Send(length) => Some(length),
                 dropped => return Some(dropped.into()),
@@ -341,18 +315,6 @@ impl From<Reply> for Respond {
 enum Transfer {
     Outgoing(Box<Outgoing>),
     One(usize),
-}
-
-/// A transfer with a clock, for the time that its signatures have.
-struct Timed {
-    outgoing: Box<Outgoing>,
-    clock: Clock,
-}
-
-impl Messages for Timed {
-    fn next(&mut self, out: &mut [u8]) -> Next {
-        self.outgoing.next(self.clock.now().unix.as_secs(), out)
-    }
 }
 
 /// The message that was signed.

@@ -448,22 +448,13 @@ pub(super) fn types() -> impl Iterator<Item = Rtype> + Clone {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Zone, read};
+    use super::super::Zone;
+    use super::super::tests::{HEAD, build};
     use super::*;
-    use crate::names::NameHash;
 
     /// The zone of some records at `x`.
     fn zone(records: &str) -> Zone {
-        let text = format!("$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n{records}");
-        let include = |_: &str| Err("nothing is included".to_owned());
-        let source = read::Source {
-            name: "t",
-            text: text.as_bytes(),
-            origin: Some(b"\x07example\0"),
-            include: &include,
-        };
-        let master = read::read(&source).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        Zone::build(&master, "t", &NameHash::new(1)).expect("a zone")
+        build(&format!("{HEAD}{records}"))
     }
 
     #[test]

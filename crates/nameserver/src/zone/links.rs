@@ -4,7 +4,7 @@ use dns::writer::Full;
 use dns::{Folded, Fragment, Fragments, Rtype, Section, Writer};
 
 use super::denial::Denial;
-use super::{Found, Rrset, Zone, negative_ttl, nsec3};
+use super::{Found, Rrset, Zone, nsec3};
 use crate::names::NameHash;
 
 /// A zone's links and composed records, in flat arrays.
@@ -149,4 +149,10 @@ impl Zone {
             found.addresses().map(move |set| (&target[..dns::writer::wire_length(target)], set))
         })
     }
+}
+
+/// The lower of the SOA record's TTL and its MINIMUM.
+fn negative_ttl(soa: Rrset<'_>) -> u32 {
+    let minimum = soa.data().next().and_then(|data| data.last_chunk::<4>());
+    soa.ttl.min(minimum.map_or(0, |octets| u32::from_be_bytes(*octets)))
 }

@@ -4,8 +4,9 @@ use api::{Fault, Faults};
 use dns::{Folded, Rtype};
 use sha1::{Digest, Sha1};
 
-use super::read::Master;
-use super::{Rrset, Set, WILDCARD, Zone};
+use super::build::Set;
+use super::read::{Master, Record};
+use super::{Rrset, WILDCARD, Zone};
 
 /// The most additional iterations of the hash in a zone's NSEC3PARAM record.
 ///
@@ -67,7 +68,7 @@ pub(super) fn check(master: &Master<'_>, faults: &mut Faults) {
     }
 }
 
-fn unusable(master: &Master<'_>, record: &super::Record, iterations: u16) -> Fault {
+fn unusable(master: &Master<'_>, record: &Record, iterations: u16) -> Fault {
     master.fault(
         record,
         format!("{iterations} additional iterations of NSEC3's hash: validators treat the zone as unsigned"),

@@ -180,20 +180,9 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
+    use super::super::tests::{HEAD, build};
     use super::*;
-    use crate::names::{Cursor, NameHash};
-
-    fn build(text: &str) -> Zone {
-        let include = |_: &str| Err("nothing is included".to_owned());
-        let source = read::Source {
-            name: "t",
-            text: text.as_bytes(),
-            origin: Some(b"\x07example\0"),
-            include: &include,
-        };
-        let master = read::read(&source).unwrap_or_else(|faults| panic!("{faults}\n{text}"));
-        Zone::build(&master, "t", &NameHash::new(1)).expect("a zone")
-    }
+    use crate::names::Cursor;
 
     /// All records of a zone, sorted: owner, type, TTL and data.
     fn records(zone: &Zone) -> Vec<(Vec<u8>, Rtype, u32, Vec<u8>)> {
@@ -212,7 +201,7 @@ mod tests {
 
     /// Holds how a record is written, and that it is read again as it was.
     fn check(record: &str, written: &str) {
-        let zone = build(&format!("$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\nx {record}\n"));
+        let zone = build(&format!("{HEAD}x {record}\n"));
         let text = zone.to_text();
         assert_eq!(text.lines().find_map(|line| line.strip_prefix("x.example. 60 IN ")), Some(written));
         assert_eq!(records(&build(&text)), records(&zone), "{text}");
@@ -241,8 +230,7 @@ mod tests {
 
     #[test]
     fn hidden_names_without_a_hash_read_back() {
-        let text = "$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\nx TYPE50 \\# 6 010000000000\n";
-        let zone = build(text);
+        let zone = build(&format!("{HEAD}x TYPE50 \\# 6 010000000000\n"));
         assert_eq!(records(&build(&zone.to_text())), records(&zone));
     }
 
@@ -318,11 +306,24 @@ mod tests {
     fn names_with_characters_of_the_master_file_read_back() {
         let name = r#"\;\"\(\)\@\$\\\.\ \200"#;
         let text = build(&format!(
-            "$TTL 60\n@ SOA ns hm 7 2 3 4 5\n@ NS ns\n{name} NS {name}\n\\@ MX 1 \\@\nns SRV 1 2 3 {name}.x\n\
+            "{HEAD}{name} NS {name}\n\\@ MX 1 \\@\nns SRV 1 2 3 {name}.x\n\
              h HTTPS 1 {name} alpn=h2\nt TXT \"; a ( b\"\n"
         ))
         .to_text();
         assert!(text.contains(&format!("{name}.example. 60 IN NS {name}.example.\n")), "{text}");
         assert_eq!(build(&text).to_text(), text);
+    }
+
+    #[test]
+    fn text_reads_back_to_the_same_zone() {
+        let zone = build(&format!(
+            "{HEAD}b.a A 192.0.2.1\n*.w TXT \"a b\" \"\\200;\\\"\"\nx\\.y MX 10 ns\n_s._tcp SRV 1 2 53 ns\n\
+             c CAA 0 issue \"ca.example\"\nh HTTPS 1 . alpn=h2 ipv4hint=192.0.2.1\nu TYPE65000 \\# 3 010203\n\
+             d DS 1 8 2 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\nn NAPTR 1 2 u E2U !x! .\n"
+        ));
+        let text = zone.to_text();
+        assert!(text.starts_with("example. 60 IN SOA ns.example. hm.example. 7 2 3 4 5\n"), "{text}");
+        let again = build(&text);
+        assert_eq!((again.records(), again.to_text()), (zone.records(), text));
     }
 }

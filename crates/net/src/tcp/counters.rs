@@ -21,7 +21,7 @@ pub struct Counters {
     /// Connections that were gone before they could be served.
     pub accept_aborted: AtomicU64,
     /// Times that the system had no descriptor or memory for a connection, each followed by
-    /// [`ACCEPT_PAUSE`](super::ACCEPT_PAUSE).
+    /// [`ACCEPT_PAUSE`](crate::accept::ACCEPT_PAUSE).
     pub accept_failed: AtomicU64,
     /// Queries received whole; each is an answer, a stream or a drop, but for one that made its handler panic.
     pub queries: AtomicU64,

@@ -13,13 +13,13 @@ use api::{Fault, Faults};
 use clap::Args;
 use credit::{Key, Service};
 use net::shutdown::Shutdown;
-use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use crate::config::kind;
 use crate::credit_key;
 use crate::failure::Failure;
 use crate::log::{Form, Log};
+use crate::supervision::{self, Stop, signal};
 use print::Print;
 
 /// How long a query may be meant to wait: below a tick of the agent nothing can be held, above a second nobody waits.
@@ -76,7 +76,9 @@ impl Agent {
     async fn report(self, log: Log) -> Result<(), Failure> {
         let key = self.check()?;
         log.begin();
-        let mut signals = Signals::new()?;
+        let mut stop = Stop::take()?;
+        let (mut drain, mut take) =
+            (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
         let settings = Settings { target_delay: self.target_delay, ..Settings::default() };
         let options = Options { services: self.service, balancers: self.balancer, key, settings };
         let http = self.http.map(Http::bind).transpose();
@@ -87,8 +89,7 @@ impl Agent {
             log.tell(&format!("listening on http://{}", http.address()));
             tokio::spawn(http.serve(agent.view(), shutdown.clone()))
         });
-        log.tell("ready");
-        notify(NotifyState::Ready);
+        supervision::ready(log);
         let view = agent.view();
         let mut print = self.print.then(|| Print::new(self.json));
         let mut told = Ok(());
@@ -100,20 +101,19 @@ impl Agent {
                 }
             };
             tokio::select! {
-                _ = signals.terminate.recv() => break,
-                _ = signals.interrupt.recv() => break,
-                _ = signals.drain.recv() => {
+                () = stop.wanted() => break,
+                _ = drain.recv() => {
                     agent.drain(true);
                     tracing::info!("draining: no more credit, until SIGUSR2");
                 }
-                _ = signals.take.recv() => {
+                _ = take.recv() => {
                     agent.drain(false);
                     tracing::info!("taking queries again");
                 }
                 () = wait => told = print.as_mut().map_or(Ok(()), |print| print.show(&view.status())),
             }
         }
-        notify(NotifyState::Stopping);
+        supervision::stopping();
         shutdown.begin();
         agent.stop();
         if let Some(served) = served {
@@ -166,33 +166,7 @@ impl Agent {
     }
 }
 
-/// What the agent is told by signals.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    drain: Signal,
-    take: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, Failure> {
-        let on = |kind| signal(kind).map_err(|cause| Failure::Failed(format!("no signals: {cause}")));
-        Ok(Self {
-            terminate: on(SignalKind::terminate())?,
-            interrupt: on(SignalKind::interrupt())?,
-            drain: on(SignalKind::user_defined1())?,
-            take: on(SignalKind::user_defined2())?,
-        })
-    }
-}
-
 fn target_delay(text: &str) -> Result<Duration, String> {
     let time = kind::time(text)?;
     if TARGET_DELAY.contains(&time) { Ok(time) } else { Err("expected 1ms to 1s".into()) }
-}
-
-fn notify(state: NotifyState<'_>) {
-    if let Err(cause) = sd_notify::notify(&[state]) {
-        tracing::warn!(%cause, "the service manager was not told");
-    }
 }

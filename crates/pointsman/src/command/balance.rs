@@ -6,14 +6,14 @@ mod status;
 use api::Faults;
 use balancer::{Options, Service, measure};
 use clap::{Args, Subcommand};
-use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use web::client::{BALANCE, Client};
 
 use crate::config::balance::{self as config, Flags, Lowered};
 use crate::failure::Failure;
 use crate::log::Log;
 use crate::session::{self, Session};
+use crate::supervision::{self, Stop};
 
 /// The arguments of `balance`.
 #[derive(Args, Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Balance {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    serve: Serve,
+    flags: Flags,
 }
 
 #[derive(Subcommand, Debug)]
@@ -44,12 +44,6 @@ enum Action {
     Resume(back_ends::Named),
 }
 
-#[derive(Args, Debug)]
-struct Serve {
-    #[command(flatten)]
-    flags: Flags,
-}
-
 /// Where a running balancer is, and how its answers are printed.
 #[derive(Args, Clone, Debug)]
 struct Connection {
@@ -69,7 +63,7 @@ struct Connection {
 
 impl Connection {
     fn begin(&self) -> Result<Session, Failure> {
-        let client = Client::of(&self.http, None, BALANCE).map_err(api::Faults::from)?;
+        let client = Client::of(&self.http, None, BALANCE)?;
         Ok(Session::new(client, self.json))
     }
 }
@@ -86,52 +80,49 @@ impl Balance {
             Some(Action::Remove(named)) => named.remove().await,
             Some(Action::Drain(named)) => named.change("drain").await,
             Some(Action::Resume(named)) => named.change("resume").await,
-            None => self.serve.run().await,
+            None => run(&self.flags).await,
         }
     }
 }
 
-impl Serve {
-    async fn run(self) -> Result<(), Failure> {
-        let (Lowered { options, form }, faults) = config::load(&self.flags);
-        if self.flags.check {
-            faults.or(())?;
-            return session::print(b"ok");
-        }
-        let log = Log { form, level: tracing::Level::INFO };
-        self.serve(options, faults, log).await.map_err(|failure| log.end(failure))
-    }
-
-    async fn serve(self, mut options: Options, faults: Faults, log: Log) -> Result<(), Failure> {
+/// Looks at the configuration, or balances by it.
+async fn run(flags: &Flags) -> Result<(), Failure> {
+    let (Lowered { options, form }, faults) = config::load(flags);
+    if flags.check {
         faults.or(())?;
-        log.begin();
-        // Before the start, so that a signal during it is not lost.
-        let no_signals = |cause| Failure::Failed(format!("no signals: {cause}"));
-        let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-        if self.flags.measure_weights {
-            tokio::select! {
-                measured = measure_weights(&mut options, log) => measured?,
-                _ = terminate.recv() => return Ok(()),
-                _ = interrupt.recv() => return Ok(()),
-            }
-        }
-        let service = Service::start(options).await.map_err(|error| Failure::Failed(error.to_string()))?;
-        for (what, address) in service.listening() {
-            log.tell(&format!("listening on {address} ({what})"));
-        }
-        log.tell("ready");
-        notify(NotifyState::Ready);
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        notify(NotifyState::Stopping);
-        tracing::info!("stopping");
-        service.stop().await;
-        log.tell("stopped");
-        Ok(())
+        return session::print(b"ok");
     }
+    let log = Log { form, level: tracing::Level::INFO };
+    serve(options, faults, flags.measure_weights, log).await.map_err(|failure| log.end(failure))
+}
+
+/// Balances unless there are faults, by weights that are measured before where they are to be.
+async fn serve(mut options: Options, faults: Faults, measures: bool, log: Log) -> Result<(), Failure> {
+    faults.or(())?;
+    log.begin();
+    // Before the start, so that a signal during it is not lost.
+    let (mut stop, hang_up) = (Stop::take()?, supervision::signal(SignalKind::hangup())?);
+    if measures {
+        tokio::select! {
+            measured = measure_weights(&mut options, log) => measured?,
+            () = stop.wanted() => return Ok(()),
+        }
+    }
+    let service = Service::start(options).await.map_err(|error| Failure::Failed(error.to_string()))?;
+    for (what, address) in service.listening() {
+        log.tell(&format!("listening on {address} ({what})"));
+    }
+    supervision::ready(log);
+    let instead = "back ends change over HTTP (pointsman balance add, remove), all else with a restart";
+    tokio::select! {
+        () = stop.wanted() => {}
+        () = supervision::nothing_to_reload(hang_up, instead) => {}
+    }
+    supervision::stopping();
+    tracing::info!("stopping");
+    service.stop().await;
+    log.tell("stopped");
+    Ok(())
 }
 
 /// Gives each back end the weight that its rate has beside those of others, and says so.
@@ -153,10 +144,4 @@ async fn measure_weights(options: &mut Options, log: Log) -> Result<(), Failure>
         log.tell(&format!("measured {rate:.0} answers a second: --backend {address}={measured}"));
     }
     Ok(())
-}
-
-fn notify(state: NotifyState<'_>) {
-    if let Err(cause) = sd_notify::notify(&[state]) {
-        tracing::warn!(%cause, "the service manager was not told");
-    }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Prints them.
+    /// Prints the script for the shell.
     ///
     /// # Errors
     /// [`Failure`] where nobody reads.

@@ -1,19 +1,17 @@
 //! `pointsman control`: rows from loads, round by round.
 
-use std::io;
 use std::path::PathBuf;
 
 use api::{ControlOutcome, ControlRound, Faults};
 use clap::Args;
 use control::Service;
-use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::control::{self as config, Lowered};
 use crate::config::page;
 use crate::failure::Failure;
 use crate::log::Log;
 use crate::session;
+use crate::supervision::{self, Stop};
 
 /// The arguments of `control`.
 #[derive(Args, Debug)]
@@ -62,9 +60,7 @@ impl Control {
         options.dry_run = self.dry_run;
         log.begin();
         // Before the start, so that a signal during it is not lost.
-        let no_signals = |cause: io::Error| Failure::Failed(format!("no signals: {cause}"));
-        let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
+        let mut stop = Stop::take()?;
         // Nobody hears of a single round's face before it is gone, and the process that goes on may have the address.
         let listen = listen.filter(|_| !self.once);
         let mut service = Service::start(options, listen, report_token)
@@ -72,10 +68,7 @@ impl Control {
             .map_err(|cause| Failure::Failed(format!("failed to {cause}")))?;
         let shutdown = service.shutdown();
         tokio::spawn(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            stop.wanted().await;
             shutdown.begin();
         });
         if let Some(address) = service.listening() {
@@ -94,15 +87,14 @@ impl Control {
             shown(&round)?;
             return outcome(&round);
         }
-        log.tell("ready");
-        notify(NotifyState::Ready);
+        supervision::ready(log);
         let mut printed = Ok(());
         let each = |round: &ControlRound| {
             printed = shown(round);
             printed.is_ok()
         };
         service.run(interval, each).await;
-        notify(NotifyState::Stopping);
+        supervision::stopping();
         service.stop().await;
         log.tell("stopped");
         printed
@@ -159,10 +151,4 @@ fn table(round: &ControlRound) -> String {
         rows.add_row(cells);
     }
     text + &format!("\n{}\n", session::lines(rows))
-}
-
-fn notify(state: NotifyState<'_>) {
-    if let Err(cause) = sd_notify::notify(&[state]) {
-        tracing::warn!(%cause, "the service manager was not told");
-    }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Explain {
 }
 
 impl Explain {
-    /// Does it.
+    /// Asks the server why it would answer so, and prints that.
     ///
     /// # Errors
     /// [`Failure`].

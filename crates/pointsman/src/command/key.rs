@@ -1,6 +1,6 @@
 //! `pointsman key`: the secret that a balancer and its agents share.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ enum Action {
 }
 
 impl Key {
-    /// Does it.
+    /// Draws a key, and writes it to a new file or prints it.
     ///
     /// # Errors
     /// [`Failure`].
@@ -50,8 +50,13 @@ impl Key {
     }
 }
 
+/// Makes the file; where not all of it can be written, nothing of it stays.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // Why it was not written matters more.
+        let _ = fs::remove_file(path);
+    }
+    written
 }

@@ -20,7 +20,7 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    /// Writes them.
+    /// Writes the pages of all commands.
     ///
     /// # Errors
     /// [`Failure`] where the folder does not take them.

@@ -70,7 +70,7 @@ enum Action {
 }
 
 impl Partition {
-    /// Does it.
+    /// Lists, prints, puts or deletes partitions over the API, or looks an address up in one.
     ///
     /// # Errors
     /// [`Failure`].

@@ -60,7 +60,7 @@ enum Action {
 }
 
 impl Policies {
-    /// Does it.
+    /// Lists, prints, puts or deletes policies over the API.
     ///
     /// # Errors
     /// [`Failure`].
@@ -97,16 +97,15 @@ fn path(owner: &str) -> String {
 
 /// The policy's key as its file has it. What else is wrong with the file is the server's to say, in full.
 fn first_name(text: &[u8], source: &str) -> Result<String, Failure> {
-    let fault = |fault: Fault| Failure::Faults(fault.into());
     let policy: serde_json::Value = serde_json::from_slice(text).map_err(|cause| {
         let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let (line, column) = (place(cause.line()), place(cause.column()));
-        fault(Fault::at(source, line, column, "this is no JSON", "a policy as `policy get --json` prints it"))
+        Fault::at(source, line, column, "this is no JSON", "a policy as `policy get --json` prints it")
     })?;
     let name = policy.get("names").and_then(|names| names.get(0)).and_then(|name| name.as_str());
-    name.map(str::to_owned).ok_or_else(|| {
-        fault(Fault::whole(source, "the policy names no name", "\"names\": [\"NAME\", ...], or --owner NAME"))
-    })
+    let expected = "\"names\": [\"NAME\", ...], or --owner NAME";
+    let named = name.ok_or_else(|| Fault::whole(source, "the policy names no name", expected))?;
+    Ok(named.to_owned())
 }
 
 fn list(policies: Vec<Policy>) -> String {

@@ -40,7 +40,7 @@ enum Action {
 }
 
 impl Regions {
-    /// Does it.
+    /// Lists, adds or removes regions over the API.
     ///
     /// # Errors
     /// [`Failure`].

@@ -25,12 +25,12 @@ use replay::send::tls::Tls;
 use replay::send::{Live, THREADS_MAX};
 use replay::trace::PORT;
 use routing::Prefix;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::kind::{Given, Kind};
 use crate::config::spec::{Place, Placed};
 use crate::failure::Failure;
 use crate::near::is_near;
+use crate::supervision::Stop;
 use processes::PROCESSES_MAX;
 use transports::Transports;
 
@@ -186,22 +186,17 @@ struct Said {
 }
 
 impl Replay {
-    /// Does it.
+    /// Sends the trace's queries until all are sent or a signal comes, and reports.
     ///
     /// # Errors
     /// [`Failure`]; the report is printed and written before.
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let said = self.said()?;
         let live = Arc::new(Live::default());
-        let stop = Arc::clone(&live);
-        let on = |kind| signal(kind).map_err(|cause| Failure::Failed(format!("no signals: {cause}")));
-        let (mut interrupt, mut terminate) = (on(SignalKind::interrupt())?, on(SignalKind::terminate())?);
+        let (told, mut stop) = (Arc::clone(&live), Stop::take()?);
         let waits = tokio::spawn(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            stop.stop.store(true, Ordering::Relaxed);
+            stop.wanted().await;
+            told.stop.store(true, Ordering::Relaxed);
         });
         let ended = tokio::task::spawn_blocking(move || self.replay(said, &live)).await;
         waits.abort();

@@ -12,14 +12,14 @@ use api::{Fault, Faults};
 use clap::{Args, Subcommand};
 use reverse::cache::{self, snapshot, text};
 use reverse::{Options, Service};
-use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 
 use crate::config::kind;
 use crate::config::reverse::{self as config, Flags, Lowered};
 use crate::failure::Failure;
 use crate::log::Log;
 use crate::session;
+use crate::supervision::{self, Stop};
 
 /// The arguments of `reverse`.
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Reverse {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    serve: Serve,
+    flags: Flags,
 }
 
 #[derive(Subcommand, Debug)]
@@ -57,12 +57,6 @@ enum Action {
     Filter(filter::Filter),
 }
 
-#[derive(Args, Debug)]
-struct Serve {
-    #[command(flatten)]
-    flags: Flags,
-}
-
 impl Reverse {
     /// Serves until it is told to stop, or converts.
     ///
@@ -78,52 +72,49 @@ impl Reverse {
                 filtered.map_err(|panic| Failure::Failed(panic.to_string()))?
             }
             Some(Action::Status(status)) => status.run().await,
-            None => self.serve.run().await,
+            None => run(&self.flags).await,
         }
     }
 }
 
-impl Serve {
-    async fn run(self) -> Result<(), Failure> {
-        let (Lowered { options, form }, faults) = config::load(&self.flags);
-        if self.flags.check {
-            faults.or(())?;
-            return session::print(b"ok");
-        }
-        let log = Log { form, level: tracing::Level::INFO };
-        self.serve(options, faults, log).await.map_err(|failure| log.end(failure))
-    }
-
-    async fn serve(self, options: Options, faults: Faults, log: Log) -> Result<(), Failure> {
+/// Looks at the configuration, or serves by it.
+async fn run(flags: &Flags) -> Result<(), Failure> {
+    let (Lowered { options, form }, faults) = config::load(flags);
+    if flags.check {
         faults.or(())?;
-        log.begin();
-        // Before the start, so that a signal during it is not lost.
-        let no_signals = |cause| Failure::Failed(format!("no signals: {cause}"));
-        let mut terminate = signal(SignalKind::terminate()).map_err(no_signals)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
-        let service = Service::start(options).await.map_err(|error| Failure::Failed(error.to_string()))?;
-        for (face, address) in service.listening() {
-            log.tell(&format!("listening on {address} ({face})"));
-        }
-        log.tell("ready");
-        notify(NotifyState::Ready);
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        notify(NotifyState::Stopping);
-        tracing::info!("stopping");
-        if !service.stop().await {
-            return Err(Failure::Failed("the last snapshot was not written".into()));
-        }
-        log.tell("stopped");
-        Ok(())
+        return session::print(b"ok");
     }
+    let log = Log { form, level: tracing::Level::INFO };
+    serve(options, faults, log).await.map_err(|failure| log.end(failure))
+}
+
+/// Serves unless there are faults.
+async fn serve(options: Options, faults: Faults, log: Log) -> Result<(), Failure> {
+    faults.or(())?;
+    log.begin();
+    // Before the start, so that a signal during it is not lost.
+    let (mut stop, hang_up) = (Stop::take()?, supervision::signal(SignalKind::hangup())?);
+    let service = Service::start(options).await.map_err(|error| Failure::Failed(error.to_string()))?;
+    for (face, address) in service.listening() {
+        log.tell(&format!("listening on {address} ({face})"));
+    }
+    supervision::ready(log);
+    tokio::select! {
+        () = stop.wanted() => {}
+        () = supervision::nothing_to_reload(hang_up, "what is configured changes with a restart") => {}
+    }
+    supervision::stopping();
+    tracing::info!("stopping");
+    if !service.stop().await {
+        return Err(Failure::Failed("the last snapshot was not written".into()));
+    }
+    log.tell("stopped");
+    Ok(())
 }
 
 fn export(path: &Path) -> Result<(), Failure> {
     let (_cache, reader) =
-        snapshot::load(path, usize::MAX, 0).map_err(|why| whole(path, &why.to_string(), ""))?;
+        snapshot::load(path, usize::MAX, 0).map_err(|why| Failure::file(path, why.to_string(), ""))?;
     let mut out = BufWriter::new(io::stdout().lock());
     text::write(&reader, now(), &mut out).and_then(|_| out.flush()).map_err(|cause| Failure::output(&cause))
 }
@@ -134,23 +125,19 @@ fn import(from: &Path, to: &Path, memory: usize) -> Result<(), Failure> {
     let read = if from == Path::new("-") {
         text::read(io::stdin().lock(), now(), &mut cache)
     } else {
-        let file =
-            File::open(from).map_err(|cause| whole(from, &format!("it cannot be read: {cause}"), ""))?;
+        let file = File::open(from)
+            .map_err(|cause| Failure::file(from, format!("it cannot be read: {cause}"), ""))?;
         text::read(BufReader::new(file), now(), &mut cache)
     };
     let count = read.map_err(|(line, what)| {
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         let expected = "address<TAB>expiry in seconds since 1970<TAB>name, or - for no name";
-        Failure::Faults(Fault::at(from.to_string_lossy(), line, 1, what, expected).into())
+        Fault::at(from.to_string_lossy(), line, 1, what, expected)
     })?;
     snapshot::save(&reader.view(), now(), to)
         .map_err(|cause| Failure::Failed(format!("{}: {cause}", to.display())))?;
     let kept = cache.len();
     session::print(format!("{}: {kept} entries of {count} lines", to.display()).as_bytes())
-}
-
-fn whole(path: &Path, what: &str, expected: &str) -> Failure {
-    Failure::Faults(Fault::whole(path.to_string_lossy(), what, expected).into())
 }
 
 fn now() -> u32 {
@@ -160,10 +147,4 @@ fn now() -> u32 {
 
 fn size(text: &str) -> Result<usize, String> {
     kind::size(text).and_then(|octets| usize::try_from(octets).map_err(|cause| cause.to_string()))
-}
-
-fn notify(state: NotifyState<'_>) {
-    if let Err(cause) = sd_notify::notify(&[state]) {
-        tracing::warn!(%cause, "the service manager was not told");
-    }
 }

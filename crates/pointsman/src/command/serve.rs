@@ -1,39 +1,23 @@
 //! `pointsman serve`: the name server, from its first address to its last answer.
 
-use std::io;
-
 use api::Faults;
 use clap::Args;
 use nameserver::edit::Refused;
-use nameserver::server::{Options, Server, StartError};
-use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use nameserver::server::{Options, Server};
+use tokio::signal::unix::{Signal, SignalKind};
 
-use crate::config::flags::Flags;
+use crate::config::serve::Flags;
 use crate::config::{self, lower::Lowered};
 use crate::failure::Failure;
 use crate::log::Log;
 use crate::session;
+use crate::supervision::{self, Stop};
 
 /// The arguments of `serve`.
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     #[command(flatten)]
     flags: Flags,
-}
-
-/// The signals that concern a server.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-/// What a signal asks for.
-#[derive(Clone, Copy)]
-enum Wanted {
-    Stop,
-    Reload,
 }
 
 impl Serve {
@@ -63,54 +47,30 @@ async fn serve(options: Options, faults: Faults, log: Log) -> Result<(), Failure
     faults.or(())?;
     log.begin();
     // Before the start, so that a signal during it is not lost.
-    let mut signals = Signals::new().map_err(|cause| Failure::Failed(format!("no signals: {cause}")))?;
-    let server = Server::start(options).await.map_err(|error| match error {
-        StartError::Faults(faults) => Failure::Faults(faults),
-        other => Failure::Failed(other.to_string()),
-    })?;
+    let (mut stop, hang_up) = (Stop::take()?, supervision::signal(SignalKind::hangup())?);
+    let server = Server::start(options).await?;
     for address in server.listening() {
         log.tell(&format!("listening on {address} (UDP and TCP)"));
     }
     log.tell(&format!("listening on http://{} (API)", server.api_address()));
-    log.tell("ready");
-    notify(&[NotifyState::Ready]);
-    while let Wanted::Reload = signals.next().await {
-        // Changes that it has made already the stop finishes; all else of it may be left.
-        tokio::select! {
-            () = reload(&server) => {}
-            () = signals.stop() => break,
-        }
+    supervision::ready(log);
+    // Changes that a reload has made already the stop finishes; all else of it may be left.
+    tokio::select! {
+        () = stop.wanted() => {}
+        () = reloads(&server, hang_up) => {}
     }
-    notify(&[NotifyState::Stopping]);
+    supervision::stopping();
     tracing::info!("stopping");
     server.stop().await;
     log.tell("stopped");
     Ok(())
 }
 
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Wanted {
-        tokio::select! {
-            _ = self.terminate.recv() => Wanted::Stop,
-            _ = self.interrupt.recv() => Wanted::Stop,
-            _ = self.hang_up.recv() => Wanted::Reload,
-        }
-    }
-
-    /// Waits until one asks to stop.
-    async fn stop(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
+/// Reloads at each SIGHUP. It never returns.
+async fn reloads(server: &Server, mut hang_up: Signal) {
+    loop {
+        hang_up.recv().await;
+        reload(server).await;
     }
 }
 
@@ -125,11 +85,5 @@ async fn reload(server: &Server) {
             tracing::error!(faults = count, "not reloaded; the last generation goes on");
         }
         Err(refused) => tracing::error!(%refused, "not reloaded; the last generation goes on"),
-    }
-}
-
-fn notify(states: &[NotifyState<'_>]) {
-    if let Err(cause) = sd_notify::notify(states) {
-        tracing::warn!(%cause, "the service manager was not told");
     }
 }

@@ -42,7 +42,7 @@ enum Action {
 }
 
 impl Servers {
-    /// Does it.
+    /// Lists servers over the API, or takes one up or down.
     ///
     /// # Errors
     /// [`Failure`].

@@ -7,6 +7,7 @@ use api::{Counters, Status as State, WorkerState};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use hyper::Method;
+use replay::remarks::counted;
 
 use crate::failure::Failure;
 use crate::session::{self, Connection};
@@ -26,7 +27,7 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    /// Does it.
+    /// Asks the server how it is doing, and prints that.
     ///
     /// # Errors
     /// [`Failure`].
@@ -66,8 +67,8 @@ fn counts(state: &State) -> String {
         0 => String::new(),
         _ => format!(
             "of {}; {}, {} running, {} cut, {} refused",
-            amount(transfers.followed, "zone"),
-            amount(transfers.finished, "transfer"),
+            counted(transfers.followed, "zone"),
+            counted(transfers.finished, "transfer"),
             transfers.running,
             transfers.cut,
             transfers.refused
@@ -75,12 +76,12 @@ fn counts(state: &State) -> String {
     };
     let servers = match state.health.failing {
         0 => format!("{} down", counts.servers_down),
-        failing => format!("{} down, {}", counts.servers_down, amount(failing, "failing probe")),
+        failing => format!("{} down, {}", counts.servers_down, counted(failing, "failing probe")),
     };
     let mut table = bare();
     for (name, count, more) in [
-        ("zones", counts.zones, amount(counts.records, "record")),
-        ("policies", counts.policies, amount(counts.names, "name")),
+        ("zones", counts.zones, counted(counts.records, "record")),
+        ("policies", counts.policies, counted(counts.names, "name")),
         ("servers", counts.servers, servers),
         ("regions", counts.regions, String::new()),
         ("partitions", counts.partitions, String::new()),
@@ -116,9 +117,9 @@ fn workers(state: &State) -> String {
 /// What came in, and what became of it.
 fn queries(state: &State) -> String {
     let mut table = session::table(&["TRANSPORT", "QUERIES", "ANSWERS", "TRUNCATED", "DROPPED"]);
-    for (transport, counted) in transports(state) {
-        let answers = counted.answers.values().sum();
-        let numbers = [counted.queries, answers, counted.truncated, counted.dropped.values().sum()];
+    for (transport, counters) in transports(state) {
+        let answers = counters.answers.values().sum();
+        let numbers = [counters.queries, answers, counters.truncated, counters.dropped.values().sum()];
         table.add_row(std::iter::once(transport.into()).chain(numbers.map(|number| number.to_string())));
     }
     lines(table, &[1, 2, 3, 4])
@@ -127,8 +128,8 @@ fn queries(state: &State) -> String {
 /// Answers by response code and dropped messages by cause, where there were any.
 fn details(state: &State) -> Option<String> {
     let mut table = bare();
-    for (transport, counted) in transports(state) {
-        for (what, counts) in [("answers", &counted.answers), ("dropped", &counted.dropped)] {
+    for (transport, counters) in transports(state) {
+        for (what, counts) in [("answers", &counters.answers), ("dropped", &counters.dropped)] {
             if let Some(listed) = listed(counts) {
                 table.add_row([format!("{transport} {what}"), listed]);
             }
@@ -227,13 +228,8 @@ fn lines(mut table: Table, numbers: &[usize]) -> String {
     session::lines(table)
 }
 
-/// So many of something.
-fn amount(count: u64, thing: &str) -> String {
-    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
-}
-
-fn listed(counted: &BTreeMap<String, u64>) -> Option<String> {
-    let words: Vec<String> = counted
+fn listed(counts: &BTreeMap<String, u64>) -> Option<String> {
+    let words: Vec<String> = counts
         .iter()
         .filter(|(_, count)| **count > 0)
         .map(|(name, count)| format!("{name} {count}"))

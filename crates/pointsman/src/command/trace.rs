@@ -135,7 +135,7 @@ fn folded(text: &str) -> Result<Suffix, String> {
 }
 
 impl Trace {
-    /// Does it.
+    /// Tells what a trace is like, or writes another one of it.
     ///
     /// # Errors
     /// [`Failure`]; what could be read of a damaged trace is printed or written before.
@@ -155,7 +155,7 @@ impl Trace {
             }
             Action::Mutate { files, changes, seed } => {
                 let mutation = Mutation::parse(&changes.join(","), seed)
-                    .map_err(|what| Failure::Faults(Fault::whole("CHANGE", what, "").into()))?;
+                    .map_err(|what| Fault::whole("CHANGE", what, ""))?;
                 let cut = Cut { only_queries: true, ..Cut::default() };
                 copy::run(&files, Work { cut, mutation: Some(mutation), ..Work::default() })
             }
@@ -166,20 +166,16 @@ impl Trace {
 impl Input {
     fn open(&self) -> Result<trace::Trace, Failure> {
         let file = File::open(&self.file)
-            .map_err(|cause| fault(&self.file, &format!("it cannot be read: {cause}"), ""))?;
+            .map_err(|cause| Failure::file(&self.file, format!("it cannot be read: {cause}"), ""))?;
         let length = file.metadata().map_or(0, |metadata| metadata.len());
         trace::Trace::read(Progress::new(file, length), self.port)
-            .map_err(|error| fault(&self.file, &error.to_string(), ""))
+            .map_err(|error| Failure::file(&self.file, error.to_string(), ""))
     }
 
     /// What to say of a trace without a message.
     fn nothing(&self, skipped: &Skipped) -> Failure {
         nothing(&self.file, self.port, "DNS message", 0, skipped)
     }
-}
-
-fn fault(path: &Path, what: &str, expected: &str) -> Failure {
-    Failure::Faults(Fault::whole(path.to_string_lossy(), what, expected).into())
 }
 
 /// What to say of a trace that breaks off.

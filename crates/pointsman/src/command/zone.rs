@@ -57,7 +57,7 @@ enum Action {
 }
 
 impl Zone {
-    /// Does it.
+    /// Lists, prints, puts or deletes zones over the API.
     ///
     /// # Errors
     /// [`Failure`].
@@ -70,7 +70,7 @@ impl Zone {
                 let body = session::body(&file, "text/dns")?;
                 let origin = origin.or_else(|| origin::of(&file, &body.content)).ok_or_else(|| {
                     let what = "neither the SOA record nor the file's name tells which zone this is";
-                    Failure::Faults(Fault::whole(&*body.source, what, "--origin NAME").into())
+                    Fault::whole(&*body.source, what, "--origin NAME")
                 })?;
                 let done = format!("zone {origin}");
                 let mut call = Call::new(Method::PUT, path(&origin));

@@ -10,13 +10,12 @@ use balancer::circle;
 use balancer::client_address::ClientAddress;
 use balancer::connections::Onward;
 use balancer::watch::{Probing, question};
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::Args;
 use dns::Rtype;
 use routing::balance::BACK_ENDS_MAX;
 
-use super::flags::{over_key, read};
-use super::keys::BALANCE;
-use super::kind::Kind;
+use super::flags::{Flagged, Over};
+use super::keys::{BALANCE, Section};
 use super::lower::{count, given, resolve};
 use super::spec::{BalanceSpec, Placed};
 use crate::credit_key;
@@ -24,15 +23,29 @@ use crate::log::Form;
 use crate::near::is_near;
 
 /// What `balance` was given on the command line; values are read when all of the configuration is.
-#[derive(Clone, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct Flags {
+    #[arg(long, value_name = "FILE", help = "The configuration file; flags replace what its [balance] says")]
     config: Option<PathBuf>,
-    /// Tell what is wrong, and end.
+    /// Read the configuration, list every fault, and end
+    #[arg(long)]
     pub(crate) check: bool,
-    /// Measure the back ends, and balance with weights that follow from it.
+    #[arg(
+        long,
+        help = "First measure what each back end can do, and balance with weights that follow from it",
+        long_help = "First measure what each back end can do, and balance with weights that follow from it. One after the \
+            other is asked the question of --probe for 2.5 seconds, 32 at a time, at most 50,000 a second."
+    )]
     pub(crate) measure_weights: bool,
-    i_may_load: bool,
-    values: Vec<(&'static str, Vec<String>)>,
+    /// Measure addresses that are neither loopback nor private
+    #[arg(long)]
+    i_may_load_this_server: bool,
+    #[command(flatten)]
+    over: Over<BalanceSpec>,
+}
+
+impl Flagged for BalanceSpec {
+    const SECTION: &'static Section<BalanceSpec> = &BALANCE;
 }
 
 /// A configuration that holds together.
@@ -46,11 +59,10 @@ pub(crate) struct Lowered {
 
 /// Reads file and flags; lists everything that is wrong, whichever it is in.
 pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
-    let (mut faults, mut spec) = (Faults::default(), super::defaults());
-    super::read_file(flags.config.as_deref(), &mut spec, &mut faults);
-    flags.read(&mut spec.balance, &mut faults);
+    let (mut spec, mut faults) = super::of_file(flags.config.as_deref());
+    flags.over.read(&mut spec.balance, &mut faults);
     let lowered = lower(spec.balance, &mut faults);
-    if flags.measure_weights && !flags.i_may_load {
+    if flags.measure_weights && !flags.i_may_load_this_server {
         for (address, _) in &lowered.options.back_ends {
             if !is_near(address.ip()) {
                 let what = format!("{address} is neither a loopback nor a private address");
@@ -60,76 +72,6 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
         }
     }
     (lowered, faults)
-}
-
-impl Flags {
-    fn read(&self, spec: &mut BalanceSpec, faults: &mut Faults) {
-        for (name, values) in &self.values {
-            let key = BALANCE.key(name).expect("only the names of keys are flags");
-            let flag = key.flag.expect("each of these keys has a flag");
-            key.kind.clear(spec);
-            for value in values {
-                read(key, flag, value, spec, faults);
-            }
-        }
-    }
-}
-
-impl Args for Flags {
-    fn augment_args(command: Command) -> Command {
-        let config = Arg::new("config")
-            .long("config")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("The configuration file; flags replace what its [balance] says");
-        let check = Arg::new("check")
-            .long("check")
-            .action(clap::ArgAction::SetTrue)
-            .help("Read the configuration, list every fault, and end");
-        let measure_weights = Arg::new("measure_weights")
-            .long("measure-weights")
-            .action(clap::ArgAction::SetTrue)
-            .help("First measure what each back end can do, and balance with weights that follow from it")
-            .long_help(
-                "First measure what each back end can do, and balance with weights that follow from it. One after the \
-                 other is asked the question of --probe for 2.5 seconds, 32 at a time, at most 50,000 a second.",
-            );
-        let i_may_load = Arg::new("i_may_load_this_server")
-            .long("i-may-load-this-server")
-            .action(clap::ArgAction::SetTrue)
-            .help("Measure addresses that are neither loopback nor private");
-        let keys = BALANCE.keys.iter().filter_map(|key| {
-            let argument = over_key(key, key.flag?);
-            Some(match key.kind {
-                Kind::BackEnds(_) => argument.value_delimiter(','),
-                _ => argument,
-            })
-        });
-        command.args([config, check, measure_weights, i_may_load]).args(keys)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for Flags {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let all = |name| matches.get_many(name).into_iter().flatten().cloned().collect::<Vec<String>>();
-        let values = BALANCE.keys.iter().map(|key| (key.name, all(key.name)));
-        Ok(Flags {
-            config: matches.get_one("config").cloned(),
-            check: matches.get_flag("check"),
-            measure_weights: matches.get_flag("measure_weights"),
-            i_may_load: matches.get_flag("i_may_load_this_server"),
-            values: values.filter(|(_, values)| !values.is_empty()).collect(),
-        })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
 }
 
 /// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.
@@ -280,7 +222,7 @@ mod tests {
         let (mut faults, mut spec) = (Faults::default(), defaults());
         file::read(Path::new("/etc/p.toml"), text, &mut spec, &mut faults);
         let line = Line::try_parse_from(["balance"].iter().chain(flags)).expect("flags are only read later");
-        line.flags.read(&mut spec.balance, &mut faults);
+        line.flags.over.read(&mut spec.balance, &mut faults);
         let lowered = lower(spec.balance, &mut faults);
         faults.or(lowered).map_err(|faults| faults.to_string())
     }

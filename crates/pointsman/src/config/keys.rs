@@ -39,6 +39,7 @@ const TIME_CEILING: Duration = Duration::from_secs(24 * 3600);
 const TIME_FLOOR: Duration = Duration::from_millis(100);
 
 /// A key: what it is called, what it may be, and what follows from it.
+#[derive(Debug)]
 pub(crate) struct Key<S: 'static> {
     /// Its name in the file.
     pub(crate) name: &'static str,
@@ -55,6 +56,7 @@ pub(crate) struct Key<S: 'static> {
 }
 
 /// What holds where a key is not given; values as the file has them.
+#[derive(Debug)]
 pub(crate) enum Default {
     /// This value.
     Value(&'static str),

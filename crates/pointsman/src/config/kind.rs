@@ -27,6 +27,7 @@ type Slot<S, T> = fn(&mut S) -> &mut Option<Placed<T>>;
 type Slots<S, T> = fn(&mut S) -> &mut Vec<Placed<T>>;
 
 /// What a value may be, with the field of `S` that it goes to.
+#[derive(Debug)]
 pub(crate) enum Kind<S> {
     /// The form of the file.
     Version(Slot<S, Version>),

@@ -5,16 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::Faults;
-use nameserver::as_path;
 use nameserver::external;
 use nameserver::generation::{NSID_MAX, Settings};
 use nameserver::import::{Import, Layer};
 use nameserver::rate_limit;
 use nameserver::server::Options;
 use nameserver::tap::{self, Destination};
-use routing::proximity::mmdb::Field;
 
-use super::spec::{PartitionSpec, Place, Placed, ProbeSpec, SecondarySpec, Spec};
+use super::layer;
+use super::spec::{Place, Placed, ProbeSpec, SecondarySpec, Spec};
 use crate::log::{Form, Log};
 
 /// A configuration that holds together; only the token and the keys are still in their files.
@@ -275,93 +274,13 @@ fn imports(spec: &Spec, faults: &mut Faults) -> Vec<Import> {
             let what = format!("the partition {name} has a layer behind ask");
             faults.push(partition.place.fault(what, "ask as the last one: it leaves nothing for others"));
         }
-        partitions[at].1.extend(layer(partition, spec.external_service.is_some(), faults));
+        partitions[at].1.extend(layer::lower(partition, spec.external_service.is_some(), faults));
     }
     imports
         .extend(partitions.into_iter().map(|(name, layers)| Import::Partition { name: name.into(), layers }));
     imports.extend(spec.policy.iter().map(|policy| Import::Policy(resolve(policy))));
     imports.extend(spec.cookie_secrets.iter().map(|secrets| Import::CookieSecrets(resolve(secrets))));
     imports
-}
-
-/// What a layer of a partition is imported from; `None` with at least one fault.
-fn layer(partition: &PartitionSpec, is_served: bool, faults: &mut Faults) -> Option<Layer> {
-    let others = [
-        ("regions", "mmdb", partition.regions.as_ref().map(|regions| &regions.place)),
-        ("field", "mmdb", partition.field.as_ref().map(|field| &field.place)),
-        ("servers", "mrt", partition.servers.first().map(|server| &server.place)),
-        ("relations", "mrt", partition.relations.as_ref().map(|relations| &relations.place)),
-    ];
-    let misplaced = |key: &str, faults: &mut Faults| {
-        for (other, belongs, place) in others {
-            if let Some(place) = place.filter(|_| belongs != key) {
-                let expected = format!("{other} only beside {belongs}");
-                faults.push(place.fault(format!("{other} beside {key}"), expected));
-            }
-        }
-    };
-    if let Some(ask) = partition.ask.as_ref().filter(|ask| ask.value) {
-        misplaced("ask", faults);
-        let source = [&partition.csv, &partition.mmdb, &partition.mrt].into_iter().flatten().next();
-        if let Some(source) = source {
-            faults.push(source.place.fault("there is a file beside ask", "a heading [[partition]] for each"));
-        }
-        if !is_served {
-            faults.push(ask.place.fault("there is nobody to ask", "service under [external]"));
-        }
-        return Some(Layer::Ask);
-    }
-    let sources = [("csv", &partition.csv), ("mmdb", &partition.mmdb), ("mrt", &partition.mrt)];
-    let given: Vec<(&str, &Placed<PathBuf>)> =
-        sources.iter().filter_map(|(key, source)| Some((*key, source.as_ref()?))).collect();
-    let (key, source) = match given[..] {
-        [] => {
-            let what = "the partition has no source";
-            faults.push(partition.place.fault(what, "csv, or mmdb and regions, or mrt and servers, or ask"));
-            return None;
-        }
-        [one] => one,
-        [(first, source), (second, _), ..] => {
-            faults.push(source.place.fault(format!("there are both {first} and {second}"), "one of them"));
-            return None;
-        }
-    };
-    misplaced(key, faults);
-    let path = resolve(source);
-    match key {
-        "csv" => Some(Layer::Csv(path)),
-        "mmdb" => {
-            let Some(regions) = &partition.regions else {
-                let what = "there is an mmdb and no regions";
-                let expected = "a file of lines code,region (key regions, flag --regions)";
-                faults.push(source.place.fault(what, expected));
-                return None;
-            };
-            let field = match partition.field.as_ref().map(|field| field.value) {
-                Some("continent") => Field::Continent,
-                Some("asn") => Field::Asn,
-                _ => Field::Country,
-            };
-            Some(Layer::Mmdb { path, regions: resolve(regions), field })
-        }
-        _ => {
-            let mut servers: Vec<as_path::Server> = Vec::new();
-            for Placed { value, place } in &partition.servers {
-                if servers.iter().any(|known| known.address == value.address) {
-                    let what = format!("servers has {} twice", value.address);
-                    faults.push(place.fault(what, "each server once"));
-                }
-                servers.push(*value);
-            }
-            if servers.is_empty() || servers.len() > as_path::SERVERS_MAX {
-                let what = format!("there is an mrt, and servers has {}", servers.len());
-                let expected = format!("1 to {} servers: who is near is told for them", as_path::SERVERS_MAX);
-                faults.push(source.place.fault(what, expected));
-                return None;
-            }
-            Some(Layer::AsPath { table: path, servers, relations: partition.relations.as_ref().map(resolve) })
-        }
-    }
 }
 
 /// Takes a path of the file as relative to the file, and any other as relative to where we are.

@@ -99,7 +99,7 @@ pub(super) fn manual() -> String {
          all of it, or nothing if anything is wrong. What was imported and is no longer named stays in the store.\n\n\
          `pointsman reverse --config FILE` and `pointsman balance --config FILE` read the same form: their keys stand under\n\
          `[reverse]` and `[balance]`, all else is for `serve`.\n\
-         Whichever reads the file lists what is wrong in all of it.\n\n\
+         Whichever reads the file lists what is wrong in all of it. Theirs are read at start only: SIGHUP changes nothing.\n\n\
          This page is written from the declarations of the keys.\n",
     );
     manual_section(&mut text, &SERVER, "## Above all headings");

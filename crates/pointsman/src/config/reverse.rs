@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use api::{Fault, Faults};
 use balancer::circle;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use clap::Args;
 use hyper::header::HeaderName;
 use reverse::backend::{Behaviour, Kept, Paper, Ttl};
 use reverse::face::acl::Acl;
@@ -16,21 +16,28 @@ use reverse::face::{dns, mmdb};
 use reverse::service::UPSTREAMS_MAX;
 use reverse::{Crawlers, Options};
 
-use super::flags::{over_key, read};
-use super::keys::REVERSE;
-use super::kind::{self, Kind};
+use super::flags::{Flagged, Over};
+use super::keys::{REVERSE, Section};
+use super::kind;
 use super::lower::{count, given, resolve};
 use super::spec::{Placed, ReverseSpec};
 use crate::log::Form;
 use routing::Prefix;
 
 /// What `reverse` was given on the command line; values are read when all of the configuration is.
-#[derive(Clone, Debug, Default)]
+#[derive(Args, Debug)]
 pub(crate) struct Flags {
+    #[arg(long, value_name = "FILE", help = "The configuration file; flags replace what its [reverse] says")]
     config: Option<PathBuf>,
-    /// Tell what is wrong, and end.
+    /// Read the configuration, list every fault, and end
+    #[arg(long)]
     pub(crate) check: bool,
-    values: Vec<(&'static str, Vec<String>)>,
+    #[command(flatten)]
+    over: Over<ReverseSpec>,
+}
+
+impl Flagged for ReverseSpec {
+    const SECTION: &'static Section<ReverseSpec> = &REVERSE;
 }
 
 /// A configuration that holds together.
@@ -44,70 +51,9 @@ pub(crate) struct Lowered {
 
 /// Reads file and flags; lists everything that is wrong, whichever it is in.
 pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
-    let (mut faults, mut spec) = (Faults::default(), super::defaults());
-    super::read_file(flags.config.as_deref(), &mut spec, &mut faults);
-    flags.read(&mut spec.reverse, &mut faults);
+    let (mut spec, mut faults) = super::of_file(flags.config.as_deref());
+    flags.over.read(&mut spec.reverse, &mut faults);
     (lower(spec.reverse, &mut faults), faults)
-}
-
-impl Flags {
-    fn read(&self, spec: &mut ReverseSpec, faults: &mut Faults) {
-        for (name, values) in &self.values {
-            let key = REVERSE.key(name).expect("only the names of keys are flags");
-            let flag = key.flag.expect("each of these keys has a flag");
-            key.kind.clear(spec);
-            for value in values {
-                read(key, flag, value, spec, faults);
-            }
-        }
-    }
-}
-
-impl Args for Flags {
-    fn augment_args(command: Command) -> Command {
-        let config = Arg::new("config")
-            .long("config")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("The configuration file; flags replace what its [reverse] says");
-        let check = Arg::new("check")
-            .long("check")
-            .action(clap::ArgAction::SetTrue)
-            .help("Read the configuration, list every fault, and end");
-        let keys = REVERSE.keys.iter().filter_map(|key| {
-            let argument = over_key(key, key.flag?);
-            Some(match key.kind {
-                // `--paper` alone says it; `--paper=false` takes back what the file says.
-                Kind::Boolean(_) => {
-                    argument.num_args(0..=1).require_equals(true).default_missing_value("true")
-                }
-                Kind::Resolvers(_) => argument.value_delimiter(','),
-                _ => argument,
-            })
-        });
-        command.arg(config).arg(check).args(keys)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for Flags {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let all = |name| matches.get_many(name).into_iter().flatten().cloned().collect::<Vec<String>>();
-        let values = REVERSE.keys.iter().map(|key| (key.name, all(key.name)));
-        Ok(Flags {
-            config: matches.get_one("config").cloned(),
-            check: matches.get_flag("check"),
-            values: values.filter(|(_, values)| !values.is_empty()).collect(),
-        })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
 }
 
 /// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.
@@ -136,10 +82,7 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
     };
     let small = |number: Option<Placed<u64>>| u32::try_from(given(number)).unwrap_or(u32::MAX);
     let plain = |all: &[Placed<SocketAddr>]| all.iter().map(|placed| placed.value).collect::<Vec<_>>();
-    // A prefix of the one kind reads as one of the other.
-    let acl = |all: &[Placed<Prefix>]| {
-        Acl::new(all.iter().filter_map(|prefix| prefix.value.to_string().parse().ok()).collect())
-    };
+    let acl = |all: &[Placed<Prefix>]| Acl::new(all.iter().map(|prefix| prefix.value).collect());
     let check = Check {
         header: header(spec.client_header.as_ref(), faults),
         believed: acl(&spec.believe),
@@ -311,7 +254,7 @@ mod tests {
         let (mut faults, mut spec) = (Faults::default(), defaults());
         file::read(Path::new("/etc/p.toml"), text, &mut spec, &mut faults);
         let line = Line::try_parse_from(["reverse"].iter().chain(flags)).expect("flags are only read later");
-        line.flags.read(&mut spec.reverse, &mut faults);
+        line.flags.over.read(&mut spec.reverse, &mut faults);
         let lowered = lower(spec.reverse, &mut faults);
         faults.or(lowered).map_err(|faults| faults.to_string())
     }

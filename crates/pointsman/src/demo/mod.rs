@@ -25,20 +25,21 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::{Faults, NewRegion, Region};
+use api::{NewRegion, Region};
 use clap::Args;
 use hyper::Method;
 use nameserver::generation::Settings;
-use nameserver::server::{Options, Server, StartError};
+use nameserver::server::{Options, Server};
 
 use crate::config::kind::{Given, Kind};
 use crate::config::spec::{Place, Placed};
 use crate::failure::Failure;
 use crate::session;
+use crate::supervision::Stop;
 use folder::Folder;
 use in_force::InForce;
 use output::Output;
-use play::{Signals, Stage};
+use play::Stage;
 use sample::{Change, NEAREST, SITES};
 use summary::Summary;
 use watch::Watch;
@@ -79,20 +80,17 @@ impl Demo {
     /// # Errors
     /// [`Failure`]; anything that was wrong with answers or changes is one.
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let mut signals = Signals::new().map_err(|cause| Failure::Failed(format!("no signals: {cause}")))?;
+        let mut stop = Stop::take()?.or_hang_up()?;
         let folder = Folder::new(self.dir.as_deref())?;
-        let server = Server::start(self.options(&folder)).await.map_err(|error| match error {
-            StartError::Faults(faults) => Failure::Faults(faults),
-            other => Failure::Failed(other.to_string()),
-        })?;
-        let shown = self.show(&server, &mut signals).await;
+        let server = Server::start(self.options(&folder)).await?;
+        let shown = self.show(&server, &mut stop).await;
         server.stop().await;
         shown
     }
 
-    async fn show(&self, server: &Server, signals: &mut Signals) -> Result<(), Failure> {
+    async fn show(&self, server: &Server, stop: &mut Stop) -> Result<(), Failure> {
         let api = format!("http://{}", server.api_address());
-        let client = Client::new(&api, None).map_err(Faults::from)?;
+        let client = Client::new(&api, None)?;
         let generation = set_up(&client).await?;
         let mut rng = fastrand::Rng::new();
         let clients = sample::clients(&mut rng);
@@ -110,7 +108,7 @@ impl Demo {
         let in_force = InForce { matrix: &NEAREST, down: [false; SITES.len()] };
         let mut watch = Watch::new(in_force, generation, clients, rng);
         let stage = Stage { client, api, server: address, length: self.length };
-        let time = play::play(&stage, &mut watch, &mut output, signals).await?;
+        let time = play::play(&stage, &mut watch, &mut output, stop).await?;
         check_server(server, &mut watch);
         let summary = Summary::new(&watch, time);
         if self.json {

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use api::Changed;
 use hyper::StatusCode;
 use tokio::net::UdpSocket;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -17,6 +16,7 @@ use super::sample::{Change, SCRIPT};
 use super::screen::View;
 use super::watch::Watch;
 use crate::failure::Failure;
+use crate::supervision::Stop;
 use web::client::{Call, Client};
 
 /// How many queries all clients together send a second: enough for shares to settle within a second, and to
@@ -48,32 +48,6 @@ pub(super) struct Stage {
 /// A change that is being asked for: the time when its last call returned, and the generation.
 type Calling = JoinHandle<(Instant, Result<u64, Failure>)>;
 
-/// The signals that end the play.
-pub(super) struct Signals([Signal; 3]);
-
-impl Signals {
-    /// Takes the signals from now on.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub(super) fn new() -> io::Result<Signals> {
-        Ok(Signals([
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn next(&mut self) {
-        let [interrupt, terminate, hang_up] = &mut self.0;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hang_up.recv() => {}
-        }
-    }
-}
-
 /// Plays until the time is over or a signal comes, and until what is under way then has ended, which takes
 /// [`VISIBLE_MAX`](super::watch::VISIBLE_MAX) and [`LOST_AFTER`](super::watch::LOST_AFTER) at most. Returns for
 /// how long.
@@ -84,7 +58,7 @@ pub(super) async fn play(
     stage: &Stage,
     watch: &mut Watch,
     output: &mut Output,
-    signals: &mut Signals,
+    stop: &mut Stop,
 ) -> Result<Duration, Failure> {
     let socket = connect(stage.server).await.map_err(|cause| {
         Failure::Failed(format!("the clients have no socket to {}: {cause}", stage.server))
@@ -121,7 +95,7 @@ pub(super) async fn play(
                     }
                 }
             }
-            () = signals.next() => is_ending = true,
+            () = stop.wanted() => is_ending = true,
             _ = picture.tick() => {
                 output.picture(&View { now: begun.elapsed(), watch, api: &stage.api })?;
             }

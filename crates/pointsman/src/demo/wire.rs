@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use dns::edns::UDP_PAYLOAD;
 use domain::base::iana::{Class, Rcode};
 use domain::base::opt::subnet::ClientSubnet;
 use domain::base::{Message, MessageBuilder, Name, Rtype};
@@ -11,9 +12,6 @@ use domain::rdata::{A, Aaaa};
 use routing::Prefix;
 
 use super::sample::NAME;
-
-/// The UDP payload that clients take, in octets (RFC 9715 §3.2).
-const UDP_PAYLOAD: u16 = 1232;
 
 /// The two questions for addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

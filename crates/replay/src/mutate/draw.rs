@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use crate::schedule::draw::mix;
+
 /// The draws of one change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw(u64);
@@ -9,12 +11,12 @@ pub(super) struct Draw(u64);
 impl Draw {
     /// Of the change at this place in its list.
     pub(super) fn new(seed: u64, place: u64) -> Draw {
-        Draw(mixed(mixed(seed).wrapping_add(place)))
+        Draw(mix(mix(seed).wrapping_add(place)))
     }
 
     /// Whether the query of this index is in a share, from 0 to 1.
     pub(super) fn is_in_by_index(self, index: u64, share: f64) -> bool {
-        is_below(mixed(self.0 ^ mixed(index)), share)
+        is_below(mix(self.0 ^ mix(index)), share)
     }
 
     /// Whether a client is in a share, from 0 to 1.
@@ -24,12 +26,12 @@ impl Draw {
             IpAddr::V6(address) => u128::from(address),
         };
         let (high, low) = ((address >> 64) as u64, address as u64);
-        is_below(mixed(mixed(self.0 ^ high).wrapping_add(low)), share)
+        is_below(mix(mix(self.0 ^ high).wrapping_add(low)), share)
     }
 
     /// A number that no other index has.
     pub(super) fn label(self, index: u64) -> u64 {
-        mixed(self.0.wrapping_add(index))
+        mix(self.0.wrapping_add(index))
     }
 }
 
@@ -38,25 +40,9 @@ fn is_below(number: u64, share: f64) -> bool {
     ((number >> 11) as f64) < share * (1_u64 << 53) as f64
 }
 
-/// Each number becomes another, and no two the same (SplitMix64; Steele, Lea and Flood 2014). Written here, so
-/// that a seed means the same with every version of every library.
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_those_of_splitmix64() {
-        // The generator's first two outputs from the seed 0: its state is the number before each step.
-        assert_eq!(mixed(0), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(mixed(0x9e37_79b9_7f4a_7c15), 0x6e78_9e6a_a1b9_65f4);
-    }
 
     #[test]
     fn shares_are_met() {

@@ -1,16 +1,13 @@
 //! A query taken apart and put together again.
 
 use dns::Folded;
+use dns::edns::{OPT, UDP_PAYLOAD};
 use dns::query::HEADER;
 
-use super::EDNS_SIZE;
 use crate::trace::Message;
 
 /// The root, type OPT.
 const OPT_HEAD: [u8; 3] = [0, 0, 41];
-
-/// The octets of an OPT record before its options (RFC 6891 §6.1.2).
-const OPT_LENGTH: usize = 11;
 
 /// A query with one question and at most an OPT behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,14 +71,14 @@ impl Whole {
 }
 
 impl Parts {
-    /// The OPT, added where there is none.
+    /// The OPT, added where there is none, with the size that fits everywhere.
     pub(super) fn opt_or_new(&mut self) -> &mut Opt {
-        self.opt.get_or_insert_with(|| Opt { size: EDNS_SIZE, ..Opt::default() })
+        self.opt.get_or_insert_with(|| Opt { size: UDP_PAYLOAD, ..Opt::default() })
     }
 
     /// The message in wire form.
     pub(super) fn written(&self) -> Vec<u8> {
-        let mut octets = Vec::with_capacity(HEADER + self.name.len() + 4 + OPT_LENGTH);
+        let mut octets = Vec::with_capacity(HEADER + self.name.len() + 4 + OPT);
         octets.extend_from_slice(&self.id);
         for word in [self.flags, 1, 0, 0, self.opt.is_some().into()] {
             octets.extend_from_slice(&word.to_be_bytes());
@@ -103,7 +100,7 @@ impl Parts {
 
 impl Opt {
     fn read(octets: &[u8]) -> Option<Opt> {
-        let (head, rest) = octets.split_first_chunk::<OPT_LENGTH>()?;
+        let (head, rest) = octets.split_first_chunk::<OPT>()?;
         let rest = head.starts_with(&OPT_HEAD).then_some(rest)?;
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let options = rest.get(..usize::from(word(9)))?.to_vec();

@@ -1,7 +1,7 @@
 //! Draws that depend on what they are for, never on the order in which they are made.
 //!
 //! A draw is a hash of the seed and of what it decides (client, copy, position), so that any number of threads
-//! draw the same. The mixing is that of SplitMix64 (Steele, Lea, Flood 2014).
+//! draw the same.
 
 use std::net::IpAddr;
 
@@ -46,7 +46,9 @@ pub fn client(address: IpAddr, copy: u32) -> u64 {
     mix(mix(mix(high) ^ low) ^ u64::from(copy))
 }
 
-fn mix(word: u64) -> u64 {
+/// Each number becomes another, and no two the same (SplitMix64; Steele, Lea and Flood, OOPSLA 2014). Written here, so that
+/// a seed means the same with every version of every library.
+pub(crate) fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -56,6 +58,13 @@ fn mix(word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        // The generator's first two outputs from the seed 0: its state is the number before each step.
+        assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(mix(0x9e37_79b9_7f4a_7c15), 0x6e78_9e6a_a1b9_65f4);
+    }
 
     #[test]
     fn draws_are_fixed_and_even() {

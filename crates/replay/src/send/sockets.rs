@@ -33,6 +33,8 @@ pub(super) struct Socket {
     pub(super) serial: u64,
     /// Ids that wait for answers, oldest first.
     pub(super) ids: VecDeque<u16>,
+    /// Whether a query was answered at it.
+    pub(super) has_answered: bool,
     /// When it was last used, in nanoseconds from the beginning.
     used: u64,
     newer: usize,
@@ -193,9 +195,18 @@ impl Sockets {
             Speech::Quic(quic) => Kind::Quic(Box::new(Datagrams::new(made.into(), *quic))),
             Speech::Stream(layer) => Kind::Stream(Box::new(Connection::new(made.into(), layer))),
         };
-        let ids = VecDeque::new();
-        let socket = Socket { kind, client, carrier, half, serial, ids, used: now, newer: NONE, older: NONE };
-        self.slots[slot] = Some(socket);
+        self.slots[slot] = Some(Socket {
+            kind,
+            client,
+            carrier,
+            half,
+            serial,
+            ids: VecDeque::new(),
+            has_answered: false,
+            used: now,
+            newer: NONE,
+            older: NONE,
+        });
         self.push_newest(slot);
         self.open += 1;
         tally.most_open = tally.most_open.max(self.open as u64);

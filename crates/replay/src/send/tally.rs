@@ -132,6 +132,8 @@ pub struct Tally {
     pub evicted: u64,
     /// Connections that the server ended.
     pub closed_by_server: u64,
+    /// Those of them at which queries waited, and none had been answered.
+    pub closed_unanswered: u64,
     /// The most sockets open at once, summed over threads.
     pub most_open: u64,
     /// The most that may be open at once, summed over threads.
@@ -189,6 +191,7 @@ impl Tally {
             closed_idle: 0,
             evicted: 0,
             closed_by_server: 0,
+            closed_unanswered: 0,
             most_open: 0,
             sockets_limit: 0,
             further_sources: 0,
@@ -274,6 +277,7 @@ impl Tally {
             &mut self.closed_idle,
             &mut self.evicted,
             &mut self.closed_by_server,
+            &mut self.closed_unanswered,
             &mut self.most_open,
             &mut self.sockets_limit,
             &mut self.further_sources,

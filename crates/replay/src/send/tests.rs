@@ -59,6 +59,35 @@ fn all_that_waits_at_a_closed_port_is_refused() {
     }
 }
 
+/// Reads two queries of a connection, answers so many of them, and closes it.
+fn close_after(mut stream: TcpStream, answers: usize) -> io::Result<()> {
+    let mut queries = [Vec::<u8>::new(), Vec::new()];
+    for query in &mut queries {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length)?;
+        query.resize(usize::from(u16::from_be_bytes(length)), 0);
+        stream.read_exact(query)?;
+    }
+    for query in queries.iter_mut().take(answers) {
+        query[2] |= 0x80;
+        stream.write_all(&[&(query.len() as u16).to_be_bytes()[..], &query[..]].concat())?;
+    }
+    Ok(())
+}
+
+#[test]
+fn connections_that_are_closed_before_any_answer_are_counted() {
+    for (answers, closed_unanswered) in [(0, 1), (1, 0)] {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        let server = listener.local_addr().expect("it is bound");
+        thread::spawn(move || close_after(listener.accept().expect("it connects").0, answers));
+        let shares = Shares::new([0.0, 1.0, 0.0, 0.0, 0.0]).expect("they are all");
+        let tally = sent(2, Options { carriers: Carriers::Shares(shares), ..options(server) }).tally;
+        let closed = (tally.closed_by_server, tally.closed_unanswered);
+        assert_eq!((tally.answers, closed), (answers as u64, (1, closed_unanswered)));
+    }
+}
+
 /// The types and flags of frames (RFC 9113 §6).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;

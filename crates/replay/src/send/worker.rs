@@ -26,9 +26,8 @@ use super::rows::Rows;
 use super::sockets::Sockets;
 use super::tally::{Cause, Tally};
 use super::unheard::Unheard;
-use super::{Shared, Source, nanos};
-use crate::schedule::draw;
-use crate::schedule::{Met, Planned};
+use super::{Shared, nanos};
+use crate::schedule::{Planned, draw};
 use hearing::Heard;
 use preparing::Prepared;
 
@@ -55,11 +54,13 @@ const SHARED: u64 = 1 << 63;
 /// Tokens of the shared sockets, IPv4 and IPv6; no slot has them.
 const SHARED_TOKENS: [u64; 2] = [u64::MAX, u64::MAX - 1];
 
+/// Where a thread's queries come from, in order of time; `None` at the end.
+type Source<'s> = dyn FnMut() -> io::Result<Option<Planned>> + 's;
+
 /// One thread's whole state.
-pub(super) struct Worker<'a, S> {
+pub(super) struct Worker<'a> {
     with: &'a Shared<'a>,
     share: u64,
-    source: S,
     is_read_out: bool,
     /// When the query is due that was read last, whosoever it is.
     read_to: u64,
@@ -93,9 +94,9 @@ pub(super) struct Worker<'a, S> {
     rows: Rows<'a>,
 }
 
-impl<'a, S: Source> Worker<'a, S> {
+impl<'a> Worker<'a> {
     /// Opens what it needs from the beginning.
-    pub(super) fn new(with: &'a Shared<'a>, share: u64, source: S) -> io::Result<Self> {
+    pub(super) fn new(with: &'a Shared<'a>, share: u64) -> io::Result<Self> {
         let readiness = Readiness::new()?;
         // As fast as it goes, datagrams of a client go and come in messages of several: no time is due, and those together
         // have one time. Each source address of a prefix is another client.
@@ -117,7 +118,6 @@ impl<'a, S: Source> Worker<'a, S> {
         Ok(Worker {
             with,
             share,
-            source,
             is_read_out: false,
             read_to: 0,
             ahead: VecDeque::new(),
@@ -146,19 +146,19 @@ impl<'a, S: Source> Worker<'a, S> {
         })
     }
 
-    /// Sends all and waits for the answers; returns the counts, and when the last answer came.
-    pub(super) fn run(mut self) -> io::Result<(Tally, Met, u64)> {
+    /// Sends all of its share and waits for the answers; returns the counts, and when the last answer came.
+    pub(super) fn run(mut self, source: &mut Source<'_>) -> io::Result<(Tally, u64)> {
         // Where these are refused, the run tells how late it was.
         let _ = net::thread::punctual();
         let _ = net::thread::come_soon();
         // What fails here must not keep the other threads waiting at the start.
-        let filled = self.fill();
+        let filled = self.fill(source);
         self.with.ready.wait();
         self.with.start.wait();
         self.anchor = *self.with.anchor.get_or_init(Instant::now);
         let waited = || net::thread::waited().map_or(0, nanos);
         let before = waited();
-        let ended = filled.and_then(|()| self.go());
+        let ended = filled.and_then(|()| self.go(source));
         self.tally.waited = waited().saturating_sub(before);
         if ended.is_err() {
             self.with.live.stop.store(true, Ordering::Relaxed);
@@ -170,10 +170,10 @@ impl<'a, S: Source> Worker<'a, S> {
         self.tally.clients = self.clients.len() as u64;
         self.tally.shared = self.shared.iter().flatten().count() as u64;
         self.tally.sockets_limit = self.with.sockets_max as u64;
-        Ok((self.tally, self.source.met(), end))
+        Ok((self.tally, end))
     }
 
-    fn go(&mut self) -> io::Result<()> {
+    fn go(&mut self, source: &mut Source<'_>) -> io::Result<()> {
         while !self.with.live.stop.load(Ordering::Relaxed) {
             self.send_due();
             if !self.agenda.is_full() && !self.may_hear_later() {
@@ -190,7 +190,7 @@ impl<'a, S: Source> Worker<'a, S> {
             let now = self.now();
             let may_read = self.may_read(now);
             if is_dry && may_read {
-                self.read_batch()?;
+                self.read_batch(source)?;
                 continue;
             }
             if is_dry && self.is_read_out && self.batch.queries.is_empty() && self.pending.waiting() == 0 {
@@ -199,7 +199,7 @@ impl<'a, S: Source> Worker<'a, S> {
             match pace::step(now, self.next_due(), self.pending.next_expiry(), may_read) {
                 Step::Send => {}
                 Step::Read | Step::Spin | Step::Sleep(_) if self.prepare(now) => {}
-                Step::Read => self.read_one()?,
+                Step::Read => self.read_one(source)?,
                 Step::Spin => std::hint::spin_loop(),
                 Step::Sleep(time) => self.readiness.wait(time)?,
             }
@@ -236,12 +236,12 @@ impl<'a, S: Source> Worker<'a, S> {
     }
 
     /// Reads ahead before the start, as far as [`FILL_MAX`] and unless it is stopped, and makes ready what is due at once.
-    fn fill(&mut self) -> io::Result<()> {
+    fn fill(&mut self, source: &mut Source<'_>) -> io::Result<()> {
         for _ in 0..FILL_MAX {
             if self.with.live.stop.load(Ordering::Relaxed) || !self.may_read(0) {
                 break;
             }
-            self.read_one()?;
+            self.read_one(source)?;
         }
         while self.prepare(0) {}
         Ok(())
@@ -254,16 +254,16 @@ impl<'a, S: Source> Worker<'a, S> {
     }
 
     /// Reads what may fill a batch, when nothing is left of what was read ahead.
-    fn read_batch(&mut self) -> io::Result<()> {
+    fn read_batch(&mut self, source: &mut Source<'_>) -> io::Result<()> {
         for _ in 0..self.batch.outgoing.most() {
-            self.read_one()?;
+            self.read_one(source)?;
         }
         Ok(())
     }
 
     /// Reads one query of the schedule, and keeps it if it is of this share.
-    fn read_one(&mut self) -> io::Result<()> {
-        match self.source.next_query()? {
+    fn read_one(&mut self, source: &mut Source<'_>) -> io::Result<()> {
+        match source()? {
             None => self.is_read_out = true,
             Some(planned) => {
                 self.read_to = planned.due;

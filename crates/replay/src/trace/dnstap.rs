@@ -182,6 +182,11 @@ mod tests {
     const QUERY: &[u8] = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
     const RESPONSE: &[u8] = b"\0\x01\x81\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
 
+    /// What a resolver received from a server, and from and for its client, by `dnstap.proto`.
+    const RESOLVER_RESPONSE: Kind = Kind(4);
+    const CLIENT_QUERY: Kind = Kind(5);
+    const CLIENT_RESPONSE: Kind = Kind(6);
+
     fn seen(kind: Kind) -> Seen<'static> {
         let time = |seconds| Some(Time { seconds, nanoseconds: 123_456_789 });
         Seen {
@@ -235,11 +240,11 @@ mod tests {
         let response =
             Message { time: Duration::new(11, 123_456_789), octets: RESPONSE.to_vec(), ..query.clone() };
         // A response brings its query along, unless queries have frames of their own.
-        for kind in [Kind::AUTH_RESPONSE, Kind::RESOLVER_RESPONSE, Kind::CLIENT_RESPONSE] {
+        for kind in [Kind::AUTH_RESPONSE, RESOLVER_RESPONSE, CLIENT_RESPONSE] {
             let (found, damage) = messages(&mut read(file(&[seen(kind)])));
             assert_eq!((found, damage), (vec![query.clone(), response.clone()], None), "{kind:?}");
         }
-        let both = [seen(Kind::CLIENT_QUERY), seen(Kind::CLIENT_RESPONSE)];
+        let both = [seen(CLIENT_QUERY), seen(CLIENT_RESPONSE)];
         assert_eq!(messages(&mut read(file(&both))).0, [query.clone(), response]);
 
         let bare =

@@ -7,20 +7,6 @@ use crate::cache::Why;
 use crate::histogram::Histogram;
 use crate::question::Answered;
 
-/// What questions are asked for, in the order of [`Counts::asked`].
-///
-/// The first three are [`crate::front::Purpose`]: an address was wanted; a name that many ask for is about to expire;
-/// whether a name that was given is still right. `confirm`: whether a name leads back. `prefix`: whether there is
-/// anything in a prefix. `retry`: any of these, again.
-pub const PURPOSES: [&str; 6] = ["name", "ahead", "sample", "confirm", "prefix", "retry"];
-pub(super) const CONFIRM: usize = 3;
-pub(super) const PREFIX: usize = 4;
-pub(super) const RETRY: usize = 5;
-
-/// What became of re-asked hits, in the order of [`Counts::staleness`]: the name was the same, it was another, there
-/// is none any more, and nobody said.
-pub const STALENESS: [&str; 4] = ["same", "changed", "gone", "failed"];
-
 /// Upper bounds of how long questions took, in milliseconds.
 pub const TIMES_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
 
@@ -29,8 +15,8 @@ pub const TIMES_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_00
 pub struct Counts {
     /// Intervals spent, each on one question.
     pub questions: AtomicU64,
-    /// The same by what they were asked for, as [`PURPOSES`].
-    pub asked: [AtomicU64; 6],
+    /// The same by what they were asked for.
+    pub asked: Asked,
     /// Addresses that were known when their turn came: back-end hits.
     pub hits: AtomicU64,
     /// Addresses dropped at the bottom of a stack.
@@ -46,12 +32,14 @@ pub struct Counts {
     /// Names by what was found of whether they lead back, as [`crate::cache::Verdict::ALL`]: the first are those that
     /// nobody could tell of.
     pub verdicts: [AtomicU64; 3],
-    /// Prefixes that turned out to have no name in them, and to have something.
-    pub prefixes: [AtomicU64; 2],
+    /// Prefixes that turned out to have no name in them.
+    pub empty_prefixes: AtomicU64,
+    /// Prefixes that turned out to have something.
+    pub prefixes_in_use: AtomicU64,
     /// Prefixes without a name in which a name was found after all.
     pub contradicted: AtomicU64,
-    /// Re-asked hits by what became of them, as [`STALENESS`].
-    pub staleness: [AtomicU64; 4],
+    /// Re-asked hits by what became of them.
+    pub staleness: Staleness,
     /// Addresses that wait for an interval that nobody needs, to be asked for ahead of time or as samples, now.
     pub spare_depth: AtomicU64,
     /// Addresses that were dropped at the bottom of that stack.
@@ -66,8 +54,40 @@ pub struct Counts {
     pub evicted: AtomicU64,
     /// Entries that found no room for their name.
     pub no_room: AtomicU64,
-    /// Snapshots that were written, and that failed.
-    pub snapshots: [AtomicU64; 2],
+    /// Snapshots that were written.
+    pub snapshots_written: AtomicU64,
+    /// Snapshots that failed.
+    pub snapshots_failed: AtomicU64,
+}
+
+/// Questions by what they were asked for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// An address was wanted.
+    pub name: AtomicU64,
+    /// A name that many ask for is about to expire.
+    pub ahead: AtomicU64,
+    /// Whether a name that was given is still right.
+    pub sample: AtomicU64,
+    /// Whether a name leads back.
+    pub confirm: AtomicU64,
+    /// Whether there is anything in a prefix.
+    pub prefix: AtomicU64,
+    /// Any of these, again.
+    pub retry: AtomicU64,
+}
+
+/// What became of hits that were asked for again.
+#[derive(Debug, Default)]
+pub struct Staleness {
+    /// The name was the same.
+    pub same: AtomicU64,
+    /// It was another.
+    pub changed: AtomicU64,
+    /// There is none any more.
+    pub gone: AtomicU64,
+    /// Nobody said.
+    pub failed: AtomicU64,
 }
 
 /// What an upstream did, since start.
@@ -75,8 +95,12 @@ pub struct Counts {
 pub struct UpstreamCounts {
     /// Questions that it was asked.
     pub questions: AtomicU64,
-    /// What its answers meant: a name, or whether one leads back; nothing of that kind; a name that is not kept.
-    pub answers: [AtomicU64; 3],
+    /// Its answers that were a name, or said whether one leads back.
+    pub names: AtomicU64,
+    /// Its answers that there is nothing of that kind.
+    pub no_names: AtomicU64,
+    /// Its answers that were a name that is not kept.
+    pub unusable: AtomicU64,
     /// Questions that failed, as [`Why::ALL`].
     pub failures: [AtomicU64; 5],
     /// Answers that were believed, by the rcode in their header.
@@ -95,7 +119,9 @@ impl Default for UpstreamCounts {
     fn default() -> Self {
         UpstreamCounts {
             questions: AtomicU64::default(),
-            answers: Default::default(),
+            names: AtomicU64::default(),
+            no_names: AtomicU64::default(),
+            unusable: AtomicU64::default(),
             failures: Default::default(),
             rcodes: Default::default(),
             cut: AtomicU64::default(),
@@ -107,14 +133,19 @@ impl Default for UpstreamCounts {
 }
 
 impl UpstreamCounts {
+    /// What its answers meant, by the words of metrics and status.
+    pub(crate) fn answers(&self) -> [(&'static str, &AtomicU64); 3] {
+        [("name", &self.names), ("no_name", &self.no_names), ("unusable", &self.unusable)]
+    }
+
     /// Counts how a question ended.
     pub(super) fn count(&self, answered: &Answered, took: Duration) {
         let add = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);
         self.times.observe(took.as_millis() as u64);
         match answered {
-            Answered::Name(..) | Answered::Verdict(..) => add(&self.answers[0]),
-            Answered::NoName(_) | Answered::Nothing(_) => add(&self.answers[1]),
-            Answered::Unusable(_) => add(&self.answers[2]),
+            Answered::Name(..) | Answered::Verdict(..) => add(&self.names),
+            Answered::NoName(_) | Answered::Nothing(_) => add(&self.no_names),
+            Answered::Unusable(_) => add(&self.unusable),
             Answered::Failed(why) => add(&self.failures[*why as usize]),
             Answered::Truncated | Answered::Foreign => add(&self.failures[Why::Malformed as usize]),
         }

@@ -17,7 +17,7 @@ use learn::{Backoff, Learner, Limits, Next, Order, Pacer, Repeats};
 use net::clock::Now;
 
 use super::behaviour::Behaviour;
-use super::counts::{CONFIRM, Counts, PREFIX, RETRY};
+use super::counts::Counts;
 use super::spare::Spare;
 use crate::cache::{Entry, State, Verdict, Why, Writer, prefix};
 use crate::front::{Purpose, Seen, Wanted};
@@ -206,13 +206,16 @@ impl BackEnd {
     }
 
     fn ask(&self, question: Question) -> Due {
-        let index = match (question.tried, question.ask) {
-            (1.., _) => RETRY,
-            (0, Ask::Name) => question.purpose as usize,
-            (0, Ask::Addresses(_)) => CONFIRM,
-            (0, Ask::Prefix(_)) => PREFIX,
+        let asked = &self.counts.asked;
+        let count = match (question.tried, question.ask, question.purpose) {
+            (1.., _, _) => &asked.retry,
+            (0, Ask::Name, Purpose::Name) => &asked.name,
+            (0, Ask::Name, Purpose::Ahead) => &asked.ahead,
+            (0, Ask::Name, Purpose::Sample) => &asked.sample,
+            (0, Ask::Addresses(_), _) => &asked.confirm,
+            (0, Ask::Prefix(_), _) => &asked.prefix,
         };
-        self.counts.asked[index].fetch_add(1, Ordering::Relaxed);
+        count.fetch_add(1, Ordering::Relaxed);
         Due::Now(question)
     }
 
@@ -330,11 +333,11 @@ impl BackEnd {
         self.cache.put_prefix(question.address, bits, Entry::new(state, now, life));
         match answered {
             Answered::Nothing(_) => {
-                self.counts.prefixes[0].fetch_add(1, Ordering::Relaxed);
+                self.counts.empty_prefixes.fetch_add(1, Ordering::Relaxed);
                 self.above(question, bits, now)
             }
             Answered::NoName(_) => {
-                self.counts.prefixes[1].fetch_add(1, Ordering::Relaxed);
+                self.counts.prefixes_in_use.fetch_add(1, Ordering::Relaxed);
                 None
             }
             _ => None,
@@ -381,13 +384,14 @@ impl BackEnd {
     /// Counts whether a name that was given is still right.
     fn compare(&self, address: IpAddr, answered: &Answered) {
         let Some((_, old)) = self.name(address) else { return };
-        let index = match answered {
-            Answered::Name(name, _) if *name == old => 0,
-            Answered::Name(..) | Answered::Unusable(_) => 1,
-            Answered::NoName(_) | Answered::Nothing(_) => 2,
-            _ => 3,
+        let staleness = &self.counts.staleness;
+        let count = match answered {
+            Answered::Name(name, _) if *name == old => &staleness.same,
+            Answered::Name(..) | Answered::Unusable(_) => &staleness.changed,
+            Answered::NoName(_) | Answered::Nothing(_) => &staleness.gone,
+            _ => &staleness.failed,
         };
-        self.counts.staleness[index].fetch_add(1, Ordering::Relaxed);
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     fn failed(&mut self, address: IpAddr, why: Why, now: u32) {

@@ -17,7 +17,7 @@ mod tests;
 pub mod upstreams;
 
 pub use behaviour::{Behaviour, Paper, Ttl};
-pub use counts::{Counts, PURPOSES, STALENESS, UpstreamCounts};
+pub use counts::{Counts, UpstreamCounts};
 pub use decisions::{BackEnd, Due, Question, seconds};
 pub use task::{Kept, Task, run};
 pub use upstreams::Upstreams;

@@ -1,10 +1,14 @@
 //! The task around the decisions: channels, the clock, sockets and the file.
 
 use std::fs::File;
+use std::future::poll_fn;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::Duration;
 
 use net::clock::Clock;
@@ -16,7 +20,7 @@ use tokio::time::Instant;
 use super::counts::Counts;
 use super::decisions::{BackEnd, Due, Question, seconds};
 use super::upstreams::Upstreams;
-use crate::cache::{Reader, snapshot};
+use crate::cache::{Reader, Why, snapshot};
 use crate::front::{Seen, Wanted};
 use crate::question::Answered;
 use crate::upstream::{self, Ids};
@@ -82,7 +86,7 @@ pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
     turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut saved = task.clock.now().monotonic;
     let mut swept = saved;
-    let mut ends = std::pin::pin!(shutdown.wait());
+    let mut ends = pin!(shutdown.wait());
     let (mut is_quiet, mut is_sweeping, mut look_at) = (false, false, Instant::now());
     loop {
         if Instant::now() >= look_at {
@@ -153,8 +157,9 @@ pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
 }
 
 fn note_saved(saved: io::Result<()>, path: &Path, counts: &Counts) -> bool {
-    counts.snapshots[usize::from(saved.is_err())].fetch_add(1, Ordering::Relaxed);
     let is_saved = saved.is_ok();
+    let count = if is_saved { &counts.snapshots_written } else { &counts.snapshots_failed };
+    count.fetch_add(1, Ordering::Relaxed);
     match saved {
         Ok(()) => tracing::info!(path = %path.display(), "the snapshot is written"),
         Err(cause) => {
@@ -190,9 +195,36 @@ impl Task {
         counts.questions.fetch_add(1, Ordering::Relaxed);
         flights.spawn(async move {
             let begun = clock.now().monotonic;
-            let answered =
-                upstream::ask(upstream, question.address, &question.ask, ids.next(), wait, &counts).await;
+            let asked = upstream::ask(upstream, question.address, &question.ask, ids.next(), wait, &counts);
+            let answered = caught(asked).await;
             (index, question, answered, clock.now().monotonic.saturating_sub(begun))
         });
+    }
+}
+
+/// What a question comes to. One that makes the code panic has failed, and is told of like others: else its address would be
+/// in flight for ever.
+async fn caught(asked: impl Future<Output = Answered>) -> Answered {
+    let mut asked = pin!(asked);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| asked.as_mut().poll(context)));
+        polled.unwrap_or(Poll::Ready(Answered::Failed(Why::Malformed)))
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_that_panics_has_failed() {
+        async fn panics() -> Answered {
+            tokio::task::yield_now().await;
+            panic!("as a reader of answers might")
+        }
+        assert!(matches!(caught(panics()).await, Answered::Failed(Why::Malformed)));
+        let good = caught(async { Answered::NoName(7) }).await;
+        assert!(matches!(good, Answered::NoName(7)));
     }
 }

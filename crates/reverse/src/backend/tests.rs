@@ -8,6 +8,7 @@ use std::time::Duration;
 use net::clock::Now;
 use tokio::sync::mpsc;
 
+use super::counts::Staleness;
 use super::decisions::{IN_FLIGHT_MAX, LANE_IN_FLIGHT_MAX};
 use super::*;
 use crate::cache::{self, Verdict, Why};
@@ -334,7 +335,7 @@ fn an_empty_prefix_is_one_entry_for_all_addresses_in_it() {
     assert_eq!(world.step(nothing).as_deref(), Some("name 192.0.3.1"));
     assert_eq!(world.step(nothing).as_deref(), Some("prefix 192.0.3.1/24"));
     assert_eq!(world.step(nothing), None);
-    assert_eq!(world.counted(|counts| &counts.prefixes[0]), 2);
+    assert_eq!(world.counted(|counts| &counts.empty_prefixes), 2);
 
     let six = "2001:db8:1:2::1";
     world.look_up(six);
@@ -411,7 +412,7 @@ fn a_popular_name_is_asked_for_before_it_expires_when_nobody_waits() {
     assert_eq!(world.turn(Answered::Failed(Why::Timeout)).as_deref(), Some(ONE));
     assert_eq!(world.turn(name(1)).as_deref(), Some(ONE), "again, after a failure");
     assert!(matches!(world.look_up(ONE), Known::Name(Since { age: 0, left: 1000, stale: false }, _)));
-    assert_eq!(world.counted(|counts| &counts.asked[1]), 1);
+    assert_eq!(world.counted(|counts| &counts.asked.ahead), 1);
 }
 
 #[test]
@@ -442,9 +443,9 @@ fn samples_tell_how_many_names_are_still_right() {
         });
         assert_eq!(asked, Some(address));
     }
-    let counted = world.back_end.counts().staleness.each_ref().map(|count| count.load(Ordering::Relaxed));
-    assert_eq!(counted, [1, 1, 1, 1]);
-    assert_eq!(world.counted(|counts| &counts.asked[2]), 4);
+    let Staleness { same, changed, gone, failed } = &world.back_end.counts().staleness;
+    assert_eq!([same, changed, gone, failed].map(|count| count.load(Ordering::Relaxed)), [1, 1, 1, 1]);
+    assert_eq!(world.counted(|counts| &counts.asked.sample), 4);
 }
 
 #[test]

@@ -12,7 +12,7 @@
 
 use std::net::IpAddr;
 
-use dns::edns::ExtendedError;
+use dns::edns::{ExtendedError, UDP_PAYLOAD};
 use dns::query::{Query, Refusal};
 use dns::writer::{End, Writer, without_question};
 use dns::{Class, Folded, OptRcode, Rcode, Rtype, Section, Suffixes};
@@ -21,9 +21,6 @@ use crate::cache::{View, Why};
 use crate::front::{Front, Known, Since};
 use crate::name::NameText;
 use crate::question::address_of;
-
-/// The largest answer over UDP, in octets (DNS flag day 2020).
-pub const PAYLOAD: u16 = 1232;
 
 /// The largest message over UDP to an asker without EDNS, in octets (RFC 1035 §4.2.1).
 const PLAIN_MAX: usize = 512;
@@ -63,7 +60,7 @@ pub fn answer(
         Err(refusal) => {
             // There are no cookies here, and a message without a question is then malformed.
             let rcode = if let Refusal::Rcode(rcode) = refusal { rcode } else { Rcode::FORMERR };
-            return without_question(message, rcode, PAYLOAD, out).map_or(Reply::Drop, Reply::Send);
+            return without_question(message, rcode, UDP_PAYLOAD, out).map_or(Reply::Drop, Reply::Send);
         }
     };
     // Client subnet is nothing to us, and is not echoed (RFC 7871 §7.2.1).
@@ -72,14 +69,14 @@ pub fn answer(
     }
     let limit = limit.unwrap_or_else(|| match query.edns {
         None => PLAIN_MAX,
-        Some(ref edns) => usize::from(edns.udp_payload_size.clamp(PLAIN_MAX as u16, PAYLOAD)),
+        Some(ref edns) => usize::from(edns.udp_payload_size.clamp(PLAIN_MAX as u16, UDP_PAYLOAD)),
     });
     let mut end = End {
         rcode: OptRcode::NOERROR,
         authoritative: false,
         truncated: false,
         scope: 0,
-        udp_payload_size: PAYLOAD,
+        udp_payload_size: UDP_PAYLOAD,
         extended_error: None,
     };
     let Some(mut writer) = Writer::new(out, &query, limit, &mut suffixes) else { return Reply::Drop };

@@ -10,18 +10,17 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use net::accept::{Acceptor, Event};
 use net::admission::{Admission, Place};
 use net::shutdown::Shutdown;
-use net::tcp::ACCEPT_PAUSE;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
 use super::acl::Acl;
@@ -109,40 +108,21 @@ pub async fn serve<C: Conversation>(
 ) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let places = Arc::new(Admission::new(CONNECTIONS_MAX, PER_CLIENT_MAX));
-    let mut connections = JoinSet::new();
-    let mut ends = pin!(shutdown.wait());
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = &mut ends => break,
-            Some(ended) = connections.join_next() => {
-                count_panic(&counters, &ended);
-                continue;
-            }
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, client)) => {
+    let mut acceptor = Acceptor::new(listener, shutdown.clone());
+    while let Some(event) = acceptor.next().await {
+        match event {
+            Event::Connected(stream, client) => {
                 if let Some(place) = admit(&places, &acl, client, &counters) {
                     let (counters, shutdown) = (counters.clone(), shutdown.clone());
                     let conversation = begin(client.ip());
-                    connections.spawn(async move {
+                    acceptor.spawn(async move {
                         converse(stream, conversation, place, &counters, &shutdown).await
                     });
                 }
             }
-            Err(_) => {
-                add(&counters.accept_failed);
-                tokio::select! {
-                    () = &mut ends => break,
-                    () = tokio::time::sleep(ACCEPT_PAUSE) => {}
-                }
-            }
+            Event::Aborted(_) | Event::Failed(_) => add(&counters.accept_failed),
+            Event::Panicked => add(&counters.panics),
         }
-    }
-    drop(listener);
-    while let Some(ended) = connections.join_next().await {
-        count_panic(&counters, &ended);
     }
     Ok(())
 }
@@ -276,12 +256,6 @@ fn answer(
         },
     };
     Turn::Answered(step, out[sent..].to_vec())
-}
-
-fn count_panic(counters: &Counters, ended: &Result<(), JoinError>) {
-    if ended.is_err() {
-        add(&counters.panics);
-    }
 }
 
 fn add(count: &AtomicU64) {

@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 pub enum Trust<'a> {
     /// Those that lead to one of these authorities, in PEM form, and are for the host that was asked for.
     Authorities(&'a [u8]),
-    /// All.
+    /// All, whoever signed them, for whatever host.
     Anybody,
 }
 

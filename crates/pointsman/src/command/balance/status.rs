@@ -32,7 +32,7 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Does it.
+    /// Asks the balancer how it is doing and prints that, once or again and again.
     ///
     /// # Errors
     /// [`Failure`].

@@ -42,7 +42,7 @@ struct Outputs {
 }
 
 impl Replay {
-    /// Does what was said.
+    /// Makes what is written to, has the queries sent, by this process or by several, and tells what came of it.
     ///
     /// # Errors
     /// [`Failure`]; the report is printed and written before.
@@ -88,9 +88,8 @@ impl Replay {
         if std::fs::metadata(&self.trace).map_or(true, |found| found.is_file()) {
             return Ok(());
         }
-        let (path, what) =
-            (self.trace.to_string_lossy(), "it is no regular file, and a trace is read several times");
-        Err(Failure::Faults(Fault::whole(path, what, "a file; write what a pipe gives into one").into()))
+        let what = "it is no regular file, and a trace is read several times";
+        Err(Failure::file(&self.trace, what, "a file; write what a pipe gives into one"))
     }
 
     fn open(&self) -> Result<Trace, replay::trace::Error> {
@@ -98,7 +97,7 @@ impl Replay {
     }
 
     fn unreadable(&self, cause: &dyn std::fmt::Display) -> Failure {
-        Failure::Faults(Fault::whole(self.trace.to_string_lossy(), cause.to_string(), "").into())
+        Failure::file(&self.trace, cause.to_string(), "")
     }
 
     /// Makes what is written to, and sees that a report can be. The first process makes files; all add to their ends.
@@ -122,7 +121,7 @@ impl Replay {
         let observed = |pid| {
             Observer::new(pid).map_err(|cause| {
                 let expected = "a running process whose descriptors this user may read";
-                Failure::Faults(Fault::whole("--observe", format!("{pid}: {cause}"), expected).into())
+                Fault::whole("--observe", format!("{pid}: {cause}"), expected)
             })
         };
         let observer = self.observe.filter(|_| self.is_first()).map(observed).transpose()?;
@@ -304,5 +303,5 @@ impl Replay {
 }
 
 fn written(path: &Path, cause: &io::Error) -> Failure {
-    Failure::Faults(Fault::whole(path.to_string_lossy(), format!("it cannot be made: {cause}"), "").into())
+    Failure::file(path, format!("it cannot be made: {cause}"), "")
 }

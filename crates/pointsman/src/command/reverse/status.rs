@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use api::{Faults, ReverseStatus};
+use api::ReverseStatus;
 use clap::Args;
 use hyper::Method;
 
@@ -29,12 +29,12 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Does it.
+    /// Asks the service how it is doing, and prints that.
     ///
     /// # Errors
     /// [`Failure`].
     pub(super) async fn run(self) -> Result<(), Failure> {
-        let client = Client::of(&self.http, None, REVERSE).map_err(Faults::from)?;
+        let client = Client::of(&self.http, None, REVERSE)?;
         Session::new(client, self.json).show(Call::new(Method::GET, "/v1/status"), shown).await
     }
 }

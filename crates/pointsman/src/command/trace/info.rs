@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::TraceInfo;
+use jiff::Timestamp;
 use replay::remarks::counted;
 use replay::trace::{Skip, Summary};
 
@@ -109,19 +110,10 @@ fn percent(count: u64, total: u64) -> String {
     if total == 0 { "-".into() } else { format!("{:.1} %", count as f64 * 100.0 / total as f64) }
 }
 
-/// A time in UTC, to the second (days to civil: Hinnant's algorithm, in years that begin in March).
+/// A time in UTC, to the second.
 fn utc(nanos: u64) -> String {
-    let seconds = nanos / 1_000_000_000;
-    let (days, time) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+    let time = Timestamp::from_nanosecond(nanos.into()).expect("64 bits end in 2554, timestamps in 9999");
+    time.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use replay::trace::{Message, pcap, text};
 
-use super::fault;
 use crate::failure::Failure;
 
 /// A file in the making. Until [`Output::finish`] it has another name beside its own, and goes when dropped.
@@ -31,15 +30,15 @@ impl Output {
         let extension = out.extension().and_then(|extension| extension.to_str());
         if !matches!(extension, Some("txt" | "queries" | "pcap")) {
             let what = "the form is told by the end of its name, and this one is not supported";
-            return Err(fault(out, what, "FILE.txt, FILE.queries or FILE.pcap"));
+            return Err(Failure::file(out, what, "FILE.txt, FILE.queries or FILE.pcap"));
         }
         if fs::symlink_metadata(out).is_ok() {
-            return Err(fault(out, "it cannot be made: it is there already", "another name"));
+            return Err(Failure::file(out, "it cannot be made: it is there already", "another name"));
         }
         let mut name = out.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.partial", std::process::id()));
         let partial = out.with_file_name(name);
-        let unmade = |cause: io::Error| fault(out, &format!("it cannot be made: {cause}"), "");
+        let unmade = |cause: io::Error| Failure::file(out, format!("it cannot be made: {cause}"), "");
         let to = BufWriter::new(File::create_new(&partial).map_err(unmade)?);
         let begun = match extension {
             Some("txt") => {

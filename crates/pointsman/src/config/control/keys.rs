@@ -134,7 +134,7 @@ pub(crate) const CONTROL: Section<ControlSpec> = Section {
             name: "listen",
             flag: None,
             kind: Kind::Address(|s| &mut s.listen),
-            default: Default::Absent { means: "there is no such face", example: "\"127.0.0.1:8055\"" },
+            default: Default::Absent { means: "there is no such face", example: "\"127.0.0.1:8056\"" },
             about: "The address of the HTTP face: reports of loads, the last round, metrics.",
             consequence: "Any address but a loopback one needs a report_token_file, and the token crosses the network \
                 unencrypted.",

@@ -58,7 +58,7 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
         Key {
             name: "sockets",
             flag: Some("sockets"),
-            kind: Kind::Integer(|s| &mut s.sockets, 1..=balancer::worker::SOCKETS_MAX as u64),
+            kind: Kind::Integer(|s| &mut s.sockets, 1..=balancer::lines::SOCKETS_MAX as u64),
             default: Default::Value("4"),
             about: "How many sockets each worker has for a back end.",
             consequence: "Each has a port of its own: more are harder to guess, and spread over the sockets of a server \

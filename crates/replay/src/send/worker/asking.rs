@@ -11,11 +11,11 @@ use super::super::carrier::Carrier;
 use super::super::connection::Around;
 use super::super::https::Https;
 use super::super::layer::{Layer, Told};
+use super::super::nanos;
 use super::super::pending::{Asked, Key};
 use super::super::quic::Quic;
 use super::super::sockets::{self, Kind, Opening, Speech};
 use super::super::tally::Cause;
-use super::super::{Source, nanos};
 use super::hearing::Heard;
 use super::preparing::Prepared;
 use super::{LATE, Worker, endpoint};
@@ -23,7 +23,7 @@ use super::{LATE, Worker, endpoint};
 /// How often a query is asked again: a server that says goodbye to each connection is not asked for ever.
 const AGAIN_MAX: u8 = 2;
 
-impl<S: Source> Worker<'_, S> {
+impl Worker<'_> {
     /// Sends what is due, at most a batch before answers are looked at again.
     pub(super) fn send_due(&mut self) {
         if !self.flush() {

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use super::super::batch::Target;
+use super::super::nanos;
 use super::super::pending::{Asked, Key};
-use super::super::sockets::Kind;
+use super::super::sockets::{Kind, Socket};
 use super::super::tally::Cause;
-use super::super::{Source, nanos};
 use super::Worker;
 
-impl<S: Source> Worker<'_, S> {
+impl Worker<'_> {
     /// Loses what has waited too long: no more in a turn than what a turn can ask, as after a burst thousands may be lost or
     /// forgotten at once, while queries are due.
     pub(super) fn lose(&mut self, now: u64) {
@@ -87,18 +87,16 @@ impl<S: Source> Worker<'_, S> {
         }
     }
 
-    /// Takes an id from those that its socket waits for.
-    pub(super) fn release(&mut self, key: Key, asked: &Asked) {
-        let Some(socket) = asked.slot.and_then(|slot| self.sockets.get(slot)) else { return };
-        if socket.serial != key.endpoint {
-            return;
-        }
+    /// Takes an id from those that its socket waits for; returns the socket, unless it was closed since.
+    pub(super) fn release(&mut self, key: Key, asked: &Asked) -> Option<&mut Socket> {
+        let socket = self.sockets.get(asked.slot?).filter(|socket| socket.serial == key.endpoint)?;
         // Answers come in the order of their queries, nearly always.
         if socket.ids.front() == Some(&key.id) {
             socket.ids.pop_front();
         } else if let Some(at) = socket.ids.iter().position(|id| *id == key.id) {
             socket.ids.remove(at);
         }
+        Some(socket)
     }
 
     /// Counts a query as lost.

@@ -10,11 +10,11 @@ use super::super::agenda::What;
 use super::super::carrier::Carrier;
 use super::super::connection::Around;
 use super::super::layer::Told;
+use super::super::nanos;
 use super::super::octets::Response;
 use super::super::pending::{Asked, Key, Match};
 use super::super::sockets::{self, Kind};
 use super::super::tally::Cause;
-use super::super::{Source, nanos};
 use super::{SHARED_TOKENS, Worker, endpoint};
 use crate::compare::compare;
 
@@ -68,7 +68,7 @@ impl Heard {
     }
 }
 
-impl<S: Source> Worker<'_, S> {
+impl Worker<'_> {
     /// Takes what has arrived at all sockets.
     pub(super) fn receive(&mut self) -> io::Result<()> {
         if self.shared.iter().all(Option::is_none) && self.sockets.oldest().is_none() {
@@ -257,7 +257,9 @@ impl<S: Source> Worker<'_, S> {
     }
 
     fn answered(&mut self, key: Key, asked: Box<Asked>, response: Response, at: u64) {
-        self.release(key, &asked);
+        if let Some(socket) = self.release(key, &asked) {
+            socket.has_answered = true;
+        }
         self.tally.answer_octets += response.length;
         if response.is_truncated && asked.carrier == Carrier::Udp {
             self.tally.truncated += 1;
@@ -288,7 +290,10 @@ impl<S: Source> Worker<'_, S> {
     /// Closes a connection that the server has ended, or that failed, unless it made way for another since.
     fn end(&mut self, token: u64, cause: Cause) {
         let Some(slot) = self.sockets.of_token(token) else { return };
-        self.tally.closed_by_server += u64::from(matches!(cause, Cause::Closed | Cause::Reset));
+        if let (Cause::Closed | Cause::Reset, Some(socket)) = (cause, self.sockets.get(slot)) {
+            self.tally.closed_by_server += 1;
+            self.tally.closed_unanswered += u64::from(!socket.has_answered && !socket.ids.is_empty());
+        }
         self.close(slot, cause);
     }
 }

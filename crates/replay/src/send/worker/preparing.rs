@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::super::Source;
 use super::super::carrier::Carrier;
 use super::super::pending::{Asked, Key};
 use super::{Worker, endpoint};
@@ -40,7 +39,7 @@ pub(super) struct Prepared {
     pub(super) has_its_name: bool,
 }
 
-impl<S: Source> Worker<'_, S> {
+impl Worker<'_> {
     /// When the next query of the schedule is due, prepared or not.
     pub(super) fn due(&self) -> Option<u64> {
         let prepared = self.prepared.front().map(|prepared| prepared.asked.planned.due);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use dns::edns::UDP_PAYLOAD;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Verdict};
@@ -16,7 +17,7 @@ use net::udp::{BATCH_MAX, Batch, Datagram, UdpListener};
 use tokio::sync::Semaphore;
 
 use super::super::acl::Acl;
-use super::{PAYLOAD, Reply, answer};
+use super::{Reply, answer};
 use crate::backend::seconds;
 use crate::front::Front;
 use crate::numbers::{Connections, Numbers};
@@ -146,7 +147,7 @@ fn work(
     if let Err(cause) = net::thread::come_soon() {
         tracing::warn!(%cause, "answers wait for whoever has begun a slice of their core");
     }
-    let mut batch = Batch::new(usize::from(PAYLOAD));
+    let mut batch = Batch::new(usize::from(UDP_PAYLOAD));
     loop {
         match batch.receive(listener) {
             Ok(0) => return,
@@ -197,7 +198,7 @@ impl Waits {
         self.runtime.spawn(async move {
             let front = &waits.again;
             let until = tokio::time::Instant::now() + waits.wait;
-            let mut out = [0; PAYLOAD as usize];
+            let mut out = [0; UDP_PAYLOAD as usize];
             loop {
                 let mut learned = std::pin::pin!(front.learned().notified());
                 // Before the look: what is learned between the two is not missed.

@@ -1,5 +1,6 @@
 //! `/metrics`: every number that is exported, declared once.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::Problem;
@@ -9,8 +10,6 @@ use dns::Rcode;
 use web::metrics::{Kind, Samples};
 
 use super::Http;
-use super::status::ANSWERS;
-use crate::backend::{PURPOSES, STALENESS};
 use crate::cache::{Verdict, Why};
 use crate::front::{self, LOOKED_AT_ONE_IN, WORDS};
 use crate::histogram::Histogram;
@@ -46,7 +45,7 @@ pub const METRICS: &[Metric] = &[
         labels: &["face", "state"],
         read: |numbers, samples| {
             for (state, word) in WORDS.iter().enumerate() {
-                samples.faces(numbers, &[word], &|counts| &counts.known[state]);
+                faces(samples, numbers, &[word], &|counts| &counts.known[state]);
             }
         },
     },
@@ -56,7 +55,7 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "look-ups",
         labels: &["face"],
-        read: |numbers, samples| samples.faces(numbers, &[], &|counts| &counts.hits),
+        read: |numbers, samples| faces(samples, numbers, &[], &|counts| &counts.hits),
     },
     Metric {
         name: "pointsman_reverse_stale_total",
@@ -64,7 +63,7 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "look-ups",
         labels: &["face"],
-        read: |numbers, samples| samples.faces(numbers, &[], &|counts| &counts.stale),
+        read: |numbers, samples| faces(samples, numbers, &[], &|counts| &counts.stale),
     },
     Metric {
         name: "pointsman_reverse_refused_total",
@@ -72,7 +71,7 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "requests",
         labels: &["face"],
-        read: |numbers, samples| samples.faces(numbers, &[], &|counts| &counts.refused),
+        read: |numbers, samples| faces(samples, numbers, &[], &|counts| &counts.refused),
     },
     Metric {
         name: "pointsman_reverse_door_full_total",
@@ -80,7 +79,7 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "addresses",
         labels: &["face"],
-        read: |numbers, samples| samples.faces(numbers, &[], &|counts| &counts.door_full),
+        read: |numbers, samples| faces(samples, numbers, &[], &|counts| &counts.door_full),
     },
     Metric {
         name: "pointsman_reverse_age_seconds",
@@ -91,7 +90,7 @@ pub const METRICS: &[Metric] = &[
         read: |numbers, samples| {
             const { assert!(LOOKED_AT_ONE_IN == 16) };
             let faces = numbers.faces();
-            samples.sum(faces.iter().map(|(_, counts)| &counts.ages), 1.0);
+            histogram(samples, faces.iter().map(|(_, counts)| &counts.ages), 1.0);
         },
     },
     Metric {
@@ -109,7 +108,18 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "questions",
         labels: &["purpose"],
-        read: |numbers, samples| samples.each(&PURPOSES, &numbers.back_end.asked),
+        read: |numbers, samples| {
+            let asked = &numbers.back_end.asked;
+            let counts = [
+                ("name", &asked.name),
+                ("ahead", &asked.ahead),
+                ("sample", &asked.sample),
+                ("confirm", &asked.confirm),
+                ("prefix", &asked.prefix),
+                ("retry", &asked.retry),
+            ];
+            each(samples, counts);
+        },
     },
     Metric {
         name: "pointsman_reverse_back_end_hits_total",
@@ -126,8 +136,8 @@ pub const METRICS: &[Metric] = &[
         unit: "addresses",
         labels: &["stack"],
         read: |numbers, samples| {
-            samples.push(["wanted".into()], get(&numbers.back_end.leaks));
-            samples.push(["spare".into()], get(&numbers.back_end.spare_leaks));
+            let back_end = &numbers.back_end;
+            each(samples, [("wanted", &back_end.leaks), ("spare", &back_end.spare_leaks)]);
         },
     },
     Metric {
@@ -145,8 +155,8 @@ pub const METRICS: &[Metric] = &[
         unit: "addresses",
         labels: &["stack"],
         read: |numbers, samples| {
-            samples.push(["wanted".into()], get(&numbers.back_end.depth));
-            samples.push(["spare".into()], get(&numbers.back_end.spare_depth));
+            let back_end = &numbers.back_end;
+            each(samples, [("wanted", &back_end.depth), ("spare", &back_end.spare_depth)]);
         },
     },
     Metric {
@@ -171,7 +181,9 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "names",
         labels: &["verdict"],
-        read: |numbers, samples| samples.each(&Verdict::ALL.map(Verdict::word), &numbers.back_end.verdicts),
+        read: |numbers, samples| {
+            each(samples, Verdict::ALL.map(Verdict::word).into_iter().zip(&numbers.back_end.verdicts));
+        },
     },
     Metric {
         name: "pointsman_reverse_prefixes_total",
@@ -181,8 +193,13 @@ pub const METRICS: &[Metric] = &[
         unit: "prefixes",
         labels: &["outcome"],
         read: |numbers, samples| {
-            samples.each(&["empty", "other"], &numbers.back_end.prefixes);
-            samples.push(["contradicted".into()], get(&numbers.back_end.contradicted));
+            let back_end = &numbers.back_end;
+            let counts = [
+                ("empty", &back_end.empty_prefixes),
+                ("other", &back_end.prefixes_in_use),
+                ("contradicted", &back_end.contradicted),
+            ];
+            each(samples, counts);
         },
     },
     Metric {
@@ -191,23 +208,16 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "hits",
         labels: &["outcome"],
-        read: |numbers, samples| samples.each(&STALENESS, &numbers.back_end.staleness),
-    },
-    Metric {
-        name: "pointsman_reverse_spare_depth",
-        help: "Addresses that wait for an interval that nobody needs: to be asked for ahead of time, or as samples.",
-        kind: Kind::Gauge,
-        unit: "addresses",
-        labels: &[],
-        read: |numbers, samples| samples.push([], get(&numbers.back_end.spare_depth)),
-    },
-    Metric {
-        name: "pointsman_reverse_spare_leaks_total",
-        help: "Of those, dropped at the bottom of their stack.",
-        kind: Kind::Counter,
-        unit: "addresses",
-        labels: &[],
-        read: |numbers, samples| samples.push([], get(&numbers.back_end.spare_leaks)),
+        read: |numbers, samples| {
+            let staleness = &numbers.back_end.staleness;
+            let counts = [
+                ("same", &staleness.same),
+                ("changed", &staleness.changed),
+                ("gone", &staleness.gone),
+                ("failed", &staleness.failed),
+            ];
+            each(samples, counts);
+        },
     },
     Metric {
         name: "pointsman_reverse_entries",
@@ -238,9 +248,7 @@ pub const METRICS: &[Metric] = &[
                 ("evicted", &back_end.evicted),
                 ("no_room", &back_end.no_room),
             ];
-            for (cause, count) in causes {
-                samples.push([cause.into()], get(count));
-            }
+            each(samples, causes);
         },
     },
     Metric {
@@ -249,7 +257,10 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Counter,
         unit: "snapshots",
         labels: &["outcome"],
-        read: |numbers, samples| samples.each(&["written", "failed"], &numbers.back_end.snapshots),
+        read: |numbers, samples| {
+            let back_end = &numbers.back_end;
+            each(samples, [("written", &back_end.snapshots_written), ("failed", &back_end.snapshots_failed)]);
+        },
     },
     Metric {
         name: "pointsman_reverse_mmdb_files_total",
@@ -259,8 +270,7 @@ pub const METRICS: &[Metric] = &[
         labels: &["outcome"],
         read: |numbers, samples| {
             if let Some(counts) = &numbers.mmdb {
-                samples.push(["written".into()], get(&counts.written));
-                samples.push(["failed".into()], get(&counts.failed));
+                each(samples, [("written", &counts.written), ("failed", &counts.failed)]);
             }
         },
     },
@@ -286,7 +296,7 @@ pub const METRICS: &[Metric] = &[
             for (address, counts) in &numbers.upstreams {
                 let failed = Why::ALL.iter().filter(|why| **why != Why::Unusable);
                 let failed = failed.map(|why| (why.word(), &counts.failures[*why as usize]));
-                for (word, count) in ANSWERS.into_iter().zip(&counts.answers).chain(failed) {
+                for (word, count) in counts.answers().into_iter().chain(failed) {
                     samples.push([address.to_string(), word.into()], get(count));
                 }
             }
@@ -331,7 +341,7 @@ pub const METRICS: &[Metric] = &[
         unit: "seconds",
         labels: &[],
         read: |numbers, samples| {
-            samples.sum(numbers.upstreams.iter().map(|(_, counts)| &counts.times), 1000.0)
+            histogram(samples, numbers.upstreams.iter().map(|(_, counts)| &counts.times), 1000.0);
         },
     },
     Metric {
@@ -423,49 +433,40 @@ pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
     web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&http.numbers, samples)))
 }
 
-/// What several metrics read.
-trait Read {
-    /// A count of each face, summed over its threads, with more labels behind the face's.
-    fn faces(&mut self, numbers: &Numbers, more: &[&str], of: &dyn Fn(&front::Counts) -> &AtomicU64);
-    /// Counts by their words.
-    fn each(&mut self, words: &[&str], counts: &[AtomicU64]);
-    /// Histograms of the same bounds, together; so many of their unit are one of the metric's.
-    fn sum<'a>(&mut self, histograms: impl Iterator<Item = &'a Histogram>, unit: f64);
+/// Tells a count of each face, summed over its threads, with more labels behind the face's.
+fn faces(samples: &mut Samples, numbers: &Numbers, more: &[&str], of: &dyn Fn(&front::Counts) -> &AtomicU64) {
+    let mut faces = BTreeMap::<&str, u64>::new();
+    for (face, counts) in numbers.faces() {
+        *faces.entry(face).or_default() += get(of(&counts));
+    }
+    for (face, count) in faces {
+        match more {
+            [] => samples.push([face.into()], count),
+            [more, ..] => samples.push([face.into(), (*more).into()], count),
+        }
+    }
 }
 
-impl Read for Samples {
-    fn faces(&mut self, numbers: &Numbers, more: &[&str], of: &dyn Fn(&front::Counts) -> &AtomicU64) {
-        let mut faces = std::collections::BTreeMap::<&str, u64>::new();
-        for (face, counts) in numbers.faces() {
-            *faces.entry(face).or_default() += get(of(&counts));
-        }
-        for (face, count) in faces {
-            match more {
-                [] => self.push([face.into()], count),
-                [more, ..] => self.push([face.into(), (*more).into()], count),
+/// Tells counts by their words.
+fn each<'a>(samples: &mut Samples, counts: impl IntoIterator<Item = (&'static str, &'a AtomicU64)>) {
+    for (word, count) in counts {
+        samples.push([word.into()], get(count));
+    }
+}
+
+/// Tells histograms of the same bounds, together; so many of their unit are one of the metric's.
+fn histogram<'a>(samples: &mut Samples, histograms: impl Iterator<Item = &'a Histogram>, unit: f64) {
+    let (mut sum, mut cells) = (0, Vec::<(f64, u64)>::new());
+    for histogram in histograms {
+        sum += histogram.sum();
+        for (index, (bound, count)) in histogram.cells().enumerate() {
+            match cells.get_mut(index) {
+                Some((_, cell)) => *cell += count,
+                None => cells.push((bound.map_or(f64::INFINITY, |bound| bound as f64 / unit), count)),
             }
         }
     }
-
-    fn each(&mut self, words: &[&str], counts: &[AtomicU64]) {
-        for (word, count) in words.iter().zip(counts) {
-            self.push([(*word).into()], get(count));
-        }
-    }
-
-    fn sum<'a>(&mut self, histograms: impl Iterator<Item = &'a Histogram>, unit: f64) {
-        let (mut sum, mut cells) = (0, Vec::<(f64, u64)>::new());
-        for histogram in histograms {
-            sum += histogram.sum();
-            for (index, (bound, count)) in histogram.cells().enumerate() {
-                match cells.get_mut(index) {
-                    Some((_, cell)) => *cell += count,
-                    None => cells.push((bound.map_or(f64::INFINITY, |bound| bound as f64 / unit), count)),
-                }
-            }
-        }
-        self.histogram([], sum as f64 / unit, cells);
-    }
+    samples.histogram([], sum as f64 / unit, cells);
 }
 
 fn get(count: &AtomicU64) -> u64 {

@@ -13,9 +13,6 @@ use super::Http;
 use crate::cache::Why;
 use crate::front::WORDS;
 
-/// The words for an upstream's answers, as they are counted.
-pub(super) const ANSWERS: [&str; 3] = ["name", "no_name", "unusable"];
-
 /// Returns this document.
 #[utoipa::path(
     get, path = "/v1/openapi.json", operation_id = "openapi", tag = "service",
@@ -73,8 +70,8 @@ pub(super) async fn status(State(http): State<Http>) -> Json<ReverseStatus> {
                 UpstreamStatus {
                     address: address.to_string(),
                     questions: get(&counts.questions),
-                    answers: counted(&ANSWERS, &counts.answers),
-                    failures: counted(&Why::ALL.map(Why::word), &counts.failures),
+                    answers: counted(counts.answers()),
+                    failures: counted(Why::ALL.map(Why::word).into_iter().zip(&counts.failures)),
                     mean_milliseconds: (ended > 0).then(|| counts.times.sum() as f64 / ended as f64),
                 }
             })
@@ -82,8 +79,8 @@ pub(super) async fn status(State(http): State<Http>) -> Json<ReverseStatus> {
     })
 }
 
-fn counted(words: &[&str], counts: &[AtomicU64]) -> BTreeMap<String, u64> {
-    words.iter().zip(counts).map(|(word, count)| ((*word).into(), get(count))).collect()
+fn counted<'a>(counts: impl IntoIterator<Item = (&'static str, &'a AtomicU64)>) -> BTreeMap<String, u64> {
+    counts.into_iter().map(|(word, count)| (word.into(), get(count))).collect()
 }
 
 fn get(count: &AtomicU64) -> u64 {

@@ -1,0 +1,288 @@
+//! Clients over TCP: many connections on tokio, each with several queries under way, answered as answers come
+//! (RFC 7766 §7).
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::accept::{Acceptor, Event};
+use net::admission::Place;
+use net::framing::{Assembler, prefix};
+use net::shutdown::Shutdown;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use crate::connections::{Connections, Way};
+
+/// Queries of one connection that are under way; further ones are not read meanwhile.
+const PIPELINED_MAX: usize = 64;
+
+/// Octets that are read at once.
+const PIECE: usize = 8 << 10;
+
+/// Serves connections until the shutdown begins; then queries under way are answered.
+pub async fn serve(connections: Arc<Connections>, listener: TcpListener, shutdown: Shutdown) {
+    let mut acceptor = Acceptor::new(listener, shutdown.clone());
+    while let Some(event) = acceptor.next().await {
+        match event {
+            Event::Connected(stream, client) => {
+                let Ok(place) = connections.admission.admit(client.ip()) else {
+                    connections.desk().counters.full.add(1);
+                    continue;
+                };
+                let (connections, shutdown) = (connections.clone(), shutdown.clone());
+                let has_replaced = place.has_replaced();
+                acceptor.spawn(async move {
+                    // What goes wrong on a connection is its client's to know.
+                    let _ = converse(connections, stream, client, place, shutdown).await;
+                });
+                // Who gives way is to be gone before too many others come.
+                if has_replaced {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Event::Aborted(cause) | Event::Failed(cause) => {
+                tracing::warn!(%cause, "a connection cannot be accepted");
+            }
+            // The panic has been logged.
+            Event::Panicked => {}
+        }
+    }
+}
+
+/// Answers what comes over a connection, until its client, a limit or the shutdown ends it; what is under way then is
+/// still answered.
+///
+/// # Errors
+/// What the system says where the connection is gone at once.
+async fn converse(
+    connections: Arc<Connections>,
+    stream: TcpStream,
+    client: SocketAddr,
+    place: Place,
+    shutdown: Shutdown,
+) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let way = Way { client, local: stream.local_addr()? };
+    let limits = connections.limits;
+    let (mut reads, writes) = stream.into_split();
+    let (answered, answers) = mpsc::channel(PIPELINED_MAX);
+    let writer = tokio::spawn(write(writes, answers, limits.message));
+    let mut conversation = Conversation::begin(connections, way, &place, answered);
+    let mut piece = vec![0; PIECE];
+    let end = Instant::now() + limits.lifetime;
+    let mut gives_way = pin!(place.gives_way());
+    loop {
+        let until = end.min(conversation.waits_until());
+        let length = tokio::select! {
+            biased;
+            () = shutdown.wait() => break,
+            // Who takes no answers is asked for no more queries.
+            () = conversation.answered.closed() => break,
+            () = sleep_until(until) => break,
+            () = &mut gives_way, if conversation.under_way.is_empty() => break,
+            Some(_) = conversation.under_way.join_next() => {
+                conversation.ended();
+                continue;
+            }
+            read = reads.read(&mut piece) => match read {
+                Ok(length) if length > 0 => length,
+                _ => break,
+            },
+        };
+        conversation.hear(&piece[..length]).await;
+    }
+    conversation.end().await;
+    let _ = writer.await;
+    Ok(())
+}
+
+/// Writes answers as they come, until all have come or the client takes one no more for so long.
+async fn write(mut writes: OwnedWriteHalf, mut answers: mpsc::Receiver<Vec<u8>>, patience: Duration) {
+    while let Some(answer) = answers.recv().await {
+        let frame = [&prefix(answer.len())[..], &answer].concat();
+        match tokio::time::timeout(patience, writes.write_all(&frame)).await {
+            Ok(Ok(())) => {}
+            _ => return,
+        }
+    }
+}
+
+/// What a client has asked over its connection.
+struct Conversation<'a> {
+    connections: Arc<Connections>,
+    way: Way,
+    place: &'a Place,
+    assembler: Assembler,
+    under_way: JoinSet<()>,
+    answered: mpsc::Sender<Vec<u8>>,
+    /// Since when a query, or the rest of one, is waited for: more octets of the same query are no new wait.
+    since: Instant,
+    has_asked: bool,
+}
+
+impl<'a> Conversation<'a> {
+    fn begin(
+        connections: Arc<Connections>,
+        way: Way,
+        place: &'a Place,
+        answered: mpsc::Sender<Vec<u8>>,
+    ) -> Conversation<'a> {
+        place.waits(false);
+        Conversation {
+            connections,
+            way,
+            place,
+            assembler: Assembler::default(),
+            under_way: JoinSet::new(),
+            answered,
+            since: Instant::now(),
+            has_asked: false,
+        }
+    }
+
+    /// Until when the client may be silent.
+    fn waits_until(&self) -> Instant {
+        let limits = &self.connections.limits;
+        let wait = match (self.assembler.is_partial(), self.under_way.is_empty()) {
+            (true, _) => limits.message,
+            (false, true) if self.place.is_crowded() => limits.idle.min(limits.idle_when_crowded),
+            (false, true) => limits.idle,
+            // Who has queries under way is not idle.
+            (false, false) => limits.lifetime,
+        };
+        self.since + wait
+    }
+
+    /// One query less is under way.
+    fn ended(&mut self) {
+        if self.under_way.is_empty() {
+            self.place.waits(self.has_asked);
+            if !self.assembler.is_partial() {
+                self.since = Instant::now();
+            }
+        }
+    }
+
+    /// Takes octets that have come: each query that is whole with them is under way from now on.
+    async fn hear(&mut self, mut octets: &[u8]) {
+        let mut is_new = !self.assembler.is_partial();
+        while let Some(message) = self.assembler.next(&mut octets) {
+            let query = message.to_vec();
+            (is_new, self.has_asked) = (true, true);
+            self.place.works();
+            self.ask(query).await;
+        }
+        if is_new {
+            self.since = Instant::now();
+            if self.under_way.is_empty() {
+                self.place.waits(self.has_asked);
+            }
+        }
+    }
+
+    /// Has a query answered, once it is one of so many that may be under way.
+    async fn ask(&mut self, query: Vec<u8>) {
+        if self.under_way.len() >= PIPELINED_MAX {
+            self.under_way.join_next().await;
+        }
+        let (connections, way, answered) = (self.connections.clone(), self.way, self.answered.clone());
+        self.under_way.spawn(async move {
+            if let Some(answer) = connections.answer(&query, way).await {
+                // The client may be gone.
+                let _ = answered.send(answer).await;
+            }
+        });
+    }
+
+    /// Waits for what is under way; then all answers have come.
+    async fn end(mut self) {
+        while self.under_way.join_next().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connections::Onward;
+    use crate::connections::tests::connections;
+    use dns::Rcode;
+    use net::tcp::Limits;
+
+    /// Answered here.
+    const AXFR: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\xfc\0\x01";
+
+    /// Serves clients, without any back end; returns where.
+    async fn start(limits: Limits) -> (SocketAddr, Arc<Connections>) {
+        let connections = Arc::new(connections(&[], limits, Onward::Connections));
+        let listener = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
+        let address = listener.local_addr().expect("it is bound");
+        let listener = TcpListener::from_std(listener).expect("there is a runtime");
+        tokio::spawn(serve(connections.clone(), listener, Shutdown::new()));
+        (address, connections)
+    }
+
+    async fn ask(address: SocketAddr, query: &[u8]) -> (TcpStream, u8) {
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        stream.write_all(query).await.expect("it is taken");
+        let mut reply = vec![0; query.len()];
+        stream.read_exact(&mut reply).await.expect("an answer");
+        (stream, reply[5] & 0x0f)
+    }
+
+    // The clock runs by itself while everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn an_octet_now_and_then_does_not_keep_a_place() {
+        let (address, _) = start(Limits::default()).await;
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let mut octets = 0;
+        // As long as the longest message, if it may.
+        while octets < 1_000 {
+            let wait = tokio::time::timeout(Duration::from_secs(3), stream.read_u8()).await;
+            if wait.is_ok() || stream.write_all(&[1]).await.is_err() {
+                break;
+            }
+            octets += 1;
+        }
+        assert!(octets < 10, "{octets}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_never_reads_is_ended() {
+        let (address, _) = start(Limits::default()).await;
+        let mut stream = TcpStream::connect(address).await.expect("it listens");
+        let queries = AXFR.repeat(1_000);
+        let mut rounds = 0;
+        while rounds < 1_000 {
+            let wrote = tokio::time::timeout(Duration::from_secs(60), stream.write_all(&queries)).await;
+            if matches!(wrote, Ok(Err(_))) {
+                break;
+            }
+            rounds += 1;
+        }
+        assert!(rounds < 1_000, "it is served for ever");
+    }
+
+    #[tokio::test]
+    async fn who_waits_gives_way() {
+        let long = Duration::from_secs(3600);
+        let limits = Limits { connections_max: 1, idle: long, idle_when_crowded: long, ..Limits::default() };
+        let (address, connections) = start(limits).await;
+        let (mut first, rcode) = ask(address, AXFR).await;
+        assert_eq!(rcode, Rcode::REFUSED.to_int());
+        // Once it is known that nothing of it is under way.
+        let until = Instant::now() + Duration::from_secs(60);
+        while connections.admission.admit([192, 0, 2, 1].into()).is_err() {
+            assert!(Instant::now() < until, "it never gives way");
+            tokio::task::yield_now().await;
+        }
+        let ended = tokio::time::timeout(Duration::from_secs(60), first.read(&mut [0])).await;
+        assert_eq!(ended.expect("it gives way").expect("it has ended"), 0);
+    }
+}

@@ -1,0 +1,243 @@
+//! A worker's lines: its sockets to back ends, opened, mended, and sent over in batches.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use net::client::{Outgoing, Readiness, Trouble};
+use net::count::Count;
+use routing::balance::{BACK_ENDS_MAX, Set};
+
+/// The most lines of one back end: sixteen times as many ports and ids as one has.
+pub const SOCKETS_MAX: usize = 16;
+
+/// All lines that there may be: a back end in place n has those from n x [`SOCKETS_MAX`] on.
+pub const LINES_MAX: usize = BACK_ENDS_MAX * SOCKETS_MAX;
+
+/// From one time that lines are opened again to the next, in nanoseconds: soon after there is a way to a back end again, and
+/// seldom enough that errors, which anybody on the way can make up, cost the queries that wait only once in it.
+pub const MEND_NS: u64 = 1_000_000_000;
+
+/// A socket to a back end, and what waits to be sent over it.
+#[derive(Debug)]
+struct Line {
+    socket: UdpSocket,
+    outgoing: Outgoing,
+}
+
+/// The lines of one worker to all back ends. A line goes by its number, a back end by its place.
+#[derive(Debug)]
+pub struct Lines {
+    lines: Vec<Option<Line>>,
+    /// How many each back end has, from 1 to [`SOCKETS_MAX`].
+    sockets: usize,
+    /// Which of a back end's is taken first.
+    first: usize,
+    /// Lines with datagrams that wait to be sent.
+    ready: Vec<u16>,
+    /// Back ends of which the system said just now that nobody is there.
+    gone: Set,
+    /// Those whose lines are to be opened anew: the system said that one of them will not do.
+    broken: Set,
+    /// Those that lack some of their lines, and those that lack all.
+    incomplete: Set,
+    closed: Set,
+    /// When lines were last opened again.
+    mended_ns: u64,
+}
+
+/// The place of the back end that a line leads to.
+pub fn place_of(line: u16) -> usize {
+    usize::from(line) / SOCKETS_MAX
+}
+
+impl Lines {
+    /// None is open yet; each back end is to have so many.
+    pub fn new(sockets: usize) -> Lines {
+        Lines {
+            lines: (0..LINES_MAX).map(|_| None).collect(),
+            sockets,
+            first: 0,
+            ready: Vec::with_capacity(LINES_MAX),
+            gone: Set::EMPTY,
+            broken: Set::EMPTY,
+            incomplete: Set::EMPTY,
+            closed: Set::EMPTY,
+            mended_ns: 0,
+        }
+    }
+
+    /// Opens the lines of a back end that are not open; `readiness` tells of each by its number.
+    pub fn open(&mut self, place: usize, address: SocketAddr, readiness: &Readiness) {
+        let first = place * SOCKETS_MAX;
+        let mut refused = None;
+        for line in first..first + self.sockets {
+            if self.lines[line].is_some() {
+                continue;
+            }
+            let opened = net::client::ask_for_many(address, None).and_then(|socket| {
+                readiness.add(&socket, line as u64, false)?;
+                let outgoing = Outgoing::merging(&socket);
+                Ok(Line { socket, outgoing })
+            });
+            match opened {
+                Ok(opened) => self.lines[line] = Some(opened),
+                Err(cause) => refused = Some(cause),
+            }
+        }
+        let is_closed = self.lines[first..first + self.sockets].iter().all(Option::is_none);
+        self.closed = if is_closed { self.closed.with(place) } else { self.closed.without(place) };
+        // It may go on for days, and is told once.
+        match (refused, self.incomplete.contains(place)) {
+            (Some(cause), false) => {
+                tracing::error!(%address, %cause, "sockets to the back end cannot be opened; it is tried again and again");
+                self.incomplete = self.incomplete.with(place);
+            }
+            (None, true) => {
+                tracing::info!(%address, "all sockets to the back end are open now");
+                self.incomplete = self.incomplete.without(place);
+            }
+            _ => {}
+        }
+    }
+
+    /// Closes all lines of a back end.
+    pub fn close(&mut self, place: usize) {
+        self.lines[place * SOCKETS_MAX..(place + 1) * SOCKETS_MAX].fill_with(|| None);
+    }
+
+    /// Closes the lines of a back end that has left its place, and forgets what was heard of it.
+    pub fn forget(&mut self, place: usize) {
+        self.close(place);
+        for places in [&mut self.broken, &mut self.incomplete, &mut self.closed] {
+            *places = places.without(place);
+        }
+    }
+
+    /// The back ends whose missing lines are to be opened now, if it is time; and those of them whose others are to be
+    /// closed before, for they will not do.
+    pub fn ailing(&mut self, now_ns: u64) -> (Set, Set) {
+        let ailing = self.broken.or(self.incomplete);
+        if ailing.is_empty() || now_ns.saturating_sub(self.mended_ns) < MEND_NS {
+            return (Set::EMPTY, Set::EMPTY);
+        }
+        self.mended_ns = now_ns;
+        (ailing, std::mem::take(&mut self.broken))
+    }
+
+    /// Notes what the system says of a line to a back end.
+    pub fn hear(&mut self, place: usize, trouble: Trouble) {
+        if matches!(trouble, Trouble::NobodyListens | Trouble::NoWay) {
+            self.gone = self.gone.with(place);
+        }
+        if matches!(trouble, Trouble::NoWay | Trouble::Socket) {
+            self.broken = self.broken.with(place);
+        }
+    }
+
+    /// The back ends of which the system said, since this was last asked, that nobody is there.
+    pub fn take_gone(&mut self) -> Set {
+        std::mem::take(&mut self.gone)
+    }
+
+    /// The back ends that have no line, although they are to have some.
+    pub fn closed(&self) -> Set {
+        self.closed
+    }
+
+    /// Takes this one of a back end's first from now on, from 0.
+    pub fn begin_with(&mut self, first: usize) {
+        self.first = first;
+    }
+
+    /// The open lines of a back end, in the order in which they are to be taken.
+    pub fn of(&self, place: usize) -> impl Iterator<Item = u16> {
+        let numbers =
+            (0..self.sockets).map(move |turn| place * SOCKETS_MAX + (self.first + turn) % self.sockets);
+        numbers.filter(move |line| self.lines[*line].is_some()).map(|line| line as u16)
+    }
+
+    /// The socket of a line, if it is open.
+    pub fn socket(&self, line: u16) -> Option<&UdpSocket> {
+        self.lines[usize::from(line)].as_ref().map(|open| &open.socket)
+    }
+
+    /// Sends a datagram over a line with others, at the next [`flush`](Self::flush) at the latest; `failed` counts what
+    /// the system does not take.
+    pub fn push(&mut self, line: u16, octets: &[u8], failed: &Count) {
+        let Some(open) = &mut self.lines[usize::from(line)] else { return };
+        if open.outgoing.is_empty() {
+            self.ready.push(line);
+        }
+        open.outgoing.push(octets, None, None);
+        if open.outgoing.is_full() {
+            self.send(line, failed);
+        }
+    }
+
+    /// Sends all that waits to be sent; `failed` counts what the system does not take.
+    pub fn flush(&mut self, failed: &Count) {
+        while let Some(line) = self.ready.pop() {
+            self.send(line, failed);
+        }
+    }
+
+    fn send(&mut self, line: u16, failed: &Count) {
+        let Some(open) = &mut self.lines[usize::from(line)] else { return };
+        let mut troubles = [None; 2];
+        // What is not sent is found among those that wait.
+        let all = open.outgoing.send(&open.socket, |told| {
+            let Err(error) = told else { return };
+            match Trouble::of(&error) {
+                Trouble::Datagram => failed.add(1),
+                trouble @ Trouble::Socket => troubles[1] = Some(trouble),
+                trouble => troubles[0] = Some(trouble),
+            }
+        });
+        if !all {
+            failed.add(open.outgoing.len() as u64);
+            open.outgoing.clear();
+        }
+        for trouble in troubles.into_iter().flatten() {
+            self.hear(place_of(line), trouble);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_missing_are_opened_again_and_the_others_stay() {
+        let readiness = Readiness::new().expect("there are descriptors");
+        let mut lines = Lines::new(2);
+        let address = ([127, 0, 0, 1], 9).into();
+        let port = |lines: &Lines, line| lines.socket(line).and_then(|socket| socket.local_addr().ok());
+        lines.open(1, address, &readiness);
+        let (first, second) = (SOCKETS_MAX as u16, SOCKETS_MAX as u16 + 1);
+        let before = port(&lines, first);
+        lines.lines[usize::from(second)] = None;
+        lines.incomplete = lines.incomplete.with(1);
+        assert!(lines.ailing(MEND_NS - 1).0.is_empty(), "it is not time yet");
+        let (ailing, broken) = lines.ailing(MEND_NS);
+        assert_eq!((ailing, broken), (Set::EMPTY.with(1), Set::EMPTY));
+        assert_eq!(lines.of(1).collect::<Vec<_>>(), [first]);
+        lines.begin_with(1);
+        lines.open(1, address, &readiness);
+        assert_eq!(lines.of(1).collect::<Vec<_>>(), [second, first]);
+        assert!(before.is_some() && port(&lines, first) == before && lines.incomplete.is_empty());
+    }
+
+    #[test]
+    fn only_some_troubles_are_of_the_line_or_of_who_is_there() {
+        for (trouble, is_broken, is_gone) in [
+            (Trouble::Datagram, false, false),
+            (Trouble::NobodyListens, false, true),
+            (Trouble::NoWay, true, true),
+            (Trouble::Socket, true, false),
+        ] {
+            let mut lines = Lines::new(1);
+            lines.hear(3, trouble);
+            assert_eq!((lines.broken.contains(3), lines.take_gone().contains(3)), (is_broken, is_gone));
+        }
+    }
+}

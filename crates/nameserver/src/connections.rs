@@ -1,0 +1,85 @@
+//! The connections of one address, whose queries take the same path as those over UDP, one at a time.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fastrand::Rng;
+use net::admission::Admission;
+use net::clock::Clock;
+use net::shutdown::Shutdown;
+use net::tcp::{Limits, Messages, Next, Verdict};
+
+use crate::answer::Transport;
+use crate::answering::{Answering, Ledger, Received, Return};
+use crate::transfer::outgoing::Outgoing;
+
+/// Everything that the connections of one address need.
+pub struct Connections {
+    /// Where they come in.
+    pub listener: TcpListener,
+    /// Who gets a place; all addresses share them.
+    pub admission: Arc<Admission>,
+    /// What clients may hold.
+    pub limits: Limits,
+    /// What is counted of connections.
+    pub counters: Arc<net::tcp::Counters>,
+    /// What their queries are answered from.
+    pub answering: Answering,
+    /// Where it is noted what became of queries.
+    pub ledger: Ledger,
+    /// What their draws begin with.
+    pub seed: u64,
+}
+
+/// A transfer with a clock, for the time that its signatures have.
+struct Timed {
+    outgoing: Box<Outgoing>,
+    clock: Clock,
+}
+
+impl Connections {
+    /// Serves until the shutdown has begun and all connections are closed.
+    pub async fn serve(self, shutdown: Shutdown) {
+        let Connections { listener, admission, limits, counters, answering, ledger, seed } = self;
+        let rng = Mutex::new(Rng::with_seed(seed));
+        // Whoever holds the lock is the ledger's one writer; nothing slow is done meanwhile.
+        let ledger = Arc::new(Mutex::new(ledger));
+        let handler = |client: SocketAddr, server: SocketAddr| {
+            let (answering, ledger) = (answering.clone(), ledger.clone());
+            let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner).fork();
+            move |query: &[u8], out: &mut [u8]| {
+                let generation = answering.published.load();
+                let received = Received {
+                    query,
+                    client,
+                    server,
+                    transport: Transport::Tcp,
+                    worker: None,
+                    generation: &generation,
+                    now: answering.clock.now(),
+                };
+                let returned = answering.answer(&received, &mut rng, out, || {
+                    let ledger = ledger.lock().unwrap_or_else(PoisonError::into_inner);
+                    ledger.counters.queries.add(1);
+                    ledger
+                });
+                match returned {
+                    Return::Message(length) => Verdict::Reply(length),
+                    Return::Stream(outgoing) => {
+                        Verdict::Stream(Box::new(Timed { outgoing, clock: answering.clock }))
+                    }
+                    Return::Nothing => Verdict::Drop,
+                }
+            }
+        };
+        if let Err(cause) = net::tcp::serve(listener, admission, limits, counters, shutdown, handler).await {
+            tracing::error!(%cause, "TCP is not served");
+        }
+    }
+}
+
+impl Messages for Timed {
+    fn next(&mut self, out: &mut [u8]) -> Next {
+        self.outgoing.next(self.clock.now().unix.as_secs(), out)
+    }
+}

@@ -1,0 +1,239 @@
+//! The layers of a partition: what each source says, one over the other, as one text of prefixes and regions.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use api::{Fault, Faults};
+use routing::partition::Rank;
+use routing::proximity::csv;
+use routing::proximity::mmdb::{self, Codes, Field};
+use routing::{Partition, Prefix, RegionId};
+
+use super::{Counts, load, shown};
+use crate::as_path;
+use crate::book::{Etag, check_name};
+
+/// A source of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// A file of `prefix,region` lines.
+    Csv(PathBuf),
+    /// A MaxMind database.
+    Mmdb {
+        /// The database.
+        path: PathBuf,
+        /// `code,region` lines. Beside this file the regions' numbers are written back.
+        regions: PathBuf,
+        /// Which of the database's fields is the code.
+        field: Field,
+    },
+    /// A BGP table, and the servers whose distance in AS hops decides.
+    AsPath {
+        /// The table in MRT.
+        table: PathBuf,
+        /// The servers.
+        servers: Vec<as_path::Server>,
+        /// Which link is whose: then only paths without valleys count.
+        relations: Option<PathBuf>,
+    },
+    /// An external proximity service, for all that is left.
+    Ask,
+}
+
+/// Layers, and what is in their files.
+pub(super) struct Loaded<'a> {
+    layers: &'a [Layer],
+    /// Of each layer, file by file.
+    contents: Vec<Vec<Vec<u8>>>,
+}
+
+/// A partition that was made from its layers.
+pub(super) struct Built {
+    /// Prefixes and regions, as a file of lines has them.
+    pub(super) text: String,
+    /// The regions that the layers name, in that order.
+    pub(super) regions: Vec<String>,
+    /// What was counted, each by its name.
+    pub(super) counts: Counts,
+}
+
+impl Layer {
+    /// What it is, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Layer::Csv(_) => "csv",
+            Layer::Mmdb { .. } => "mmdb",
+            Layer::AsPath { .. } => "as-path",
+            Layer::Ask => "external",
+        }
+    }
+
+    /// What faults call it: its first file.
+    pub(super) fn source(&self) -> String {
+        match self {
+            Layer::Csv(path) | Layer::Mmdb { path, .. } | Layer::AsPath { table: path, .. } => shown(path),
+            Layer::Ask => "ask".into(),
+        }
+    }
+
+    /// All that is in its files.
+    fn content(&self) -> Result<Vec<Vec<u8>>, Faults> {
+        let files: Vec<&PathBuf> = match self {
+            Layer::Csv(path) => vec![path],
+            Layer::Mmdb { path, regions, .. } => vec![path, regions],
+            Layer::AsPath { table, relations, .. } => [table].into_iter().chain(relations).collect(),
+            Layer::Ask => Vec::new(),
+        };
+        let mut faults = Faults::default();
+        let mut contents = Vec::with_capacity(files.len());
+        for file in files {
+            match load(file) {
+                Ok(content) => contents.push(content),
+                Err(found) => faults.append(found),
+            }
+        }
+        faults.or(contents)
+    }
+
+    /// What beside the files decides what becomes of them.
+    fn choices(&self) -> String {
+        match self {
+            Layer::Csv(_) | Layer::Ask => String::new(),
+            Layer::Mmdb { field, .. } => format!("{field:?}"),
+            Layer::AsPath { servers, relations, .. } => format!("{servers:?}{}", relations.is_some()),
+        }
+    }
+
+    /// The layer as a text of prefixes and regions, and what was counted.
+    fn text(&self, mut content: Vec<Vec<u8>>, regions: &Provisional) -> Result<(String, Counts), Faults> {
+        let source = self.source();
+        match self {
+            Layer::Csv(_) => Ok((utf8(&source, content.remove(0))?, Vec::new())),
+            Layer::Ask => Ok((format!("0.0.0.0/0,{0}\n::/0,{0}\n", csv::ASK), Vec::new())),
+            Layer::Mmdb { regions: codes, field, .. } => {
+                let codes_source = shown(codes);
+                let lines = utf8(&codes_source, content.remove(1))?;
+                let codes = Codes::read(&codes_source, &lines, *field, &|region| regions.id(region))?;
+                let entries: Vec<(Prefix, RegionId)> = mmdb::read(&source, &content[0], &codes)?;
+                let named = regions.0.borrow();
+                Ok((csv::write(&entries, &|region| named.name(region)), Vec::new()))
+            }
+            Layer::AsPath { servers, relations, .. } => {
+                let relations_source = relations.as_deref().map(shown);
+                let relations = relations_source.as_ref().zip(content.get(1));
+                let relations = relations.map(|(name, octets)| as_path::Source { name, octets });
+                let table = as_path::Source { name: &source, octets: &content[0] };
+                let built = as_path::build(table, relations, servers)?;
+                Ok((built.text, built.counts))
+            }
+        }
+    }
+}
+
+impl<'a> Loaded<'a> {
+    /// Reads the files of all layers.
+    ///
+    /// # Errors
+    /// Those that cannot be read.
+    pub(super) fn load(layers: &'a [Layer]) -> Result<Loaded<'a>, Faults> {
+        let mut faults = Faults::default();
+        let mut contents = Vec::with_capacity(layers.len());
+        for layer in layers {
+            match layer.content() {
+                Ok(content) => contents.push(content),
+                Err(found) => faults.append(found),
+            }
+        }
+        faults.or(Loaded { layers, contents })
+    }
+
+    /// Equal content has an equal tag, whichever files it is from.
+    pub(super) fn digest(&self) -> Etag {
+        let mut digested = Vec::new();
+        for (layer, content) in self.layers.iter().zip(&self.contents) {
+            digested.extend(content.iter().flatten());
+            digested.extend(layer.choices().into_bytes());
+        }
+        Etag::of(&digested)
+    }
+
+    /// Makes one partition of all layers. A single file of lines stays as it is.
+    ///
+    /// # Errors
+    /// All faults of all layers.
+    pub(super) fn build(self) -> Result<Built, Faults> {
+        let is_alone = self.layers.len() == 1;
+        let regions = Provisional::default();
+        let mut faults = Faults::default();
+        let mut counts = Vec::new();
+        let mut compiled: Vec<Partition> = Vec::new();
+        for (layer, content) in self.layers.iter().zip(self.contents) {
+            let text = match layer.text(content, &regions) {
+                Ok((text, counted)) => {
+                    counts.extend(counted);
+                    text
+                }
+                Err(found) => {
+                    faults.append(found);
+                    continue;
+                }
+            };
+            let source = layer.source();
+            let entries = csv::read(&source, &text, &|region| regions.id(region));
+            let ranks = csv::ranks(&source, &text, &|region| regions.id(region));
+            match (entries, ranks) {
+                (Ok(_), Ok(_)) if is_alone => {
+                    return Ok(Built { text, regions: regions.0.into_inner().names, counts });
+                }
+                (Ok(entries), Ok(ranks)) => compiled.push(Partition::compile(entries).with_ranks(ranks)),
+                (entries, ranks) => {
+                    [entries.err(), ranks.err()].into_iter().flatten().for_each(|found| faults.append(found));
+                }
+            }
+        }
+        faults.or(())?;
+        let ranks: Vec<Rank> = compiled.iter().flat_map(|layer| layer.ranks().iter().copied()).collect();
+        let ranks = Partition::default().with_ranks(ranks);
+        let named = regions.0.into_inner();
+        let name = |region: RegionId| named.name(region);
+        let text = csv::write_ranks(ranks.ranks(), &name) + &csv::write(&Partition::stack(&compiled), &name);
+        Ok(Built { text, regions: named.names, counts })
+    }
+}
+
+/// Regions by the order in which files name them, before they have ids of their own.
+#[derive(Default)]
+struct Provisional(RefCell<Named>);
+
+#[derive(Default)]
+struct Named {
+    names: Vec<String>,
+    ids: HashMap<String, RegionId>,
+}
+
+impl Provisional {
+    /// The id of a region of this name; `None` where no region can have it.
+    fn id(&self, name: &str) -> Option<RegionId> {
+        let mut named = self.0.borrow_mut();
+        if let Some(id) = named.ids.get(name) {
+            return Some(*id);
+        }
+        check_name(name).ok()?;
+        let id = RegionId::new(named.names.len() as u32 + 1)?;
+        named.names.push(name.into());
+        named.ids.insert(name.into(), id);
+        Some(id)
+    }
+}
+
+impl Named {
+    fn name(&self, region: RegionId) -> Option<&str> {
+        self.names.get((region.get() as usize).wrapping_sub(1)).map(String::as_str)
+    }
+}
+
+fn utf8(source: &str, text: Vec<u8>) -> Result<String, Faults> {
+    String::from_utf8(text)
+        .map_err(|cause| Fault::whole(source, format!("the text is not UTF-8: {cause}"), "").into())
+}

@@ -1,0 +1,326 @@
+//! A zone out of the records of a master file.
+
+use std::sync::Arc;
+
+use api::{Fault, Faults};
+use dns::{Folded, Rtype};
+
+use super::read::{Master, Record, shown};
+use super::{Node, Zone, nsec3, rrset};
+use crate::names::{NameHash, NameTable};
+
+/// The largest TTL in seconds (RFC 2181 §8).
+const TTL_MAX: u32 = i32::MAX as u32;
+
+impl Zone {
+    /// Builds a zone out of the records of a master file.
+    ///
+    /// A TTL that differs within an RRset is lowered to the least (RFC 2181 §5.2), one over 2^31 - 1 is 0
+    /// (§8), and equal records count once (§5).
+    ///
+    /// # Errors
+    /// All that is wrong with the zone as a whole: no SOA or several, no NS at the apex, records outside,
+    /// CNAME beside other data, several CNAMEs or DNAMEs at a name, more NSEC3 iterations than 150.
+    pub fn build(master: &Master<'_>, source: &str, hash: &NameHash) -> Result<Zone, Faults> {
+        let origin = find_origin(master, source)?;
+        let mut faults = Faults::default();
+        let owned = owned_names(master, &origin, hash, &mut faults);
+        let names = owned.chunk_by(Owned::is_same);
+        let mut zone = Zone::empty(origin, names.clone().count(), hash);
+        let mut hidden = nsec3::Records::default();
+        let mut owner = Folded::root();
+        let mut records = Vec::new();
+        let (mut at, mut touched) = (0, 0);
+        for same in names {
+            if at >= touched {
+                touched = at + TOUCHED;
+                touch(&owned[at..owned.len().min(touched)], master);
+            }
+            at += same.len();
+            records.clear();
+            records.extend(same.iter().map(|owned| &master.records[owned.record as usize]));
+            let is_name = owner.set(master.owner(records[0]));
+            assert!(is_name, "names of a master file are valid");
+            let sets = grouped(&records, master);
+            check_together(owner.wire(), &sets, master, &mut faults);
+            zone.records += sets.iter().map(|set| set.data.len()).sum::<usize>();
+            let sets = hidden.take(owner.wire(), sets);
+            if !sets.is_empty() {
+                zone.add_name(&owner, &sets, hash);
+            }
+        }
+        if !zone.apex().value.has_ns {
+            faults.push(Fault::whole(
+                source,
+                format!("the zone {} has no NS record at its apex", shown(zone.origin.wire())),
+                "the zone's name servers (RFC 1035 §5.2)",
+            ));
+        }
+        nsec3::check(master, &mut faults);
+        sort_by_place(&mut faults);
+        let mut zone = faults.or(zone)?;
+        zone.make_links(hidden, hash);
+        zone.names.shrink();
+        Ok(zone)
+    }
+
+    fn empty(origin: Folded, names: usize, hash: &NameHash) -> Zone {
+        let origin_hash = hash.of(&origin);
+        let names = NameTable::new(names);
+        let mut zone = Zone { origin_hash, names, records: 0, steered: 0, links: Arc::default(), origin };
+        zone.names.insert(origin_hash, zone.origin.wire(), Node::empty());
+        zone
+    }
+
+    /// Adds a name with its records, and the empty non-terminals above it.
+    fn add_name(&mut self, name: &Folded, sets: &[Set<'_>], hash: &NameHash) {
+        self.ensure(name, hash);
+        let has = |rtype| sets.iter().any(|set| set.rtype == rtype);
+        let (has_ns, has_dname) = (has(Rtype::NS), has(Rtype::DNAME));
+        self.names.change(hash.of(name), name.wire(), |node, arena| {
+            node.sets = u32::try_from(arena.len()).expect("a page's arena stays under 4 GiB");
+            for set in sets {
+                set.write(arena);
+            }
+            node.sets_length = arena.len() as u32 - node.sets;
+            (node.has_ns, node.has_dname) = (has_ns, has_dname);
+        });
+    }
+}
+
+/// The records of one type at one name, while a zone is built.
+pub(super) struct Set<'a> {
+    pub(super) rtype: Rtype,
+    ttl: u32,
+    first: &'a Record,
+    data: Vec<&'a [u8]>,
+}
+
+impl Set<'_> {
+    pub(super) fn write(&self, arena: &mut Vec<u8>) {
+        rrset::write(self.rtype, self.ttl, &self.data, arena);
+    }
+}
+
+/// Whose a record is, while a zone is built.
+struct Owned<'a> {
+    /// The place of its name in the order of the table's pages.
+    order: u64,
+    /// Its name as written.
+    name: &'a [u8],
+    /// Its number in the master file.
+    record: u32,
+}
+
+impl Owned<'_> {
+    fn is_same(&self, other: &Self) -> bool {
+        self.order == other.order && self.name.eq_ignore_ascii_case(other.name)
+    }
+}
+
+/// The records within the zone, those of a name together, in the order of the master file; what is outside is a fault.
+///
+/// Names come in the order of the pages that they will be in, so that a page is filled while it is in the
+/// processor's cache.
+fn owned_names<'a>(
+    master: &'a Master<'_>,
+    origin: &Folded,
+    hash: &NameHash,
+    faults: &mut Faults,
+) -> Vec<Owned<'a>> {
+    let mut owned: Vec<Owned<'a>> = Vec::with_capacity(master.records.len());
+    let mut name = Folded::root();
+    for (number, record) in master.records.iter().enumerate() {
+        let wire = master.owner(record);
+        let order = match owned.last() {
+            Some(last) if last.name == wire => last.order,
+            _ if name.set(wire) && dns::name::is_within(name.wire(), origin.wire()) => {
+                NameTable::<Node>::page_order(hash.of(&name))
+            }
+            _ => {
+                let what = format!("{} is outside the zone", shown(name.wire()));
+                let expected = format!("names at or below {}", shown(origin.wire()));
+                faults.push(master.fault(record, what, expected));
+                continue;
+            }
+        };
+        owned.push(Owned { order, name: wire, record: number as u32 });
+    }
+    let folded = |name: &'a [u8]| name.iter().map(u8::to_ascii_lowercase);
+    owned.sort_unstable_by(|a, b| {
+        let names = || folded(a.name).cmp(folded(b.name));
+        a.order.cmp(&b.order).then_with(names).then(a.record.cmp(&b.record))
+    });
+    owned
+}
+
+/// How many records are looked at together: more than the processor can wait for at once, and few enough to stay
+/// in its first cache.
+const TOUCHED: usize = 64;
+
+/// Looks at records that are about to be read. In the order of the pages, each is somewhere else in memory; here
+/// nothing depends on the one before, so that the processor waits for many at a time.
+fn touch(owned: &[Owned<'_>], master: &Master<'_>) {
+    for owned in owned {
+        std::hint::black_box(master.rdata(&master.records[owned.record as usize]).first());
+    }
+}
+
+/// The records of a name as RRsets, in order of their type, each with the signatures that cover it behind it;
+/// signatures that cover nothing come first.
+fn grouped<'a>(records: &[&'a Record], master: &'a Master<'_>) -> Vec<Set<'a>> {
+    let has = |rtype| records.iter().any(|record| record.rtype == rtype);
+    let mut sets: Vec<((u16, bool), Set<'a>)> = Vec::new();
+    for &record in records {
+        let ttl = if record.ttl > TTL_MAX { 0 } else { record.ttl };
+        let data = master.rdata(record);
+        let place = match covered(record.rtype, data) {
+            // Signatures are not signed (RFC 4035 §2.2).
+            Some(covered) if covered != Rtype::RRSIG && has(covered) => (covered.to_int(), true),
+            Some(_) => (0, true),
+            None => (record.rtype.to_int(), false),
+        };
+        match sets.iter_mut().find(|(there, _)| *there == place) {
+            Some((_, set)) => {
+                set.ttl = set.ttl.min(ttl);
+                set.data.push(data);
+            }
+            None => sets.push((place, Set { rtype: record.rtype, ttl, first: record, data: vec![data] })),
+        }
+    }
+    sets.sort_by_key(|(place, _)| *place);
+    let mut sets: Vec<Set<'a>> = sets.into_iter().map(|(_, set)| set).collect();
+    for set in &mut sets {
+        remove_equal(&mut set.data);
+    }
+    sets
+}
+
+/// The type that a signature covers (RFC 4034 §3.1.1).
+fn covered(rtype: Rtype, data: &[u8]) -> Option<Rtype> {
+    let covered = data.first_chunk().filter(|_| rtype == Rtype::RRSIG)?;
+    Some(Rtype::from_int(u16::from_be_bytes(*covered)))
+}
+
+/// Keeps the first of equal data, in order.
+fn remove_equal(data: &mut Vec<&[u8]>) {
+    if data.len() < 2 {
+        return;
+    }
+    let mut seen = std::collections::HashSet::new();
+    data.retain(|octets| seen.insert(*octets));
+}
+
+/// What may not stand together at one name.
+fn check_together(owner: &[u8], sets: &[Set<'_>], master: &Master<'_>, faults: &mut Faults) {
+    for set in sets {
+        let alone = match set.rtype {
+            Rtype::CNAME => "a CNAME record",
+            Rtype::DNAME => "a DNAME record",
+            Rtype::SOA => "a SOA record",
+            _ => continue,
+        };
+        if set.data.len() > 1 {
+            faults.push(master.fault(
+                set.first,
+                format!("{} has more than one {alone}", shown(owner)),
+                "one",
+            ));
+        }
+    }
+    let signature = |rtype| matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::KEY);
+    if let Some(cname) = sets.iter().find(|set| set.rtype == Rtype::CNAME)
+        && let Some(other) = sets.iter().find(|set| set.rtype != Rtype::CNAME && !signature(set.rtype))
+    {
+        faults.push(master.fault(
+            cname.first,
+            format!("{} has a CNAME record and other data ({})", shown(owner), other.rtype),
+            "nothing beside CNAME (RFC 1034 §3.6.2)",
+        ));
+    }
+}
+
+/// The owner of the zone's one SOA record.
+fn find_origin(master: &Master<'_>, source: &str) -> Result<Folded, Faults> {
+    let mut soas = master.records.iter().filter(|record| record.rtype == Rtype::SOA);
+    let Some(first) = soas.next() else {
+        return Err(Fault::whole(source, "the zone has no SOA record", "one, at the zone's apex").into());
+    };
+    let owner = master.owner(first).to_ascii_lowercase();
+    let mut faults = Faults::default();
+    for other in soas {
+        if !master.owner(other).eq_ignore_ascii_case(&owner) {
+            let what = format!("a second SOA record, of {}", shown(master.owner(other)));
+            faults.push(master.fault(other, what, "one zone in a file"));
+        }
+    }
+    faults.or(Folded::read(&owner).expect("names of a master file are valid"))
+}
+
+/// Names are gone through in no order; people read a file from its top.
+fn sort_by_place(faults: &mut Faults) {
+    faults.faults.sort_by(|a, b| (&a.source, a.line, a.column).cmp(&(&b.source, b.line, b.column)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Walk;
+    use super::super::tests::{HEAD, build, name, try_build};
+    use super::*;
+
+    #[test]
+    fn signatures_stand_with_what_they_cover() {
+        let signature = |owner, ttl, covered| {
+            format!("{owner} {ttl} RRSIG {covered} 13 2 60 20300101000000 20200101000000 1 example. AAAA\n")
+        };
+        let zone = build(&format!(
+            "{HEAD}a TXT t\na A 192.0.2.1\n{}{}{}{}@ NSEC3PARAM 1 0 0 -\n\
+             0000000000000000000000000000000a NSEC3 1 0 0 - 0000000000000000000000000000000b A\n{}",
+            signature("a", 60, "A"),
+            signature("a", 30, "MX"),
+            signature("a", 20, "RRSIG"),
+            signature("a", 50, "TXT"),
+            signature("0000000000000000000000000000000a", 60, "NSEC3"),
+        ));
+        let hash = NameHash::new(1);
+        let Walk::Name(found) = zone.walk(&name("a.example"), &hash) else { panic!("a exists") };
+        let rows: Vec<_> = found.rrsets().map(|set| (set.rtype, set.signatures().data().count())).collect();
+        assert_eq!(rows, [(Rtype::RRSIG, 0), (Rtype::A, 1), (Rtype::TXT, 1)]);
+        assert_eq!(found.rrset(Rtype::TXT).unwrap().signatures().ttl, 50);
+        let hidden = name("0000000000000000000000000000000a.example");
+        assert!(matches!(zone.walk(&hidden, &hash), Walk::Missing(_, 1)));
+        let text = zone.to_text();
+        assert_eq!(text.lines().count(), zone.records());
+        let again = build(&text);
+        assert_eq!((again.records(), again.to_text()), (zone.records(), text));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_zone_is_listed() {
+        let listed = try_build(&format!(
+            "{HEAD}c CNAME d\nc A 192.0.2.1\nout.other. A 192.0.2.1\nd CNAME a\nd CNAME b\nx.example. SOA a b 1 1 1 1 1\n"
+        ))
+        .err()
+        .unwrap();
+        assert!(listed[0].starts_with("t:9:1: a second SOA record, of x.example."), "{listed:#?}");
+        let listed = try_build(&format!(
+            "{HEAD}c CNAME d\n\nc A 192.0.2.1\nout.other. A 192.0.2.1\nd CNAME a\nd CNAME b\n"
+        ))
+        .err()
+        .unwrap();
+        let starts = [
+            "t:4:1: c.example. has a CNAME",
+            "t:7:1: out.other. is outside",
+            "t:8:1: d.example. has more than one",
+        ];
+        assert_eq!(listed.len(), starts.len(), "{listed:#?}");
+        for (line, start) in listed.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+        let listed = try_build(&format!("{HEAD}@ NSEC3PARAM 1 0 151 -\n")).err().unwrap();
+        assert!(listed[0].starts_with("t:4:1: 151 additional iterations"), "{listed:#?}");
+        assert!(try_build(&format!("{HEAD}@ NSEC3PARAM 1 0 150 -\n")).is_ok());
+        assert!(try_build("@ 60 NS a\n").err().unwrap()[0].contains("no SOA"));
+        assert!(try_build("@ 60 SOA a b 1 1 1 1 1\n").err().unwrap()[0].contains("no NS"));
+    }
+}

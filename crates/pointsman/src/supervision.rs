@@ -1,0 +1,76 @@
+//! Whoever runs this process, systemd or a person at a terminal: is told how far it is, and asks things of it by signals.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind};
+
+use crate::failure::Failure;
+use crate::log::Log;
+
+/// The signals that ask the process to end: SIGTERM and SIGINT.
+#[derive(Debug)]
+pub(crate) struct Stop(Vec<Signal>);
+
+impl Stop {
+    /// Takes the signals from now on: one that comes before it is waited for is not lost.
+    ///
+    /// # Errors
+    /// As [`signal`] has them.
+    pub(crate) fn take() -> Result<Stop, Failure> {
+        Ok(Stop(vec![signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]))
+    }
+
+    /// Takes SIGHUP, too: for what is only shown, once nobody looks any more.
+    ///
+    /// # Errors
+    /// As [`signal`] has them.
+    pub(crate) fn or_hang_up(mut self) -> Result<Stop, Failure> {
+        self.0.push(signal(SignalKind::hangup())?);
+        Ok(self)
+    }
+
+    /// Waits until one has come.
+    pub(crate) async fn wanted(&mut self) {
+        poll_fn(|context| match self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+}
+
+/// Takes a signal from now on, whose own action is then not taken any more.
+///
+/// # Errors
+/// [`Failure`] where the system gives none.
+pub(crate) fn signal(kind: SignalKind) -> Result<Signal, Failure> {
+    tokio::signal::unix::signal(kind).map_err(|cause| Failure::Failed(format!("no signals: {cause}")))
+}
+
+/// Says at each SIGHUP that there is nothing to reload, and what to do `instead`. It never returns.
+pub(crate) async fn nothing_to_reload(mut hang_up: Signal, instead: &str) {
+    loop {
+        hang_up.recv().await;
+        tracing::info!("nothing to reload: {instead}");
+    }
+}
+
+/// Tells that the process does what it is for.
+pub(crate) fn ready(log: Log) {
+    log.tell("ready");
+    notify(NotifyState::Ready);
+}
+
+/// Tells the service manager that the process ends.
+pub(crate) fn stopping() {
+    notify(NotifyState::Stopping);
+}
+
+/// Tells the service manager, where there is one.
+fn notify(state: NotifyState<'_>) {
+    if let Err(cause) = sd_notify::notify(&[state]) {
+        tracing::warn!(%cause, "the service manager was not told");
+    }
+}
