@@ -33,7 +33,7 @@ fn look(
     }
 }
 
-/// Whose reader makes the socket, and maybe its folder, may start later.
+/// The reader, which makes the socket and maybe its folder, may start later than we do.
 fn no_socket(path: &Path) -> Option<String> {
     let is_other = fs::metadata(path).is_ok_and(|found| !found.file_type().is_socket());
     is_other.then(|| "it is there and no socket".into())

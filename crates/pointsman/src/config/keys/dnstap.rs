@@ -19,7 +19,7 @@ pub(super) const DNSTAP: Section<Spec> = Section {
             kind: Kind::Path(|s| &mut s.dnstap_socket),
             default: Default::Absent { means: "file, or nothing", example: "\"/run/dnstap.sock\"" },
             about: "The Unix stream socket of who reads, such as fstrm_capture.",
-            consequence: "While nobody listens there, it is tried again, at least every 10 s. Its folder must be there at start.",
+            consequence: "While nobody listens there, it is tried again, at least every 10 s.",
         },
         Key {
             name: "file",
