@@ -132,6 +132,24 @@ def test_what_others_change_beside_the_rows_stays(
     assert db.rows(NAME) == {"192.0.2.1": cells, "192.0.2.2": cells}
 
 
+def test_what_another_made_meanwhile_is_kept(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "made.example.com"
+    read = db._policy_or_new
+
+    def overtaken(name: str) -> tuple[dict[str, Any], str | None]:
+        monkeypatch.undo()
+        policy, tag = read(name)
+        server = {"address": "192.0.2.9", "default": {"probability": 1.0, "ttl": 60}}
+        db._transport.call("PUT", f"/v1/policies/{name}", {**policy, "answers": 2, "servers": [server]})
+        return policy, tag
+
+    monkeypatch.setattr(db, "_policy_or_new", overtaken)
+    cells: dict[Region, Cell] = {0: Cell(0.5, 60)}
+    db.update_prob(name, {"192.0.2.1": cells, "192.0.2.2": cells})
+    assert db._policy(name)[0]["answers"] == 2
+    assert db.rows(name) == {"192.0.2.1": cells, "192.0.2.2": cells}
+
+
 def test_who_is_no_name_server_is_told_apart() -> None:
     class Other(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -3,6 +3,7 @@
 //! A book is a value of shared parts, as the generation in it is: a copy costs little, so every edit is tried
 //! on a copy, and one that is refused leaves nothing behind.
 
+mod condition;
 mod following;
 mod partitions;
 mod policies;
@@ -12,7 +13,6 @@ mod serials;
 mod zones;
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ use crate::names::NameHash;
 use crate::transfer::Secondaries;
 use crate::zone::Zone;
 use crate::zone::read::{self, Master};
+pub use condition::{Condition, Etag};
 pub use partitions::Partitioned;
 pub use refused::Refused;
 pub use serials::Raised;
@@ -60,19 +61,6 @@ pub struct Book {
     pub probes: Arc<Probes>,
 }
 
-/// What stands for the content of something: equal content, equal tag.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Etag(pub String);
-
-impl Etag {
-    /// The tag of some text.
-    pub fn of(text: &[u8]) -> Etag {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(text);
-        Etag(format!("{:016x}", hasher.finish()))
-    }
-}
-
 /// One edit; what it takes long to prepare has been prepared.
 #[derive(Clone)]
 pub enum Edit {
@@ -82,15 +70,15 @@ pub enum Edit {
         zone: Box<Zone>,
         /// What it was read from, for the places of faults.
         master: Arc<Master<'static>>,
-        /// The tag that the zone of this origin must have now.
-        if_match: Option<Etag>,
+        /// What must hold for the zone that has this origin now.
+        condition: Condition,
     },
     /// Deletes a zone.
     DeleteZone {
         /// Its name.
         origin: String,
-        /// The tag that it must have now.
-        if_match: Option<Etag>,
+        /// What must hold for it now.
+        condition: Condition,
     },
     /// Adds a region.
     AddRegion {
@@ -112,15 +100,15 @@ pub enum Edit {
         compiled: Arc<Partitioned>,
         /// The regions by whose ids it was compiled.
         regions: Arc<BTreeMap<u32, String>>,
-        /// The tag that the partition must have now.
-        if_match: Option<Etag>,
+        /// What must hold for the partition of this name now.
+        condition: Condition,
     },
     /// Deletes a partition.
     DeletePartition {
         /// Its name.
         name: String,
-        /// The tag that it must have now.
-        if_match: Option<Etag>,
+        /// What must hold for it now.
+        condition: Condition,
     },
     /// Puts a policy.
     PutPolicy {
@@ -132,15 +120,15 @@ pub enum Edit {
         text: String,
         /// The policy.
         spec: Box<api::Policy>,
-        /// The tag that the policy must have now.
-        if_match: Option<Etag>,
+        /// What must hold for the policy of this key now.
+        condition: Condition,
     },
     /// Deletes a policy.
     DeletePolicy {
         /// Its first name.
         owner: String,
-        /// The tag that it must have now.
-        if_match: Option<Etag>,
+        /// What must hold for it now.
+        condition: Condition,
     },
     /// Sets whether a server may be drawn.
     SetServer {
@@ -165,7 +153,7 @@ impl Edit {
     ///
     /// # Errors
     /// All faults of the text; an origin that is no name, or another one than the SOA record's.
-    pub fn zone(origin: &str, text: &[u8], if_match: Option<Etag>, hash: &NameHash) -> Result<Edit, Faults> {
+    pub fn zone(origin: &str, text: &[u8], condition: Condition, hash: &NameHash) -> Result<Edit, Faults> {
         const SOURCE: &str = "body";
         let origin = folded(origin, SOURCE)?;
         let include = |_: &str| Err("a request may not include files".to_string());
@@ -176,7 +164,7 @@ impl Edit {
             let what = format!("the SOA record is of {:?}", zone.origin());
             return Err(Fault::whole(SOURCE, what, format!("{origin:?}, the zone that is put")).into());
         }
-        Ok(Edit::PutZone { zone: Box::new(zone), master: Arc::new(master), if_match })
+        Ok(Edit::PutZone { zone: Box::new(zone), master: Arc::new(master), condition })
     }
 
     /// Prepares to put a partition that is given as `prefix,region` lines, of these `regions`; `source` is what faults call
@@ -188,7 +176,7 @@ impl Edit {
         name: &str,
         source: &str,
         text: Vec<u8>,
-        if_match: Option<Etag>,
+        condition: Condition,
         regions: Arc<BTreeMap<u32, String>>,
     ) -> Result<Edit, Faults> {
         let mut faults = check_name(name).err().unwrap_or_default();
@@ -201,7 +189,7 @@ impl Edit {
                 source: source.into(),
                 compiled: Arc::new(compiled),
                 regions,
-                if_match,
+                condition,
             }),
             Err(found) => {
                 faults.append(found);
@@ -219,13 +207,13 @@ impl Edit {
         owner: Option<&str>,
         source: &str,
         text: Vec<u8>,
-        if_match: Option<Etag>,
+        condition: Condition,
     ) -> Result<Edit, Faults> {
         let text = String::from_utf8(text).map_err(|cause| {
             Faults::from(Fault::whole(source, format!("the text is not UTF-8: {cause}"), "JSON"))
         })?;
         let spec = Box::new(api::Policy::read(source, &text)?);
-        Ok(Edit::PutPolicy { owner: owner.map(Into::into), source: source.into(), text, spec, if_match })
+        Ok(Edit::PutPolicy { owner: owner.map(Into::into), source: source.into(), text, spec, condition })
     }
 }
 
@@ -285,19 +273,19 @@ impl Book {
     /// [`Refused`]; the book may then be half changed and must be thrown away.
     pub fn apply(&mut self, edit: Edit) -> Result<Vec<Change>, Refused> {
         match edit {
-            Edit::PutZone { zone, master, if_match } => self.put_zone(*zone, &master, if_match),
-            Edit::DeleteZone { origin, if_match } => self.delete_zone(&origin, if_match),
+            Edit::PutZone { zone, master, condition } => self.put_zone(*zone, &master, &condition),
+            Edit::DeleteZone { origin, condition } => self.delete_zone(&origin, &condition),
             Edit::AddRegion { name } => self.add_region(name),
             Edit::RemoveRegion { id } => self.remove_region(id),
-            Edit::PutPartition { name, source, compiled, regions, if_match } => {
-                self.put_partition(name, &source, compiled, &regions, if_match)
+            Edit::PutPartition { name, source, compiled, regions, condition } => {
+                self.put_partition(name, &source, compiled, &regions, &condition)
             }
-            Edit::DeletePartition { name, if_match } => self.delete_partition(&name, if_match),
-            Edit::PutPolicy { owner, source, text, spec, if_match } => {
+            Edit::DeletePartition { name, condition } => self.delete_partition(&name, &condition),
+            Edit::PutPolicy { owner, source, text, spec, condition } => {
                 let origin = Origin { source: &source, text: Some(&text) };
-                self.put_policy(owner.as_deref(), *spec, origin, if_match)
+                self.put_policy(owner.as_deref(), *spec, origin, &condition)
             }
-            Edit::DeletePolicy { owner, if_match } => self.delete_policy(&owner, if_match),
+            Edit::DeletePolicy { owner, condition } => self.delete_policy(&owner, &condition),
             Edit::SetServer { address, up } => self.set_server(address, up),
             Edit::CookieSecrets(secrets) => {
                 self.generation.secrets = Arc::new(secrets);
@@ -308,17 +296,6 @@ impl Book {
                 Ok(vec![Change::Imported { path, digest }])
             }
         }
-    }
-}
-
-/// Checks `If-Match` against what there is.
-fn check_tag(if_match: Option<&Etag>, current: impl FnOnce() -> Option<Etag>) -> Result<(), Refused> {
-    let Some(wanted) = if_match else { return Ok(()) };
-    let current = current();
-    let any = wanted.0 == "*";
-    match &current {
-        Some(tag) if any || tag == wanted => Ok(()),
-        _ => Err(Refused::Precondition { current }),
     }
 }
 

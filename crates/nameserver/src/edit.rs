@@ -24,7 +24,7 @@ use store::{Change, CommitError, Store};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::book::{Book, Edit};
-pub use crate::book::{Etag, Refused};
+pub use crate::book::{Condition, Etag, Refused};
 use crate::counters::Latency;
 use crate::generation::Generation;
 use crate::import::{self, Import, Loading, Outcome};
@@ -185,12 +185,12 @@ impl Editor {
         &self,
         origin: &str,
         text: Vec<u8>,
-        if_match: Option<Etag>,
+        condition: Condition,
     ) -> Result<Applied, Refused> {
         let hash = self.book().generation.hash.clone();
         let origin = origin.to_string();
         // A zone of a million records takes a second to build: not on a thread that serves others.
-        let edit = tokio::task::spawn_blocking(move || Edit::zone(&origin, &text, if_match, &hash));
+        let edit = tokio::task::spawn_blocking(move || Edit::zone(&origin, &text, condition, &hash));
         self.apply(vec![edit.await.map_err(|_| Refused::Busy)??]).await
     }
 
@@ -198,8 +198,8 @@ impl Editor {
     ///
     /// # Errors
     /// [`Refused`]; [`Refused::InUse`] while policies have names in it.
-    pub async fn delete_zone(&self, origin: &str, if_match: Option<Etag>) -> Result<Applied, Refused> {
-        self.apply(vec![Edit::DeleteZone { origin: origin.into(), if_match }]).await
+    pub async fn delete_zone(&self, origin: &str, condition: Condition) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::DeleteZone { origin: origin.into(), condition }]).await
     }
 
     /// Adds a region; returns its id.
@@ -228,12 +228,12 @@ impl Editor {
         &self,
         name: &str,
         text: Vec<u8>,
-        if_match: Option<Etag>,
+        condition: Condition,
     ) -> Result<Applied, Refused> {
         let (name, regions) = (name.to_string(), self.book().regions.clone());
         // As a zone, with a million prefixes.
         let edit =
-            tokio::task::spawn_blocking(move || Edit::partition(&name, "body", text, if_match, regions));
+            tokio::task::spawn_blocking(move || Edit::partition(&name, "body", text, condition, regions));
         self.apply(vec![edit.await.map_err(|_| Refused::Busy)??]).await
     }
 
@@ -241,8 +241,8 @@ impl Editor {
     ///
     /// # Errors
     /// [`Refused`]; [`Refused::InUse`] while policies use it.
-    pub async fn delete_partition(&self, name: &str, if_match: Option<Etag>) -> Result<Applied, Refused> {
-        self.apply(vec![Edit::DeletePartition { name: name.into(), if_match }]).await
+    pub async fn delete_partition(&self, name: &str, condition: Condition) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::DeletePartition { name: name.into(), condition }]).await
     }
 
     /// Puts a policy from JSON under its first name.
@@ -253,10 +253,10 @@ impl Editor {
         &self,
         owner: &str,
         text: Vec<u8>,
-        if_match: Option<Etag>,
+        condition: Condition,
     ) -> Result<Applied, Refused> {
         let (owner, length) = (owner.to_string(), text.len());
-        let read = move || Edit::policy(Some(&owner), "body", text, if_match);
+        let read = move || Edit::policy(Some(&owner), "body", text, condition);
         let edit = match length {
             0..=READ_AT_ONCE_MAX => read(),
             // As a zone.
@@ -269,8 +269,8 @@ impl Editor {
     ///
     /// # Errors
     /// [`Refused`].
-    pub async fn delete_policy(&self, owner: &str, if_match: Option<Etag>) -> Result<Applied, Refused> {
-        self.apply(vec![Edit::DeletePolicy { owner: owner.into(), if_match }]).await
+    pub async fn delete_policy(&self, owner: &str, condition: Condition) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::DeletePolicy { owner: owner.into(), condition }]).await
     }
 
     /// Sets whether a server may be drawn.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use api::{Fault, Faults};
 use store::Contents;
 
-use crate::book::{Book, Edit, Etag, Refused};
+use crate::book::{Book, Condition, Edit, Etag, Refused};
 use crate::cookies::Secrets;
 use crate::generation::Settings;
 use crate::health::Probes;
@@ -171,7 +171,7 @@ impl Edits<'_> {
             Import::Policy(path) => {
                 let (source, text) = (shown(path), load(path)?);
                 if let Some(imported) = self.news(source.clone(), None, &Etag::of(&text)) {
-                    self.edits.extend([Edit::policy(None, &source, text, None)?, imported]);
+                    self.edits.extend([Edit::policy(None, &source, text, Condition::Always)?, imported]);
                 }
                 Ok(())
             }
@@ -204,7 +204,7 @@ impl Edits<'_> {
         let former = format!("{source} as {origin}");
         if let Some(imported) = self.news(format!("zone {origin}"), Some(&former), &digest) {
             let (zone, master) = (Box::new(zone), Arc::new(master));
-            self.edits.extend([Edit::PutZone { zone, master, if_match: None }, imported]);
+            self.edits.extend([Edit::PutZone { zone, master, condition: Condition::Always }, imported]);
         }
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Edits<'_> {
             }
         }
         let (text, regions) = (built.text.into_bytes(), self.regions.clone());
-        self.edits.extend([Edit::partition(name, &source, text, None, regions)?, imported]);
+        self.edits.extend([Edit::partition(name, &source, text, Condition::Always, regions)?, imported]);
         Ok(Outcome::Read(built.counts))
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use domain::base::Message;
 use nameserver::answer::{Asked, Reply, Transport};
-use nameserver::book::{Book, Edit};
+use nameserver::book::{Book, Condition, Edit};
 use nameserver::cookies::Secrets;
 use nameserver::generation::Settings;
 use nameserver::names::NameHash;
@@ -170,9 +170,10 @@ static BOOK: LazyLock<Book> = LazyLock::new(|| {
     let settings = Settings { nsid: Some("fuzz".into()), require_cookies: true, ..Settings::default() };
     let mut book = Book::empty(1, settings);
     let hash = book.generation.hash.clone();
-    let zone = Edit::zone("example", ZONE.as_bytes(), None, &hash).expect("the zone is right");
-    let signed = Edit::zone("signed", SIGNED.as_bytes(), None, &hash).expect("the zone is right");
-    let policy = Edit::policy(None, "p", POLICY.into(), None).expect("the policy is right");
+    let zone = Edit::zone("example", ZONE.as_bytes(), Condition::Always, &hash).expect("the zone is right");
+    let signed =
+        Edit::zone("signed", SIGNED.as_bytes(), Condition::Always, &hash).expect("the zone is right");
+    let policy = Edit::policy(None, "p", POLICY.into(), Condition::Always).expect("the policy is right");
     for edit in [zone, signed, policy, Edit::CookieSecrets(Secrets::one([7; 16]))] {
         book.apply(edit).expect("the edit is right");
     }

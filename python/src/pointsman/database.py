@@ -84,7 +84,8 @@ class Database:
             policy, tag = self._policy_or_new(name)
             policy = {**policy, "servers": _servers(policy, rows, names)}
             try:
-                answer = self._transport.call("PUT", _path(name), policy, tag if read is None else read)
+                seen = tag if read is None else read
+                answer = self._transport.call("PUT", _path(name), policy, seen, if_absent=seen is None)
                 return int(answer.shape["generation"])
             except Changed:
                 tries -= 1

@@ -67,9 +67,11 @@ class Transport:
         """Closes the connection."""
         self._client.close()
 
-    def call(self, method: str, path: str, body: Any = None, if_match: str | None = None) -> Answer:
+    def call(self, method: str, path: str, body: Any = None, if_match: str | None = None, if_absent: bool = False) -> Answer:
         """Makes a call; raises `Unreachable`, `Changed` or `Refused`, and `Invalid` for what is no JSON."""
         headers = {"If-Match": f'"{if_match}"'} if if_match is not None else {}
+        if if_absent:
+            headers["If-None-Match"] = "*"
         content = None
         if body is not None:
             try:

@@ -9,7 +9,7 @@ use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::AllRecordData;
 
 use super::*;
-use crate::book::{Book, Edit};
+use crate::book::{Book, Condition, Edit};
 use crate::fast::Fast;
 use crate::generation::Settings;
 use crate::rate_limit::RateLimit;
@@ -425,8 +425,8 @@ fn steered(is_up: bool) -> Generation {
     let zone = format!("{ZONE}www TXT text\n@ NS www\nby NS www\nby NS ns\n");
     let policy = r#"{"servers": [{"address": "203.0.113.1"}], "when_all_down": "empty"}"#;
     for edit in [
-        Edit::zone("example", zone.as_bytes(), None, &book.generation.hash).unwrap(),
-        Edit::policy(Some("www.example"), "policy", policy.into(), None).unwrap(),
+        Edit::zone("example", zone.as_bytes(), Condition::Always, &book.generation.hash).unwrap(),
+        Edit::policy(Some("www.example"), "policy", policy.into(), Condition::Always).unwrap(),
         Edit::SetServer { address: "203.0.113.1".parse().unwrap(), up: is_up },
     ] {
         book.apply(edit).unwrap();

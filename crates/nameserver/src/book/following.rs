@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::{Fault, Faults};
 use store::{Contents, Parts};
 
-use super::{Book, Refused, folded};
+use super::{Book, Condition, Refused, folded};
 use crate::generation::Generation;
 use crate::policies::{Policies, Steered};
 use crate::zone::{PolicyId, Zones};
@@ -62,7 +62,7 @@ impl Book {
 
     /// Takes a zone out that is no more; it may never have been served.
     fn forget_zone(&mut self, origin: &str) -> Result<(), Faults> {
-        match self.delete_zone(origin, None) {
+        match self.delete_zone(origin, &Condition::Always) {
             Ok(_) | Err(Refused::NotFound(_)) => Ok(()),
             Err(Refused::Faults(faults)) => Err(faults),
             Err(other) => Err(Fault::whole(format!("stored zone {origin}"), other.to_string(), "").into()),

@@ -9,7 +9,7 @@ use routing::proximity::csv;
 use routing::{Leaf, Partition, RegionId};
 use store::Change;
 
-use super::{Book, DEFAULT_PARTITION, Etag, Refused, check_tag};
+use super::{Book, Condition, DEFAULT_PARTITION, Etag, Refused};
 
 /// A partition and the text that it was made from.
 pub struct Partitioned {
@@ -82,9 +82,9 @@ impl Book {
         source: &str,
         mut compiled: Arc<Partitioned>,
         regions: &Arc<BTreeMap<u32, String>>,
-        if_match: Option<Etag>,
+        condition: &Condition,
     ) -> Result<Vec<Change>, Refused> {
-        check_tag(if_match.as_ref(), || self.partition(&name).map(|(_, tag)| tag))?;
+        condition.check(|| self.partition(&name).map(|(_, tag)| tag))?;
         if *regions != self.regions {
             compiled = Arc::new(Partitioned::compile(source, compiled.text.clone(), &self.regions)?);
         }
@@ -96,12 +96,12 @@ impl Book {
     pub(super) fn delete_partition(
         &mut self,
         name: &str,
-        if_match: Option<Etag>,
+        condition: &Condition,
     ) -> Result<Vec<Change>, Refused> {
         if !self.partitions.contains_key(name) {
             return Err(Refused::NotFound(format!("partition {name}")));
         }
-        check_tag(if_match.as_ref(), || self.partition(name).map(|(_, tag)| tag))?;
+        condition.check(|| self.partition(name).map(|(_, tag)| tag))?;
         let user = self.generation.policies.iter().find(|(_, steered)| steered.spec.partition == name);
         if let Some((_, steered)) = user {
             let key = dns::name::to_text(steered.key());

@@ -13,7 +13,7 @@ use routing::{Policy, SlotId};
 use store::Change;
 
 use super::partitions::region_ids;
-use super::{Book, Etag, Refused, check_tag, folded};
+use super::{Book, Condition, Etag, Refused, folded};
 use crate::health::Slot;
 use crate::policies::Steered;
 use crate::zone::PolicyId;
@@ -47,7 +47,7 @@ impl Book {
         owner: Option<&str>,
         spec: api::Policy,
         origin: Origin<'_>,
-        if_match: Option<Etag>,
+        condition: &Condition,
     ) -> Result<Vec<Change>, Refused> {
         let first = owner.or(spec.names.first().map(String::as_str));
         let Some(key) = first.map(|name| folded(name, origin.source)).transpose()? else {
@@ -58,7 +58,7 @@ impl Book {
             ))
             .into());
         };
-        check_tag(if_match.as_ref(), || self.policy(&dns::name::to_text(key.wire())).map(|(_, tag)| tag))?;
+        condition.check(|| self.policy(&dns::name::to_text(key.wire())).map(|(_, tag)| tag))?;
         let mut faults = Faults::default();
         self.check_probes(&spec, origin).unwrap_or_else(|found| faults.append(found));
         self.install_policy(spec, &key, origin).unwrap_or_else(|found| faults.append(found));
@@ -70,7 +70,7 @@ impl Book {
     pub(super) fn delete_policy(
         &mut self,
         owner: &str,
-        if_match: Option<Etag>,
+        condition: &Condition,
     ) -> Result<Vec<Change>, Refused> {
         let owner = folded(owner, "owner name")?;
         let found =
@@ -78,7 +78,7 @@ impl Book {
         let Some((id, steered)) = found.filter(|(_, steered)| steered.key() == owner.wire()) else {
             return Err(Refused::NotFound(format!("policy {owner:?}")));
         };
-        check_tag(if_match.as_ref(), || Some(tag(&steered.spec)))?;
+        condition.check(|| Some(tag(&steered.spec)))?;
         self.point(steered.names.iter(), None);
         self.generation.policies.remove(id);
         Ok(vec![Change::DeletePolicy { key: dns::name::to_text(owner.wire()) }])

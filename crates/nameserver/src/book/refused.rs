@@ -20,6 +20,11 @@ pub enum Refused {
         /// The tag of what there is.
         current: Option<Etag>,
     },
+    /// It exists, with this tag, and the caller believes that it does not.
+    Exists {
+        /// The tag of what there is.
+        current: Etag,
+    },
     /// The store did not take it.
     Store(String),
     /// Other name servers on the same store were quicker, again and again.
@@ -34,6 +39,9 @@ impl fmt::Display for Refused {
             Refused::Faults(faults) => write!(f, "{faults}"),
             Refused::NotFound(what) => write!(f, "there is no {what}"),
             Refused::InUse(what) => f.write_str(what),
+            Refused::Exists { current: Etag(tag) } => {
+                write!(f, "it exists: its tag is \"{tag}\"; get it first")
+            }
             Refused::Precondition { current: Some(Etag(tag)) } => {
                 write!(f, "it has changed meanwhile: its tag is \"{tag}\"; get it again")
             }

@@ -65,7 +65,7 @@ fn with_serial(text: &str, serial: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::book::Edit;
+    use crate::book::{Condition, Edit};
     use crate::generation::Settings;
 
     /// A zone with a serial number and further records.
@@ -100,7 +100,7 @@ mod tests {
             let mut book = Book::empty(1, Settings::default());
             book.load_zone(NAME, &after).unwrap();
             let policy = r#"{"names":["p.a\\032b.example"],"servers":[{"address":"192.0.2.1"}]}"#;
-            let edit = Edit::policy(None, "policy", policy.into(), None).unwrap();
+            let edit = Edit::policy(None, "policy", policy.into(), Condition::Always).unwrap();
             let is_steered = !after.contains(KEY);
             if is_steered {
                 book.apply(edit).unwrap();

@@ -26,7 +26,7 @@ fn book() -> (Book, Vec<Change>) {
 }
 
 fn zone(origin: &str, text: &str) -> Edit {
-    Edit::zone(origin, text.as_bytes(), None, &NameHash::new(1)).unwrap()
+    Edit::zone(origin, text.as_bytes(), Condition::Always, &NameHash::new(1)).unwrap()
 }
 
 fn region(name: &str) -> Edit {
@@ -35,11 +35,11 @@ fn region(name: &str) -> Edit {
 
 /// Puts the default partition, compiled by the regions of `book`.
 fn partition(book: &Book, text: &str) -> Edit {
-    Edit::partition("default", "p", text.into(), None, book.regions.clone()).unwrap()
+    Edit::partition("default", "p", text.into(), Condition::Always, book.regions.clone()).unwrap()
 }
 
 fn policy(text: &str) -> Edit {
-    Edit::policy(None, "policy", text.into(), None).unwrap()
+    Edit::policy(None, "policy", text.into(), Condition::Always).unwrap()
 }
 
 fn refused(book: &Book, edit: Edit) -> String {
@@ -105,7 +105,7 @@ fn data_that_is_no_longer_taken_does_not_keep_a_stored_zone_from_loading() {
     let contents = Contents { zones: [("example.".into(), text.into())].into(), ..Contents::default() };
     let book = Book::load(contents, 1, Settings::default()).unwrap();
     assert_eq!(book.zone("example").map(|(text, _)| text).as_deref(), Some(text));
-    assert!(Edit::zone("example", text.as_bytes(), None, &NameHash::new(1)).is_err());
+    assert!(Edit::zone("example", text.as_bytes(), Condition::Always, &NameHash::new(1)).is_err());
 }
 
 #[test]
@@ -260,10 +260,10 @@ fn a_policys_names_follow_it() {
     let stranger = POLICY.replace("WWW", "other").replace("*.cdn", "www");
     assert!(refused(&book, policy(&stranger)).contains("belongs to the policy www.example."));
     assert_eq!(
-        refused(&book, Edit::DeletePolicy { owner: "new.example".into(), if_match: None }),
+        refused(&book, Edit::DeletePolicy { owner: "new.example".into(), condition: Condition::Always }),
         "there is no policy new.example."
     );
-    book.apply(Edit::DeletePolicy { owner: "www.example.".into(), if_match: None }).unwrap();
+    book.apply(Edit::DeletePolicy { owner: "www.example.".into(), condition: Condition::Always }).unwrap();
     assert!(!decides(&book, "www.example") && book.generation.policies.is_empty());
 }
 
@@ -286,7 +286,7 @@ fn the_key_is_a_name_wherever_it_is_listed() {
     let put = |owner: &str, names: &str| {
         let mut book = book().0;
         let text = POLICY.replace(r#"["WWW.example","*.cdn.example."]"#, names);
-        let edit = Edit::policy(Some(owner), "p", text.into(), None).unwrap();
+        let edit = Edit::policy(Some(owner), "p", text.into(), Condition::Always).unwrap();
         book.apply(edit).map(|_| book.policy(owner).unwrap().0.names).map_err(|refused| refused.to_string())
     };
     assert_eq!(put("k.example", "[]").unwrap(), ["k.example."]);
@@ -300,7 +300,9 @@ fn the_key_is_a_name_wherever_it_is_listed() {
 
 #[test]
 fn a_policys_form_is_read_without_a_book_and_its_meaning_with_one() {
-    let form = |text: &[u8]| Edit::policy(None, "p", text.to_vec(), None).map(drop).unwrap_err().to_string();
+    let form = |text: &[u8]| {
+        Edit::policy(None, "p", text.to_vec(), Condition::Always).map(drop).unwrap_err().to_string()
+    };
     assert!(form(b"\xff").starts_with("p: the text is not UTF-8: "), "{}", form(b"\xff"));
     assert_eq!(form(b"{\"names\":7}").lines().count(), 2, "a name of the wrong type, and no servers");
     let (book, _) = book();
@@ -365,7 +367,7 @@ fn a_zone_that_would_break_a_policy_is_refused() {
         let told = refused(&book, zone("example", &format!("{ZONE}{more}")));
         assert!(told.starts_with(at) && told.contains("; expected the policy deleted first"), "{told}");
     }
-    let told = refused(&book, Edit::DeleteZone { origin: "example".into(), if_match: None });
+    let told = refused(&book, Edit::DeleteZone { origin: "example".into(), condition: Condition::Always });
     assert!(told.contains("a policy has the name"), "{told}");
 }
 
@@ -389,14 +391,14 @@ fn a_new_zone_in_between_takes_the_names_over() {
 fn a_tag_that_does_not_match_stops_the_edit() {
     let (book, _) = book();
     let (_, tag) = book.policy("www.example").unwrap();
-    let put = |if_match| Edit::policy(None, "p", POLICY.into(), if_match).unwrap();
-    assert!(book.clone().apply(put(Some(tag))).is_ok());
-    assert!(book.clone().apply(put(Some(Etag("*".into())))).is_ok());
+    let put = |condition| Edit::policy(None, "p", POLICY.into(), condition).unwrap();
+    assert!(book.clone().apply(put(Condition::Is(tag))).is_ok());
+    assert!(book.clone().apply(put(Condition::Exists)).is_ok());
     assert!(matches!(
-        book.clone().apply(put(Some(Etag("0".into())))),
+        book.clone().apply(put(Condition::Is(Etag("0".into())))),
         Err(Refused::Precondition { current: Some(_) })
     ));
     let absent =
-        Edit::zone("absent", b"@ 1 SOA a b 1 1 1 1 1\n@ 1 NS a\n", Some(Etag("*".into())), &NameHash::new(1));
+        Edit::zone("absent", b"@ 1 SOA a b 1 1 1 1 1\n@ 1 NS a\n", Condition::Exists, &NameHash::new(1));
     assert!(matches!(book.clone().apply(absent.unwrap()), Err(Refused::Precondition { current: None })));
 }

@@ -7,7 +7,7 @@ use api::{Fault, Faults};
 use dns::{Folded, Rtype};
 use store::Change;
 
-use super::{Book, Etag, Refused, check_tag, folded};
+use super::{Book, Condition, Etag, Refused, folded};
 use crate::transfer::serial::is_greater;
 use crate::zone::read::{self, Master};
 use crate::zone::{Hindrance, Zone};
@@ -53,10 +53,10 @@ impl Book {
         &mut self,
         zone: Zone,
         master: &Master<'_>,
-        if_match: Option<Etag>,
+        condition: &Condition,
     ) -> Result<Vec<Change>, Refused> {
         let origin = dns::name::to_text(zone.origin().wire());
-        check_tag(if_match.as_ref(), || self.zone(&origin).map(|(_, tag)| tag))?;
+        condition.check(|| self.zone(&origin).map(|(_, tag)| tag))?;
         let text = zone.to_text();
         let mut faults = Faults::default();
         self.check_serial(&zone, master, &text).unwrap_or_else(|fault| faults.push(fault));
@@ -130,7 +130,7 @@ impl Book {
     pub(super) fn delete_zone(
         &mut self,
         origin: &str,
-        if_match: Option<Etag>,
+        condition: &Condition,
     ) -> Result<Vec<Change>, Refused> {
         let name = folded(origin, "origin")?;
         let hash = self.generation.hash.clone();
@@ -138,7 +138,7 @@ impl Book {
             return Err(Refused::NotFound(format!("zone {name:?}")));
         };
         let zone = zone.clone();
-        check_tag(if_match.as_ref(), || Some(Etag::of(zone.to_text().as_bytes())))?;
+        condition.check(|| Some(Etag::of(zone.to_text().as_bytes())))?;
         let used = self
             .steered_names()
             .filter_map(|(_, wire)| Folded::read(wire))

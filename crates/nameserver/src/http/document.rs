@@ -82,6 +82,16 @@ pub(super) struct IfMatch {
     if_match: Option<String>,
 }
 
+/// What putting something depends on.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+#[expect(dead_code, reason = "declares the header; `precondition` reads it")]
+pub(super) struct IfAbsent {
+    /// `*`: put it only where it does not exist, so that nothing is overwritten.
+    #[param(rename = "If-None-Match", required = false, value_type = String, pattern = r"^\*$")]
+    if_none_match: Option<String>,
+}
+
 /// What a client has.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
@@ -164,9 +174,10 @@ fn complete_operation(path: &str, is_change: bool, operation: &mut Operation) {
         add(StatusCode::UNPROCESSABLE_ENTITY, problem("The body is wrong: every fault of it is listed."));
     }
     if has("If-Match") {
-        add(StatusCode::PRECONDITION_FAILED, problem("It does not exist, or has changed meanwhile."));
+        add(StatusCode::PRECONDITION_FAILED, problem("It is not what the headers say that it is."));
     }
-    if has("If-None-Match") {
+    let is_tagged = !is_change && has("If-None-Match");
+    if is_tagged {
         let mut response = ResponseBuilder::new().description("The client has it.").build();
         response.headers.insert("ETag".into(), etag());
         add(StatusCode::NOT_MODIFIED, response);
@@ -177,7 +188,7 @@ fn complete_operation(path: &str, is_change: bool, operation: &mut Operation) {
     }
     let served = operation.responses.responses.get_mut("200");
     if let Some(RefOr::T(served)) = served {
-        if has("If-None-Match") {
+        if is_tagged {
             served.headers.insert("ETag".into(), etag());
         }
         if is_change {

@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 
 use api::{Changed, Lookup, PartitionSummary, Problem};
 
-use super::document::{IfMatch, IfNoneMatch, PartitionName};
+use super::document::{IfAbsent, IfMatch, IfNoneMatch, PartitionName};
 use super::path::{self, Name};
 use super::reply::{Failure, changed, tagged};
 use super::{Http, body, precondition};
@@ -61,7 +61,7 @@ pub(super) async fn get(
 /// decides.
 #[utoipa::path(
     put, path = "/v1/partitions/{name}", operation_id = "put_partition", tag = "partitions",
-    params(PartitionName, IfMatch),
+    params(PartitionName, IfMatch, IfAbsent),
     request_body(
         description = "Lines of `prefix,region`, at most 64 MiB.",
         content((String = "text/csv"), (String = "text/plain")),
@@ -74,10 +74,10 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, Failure> {
     let current = || http.editor.partition(&name).map(|(_, etag)| etag);
-    let if_match = precondition::if_match(request.headers(), current)?;
+    let condition = precondition::condition(request.headers(), current)?;
     let _place = http.admission.text().await?;
     let text = body::read(request, &[CSV, body::PLAIN], body::TEXT_MAX).await?;
-    changed(http.editor.put_partition(&name, text, if_match).await)
+    changed(http.editor.put_partition(&name, text, condition).await)
 }
 
 /// Deletes a partition.
@@ -96,9 +96,9 @@ pub(super) async fn delete(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let current = || http.editor.partition(&name).map(|(_, etag)| etag);
-    let if_match = precondition::if_match(&headers, current)?;
+    let condition = precondition::condition(&headers, current)?;
     let _place = http.admission.change()?;
-    changed(http.editor.delete_partition(&name, if_match).await)
+    changed(http.editor.delete_partition(&name, condition).await)
 }
 
 /// Says which region a client address is in.

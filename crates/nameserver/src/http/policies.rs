@@ -7,7 +7,7 @@ use axum::response::Response;
 
 use api::{Changed, Policy, Problem};
 
-use super::document::{IfMatch, IfNoneMatch, Owner};
+use super::document::{IfAbsent, IfMatch, IfNoneMatch, Owner};
 use super::path::Domain;
 use super::reply::{Failure, changed, tagged};
 use super::{Http, body, precondition};
@@ -45,7 +45,7 @@ pub(super) async fn get(
 ///
 /// The name in the path is the key; the names in the body add to it, and it may be listed among them.
 #[utoipa::path(
-    put, path = "/v1/policies/{owner}", operation_id = "put_policy", tag = "policies", params(Owner, IfMatch),
+    put, path = "/v1/policies/{owner}", operation_id = "put_policy", tag = "policies", params(Owner, IfMatch, IfAbsent),
     request_body(description = "The policy, at most 4 MiB.", content = Policy),
     responses((status = 200, description = "Every worker serves it.", body = Changed)),
 )]
@@ -55,10 +55,10 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, Failure> {
     let current = || http.editor.policy(&owner).map(|(_, etag)| etag);
-    let if_match = precondition::if_match(request.headers(), current)?;
+    let condition = precondition::condition(request.headers(), current)?;
     let _place = http.admission.change()?;
     let text = body::read(request, &[body::JSON], body::POLICY_MAX).await?;
-    changed(http.editor.put_policy(&owner, text, if_match).await)
+    changed(http.editor.put_policy(&owner, text, condition).await)
 }
 
 /// Deletes a policy; its names answer what their zones say.
@@ -75,7 +75,7 @@ pub(super) async fn delete(
     Domain(owner): Domain,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let if_match = precondition::if_match(&headers, || http.editor.policy(&owner).map(|(_, etag)| etag))?;
+    let condition = precondition::condition(&headers, || http.editor.policy(&owner).map(|(_, etag)| etag))?;
     let _place = http.admission.change()?;
-    changed(http.editor.delete_policy(&owner, if_match).await)
+    changed(http.editor.delete_policy(&owner, condition).await)
 }

@@ -4,7 +4,7 @@ use axum::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 
 use super::reply::Failure;
-use crate::book::Etag;
+use crate::book::{Condition, Etag};
 use crate::edit::Refused;
 
 /// What a header of preconditions says.
@@ -16,38 +16,34 @@ pub enum Tags {
     OneOf(Vec<(String, bool)>),
 }
 
-/// What the editor takes for any tag; no tag of content is like it.
-const ANY: &str = "*";
-
-/// The tag that a change depends on, for the editor to compare when the change's turn comes.
+/// What a change depends on, for the editor to look at when the change's turn comes.
 ///
 /// `current` looks up what there is; it is asked only where the header has several tags to choose from. What
 /// is changed by another between this look and the change's turn is then a precondition that failed.
 ///
 /// # Errors
 /// 412 where no tag can match, 400 where the header cannot be read, or asks for what changes do not offer.
-pub(super) fn if_match(
+pub(super) fn condition(
     headers: &HeaderMap,
     current: impl FnOnce() -> Option<Etag>,
-) -> Result<Option<Etag>, Failure> {
-    if headers.contains_key(IF_NONE_MATCH) {
-        let what = "If-None-Match is not heeded by changes";
-        return Err(Failure::new(StatusCode::BAD_REQUEST, what, "If-Match, or neither"));
-    }
-    let tags = match tags(headers, IF_MATCH)? {
-        None => return Ok(None),
-        Some(Tags::Any) => return Ok(Some(Etag(ANY.into()))),
-        Some(Tags::OneOf(tags)) => tags,
+) -> Result<Condition, Failure> {
+    let expected = match (tags(headers, IF_MATCH)?, tags(headers, IF_NONE_MATCH)?) {
+        (None, None) => return Ok(Condition::Always),
+        (Some(Tags::Any), None) => return Ok(Condition::Exists),
+        (None, Some(Tags::Any)) => return Ok(Condition::Absent),
+        (Some(Tags::OneOf(tags)), None) => tags,
+        (_, Some(_)) => {
+            let what = "a change heeds If-None-Match only as *, and not beside If-Match";
+            return Err(Failure::new(StatusCode::BAD_REQUEST, what, "one of the two, or neither"));
+        }
     };
-    if let [(tag, false)] = tags.as_slice()
-        && tag != ANY
-    {
-        return Ok(Some(Etag(tag.clone())));
+    if let [(tag, false)] = expected.as_slice() {
+        return Ok(Condition::Is(Etag(tag.clone())));
     }
     // Strong comparison (RFC 9110 §8.8.3.2): a weak tag never matches.
-    let matches = |current: &Etag| tags.iter().any(|(tag, weak)| !weak && *tag == current.0);
+    let matches = |current: &Etag| expected.iter().any(|(tag, weak)| !weak && *tag == current.0);
     match current() {
-        Some(current) if matches(&current) => Ok(Some(current)),
+        Some(current) if matches(&current) => Ok(Condition::Is(current)),
         current => Err(Refused::Precondition { current }.into()),
     }
 }
@@ -135,27 +131,29 @@ mod tests {
     }
 
     #[test]
-    fn if_match_yields_the_tag_to_compare_or_412() {
-        let check = |value: &str, current: Option<&str>| {
-            let headers = HeaderMap::from_iter([(IF_MATCH, value.parse().expect("a header"))]);
-            if_match(&headers, || current.map(|tag| Etag(tag.into())))
-                .map(|tag| tag.expect("a tag").0)
+    fn a_condition_is_read_from_either_header() {
+        let check = |lines: &[(HeaderName, &str)], current: Option<&str>| {
+            let lines = lines.iter().map(|(name, value)| (name.clone(), value.parse().expect("a header")));
+            condition(&HeaderMap::from_iter(lines), || current.map(|tag| Etag(tag.into())))
                 .map_err(|failure| failure.status.as_u16())
         };
+        let is = |tag: &str| Ok(Condition::Is(Etag(tag.into())));
         for (value, current, expected) in [
-            ("\"a\"", None, Ok("a")),
-            ("\"a\", \"b\"", Some("b"), Ok("b")),
+            ("\"a\"", None, is("a")),
+            ("\"a\", \"b\"", Some("b"), is("b")),
             ("\"a\", \"b\"", Some("c"), Err(412)),
             ("\"a\", \"b\"", None, Err(412)),
-            ("*", None, Ok("*")),
-            ("\"*\"", Some("a"), Err(412)),
+            ("*", None, Ok(Condition::Exists)),
+            ("\"*\"", Some("a"), is("*")),
             ("W/\"a\"", Some("a"), Err(412)),
             ("a", Some("a"), Err(400)),
         ] {
-            assert_eq!(check(value, current), expected.map(Into::into), "{value} {current:?}");
+            assert_eq!(check(&[(IF_MATCH, value)], current), expected, "{value} {current:?}");
         }
-        assert!(if_match(&HeaderMap::new(), || None).is_ok_and(|tag| tag.is_none()));
-        let never = HeaderMap::from_iter([(IF_NONE_MATCH, "*".parse().expect("a header"))]);
-        assert_eq!(if_match(&never, || None).unwrap_err().status, StatusCode::BAD_REQUEST);
+        assert_eq!(check(&[], None), Ok(Condition::Always));
+        assert_eq!(check(&[(IF_NONE_MATCH, "*")], Some("a")), Ok(Condition::Absent));
+        for lines in [&[(IF_NONE_MATCH, "\"a\"")][..], &[(IF_NONE_MATCH, "*"), (IF_MATCH, "*")]] {
+            assert_eq!(check(lines, None), Err(400), "{lines:?}");
+        }
     }
 }

@@ -19,7 +19,7 @@ impl From<Refused> for Failure {
             Refused::Faults(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Refused::NotFound(_) => StatusCode::NOT_FOUND,
             Refused::InUse(_) => StatusCode::CONFLICT,
-            Refused::Precondition { .. } => StatusCode::PRECONDITION_FAILED,
+            Refused::Precondition { .. } | Refused::Exists { .. } => StatusCode::PRECONDITION_FAILED,
             Refused::Store(_) | Refused::Outrun | Refused::Busy => StatusCode::SERVICE_UNAVAILABLE,
         };
         match refused {

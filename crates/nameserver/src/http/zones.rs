@@ -7,7 +7,7 @@ use axum::response::Response;
 
 use api::{Changed, Problem, ZoneSummary};
 
-use super::document::{IfMatch, IfNoneMatch, Origin};
+use super::document::{IfAbsent, IfMatch, IfNoneMatch, Origin};
 use super::path::Domain;
 use super::reply::{Failure, changed, tagged};
 use super::{Http, body, precondition};
@@ -47,7 +47,7 @@ pub(super) async fn get(
 /// The master file may set `$ORIGIN` and `$TTL`, but may include no files. Its SOA record must be that of the
 /// zone that is put.
 #[utoipa::path(
-    put, path = "/v1/zones/{origin}", operation_id = "put_zone", tag = "zones", params(Origin, IfMatch),
+    put, path = "/v1/zones/{origin}", operation_id = "put_zone", tag = "zones", params(Origin, IfMatch, IfAbsent),
     request_body(
         description = "A master file (RFC 1035 §5), at most 64 MiB.",
         content((String = "text/dns"), (String = "text/plain")),
@@ -60,10 +60,10 @@ pub(super) async fn put(
     request: Request,
 ) -> Result<Response, Failure> {
     let current = || http.editor.zone(&origin).map(|(_, etag)| etag);
-    let if_match = precondition::if_match(request.headers(), current)?;
+    let condition = precondition::condition(request.headers(), current)?;
     let _place = http.admission.text().await?;
     let text = body::read(request, &[MASTER_FILE, body::PLAIN], body::TEXT_MAX).await?;
-    changed(http.editor.put_zone(&origin, text, if_match).await)
+    changed(http.editor.put_zone(&origin, text, condition).await)
 }
 
 /// Deletes a zone.
@@ -80,7 +80,7 @@ pub(super) async fn delete(
     Domain(origin): Domain,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let if_match = precondition::if_match(&headers, || http.editor.zone(&origin).map(|(_, etag)| etag))?;
+    let condition = precondition::condition(&headers, || http.editor.zone(&origin).map(|(_, etag)| etag))?;
     let _place = http.admission.change()?;
-    changed(http.editor.delete_zone(&origin, if_match).await)
+    changed(http.editor.delete_zone(&origin, condition).await)
 }

@@ -245,7 +245,7 @@ pub fn read(message: &[u8]) -> Option<(Vec<u8>, u16, Rcode)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::book::{Book, Edit};
+    use crate::book::{Book, Condition, Edit};
     use crate::generation::Settings;
     use domain::base::Message;
     use domain::rdata::Soa;
@@ -274,7 +274,7 @@ mod tests {
     fn a_notification_reads_as_domain_reads_it_and_its_answer_is_known() {
         let mut book = Book::empty(1, Settings::default());
         let text = b"@ 60 SOA ns hm 9 2 3 4 5\n@ 60 NS ns\n";
-        let edit = Edit::zone("Example.org", text, None, &book.generation.hash).unwrap();
+        let edit = Edit::zone("Example.org", text, Condition::Always, &book.generation.hash).unwrap();
         book.apply(edit).unwrap();
         let zone = book.generation.zones.iter().next().unwrap();
         let mut out = [0; MESSAGE_MAX];

@@ -20,7 +20,7 @@ use toml::de::DeTable;
 use web::client::{ANSWER_MAX, Asked, Client};
 
 use super::file::{self, Reader};
-use super::lower::{given, resolve};
+use super::lower::{at, given, resolve, without_effect};
 use super::read_defaults;
 use super::spec::{Place, Placed};
 use crate::log::Form;
@@ -236,6 +236,8 @@ fn face(spec: &ControlSpec, faults: &mut Faults) -> Option<String> {
         let what = format!("listen is {}, which other machines reach, and there is no token", listen.value);
         faults.push(listen.place.fault(what, "a report_token_file, or a loopback address"));
     }
+    let listening = ("listen", spec.listen.is_some());
+    without_effect([(listening, "report_token_file", at(&spec.report_token_file))], faults);
     token_of(spec.report_token_file.as_ref(), faults)
 }
 

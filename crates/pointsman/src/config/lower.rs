@@ -37,7 +37,7 @@ pub(crate) struct Lowered {
 pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     addresses(&spec, faults);
     limits(&spec, faults);
-    without_effect(&spec, faults);
+    idle(&spec, faults);
     protocol(&spec, faults);
     let (rate_limit, tap, external) = (rate_limit(&spec), tap(&spec, faults), external(&spec));
     secondaries(&spec, faults);
@@ -159,33 +159,43 @@ fn limits(spec: &Spec, faults: &mut Faults) {
 }
 
 /// Finds keys that were given and matter only beside another that was not.
-fn without_effect(spec: &Spec, faults: &mut Faults) {
-    fn place<T>(value: &Option<Placed<T>>) -> Option<&Place> {
-        value.as_ref().map(|placed| &placed.place).filter(|place| **place != Place::Default)
-    }
+fn idle(spec: &Spec, faults: &mut Faults) {
     let limited = ("responses_per_second", spec.responses_per_second.is_some());
     let asked = ("service", spec.external_service.is_some());
     let tapped = ("socket or file", spec.dnstap_socket.is_some() || spec.dnstap_file.is_some());
     let keys = [
-        (limited, "window", place(&spec.window)),
-        (limited, "slip", place(&spec.slip)),
-        (limited, "ipv4_prefix_bits", place(&spec.ipv4_prefix_bits)),
-        (limited, "ipv6_prefix_bits", place(&spec.ipv6_prefix_bits)),
-        (asked, "ttl", place(&spec.external_ttl)),
-        (asked, "life", place(&spec.external_life)),
-        (asked, "known", place(&spec.external_known)),
-        (asked, "waiting", place(&spec.external_waiting)),
-        (asked, "interval", place(&spec.external_interval)),
-        (asked, "timeout", place(&spec.external_timeout)),
-        (tapped, "file_max", place(&spec.dnstap_file_max)),
-        (tapped, "sample", place(&spec.dnstap_sample)),
-        (tapped, "identity", place(&spec.dnstap_identity)),
+        (limited, "window", at(&spec.window)),
+        (limited, "slip", at(&spec.slip)),
+        (limited, "ipv4_prefix_bits", at(&spec.ipv4_prefix_bits)),
+        (limited, "ipv6_prefix_bits", at(&spec.ipv6_prefix_bits)),
+        (asked, "ttl", at(&spec.external_ttl)),
+        (asked, "life", at(&spec.external_life)),
+        (asked, "known", at(&spec.external_known)),
+        (asked, "waiting", at(&spec.external_waiting)),
+        (asked, "interval", at(&spec.external_interval)),
+        (asked, "timeout", at(&spec.external_timeout)),
+        (tapped, "file_max", at(&spec.dnstap_file_max)),
+        (tapped, "sample", at(&spec.dnstap_sample)),
+        (tapped, "identity", at(&spec.dnstap_identity)),
     ];
+    without_effect(keys, faults);
+}
+
+/// Adds a fault for each key that has a place and not what it needs: what that is and whether it is there, the key, its place.
+pub(super) fn without_effect<'a>(
+    keys: impl IntoIterator<Item = ((&'a str, bool), &'a str, Option<&'a Place>)>,
+    faults: &mut Faults,
+) {
     for ((needed, is_given), key, place) in keys {
         if let Some(place) = place.filter(|_| !is_given) {
             faults.push(place.fault(format!("{key} without {needed} has no effect"), "both or neither"));
         }
     }
+}
+
+/// Where a value was given; `None` for a default.
+pub(super) fn at<'a, T: 'a>(value: impl IntoIterator<Item = &'a Placed<T>>) -> Option<&'a Place> {
+    value.into_iter().next().map(|placed| &placed.place).filter(|place| **place != Place::Default)
 }
 
 fn protocol(spec: &Spec, faults: &mut Faults) {

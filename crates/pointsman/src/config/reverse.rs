@@ -19,7 +19,7 @@ use reverse::{Crawlers, Options};
 use super::flags::{Flagged, Over};
 use super::keys::{REVERSE, Section};
 use super::kind;
-use super::lower::{count, given, resolve};
+use super::lower::{at, count, given, resolve, without_effect};
 use super::spec::{Placed, ReverseSpec};
 use crate::log::Form;
 use routing::Prefix;
@@ -71,6 +71,7 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
     {
         faults.push(mmdb.place.fault("mmdb and snapshot are the same file", "a file for each"));
     }
+    idle(&spec, faults);
     let ttl = spec.ttl.as_ref().map(|placed| (ttl(&placed.value), placed));
     let ttl = match ttl {
         Some((Err(expected), placed)) => {
@@ -140,6 +141,24 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
     };
     let form = if given(spec.log) == "json" { Form::Json } else { Form::Text };
     Lowered { options, form }
+}
+
+/// Finds keys that were given and matter only beside another that was not.
+fn idle(spec: &ReverseSpec, faults: &mut Faults) {
+    let (dns, http) = (("dns", !spec.dns.is_empty()), ("http", !spec.http.is_empty()));
+    let (mmdb, snapshot) = (("mmdb", spec.mmdb.is_some()), ("snapshot", spec.snapshot.is_some()));
+    let keys = [
+        (dns, "wait", at(&spec.wait)),
+        (dns, "workers", at(&spec.workers)),
+        (http, "client_header", at(&spec.client_header)),
+        (http, "believe", at(&spec.believe)),
+        (http, "not_yet", at(&spec.not_yet)),
+        (http, "crawlers", at(&spec.crawlers)),
+        (mmdb, "mmdb_interval", at(&spec.mmdb_interval)),
+        (mmdb, "mmdb_size", at(&spec.mmdb_size)),
+        (snapshot, "snapshot_interval", at(&spec.snapshot_interval)),
+    ];
+    without_effect(keys, faults);
 }
 
 fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
@@ -317,6 +336,22 @@ mod tests {
     }
 
     #[test]
+    fn what_would_have_no_effect_is_a_fault() {
+        let text = "version = \"v1\"\n[reverse]\nupstream = [\"192.0.2.53\"]\nresp = [\"127.0.0.1:6379\"]\nwait = \"1 s\"\n\
+                    believe = [\"192.0.2.80\"]\nmmdb_size = \"32 MiB\"\n";
+        let found = lowered(text, &["--snapshot-interval", "1h"]).expect_err("four keys have no effect");
+        let expected = [
+            "/etc/p.toml:5:8: wait without dns has no effect; expected both or neither",
+            "/etc/p.toml:6:12: believe without http has no effect; expected both or neither",
+            "/etc/p.toml:7:13: mmdb_size without mmdb has no effect; expected both or neither",
+            "--snapshot-interval: snapshot_interval without snapshot has no effect; expected both or neither",
+        ];
+        assert_eq!(found.lines().collect::<Vec<_>>(), expected);
+        let faces = ["--dns", "127.0.0.1:5353", "--http", "127.0.0.1:8054", "--mmdb", "/tmp/names.mmdb"];
+        assert!(lowered(text, &faces).is_ok());
+    }
+
+    #[test]
     fn what_excludes_each_other_is_refused_wherever_it_is_said() {
         let text = "version = \"v1\"\n[reverse]\nupstream = [\"192.0.2.53\"]\ndns = [\"127.0.0.1:5353\"]\n";
         let both = format!("{text}confirm = true\npaper = true\n");
@@ -367,7 +402,7 @@ mod tests {
     fn crawlers_are_read_and_their_faults_have_places() {
         let path = std::env::temp_dir().join(format!("pointsman-crawlers-{}", std::process::id()));
         let at = path.to_string_lossy().into_owned();
-        let flags = ["--upstream", "192.0.2.53", "--dns", "127.0.0.1:5353", "--crawlers", &at];
+        let flags = ["--upstream", "192.0.2.53", "--http", "127.0.0.1:8054", "--crawlers", &at];
         let missing = lowered("version = \"v1\"\n", &flags).expect_err("it is not there");
         assert!(missing.contains("--crawlers") && missing.contains("cannot be read"), "{missing}");
         std::fs::write(&path, "goodbot goodbot.example 192.0.2.0/24\n").expect("it is ours");
