@@ -148,12 +148,8 @@ fn passes(
     for _ in 0..PASSES {
         let (start, now) = (Instant::now(), clock.now());
         for client in clients {
-            let asked = Asked {
-                query: black_box(&query),
-                client: IpAddr::V4(*client),
-                local: Ipv4Addr::LOCALHOST.into(),
-                transport: Transport::Udp,
-            };
+            let asked =
+                Asked { query: black_box(&query), client: IpAddr::V4(*client), transport: Transport::Udp };
             match book.generation.answer_counted(&asked, fast, now, rng, &mut out).reply {
                 Reply::Send(length) => black_box(length),
                 Reply::Drop(why) => return Err(anyhow!("a query was dropped: {why:?}")),

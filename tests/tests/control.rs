@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use tests::folder::Folder;
 use tests::http::Client;
@@ -332,6 +333,8 @@ fn one_round_is_made_beside_a_running_face() {
     assert_eq!(world.round(&config, &["--dry-run"], 0)["outcome"], "unchanged");
     let taken = Program::start(&["control", "--config", &config]).end();
     assert!(taken.status.code() == Some(1) && taken.stderr.contains("this port"), "{}", taken.stderr);
+    control.signal(Signal::SIGHUP);
+    control.line("nothing to reload");
     control.stop();
 }
 

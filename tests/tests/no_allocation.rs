@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nameserver::answer::{Asked, Reply, Transport};
-use nameserver::book::{Book, Edit};
+use nameserver::book::{Book, Condition, Edit};
 use nameserver::cookies::Secrets;
 use nameserver::fast::Fast;
 use nameserver::generation::Settings;
@@ -141,14 +141,17 @@ const NOW: Now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
 /// A generation like those that are served, by way of the same edits.
 fn book() -> Book {
     let mut book = Book::empty(1, Settings { minimal_responses: false, ..Settings::default() });
-    let zone = Edit::zone("example.com", ZONE.as_bytes(), None, &book.generation.hash).expect("a zone");
+    let zone =
+        Edit::zone("example.com", ZONE.as_bytes(), Condition::Always, &book.generation.hash).expect("a zone");
     book.apply(Edit::AddRegion { name: "europe".into() }).expect("a name");
     let lines = "10.0.0.0/8,europe\n10.1.0.0/16,-\n2001:db8::/32,europe\n";
-    let partition = Edit::partition("default", "partition", lines.into(), None, book.regions.clone());
-    let policy =
-        |owner: &str, text: &str| Edit::policy(Some(owner), "policy", text.into(), None).expect("a policy");
+    let partition =
+        Edit::partition("default", "partition", lines.into(), Condition::Always, book.regions.clone());
+    let policy = |owner: &str, text: &str| {
+        Edit::policy(Some(owner), "policy", text.into(), Condition::Always).expect("a policy")
+    };
     let signed = |origin, text: &str| {
-        Edit::zone(origin, text.as_bytes(), None, &book.generation.hash).expect("a zone")
+        Edit::zone(origin, text.as_bytes(), Condition::Always, &book.generation.hash).expect("a zone")
     };
     for edit in [
         zone,
@@ -202,7 +205,7 @@ fn answering_allocates_nothing() {
         ] {
             for transport in [Transport::Udp, Transport::Tcp] {
                 let query = question.message();
-                let asked = Asked { query: &query, client, local: client, transport };
+                let asked = Asked { query: &query, client, transport };
                 let before = ALLOCATIONS.get();
                 let reply = generation.answer(&asked, NOW, &mut rng, &mut out);
                 assert_eq!(ALLOCATIONS.get(), before, "allocations for {question:?}");
@@ -238,7 +241,7 @@ fn signatures_and_proofs_allocate_nothing() {
         ("x.c.example", "A", "NOERROR", 0, 3),
     ] {
         let query = Question::new(name, rtype).dnssec_ok().message();
-        let asked = Asked { query: &query, client, local: client, transport: Transport::Tcp };
+        let asked = Asked { query: &query, client, transport: Transport::Tcp };
         let before = ALLOCATIONS.get();
         let reply = book.generation.answer(&asked, NOW, &mut rng, &mut out);
         assert_eq!(ALLOCATIONS.get(), before, "allocations for {name} {rtype}");
@@ -272,7 +275,7 @@ fn options_and_rates_allocate_nothing() {
     let mut verdicts = [0; 4];
     for query in [new.message(), bad.message(), alone].iter().chain(&texts) {
         for transport in [Transport::Udp, Transport::Tcp] {
-            let asked = Asked { query, client, local: client, transport };
+            let asked = Asked { query, client, transport };
             for _ in 0..9 {
                 let before = ALLOCATIONS.get();
                 let reply = book.generation.answer(&asked, NOW, &mut rng, &mut out);
@@ -330,7 +333,7 @@ fn what_is_malformed_or_does_not_fit_allocates_nothing() {
     for length in 0..=good.len() {
         for room in [0, 11, 12, 40, 80, 512] {
             let (query, out) = (&good[..length], &mut out[..room]);
-            let asked = Asked { query, client, local: client, transport: Transport::Udp };
+            let asked = Asked { query, client, transport: Transport::Udp };
             let before = ALLOCATIONS.get();
             book.generation.answer(&asked, NOW, &mut rng, out);
             assert_eq!(ALLOCATIONS.get(), before, "{length} octets into {room}");

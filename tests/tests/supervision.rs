@@ -13,7 +13,11 @@ const AGENT: &[&str] = &["agent", "--service", "udp:127.0.0.1:9", "--print"];
 
 #[test]
 fn who_has_nothing_to_reload_says_so_and_goes_on() {
-    for arguments in [REVERSE, BALANCE] {
+    let folder = Folder::new();
+    let key = folder.at("key");
+    assert!(Program::start(&["key", "new", &key]).end().status.success());
+    let agent = ["agent", "--service", "udp:127.0.0.1:9", "--balancer", "127.0.0.1:9", "--key", &key];
+    for arguments in [REVERSE, BALANCE, &agent] {
         let mut program = Program::start(arguments);
         program.line("ready");
         for _ in 0..2 {
@@ -42,9 +46,7 @@ fn the_service_manager_is_told_and_a_log_that_nobody_takes_ends_nothing() {
         command.arg(program::path()).args(arguments);
         let program = Program::spawn(command);
         assert_eq!(told(), "READY=1", "{arguments:?}");
-        if arguments != AGENT {
-            program.signal(Signal::SIGHUP);
-        }
+        program.signal(Signal::SIGHUP);
         program.signal(Signal::SIGTERM);
         assert_eq!(told(), "STOPPING=1", "{arguments:?}");
         assert_eq!(program.end().status.code(), Some(0), "{arguments:?}");

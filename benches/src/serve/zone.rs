@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::{Result, anyhow};
-use nameserver::book::{Book, Edit};
+use nameserver::book::{Book, Condition, Edit};
 use nameserver::generation::Settings;
 use serde_json::json;
 
@@ -45,9 +45,9 @@ pub(crate) fn book(seed: u64, partition: String) -> Result<Book> {
     }
     let regions = book.regions.clone();
     for edit in [
-        Edit::partition("default", "partition", partition.into_bytes(), None, regions),
-        Edit::zone(ORIGIN, MASTER.as_bytes(), None, &book.generation.hash),
-        Edit::policy(Some(STEERED), "policy", policy(STEERED, 0).into_bytes(), None),
+        Edit::partition("default", "partition", partition.into_bytes(), Condition::Always, regions),
+        Edit::zone(ORIGIN, MASTER.as_bytes(), Condition::Always, &book.generation.hash),
+        Edit::policy(Some(STEERED), "policy", policy(STEERED, 0).into_bytes(), Condition::Always),
     ] {
         let edit = edit.map_err(|faults| anyhow!("{faults}"))?;
         book.apply(edit).map_err(|why| anyhow!("{why}"))?;

@@ -66,7 +66,8 @@ pub async fn serve(
                 let (router, counters, shutdown) = (router.clone(), counters.clone(), shutdown.clone());
                 acceptor.spawn(connection(stream, Peer(client), router, counters, shutdown));
             }
-            Event::Aborted(cause) | Event::Failed(cause) => {
+            Event::Aborted(_) => add(&counters.broken),
+            Event::Failed(cause) => {
                 add(&counters.accept_failed);
                 tracing::warn!(%cause, "HTTP cannot accept a connection");
             }

@@ -187,11 +187,11 @@ pub(super) fn generation() -> &'static nameserver::generation::Generation {
 
 /// Whatever is asked, the answer is well-formed, fits, and goes to the question that was asked.
 pub(super) fn answer(octets: &[u8]) {
-    let local = IpAddr::from([127, 0, 0, 1]);
+    let client = IpAddr::from([127, 0, 0, 1]);
     let now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
     let mut out = vec![0; 65_535];
     for (transport, most) in [(Transport::Udp, 1232), (Transport::Tcp, 65_535)] {
-        let asked = Asked { query: octets, client: local, local, transport };
+        let asked = Asked { query: octets, client, transport };
         let mut rng = fastrand::Rng::with_seed(octets.len() as u64);
         let Reply::Send(length) = BOOK.generation.answer(&asked, now, &mut rng, &mut out) else { continue };
         assert!(length <= most, "{length} octets");

@@ -46,8 +46,6 @@ pub struct Asked<'a> {
     pub query: &'a [u8],
     /// Who sent it: a resolver, as a rule.
     pub client: IpAddr,
-    /// The address of ours that it was sent to.
-    pub local: IpAddr,
     /// What it came over.
     pub transport: Transport,
 }

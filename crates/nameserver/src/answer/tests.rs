@@ -96,8 +96,8 @@ fn message(query: &Query) -> Vec<u8> {
 }
 
 fn answered(generation: &Generation, query: &[u8], transport: Transport) -> Result<Message<Vec<u8>>, Why> {
-    let local = "127.0.0.1".parse().unwrap();
-    let asked = Asked { query, client: local, local, transport };
+    let client = "127.0.0.1".parse().unwrap();
+    let asked = Asked { query, client, transport };
     let mut out = vec![0; 65_535];
     match generation.answer(&asked, NOW, &mut fastrand::Rng::with_seed(1), &mut out) {
         Reply::Send(length) => Ok(Message::from_octets(out[..length].to_vec()).unwrap()),
@@ -390,9 +390,9 @@ fn any_bytes_get_an_answer_that_fits_or_none() {
             asked[at] = value;
         }
         for query in [&bytes, &asked] {
-            let local = "127.0.0.1".parse().unwrap();
+            let client = "127.0.0.1".parse().unwrap();
             let mut out = vec![0; room];
-            let asked = Asked { query, client: local, local, transport: Transport::Udp };
+            let asked = Asked { query, client, transport: Transport::Udp };
             if let Reply::Send(length) = generation.answer(&asked, NOW, &mut fastrand::Rng::with_seed(1), &mut out) {
                 prop_assert!(length <= room && length <= 1232);
                 let read = Message::from_slice(&out[..length]).unwrap();

@@ -66,8 +66,8 @@ fn the_manual_is_fresh() {
          clients of a running server's API; where it is, they take from `--api`, else from the environment\n\
          (`POINTSMAN_API`), else it is the default.\n\
          `serve` reads nothing from the environment but `NOTIFY_SOCKET`, for systemd (`Type=notify`); it ends cleanly\n\
-         on SIGTERM and SIGINT, and imports its files again on SIGHUP. `reverse` and `balance` have nothing to reload: they\n\
-         say so on SIGHUP, and go on.\n\n\
+         on SIGTERM and SIGINT, and imports its files again on SIGHUP. `reverse`, `balance`, `agent` and `control` have\n\
+         nothing to reload: they say so on SIGHUP, and go on.\n\n\
          This page is written from the declarations of the commands.\n",
     );
     for (name, mut command) in commands() {

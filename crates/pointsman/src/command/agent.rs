@@ -79,6 +79,8 @@ impl Agent {
         let mut stop = Stop::take()?;
         let (mut drain, mut take) =
             (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+        let hang_up = signal(SignalKind::hangup())?;
+        tokio::spawn(supervision::nothing_to_reload(hang_up, "what is given changes with a restart"));
         let settings = Settings { target_delay: self.target_delay, ..Settings::default() };
         let options = Options { services: self.service, balancers: self.balancer, key, settings };
         let http = self.http.map(Http::bind).transpose();

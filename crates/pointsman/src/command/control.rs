@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use api::{ControlOutcome, ControlRound, Faults};
 use clap::Args;
 use control::Service;
+use tokio::signal::unix::SignalKind;
 
 use crate::config::control::{self as config, Lowered};
 use crate::config::page;
@@ -60,7 +61,8 @@ impl Control {
         options.dry_run = self.dry_run;
         log.begin();
         // Before the start, so that a signal during it is not lost.
-        let mut stop = Stop::take()?;
+        let (mut stop, hang_up) = (Stop::take()?, supervision::signal(SignalKind::hangup())?);
+        tokio::spawn(supervision::nothing_to_reload(hang_up, "what is configured changes with a restart"));
         // Nobody hears of a single round's face before it is gone, and the process that goes on may have the address.
         let listen = listen.filter(|_| !self.once);
         let mut service = Service::start(options, listen, report_token)

@@ -85,6 +85,8 @@ pub struct Counters {
     pub refused: AtomicU64,
     /// Not accepted: the system had no descriptor or memory.
     pub accept_failed: AtomicU64,
+    /// Gone before they could be accepted.
+    pub broken: AtomicU64,
     /// Closed for silence.
     pub idle: AtomicU64,
     /// Closed for a request that did not arrive whole in time.
@@ -120,7 +122,8 @@ pub async fn serve<C: Conversation>(
                     });
                 }
             }
-            Event::Aborted(_) | Event::Failed(_) => add(&counters.accept_failed),
+            Event::Aborted(_) => add(&counters.broken),
+            Event::Failed(_) => add(&counters.accept_failed),
             Event::Panicked => add(&counters.panics),
         }
     }
