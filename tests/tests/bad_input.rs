@@ -72,6 +72,30 @@ fn files_that_cannot_be_used_are_named() {
     has_all(&refused(2, &serve(&store, &["--mmdb", &garbage, "--regions", &garbage])), &[&garbage]);
     let itself = folder.path().display().to_string();
     has_all(&refused(2, &serve(&store, &["--zone", &itself])), &[&itself, "cannot be read"]);
+    for flag in ["--policy", "--config"] {
+        has_all(&refused(2, &serve(&store, &[flag, "/dev/zero"])), &["/dev/zero: it is larger than"]);
+    }
+}
+
+#[test]
+fn a_start_that_waits_for_a_file_can_be_stopped() {
+    let folder = Folder::new();
+    let (store, zone) = (store(&folder), folder.at("example.zone"));
+    mkfifo(&*zone, Mode::S_IRWXU).expect("the folder can be written");
+    let mut program = Program::start(&serve(&store, &["--zone", &zone]));
+    let unwritten = std::fs::File::options().write(true).open(&zone).expect("the start reads it");
+    program.signal(Signal::SIGTERM);
+    program.line("stopped before the start was over");
+    assert_eq!(program.end().status.code(), Some(0));
+    drop(unwritten);
+}
+
+#[test]
+fn a_check_looks_for_the_user() {
+    let folder = Folder::new();
+    let store = store(&folder);
+    let said = refused(2, &serve(&store, &["--check", "--user", "nobody-of-that-name"]));
+    has_all(&said, &["user: the server could not become user", "no such user"]);
 }
 
 #[test]
@@ -220,7 +244,8 @@ fn check_lists_the_faults_of_all_files_at_once() {
     }
     let good = folder.write("example.com.zone", ZONE);
     let ended = Program::start(&["serve", "--store", &store, "--zone", &good, "--check"]).end();
-    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(0), "ok\n"), "{}", ended.stderr);
+    let told = format!("ok, with nothing stored yet in {store}\n");
+    assert_eq!((ended.status.code(), &ended.stdout), (Some(0), &told), "{}", ended.stderr);
     assert!(!std::path::Path::new(&folder.at("pointsman.db")).exists(), "a check makes no store");
 }
 
@@ -243,9 +268,10 @@ fn a_check_is_of_what_a_start_would_do_with_this_store() {
     has_all(&said, &["europe", "www.example.com. is in none of our zones"]);
     let server = Serving::start(&folder, &["--zone", &zone]);
     assert_eq!(server.call("POST", "/v1/regions", r#"{"name": "europe"}"#).status, 200);
-    assert_eq!(check(), (Some(0), "ok\n".into()), "while it is served");
+    let ok = (Some(0), format!("ok, with what is stored in {store}\n"));
+    assert_eq!(check(), ok, "while it is served");
     server.stop();
-    assert_eq!(check(), (Some(0), "ok\n".into()));
+    assert_eq!(check(), ok);
     Serving::start(&folder, &["--config", &config]);
 }
 

@@ -108,6 +108,12 @@ impl Faults {
         }
     }
 
+    /// The same, in the order of their lines and columns; what is about the whole comes first.
+    pub fn in_order(mut self) -> Faults {
+        self.faults.sort_by_key(|fault| (fault.line, fault.column));
+        self
+    }
+
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty() && self.omitted == 0

@@ -3,8 +3,8 @@
 //! Only this crate knows `serde`; everything below the surface works on types of its own. The same
 //! fact has the same name here as in the configuration, the metrics and the documentation.
 //!
-//! - [`fault`]: one mistake in something that a person wrote, with its place; [`problem`]: why a request
-//!   was refused.
+//! - [`fault`]: one mistake in something that a person wrote, with its place; [`file`]: what they wrote it into;
+//!   [`problem`]: why a request was refused.
 //! - [`place`]: where a value stands in a JSON text; `reader`: what people write as JSON, read with everything that is wrong;
 //!   `json`: the text, gone through value by value, for both.
 //! - [`policy`]: MyXDNS's matrix as people write it.
@@ -22,6 +22,7 @@ pub mod balance;
 pub mod control;
 pub mod explain;
 pub mod fault;
+pub mod file;
 mod json;
 pub mod partition;
 pub mod place;

@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::place::Origin;
-use api::{Fault, Faults};
+use api::{Fault, Faults, file};
 use dns::Folded;
 use store::{Change, Contents};
 
@@ -179,10 +179,8 @@ impl Edit {
         condition: Condition,
         regions: Arc<BTreeMap<u32, String>>,
     ) -> Result<Edit, Faults> {
-        let mut faults = check_name(name).err().unwrap_or_default();
-        let text = String::from_utf8(text).map_err(|cause| {
-            Faults::from(Fault::whole(source, format!("the text is not UTF-8: {cause}"), ""))
-        });
+        let mut faults = check_name(name).err().map(Faults::from).unwrap_or_default();
+        let text = file::text(source, text).map_err(Faults::from);
         match text.and_then(|text| Partitioned::compile(source, text, &regions)) {
             Ok(compiled) => faults.or(Edit::PutPartition {
                 name: name.into(),
@@ -209,9 +207,7 @@ impl Edit {
         text: Vec<u8>,
         condition: Condition,
     ) -> Result<Edit, Faults> {
-        let text = String::from_utf8(text).map_err(|cause| {
-            Faults::from(Fault::whole(source, format!("the text is not UTF-8: {cause}"), "JSON"))
-        })?;
+        let text = file::text(source, text)?;
         let spec = Box::new(api::Policy::read(source, &text)?);
         Ok(Edit::PutPolicy { owner: owner.map(Into::into), source: source.into(), text, spec, condition })
     }
@@ -308,7 +304,10 @@ fn folded(name: &str, source: &str) -> Result<Folded, Faults> {
 
 /// Checks the name of a region or partition. It begins with a letter or digit, so that it is a path segment of
 /// its own in a URL.
-pub(crate) fn check_name(name: &str) -> Result<(), Faults> {
+///
+/// # Errors
+/// What it is instead.
+pub fn check_name(name: &str) -> Result<(), Fault> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
     if begins && name.len() <= NAME_MAX && name.chars().all(plain) {
@@ -316,7 +315,7 @@ pub(crate) fn check_name(name: &str) -> Result<(), Faults> {
     }
     let what = format!("'{}' is no name for a region or partition", name.escape_debug());
     let expected = format!("at most {NAME_MAX} letters, digits, '-', '_' or '.', a letter or digit first");
-    Err(Fault::whole("name", what, expected).into())
+    Err(Fault::whole("name", what, expected))
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@
 mod ids;
 mod layers;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use api::file::{self, DATA_MAX, WRITTEN_MAX};
 use api::{Fault, Faults};
 use store::Contents;
 
@@ -27,8 +27,8 @@ pub use ids::write_ids;
 pub use layers::Layer;
 use layers::Loaded;
 
-/// The rights that nobody may have to a file with secrets: the group to write it, others any.
-const SECRET_MODE_FORBIDDEN: u32 = 0o027;
+/// The most octets of a file of cookie secrets.
+const SECRETS_MAX: u64 = 4_096;
 
 /// A file to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +103,7 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
         regions: book.regions.clone(),
         next_region_id: book.next_region_id,
         zones: BTreeMap::new(),
+        policies: BTreeMap::new(),
         loading,
         faults: Faults::default(),
     };
@@ -148,6 +149,8 @@ struct Edits<'b> {
     next_region_id: u32,
     /// The zones so far, each with its file.
     zones: BTreeMap<String, String>,
+    /// The policies so far, by their keys, folded.
+    policies: BTreeMap<Vec<u8>, String>,
     loading: &'b mut Vec<Loading>,
     faults: Faults,
 }
@@ -168,19 +171,14 @@ impl Edits<'_> {
                 self.loading.push(Loading { name: name.clone(), sources, outcome });
                 read.map(|_| ())
             }
-            Import::Policy(path) => {
-                let (source, text) = (shown(path), load(path)?);
-                if let Some(imported) = self.news(source.clone(), None, &Etag::of(&text)) {
-                    self.edits.extend([Edit::policy(None, &source, text, Condition::Always)?, imported]);
-                }
-                Ok(())
-            }
+            Import::Policy(path) => self.policy(path),
             Import::CookieSecrets(path) => self.cookie_secrets(path),
         }
     }
 
     fn cookie_secrets(&mut self, path: &Path) -> Result<(), Faults> {
-        let secrets = Secrets::read(&shown(path), &load_secret(path)?)?;
+        let text = file::read_secret(path, SECRETS_MAX, "a file with a secret a line")?;
+        let secrets = Secrets::read(&shown(path), text.as_bytes())?;
         if secrets != *self.book.generation.secrets {
             self.edits.push(Edit::CookieSecrets(secrets));
         }
@@ -189,7 +187,7 @@ impl Edits<'_> {
 
     fn zone(&mut self, path: &Path) -> Result<(), Faults> {
         let source = shown(path);
-        let (zone, master) = read_zone(path, &load(path)?, &self.book.generation.hash)?;
+        let (zone, master) = read_zone(path, &self.book.generation.hash)?;
         // What a file includes counts as its content too, so the zone itself is compared.
         let digest = Etag::of(zone.to_text().as_bytes());
         let origin = dns::name::to_text(zone.origin().wire());
@@ -205,6 +203,23 @@ impl Edits<'_> {
         if let Some(imported) = self.news(format!("zone {origin}"), Some(&former), &digest) {
             let (zone, master) = (Box::new(zone), Arc::new(master));
             self.edits.extend([Edit::PutZone { zone, master, condition: Condition::Always }, imported]);
+        }
+        Ok(())
+    }
+
+    fn policy(&mut self, path: &Path) -> Result<(), Faults> {
+        let (source, text) = (shown(path), file::read(path, WRITTEN_MAX, "a policy in JSON")?);
+        let imported = self.news(source.clone(), None, &Etag::of(&text));
+        let edit = Edit::policy(None, &source, text, Condition::Always)?;
+        if let Edit::PutPolicy { spec, .. } = &edit
+            && let Some(owner) = spec.names.first().and_then(|name| dns::name::folded_from_text(name).ok())
+            && let Some(other) = self.policies.insert(owner, source.clone())
+        {
+            let what = format!("the policy {} is in {other}, too", spec.names[0]);
+            return Err(Fault::whole(source, what, "each policy in one file").into());
+        }
+        if let Some(imported) = imported {
+            self.edits.extend([edit, imported]);
         }
         Ok(())
     }
@@ -239,12 +254,19 @@ impl Edits<'_> {
     }
 }
 
-fn read_zone(path: &Path, text: &[u8], hash: &NameHash) -> Result<(Zone, Master<'static>), Faults> {
+/// Reads a zone from a file and those that it includes, which have [`DATA_MAX`] octets at most, together.
+fn read_zone(path: &Path, hash: &NameHash) -> Result<(Zone, Master<'static>), Faults> {
     let source = shown(path);
-    let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
-    let include = |file: &str| fs::read(folder.join(file)).map_err(|cause| cause.to_string());
+    let text = file::read(path, DATA_MAX, "a master file (RFC 1035)")?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let left = Cell::new(DATA_MAX - text.len() as u64);
+    let include = |name: &str| {
+        let included = file::read(&folder.join(name), left.get(), "").map_err(|fault| fault.what)?;
+        left.set(left.get() - included.len() as u64);
+        Ok(included)
+    };
     let origin = origin_of_file(path);
-    let read = read::Source { name: &source, text, origin: origin.as_deref(), include: &include };
+    let read = read::Source { name: &source, text: &text, origin: origin.as_deref(), include: &include };
     let master = read::read(&read)?;
     Ok((Zone::build(&master, &source, hash)?, master))
 }
@@ -255,26 +277,6 @@ pub fn origin_of_file(path: &Path) -> Option<Vec<u8>> {
     let name = path.file_name()?.to_str()?;
     let name = name.strip_suffix(".zone").or_else(|| name.strip_suffix(".db")).unwrap_or(name);
     dns::name::folded_from_text(name).ok()
-}
-
-fn load(path: &Path) -> Result<Vec<u8>, Faults> {
-    fs::read(path)
-        .map_err(|cause| Fault::whole(shown(path), format!("the file cannot be read: {cause}"), "").into())
-}
-
-/// Reads a file that only its owner may change, and only its owner and group may read.
-fn load_secret(path: &Path) -> Result<Vec<u8>, Faults> {
-    let mode = fs::metadata(path).map(|metadata| metadata.permissions().mode());
-    if let Ok(mode) = mode
-        && mode & SECRET_MODE_FORBIDDEN != 0
-    {
-        let what =
-            format!("others than the file's owner and group have rights to it (mode {:o})", mode & 0o777);
-        return Err(
-            Fault::whole(shown(path), what, format!("mode 600 or 640: chmod 600 {}", shown(path))).into()
-        );
-    }
-    load(path)
 }
 
 fn shown(path: &Path) -> String {
@@ -357,6 +359,28 @@ mod tests {
         let faults = edits(&imports, &book, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
         let [one, two] = files;
         assert_eq!(faults, format!("{two}: example.com. is in {one}, too; expected each zone in one file"));
+    }
+
+    #[test]
+    fn a_policy_is_in_one_file() {
+        let folder = Folder::new();
+        let policy = |name: &str| {
+            format!("{{\"names\": [\"{name}\"], \"servers\": [{{\"address\": \"192.0.2.1\"}}]}}")
+        };
+        let one = folder.write("one.json", policy("www.example.com"));
+        let two = folder.write("two.json", policy("WWW.example.com."));
+        let zone = folder.write("one.zone", "$ORIGIN example.com.\n@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n");
+        let imports = |policies: &[&String]| -> Vec<Import> {
+            let policies = policies.iter().map(|file| Import::Policy(file.into()));
+            [Import::Zone((&zone).into())].into_iter().chain(policies).collect()
+        };
+        let mut book = Book::empty(1, Settings::default());
+        assert_eq!(import(&mut book, &imports(&[&one])), 2);
+        // Also where one of them is what was imported before.
+        let faults = edits(&imports(&[&one, &two]), &book, &mut Vec::new()).map(|_| ()).unwrap_err();
+        let told =
+            format!("{two}: the policy WWW.example.com. is in {one}, too; expected each policy in one file");
+        assert_eq!(faults.to_string(), told);
     }
 
     #[test]

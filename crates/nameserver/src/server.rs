@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use api::{Fault, Faults};
 use net::admission::{Admission, GIVING_WAY_MAX};
 use net::clock::Clock;
+use net::privileges;
 use net::shutdown::Shutdown;
 use net::tcp::Limits;
 use net::udp::UdpListener;
@@ -151,15 +152,27 @@ struct Prepared {
 }
 
 impl Server {
-    /// Holds the imports against what is stored, as a start would, and changes nothing.
+    /// Holds the imports against what is stored, as a start would, and changes nothing; says what that is.
     ///
     /// # Errors
-    /// All faults of the imports, or of what is stored.
-    pub async fn check(options: &Options) -> Result<(), Faults> {
-        let stored = store::Store::peek(&options.store).await;
-        let stored = stored.map_err(|cause| Fault::whole("store", cause.to_string(), ""))?;
+    /// All faults of the imports, or of what is stored; a user that there is not.
+    pub async fn check(options: &Options) -> Result<String, Faults> {
+        let mut faults = Faults::default();
+        if let Some(Err(cause)) = options.user.as_deref().map(privileges::look_up) {
+            faults.push(Fault::whole("user", format!("the server could not {cause}"), ""));
+        }
+        let stored = match store::Store::peek(&options.store).await {
+            Ok(stored) => stored,
+            Err(cause) => {
+                faults.push(Fault::whole("store", cause.to_string(), ""));
+                return Err(faults);
+            }
+        };
+        let held = if stored.is_some() { "what is stored in" } else { "nothing stored yet in" };
         let secondaries = &options.transfer.secondaries;
         import::check(&options.imports, &options.probes, secondaries, stored.unwrap_or_default())
+            .unwrap_or_else(|found| faults.append(found));
+        faults.or(format!("{held} {}", store::error::shown(&options.store)))
     }
 
     /// Starts everything; returns when all workers serve the stored generation with all imports.
@@ -305,7 +318,7 @@ impl Prepared {
         check_descriptors(options.tcp.connections_max, workers * bound.len());
         let api = bind_api(options.api).await?;
         if let Some(user) = &options.user {
-            net::privileges::drop_to(user).map_err(|e| StartError::User(e.to_string()))?;
+            privileges::drop_to(user).map_err(|e| StartError::User(e.to_string()))?;
         }
         // Opened by the user that will write it: files made by root would be out of reach later.
         let store = open(&options.store).await?;

@@ -33,14 +33,7 @@ pub enum PrivilegesError {
 /// # Errors
 /// [`PrivilegesError`]; the process must not serve then.
 pub fn drop_to(user: &str) -> Result<(), PrivilegesError> {
-    let account = match User::from_name(user) {
-        Ok(Some(account)) => account,
-        Ok(None) => return Err(PrivilegesError::UnknownUser(user.to_owned())),
-        Err(errno) => return Err(PrivilegesError::Lookup(user.to_owned(), errno)),
-    };
-    if account.uid.is_root() {
-        return Err(PrivilegesError::IsRoot(user.to_owned()));
-    }
+    let account = account(user)?;
     if geteuid() == account.uid {
         return verify(account.uid, None);
     }
@@ -54,6 +47,23 @@ pub fn drop_to(user: &str) -> Result<(), PrivilegesError> {
     setresgid(account.gid, account.gid, account.gid).map_err(refused("set the group"))?;
     setresuid(account.uid, account.uid, account.uid).map_err(refused("set the user"))?;
     verify(account.uid, Some(account.gid))
+}
+
+/// Looks whether there is a user to whom root could be given away.
+///
+/// # Errors
+/// [`PrivilegesError`]; whether this process may is not asked.
+pub fn look_up(user: &str) -> Result<(), PrivilegesError> {
+    account(user).map(|_| ())
+}
+
+fn account(user: &str) -> Result<User, PrivilegesError> {
+    match User::from_name(user) {
+        Ok(Some(account)) if account.uid.is_root() => Err(PrivilegesError::IsRoot(user.to_owned())),
+        Ok(Some(account)) => Ok(account),
+        Ok(None) => Err(PrivilegesError::UnknownUser(user.to_owned())),
+        Err(errno) => Err(PrivilegesError::Lookup(user.to_owned(), errno)),
+    }
 }
 
 fn verify(uid: Uid, gid: Option<Gid>) -> Result<(), PrivilegesError> {

@@ -26,10 +26,10 @@ pub(crate) mod serve;
 pub(crate) mod spec;
 pub(crate) mod transfer;
 
-use std::fs;
 use std::path::Path;
 
-use api::{Fault, Faults};
+use api::Faults;
+use api::file::{WRITTEN_MAX, read_text};
 
 use keys::{Default, Section};
 use lower::Lowered;
@@ -59,13 +59,9 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
 fn of_file(path: Option<&Path>) -> (Spec, Faults) {
     let (mut spec, mut faults) = (defaults(), Faults::default());
     if let Some(path) = path {
-        match fs::read_to_string(path) {
+        match read_text(path, WRITTEN_MAX, "a file such as etc/pointsman.template.toml") {
             Ok(text) => file::read(path, &text, &mut spec, &mut faults),
-            Err(cause) => faults.push(Fault::whole(
-                path.to_string_lossy(),
-                format!("the configuration cannot be read: {cause}"),
-                "a file such as etc/pointsman.template.toml",
-            )),
+            Err(fault) => faults.push(fault),
         }
     }
     (spec, faults)

@@ -2,10 +2,8 @@
 
 use std::path::Path;
 
-use api::Fault;
+use api::{Fault, file};
 use credit::Key;
-
-use crate::secret;
 
 /// The largest file of a key, in octets: its digits, and blanks around them.
 const FILE_MAX: u64 = 256;
@@ -15,7 +13,7 @@ const FILE_MAX: u64 = 256;
 /// # Errors
 /// What is wrong with the file; nothing of the key is told.
 pub(crate) fn read(path: &Path) -> Result<Key, Fault> {
-    let text = secret::read(path, FILE_MAX, "a file that `pointsman key new FILE` has made")?;
+    let text = file::read_secret(path, FILE_MAX, "a file that `pointsman key new FILE` has made")?;
     Key::parse(&text).map_err(|what| {
         Fault::whole(
             path.to_string_lossy(),
@@ -40,7 +38,7 @@ mod tests {
             ("0a".repeat(32), None),
             (format!("{}\n", "0A".repeat(32)), None),
             ("0a".repeat(31), Some("62 characters")),
-            ("0a".repeat(400), Some("256 characters")),
+            ("0a".repeat(400), Some("larger than 256 octets")),
             (format!("0x{}", "0a".repeat(31)), Some("character 2")),
         ] {
             fs::write(&path, &text).expect("the folder can be written");

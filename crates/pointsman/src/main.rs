@@ -5,8 +5,7 @@
 //! - [`demo`]: a name server with clients from everywhere, to look at.
 //! - [`config`]: every key of `serve`, declared once; [`log`]: what is logged.
 //! - [`session`]: what the commands of the API share; [`origin`]: which zone a file is of.
-//! - [`secret`]: files that others may not read; [`token`]: the API's token in one; [`credit_key`]: the key of balancers and
-//!   agents in one.
+//! - [`token`]: the API's token in a file; [`credit_key`]: the key of balancers and agents in one.
 //! - [`near`]: addresses that may be loaded without asking anybody.
 //! - [`supervision`]: who runs the process is told how far it is, and asks by signals.
 //! - [`terminal`]: pictures that are drawn over themselves.
@@ -21,7 +20,6 @@ mod failure;
 mod log;
 mod near;
 mod origin;
-mod secret;
 mod session;
 mod supervision;
 mod terminal;

@@ -1,8 +1,9 @@
 //! What all commands of the API share: the connection's arguments, and what is printed.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use api::file::{self, DATA_MAX};
 use api::{Changed, Fault};
 use clap::Args;
 use comfy_table::{Table, presets};
@@ -12,9 +13,6 @@ use serde::de::DeserializeOwned;
 use crate::failure::Failure;
 use crate::token;
 use web::client::{Answer, Body, Call, Client};
-
-/// The largest file that is sent, in octets, so that a wrong path (`/dev/zero`) ends.
-const FILE_MAX: u64 = 512 << 20;
 
 /// Where the API is, and how answers are printed.
 #[derive(Args, Clone, Debug)]
@@ -157,19 +155,10 @@ impl Session {
 /// # Errors
 /// [`Failure::Faults`] where it cannot be read.
 pub(crate) fn body(path: &Path, media_type: &'static str) -> Result<Body, Failure> {
-    let is_stdin = path == Path::new("-");
-    let source = if is_stdin { "stdin".into() } else { path.to_string_lossy().into_owned() };
-    let mut content = Vec::new();
-    let read = if is_stdin {
-        io::stdin().take(FILE_MAX + 1).read_to_end(&mut content)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(FILE_MAX + 1).read_to_end(&mut content))
+    let (source, content) = match path == Path::new("-") {
+        true => ("stdin".into(), file::read_from(io::stdin(), "stdin", DATA_MAX, "")?),
+        false => (path.to_string_lossy().into_owned(), file::read(path, DATA_MAX, "")?),
     };
-    let fault = |what| Fault::whole(source.clone(), what, "");
-    read.map_err(|cause| fault(format!("it cannot be read: {cause}")))?;
-    if content.len() as u64 > FILE_MAX {
-        return Err(fault(format!("it is larger than {} MiB", FILE_MAX >> 20)).into());
-    }
     Ok(Body { media_type, content, source })
 }
 

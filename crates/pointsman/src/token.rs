@@ -2,9 +2,7 @@
 
 use std::path::Path;
 
-use api::Fault;
-
-use crate::secret;
+use api::{Fault, file};
 
 /// The longest token, in octets: it must fit into a header line with room to spare.
 const TOKEN_MAX: usize = 1_024;
@@ -14,7 +12,7 @@ const TOKEN_MAX: usize = 1_024;
 /// # Errors
 /// What is wrong with the file; the token itself is never told.
 pub(crate) fn read(path: &Path) -> Result<String, Fault> {
-    let text = secret::read(path, TOKEN_MAX as u64 + 2, "a file with a token")?;
+    let text = file::read_secret(path, TOKEN_MAX as u64 + 2, "a file with a token")?;
     parse(&text).map_err(|what| Fault::whole(path.to_string_lossy(), what, "one line of visible ASCII"))
 }
 

@@ -225,7 +225,13 @@ impl Client {
         if uri.query().is_some() {
             return Err(fault(format!("{url:?} has a query")));
         }
-        let port = authority.port_u16().unwrap_or(80);
+        // Else a token would go to whoever has the port of HTTP.
+        let behind_host = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+        let port = match (behind_host, authority.port_u16()) {
+            ("", _) => 80,
+            (_, Some(port)) if port != 0 => port,
+            _ => return Err(fault(format!("{url:?} has a port that is none"))),
+        };
         Ok(Client {
             url: url.into(),
             authority: format!("{}:{port}", authority.host()),

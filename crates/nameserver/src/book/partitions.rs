@@ -37,7 +37,7 @@ impl Partitioned {
             faults.append(found);
             Vec::new()
         });
-        faults.or(())?;
+        faults.in_order().or(())?;
         Ok(Partitioned { partition: Arc::new(Partition::compile(entries).with_ranks(ranks)), text })
     }
 }

@@ -62,7 +62,7 @@ impl Book {
         let mut faults = Faults::default();
         self.check_probes(&spec, origin).unwrap_or_else(|found| faults.append(found));
         self.install_policy(spec, &key, origin).unwrap_or_else(|found| faults.append(found));
-        faults.or(())?;
+        faults.in_order().or(())?;
         let stored = self.policy_of(&key).and_then(|id| self.generation.policies.get(id));
         Ok(vec![Change::PutPolicy(stored.expect("the policy was put").spec.clone())])
     }

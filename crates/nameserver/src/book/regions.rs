@@ -16,7 +16,7 @@ impl Book {
     }
 
     pub(super) fn add_region(&mut self, name: String) -> Result<Vec<Change>, Refused> {
-        check_name(&name)?;
+        check_name(&name).map_err(Faults::from)?;
         if self.region_id(&name).is_some() {
             let what = format!("there is a region {name} already");
             return Err(Faults::from(Fault::whole("name", what, "a name that no region has")).into());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use api::file::{self, DATA_MAX};
 use routing::RegionId;
 use routing::proximity::mmdb::{Codes, Field};
 
@@ -33,7 +34,7 @@ pub fn write_ids(imports: &[Import], book: &Book) -> Result<(), Vec<String>> {
 }
 
 fn write_ids_of(codes: &Path, field: Field, ids: &BTreeMap<&str, u32>) -> Result<(), String> {
-    let text = fs::read_to_string(codes).map_err(|cause| cause.to_string())?;
+    let text = file::read_text(codes, DATA_MAX, "").map_err(|fault| fault.to_string())?;
     let named = RefCell::new(BTreeSet::new());
     let note = |region: &str| {
         named.borrow_mut().insert(region.to_string());

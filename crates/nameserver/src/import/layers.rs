@@ -4,13 +4,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use api::{Fault, Faults};
+use api::Faults;
+use api::file::{self, DATA_MAX};
 use routing::partition::Rank;
 use routing::proximity::csv;
 use routing::proximity::mmdb::{self, Codes, Field};
 use routing::{Partition, Prefix, RegionId};
 
-use super::{Counts, load, shown};
+use super::{Counts, shown};
 use crate::as_path;
 use crate::book::{Etag, check_name};
 
@@ -87,10 +88,10 @@ impl Layer {
         };
         let mut faults = Faults::default();
         let mut contents = Vec::with_capacity(files.len());
-        for file in files {
-            match load(file) {
+        for path in files {
+            match file::read(path, DATA_MAX, "") {
                 Ok(content) => contents.push(content),
-                Err(found) => faults.append(found),
+                Err(found) => faults.push(found),
             }
         }
         faults.or(contents)
@@ -109,11 +110,11 @@ impl Layer {
     fn text(&self, mut content: Vec<Vec<u8>>, regions: &Provisional) -> Result<(String, Counts), Faults> {
         let source = self.source();
         match self {
-            Layer::Csv(_) => Ok((utf8(&source, content.remove(0))?, Vec::new())),
+            Layer::Csv(_) => Ok((file::text(&source, content.remove(0))?, Vec::new())),
             Layer::Ask => Ok((format!("0.0.0.0/0,{0}\n::/0,{0}\n", csv::ASK), Vec::new())),
             Layer::Mmdb { regions: codes, field, .. } => {
                 let codes_source = shown(codes);
-                let lines = utf8(&codes_source, content.remove(1))?;
+                let lines = file::text(&codes_source, content.remove(1))?;
                 let codes = Codes::read(&codes_source, &lines, *field, &|region| regions.id(region))?;
                 let entries: Vec<(Prefix, RegionId)> = mmdb::read(&source, &content[0], &codes)?;
                 let named = regions.0.borrow();
@@ -231,9 +232,4 @@ impl Named {
     fn name(&self, region: RegionId) -> Option<&str> {
         self.names.get((region.get() as usize).wrapping_sub(1)).map(String::as_str)
     }
-}
-
-fn utf8(source: &str, text: Vec<u8>) -> Result<String, Faults> {
-    String::from_utf8(text)
-        .map_err(|cause| Fault::whole(source, format!("the text is not UTF-8: {cause}"), "").into())
 }

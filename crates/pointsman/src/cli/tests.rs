@@ -65,7 +65,8 @@ fn the_manual_is_fresh() {
          What each command's `--help` says. `zone`, `region`, `partition`, `policy`, `server`, `explain` and `status` are\n\
          clients of a running server's API; where it is, they take from `--api`, else from the environment\n\
          (`POINTSMAN_API`), else it is the default.\n\
-         `serve` reads nothing from the environment but `NOTIFY_SOCKET`, for systemd (`Type=notify`); it ends cleanly\n\
+         `serve` reads nothing from the environment but `NOTIFY_SOCKET`, for systemd (`Type=notify`), and with a store in\n\
+         PostgreSQL what its URL leaves open (`PGPORT`, `PGUSER` and others of libpq's, `~/.pgpass`); it ends cleanly\n\
          on SIGTERM and SIGINT, and imports its files again on SIGHUP. `reverse`, `balance`, `agent` and `control` have\n\
          nothing to reload: they say so on SIGHUP, and go on.\n\n\
          This page is written from the declarations of the commands.\n",

@@ -1,6 +1,5 @@
 //! `pointsman serve`: the name server, from its first address to its last answer.
 
-use api::Faults;
 use clap::Args;
 use nameserver::edit::Refused;
 use nameserver::server::{Options, Server};
@@ -32,23 +31,27 @@ impl Serve {
         let (Lowered { options, log, .. }, mut faults) = config::load(&self.flags);
         // The start reads the imports itself; here, what is wrong with them joins the list.
         if self.flags.check || !faults.is_empty() {
-            Server::check(&options).await.unwrap_or_else(|found| faults.append(found));
+            let checked = Server::check(&options).await.map_err(|found| faults.append(found));
+            let held = faults.or(checked.unwrap_or_default())?;
+            return session::print(format!("ok, with {held}").as_bytes());
         }
-        if self.flags.check {
-            faults.or(())?;
-            return session::print(b"ok");
-        }
-        serve(options, faults, log).await.map_err(|failure| log.end(failure))
+        serve(options, log).await.map_err(|failure| log.end(failure))
     }
 }
 
-/// Serves unless there are faults.
-async fn serve(options: Options, faults: Faults, log: Log) -> Result<(), Failure> {
-    faults.or(())?;
+async fn serve(options: Options, log: Log) -> Result<(), Failure> {
     log.begin();
     // Before the start, so that a signal during it is not lost.
     let (mut stop, hang_up) = (Stop::take()?, supervision::signal(SignalKind::hangup())?);
-    let server = Server::start(options).await?;
+    // On a thread of its own: a file or a store may keep it waiting.
+    let start = tokio::spawn(Server::start(options));
+    let server = tokio::select! {
+        () = stop.wanted() => {
+            log.tell("stopped before the start was over");
+            return Ok(());
+        }
+        started = start => started.map_err(|cause| Failure::Failed(format!("the start failed: {cause}")))??,
+    };
     for address in server.listening() {
         log.tell(&format!("listening on {address} (UDP and TCP)"));
     }

@@ -343,8 +343,7 @@ mod tests {
         // The key is read, and is not there.
         let found = lowered(&text, &[]).expect_err("no such key");
         assert!(
-            found.lines().count() == 1
-                && found.contains("/etc/pointsman/credit.key: the file cannot be read"),
+            found.lines().count() == 1 && found.contains("/etc/pointsman/credit.key: it cannot be read"),
             "{found}"
         );
         let text = text.replace("credit = ", "#credit = ").replace("key = ", "#key = ");

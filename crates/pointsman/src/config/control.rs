@@ -15,6 +15,7 @@ use ::control::load::Scale;
 use ::control::source::text::Sample;
 use ::control::source::{self, ADDRESS, Kind, Source};
 use ::control::{Algorithm, Options, Rule, ServerOptions};
+use api::file::{WRITTEN_MAX, read_text};
 use api::{Fault, Faults};
 use toml::de::DeTable;
 use web::client::{ANSWER_MAX, Asked, Client};
@@ -68,13 +69,9 @@ pub(crate) struct Lowered {
 /// Reads the file at `path`; lists everything that is wrong, with its place. The form of log lines is known in any case, so
 /// that the list can be told in it.
 pub(crate) fn load(path: &Path) -> (Form, Result<Lowered, Faults>) {
-    match std::fs::read_to_string(path) {
+    match read_text(path, WRITTEN_MAX, "a file such as etc/control.template.toml") {
         Ok(text) => read(path, &text),
-        Err(cause) => {
-            let what = format!("the configuration cannot be read: {cause}");
-            let expected = "a file such as etc/control.template.toml";
-            (Form::Text, Err(Fault::whole(path.to_string_lossy(), what, expected).into()))
-        }
+        Err(fault) => (Form::Text, Err(fault.into())),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use api::Faults;
+use nameserver::book::check_name;
 use nameserver::external;
 use nameserver::generation::{NSID_MAX, Settings};
 use nameserver::import::{Import, Layer};
@@ -111,7 +112,7 @@ fn addresses(spec: &Spec, faults: &mut Faults) {
         } else {
             format!("api is {}, and listen {} at the same port", api.value, listen.value)
         };
-        faults.push(api.place.fault(what, "another port for the API, such as 8053"));
+        faults.push(api.place.fault(what, "another port for one of them"));
     }
     if !is_loopback(api.value) && spec.token_file.is_none() {
         let what = format!("api is {}, which other machines reach, and there is no token_file", api.value);
@@ -276,6 +277,10 @@ fn imports(spec: &Spec, faults: &mut Faults) -> Vec<Import> {
     let mut partitions: Vec<(&str, Vec<Layer>)> = Vec::new();
     for partition in &spec.partition {
         let name = partition.name.as_ref().map_or("default", |name| &name.value);
+        if let (Some(name), Err(fault)) = (&partition.name, check_name(name)) {
+            faults.push(name.place.fault(fault.what, fault.expected));
+            continue;
+        }
         let at = partitions.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
             partitions.push((name, Vec::new()));
             partitions.len() - 1

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::Faults;
+use api::file::{self, WRITTEN_MAX};
 use nameserver::health::check::tls::{self, Trust};
 use nameserver::health::probe::NAME_MAX;
 use nameserver::health::{Check, Http, Probe, Probes};
@@ -174,15 +175,15 @@ fn trust(spec: &ProbeSpec, faults: &mut Faults) -> Option<Arc<rustls::ClientConf
         }
         return tls::config(&Trust::Anybody).ok();
     }
-    let file: PathBuf = spec.authorities.as_ref().map_or(AUTHORITIES.into(), resolve);
-    let config = std::fs::read(&file)
-        .map_err(|cause| format!("cannot be read: {cause}"))
+    let path: PathBuf = spec.authorities.as_ref().map_or(AUTHORITIES.into(), resolve);
+    let config = file::read(&path, WRITTEN_MAX, "")
+        .map_err(|fault| fault.what)
         .and_then(|octets| tls::config(&Trust::Authorities(&octets)));
     match config {
         Ok(config) => Some(config),
         Err(cause) => {
             let place = spec.authorities.as_ref().map_or(&spec.place, |file| &file.place);
-            let what = format!("the authorities in {} {cause}", file.display());
+            let what = format!("the authorities in {}: {cause}", path.display());
             faults.push(
                 place.fault(
                     what,
@@ -270,7 +271,7 @@ mod tests {
             ),
             (
                 "name = \"a\"\ncheck = \"https\"\nauthorities = \"nowhere.pem\"",
-                "5:15: the authorities in /etc/nowhere.pem cannot be read",
+                "5:15: the authorities in /etc/nowhere.pem: it cannot be read",
             ),
             ("name = \"a\"\ncheck = \"command\"", "2:1: a command probe has no command"),
             ("name = \"a\"\ncheck = \"command\"\ncommand = [\"check\"]", "5:12: the command is \"check\""),

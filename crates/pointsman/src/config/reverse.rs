@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::file::{WRITTEN_MAX, read_text};
 use api::{Fault, Faults};
 use balancer::circle;
 use clap::Args;
@@ -223,10 +224,10 @@ fn header(name: Option<&Placed<String>>, faults: &mut Faults) -> HeaderName {
 fn crawlers(file: Option<&Placed<PathBuf>>, faults: &mut Faults) -> Crawlers {
     let Some(file) = file else { return Crawlers::default() };
     let path = resolve(file);
-    let text = match std::fs::read_to_string(&path) {
+    let text = match read_text(&path, WRITTEN_MAX, "") {
         Ok(text) => text,
-        Err(cause) => {
-            faults.push(file.place.fault(format!("{} cannot be read: {cause}", path.display()), ""));
+        Err(fault) => {
+            faults.push(file.place.fault(fault.to_string(), ""));
             return Crawlers::default();
         }
     };

@@ -170,7 +170,7 @@ fn contradictions_are_faults_where_they_were_given() {
         &[],
         &[
             "/etc/p.toml:3:27: listen has 127.0.0.1:53 twice; expected each address once",
-            "/etc/p.toml:2:7: api and listen are both 127.0.0.1:53; expected another port for the API, such as 8053",
+            "/etc/p.toml:2:7: api and listen are both 127.0.0.1:53; expected another port for one of them",
         ],
     );
     check(
@@ -180,7 +180,7 @@ fn contradictions_are_faults_where_they_were_given() {
             "/etc/p.toml:3:40: listen has 0.0.0.0:5300 and 127.0.0.1:5300, one of which has the other within it; \
              expected one for all interfaces, or one for each",
             "/etc/p.toml:2:7: api is 127.0.0.1:53, and listen 0.0.0.0:53 at the same port; expected another port for \
-             the API, such as 8053",
+             one of them",
         ],
     );
     check("listen = [\"127.0.0.1:0\", \"127.0.0.1:0\"]", &[], &[]);

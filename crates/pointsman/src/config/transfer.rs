@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use api::Faults;
+use api::{Faults, file};
 use nameserver::transfer::{Config, Keys, Secondaries, Secondary};
 
 use super::spec::{Placed, SecondarySpec};
-use crate::secret;
 
 /// The largest file of keys, in octets: ten thousand of the longest.
 const KEYS_FILE_MAX: u64 = 8 << 20;
@@ -43,7 +42,7 @@ pub(crate) fn read(files: &[Placed<PathBuf>], specs: &[SecondarySpec], faults: &
 }
 
 fn read_keys(path: &Path, keys: &mut Keys) -> Result<(), Faults> {
-    let text = secret::read(path, KEYS_FILE_MAX, "a file with a key a line")?;
+    let text = file::read_secret(path, KEYS_FILE_MAX, "a file with a key a line")?;
     keys.read(&path.to_string_lossy(), &text)
 }
 

@@ -204,6 +204,9 @@ fn urls_are_plain_http() {
         ("localhost:8053", "\"localhost:8053\" does not begin with http://"),
         ("ftp://localhost", "\"ftp://localhost\" does not begin with http://"),
         ("http://me@localhost", "\"http://me@localhost\" names no host"),
+        ("http://localhost:99999", "\"http://localhost:99999\" has a port that is none"),
+        ("http://[::1]:", "\"http://[::1]:\" has a port that is none"),
+        ("http://localhost:0", "\"http://localhost:0\" has a port that is none"),
         ("http://localhost/?a=b", "\"http://localhost/?a=b\" has a query"),
         ("", "\"\" is no URL"),
     ] {

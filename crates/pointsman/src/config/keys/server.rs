@@ -61,7 +61,8 @@ pub(crate) const SERVER: Section<Spec> = Section {
             about: "Where zones, regions, partitions, policies and server states are kept.",
             consequence: "`sqlite:PATH` is created where there is none; one server has it open at a time. \
                 `postgres://USER@HOST/DATABASE` and `mysql://USER@HOST/DATABASE` (MariaDB) must exist, and any number of \
-                servers share it; no log shows its password. It is the truth: what it has and no import names \
+                servers share it; no log shows its password. A relative PATH in the file is beside the file; the default, \
+                and that of the flag, is in the folder that the server is started in. It is the truth: what it has and no import names \
                 stays.",
         },
         Key {
