@@ -383,10 +383,24 @@ pub struct End {
     pub extended_error: Option<ExtendedError>,
 }
 
+impl End {
+    /// A response without anything to be said, from who takes payloads of so many octets.
+    pub fn new(udp_payload_size: u16) -> End {
+        End {
+            rcode: domain::base::iana::Rcode::NOERROR.into(),
+            authoritative: false,
+            truncated: false,
+            scope: 0,
+            udp_payload_size,
+            extended_error: None,
+        }
+    }
+}
+
 /// Writes a response of a header alone: for a message whose question cannot be echoed.
 ///
 /// Returns its length. `None` where `message` has no header or `out` is shorter than one.
-pub fn header_only(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
+fn header_only(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
     let out = out.first_chunk_mut::<HEADER>()?;
     *out = [0; HEADER];
     out[..4].copy_from_slice(message.get(..4)?);

@@ -275,14 +275,7 @@ impl Generation {
 
 /// The header of a response before anything is known.
 fn begin(generation: &Generation) -> End {
-    End {
-        rcode: Rcode::NOERROR.into(),
-        authoritative: false,
-        truncated: false,
-        scope: 0,
-        udp_payload_size: generation.settings.udp_payload_max,
-        extended_error: None,
-    }
+    End::new(generation.settings.udp_payload_max)
 }
 
 #[cfg(test)]

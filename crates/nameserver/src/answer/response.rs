@@ -46,6 +46,8 @@ pub(super) struct Response<'a> {
     pub(super) end: End,
     /// What the answer to the asked name is counted as: a class, and how many of its last labels it is about.
     counted: (rate_limit::Class, usize),
+    /// Whether it is about all names that a wildcard or DNAME stands in for, and not about the name above it.
+    is_synthesized: bool,
     /// What a policy decided, while the answer has it.
     pub(super) routed: Option<Routed>,
 }
@@ -106,6 +108,7 @@ impl<'a> Response<'a> {
             rng,
             end: begin(generation),
             counted: (rate_limit::Class::Error, 0),
+            is_synthesized: false,
             routed: None,
         }
     }
@@ -173,7 +176,8 @@ impl<'a> Response<'a> {
         use rate_limit::Class;
         let (class, labels) = self.counted;
         let rtype = if class == Class::Positive { self.query.rtype.to_int() } else { 0 };
-        Account { class, name: self.generation.hash.of_suffix(self.query.name, labels), rtype }
+        let name = self.generation.hash.of_suffix(self.query.name, labels);
+        Account { class, name: if self.is_synthesized { !name } else { name }, rtype }
     }
 
     /// Counts the answer as one that the asked name itself has.
@@ -220,6 +224,7 @@ impl<'a> Response<'a> {
         };
         self.end.authoritative |= current.is_asked;
         self.note(rate_limit::Class::Positive, labels, current);
+        self.is_synthesized |= wildcard.is_some() && current.is_asked;
         let rtype = self.query.rtype;
         if let Some(steered) = found.policy().and_then(|id| self.generation.policies.get(id)) {
             // A wildcard is one name, whatever it is asked as.
@@ -269,7 +274,7 @@ impl<'a> Response<'a> {
             self.write_proofs()?;
             self.name_servers_addresses(zone, set);
         } else {
-            self.zone_servers(zone);
+            self.zone_servers(zone)?;
         }
         Ok(Outcome::Done)
     }
@@ -284,7 +289,7 @@ impl<'a> Response<'a> {
     ) -> Result<Outcome, Full> {
         found.rrsets().try_for_each(|set| self.answer(set.signatures(), current))?;
         self.prove_wildcard(zone, wildcard, current);
-        self.zone_servers(zone);
+        self.zone_servers(zone)?;
         Ok(Outcome::Done)
     }
 
@@ -297,11 +302,13 @@ impl<'a> Response<'a> {
         }
     }
 
-    /// The zone's NS set beside a positive answer, where that is wanted and there is room.
-    fn zone_servers(&mut self, zone: &Zone) {
+    /// The zone's NS set beside a positive answer and its proofs, where that is wanted and there is room.
+    fn zone_servers(&mut self, zone: &Zone) -> Result<(), Full> {
         if !self.generation.settings.minimal_responses {
+            self.write_proofs()?;
             let _ = self.whole_set(Section::Authority, zone.origin().wire(), zone.ns());
         }
+        Ok(())
     }
 
     /// The servers that the policy has for this client, in its order; one TTL for all (RFC 2181 §5.2).
@@ -351,7 +358,7 @@ impl<'a> Response<'a> {
                 IpAddr::V6(v6) => self.answer_one(Rtype::AAAA, choice.ttl, &v6.octets(), current)?,
             }
         }
-        self.zone_servers(zone);
+        self.zone_servers(zone)?;
         Ok(Outcome::Done)
     }
 

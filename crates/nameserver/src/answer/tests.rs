@@ -168,6 +168,18 @@ fn the_zones_servers_come_along_unless_answers_are_minimal() {
 }
 
 #[test]
+fn equal_records_are_one_whatever_the_case_of_a_name() {
+    let text = "$TTL 300\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\n@ NS NS\nns A 192.0.2.53\na CNAME ns\na CNAME nS\nt TXT a\nt TXT A\n";
+    let zone = generation(&[("example", text)], Settings::default());
+    let answers = |name, rtype| {
+        lines(&zone, &ask(name, rtype)).into_iter().filter(|line| line.starts_with("an ")).collect::<Vec<_>>()
+    };
+    assert_eq!(answers("example", Rtype::NS), ["an example 300 NS ns.example."]);
+    assert_eq!(answers("a.example", Rtype::CNAME), ["an a.example 300 CNAME ns.example."]);
+    assert_eq!(answers("t.example", Rtype::TXT).len(), 2);
+}
+
+#[test]
 fn negative_answers() {
     check(ask("www.example", Rtype::AAAA), &["NOERROR aa", SOA]);
     check(ask("nowhere.example", Rtype::A), &["NXDOMAIN aa", SOA]);

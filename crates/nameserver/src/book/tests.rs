@@ -303,7 +303,7 @@ fn a_policys_form_is_read_without_a_book_and_its_meaning_with_one() {
     let form = |text: &[u8]| {
         Edit::policy(None, "p", text.to_vec(), Condition::Always).map(drop).unwrap_err().to_string()
     };
-    assert!(form(b"\xff").starts_with("p: the text is not UTF-8: "), "{}", form(b"\xff"));
+    assert!(form(b"\xff").starts_with("p:1:1: the octet ff is not UTF-8; "), "{}", form(b"\xff"));
     assert_eq!(form(b"{\"names\":7}").lines().count(), 2, "a name of the wrong type, and no servers");
     let (book, _) = book();
     for (from, to, told) in [

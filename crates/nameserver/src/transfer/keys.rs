@@ -119,8 +119,8 @@ impl Keys {
     pub fn read(&mut self, source: &str, text: &str) -> Result<(), Faults> {
         let mut faults = Faults::default();
         for (number, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
                 continue;
             }
             let added = parse(line).and_then(|key| self.add(key));

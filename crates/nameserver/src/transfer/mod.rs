@@ -41,6 +41,7 @@ use net::clock::Now;
 use crate::answer::{Answered, Asked, Reply, Transport, Why};
 use crate::fast::Fast;
 use crate::generation::Generation;
+use crate::routed::Routed;
 use counters::{Counters, count};
 pub use keys::Keys;
 use outgoing::Outgoing;
@@ -128,13 +129,15 @@ impl Transfers {
                 return None;
             }
         }
-        let (reply, is_proven) = match self.respond(generation, asked, fast, now, rng, out)? {
+        let (reply, is_proven, routed) = match self.respond(generation, asked, fast, now, rng, out)? {
             Respond::Outgoing(outgoing) => return Some(Given::Outgoing(outgoing)),
-            Respond::Reply(reply) => (reply, false),
-            Respond::Signed(reply) => (reply, true),
+            Respond::Reply(reply) => (reply, false, None),
+            Respond::Signed(reply, routed) => (reply, true, routed),
         };
         Some(Given::Answered(match reply {
-            Reply::Send(length) => Answered::error(length, is_proven, asked, fast, now, rng),
+            Reply::Send(length) => {
+                Answered { routed, ..Answered::error(length, is_proven, asked, fast, now, rng) }
+            }
             Reply::Drop(_) => reply.into(),
         }))
     }
@@ -157,7 +160,9 @@ impl Transfers {
             count(&self.counters.bad_form);
             return Some(plainly(&query, Rcode::FORMERR, (payload, out)).into());
         };
-        let is_transfer = query.class == Class::IN
+        let knows_version = query.edns.as_ref().is_none_or(|edns| edns.version == dns::edns::VERSION);
+        let is_transfer = knows_version
+            && query.class == Class::IN
             && match asked.transport {
                 Transport::Tcp => matches!(query.rtype, Rtype::AXFR | Rtype::IXFR),
                 Transport::Udp => query.rtype == Rtype::IXFR,
@@ -176,6 +181,7 @@ impl Transfers {
         let asked = Asked { query: plain.as_deref().unwrap_or(asked.query), ..*asked };
         let limit = generation.size_max(&asked, &query).min(out.len());
         let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
+        let mut routed = None;
         let length = if is_transfer {
             match self.transfer(generation, &asked, &query, now, &mut signer, &mut out[..room]) {
                 Ok(Transfer::Outgoing(outgoing)) => return Some(Respond::Outgoing(outgoing)),
@@ -185,7 +191,9 @@ impl Transfers {
         } else {
             // The signature proves who asks: no rate limits it.
             let fast = Fast { limit: None, ..fast };
-            match generation.answer_counted(&asked, fast, now, rng, &mut out[..room]).reply {
+            let answered = generation.answer_counted(&asked, fast, now, rng, &mut out[..room]);
+            routed = answered.routed;
+            match answered.reply {
                 Reply::Send(length) => Some(length),
                 dropped => return Some(dropped.into()),
             }
@@ -195,7 +203,7 @@ impl Transfers {
             Some(signer) => signer.sign(out, length, unix),
         });
         let reply = length.map_or(Reply::Drop(Why::NoRoom), Reply::Send);
-        Some(if signer.is_some() { Respond::Signed(reply) } else { Respond::Reply(reply) })
+        Some(if signer.is_some() { Respond::Signed(reply, routed) } else { Respond::Reply(reply) })
     }
 
     /// A transfer, or what is given in its stead; takes the signer along where messages follow.
@@ -301,8 +309,8 @@ impl Transfers {
 enum Respond {
     Outgoing(Box<Outgoing>),
     Reply(Reply),
-    /// To a request with a right signature.
-    Signed(Reply),
+    /// To a request with a right signature, with what a policy decided.
+    Signed(Reply, Option<Routed>),
 }
 
 impl From<Reply> for Respond {
@@ -342,14 +350,8 @@ fn plainly(query: &Query<'_>, rcode: Rcode, (payload, out): (u16, &mut [u8])) ->
 fn refuse(query: &Query<'_>, refused: &Refused, udp_payload_size: u16, out: &mut [u8]) -> Option<usize> {
     let mut suffixes = Suffixes::new();
     let limit = out.len();
-    let end = End {
-        rcode: refused.rcode.into(),
-        authoritative: false,
-        truncated: false,
-        scope: 0,
-        udp_payload_size,
-        extended_error: refused.why,
-    };
+    let (rcode, extended_error) = (refused.rcode.into(), refused.why);
+    let end = End { rcode, extended_error, ..End::new(udp_payload_size) };
     Some(Writer::new(out, query, limit, &mut suffixes)?.finish(query, end))
 }
 

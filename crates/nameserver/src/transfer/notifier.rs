@@ -13,7 +13,7 @@ use fastrand::Rng;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use tokio::net::UdpSocket;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::Transfers;
 use super::counters::count;
@@ -26,8 +26,11 @@ use crate::zone::Zone;
 /// How long changes are gathered before anybody is told: of many in quick succession only the last matters.
 pub const GATHER: Duration = Duration::from_millis(100);
 
-/// The time between two notifications: a start with ten thousand zones takes ten seconds, and no receive buffer.
+/// The time between two notifications, on average: a start with ten thousand zones takes ten seconds, and no receive buffer.
 pub const PACE: Duration = Duration::from_millis(1);
+
+/// How far behind their pace notifications may be and still make up for it: a timer has no finer steps than [`PACE`].
+const LATE_MAX: Duration = Duration::from_millis(10);
 
 /// The largest notification and answer, in octets: a name, an SOA record and a signature, or what somebody sends.
 const MESSAGE_MAX: usize = 1_500;
@@ -60,21 +63,34 @@ pub async fn run(
     changes.mark_changed();
     let mut buffer = [0; MESSAGE_MAX];
     let mut other = [0; MESSAGE_MAX];
+    // Changes wait for nobody, and nobody for them: both times stand, whatever else comes in between.
+    let (mut look_at, mut send_at) = (None, Instant::now());
     loop {
-        let wait =
-            notifier.schedule.next().map_or(LONG, |due| due.saturating_sub(clock.now().monotonic).max(PACE));
+        let due = notifier.schedule.next().map_or(LONG, |due| due.saturating_sub(clock.now().monotonic));
+        let sends = sleep_until((Instant::now() + due).max(send_at));
+        let looks = async move {
+            match look_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = shutdown.wait() => return Ok(()),
             Ok((length, from)) = v4.recv_from(&mut buffer) => notifier.take(&buffer[..length], from),
             Ok((length, from)) = receive(v6.as_ref(), &mut other) => notifier.take(&other[..length], from),
-            Ok(()) = changes.changed() => {
-                sleep(GATHER).await;
+            Ok(()) = changes.changed(), if look_at.is_none() => look_at = Some(Instant::now() + GATHER),
+            () = looks => {
+                look_at = None;
                 let number = *changes.borrow_and_update();
                 // Who asks after a notification must find the change at every worker.
                 notifier.published.reached(number, PATIENCE).await;
                 notifier.look();
             }
-            () = sleep(wait) => notifier.tell_one(&v4, v6.as_ref()).await,
+            () = sends => {
+                notifier.tell_one(&v4, v6.as_ref()).await;
+                let late = Instant::now().checked_sub(LATE_MAX).unwrap_or(send_at);
+                send_at = (send_at + PACE).max(late);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dns::query::Query;
 use dns::writer::End;
-use dns::{Folded, Rcode, Rtype, Section, Suffixes, Writer};
+use dns::{Folded, Rtype, Section, Suffixes, Writer};
 use net::admission::Place;
 use net::tcp::Next;
 
@@ -106,14 +106,7 @@ pub fn soa_alone(zone: &Zone, query: &Query<'_>, udp_payload_size: u16, out: &mu
 }
 
 fn end(udp_payload_size: u16) -> End {
-    End {
-        rcode: Rcode::NOERROR.into(),
-        authoritative: true,
-        truncated: false,
-        scope: 0,
-        udp_payload_size,
-        extended_error: None,
-    }
+    End { authoritative: true, ..End::new(udp_payload_size) }
 }
 
 /// Writes records until the message is full or all are written; returns how far that came.

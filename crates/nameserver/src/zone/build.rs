@@ -1,9 +1,14 @@
 //! A zone out of the records of a master file.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use api::{Fault, Faults};
 use dns::{Folded, Rtype};
+use domain::base::name::ParsedName;
+use domain::base::rdata::{ComposeRecordData, ParseRecordData};
+use domain::dep::octseq::Parser;
+use domain::rdata::ZoneRecordData;
 
 use super::read::{Master, Record, shown};
 use super::{Node, Zone, nsec3, rrset};
@@ -191,7 +196,7 @@ fn grouped<'a>(records: &[&'a Record], master: &'a Master<'_>) -> Vec<Set<'a>> {
     sets.sort_by_key(|(place, _)| *place);
     let mut sets: Vec<Set<'a>> = sets.into_iter().map(|(_, set)| set).collect();
     for set in &mut sets {
-        remove_equal(&mut set.data);
+        remove_equal(set.rtype, &mut set.data);
     }
     sets
 }
@@ -202,13 +207,24 @@ fn covered(rtype: Rtype, data: &[u8]) -> Option<Rtype> {
     Some(Rtype::from_int(u16::from_be_bytes(*covered)))
 }
 
-/// Keeps the first of equal data, in order.
-fn remove_equal(data: &mut Vec<&[u8]>) {
+/// Keeps the first of equal data, in order; the case of a name in it makes no difference (RFC 4034 §6.2).
+fn remove_equal(rtype: Rtype, data: &mut Vec<&[u8]>) {
     if data.len() < 2 {
         return;
     }
     let mut seen = std::collections::HashSet::new();
-    data.retain(|octets| seen.insert(*octets));
+    data.retain(|octets| seen.insert(canonical(rtype, octets)));
+}
+
+fn canonical(rtype: Rtype, data: &[u8]) -> Cow<'_, [u8]> {
+    if !data.iter().any(u8::is_ascii_uppercase) {
+        return data.into();
+    }
+    let read = ZoneRecordData::<&[u8], ParsedName<&[u8]>>::parse_rdata(rtype, &mut Parser::from_ref(data));
+    let Ok(Some(read)) = read else { return data.into() };
+    let mut folded = Vec::with_capacity(data.len());
+    read.compose_canonical_rdata(&mut folded).expect("appending to a vector cannot fail");
+    folded.into()
 }
 
 /// What may not stand together at one name.

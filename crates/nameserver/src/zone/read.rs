@@ -101,7 +101,8 @@ impl Master<'_> {
         self.records.iter().find(is_it)
     }
 
-    fn add(&mut self, record: &ScannedRecord, rtype: Rtype, file: u16, place: Place) {
+    /// Adds a record; `None` where there is no room for another.
+    fn add(&mut self, record: &ScannedRecord, rtype: Rtype, file: u16, place: Place) -> Option<()> {
         let owner = self.octets.len();
         record.owner().compose(&mut self.octets).expect("appending to a vector cannot fail");
         let rdata = self.octets.len();
@@ -114,6 +115,8 @@ impl Master<'_> {
             file,
             place,
         });
+        // What comes next begins here.
+        u32::try_from(self.octets.len()).ok().map(|_| ())
     }
 }
 
@@ -150,11 +153,10 @@ fn read_file(
     let mut included = 0;
     let scanned = each_entry(scanner, &plain.text, |scanner, entry, place| match entry {
         Entry::Record(record) => {
-            if refused(&record, is_whole).is_some() {
+            if refused(&record, is_valid).is_some() {
                 return None;
             }
-            master.add(&record, plain.rtype(record.rtype(), place), file, place);
-            Some(())
+            master.add(&record, plain.rtype(record.rtype(), place), file, place)
         }
         Entry::Include { path, origin } => {
             let read = |inner: &Source<'_>, scanner: &mut Scanner| {
@@ -315,16 +317,40 @@ fn refused(record: &ScannedRecord, takes: impl FnOnce(Rtype, &[u8]) -> bool) -> 
     record.data().compose_rdata(&mut octets).expect("appending to a vector cannot fail");
     let (owner, data) = octets.split_at(owner_ends);
     let whole_owner = Folded::read(owner).is_some_and(|name| name.wire_length() == owner.len());
-    (!whole_owner || !takes(rtype, data))
-        .then(|| Fault::whole("", "an empty label in a name", "labels of 1 to 63 octets between the dots"))
+    if whole_owner && takes(rtype, data) {
+        return None;
+    }
+    if whole_owner && matches!(record.data(), ZoneRecordData::Unknown(_)) {
+        let expected = "octets that are, with names written out (RFC 3597 §4)";
+        return Some(Fault::whole("", format!("the octets are no data of {rtype}"), expected));
+    }
+    Some(Fault::whole("", "an empty label in a name", "labels of 1 to 63 octets between the dots"))
 }
 
-/// Whether record data reads as its type from end to end: the scanner lets empty labels pass.
+/// Whether record data reads as its type from end to end: the scanner lets empty labels pass, and octets (RFC 3597 §5) may
+/// be anything.
 pub(super) fn is_whole(rtype: Rtype, data: &[u8]) -> bool {
     let mut parser = Parser::from_ref(data);
     let rtype = forms::alike(rtype).unwrap_or(rtype);
     let read = ZoneRecordData::<&[u8], ParsedName<&[u8]>>::parse_rdata(rtype, &mut parser);
-    matches!(read, Ok(Some(_))) && parser.remaining() == 0
+    let Ok(Some(read)) = read else { return false };
+    parser.remaining() == 0 && !has_pointer(&read, data)
+}
+
+/// As [`is_whole`], and a text has a string (RFC 1035 §3.3.14): older programs took it without, so a store may have one.
+pub(super) fn is_valid(rtype: Rtype, data: &[u8]) -> bool {
+    let is_empty_text = data.is_empty() && matches!(rtype, Rtype::TXT | Rtype::SPF);
+    !is_empty_text && is_whole(rtype, data)
+}
+
+/// Whether a name in record data ends with a pointer (RFC 1035 §4.1.4), which leads nowhere in a zone.
+fn has_pointer(read: &ZoneRecordData<&[u8], ParsedName<&[u8]>>, data: &[u8]) -> bool {
+    if data.iter().all(|octet| *octet < 0xc0) {
+        return false;
+    }
+    let mut unpacked = Vec::with_capacity(data.len());
+    read.compose_rdata(&mut unpacked).expect("appending to a vector cannot fail");
+    unpacked != data
 }
 
 /// The text of a name in wire form, for faults.
@@ -346,6 +372,33 @@ mod tests {
 
     fn faults(text: &str) -> Vec<String> {
         read(&source(text)).err().expect("faults").faults.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn octets_are_those_of_their_type_without_pointers() {
+        for line in [
+            "mx MX \\# 4 0000C000",
+            "@ SOA \\# 23 00C0000000000100000001000000010000000100000001",
+            "s SRV \\# 8 000000000000C000",
+            "d AFSDB \\# 4 0001C000",
+            "t TXT \\# 0",
+            "t SPF \\# 0",
+            "a A \\# 3 C00002",
+        ] {
+            let told = faults(&format!("{line}\n"));
+            assert!(told[0].contains(":1:1: the octets are no data of "), "{line}: {told:?}");
+        }
+        assert!(read(&source("mx 1 MX \\# 4 000001C0\n")).is_err(), "a name has an end");
+        let text = "a 1 A \\# 4 C000C001\nmx 1 MX \\# 5 000001C100\nt 1 TXT \\# 1 00\n";
+        assert_eq!(read(&source(text)).unwrap().records.len(), 3);
+    }
+
+    #[test]
+    fn the_names_of_an_soa_record_are_no_times() {
+        let master = read(&source("@ 1 SOA 1h 1d 1 2h 3m 4w 5s\n")).unwrap();
+        let expected =
+            b"\x021h\x07example\0\x021d\x07example\0\0\0\0\x01\0\0\x1c\x20\0\0\0\xb4\0\x24\xea\0\0\0\0\x05";
+        assert_eq!(master.rdata(&master.records[0]), expected);
     }
 
     #[test]

@@ -217,7 +217,6 @@ mod tests {
             (r#"SVCB 1 . key667="a;(\"\001""#, r"SVCB \# 12 000100029b0005613b282201"),
             ("TYPE64 \\# 7 00010000050000", "SVCB \\# 7 00010000050000"),
             ("TYPE257 \\# 2 0000", "CAA \\# 2 0000"),
-            ("TYPE16 \\# 0", "TXT \\# 0 "),
             ("TYPE47 \\# 4 00000100", "NSEC \\# 4 00000100"),
             (r#"CNAME \"a."#, r#"CNAME \"a."#),
             (r#"MX 1 \"a."#, r#"MX 1 \"a."#),
@@ -289,7 +288,7 @@ mod tests {
         let written = std::cell::RefCell::new(std::collections::BTreeSet::new());
         proptest!(ProptestConfig::with_cases(2048), |(data in data)| {
             for rtype in always.into_iter().chain(others.clone()).map(Rtype::from_int) {
-                if !read::is_whole(rtype, &data) {
+                if !read::is_valid(rtype, &data) {
                     continue;
                 }
                 let text = shown(rtype, &data);

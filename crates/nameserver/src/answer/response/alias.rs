@@ -54,6 +54,7 @@ impl<'a> Response<'a> {
     ) -> Result<Outcome, Full> {
         self.end.authoritative |= current.is_asked;
         self.note(rate_limit::Class::Positive, labels, current);
+        self.is_synthesized |= current.is_asked;
         let set = found.rrset(Rtype::DNAME).expect("the walk ended at a DNAME");
         let owner = current.folded.suffix(labels);
         if chain.is_new_dname(self.generation.hash.of_suffix(current.folded, labels)) {

@@ -200,6 +200,25 @@ fn like_answers_share_a_rate() {
 }
 
 #[test]
+fn what_stands_in_for_many_names_has_a_rate_of_its_own() {
+    let text = "$TTL 300\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\n@ A 192.0.2.1\n* A 192.0.2.2\nd DNAME other\n";
+    let generation = generation(&[("example", text)], Settings::default());
+    for (third, all) in [
+        (Verdict::Slip, ["a.example A", "b.example A", "c.example A"]),
+        (Verdict::Within, ["a.example A", "b.example A", "example A"]),
+        (Verdict::Within, ["a.example AAAA", "b.example AAAA", "example AAAA"]),
+        (Verdict::Within, ["a.d.example DNAME", "b.d.example DNAME", "d.example DNAME"]),
+    ] {
+        let limit = limit();
+        let verdicts = all.map(|asked| {
+            let (name, rtype) = asked.split_once(' ').unwrap();
+            limited(&generation, &limit, &message(&ask(name, rtype.parse().unwrap()))).0
+        });
+        assert_eq!(verdicts, [Verdict::Within, Verdict::Within, third], "{all:?}");
+    }
+}
+
+#[test]
 fn over_the_rate_a_client_is_told_how_to_prove_itself() {
     let (generation, limit) = (with_cookies(Settings::default()), limit());
     let plain = message(&ask("www.example", Rtype::A));

@@ -70,7 +70,12 @@ xx A 192.0.2.10
 
 /// The zone with a signature, in form only, over every RRset but those of delegations and below.
 fn signed(zone: &str) -> Generation {
-    let (mut text, signature) = (zone.to_string(), "AAAA".repeat(22));
+    signed_in(zone, 66, Settings::default())
+}
+
+/// With signatures of so many octets, a multiple of three.
+fn signed_in(zone: &str, octets: usize, settings: Settings) -> Generation {
+    let (mut text, signature) = (zone.to_string(), "AAAA".repeat(octets / 3));
     for line in zone.lines().skip(1) {
         let [owner, rtype, ..] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let is_delegated = owner.starts_with("ns1.") || (rtype == "NS" && owner != "@");
@@ -81,7 +86,7 @@ fn signed(zone: &str) -> Generation {
             );
         }
     }
-    generation(&[("example", &text)], Settings::default())
+    generation(&[("example", &text)], settings)
 }
 
 /// The answer with DO, in short: rcode and flags; then section, owner and type of each RRset, `+` if it is signed.
@@ -112,6 +117,30 @@ fn check_proofs(zone: &str, cases: &[(&'static str, Rtype, &[&str])]) {
     for (name, rtype, expected) in cases {
         assert_eq!(outline(&generation, name, *rtype), *expected, "{name} {rtype}");
     }
+}
+
+#[test]
+fn what_may_be_left_out_makes_no_answer_too_long() {
+    let [minimal, full] = [true, false].map(|minimal_responses| {
+        signed_in(NSEC_ZONE, 258, Settings { minimal_responses, ..Settings::default() })
+    });
+    let is_cut = |generation, size| {
+        let query = ask("a.z.w.example", Rtype::MX);
+        let query = Query { dnssec_ok: true, edns: Some(size), ..query };
+        let answer = answered(generation, &message(&query), query.transport).unwrap();
+        (answer.header().tc(), answer.as_slice().len())
+    };
+    let lengths: Vec<usize> = (512..1232)
+        .map(|size| {
+            let ((cut, _), (full_cut, length)) = (is_cut(&minimal, size), is_cut(&full, size));
+            assert_eq!(cut, full_cut, "at {size} octets");
+            length
+        })
+        .collect();
+    assert!(
+        lengths.iter().any(|length| *length > is_cut(&minimal, 1232).1),
+        "there is room for them in the end"
+    );
 }
 
 #[test]

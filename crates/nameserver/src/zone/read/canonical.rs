@@ -108,8 +108,7 @@ impl Master<'_> {
             if refused(&record, takes).is_some() {
                 return None;
             }
-            self.add(&record, rtype, 0, place);
-            Some(())
+            self.add(&record, rtype, 0, place)
         })?;
         places.next().is_none().then_some(())
     }

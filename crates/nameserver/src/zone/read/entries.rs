@@ -9,7 +9,7 @@ use dns::{Class, Rtype};
 use domain::base::name::Name;
 use domain::zonefile::inplace::Entry;
 
-use super::{Place, Scanner, Source, is_whole, refused};
+use super::{Place, Scanner, Source, is_valid, refused};
 use crate::zone::forms;
 
 /// A file to include, and the origin that it is given.
@@ -54,7 +54,7 @@ pub(super) fn list_faults(
         }
         let place = match scanner.next_entry() {
             Ok(Some(Entry::Record(record))) => {
-                refused(&record, is_whole).map(|fault| (1, 1, fault.what, fault.expected))
+                refused(&record, is_valid).map(|fault| (1, 1, fault.what, fault.expected))
             }
             Ok(Some(Entry::Include { path, origin })) => {
                 let mut scanner = scanner.behind(owner);
@@ -268,7 +268,8 @@ impl Kind<'_> {
     fn plain(&self, word: &[u8]) -> Option<Cow<'static, [u8]>> {
         let has_times = match *self {
             Kind::Open => true,
-            Kind::Record(rtype, _) => rtype == Rtype::SOA,
+            // Behind two names and the serial number.
+            Kind::Record(rtype, words) => rtype == Rtype::SOA && words > 2,
             Kind::Directive(name, _) => name.eq_ignore_ascii_case(b"$ttl"),
             Kind::Octets => return Some(Cow::Borrowed(b"")),
         };
