@@ -230,7 +230,7 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
     if !root.v4.iter().all(|shard| is_whole::<u32>(shard, &root.segments))
         || !root.v6.iter().all(|shard| is_whole::<u128>(shard, &root.segments))
     {
-        return Err(Unread::Damaged("it is damaged: a name in a segment that is not there"));
+        return Err(Unread::Damaged("it is damaged: a slot, or a name in a segment that is not there"));
     }
     let (mut writer, reader) = Writer::over(root, limit, stale);
     // Which names are there already, the writer learns by collecting them with its first sweeps.
@@ -238,8 +238,13 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
     Ok((writer, reader))
 }
 
-/// Whether the names of a shard are all in these segments.
+/// Whether the names of a shard are all in these segments, and no slot is being written: who reads that one finds what the
+/// writer has changed last, wherever that is.
 fn is_whole<K: Key>(shard: &Shard, segments: &Segments) -> bool {
+    let mut firsts = shard.words.iter().step_by(K::WORDS).map(|word| word.load(Ordering::Relaxed));
+    if firsts.any(|first| entry::kind(first) == entry::BUSY) {
+        return false;
+    }
     let mut named = (0..shard.slots::<K>()).filter_map(|at| shard.read::<K>(at));
     named.all(|(entry, _, name)| entry.state != entry::State::Name || is_held(segments, name))
 }

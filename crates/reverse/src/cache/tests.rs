@@ -285,13 +285,16 @@ fn a_snapshot_that_is_none_is_refused() {
         );
     }
     assert!(refused(&[&file[..], b"more"].concat(), 64 << 20).contains("beyond its end"));
-    // Its first segment has another number, and the checksum is right.
-    let mut words: Vec<u64> = file.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
-    let (sum, content) = words.split_last_mut().expect("a checksum");
-    content[5 + 2 * SHARDS] += 9;
-    *sum = snapshot::checksum(content.iter().copied());
-    let renamed: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    assert!(refused(&renamed, 64 << 20).contains("a name in a segment that is not there"));
+    // The checksum is right: its first segment has another number, or a slot is being written.
+    let slots = 5 + 2 * SHARDS + 1;
+    for (at, word) in [(5 + 2 * SHARDS, 9), (slots, entry::BUSY << 48)] {
+        let mut words: Vec<u64> = file.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        let (sum, content) = words.split_last_mut().expect("a checksum");
+        content[at] = word;
+        *sum = snapshot::checksum(content.iter().copied());
+        let forged: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        assert!(refused(&forged, 64 << 20).contains("damaged: a slot, or a name in a segment"), "{at}");
+    }
     assert_eq!(refused(&[], 64 << 20), "it is cut short");
 }
 
