@@ -1,8 +1,8 @@
 //! Names for addresses: the program between a client and Debian's Unbound, or an upstream that is worse.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use domain::base::iana::Rcode;
 use domain::base::{Message, MessageBuilder, Name};
@@ -454,6 +454,32 @@ fn a_log_gets_names() {
     let (code, said) = filter(resp, &resume, &log, &out);
     assert!(code == Some(1) && said.contains("rotated"), "{said}");
 
+    // A line that is too long stays as it is, also where it was ended between two runs.
+    let (out, state) = (folder.at("long.named"), folder.at("long.state"));
+    let resume = ["--resume", state.as_str()];
+    let long = "x".repeat(64 << 10);
+    let log = folder.write("long.log", &long);
+    assert_eq!(filter(resp, &resume, &log, &out).0, Some(0));
+    assert_eq!(read(&out), long);
+    let log = folder.write("long.log", format!("{long}192.0.2.1 of the long one\n192.0.2.1 next\n"));
+    assert_eq!(filter(resp, &resume, &log, &out).0, Some(0));
+    assert_eq!(read(&out), format!("{long}192.0.2.1 of the long one\nhost1.example next\n"));
+
+    // A pipe's lines are there before the next one is.
+    let mut command = Command::new(tests::program::path());
+    command.args(["reverse", "filter", "--resp", &resp.to_string()]);
+    let mut piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it is started");
+    let (mut to, from) = (piped.stdin.take().expect("a pipe"), piped.stdout.take().expect("a pipe"));
+    let mut from = BufReader::new(from);
+    for number in 0..3 {
+        writeln!(to, "192.0.2.1 {number}").expect("it is read");
+        let mut line = String::new();
+        from.read_line(&mut line).expect("a line");
+        assert_eq!(line, format!("host1.example {number}\n"));
+    }
+    drop(to);
+    assert!(piped.wait().expect("it ends").success());
+
     let log = folder.write("fields.log", "a 192.0.2.1\nb 2001:db8::1\n\nc 192.0.2.200\nd\n");
     let out = folder.at("summary");
     assert_eq!(filter(resp, &["--field", "2", "--summary", "tld", "--json"], &log, &out).0, Some(0));
@@ -501,6 +527,9 @@ fn a_snapshot_outlives_the_program() {
     let again = folder.at("again.cache");
     assert!(Program::start(&["reverse", "import", &lines, &again]).end().status.success());
     assert_eq!(Program::start(&["reverse", "export", &again]).end().stdout, text.stdout);
+    let expired = folder.write("expired.txt", format!("{}192.0.2.2\t1000\t-\n", text.stdout));
+    let ended = Program::start(&["reverse", "import", &expired, &folder.at("fewer.cache")]).end();
+    assert!(ended.stdout.trim_end().ends_with("fewer.cache: 1 entries of 2 lines"), "{}", ended.stdout);
 
     let mut damaged = std::fs::read(&snapshot).expect("the snapshot is there");
     let middle = damaged.len() / 2;

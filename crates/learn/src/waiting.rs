@@ -157,15 +157,14 @@ impl<K: Copy + Eq + Hash, L: Copy + Ord + Hash, C: Copy + Eq + Hash> Waiting<K, 
             self.moved += 1;
             self.remove(place);
         }
-        if self.len() >= self.limits.capacity.max(1)
-            && let Some(deepest) = self.deepest()
-        {
-            self.leak(self.lanes[deepest].ends.bottom);
-        }
-        if let Some(Client { ends, .. }) = self.clients.get(&client)
-            && ends.length >= self.limits.per_client.max(1)
-        {
-            self.leak(ends.bottom);
+        let is_full = self.len() >= self.limits.capacity.max(1);
+        let deepest = self.deepest().filter(|_| is_full).map(|lane| self.lanes[lane].ends.bottom);
+        let own = self.clients.get(&client).map(|client| client.ends);
+        let own = own.filter(|own| own.length >= self.limits.per_client.max(1)).map(|own| own.bottom);
+        // One leak is enough, and one that has its share takes none of another's.
+        let is_own = |place: u32| self.nodes[place as usize].client == client;
+        if let Some(place) = deepest.filter(|deepest| own.is_none() || is_own(*deepest)).or(own) {
+            self.leak(place);
         }
         self.insert(key, lane, client);
     }
@@ -445,6 +444,18 @@ mod tests {
             lanes.push(key, 0, client);
         }
         assert_eq!((lanes.leaks(), popped(&mut lanes)), (1, vec![4, 1, 3]));
+    }
+
+    #[test]
+    fn a_client_over_its_cap_takes_no_place_from_another_where_all_is_full() {
+        let mut lanes = waiting(4, 2, Repeats::MoveToTop);
+        for (key, lane, client) in [(1, 1, 1), (2, 1, 1), (3, 2, 2), (4, 3, 2), (5, 4, 2)] {
+            lanes.push(key, lane, client);
+        }
+        assert_eq!(lanes.leaks(), 1);
+        let mut left = popped(&mut lanes);
+        left.sort_unstable();
+        assert_eq!(left, [1, 2, 4, 5]);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 
 use crate::cache::{Entry, Reader, State, TOGETHER, Verdict, View, Why};
 use crate::crawlers::{Crawlers, Identity};
 use crate::histogram::Histogram;
+use crate::learned::Learned;
 use crate::name::NameText;
 
 /// Addresses that wait to be noted by the back end. It notes a hundred thousand a second at most, so as to leave the core to
@@ -161,28 +162,31 @@ struct Tally {
 pub struct Front {
     reader: Reader,
     door: mpsc::Sender<Wanted>,
-    serve_stale: bool,
-    /// Told each time something was learned.
-    learned: Arc<Notify>,
+    /// For how many seconds it is told what has expired.
+    stale: u32,
+    learned: Arc<Learned>,
     crawlers: Arc<Crawlers>,
     ring: Option<Ring>,
     counts: Arc<Counts>,
     /// Whether look-ups are no requests.
     asks_again: bool,
+    /// Whether what is wanted is not left for the back end.
+    only_looks: bool,
 }
 
 impl Front {
-    /// A front before `reader`, with `door` to the back end.
-    pub fn new(reader: Reader, door: mpsc::Sender<Wanted>, serve_stale: bool, learned: Arc<Notify>) -> Front {
+    /// A front before `reader`, with `door` to the back end; what has expired is told for another `stale` seconds.
+    pub fn new(reader: Reader, door: mpsc::Sender<Wanted>, stale: u32, learned: Arc<Learned>) -> Front {
         Front {
             reader,
             door,
-            serve_stale,
+            stale,
             learned,
             crawlers: Arc::default(),
             ring: None,
             counts: Arc::default(),
             asks_again: false,
+            only_looks: false,
         }
     }
 
@@ -207,6 +211,12 @@ impl Front {
         Front { asks_again: true, ..self.clone() }
     }
 
+    /// The same front for who waits for what was left for the back end at its first look-up: nothing is counted or left
+    /// again.
+    pub fn waiting(&self) -> Front {
+        Front { only_looks: true, ..self.again() }
+    }
+
     /// The counts of this front: those of one face, or of one of its threads.
     pub fn counts(&self) -> &Arc<Counts> {
         &self.counts
@@ -217,8 +227,8 @@ impl Front {
         self.reader.view()
     }
 
-    /// Told each time something was learned.
-    pub fn learned(&self) -> &Notify {
+    /// Where it is told that something was learned.
+    pub fn learned(&self) -> &Learned {
         &self.learned
     }
 
@@ -306,7 +316,7 @@ impl Front {
         if let Known::Name(Since { stale: true, .. }, _) | Known::NoName(Since { stale: true, .. }) = known {
             tally.stale += 1;
         }
-        if wanted && self.door.try_send(Wanted { address, client }).is_err() {
+        if wanted && !self.only_looks && self.door.try_send(Wanted { address, client }).is_err() {
             self.counts.door_full.fetch_add(1, Ordering::Relaxed);
         }
         known
@@ -341,16 +351,16 @@ impl Front {
 
     /// What an entry means now, and whether it is to be learned anew.
     fn known(&self, entry: &Entry, now: u32) -> (Known, bool) {
-        let expired = entry.is_stale(now);
+        let (expired, is_told) = (entry.is_stale(now), entry.is_told(now, self.stale));
         // A name whose renewal failed is stale, and left alone until it is tried again.
         let stale = expired || entry.failures > 0;
         let left = if stale { STALE_TTL } else { entry.left(now) };
         let since = Since { age: entry.age(now), left, stale };
         match entry.state {
-            State::Name if !stale || self.serve_stale => (Known::Name(since, entry.verdict), expired),
-            State::NoName if !stale || self.serve_stale => (Known::NoName(since), expired),
+            State::Name if is_told => (Known::Name(since, entry.verdict), expired),
+            State::NoName if is_told => (Known::NoName(since), expired),
             State::Failed(why) if !expired => {
-                (Known::Failed(why, Since { left: entry.left(now), ..since }), false)
+                (Known::Failed(why, Since { left: entry.left(now), stale: false, ..since }), false)
             }
             _ => (Known::NotYet, expired),
         }

@@ -9,7 +9,7 @@
 //!               └> door, a bounded queue ──> BackEnd ──> learn::Learner ──> upstream ──> cache::Writer
 //! ```
 //! In reading order:
-//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP, Rapid DNS, HTTP and MMDB files.
+//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP, Rapid DNS, HTTP and MMDB files; [`learned`]: who waits.
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`crawlers`]: which crawler an address is.
 //! - [`cache`]: what is known; [`name`]: which names are kept; [`whole`]: files put in their place.
@@ -22,6 +22,7 @@ pub mod crawlers;
 pub mod face;
 pub mod front;
 pub mod histogram;
+pub mod learned;
 pub mod name;
 pub mod numbers;
 pub mod question;

@@ -230,6 +230,7 @@ impl Connections {
     }
 }
 
-fn get(count: &AtomicU64) -> u64 {
+/// What a count has come to.
+pub(crate) fn get(count: &AtomicU64) -> u64 {
     count.load(Ordering::Relaxed)
 }

@@ -150,7 +150,6 @@ pub fn read(octets: &[u8], address: IpAddr, ask: &Ask, id: u16) -> Answered {
         return Answered::Foreign;
     }
     let (name, rtype) = asked(address, ask);
-    // A server that cannot do with the question may leave it out, but only with an error.
     match message.sole_question() {
         Ok(question) => {
             let is_same = question.qtype() == rtype && question.qclass() == Class::IN;
@@ -158,7 +157,13 @@ pub fn read(octets: &[u8], address: IpAddr, ask: &Ask, id: u16) -> Answered {
                 return Answered::Foreign;
             }
         }
-        Err(_) => return Answered::Foreign,
+        // A server that cannot do with the question may leave it out, but only with an error.
+        Err(_) => {
+            let is_error = !matches!(header.rcode(), Rcode::NOERROR | Rcode::NXDOMAIN);
+            if !is_error || message.header_counts().qdcount() != 0 {
+                return Answered::Foreign;
+            }
+        }
     }
     match header.rcode() {
         Rcode::NOERROR | Rcode::NXDOMAIN if header.tc() => Answered::Truncated,
@@ -461,6 +466,14 @@ mod tests {
             let mut other = good.clone();
             other[at] ^= if at == 2 { 0x80 } else { 1 };
             assert_eq!(told(&other), "Foreign", "{what}");
+        }
+        // Without the question, an error is an answer, and nothing else is.
+        for (rcode, expected) in
+            [(0, "Foreign"), (3, "Foreign"), (2, "Failed(Servfail)"), (5, "Failed(Refused)")]
+        {
+            let mut header = good[..12].to_vec();
+            (header[3], header[5], header[7]) = (header[3] & 0xf0 | rcode, 0, 0);
+            assert_eq!(told(&header), expected, "{rcode}");
         }
         let mut truncated = good.clone();
         truncated[2] |= 2;

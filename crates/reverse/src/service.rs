@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use net::clock::Clock;
 use net::shutdown::Shutdown;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use crate::backend::{self, BackEnd, Behaviour, Kept, Task, Upstreams};
@@ -25,6 +25,7 @@ use crate::face::rapid::{self, Rapid};
 use crate::face::resp::{self, Resp};
 use crate::face::stream;
 use crate::front::{DOOR_MAX, Front, RING_MAX, Ring};
+use crate::learned::Learned;
 use crate::numbers::{Connections, Numbers};
 use crate::whole;
 
@@ -137,55 +138,9 @@ impl Service {
         let streams = bind_streams(&options).map_err(StartError::Bind)?;
         let pages = bind(&options.http).map_err(StartError::Bind)?;
         // Behind the addresses: another process of the same configuration, which may be writing just now, has those.
-        for path in
-            options.kept.iter().map(|kept| &kept.path).chain(options.mmdb.iter().map(|mmdb| &mmdb.path))
-        {
-            if path.is_dir() {
-                return Err(StartError::IsFolder(path.clone()));
-            }
-            // A name alone is in the current folder.
-            if path.parent().is_some_and(|folder| folder != Path::new("") && !folder.is_dir()) {
-                return Err(StartError::Folder(path.clone()));
-            }
-            whole::check(path).map_err(|cause| StartError::Unwritable(path.clone(), cause))?;
-        }
-        let (cache, reader) = warm(&options)?;
-        let crawlers = options.crawlers;
-
-        let (door, wanted) = mpsc::channel(DOOR_MAX);
-        let learned = Arc::new(Notify::new());
-        let (database, serve_stale) = (reader.clone(), !options.stale.is_zero());
-        let (ring, seen) = mpsc::channel(RING_MAX);
-        let front = Front::new(reader.clone(), door, !options.stale.is_zero(), learned.clone())
-            .knowing(crawlers.clone());
-        let is_paper = options.behaviour.paper.is_some();
-        let ring = Ring {
-            seen: ring,
-            ahead: options.ahead && !is_paper,
-            sample_one_in: if is_paper { 0 } else { options.sample_one_in },
-        };
-        let front = front.telling(ring);
-        let clock = Clock::new();
-        let upstreams: Vec<_> = options
-            .upstreams
-            .iter()
-            .map(|address| (*address, Arc::<backend::UpstreamCounts>::default()))
-            .collect();
-        let timeout = options.behaviour.timeout;
-        let back_end = BackEnd::new(cache, options.behaviour);
-        let mmdb = options.mmdb.is_some().then(Arc::default);
-        let numbers = Arc::new(Numbers::new(clock, back_end.counts().clone(), upstreams, mmdb));
-        let task = Task {
-            timeout,
-            back_end,
-            reader,
-            wanted,
-            seen,
-            upstreams: Upstreams::new(&numbers.upstreams),
-            kept: options.kept,
-            learned,
-            clock,
-        };
+        check_paths(&options)?;
+        let (front, numbers, task) = lay_out(&options)?;
+        let (clock, database) = (numbers.clock, task.reader.clone());
         let shutdown = Shutdown::new();
         let back_end = learn(task, shutdown.clone()).map_err(StartError::System)?;
         let mut service = Service {
@@ -217,7 +172,7 @@ impl Service {
             clock,
             numbers: numbers.clone(),
             check: Arc::new(options.check),
-            crawlers,
+            crawlers: options.crawlers,
             loopback_only: !options.acl.is_open(),
             listening: service.listening.clone().into(),
             bulks: Arc::new(Semaphore::new(http::names::BULKS_MAX)),
@@ -229,8 +184,8 @@ impl Service {
             }
         }
         if let (Some(file), Some(counts)) = (options.mmdb, numbers.mmdb.clone()) {
-            let shutdown = shutdown.clone();
-            service.tasks.spawn(publish(file, database, serve_stale, clock, counts, shutdown));
+            let (stale, shutdown) = (seconds(options.stale), shutdown.clone());
+            service.tasks.spawn(publish(file, database, stale, clock, counts, shutdown));
         }
         service.tasks.spawn(async move {
             while tokio::time::timeout(LOG_INTERVAL, shutdown.wait()).await.is_err() {
@@ -308,6 +263,62 @@ impl Service {
     }
 }
 
+/// Sees whether the files that are to be written can be.
+fn check_paths(options: &Options) -> Result<(), StartError> {
+    let (kept, mmdb) =
+        (options.kept.iter().map(|kept| &kept.path), options.mmdb.iter().map(|mmdb| &mmdb.path));
+    for path in kept.chain(mmdb) {
+        if path.is_dir() {
+            return Err(StartError::IsFolder(path.clone()));
+        }
+        // A name alone is in the current folder.
+        if path.parent().is_some_and(|folder| folder != Path::new("") && !folder.is_dir()) {
+            return Err(StartError::Folder(path.clone()));
+        }
+        whole::check(path).map_err(|cause| StartError::Unwritable(path.clone(), cause))?;
+    }
+    Ok(())
+}
+
+/// Makes what all faces ask, what counts, and what learns, around the cache.
+fn lay_out(options: &Options) -> Result<(Front, Arc<Numbers>, Task), StartError> {
+    let (cache, reader) = warm(options)?;
+    let (door, wanted) = mpsc::channel(DOOR_MAX);
+    let (ring, seen) = mpsc::channel(RING_MAX);
+    let learned = Arc::<Learned>::default();
+    let is_paper = options.behaviour.paper.is_some();
+    let ring = Ring {
+        seen: ring,
+        ahead: options.ahead && !is_paper,
+        sample_one_in: if is_paper { 0 } else { options.sample_one_in },
+    };
+    let front = Front::new(reader.clone(), door, seconds(options.stale), learned.clone())
+        .knowing(options.crawlers.clone())
+        .telling(ring);
+    let clock = Clock::new();
+    let upstreams = options.upstreams.iter().map(|address| (*address, Arc::default())).collect();
+    let back_end = BackEnd::new(cache, options.behaviour.clone());
+    let mmdb = options.mmdb.is_some().then(Arc::default);
+    let numbers = Arc::new(Numbers::new(clock, back_end.counts().clone(), upstreams, mmdb));
+    let task = Task {
+        timeout: options.behaviour.timeout,
+        back_end,
+        reader,
+        wanted,
+        seen,
+        upstreams: Upstreams::new(&numbers.upstreams),
+        kept: options.kept.clone(),
+        learned,
+        clock,
+    };
+    Ok((front, numbers, task))
+}
+
+/// As entries have times.
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
 /// Starts the back end in a thread of its own: while the cache is swept, grows or collects names, which may take some
 /// ten milliseconds, no connection waits. It stands back for the threads that answer: names may come later, answers not.
 fn learn(task: Task, shutdown: Shutdown) -> io::Result<JoinHandle<bool>> {
@@ -324,7 +335,7 @@ fn learn(task: Task, shutdown: Shutdown) -> io::Result<JoinHandle<bool>> {
 async fn publish(
     file: mmdb::Options,
     reader: Reader,
-    stale: bool,
+    stale: u32,
     clock: Clock,
     counts: Arc<mmdb::Counts>,
     shutdown: Shutdown,
@@ -383,7 +394,7 @@ fn bind(addresses: &[SocketAddr]) -> io::Result<Vec<(SocketAddr, TcpListener)>> 
 
 /// The cache as it was kept, or an empty one.
 fn warm(options: &Options) -> Result<(Writer, Reader), StartError> {
-    let stale = u32::try_from(options.stale.as_secs()).unwrap_or(u32::MAX);
+    let stale = seconds(options.stale);
     let empty = || {
         // The standard library's hasher is keyed by the system's randomness.
         cache::new(options.memory, stale, RandomState::new().build_hasher().finish())

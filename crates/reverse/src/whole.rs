@@ -11,7 +11,8 @@ use net::thread::Rests;
 /// one before. Of `mode`, the process's mask takes away.
 ///
 /// # Errors
-/// What the system or `write` says; the file at `path` is then what it was.
+/// What the system or `write` says; the file at `path` is then what it was, or, where only its folder could not be synced,
+/// the new one, which a crash may take back.
 pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let (beside, file) = begin(path, mode)?;
     let written = (|| {

@@ -151,7 +151,7 @@ impl Server {
         let (sender, door) = mpsc::channel(reverse::front::DOOR_MAX);
         Server {
             reader: reader.clone(),
-            front: Front::new(reader, sender, false, Arc::default()),
+            front: Front::new(reader, sender, 0, Arc::default()),
             back_end: BackEnd::new(writer, behaviour),
             door,
             upstream,

@@ -68,7 +68,7 @@ static FRONT: LazyLock<Front> = LazyLock::new(|| {
     let entry = Entry::new(State::Name, 1000, Duration::from_secs(60));
     writer.put(ASKED.0, entry, &NameText::from_text(b"a.example").expect("a name"));
     let (door, _wanted) = tokio::sync::mpsc::channel(1);
-    Front::new(reader, door, false, Arc::default())
+    Front::new(reader, door, 0, Arc::default())
 });
 
 /// Whatever comes, answers stay within their room, and the same octets in two pieces have the same answers.

@@ -66,6 +66,11 @@ impl Ttl {
             Ttl::Record(least, most) => Duration::from_secs(seconds.into()).clamp(least, most.max(least)),
         }
     }
+
+    /// The longest that a name is kept.
+    pub fn longest(self) -> Duration {
+        self.of(u32::MAX)
+    }
 }
 
 #[cfg(test)]

@@ -267,10 +267,12 @@ impl BackEnd {
                     return None;
                 }
                 // While it is asked, the verdict on the same name stands; should there be no answer, all of it is
-                // asked again before long.
-                let verdict = self.verdict(address, &name);
-                let entry = Entry { verdict, ..Entry::new(State::Name, now, life.min(UNCONFIRMED)) };
-                self.cache.put(address, entry, &name);
+                // asked again before long. But what nobody waits for is not written by halves.
+                if question.purpose == Purpose::Name || !self.is_name(address, &name) {
+                    let verdict = self.verdict(address, &name);
+                    let entry = Entry { verdict, ..Entry::new(State::Name, now, life.min(UNCONFIRMED)) };
+                    self.cache.put(address, entry, &name);
+                }
                 return Some(Question { ask: Ask::Addresses(name), life, tried: 0, ..question });
             }
             Answered::NoName(seconds) | Answered::Nothing(seconds) if self.behaviour.negative => {
@@ -313,6 +315,12 @@ impl BackEnd {
             _ => (Verdict::NotYet, question.life.min(UNCONFIRMED)),
         };
         self.counts.verdicts[verdict as usize].fetch_add(1, Ordering::Relaxed);
+        if verdict == Verdict::NotYet
+            && question.purpose != Purpose::Name
+            && self.is_name(question.address, name)
+        {
+            return;
+        }
         let entry = Entry { verdict, ..Entry::new(State::Name, now, life) };
         self.cache.put(question.address, entry, name);
     }
@@ -365,6 +373,11 @@ impl BackEnd {
         }
     }
 
+    /// Whether this is the name that is known of an address.
+    fn is_name(&self, address: IpAddr, name: &NameText) -> bool {
+        self.name(address).is_some_and(|(_, known)| known == *name)
+    }
+
     /// The verdict on the name of an address, where that is this one.
     fn verdict(&self, address: IpAddr, name: &NameText) -> Verdict {
         match self.name(address) {
@@ -402,14 +415,20 @@ impl BackEnd {
         }
         let failures = old.map_or(0, |old| old.failures).saturating_add(1).min(15);
         let life = self.backoff.after(failures.into());
+        let stale = self.cache.stale();
+        let longest = u32::try_from(self.behaviour.ttl.longest().as_secs()).unwrap_or(u32::MAX);
+        let oldest = longest.saturating_add(stale);
         let mut name = NameText::EMPTY;
         let entry = match old {
-            // What was known goes on being served as stale; its age goes on, too.
-            Some(old) if matches!(old.state, State::Name | State::NoName) => {
+            // What was known goes on being served as stale, but not for ever: by its own expiry, and once that was put
+            // off, by its age.
+            Some(old)
+                if matches!(old.state, State::Name | State::NoName)
+                    && now < old.expiry.saturating_add(stale)
+                    && old.age(now) < oldest =>
+            {
                 self.cache.name(address, &mut name);
-                let expiry = now.saturating_add(life.as_secs() as u32);
-                let life = old.age(now).saturating_add(life.as_secs() as u32);
-                Entry { expiry, life, failures, ..old }
+                old.postponed(now, life.as_secs() as u32, failures)
             }
             _ => Entry { failures, ..Entry::new(State::Failed(why), now, life) },
         };
@@ -421,7 +440,7 @@ impl BackEnd {
         self.cache.sweep(seconds(now));
     }
 
-    /// Sweeps a part of the next shard, about a millisecond's work at most; whether that was the last of it.
+    /// Sweeps a part of the next shard, about a tenth of a millisecond's work; whether that was the last of it.
     pub fn sweep_part(&mut self, now: Now) -> bool {
         self.cache.sweep_part(seconds(now))
     }

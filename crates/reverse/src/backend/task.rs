@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use net::clock::Clock;
 use net::shutdown::Shutdown;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -22,7 +22,8 @@ use super::decisions::{BackEnd, Due, Question, seconds};
 use super::upstreams::Upstreams;
 use crate::cache::{Reader, Why, snapshot};
 use crate::front::{Seen, Wanted};
-use crate::question::Answered;
+use crate::learned::Learned;
+use crate::question::{Answered, Ask};
 use crate::upstream::{self, Ids};
 use crate::whole::{self, Resting};
 
@@ -68,8 +69,8 @@ pub struct Task {
     pub timeout: Duration,
     /// Where the cache is kept between runs; `None` for nowhere.
     pub kept: Option<Kept>,
-    /// Told each time something was learned.
-    pub learned: Arc<Notify>,
+    /// Where it is told that something was learned.
+    pub learned: Arc<Learned>,
     /// The clock by which questions are paced and entries expire.
     pub clock: Clock,
 }
@@ -113,7 +114,10 @@ pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
                     let now = task.clock.now();
                     task.upstreams.answered(index, &answered, took, now.monotonic);
                     task.back_end.answered(question, answered, now);
-                    task.learned.notify_waiters();
+                    match question.ask {
+                        Ask::Prefix(_) => task.learned.tell_all(),
+                        _ => task.learned.tell(question.address),
+                    }
                 }
             }
             Some(wanted) = task.wanted.recv(), if is_quiet => {

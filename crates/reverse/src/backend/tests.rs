@@ -12,7 +12,7 @@ use super::counts::Staleness;
 use super::decisions::{IN_FLIGHT_MAX, LANE_IN_FLIGHT_MAX};
 use super::*;
 use crate::cache::{self, Verdict, Why};
-use crate::front::{Front, Known, Ring, Seen, Since, Wanted};
+use crate::front::{Front, Known, Purpose, Ring, Seen, Since, Wanted};
 use crate::name::NameText;
 use crate::question::{Answered, Ask};
 
@@ -48,7 +48,7 @@ impl World {
         let (cache, reader) = cache::new(cache::LIMIT_MIN, stale, 1);
         let (sender, door) = mpsc::channel(1024);
         let (seen, ring) = mpsc::channel(1024);
-        let front = Front::new(reader, sender, stale > 0, Arc::default()).telling(Ring {
+        let front = Front::new(reader, sender, stale, Arc::default()).telling(Ring {
             seen: seen.clone(),
             ahead: true,
             sample_one_in: 0,
@@ -369,6 +369,22 @@ fn a_prefix_that_has_something_is_not_asked_for_again() {
 }
 
 #[test]
+fn an_empty_prefix_hides_no_longer_one_that_has_something() {
+    let mut world = World::new(Behaviour { prefixes: true, ..behaviour() });
+    let nothing = Answered::Nothing(1);
+    world.look_up("10.1.2.5");
+    let asked: Vec<_> = [nothing, Answered::NoName(1)].map(|said| world.step(said)).into();
+    assert_eq!(asked.iter().flatten().collect::<Vec<_>>(), ["name 10.1.2.5", "prefix 10.1.2.5/24"]);
+    world.look_up("10.1.3.1");
+    let asked: Vec<_> = (0..5).map_while(|_| world.step(nothing)).collect();
+    let expected = [24, 16, 8].map(|bits| format!("prefix 10.1.3.1/{bits}"));
+    assert_eq!(asked[1..], expected);
+    assert_eq!(world.look_up("10.1.4.1").word(), "no_name");
+    assert_eq!(world.look_up("10.1.2.7"), Known::NotYet);
+    assert_eq!(world.step(name(1)).as_deref(), Some("name 10.1.2.7"));
+}
+
+#[test]
 fn a_name_in_a_prefix_that_was_said_to_be_empty_ends_that() {
     let mut world = World::new(Behaviour { prefixes: true, ..behaviour() });
     world.look_up(ONE);
@@ -424,6 +440,79 @@ fn what_fails_ahead_of_time_leaves_the_name_as_it_is() {
     (0..40).for_each(|_| _ = world.look_up(ONE));
     assert!(world.turn(Answered::Failed(Why::Timeout)).is_some());
     assert!(matches!(world.look_up(ONE), Known::Name(Since { age: 910, stale: false, .. }, _)));
+}
+
+#[test]
+fn a_verdict_that_fails_ahead_of_time_or_as_a_sample_leaves_the_name_as_it_is() {
+    let other = || Answered::Name(NameText::from_text(b"other.example").unwrap(), 1);
+    let failed = || Answered::Failed(Why::Timeout);
+    for purpose in [Purpose::Ahead, Purpose::Sample] {
+        let renewed = (Since { age: 0, left: 1000, stale: false }, Verdict::Mismatch);
+        let unknown = (Since { age: 0, left: 300, stale: false }, Verdict::NotYet);
+        let kept = (Since { age: 910, left: 90, stale: false }, Verdict::Confirmed);
+        for (said, leads_back, expected) in [
+            (name(1), failed(), kept),
+            (name(1), verdict(Verdict::Mismatch, 1), renewed),
+            (other(), failed(), unknown),
+        ] {
+            let mut world = World::new(Behaviour { confirm: true, tries: 1, ..behaviour() });
+            world.look_up(ONE);
+            world.step(name(1));
+            world.step(verdict(Verdict::Confirmed, 1));
+            world.pass(910);
+            world.back_end.see(Seen { address: ONE.parse().unwrap(), purpose });
+            assert_eq!(world.step(said).as_deref(), Some("name 192.0.2.1"));
+            if matches!(said, Answered::Name(name, _) if name.as_str() == "www.example") {
+                assert_eq!(world.look_up(ONE), Known::Name(kept.0, kept.1), "while it is asked");
+            }
+            assert!(world.step(leads_back).is_some());
+            assert_eq!(world.look_up(ONE), Known::Name(expected.0, expected.1), "{purpose:?} {said:?}");
+        }
+    }
+}
+
+#[test]
+fn what_has_expired_is_told_for_so_long_also_while_it_is_asked_for_all_the_time() {
+    let mut world = World::new(Behaviour { tries: 1, ..behaviour() });
+    world.look_up(ONE);
+    world.turn(name(1));
+    let mut last = 0;
+    for _ in 0..3000 {
+        world.pass(1);
+        if let Known::Name(since, _) = world.look_up(ONE) {
+            last = since.age;
+        }
+        world.turn(Answered::Failed(Why::Timeout));
+    }
+    // The life of 1,000 s, 500 s more, and what the last failure had put it off by.
+    assert!((1495..=1500 + 300).contains(&last), "{last}");
+    let Known::Failed(Why::Timeout, since) = world.look_up(ONE) else { panic!("it has failed") };
+    assert!(!since.stale, "{since:?}");
+    // Once nobody has asked for so long, a failure does not bring it back.
+    world.turn(name(1));
+    world.pass(300);
+    world.look_up(ONE);
+    world.turn(name(1));
+    assert_eq!(world.look_up(ONE).word(), "name");
+    world.pass(1500);
+    assert_eq!(world.look_up(ONE), Known::NotYet);
+    assert!(world.turn(Answered::Failed(Why::Timeout)).is_some());
+    assert_eq!(world.look_up(ONE).word(), "failed");
+}
+
+#[test]
+fn a_failure_is_asked_again_where_the_clock_was_set_back() {
+    let mut world = World::new(Behaviour { tries: 1, ..behaviour() });
+    world.look_up(ONE);
+    world.turn(Answered::Failed(Why::Timeout));
+    let Known::Failed(Why::Timeout, since) = world.look_up(ONE) else { panic!("it has failed") };
+    assert_eq!(since, Since { age: 0, left: 1, stale: false });
+    let later = world.now();
+    let earlier = Now { unix: later.unix - Duration::from_secs(86_400), ..later };
+    let (view, address) = (world.front.view(), ONE.parse().unwrap());
+    let client = "127.0.0.1".parse().unwrap();
+    let known = world.front.look_up(&view, address, client, seconds(earlier), &mut NameText::EMPTY.clone());
+    assert_eq!((known, world.door.try_recv().is_ok()), (Known::NotYet, true));
 }
 
 #[test]

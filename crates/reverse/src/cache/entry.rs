@@ -109,11 +109,34 @@ impl Entry {
         self.left(now) <= self.life / 10
     }
 
-    /// Whether it has expired at `now`, in seconds since 1970.
+    /// Whether it has expired at `now`, in seconds since 1970; also where the clock was set back since it was learned, so
+    /// that it would be known for longer than it was to be.
     pub fn is_stale(&self, now: u32) -> bool {
-        now >= self.expiry
+        now >= self.expiry || self.expiry - now > self.life.saturating_add(self.life / 4096 + SET_BACK)
+    }
+
+    /// Whether what it says is told at `now`, in seconds since 1970: until it expires, and for `stale` seconds after, also
+    /// where it could not be renewed.
+    pub fn is_told(&self, now: u32, stale: u32) -> bool {
+        let is_fresh = !self.is_stale(now) && self.failures == 0;
+        is_fresh || stale > 0 && now < self.expiry.saturating_add(stale)
+    }
+
+    /// The same entry, which could not be renewed at `now`, in seconds since 1970, and is left alone for `wait` seconds; its
+    /// age goes on.
+    ///
+    /// Of a long life some bits are lost each time that it is kept. So it is rounded up or down by the seconds of the
+    /// clock: over many failures, ages come out right.
+    pub fn postponed(&self, now: u32, wait: u32, failures: u8) -> Entry {
+        let life = self.age(now).saturating_add(wait).min(LIFE_MAX);
+        let step = 1 << (32 - life.leading_zeros()).saturating_sub(13);
+        let life = life.saturating_add(now % step) / step * step;
+        Entry { expiry: now.saturating_add(wait), life, failures, ..*self }
     }
 }
+
+/// By how many seconds a clock may be set back without an effect: clocks that are kept right move less.
+const SET_BACK: u32 = 60;
 
 /// The longest life that an entry can have, in seconds: more than four years.
 pub const LIFE_MAX: u32 = 8191 << 14;
@@ -226,6 +249,32 @@ mod tests {
         let entry = Entry::new(State::Name, 1000, Duration::from_secs(100));
         assert_eq!((entry.age(1030), entry.left(1030), entry.is_stale(1099)), (30, 70, false));
         assert_eq!((entry.age(1150), entry.left(1150), entry.is_stale(1100)), (150, 0, true));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_lengthens_no_life() {
+        for life in [0, 1, 10_001, 86_399, LIFE_MAX] {
+            let now = 1_000_000_000;
+            let entry = Entry::new(State::Failed(Why::Timeout), now, Duration::from_secs(life.into()));
+            let kept = unpack(pack(&entry, 0)).unwrap();
+            assert_eq!(
+                [now, now - 60, now - 3600 - life / 2000].map(|now| kept.is_stale(now)),
+                [life == 0, false, true]
+            );
+        }
+    }
+
+    #[test]
+    fn ages_go_on_over_many_failures() {
+        for life in [1u32, 86_400, 7 * 86_400, 30 * 86_400] {
+            let mut entry = Entry::new(State::Name, 1_000_000, Duration::from_secs(life.into()));
+            let end = entry.expiry + 3 * 86_400;
+            while entry.expiry < end {
+                entry = unpack(pack(&entry.postponed(entry.expiry + 7, 300, 1), 0)).unwrap();
+            }
+            let (age, expected) = (entry.age(end), end - 1_000_000);
+            assert!(age.abs_diff(expected) < 86_400 / 4, "{life}: {age} and not {expected}");
+        }
     }
 
     proptest! {

@@ -155,10 +155,13 @@ impl Reader {
         View { root: self.0.load_full(), reader: self.clone() }
     }
 
-    /// Calls `each` with all entries of addresses, in no order; what changes meanwhile is seen as it was or as it is then.
+    /// Calls `each` with all entries of addresses, in no order, but with both families in turn; what changes meanwhile is
+    /// seen as it was or as it is then.
     pub fn for_each(&self, mut each: impl FnMut(IpAddr, Entry, &NameText)) {
-        (0..SHARDS).for_each(|index| self.of_shard::<u32>(index, &mut each));
-        (0..SHARDS).for_each(|index| self.of_shard::<u128>(index, &mut each));
+        for index in 0..SHARDS {
+            self.of_shard::<u32>(index, &mut each);
+            self.of_shard::<u128>(index, &mut each);
+        }
     }
 
     fn of_shard<K: Table>(&self, index: usize, each: &mut impl FnMut(IpAddr, Entry, &NameText)) {
@@ -350,12 +353,12 @@ impl Root {
         Root { seed: *seed, v4: v4.clone(), v6: v6.clone(), segments: segments.clone() }
     }
 
-    /// What is known of the longest prefix without a name that an address is in.
+    /// What is known of the longest prefix that an address is in, where that has no name in it. One that has something
+    /// says more than a shorter one around it that is said to be empty.
     fn empty_prefix(&self, address: IpAddr) -> Option<Entry> {
-        prefix::lengths(address).into_iter().find_map(|bits| {
-            let (entry, _) = find(&self.v6, prefix::key(address, bits), self.seed)?;
-            (entry.state == State::NoName).then_some(entry)
-        })
+        let find = |bits| find(&self.v6, prefix::key(address, bits), self.seed);
+        let (entry, _) = prefix::lengths(address).into_iter().find_map(find)?;
+        (entry.state == State::NoName).then_some(entry)
     }
 
     /// Octets of all slots.
@@ -486,6 +489,11 @@ impl Writer {
     /// Octets that are held for entries and names: what the limit is for.
     pub fn octets(&self) -> usize {
         self.slot_octets + self.names.octets()
+    }
+
+    /// For how many seconds expired names and absences are kept.
+    pub fn stale(&self) -> u32 {
+        self.stale
     }
 
     /// What became of entries since start.

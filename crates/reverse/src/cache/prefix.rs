@@ -6,8 +6,8 @@
 //! fff4 or fff6 (16 bits) | bits of the prefix (8) | the prefix, left-aligned (64) | zero (40)
 //! ```
 //! An address that has no entry of its own has that of the longest such prefix that it is in. Prefixes that have
-//! something in them have an entry, too ([`State::Asked`](super::State::Asked)), which look-ups pass over: it is for
-//! the back end alone.
+//! something in them have an entry, too ([`State::Asked`](super::State::Asked)): of their addresses nothing is known,
+//! whatever was said of a shorter prefix.
 
 use std::net::{IpAddr, Ipv6Addr};
 

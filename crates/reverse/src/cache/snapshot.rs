@@ -90,7 +90,7 @@ impl From<io::Error> for Unread {
 /// Writes the cache to `path`, so that there is always a whole file, this one or the one before.
 ///
 /// # Errors
-/// What the system says; the file at `path` is then what it was.
+/// As [`whole::replace`] has them.
 pub fn save(view: &View, now: u32, path: &Path) -> io::Result<()> {
     whole::replace(path, MODE, |file| write(view, now, file))
 }
@@ -176,7 +176,7 @@ fn write_shard<K: Key>(shard: &Shard, now: u32, root: &Root, out: &mut Summed<im
 }
 
 /// Finds the parts of a cache in a mapping; nothing of what it says is believed before its checksum was seen to be
-/// right, and nothing larger than `limit` is looked at.
+/// right, and nothing larger than twice `limit` is looked at.
 fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), Unread> {
     let word = |at: usize| mapping.words().get(at).map(|word| word.load(Ordering::Relaxed));
     // Also where it is shorter than a header: what begins otherwise is not cut, but something else.
@@ -206,7 +206,11 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
     let (v4, v6) = (parts::<u32>(v4, &mut end), parts::<u128>(v6, &mut end));
     let begin = end;
     end += ids.len() * (SEGMENT / 8);
-    if (end - HEADER - table.len()) * 8 > limit {
+    // One that is written while names are collected has those in use twice, and the first sweeps let them go. Slots
+    // never get fewer, so those keep to what `Writer::grow` leaves them.
+    let octets = |words: usize| words * 8;
+    let (slots, all) = (octets(begin - HEADER - table.len()), octets(end - HEADER - table.len()));
+    if slots > limit - limit / 8 || all > limit.saturating_mul(2) {
         return Err(Unread::TooLarge);
     }
     match mapping.octets().len().cmp(&((end + 1) * 8)) {

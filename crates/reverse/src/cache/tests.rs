@@ -240,6 +240,29 @@ fn a_snapshot_is_read_back() {
     assert_eq!(read.counts().collections, 1);
 }
 
+#[test]
+fn a_snapshot_of_a_full_cache_is_read_under_its_limit_also_while_names_are_collected() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    (0..60_000).for_each(|number| put(&mut cache, v4(number), &format!("h{number:060}.example.net")));
+    // Whenever it is written, over one round of sweeps.
+    let mut largest = 0;
+    for _ in 0..4 {
+        let mut file = Vec::new();
+        snapshot::write(&reader.view(), 1001, &mut file).unwrap();
+        let (read, _) = snapshot::read(&file[..], LIMIT_MIN, 0).unwrap();
+        assert_eq!(read.len(), cache.len());
+        largest = largest.max(file.len());
+        (0..Writer::SWEEPS / 4).for_each(|_| cache.sweep(1000));
+    }
+    assert!(largest > LIMIT_MIN + LIMIT_MIN / 8, "{largest}");
+    // Read again, it soon keeps to its limit.
+    let mut file = Vec::new();
+    snapshot::write(&reader.view(), 1001, &mut file).unwrap();
+    let (mut read, _) = snapshot::read(&file[..], LIMIT_MIN, 0).unwrap();
+    (0..=Writer::SWEEPS).for_each(|_| read.sweep(1001));
+    assert!(read.len() > 10_000 && read.octets() <= LIMIT_MIN, "{} {}", read.len(), read.octets());
+}
+
 fn filled() -> (Writer, Reader) {
     let (mut cache, reader) = new(64 << 20, 0, 7);
     for number in 0..3000u32 {
@@ -317,9 +340,11 @@ fn a_file_is_replaced_whole() {
 
 #[test]
 fn text_in_and_out() {
-    let lines = "192.0.2.1\t2000\twww.example\n2001:db8::1\t3000\t-\n192.0.2.2\t900\texpired.example\n";
+    let lines =
+        "::ffff:192.0.2.1\t2000\twww.example\n2001:db8::1\t3000\t-\n192.0.2.2\t900\texpired.example\n";
     let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
-    assert_eq!(text::read(lines.as_bytes(), 1000, &mut cache).unwrap(), 2);
+    assert_eq!(text::read(lines.as_bytes(), 1000, &mut cache).unwrap(), 3);
+    assert_eq!(got(&reader, IpAddr::from([192, 0, 2, 1])).as_deref(), Some("www.example"));
     let mut out = Vec::new();
     assert_eq!(text::write(&reader, 1000, &mut out).unwrap(), 2);
     let out = String::from_utf8(out).unwrap();

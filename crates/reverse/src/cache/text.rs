@@ -32,24 +32,23 @@ pub fn write(reader: &Reader, now: u32, out: &mut impl Write) -> io::Result<u64>
     done.map(|()| lines)
 }
 
-/// Puts all lines that have not expired; returns how many, or the first line that is none and what is wrong.
+/// Puts all lines that have not expired; returns how many lines there are, or the first that is none and what is wrong.
 ///
 /// # Errors
 /// The line's number, counted from 1, and what is wrong with it.
 pub fn read(mut from: impl BufRead, now: u32, cache: &mut Writer) -> Result<u64, (u64, String)> {
-    let (mut line, mut number, mut put) = (Vec::new(), 0, 0);
+    let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();
         number += 1;
         let mut limited = io::Read::take(&mut from, LINE_MAX as u64);
         let length = limited.read_until(b'\n', &mut line).map_err(|cause| (number, cause.to_string()))?;
         if length == 0 {
-            return Ok(put);
+            return Ok(number - 1);
         }
         let (address, entry, name) = parse(line.trim_ascii_end(), now).map_err(|what| (number, what))?;
         if !entry.is_stale(now) {
             cache.put(address, entry, &name);
-            put += 1;
         }
     }
 }
@@ -60,6 +59,8 @@ fn parse(line: &[u8], now: u32) -> Result<(IpAddr, Entry, NameText), String> {
     let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
     let address = text(field("address")?);
     let address: IpAddr = address.parse().map_err(|_| format!("{address:?} is no address"))?;
+    // As look-ups have it: ::ffff:192.0.2.1 is 192.0.2.1.
+    let address = address.to_canonical();
     let expiry = text(field("expiry")?);
     let expiry: u32 = expiry.parse().map_err(|_| format!("{expiry:?} is no time in seconds since 1970"))?;
     let name = field("name")?;
@@ -71,5 +72,5 @@ fn parse(line: &[u8], now: u32) -> Result<(IpAddr, Entry, NameText), String> {
         }
         _ => NameText::EMPTY,
     };
-    Ok((address, Entry { expiry, ..Entry::new(state, now, life) }, kept))
+    Ok((address, Entry::new(state, now, life), kept))
 }

@@ -37,8 +37,8 @@ const SOA: &[u8] =
 pub enum Reply {
     /// So many octets of the buffer go back.
     Send(usize),
-    /// So many octets say that it is not known yet: they may be sent now, or it is asked again later.
-    NotYet(usize),
+    /// So many octets say that nothing is known of this address yet: they may be sent now, or it is asked again later.
+    NotYet(usize, IpAddr),
     /// Nothing goes back.
     Drop,
 }
@@ -115,7 +115,7 @@ pub fn answer(
     let length = writer.finish(&query, end);
     // It is a cache, and it does recursion, if later: some clients take no answer without that flag.
     out[3] |= 0x80;
-    if known == Known::NotYet { Reply::NotYet(length) } else { Reply::Send(length) }
+    if known == Known::NotYet { Reply::NotYet(length, address) } else { Reply::Send(length) }
 }
 
 fn stale(since: Since) -> Option<ExtendedError> {

@@ -2,7 +2,7 @@
 //!
 //! The form is MaxMind DB 2.0, addresses of both families in one tree, `{"name": "www.example"}` for each address that
 //! has a name. A file is written whole and put in the place of the one before. It may not get larger than it was told:
-//! addresses that have no room are left out, by chance, and counted.
+//! addresses that have no room are left out, of both families alike, and counted.
 //! ```text
 //! nodes, 8 octets each: record of bit 0 | record of bit 1     separator 16     data     mark, metadata
 //! record   < nodes: a node     = nodes: nothing     > nodes: data, at record - nodes - 16
@@ -67,13 +67,13 @@ pub struct Counts {
 }
 
 impl Options {
-    /// Writes what is known at `now`, in seconds since 1970; with `stale`, also what has expired and is still known.
-    pub fn write(&self, reader: &Reader, now: u32, stale: bool, counts: &Counts) {
+    /// Writes what is told at `now`, in seconds since 1970; what has expired, for another `stale` seconds.
+    pub fn write(&self, reader: &Reader, now: u32, stale: u32, counts: &Counts) {
         let mut database = Database::new(self.size);
         let (mut names, mut left_out, mut rests) = (0, 0, Rests::begin());
         reader.for_each(|address, entry, name| {
             rests.step();
-            if entry.state == State::Name && (stale || !entry.is_stale(now)) {
+            if entry.state == State::Name && entry.is_told(now, stale) {
                 match database.insert(address, name) {
                     Ok(()) => names += 1,
                     Err(Full) => left_out += 1,
@@ -125,6 +125,9 @@ impl Database {
         for _ in 0..V4_DEPTH {
             database.v4 = database.child(database.v4, 0);
         }
+        // ::ffff:0:0/96, too, as readers know it from other such files: 80 bits of zero and 16 of one.
+        let mapped = (0..V4_DEPTH - 1).fold(0, |node, level| database.child(node, usize::from(level >= 80)));
+        database.nodes[mapped][1] = database.v4 as u32;
         database
     }
 
@@ -280,7 +283,8 @@ mod tests {
         for (address, name) in all {
             assert_eq!(found(&reader, address.parse().unwrap()).as_deref(), Some(name));
         }
-        for absent in ["192.0.2.3", "2001:db8::2", "::1"] {
+        assert_eq!(found(&reader, "::ffff:192.0.2.1".parse().unwrap()).as_deref(), Some("www.example"));
+        for absent in ["::fffe:192.0.2.1", "192.0.2.3", "2001:db8::2", "::1"] {
             assert_eq!(found(&reader, absent.parse().unwrap()), None, "{absent}");
         }
         assert_eq!(reader.metadata().database_type, TYPE);
@@ -300,7 +304,7 @@ mod tests {
         let options =
             Options { path: folder.join("names.mmdb"), interval: Duration::from_secs(1), size: SIZE_MIN };
         let counts = Counts::default();
-        options.write(&reader, 1001, false, &counts);
+        options.write(&reader, 1001, 0, &counts);
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (names, left_out) = (get(&counts.names), get(&counts.left_out));
         assert!(names > 300 && names + left_out == 5000, "{names} {left_out}");
@@ -310,15 +314,37 @@ mod tests {
         let known = (0..5000u32).filter(|n| found(&database, IpAddr::V4((n << 16).into())).is_some()).count();
         assert_eq!(known as u64, names);
         // What has expired is there only where it is served.
-        for (stale, expected) in [(false, 0), (true, names)] {
-            options.write(&reader, 1060, stale, &counts);
+        for (now, stale, expected) in [(1060, 0, 0), (1060, 1, names), (1061, 1, 0)] {
+            options.write(&reader, now, stale, &counts);
             assert_eq!(get(&counts.names), expected);
         }
         // A folder that is not there is told, and counted.
-        Options { path: folder.join("no/names.mmdb"), ..options.clone() }
-            .write(&reader, 1001, false, &counts);
-        assert_eq!((get(&counts.written), get(&counts.failed)), (3, 1));
+        Options { path: folder.join("no/names.mmdb"), ..options.clone() }.write(&reader, 1001, 0, &counts);
+        assert_eq!((get(&counts.written), get(&counts.failed)), (4, 1));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn both_families_have_their_share_of_what_room_there_is() {
+        let folder = std::env::temp_dir().join(format!("pointsman-mmdb-shares-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (mut cache, reader) = cache::new(cache::LIMIT_MIN, 0, 7);
+        let six = |number: u32| IpAddr::V6((u128::from(number) << 96).into());
+        for number in 0..5000 {
+            let entry = Entry::new(State::Name, 1000, Duration::from_secs(60));
+            cache.put(IpAddr::V4((number << 16).into()), entry, &kept("four.example"));
+            cache.put(six(number), entry, &kept("six.example"));
+        }
+        let options =
+            Options { path: folder.join("names.mmdb"), interval: Duration::from_secs(1), size: 1 << 18 };
+        options.write(&reader, 1001, 0, &Counts::default());
+        let database = maxminddb::Reader::from_source(std::fs::read(&options.path).unwrap()).unwrap();
+        let known = |of: &dyn Fn(u32) -> IpAddr| {
+            (1..5000).filter(|number| found(&database, of(*number)).is_some()).count()
+        };
+        let (four, six) = (known(&|number| IpAddr::V4((number << 16).into())), known(&six));
+        assert!(four > 100 && six > 100, "{four} of IPv4, {six} of IPv6");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -82,9 +82,10 @@ impl Filter {
             Some(path) => Some(Noted::begin(path, &mut input, &output, length)?),
             None => None,
         };
-        let left = length.saturating_sub(noted.as_ref().map_or(0, |noted| noted.input));
-        let mut lines =
-            Lines { from: BufReader::with_capacity(LINE_MAX, Progress::new(input, left)), within: false };
+        let begin = noted.as_ref().map_or(0, |noted| noted.input);
+        let within = is_within(&input, begin).map_err(unreadable)?;
+        let progress = Progress::new(input, length.saturating_sub(begin));
+        let mut lines = Lines { from: BufReader::with_capacity(LINE_MAX, progress), within };
         let mut out = BufWriter::with_capacity(LINE_MAX, output);
         let mut domains = Domains::default();
         let mut batch = Batch::default();
@@ -115,6 +116,8 @@ impl Filter {
                     noted.output += named.len() as u64;
                 }
             }
+            // Whoever reads a pipe has lines as they come.
+            out.flush().map_err(|cause| Failure::output(&cause))?;
             if let (Some(noted), Some(path)) = (&mut noted, &self.resume) {
                 noted.note(path, &mut out, false)?;
             }
@@ -188,6 +191,14 @@ impl<R: Read> Lines<R> {
     }
 }
 
+/// Whether a place in a file is within a line: a note may be of the pieces of one that is too long.
+fn is_within(file: &File, at: u64) -> io::Result<bool> {
+    let Some(before) = at.checked_sub(1) else { return Ok(false) };
+    let mut octet = [0];
+    file.read_exact_at(&mut octet, before)?;
+    Ok(octet != *b"\n")
+}
+
 /// The address in a field of a line, and where it stands.
 fn address(line: &[u8], field: u16) -> Option<(IpAddr, std::ops::Range<usize>)> {
     let mut at = 0;
@@ -225,8 +236,18 @@ impl Service {
         }
     }
 
-    /// The names of these addresses, as far as they are known, or get known within `wait`.
+    /// The names of these addresses, as far as they are known, or get known within `wait`. A connection that the service
+    /// has ended, for it was silent for long or the service was started anew, is made again, once.
     fn names(&mut self, addresses: &[IpAddr], wait: Duration) -> Result<HashMap<IpAddr, String>, Failure> {
+        let mut named = self.names_once(addresses, wait);
+        if named.as_ref().is_err_and(|cause| ENDED.contains(&cause.kind())) {
+            *self = Service::connect(self.address)?;
+            named = self.names_once(addresses, wait);
+        }
+        named.map_err(|cause| unreachable(self.address, &cause))
+    }
+
+    fn names_once(&mut self, addresses: &[IpAddr], wait: Duration) -> io::Result<HashMap<IpAddr, String>> {
         let mut names = HashMap::new();
         let deadline = Instant::now() + wait;
         let mut wanted = addresses.to_vec();
@@ -269,27 +290,30 @@ impl Service {
     }
 
     /// One answer for each address, `None` for nil.
-    fn ask(&mut self, verb: &str, addresses: &[IpAddr]) -> Result<Vec<Option<String>>, Failure> {
+    fn ask(&mut self, verb: &str, addresses: &[IpAddr]) -> io::Result<Vec<Option<String>>> {
         let asked: String = addresses.iter().map(|address| format!("{verb} {address}\r\n")).collect();
         self.said(&asked, addresses.len())
     }
 
     /// Tells it something that has no answer of interest.
-    fn tell(&mut self, command: &str) -> Result<(), Failure> {
+    fn tell(&mut self, command: &str) -> io::Result<()> {
         self.said(&format!("{command}\r\n"), 1).map(drop)
     }
 
     /// What it answers to so many commands.
-    fn said(&mut self, commands: &str, count: usize) -> Result<Vec<Option<String>>, Failure> {
-        let (address, mut answers) = (self.address, Vec::with_capacity(count));
-        let failed = |cause| unreachable(address, &cause);
-        self.stream.get_mut().write_all(commands.as_bytes()).map_err(failed)?;
-        for _ in 0..count {
-            answers.push(answer(&mut self.stream).map_err(failed)?);
-        }
-        Ok(answers)
+    fn said(&mut self, commands: &str, count: usize) -> io::Result<Vec<Option<String>>> {
+        self.stream.get_mut().write_all(commands.as_bytes())?;
+        (0..count).map(|_| answer(&mut self.stream)).collect()
     }
 }
+
+/// How a connection fails that the other end has ended.
+const ENDED: [io::ErrorKind; 4] = [
+    io::ErrorKind::UnexpectedEof,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::ConnectionAborted,
+    io::ErrorKind::BrokenPipe,
+];
 
 fn unreachable(address: SocketAddr, cause: &io::Error) -> Failure {
     Failure::Unreachable(format!(
@@ -527,6 +551,28 @@ mod tests {
         let names = service.names(&[address], Duration::from_secs(30)).unwrap();
         assert_eq!(names.get(&address).map(String::as_str), Some("host.example"));
         told.join().unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_the_service_ends_is_made_again_once() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut service = Service::connect(listener.local_addr().unwrap()).unwrap();
+        let told = std::thread::spawn(move || {
+            // The first connection ends before its answer, the second behind one.
+            for said in ["", "$12\r\nhost.example\r\n"] {
+                let mut stream = BufReader::new(listener.accept().unwrap().0);
+                let mut line = String::new();
+                stream.read_line(&mut line).unwrap();
+                assert_eq!(line, "GET 192.0.2.1\r\n");
+                stream.get_mut().write_all(said.as_bytes()).unwrap();
+            }
+        });
+        let address = "192.0.2.1".parse().unwrap();
+        let names = service.names(&[address], Duration::ZERO).unwrap();
+        assert_eq!(names.get(&address).map(String::as_str), Some("host.example"));
+        told.join().unwrap();
+        // And where nobody is there any more, it is told.
+        assert!(matches!(service.names(&[address], Duration::ZERO), Err(Failure::Unreachable(_))));
     }
 
     #[test]

@@ -55,8 +55,8 @@ pub struct Dns {
 #[derive(Debug)]
 struct Waits {
     wait: Duration,
-    /// Counts nothing that was counted when the question came.
-    again: Front,
+    /// Counts and leaves nothing that was counted and left when the question came.
+    front: Front,
     socket: UdpSocket,
     places: Arc<Semaphore>,
     runtime: tokio::runtime::Handle,
@@ -99,8 +99,8 @@ impl Dns {
                 // Answers that come later are sent past the batch, through the same socket.
                 let socket = UdpSocket::from(listener.as_fd().try_clone_to_owned()?);
                 let runtime = tokio::runtime::Handle::current();
-                let (wait, again, places) = (self.wait, front.again(), places.clone());
-                Some(Arc::new(Waits { wait, again, socket, places, runtime }))
+                let (wait, front, places) = (self.wait, front.waiting(), places.clone());
+                Some(Arc::new(Waits { wait, front, socket, places, runtime }))
             };
             let stop = listener.clone();
             shutdown.on_begin(move || stop.stop());
@@ -121,7 +121,7 @@ impl Dns {
                     }
                     let now = seconds(clock.now());
                     match answer(&front, &front.view(), message, client.ip(), now, Some(out.len()), out) {
-                        Reply::Send(length) | Reply::NotYet(length) => Verdict::Reply(length),
+                        Reply::Send(length) | Reply::NotYet(length, _) => Verdict::Reply(length),
                         Reply::Drop => Verdict::Drop,
                     }
                 }
@@ -170,12 +170,20 @@ fn work(
                 front.counts().refused.fetch_add(1, Ordering::Relaxed);
                 return None;
             }
+            // Nobody else counts there.
+            let door_full = || front.counts().door_full.load(Ordering::Relaxed);
+            let before = door_full();
             let answered =
                 catch_unwind(AssertUnwindSafe(|| answer(front, &view, bytes, client.ip(), now, None, out)));
             match answered {
                 Ok(Reply::Send(length)) => Some(length),
-                Ok(Reply::NotYet(length)) => match waits {
-                    Some(waits) if waits.answer_later(bytes, client, clock) => None,
+                // What found no room at the door is not learned, and not worth the wait.
+                Ok(Reply::NotYet(length, address)) => match waits {
+                    Some(waits)
+                        if door_full() == before && waits.answer_later(bytes, address, client, clock) =>
+                    {
+                        None
+                    }
                     _ => Some(length),
                 },
                 Ok(Reply::Drop) => None,
@@ -192,23 +200,29 @@ fn work(
 
 impl Waits {
     /// Answers when it is known, or when it has waited long enough; false where too many wait.
-    fn answer_later(self: &Arc<Self>, message: &[u8], client: SocketAddr, clock: Clock) -> bool {
+    fn answer_later(
+        self: &Arc<Self>,
+        message: &[u8],
+        address: IpAddr,
+        client: SocketAddr,
+        clock: Clock,
+    ) -> bool {
         let Ok(place) = self.places.clone().try_acquire_owned() else { return false };
         let (waits, message) = (self.clone(), message.to_vec());
         self.runtime.spawn(async move {
-            let front = &waits.again;
+            let front = &waits.front;
             let until = tokio::time::Instant::now() + waits.wait;
             let mut out = [0; UDP_PAYLOAD as usize];
             loop {
-                let mut learned = std::pin::pin!(front.learned().notified());
+                let mut learned = std::pin::pin!(front.learned().of(address).notified());
                 // Before the look: what is learned between the two is not missed.
                 learned.as_mut().enable();
                 let now = seconds(clock.now());
                 let is_last = tokio::time::Instant::now() >= until;
                 let reply = answer(front, &front.view(), &message, client.ip(), now, None, &mut out);
                 match reply {
-                    Reply::NotYet(_) if !is_last => {}
-                    Reply::Send(length) | Reply::NotYet(length) => {
+                    Reply::NotYet(..) if !is_last => {}
+                    Reply::Send(length) | Reply::NotYet(length, _) => {
                         let _ = waits.socket.send_to(&out[..length], client);
                         break;
                     }
@@ -232,30 +246,81 @@ mod tests {
     use crate::face::dns::tests::front;
     use crate::question::{Ask, question};
 
+    /// The face at loopback with one thread, and what ends it.
+    struct Serving {
+        at: SocketAddr,
+        numbers: Numbers,
+        threads: Vec<JoinHandle<()>>,
+        tasks: JoinSet<()>,
+        shutdown: Shutdown,
+    }
+
+    impl Serving {
+        fn begin(dns: Dns, front: &Front) -> Serving {
+            let numbers = Numbers::new(Clock::new(), Arc::default(), Vec::new(), None);
+            let (at, mut tasks, shutdown) = (dns.address, JoinSet::new(), Shutdown::new());
+            let served = dns.serve(front, &Acl::default(), &numbers, &mut tasks, &shutdown);
+            Serving { at, numbers, threads: served.expect("it starts"), tasks, shutdown }
+        }
+
+        async fn end(mut self) {
+            self.shutdown.begin();
+            while self.tasks.join_next().await.is_some() {}
+            for thread in self.threads {
+                thread.join().expect("the thread survives");
+            }
+        }
+    }
+
+    fn bind(wait: Duration) -> (Dns, UdpSocket) {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let dns = Dns::bind(&Options { address, wait, workers: 1 }).expect("loopback binds");
+        let client = UdpSocket::bind(address).expect("loopback binds");
+        (dns, client)
+    }
+
+    fn ask(last: u8) -> Vec<u8> {
+        question(IpAddr::from([198, 51, 100, last]), &Ask::Name, last.into())
+    }
+
     #[tokio::test]
     async fn a_receive_call_that_fails_is_counted_and_made_again() {
-        let address = "127.0.0.1:0".parse().expect("an address");
-        let dns = Dns::bind(&Options { address, wait: Duration::ZERO, workers: 1 }).expect("loopback binds");
-        let client = UdpSocket::bind(address).expect("loopback binds");
+        let (dns, client) = bind(Duration::ZERO);
         // A socket that has sent to a port where nobody listens is told so as it receives next.
         let same = UdpSocket::from(dns.udp[0].as_fd().try_clone_to_owned().expect("it can be cloned"));
-        let closed = UdpSocket::bind(address).and_then(|socket| socket.local_addr());
+        let closed = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         same.connect(closed.expect("loopback binds")).expect("an address of the same family");
         same.send(b"anybody").expect("loopback takes it");
         same.connect(client.local_addr().expect("it is bound")).expect("an address of the same family");
 
         let (front, _door) = front();
-        let numbers = Numbers::new(Clock::new(), Arc::default(), Vec::new(), None);
-        let (at, mut tasks, shutdown) = (dns.address, JoinSet::new(), Shutdown::new());
-        let threads = dns.serve(&front, &Acl::default(), &numbers, &mut tasks, &shutdown).expect("it starts");
-        let asked = question("192.0.2.9".parse().expect("an address"), &Ask::Name, 7);
-        client.send_to(&asked, at).expect("loopback takes it");
+        let serving = Serving::begin(dns, &front);
+        client.send_to(&ask(9), serving.at).expect("loopback takes it");
         client.recv(&mut [0; 512]).expect("an answer");
-        assert_eq!(numbers.receive_failures(), 1);
-        shutdown.begin();
-        while tasks.join_next().await.is_some() {}
-        for thread in threads {
-            thread.join().expect("the thread survives");
+        assert_eq!(serving.numbers.receive_failures(), 1);
+        serving.end().await;
+    }
+
+    #[tokio::test]
+    async fn what_finds_the_door_full_is_answered_at_once_and_who_waits_leaves_nothing_again() {
+        let (dns, client) = bind(Duration::from_secs(3600));
+        let (front, mut door) = front();
+        let serving = Serving::begin(dns, &front);
+        // Eight have room, and wait.
+        for last in 1..=9 {
+            client.send_to(&ask(last), serving.at).expect("loopback takes it");
         }
+        client.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
+        let mut answer = [0; 512];
+        client.recv(&mut answer).expect("an answer");
+        assert_eq!(answer[..2], [0, 9]);
+        let wanted: Vec<IpAddr> =
+            std::iter::from_fn(|| door.try_recv().ok()).map(|one| one.address).collect();
+        assert_eq!(wanted, (1..=8).map(|last| IpAddr::from([198, 51, 100, last])).collect::<Vec<_>>());
+        // Those look again, and again nothing is known.
+        front.learned().tell_all();
+        tokio::task::yield_now().await;
+        assert!(door.try_recv().is_err());
+        serving.end().await;
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn front() -> (Front, mpsc::Receiver<Wanted>) {
         cache.put(IpAddr::from([192, 0, 2, last]), entry, &kept);
     }
     let (sender, door) = mpsc::channel(8);
-    (Front::new(reader, sender, true, Arc::default()), door)
+    (Front::new(reader, sender, 3600, Arc::default()), door)
 }
 
 fn message(name: &str, rtype: Rtype, edns: bool) -> Vec<u8> {
@@ -55,7 +55,7 @@ fn said(name: &str, rtype: Rtype, edns: bool) -> (String, bool) {
     let mut out = [0; 1232];
     let client = "127.0.0.1".parse().unwrap();
     let reply = answer(&front, &front.view(), &message(name, rtype, edns), client, NOW, None, &mut out);
-    let (Reply::Send(length) | Reply::NotYet(length)) = reply else { panic!("an answer") };
+    let (Reply::Send(length) | Reply::NotYet(length, _)) = reply else { panic!("an answer") };
     let message = Message::from_slice(&out[..length]).unwrap();
     let mut said = message.opt_rcode().to_string();
     for record in message.answer().unwrap().limit_to::<AllRecordData<_, _>>() {
@@ -123,7 +123,7 @@ proptest! {
         let mut out = [0; 1232];
         let limit = tcp.then_some(1232);
         let client = "127.0.0.1".parse().unwrap();
-        if let Reply::Send(length) | Reply::NotYet(length) =
+        if let Reply::Send(length) | Reply::NotYet(length, _) =
             answer(&front, &front.view(), &message, client, NOW, limit, &mut out)
         {
             prop_assert_eq!(&out[..2], &message[..2]);

@@ -1,7 +1,7 @@
 //! `/metrics`: every number that is exported, declared once.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use api::Problem;
 use axum::extract::State;
@@ -13,7 +13,7 @@ use super::Http;
 use crate::cache::{Verdict, Why};
 use crate::front::{self, LOOKED_AT_ONE_IN, WORDS};
 use crate::histogram::Histogram;
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, get};
 
 /// A number that is exported, and what reads it.
 pub type Metric = web::metrics::Metric<fn(&Numbers, &mut Samples)>;
@@ -275,6 +275,19 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "pointsman_reverse_mmdb_names",
+        help: "Names of the last MMDB file: written, or left_out because the file would have become too large; absent without \
+               --mmdb.",
+        kind: Kind::Gauge,
+        unit: "names",
+        labels: &["outcome"],
+        read: |numbers, samples| {
+            if let Some(counts) = &numbers.mmdb {
+                each(samples, [("written", &counts.names), ("left_out", &counts.left_out)]);
+            }
+        },
+    },
+    Metric {
         name: "pointsman_reverse_upstream_questions_total",
         help: "Questions by the upstream that was asked.",
         kind: Kind::Counter,
@@ -467,10 +480,6 @@ fn histogram<'a>(samples: &mut Samples, histograms: impl Iterator<Item = &'a His
         }
     }
     samples.histogram([], sum as f64 / unit, cells);
-}
-
-fn get(count: &AtomicU64) -> u64 {
-    count.load(Ordering::Relaxed)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `/v1/status`: the numbers that matter, for people.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use api::{FaceAddress, Problem, ReverseStatus, UpstreamStatus};
 use axum::Json;
@@ -12,6 +12,7 @@ use axum::response::IntoResponse;
 use super::Http;
 use crate::cache::Why;
 use crate::front::WORDS;
+use crate::numbers::get;
 
 /// Returns this document.
 #[utoipa::path(
@@ -81,8 +82,4 @@ pub(super) async fn status(State(http): State<Http>) -> Json<ReverseStatus> {
 
 fn counted<'a>(counts: impl IntoIterator<Item = (&'static str, &'a AtomicU64)>) -> BTreeMap<String, u64> {
     counts.into_iter().map(|(word, count)| (word.into(), get(count))).collect()
-}
-
-fn get(count: &AtomicU64) -> u64 {
-    count.load(Ordering::Relaxed)
 }
