@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -183,9 +184,12 @@ def test_what_is_nonsense_is_an_error_of_ours(db: DirectDatabase) -> None:
         db.find_ip_region("nowhere")
     with pytest.raises(PointsmanError):
         db.update_prob(NAME, {"nowhere": {0: Cell(1.0)}})
-    for absurd in (float("nan"), float("inf")):
+    absurd: tuple[Any, ...] = (Cell(float("nan")), Cell(float("inf")))
+    # What a type checker would have told.
+    unlike: tuple[Any, ...] = (("1",), (True,), (1, 1.5), (1, "60"), (1, True))
+    for cell in absurd + tuple(Cell(*given) for given in unlike):
         with pytest.raises(Invalid):
-            db.update_prob(NAME, {"192.0.2.1": {0: Cell(absurd)}})
+            db.update_prob(NAME, {"192.0.2.1": {0: cell}})
 
 
 def test_who_only_reordered_was_quicker_too(db: DirectDatabase, server: Database) -> None:
@@ -196,6 +200,18 @@ def test_who_only_reordered_was_quicker_too(db: DirectDatabase, server: Database
             theirs["192.0.2.1"] = theirs.pop("192.0.2.1")
         rows["192.0.2.1"] = {0: Cell(1.0, 62)}
     assert list(db.rows("order.example.com")) == ["192.0.2.2", "192.0.2.1"]
+
+
+def test_who_holds_the_tables_is_not_waited_for_long(db: DirectDatabase) -> None:
+    is_postgres = db._quote == '"'
+    shown = db._all("SHOW lock_timeout" if is_postgres else "SELECT @@innodb_lock_wait_timeout")[0][0]
+    assert str(shown).removesuffix("s") == "30"
+    db._run("SET lock_timeout = '1ms'" if is_postgres else "SET innodb_lock_wait_timeout = 0")
+    db._connection.commit()
+    with DirectDatabase(os.environ["POINTSMAN_TEST_STORE"]) as other, other._change():
+        with pytest.raises(Unreachable, match="somebody else"):
+            db.update_prob(NAME, {"192.0.2.1": {0: Cell(1.0, 60)}})
+    db.update_prob(NAME, {"192.0.2.1": {0: Cell(1.0, 60)}})
 
 
 def test_a_lost_connection_is_made_again(db: DirectDatabase) -> None:

@@ -38,6 +38,16 @@ fn name_servers_share_mariadb() {
 }
 
 #[test]
+fn a_postgresql_that_was_put_back_is_served_by_all() {
+    put_back(Kind::Postgres);
+}
+
+#[test]
+fn a_mariadb_that_was_put_back_is_served_by_all() {
+    put_back(Kind::Mariadb);
+}
+
+#[test]
 fn postgresql_is_killed_under_load() {
     kill_under_load(Kind::Postgres);
 }
@@ -211,6 +221,11 @@ fn share(kind: Kind) {
     assert_eq!([generation(&first), generation(&second)], before);
     let why = database.sql(&name, "SELECT what FROM refusal ORDER BY changes DESC LIMIT 1");
     assert!(why.contains("www.example.org. is in none of our zones"), "{why}");
+    let counted = both.map(|server| metric(server, "pointsman_store_outrun_total"));
+    let put = first.client().call("PUT", "/v1/policies/n0.example.com", &policy("192.0.2.9", 1));
+    assert_eq!(put.status, 503, "{}", put.text());
+    let since = both.map(|server| metric(server, "pointsman_store_outrun_total"));
+    assert_eq!(since, counted, "nobody was quicker");
     // Mended, all of it is served.
     database.sql(&name, "DELETE FROM policy_name WHERE name = 'www.example.org.'");
     for server in both {
@@ -222,6 +237,61 @@ fn share(kind: Kind) {
     let third = serve(&folder, &database.url(&name));
     assert_eq!(answered(&third, "n0.example.com"), ["n0.example.com. 1 in a 192.0.2.9"]);
     for server in [first, second, third] {
+        server.stop();
+    }
+}
+
+/// A database that was put back, and came to the number that is served by another way, is loaded whole: also what no
+/// change since names, and before anything is published on top of it.
+fn put_back(kind: Kind) {
+    let database = Database::start(kind);
+    let name = database.empty();
+    let folder = Folder::new();
+    let servers = [serve(&folder, &database.url(&name)), serve(&folder, &database.url(&name))];
+    servers[0].call("PUT", "/v1/zones/example.com", ZONE);
+    servers[0].call("PUT", "/v1/policies/www.example.com", &policy("192.0.2.1", 10));
+    let number = generation(&servers[0]);
+    until(&number, || generation(&servers[1]));
+    let unlogged = match kind {
+        Kind::Postgres => "SET pointsman.commits = 'on'",
+        Kind::Mariadb => "SET @pointsman_commits = 1",
+    };
+    let zone = format!("$ORIGIN example.com.\n{}", ZONE.replace("192.0.2.53", "192.0.2.54"));
+    database.sql(
+        &name,
+        &format!(
+            "BEGIN; {unlogged}; UPDATE zone SET text = '{zone}'; UPDATE policy_server SET address = '192.0.2.2'; \
+             UPDATE generation SET publisher = 'another' WHERE number = {number}; COMMIT"
+        ),
+    );
+    let put = servers[1].call("PUT", "/v1/policies/n.example.com", &policy("192.0.2.9", 1)).generation();
+    assert_eq!(put, number + 1);
+    for server in &servers {
+        until(&put, || generation(server));
+        assert_eq!(answered(server, "www.example.com"), ["www.example.com. 10 in a 192.0.2.2"]);
+        assert_eq!(answered(server, "ns.example.com"), ["ns.example.com. 300 in a 192.0.2.54"]);
+        assert_eq!(answered(server, "n.example.com"), ["n.example.com. 1 in a 192.0.2.9"]);
+    }
+    // Below what is served it is not taken, until it has come there again.
+    database.sql(
+        &name,
+        &format!(
+            "DELETE FROM generation WHERE number = {put}; \
+             UPDATE writer SET changes = (SELECT changes FROM generation WHERE number = {number}); \
+             DELETE FROM change_log WHERE number > (SELECT changes FROM writer)"
+        ),
+    );
+    for server in &servers {
+        until(&0, || metric(server, "pointsman_store_ok"));
+    }
+    let third = serve(&folder, &database.url(&name));
+    let put = third.call("PUT", "/v1/policies/n.example.com", &policy("192.0.2.8", 2)).generation();
+    assert_eq!(put, number + 1);
+    for server in servers.iter().chain([&third]) {
+        until(&vec!["n.example.com. 2 in a 192.0.2.8".to_string()], || answered(server, "n.example.com"));
+        until(&1, || metric(server, "pointsman_store_ok"));
+    }
+    for server in servers.into_iter().chain([third]) {
         server.stop();
     }
 }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use api::place::Origin;
 use api::{Fault, Faults, file};
 use dns::Folded;
+use routing::RegionId;
 use store::{Change, Contents};
 
 use crate::cookies::Secrets;
@@ -249,6 +250,12 @@ impl Book {
         book.servers = Arc::new(contents.servers);
         book.imports = Arc::new(contents.imports);
         let mut faults = Faults::default();
+        // The highest that any region ever had: beyond, none could be added any more.
+        let last = contents.next_region_id - 1;
+        if RegionId::new(last).is_none() {
+            let (what, max) = (format!("the id {last} is too high, in use or not"), RegionId::MAX.get());
+            faults.push(Fault::whole("stored region", what, format!("ids from 1 to {max}")));
+        }
         for (origin, text) in contents.zones {
             book.load_zone(&origin, &text).unwrap_or_else(|found| faults.append(found));
         }

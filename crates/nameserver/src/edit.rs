@@ -406,6 +406,10 @@ fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::ru
             }
             was_outrun = true;
             follow::catch_up_in_turn(shared, runtime);
+            // No try can succeed on top of what cannot be served.
+            if shared.following.refusal().is_some() {
+                break;
+            }
         }
         if was_outrun {
             follow::end_turn(shared, runtime);
@@ -464,8 +468,13 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
             // Freeing it takes time that nobody need wait for.
             drop(replaced);
         }
-        Err(CommitError::Conflict { .. } | CommitError::Unpublished) if shared.store.shared().is_some() => {
-            shared.following.counters.outrun.fetch_add(1, Ordering::Relaxed);
+        Err(why @ (CommitError::Conflict { .. } | CommitError::Unpublished))
+            if shared.store.shared().is_some() =>
+        {
+            // What was changed directly is no other name server's commit.
+            if matches!(why, CommitError::Conflict { .. }) {
+                shared.following.counters.outrun.fetch_add(1, Ordering::Relaxed);
+            }
             return taken.into_iter().map(|(reply, _, edits)| Request { edits, reply }).collect();
         }
         Err(what) => {

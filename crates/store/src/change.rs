@@ -27,7 +27,7 @@ pub enum Change {
     },
     /// Adds a region under an id that no region ever had.
     AddRegion {
-        /// At least [`crate::Contents::next_region_id`], at most 2^31 - 1.
+        /// At least [`crate::Contents::next_region_id`], at most 2^31 - 1; name servers serve those up to 2^24 - 2.
         id: u32,
         /// A name that no region in use has, 1 to 255 characters.
         name: String,

@@ -197,7 +197,8 @@ pub enum StoreError {
         /// The cause in the system's or the database's words.
         cause: String,
     },
-    /// An earlier call has not ended in [`CHECK_WAIT`]: the disk hangs, or the work is large.
+    /// An earlier call has not ended in [`CHECK_WAIT`], or another program's: the disk hangs, the work is large, or a
+    /// transaction was left open.
     Slow {
         /// The database's path.
         path: PathBuf,
@@ -288,9 +289,9 @@ impl StoreError {
         match (&*code, mysql_number(database)) {
             ("55P03", _) | (_, Some(1205)) => StoreError::Locked { path },
             ("53100", _) | (_, Some(1021 | 1114)) => StoreError::Full { path },
-            ("42501" | "3D000", _) | (_, Some(1044 | 1045 | 1142 | 1049)) => {
-                StoreError::Permission { path, cause }
-            }
+            ("42501", _) | (_, Some(1044 | 1045 | 1142)) => StoreError::Permission { path, cause },
+            // There is no database of that name.
+            ("3D000", _) | (_, Some(1049)) => StoreError::Unreachable { path, cause },
             (code, None) if code.starts_with("28") => StoreError::Permission { path, cause },
             // It starts, stops or has no place.
             (code, None) if code.starts_with("57P") || code.starts_with("53") || code.starts_with("08") => {
@@ -342,7 +343,8 @@ impl fmt::Display for StoreError {
             }
             StoreError::Slow { path } => write!(
                 f,
-                "the store {} has been busy for more than {} s; look whether its disk hangs",
+                "the store {} has been busy for more than {} s; look whether another program keeps a transaction open, or \
+                 its disk hangs",
                 path.display(),
                 CHECK_WAIT.as_secs()
             ),

@@ -113,7 +113,7 @@ impl Store {
         }
     }
 
-    /// Whether the current generation is of this number, and this process has published it.
+    /// Whether this process has published the generation of this number, which others may have followed with theirs.
     ///
     /// # Errors
     ///

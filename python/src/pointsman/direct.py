@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from pointsman.database import Database, parse_address
 from pointsman.shapes import DEFAULT, Cell, Explanation, Region, Rows, Status
-from pointsman.transport import Changed, Invalid, PointsmanError, Refused, Unreachable
+from pointsman.transport import ANSWER_WAIT, Changed, Invalid, PointsmanError, Refused, Unreachable
 
 PUBLISHED_WAIT = 10.0
 """How long a change may take from the tables to the first name server that serves it, in seconds."""
@@ -61,7 +61,13 @@ class DirectDatabase(Database):
             extra = "postgres" if is_postgres else "mysql"
             raise PointsmanError(f"{cause.name} is needed for this: pip install 'pointsman[{extra}]'") from cause
         self._place, self._quote = parts.hostname, '"' if is_postgres else "`"
-        named = {"dbname": name} if is_postgres else {"database": name, "charset": "utf8mb4"}
+        wait = int(ANSWER_WAIT)
+        named: dict[str, Any] = {"connect_timeout": wait}
+        if is_postgres:
+            named |= {"dbname": name, "tcp_user_timeout": wait * 1000}
+        else:
+            # What comes of a lock the database tells itself, first.
+            named |= {"database": name, "charset": "utf8mb4", "read_timeout": wait + 2, "write_timeout": wait}
         return lambda: self._driver.connect(**{**named, **given, **options})
 
     def close(self) -> None:
@@ -136,8 +142,10 @@ class DirectDatabase(Database):
         """
         for cells in rows.values():
             for cell in cells.values():
-                if isinstance(cell.probability, float) and not isfinite(cell.probability):
-                    raise Invalid(f"the probability {cell.probability} is no number")
+                if not _is_number(cell.probability, int, float):
+                    raise Invalid(f"the probability {cell.probability!r} is no number")
+                if not _is_number(cell.ttl, int):
+                    raise Invalid(f"the TTL {cell.ttl!r} is no whole number")
         with self._change() as change:
             before, probes = self._stored(name), self._probes(name)
             if isinstance(rows, Rows) and rows.tag is not None and rows.tag != _tag(before):
@@ -271,6 +279,8 @@ class DirectDatabase(Database):
             if self._is_lost():
                 raise Unreachable(f"the database was lost; of the change nothing is known: {cause}") from cause
             self._roll_back()
+            if _is_locked(cause):
+                raise Unreachable(f"somebody else keeps the tables locked: {cause}") from cause
             raise Refused(422, f"the tables refuse it: {cause}", ()) from cause
         except BaseException:
             self._roll_back()
@@ -302,6 +312,10 @@ class DirectDatabase(Database):
     def _connect(self) -> None:
         try:
             self._connection = self._open()
+            is_postgres, wait = self._quote == '"', int(ANSWER_WAIT)
+            self._run(f"SET lock_timeout = '{wait}s'" if is_postgres else f"SET innodb_lock_wait_timeout = {wait}")
+            # What is set in a transaction that is rolled back is set no more.
+            self._connection.commit()
         except self._driver.Error as cause:
             raise Unreachable(f"the database at {self._place} cannot be reached: {cause}") from cause
 
@@ -323,6 +337,17 @@ class DirectDatabase(Database):
     def _run(self, text: str, *values: Any) -> None:
         with self._connection.cursor() as cursor:
             cursor.execute(text, values)
+
+
+def _is_number(value: object, *kinds: type) -> bool:
+    """Whether this is nothing, or a number of these kinds; what is merely like one, such as `True`, the API refuses, too."""
+    is_finite = not isinstance(value, float) or isfinite(value)
+    return value is None or (isinstance(value, kinds) and not isinstance(value, bool) and is_finite)
+
+
+def _is_locked(cause: Exception) -> bool:
+    """Whether a statement ended since another transaction held what it needed for too long."""
+    return getattr(cause, "sqlstate", None) == "55P03" or cause.args[:1] == (1205,)
 
 
 def _absolute(name: str) -> str:

@@ -109,6 +109,20 @@ fn data_that_is_no_longer_taken_does_not_keep_a_stored_zone_from_loading() {
 }
 
 #[test]
+fn a_region_beyond_all_others_is_told() {
+    let (book, changes) = book();
+    for (last, is_served) in [(RegionId::MAX.get(), true), (RegionId::MAX.get() + 1, false)] {
+        let contents = Contents { next_region_id: last + 1, ..stored(&changes) };
+        let (loaded, followed) =
+            (Book::load(contents.clone(), 1, Settings::default()).err(), book.following(contents).err());
+        assert_eq!((loaded.is_none(), followed.is_none()), (is_served, is_served), "{last}");
+        for faults in [loaded, followed].into_iter().flatten() {
+            assert!(faults.to_string().contains("the id 16777215 is too high"), "{faults}");
+        }
+    }
+}
+
+#[test]
 fn a_partition_is_compiled_beforehand_and_again_where_the_regions_are_others() {
     let (before, _) = book();
     let edit = partition(&before, "10.0.0.0/8,us\n");

@@ -81,12 +81,18 @@ impl Following {
 pub(super) async fn follow(shared: Arc<Shared>) {
     let Some(store) = shared.store.shared() else { return };
     let (mut watch, following) = (store.watch(), &shared.following);
+    let mut is_told = false;
     loop {
         watch.wait().await;
         match store.look().await {
             Ok(seen) => {
                 watch.reached();
                 following.reached();
+                if watch.is_deaf() && !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(
+                        "the store cannot notify us: others' changes are served later, by up to a second"
+                    );
+                }
                 if is_news(&shared, seen) {
                     following.news.notify_one();
                 }
@@ -110,7 +116,8 @@ pub(super) async fn follow(shared: Arc<Shared>) {
 fn is_news(shared: &Shared, seen: Seen) -> bool {
     let mut refused = lock(&shared.following.refused);
     let current = shared.book.load().generation.number;
-    if seen.generation == current && seen.changes == seen.published {
+    let is_another = shared.store.shared().is_some_and(|store| store.is_another(seen));
+    if seen.generation == current && seen.changes == seen.published && !is_another {
         *refused = None;
         return false;
     }
@@ -162,7 +169,8 @@ fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, 
     if seen.generation < before.generation.number {
         let (there, here) = (seen.generation, before.generation.number);
         let why = format!(
-            "it is at generation {there}, and generation {here} is served: it was put back; restart to serve it"
+            "it is at generation {there}, and generation {here} is served: it was put back; restart all name servers \
+             to serve it"
         );
         return refuse(shared, runtime, seen, why);
     }
@@ -185,6 +193,7 @@ fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, 
     let counters = &shared.following.counters;
     if seen.changes == seen.published {
         counters.followed.fetch_add(1, Ordering::Relaxed);
+        store.take(seen);
     } else {
         match runtime.block_on(store.publish_direct(seen, &raised.changes)) {
             Ok(number) => draft.generation.number = number,

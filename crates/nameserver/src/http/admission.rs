@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::reply::Failure;
+use crate::edit::{Applied, Refused};
 
 /// Changes under way at a time; one more is refused with 503. Far below the number of connections, so that
 /// status can still be asked for while a hanging disk holds all changes up.
@@ -30,6 +31,21 @@ pub(super) struct Admission {
 #[must_use]
 pub(super) struct Place {
     _permits: [Option<OwnedSemaphorePermit>; 2],
+}
+
+impl Place {
+    /// Makes a change to its end, also where the client goes away, and keeps the place until then: what was begun aside or
+    /// waits in the queue holds its memory.
+    pub(super) async fn hold(
+        self,
+        change: impl Future<Output = Result<Applied, Refused>> + Send + 'static,
+    ) -> Result<Applied, Refused> {
+        let held = tokio::spawn(async move {
+            let _place = self;
+            change.await
+        });
+        held.await.map_err(|_| Refused::Busy)?
+    }
 }
 
 impl Admission {
@@ -82,6 +98,26 @@ mod tests {
         assert_eq!(admission.text().await.err().expect("none left").status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(admission.change().is_ok(), "short changes go on");
         places.pop();
+        assert!(admission.text().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_goes_away_keeps_its_place_until_the_change_is_made() {
+        let admission = Admission::new();
+        let mut changes = Vec::new();
+        for _ in 0..TEXTS_MAX {
+            let (make, made) = tokio::sync::oneshot::channel::<()>();
+            let change = async {
+                let _ = made.await;
+                Err(Refused::Busy)
+            };
+            let place = admission.text().await.expect("a place");
+            let answer = tokio::time::timeout(Duration::ZERO, place.hold(change));
+            assert!(answer.await.is_err(), "the client goes away");
+            changes.push(make);
+        }
+        assert!(admission.text().await.is_err(), "all are under way");
+        drop(changes.pop());
         assert!(admission.text().await.is_ok());
     }
 }

@@ -161,6 +161,11 @@ fn complete_operation(path: &str, is_change: bool, operation: &mut Operation) {
         response.headers.insert("WWW-Authenticate".into(), RefOr::T(challenge));
         add(StatusCode::UNAUTHORIZED, response);
     }
+    // A question with a body is a POST: no browser may be made to send one either.
+    if is_change || has_body {
+        let what = "No token is configured, and a browser has sent the request for a page of another origin.";
+        add(StatusCode::FORBIDDEN, problem(what));
+    }
     if !parameters.is_empty() || has_body {
         add(
             StatusCode::BAD_REQUEST,
@@ -244,7 +249,7 @@ mod tests {
     #[test]
     fn every_route_is_documented_with_all_its_statuses() {
         const WRONG_BODY: [u16; 5] = [400, 408, 413, 415, 422];
-        const CHANGE: [u16; 3] = [200, 202, 503];
+        const CHANGE: [u16; 4] = [200, 202, 403, 503];
         let routes: &[(&str, &str, &[&[u16]])] = &[
             ("get", "/v1/health", &[&[200]]),
             ("get", "/v1/status", &[&[200, 401]]),
@@ -269,7 +274,7 @@ mod tests {
             ("get", "/v1/servers", &[&[200, 401]]),
             ("put", "/v1/servers/{address}/state", &[&CHANGE, &WRONG_BODY, &[401, 404]]),
             ("get", "/v1/probes", &[&[200, 401]]),
-            ("post", "/v1/explain", &[&[200, 401, 404], &WRONG_BODY]),
+            ("post", "/v1/explain", &[&[200, 401, 403, 404], &WRONG_BODY]),
         ];
         let expected: BTreeSet<String> = routes
             .iter()

@@ -12,8 +12,9 @@ use api::{Changed, Lookup, PartitionSummary, Problem};
 
 use super::document::{IfAbsent, IfMatch, IfNoneMatch, PartitionName};
 use super::path::{self, Name};
-use super::reply::{Failure, changed, tagged};
+use super::reply::{Failure, aside, changed, tagged};
 use super::{Http, body, precondition};
+use crate::book::Condition;
 
 /// The type of a partition: `prefix,region` lines (RFC 4180).
 const CSV: &str = "text/csv";
@@ -51,7 +52,9 @@ pub(super) async fn get(
     Name(name): Name,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let (text, etag) = http.editor.partition(&name).ok_or_else(|| missing(&name))?;
+    let missing = missing(&name);
+    // Hashing a million prefixes takes long.
+    let (text, etag) = aside(move || http.editor.partition(&name)).await?.ok_or(missing)?;
     tagged(&headers, &etag, CSV, text)
 }
 
@@ -73,11 +76,10 @@ pub(super) async fn put(
     Name(name): Name,
     request: Request,
 ) -> Result<Response, Failure> {
-    let current = || http.editor.partition(&name).map(|(_, etag)| etag);
-    let condition = precondition::condition(request.headers(), current)?;
-    let _place = http.admission.text().await?;
+    let condition = condition(&http, &name, request.headers()).await?;
+    let place = http.admission.text().await?;
     let text = body::read(request, &[CSV, body::PLAIN], body::TEXT_MAX).await?;
-    changed(http.editor.put_partition(&name, text, condition).await)
+    changed(place.hold(async move { http.editor.put_partition(&name, text, condition).await }).await)
 }
 
 /// Deletes a partition.
@@ -95,8 +97,7 @@ pub(super) async fn delete(
     Name(name): Name,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let current = || http.editor.partition(&name).map(|(_, etag)| etag);
-    let condition = precondition::condition(&headers, current)?;
+    let condition = condition(&http, &name, &headers).await?;
     let _place = http.admission.change()?;
     changed(http.editor.delete_partition(&name, condition).await)
 }
@@ -124,6 +125,13 @@ pub(super) async fn lookup(
     })?;
     let address = path::address(&whom.address)?;
     http.editor.lookup(&name, address, &http.metrics.fast).map(Json).ok_or_else(|| missing(&name))
+}
+
+/// What a change of a partition depends on.
+async fn condition(http: &Http, name: &str, headers: &HeaderMap) -> Result<Condition, Failure> {
+    let (http, name) = (http.clone(), name.to_owned());
+    let current = async || Ok(aside(move || http.editor.partition(&name)).await?.map(|(_, etag)| etag));
+    precondition::condition(headers, current).await
 }
 
 fn missing(name: &str) -> Failure {

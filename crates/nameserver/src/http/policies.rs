@@ -54,8 +54,8 @@ pub(super) async fn put(
     Domain(owner): Domain,
     request: Request,
 ) -> Result<Response, Failure> {
-    let current = || http.editor.policy(&owner).map(|(_, etag)| etag);
-    let condition = precondition::condition(request.headers(), current)?;
+    let current = async || Ok(http.editor.policy(&owner).map(|(_, etag)| etag));
+    let condition = precondition::condition(request.headers(), current).await?;
     let _place = http.admission.change()?;
     let text = body::read(request, &[body::JSON], body::POLICY_MAX).await?;
     changed(http.editor.put_policy(&owner, text, condition).await)
@@ -75,7 +75,8 @@ pub(super) async fn delete(
     Domain(owner): Domain,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let condition = precondition::condition(&headers, || http.editor.policy(&owner).map(|(_, etag)| etag))?;
+    let current = async || Ok(http.editor.policy(&owner).map(|(_, etag)| etag));
+    let condition = precondition::condition(&headers, current).await?;
     let _place = http.admission.change()?;
     changed(http.editor.delete_policy(&owner, condition).await)
 }

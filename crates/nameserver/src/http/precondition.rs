@@ -22,10 +22,11 @@ pub enum Tags {
 /// is changed by another between this look and the change's turn is then a precondition that failed.
 ///
 /// # Errors
-/// 412 where no tag can match, 400 where the header cannot be read, or asks for what changes do not offer.
-pub(super) fn condition(
+/// 412 where no tag can match, 400 where the header cannot be read, or asks for what changes do not offer; that of
+/// `current`.
+pub(super) async fn condition(
     headers: &HeaderMap,
-    current: impl FnOnce() -> Option<Etag>,
+    current: impl AsyncFnOnce() -> Result<Option<Etag>, Failure>,
 ) -> Result<Condition, Failure> {
     let expected = match (tags(headers, IF_MATCH)?, tags(headers, IF_NONE_MATCH)?) {
         (None, None) => return Ok(Condition::Always),
@@ -42,7 +43,7 @@ pub(super) fn condition(
     }
     // Strong comparison (RFC 9110 §8.8.3.2): a weak tag never matches.
     let matches = |current: &Etag| expected.iter().any(|(tag, weak)| !weak && *tag == current.0);
-    match current() {
+    match current().await? {
         Some(current) if matches(&current) => Ok(Condition::Is(current)),
         current => Err(Refused::Precondition { current }.into()),
     }
@@ -130,11 +131,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_condition_is_read_from_either_header() {
-        let check = |lines: &[(HeaderName, &str)], current: Option<&str>| {
+    #[tokio::test]
+    async fn a_condition_is_read_from_either_header() {
+        let check = async |lines: &[(HeaderName, &str)], current: Option<&str>| {
             let lines = lines.iter().map(|(name, value)| (name.clone(), value.parse().expect("a header")));
-            condition(&HeaderMap::from_iter(lines), || current.map(|tag| Etag(tag.into())))
+            condition(&HeaderMap::from_iter(lines), async || Ok(current.map(|tag| Etag(tag.into()))))
+                .await
                 .map_err(|failure| failure.status.as_u16())
         };
         let is = |tag: &str| Ok(Condition::Is(Etag(tag.into())));
@@ -148,12 +150,12 @@ mod tests {
             ("W/\"a\"", Some("a"), Err(412)),
             ("a", Some("a"), Err(400)),
         ] {
-            assert_eq!(check(&[(IF_MATCH, value)], current), expected, "{value} {current:?}");
+            assert_eq!(check(&[(IF_MATCH, value)], current).await, expected, "{value} {current:?}");
         }
-        assert_eq!(check(&[], None), Ok(Condition::Always));
-        assert_eq!(check(&[(IF_NONE_MATCH, "*")], Some("a")), Ok(Condition::Absent));
+        assert_eq!(check(&[], None).await, Ok(Condition::Always));
+        assert_eq!(check(&[(IF_NONE_MATCH, "*")], Some("a")).await, Ok(Condition::Absent));
         for lines in [&[(IF_NONE_MATCH, "\"a\"")][..], &[(IF_NONE_MATCH, "*"), (IF_MATCH, "*")]] {
-            assert_eq!(check(lines, None), Err(400), "{lines:?}");
+            assert_eq!(check(lines, None).await, Err(400), "{lines:?}");
         }
     }
 }

@@ -40,6 +40,13 @@ pub(super) fn changed(made: Result<Applied, Refused>) -> Result<Response, Failur
     Ok((status(applied), Json(Changed { generation: applied.generation })).into_response())
 }
 
+/// Does what takes long on a thread that serves nobody else.
+pub(super) async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Refused::Busy.into())
+}
+
 /// Something with a tag, or 304 for a client that has it.
 pub(super) fn tagged(
     asked: &HeaderMap,

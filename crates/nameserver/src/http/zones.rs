@@ -9,8 +9,9 @@ use api::{Changed, Problem, ZoneSummary};
 
 use super::document::{IfAbsent, IfMatch, IfNoneMatch, Origin};
 use super::path::Domain;
-use super::reply::{Failure, changed, tagged};
+use super::reply::{Failure, aside, changed, tagged};
 use super::{Http, body, precondition};
+use crate::book::Condition;
 
 /// The type of a master file (RFC 4027).
 const MASTER_FILE: &str = "text/dns";
@@ -37,8 +38,9 @@ pub(super) async fn get(
     Domain(origin): Domain,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let zone = http.editor.zone(&origin);
-    let (text, etag) = zone.ok_or_else(|| Failure::missing(&format!("zone {origin}")))?;
+    let missing = Failure::missing(&format!("zone {origin}"));
+    // Writing and hashing a million records takes long.
+    let (text, etag) = aside(move || http.editor.zone(&origin)).await?.ok_or(missing)?;
     tagged(&headers, &etag, MASTER_FILE, text)
 }
 
@@ -59,11 +61,10 @@ pub(super) async fn put(
     Domain(origin): Domain,
     request: Request,
 ) -> Result<Response, Failure> {
-    let current = || http.editor.zone(&origin).map(|(_, etag)| etag);
-    let condition = precondition::condition(request.headers(), current)?;
-    let _place = http.admission.text().await?;
+    let condition = condition(&http, &origin, request.headers()).await?;
+    let place = http.admission.text().await?;
     let text = body::read(request, &[MASTER_FILE, body::PLAIN], body::TEXT_MAX).await?;
-    changed(http.editor.put_zone(&origin, text, condition).await)
+    changed(place.hold(async move { http.editor.put_zone(&origin, text, condition).await }).await)
 }
 
 /// Deletes a zone.
@@ -80,7 +81,14 @@ pub(super) async fn delete(
     Domain(origin): Domain,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let condition = precondition::condition(&headers, || http.editor.zone(&origin).map(|(_, etag)| etag))?;
+    let condition = condition(&http, &origin, &headers).await?;
     let _place = http.admission.change()?;
     changed(http.editor.delete_zone(&origin, condition).await)
+}
+
+/// What a change of a zone depends on.
+async fn condition(http: &Http, origin: &str, headers: &HeaderMap) -> Result<Condition, Failure> {
+    let (http, origin) = (http.clone(), origin.to_owned());
+    let current = async || Ok(aside(move || http.editor.zone(&origin)).await?.map(|(_, etag)| etag));
+    precondition::condition(headers, current).await
 }

@@ -149,12 +149,20 @@ impl<'a> Loaded<'a> {
         faults.or(Loaded { layers, contents })
     }
 
-    /// Equal content has an equal tag, whichever files it is from.
+    /// Equal layers of equal content have an equal tag, whichever files it is from.
     pub(super) fn digest(&self) -> Etag {
+        // A file of lines alone has the tag that it always had: what the API has changed since is not undone by an upgrade.
+        if let ([Layer::Csv(_)], [content]) = (self.layers, self.contents.as_slice()) {
+            return Etag::of(&content.concat());
+        }
         let mut digested = Vec::new();
         for (layer, content) in self.layers.iter().zip(&self.contents) {
-            digested.extend(content.iter().flatten());
-            digested.extend(layer.choices().into_bytes());
+            digested.extend(format!("{} {}\n", layer.kind(), layer.choices()).into_bytes());
+            for file in content {
+                // Where one file ends and the next begins counts, too.
+                digested.extend(file.len().to_be_bytes());
+                digested.extend(file);
+            }
         }
         Etag::of(&digested)
     }
@@ -231,5 +239,29 @@ impl Provisional {
 impl Named {
     fn name(&self, region: RegionId) -> Option<&str> {
         self.names.get((region.get() as usize).wrapping_sub(1)).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::tests::folder::Folder;
+
+    #[test]
+    fn each_file_and_each_layer_counts() {
+        let folder = Folder::new();
+        let file = |name: &str, text: &str| PathBuf::from(folder.write(name, text));
+        let (first, second) = ("10.0.0.0/8,europe\n", "192.0.2.0/24,asia\n");
+        let alone = vec![Layer::Csv(file("alone.csv", first))];
+        let two = vec![Layer::Csv(file("a.csv", first)), Layer::Csv(file("b.csv", second))];
+        let moved =
+            vec![Layer::Csv(file("c.csv", &(first.to_owned() + second))), Layer::Csv(file("d.csv", ""))];
+        let asking: Vec<Layer> = two.iter().cloned().chain([Layer::Ask]).collect();
+        let tag = |layers: &[Layer]| Loaded::load(layers).expect("the files are there").digest().0;
+        let mut tags = [&alone, &two, &moved, &asking].map(|layers| tag(layers));
+        assert_eq!(tags[0], Etag::of(first.as_bytes()).0, "as older programs remember it");
+        assert_eq!(tags[1], tag(&[Layer::Csv(file("e.csv", first)), Layer::Csv(file("f.csv", second))]));
+        tags.sort();
+        assert!(tags.windows(2).all(|pair| pair[0] != pair[1]), "{tags:?}");
     }
 }

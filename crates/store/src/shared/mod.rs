@@ -20,6 +20,7 @@ mod watch;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Mutex;
@@ -58,6 +59,8 @@ pub struct Shared {
     /// Absent after a call that failed or was cancelled: what state such a connection is in is not worth
     /// finding out, and the next call makes a new one.
     connection: Mutex<Option<Link>>,
+    /// Which generation this process has, and whose: a database that was put back has others under the same numbers.
+    has: std::sync::Mutex<Option<(u64, u64)>>,
 }
 
 /// A connection, and whether its open transaction has the turn to change what is served.
@@ -104,7 +107,13 @@ impl Shared {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         // A process id comes again, and so does a host's name; not at the same moment, too.
         let publisher = format!("{}:{}:{now:x}", host.trim_end(), std::process::id());
-        Ok(Some(Shared { path, place, publisher, connection: Mutex::new(None) }))
+        Ok(Some(Shared {
+            path,
+            place,
+            publisher,
+            connection: Mutex::default(),
+            has: std::sync::Mutex::default(),
+        }))
     }
 
     /// Connects, and brings the tables up to date.
@@ -123,7 +132,8 @@ impl Shared {
         if !tables::are_current(&mut sql, &self.path, versions).await? {
             return Ok(None);
         }
-        Ok(Some(self.store(news::load(&mut sql).await)?))
+        let (_, contents) = self.store(news::load(&mut sql).await)?;
+        Ok(Some(contents))
     }
 
     /// Waits for changes, on a connection of its own.
@@ -132,7 +142,22 @@ impl Shared {
     }
 
     pub(crate) async fn load(&self) -> Result<Contents, StoreError> {
-        self.store(self.lent(async |sql| news::load(sql).await).await)
+        let (seen, contents) = self.store(self.lent(async |sql| news::load(sql).await).await)?;
+        // Whoever loads again says by `Shared::take` whether it goes on from that.
+        self.has().get_or_insert((seen.generation, seen.publisher));
+        Ok(contents)
+    }
+
+    /// Says that this process goes on from a generation that was seen. One that it has published, or loaded before all
+    /// else, it goes on from anyway.
+    pub fn take(&self, seen: Seen) {
+        *self.has() = Some((seen.generation, seen.publisher));
+    }
+
+    /// Whether a generation that was seen is another one than that of the same number which this process goes on from: the
+    /// database was put back.
+    pub fn is_another(&self, seen: Seen) -> bool {
+        self.publisher_of(seen.generation).is_some_and(|publisher| publisher != seen.publisher)
     }
 
     /// Which generation and which changes there are.
@@ -170,19 +195,20 @@ impl Shared {
         self.store(self.lent(async |_| Ok(())).await)
     }
 
-    /// Loads what there is above a generation.
+    /// Loads what there is above a generation; everything, where the database was put back since and has another one under
+    /// its number.
     ///
     /// # Errors
     ///
     /// [`StoreError::Corrupt`] where something stored cannot be, or another [`StoreError`].
     pub async fn news(&self, above: u64) -> Result<News, StoreError> {
-        let above = above.cast_signed();
+        let (above, publisher) = (above.cast_signed(), self.publisher_of(above));
         let done = self.linked(async |link| {
             if link.has_turn {
-                return news::news(&mut link.sql, above).await;
+                return news::news(&mut link.sql, above, publisher).await;
             }
             link.sql.begin_reading().await?;
-            let news = news::news(&mut link.sql, above).await?;
+            let news = news::news(&mut link.sql, above, publisher).await?;
             link.sql.raw("COMMIT").await?;
             Ok(news)
         });
@@ -223,7 +249,7 @@ impl Shared {
             }
             self.record(sql, number, &what, last).await?;
             sql.raw("COMMIT").await?;
-            Ok(number.cast_unsigned())
+            Ok(self.published(number))
         });
         self.verdict(done.await)
     }
@@ -258,7 +284,11 @@ impl Shared {
         let done = self.lent(async |sql| {
             let text = "SELECT publisher FROM generation WHERE number = ?";
             let found: Vec<(String,)> = sql.rows(text, values![number]).await?;
-            Ok(found.first().is_some_and(|(by,)| by == publisher))
+            let is_ours = found.first().is_some_and(|(by,)| by == publisher);
+            if is_ours {
+                self.published(number);
+            }
+            Ok(is_ours)
         });
         self.store(done.await)
     }
@@ -301,9 +331,24 @@ impl Shared {
     }
 
     async fn connect(&self) -> Result<Sql, StoreError> {
-        let late = || StoreError::Unreachable { path: self.path.clone(), cause: "no answer".into() };
-        let connected = tokio::time::timeout(ANSWER_WAIT, self.place.connect()).await.map_err(|_| late())?;
-        connected.map_err(|error| StoreError::sort_shared(&self.path, &error))
+        self.place.connect().await.map_err(|error| StoreError::sort_shared(&self.path, &error))
+    }
+
+    fn has(&self) -> std::sync::MutexGuard<'_, Option<(u64, u64)>> {
+        self.has.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose a generation is that this process has; `None` where it has another.
+    fn publisher_of(&self, generation: u64) -> Option<u64> {
+        let has = *self.has();
+        has.and_then(|(number, publisher)| (number == generation).then_some(publisher))
+    }
+
+    /// Notes that a generation of ours is in the database; returns its number.
+    fn published(&self, number: i64) -> u64 {
+        let number = number.cast_unsigned();
+        *self.has() = Some((number, news::mark(&self.publisher)));
+        number
     }
 
     /// Makes a call on the connection, without a turn.
@@ -328,10 +373,7 @@ impl Shared {
                 Ok(Err(_)) => Link::new(self.place.connect().await?),
                 Err(_) => return Err(late()),
             },
-            None => {
-                let sql = tokio::time::timeout(ANSWER_WAIT, self.place.connect()).await;
-                Link::new(sql.map_err(|_| late())??)
-            }
+            None => Link::new(self.place.connect().await?),
         };
         let result = tokio::time::timeout(ANSWER_WAIT, call(&mut link)).await.map_err(|_| late())?;
         if matches!(result, Ok(_) | Err(Failed::Verdict(_))) {
@@ -348,10 +390,11 @@ impl Shared {
         } else {
             sql.begin_writing().await?
         };
-        let Seen { generation, published, .. } = Seen::look(sql).await?;
-        let verdict = if generation != based_on {
+        let seen = Seen::look(sql).await?;
+        let generation = seen.generation;
+        let verdict = if generation != based_on || self.is_another(seen) {
             Some(CommitError::Conflict { current: generation })
-        } else if published.cast_signed() != last {
+        } else if seen.published.cast_signed() != last {
             Some(CommitError::Unpublished)
         } else {
             None
@@ -364,7 +407,7 @@ impl Shared {
         let last = make(sql, number, last, changes).await?;
         self.record(sql, number, &describe(changes), last).await?;
         sql.raw("COMMIT").await?;
-        Ok(number.cast_unsigned())
+        Ok(self.published(number))
     }
 
     /// Records a generation that has the changes up to a number, and forgets the oldest of both.

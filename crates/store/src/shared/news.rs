@@ -1,6 +1,7 @@
 //! What there is above a generation, and the queries for it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hasher};
 use std::net::IpAddr;
 
 use api::Policy;
@@ -27,6 +28,9 @@ pub struct Seen {
     /// The number of the last change that there is: what is above [`Seen::published`] was made directly, and nobody
     /// serves it yet.
     pub changes: u64,
+    /// Stands for who published the current generation: a database that was put back may come to a number again, by
+    /// another name server.
+    pub publisher: u64,
 }
 
 /// What there is above a generation.
@@ -68,27 +72,36 @@ pub struct Parts {
 impl Seen {
     /// Reads the numbers.
     pub(super) async fn look(sql: &mut Sql) -> Result<Seen, sqlx::Error> {
-        let text = "SELECT coalesce(g.number, 0), coalesce(g.changes, 0), w.changes FROM writer w \
-                    LEFT JOIN generation g ON g.number = (SELECT max(number) FROM generation)";
-        let (generation, published, changes): (i64, i64, i64) = sql.row(text, values![]).await?;
+        let text = "SELECT coalesce(g.number, 0), coalesce(g.changes, 0), w.changes, coalesce(g.publisher, '') \
+                    FROM writer w LEFT JOIN generation g ON g.number = (SELECT max(number) FROM generation)";
+        let (generation, published, changes, publisher): (i64, i64, i64, String) =
+            sql.row(text, values![]).await?;
         let [generation, published, changes] = [generation, published, changes].map(i64::cast_unsigned);
-        Ok(Seen { generation, published, changes })
+        Ok(Seen { generation, published, changes, publisher: mark(&publisher) })
     }
 }
 
-/// Loads everything, as of one moment.
-pub(super) async fn load(sql: &mut Sql) -> Result<Contents, Failed> {
-    sql.begin_reading().await?;
-    let generation = Seen::look(sql).await?.generation;
-    let contents = all(sql, generation).await?;
-    sql.raw("COMMIT").await?;
-    Ok(contents)
+/// What stands for a publisher.
+pub(super) fn mark(publisher: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(publisher.as_bytes());
+    hasher.finish()
 }
 
-/// Loads what there is above a generation; in a transaction that sees one state, or in which nobody else changes it.
-pub(super) async fn news(sql: &mut Sql, above: i64) -> Result<News, Failed> {
+/// Loads everything, as of one moment.
+pub(super) async fn load(sql: &mut Sql) -> Result<(Seen, Contents), Failed> {
+    sql.begin_reading().await?;
     let seen = Seen::look(sql).await?;
-    let standing = match changed(sql, above, seen).await? {
+    let contents = all(sql, seen.generation).await?;
+    sql.raw("COMMIT").await?;
+    Ok((seen, contents))
+}
+
+/// Loads what there is above a generation, and everything where that is not `publisher`'s, if given; in a transaction that
+/// sees one state, or in which nobody else changes it.
+pub(super) async fn news(sql: &mut Sql, above: i64, publisher: Option<u64>) -> Result<News, Failed> {
+    let seen = Seen::look(sql).await?;
+    let standing = match changed(sql, above, publisher, seen).await? {
         Some(changed) => Standing::Parts(parts(sql, changed).await?),
         None => Standing::All(Box::new(all(sql, seen.generation).await?)),
     };
@@ -109,10 +122,18 @@ struct Changed {
 }
 
 /// What was changed above a generation; `None` where that is too much, or the log does not tell.
-async fn changed(sql: &mut Sql, above: i64, seen: Seen) -> Result<Option<Changed>, sqlx::Error> {
-    let text = "SELECT changes FROM generation WHERE number = ?";
-    let known: Vec<(i64,)> = sql.rows(text, values![above]).await?;
-    let Some((known,)) = known.first() else { return Ok(None) };
+async fn changed(
+    sql: &mut Sql,
+    above: i64,
+    publisher: Option<u64>,
+    seen: Seen,
+) -> Result<Option<Changed>, sqlx::Error> {
+    let text = "SELECT changes, publisher FROM generation WHERE number = ?";
+    let known: Vec<(i64, String)> = sql.rows(text, values![above]).await?;
+    let Some((known, by)) = known.first() else { return Ok(None) };
+    if publisher.is_some_and(|publisher| publisher != mark(by)) {
+        return Ok(None);
+    }
     if seen.changes.cast_signed() - known > CHANGES_KEPT {
         return Ok(None);
     }

@@ -134,8 +134,14 @@ impl Place {
         }
     }
 
-    /// Connects, with what must hold for every statement of ours.
+    /// Connects within [`ANSWER_WAIT`], with what must hold for every statement of ours.
     pub(crate) async fn connect(&self) -> Result<Sql, sqlx::Error> {
+        let late = || sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer"));
+        tokio::time::timeout(ANSWER_WAIT, self.connect_at_last()).await.map_err(|_| late())?
+    }
+
+    /// As [`Place::connect`], however long it takes.
+    async fn connect_at_last(&self) -> Result<Sql, sqlx::Error> {
         let wait = BUSY_TIMEOUT.as_secs();
         let (mut sql, settings): (Sql, String) = match self {
             #[cfg(feature = "postgres")]
@@ -301,6 +307,25 @@ mod tests {
             ("?", "$1"),
         ] {
             assert_eq!(numbered(text), expected);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "postgres", feature = "mysql"))]
+mod connecting {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_database_that_does_not_answer_is_not_waited_for_long() {
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = silent.local_addr().expect("it is bound");
+        for scheme in ["postgres", "mysql"] {
+            let place = Place::read(&format!("{scheme}://a@{address}/a")).expect("a URL");
+            let place = place.expect("of a shared database");
+            let ended = tokio::time::timeout(ANSWER_WAIT * 2, place.connect()).await.expect("it ends");
+            assert!(ended.is_err_and(|error| error.to_string().contains("no answer")), "{scheme}");
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A notification only wakes: what there is, the tables say. So none has to be trusted to come, and after a while
 //! without one the tables are looked at anyway.
 
+#[cfg(feature = "postgres")]
+use std::pin::Pin;
 use std::time::Duration;
 
 #[cfg(feature = "postgres")]
@@ -23,12 +25,21 @@ pub const RECONNECT_MIN: Duration = Duration::from_millis(50);
 /// The longest such pause: it is doubled from one to the next.
 pub const RECONNECT_MAX: Duration = Duration::from_secs(2);
 
+/// The making of a listener.
+#[cfg(feature = "postgres")]
+type Listening = dyn Future<Output = Result<PgListener, sqlx::Error>> + Send;
+
 /// Who waits.
 pub struct Watch {
     place: Place,
     pause: Duration,
     #[cfg(feature = "postgres")]
     listener: Option<PgListener>,
+    /// A listener to be, which may take longer than one wait.
+    #[cfg(feature = "postgres")]
+    listening: Option<Pin<Box<Listening>>>,
+    /// Whether the last listener could not be made.
+    is_deaf: bool,
 }
 
 impl Watch {
@@ -38,6 +49,9 @@ impl Watch {
             pause: RECONNECT_MIN,
             #[cfg(feature = "postgres")]
             listener: None,
+            #[cfg(feature = "postgres")]
+            listening: None,
+            is_deaf: false,
         }
     }
 
@@ -58,14 +72,21 @@ impl Watch {
                             Ok(Ok(None) | Err(_)) => false,
                         }
                     }
-                    None => match tokio::time::timeout(ANSWER_WAIT, listen((**options).clone())).await {
-                        Ok(Ok(listener)) => {
-                            self.listener = Some(listener);
-                            // What came before it listened is not told.
-                            true
+                    None => {
+                        let make = || Box::pin(listen((**options).clone())) as Pin<Box<Listening>>;
+                        let listening = self.listening.get_or_insert_with(make);
+                        match tokio::time::timeout(UNTOLD_INTERVAL, listening).await {
+                            Ok(made) => {
+                                self.listening = None;
+                                self.is_deaf = made.is_err();
+                                self.listener = made.ok();
+                                // What came before it listened is not told.
+                                !self.is_deaf
+                            }
+                            // It goes on with the next wait: the tables are looked at meanwhile.
+                            Err(_) => true,
                         }
-                        _ => false,
-                    },
+                    }
                 };
                 if !heard {
                     self.listener = None;
@@ -77,6 +98,11 @@ impl Watch {
             #[cfg(not(all(feature = "postgres", feature = "mysql")))]
             Place::Absent(never) => match *never {},
         }
+    }
+
+    /// Whether notifications cannot be had, so that the tables are only looked at now and then.
+    pub fn is_deaf(&self) -> bool {
+        self.is_deaf
     }
 
     /// Pauses after the database could not be looked at, longer each time up to [`RECONNECT_MAX`].
@@ -91,9 +117,16 @@ impl Watch {
     }
 }
 
-/// A listener on a connection of its own.
+/// A listener on a connection of its own, within [`ANSWER_WAIT`].
 #[cfg(feature = "postgres")]
 async fn listen(options: sqlx::postgres::PgConnectOptions) -> Result<PgListener, sqlx::Error> {
+    let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+    tokio::time::timeout(ANSWER_WAIT, listen_at_last(options)).await.map_err(late)?
+}
+
+/// As [`listen`], however long it takes.
+#[cfg(feature = "postgres")]
+async fn listen_at_last(options: sqlx::postgres::PgConnectOptions) -> Result<PgListener, sqlx::Error> {
     // The pool makes one connection; what is lost we make anew ourselves.
     let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(ANSWER_WAIT);
     let pool = pool.max_lifetime(None).idle_timeout(None).connect_with(options).await?;
@@ -101,4 +134,26 @@ async fn listen(options: sqlx::postgres::PgConnectOptions) -> Result<PgListener,
     listener.eager_reconnect(false);
     listener.listen("pointsman").await?;
     Ok(listener)
+}
+
+#[cfg(all(test, feature = "postgres"))]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_cannot_listen_looks_all_the_same() {
+        // It takes connections and says nothing.
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("postgres://a@{}/a", silent.local_addr().expect("it is bound"));
+        let mut watch = Watch::new(Place::read(&url).expect("a URL").expect("of a shared database"));
+        let begun = tokio::time::Instant::now();
+        while !watch.is_deaf() {
+            let before = tokio::time::Instant::now();
+            watch.wait().await;
+            assert!(before.elapsed() <= UNTOLD_INTERVAL + POLL_INTERVAL, "{:?}", before.elapsed());
+            assert!(begun.elapsed() <= ANSWER_WAIT * 2, "it is never told that it cannot");
+        }
+    }
 }

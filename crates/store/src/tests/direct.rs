@@ -8,7 +8,7 @@ use tests::database::{Database, Kind};
 use super::{policy, region, zone};
 use crate::shared::sql::Place;
 use crate::shared::tables::{migrate, versions};
-use crate::{Change, CommitError, News, Seen, Shared, Standing, Store};
+use crate::{Change, CommitError, News, Shared, Standing, Store};
 
 /// All that holds for every shared database.
 pub(super) async fn check(database: &Database) {
@@ -18,6 +18,8 @@ pub(super) async fn check(database: &Database) {
     zones_are_kept_as_they_were_published(database).await;
     println!("what_is_published_on_top_is_published_once");
     what_is_published_on_top_is_published_once(database).await;
+    println!("what_was_put_back_under_a_number_is_loaded_whole");
+    what_was_put_back_under_a_number_is_loaded_whole(database).await;
     println!("tables_of_the_version_before_are_brought_up_to_date");
     tables_of_the_version_before_are_brought_up_to_date(database).await;
 }
@@ -226,6 +228,27 @@ async fn what_is_published_on_top_is_published_once(database: &Database) {
     assert_eq!(stage.store.commit(published, &[]).await, Ok(published + 1));
 }
 
+async fn what_was_put_back_under_a_number_is_loaded_whole(database: &Database) {
+    let stage = Stage::new(database).await;
+    let (shared, generation) = (stage.shared(), stage.generation);
+    let seen = shared.look().await.expect("looks");
+    assert!(!shared.is_another(seen));
+    // As a dump that another name server has gone on from.
+    stage.sql("UPDATE generation SET publisher = 'another'");
+    let put_back = shared.look().await.expect("looks");
+    assert!(shared.is_another(put_back) && put_back != seen);
+    let conflict = Err(CommitError::Conflict { current: generation });
+    assert_eq!(stage.store.commit(generation, &[]).await, conflict);
+    let News { seen, standing, .. } = shared.news(generation).await.expect("loads");
+    assert!(matches!(standing, Standing::All(_)), "{standing:?}");
+    // Loading it is not going on from it.
+    stage.store.load().await.expect("loads");
+    assert_eq!(stage.store.commit(generation, &[]).await, conflict);
+    shared.take(seen);
+    assert!(!shared.is_another(seen));
+    assert_eq!(stage.store.commit(generation, &[]).await, Ok(generation + 1));
+}
+
 async fn tables_of_the_version_before_are_brought_up_to_date(database: &Database) {
     let name = database.empty();
     let place = Place::read(&database.url(&name)).expect("a URL").expect("of a shared database");
@@ -239,7 +262,8 @@ async fn tables_of_the_version_before_are_brought_up_to_date(database: &Database
     let store = Store::open(&database.url(&name)).await.expect("opens");
     let shared = store.shared().expect("it is shared");
     let News { seen, standing, before } = shared.news(0).await.expect("loads");
-    assert_eq!((seen, before), (Seen { generation: 0, published: 0, changes: 1 }, BTreeMap::new()));
+    assert_eq!((seen.generation, seen.published, seen.changes), (0, 0, 1));
+    assert_eq!(before, BTreeMap::new());
     assert!(matches!(standing, Standing::All(contents) if contents.zones["a."] == "first"));
     assert_eq!(shared.publish_direct(seen, &[]).await, Ok(1));
     database.sql(&name, "UPDATE zone SET text = 'x'");
