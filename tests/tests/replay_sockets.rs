@@ -131,6 +131,10 @@ fn processes_share_clients_and_tell_one_report() {
         rows.lines().skip(1).filter_map(|row| row.split_once('\t')?.0.parse().ok()).collect();
     indices.sort_unstable();
     assert!(rows.starts_with("index\tdue_us") && indices.into_iter().eq(0..400), "{rows}");
+    // Behind `--` there are no options.
+    let mut said = vec!["replay", "--server", &server, "--processes", "2"];
+    said.extend(ANY.iter().chain(&["--", &trace]));
+    assert_eq!(count(&report(&Program::start(&said).end()), "answers"), 400);
     // What fails in one of them is told once.
     for (more, part) in [
         (&["--compare", "differing.pcap", "--processes", "2"][..], "in one process"),
@@ -149,6 +153,16 @@ fn processes_share_clients_and_tell_one_report() {
         "{}",
         ended.stderr
     );
+}
+
+#[test]
+fn without_threads_it_says_so() {
+    let mut command = Command::new(program::path());
+    // Stacks of a petabyte, which no address space has.
+    command.arg("status").env("RUST_MIN_STACK", (1_u64 << 50).to_string());
+    let ended = Program::spawn(command).end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("the system gives no threads: "), "{}", ended.stderr);
 }
 
 #[test]

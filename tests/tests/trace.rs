@@ -127,7 +127,7 @@ fn a_capture_that_breaks_off_is_used_as_far_as_it_goes() {
     let cut = folder.write("cut.pcap", &octets[..octets.len() - 3]);
     // The last packet of the capture; the one over TCP has two.
     let last = octets.len() - 16 - (28 + 12 + 17 + 4 + 11);
-    let place = format!("packet 7, octet {last} of the uncompressed file: the file ends within this block");
+    let place = format!("frame 7, octet {last} of the uncompressed file: the file ends within this block");
     let out = folder.at("out.txt");
     for arguments in [&["info", &cut][..], &["convert", &cut, &out]] {
         let ended = trace(arguments);
@@ -151,7 +151,7 @@ fn what_is_no_trace_is_told() {
         (at("empty", b""), &[], 2, "the file is empty"),
         (at("elf", b"\x7fELF\x02\x01\x01\0"), &[], 2, "the format is not known; supported are pcap"),
         (at("bz2", b"BZh91AY&SY"), &[], 2, "bzip2 is not supported"),
-        (at("words.txt", b"10.5 192.0.2.1:1 udp a. A -\nthree words here\n"), &[], 1, "packet 2, octet 28"),
+        (at("words.txt", b"10.5 192.0.2.1:1 udp a. A -\nthree words here\n"), &[], 1, "frame 2, octet 28"),
         (at("nothing.txt", b"# nothing\n"), &[], 1, "no DNS message at port 53; it has no packets at all"),
         (
             packets.clone(),

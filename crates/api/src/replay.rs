@@ -183,7 +183,8 @@ pub struct Sockets {
     #[serde(default)]
     pub handshakes_resumed: u64,
     /// Connections that the server ended.
-    pub tcp_closed_by_server: u64,
+    #[serde(alias = "tcp_closed_by_server")]
+    pub closed_by_server: u64,
     /// Those of them at which queries waited, and none had been answered.
     #[serde(default)]
     pub closed_unanswered: u64,
@@ -294,6 +295,10 @@ mod tests {
             let place = older.pointer_mut(place).and_then(Value::as_object_mut).expect("an object");
             assert!(place.remove(key).is_some(), "{key}");
         }
+        // A key that had another name.
+        let sockets = older.pointer_mut("/sockets").and_then(Value::as_object_mut).expect("an object");
+        let count = sockets.remove("closed_by_server").expect("it is there");
+        sockets.insert("tcp_closed_by_server".into(), count);
         assert_eq!(serde_json::from_value::<ReplayReport>(older).expect("it is a report"), report);
     }
 }

@@ -1,6 +1,7 @@
 //! What a trace is like, and what came of writing another: the numbers of `trace`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -58,15 +59,22 @@ pub struct TraceInfo {
     pub damage: Option<TraceDamage>,
 }
 
-/// Where a trace breaks off.
+/// Where a trace breaks off, and why. What stands before it has been read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceDamage {
-    /// The packet or line that cannot be read; 1 for the first.
+    /// The packet, the line of a text, the pair of C-DNS or the frame of dnstap; 1 for the first.
     pub packet: u64,
-    /// Octets of the uncompressed file before it.
+    /// Octets of the file, uncompressed, before the block, line or frame that cannot be read.
     pub offset: u64,
     /// What is wrong.
     pub what: String,
+}
+
+impl fmt::Display for TraceDamage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TraceDamage { packet, offset, what } = self;
+        write!(f, "packet, line, pair or frame {packet}, octet {offset} of the uncompressed file: {what}")
+    }
 }
 
 /// What came of writing a trace: of `trace convert`, `cut` and `mutate`.

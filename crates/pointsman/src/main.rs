@@ -25,14 +25,16 @@ mod supervision;
 mod terminal;
 mod token;
 
-use std::io::Write;
-use std::process::ExitCode;
+use std::io::{self, Write};
+use std::panic;
+use std::process::{self, ExitCode};
 
 use clap::Parser;
+use tokio::runtime::{Builder, Runtime};
 
 fn main() -> ExitCode {
     let said = cli::CommandLine::parse();
-    let done = match tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("control").build() {
+    let done = match runtime() {
         Ok(runtime) => {
             let done = runtime.block_on(said.run());
             // Whoever needs what is read in the background has waited for it; a reload that a stop ended has not.
@@ -47,9 +49,23 @@ fn main() -> ExitCode {
             let said = failure.to_string();
             if !said.is_empty() {
                 // Where stderr is closed there is nobody to tell; the code still says it.
-                let _ = writeln!(std::io::stderr(), "{said}");
+                let _ = writeln!(io::stderr(), "{said}");
             }
             failure.exit_code()
         }
     }
+}
+
+/// Makes what runs the commands. Where the system gives no threads for it, tokio panics, and would wait for them for ever
+/// while it unwinds: the process ends instead, with the code of what failed.
+fn runtime() -> io::Result<Runtime> {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(|panic| {
+        let what = panic.payload_as_str().unwrap_or("no threads");
+        let _ = writeln!(io::stderr(), "the system gives no threads: {what}");
+        process::exit(1);
+    }));
+    let runtime = Builder::new_multi_thread().enable_all().thread_name("control").build();
+    panic::set_hook(usual);
+    runtime
 }

@@ -138,7 +138,8 @@ pub fn stolen() -> Duration {
     spent().unwrap_or_default().0.stolen
 }
 
-/// What all cores of the machine together have done, and each of them.
+/// What all cores of the machine together have done, and each of them by the kernel's number; one that is offline has
+/// done nothing.
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -156,10 +157,18 @@ fn spent_of(stat: &str) -> (Spent, Vec<Spent>) {
         let (interrupts, soft, stolen) = (next(), next(), next());
         Spent { busy: user + nice + system + interrupts + soft, idle: idle + disks, stolen }
     };
-    let lines = || stat.lines().filter_map(|line| line.strip_prefix("cpu")?.split_once(' '));
-    let all = lines().find(|(core, _)| core.is_empty()).map(|(_, ticks)| spent(ticks));
-    let cores = lines().filter(|(core, _)| !core.is_empty()).map(|(_, ticks)| spent(ticks));
-    (all.unwrap_or_default(), cores.take(CORES_MAX).collect())
+    let (mut all, mut cores) = (Spent::default(), Vec::new());
+    for (core, ticks) in stat.lines().filter_map(|line| line.strip_prefix("cpu")?.split_once(' ')) {
+        match core.parse::<usize>() {
+            Ok(core) if core < CORES_MAX => {
+                cores.resize(cores.len().max(core + 1), Spent::default());
+                cores[core] = spent(ticks);
+            }
+            Ok(_) => {}
+            Err(_) => all = spent(ticks),
+        }
+    }
+    (all, cores)
 }
 
 /// The threads of a process: number, ticks, and the core on which each was last seen.
@@ -242,6 +251,8 @@ mod tests {
         assert_eq!(cores[1].since(cores[0]), spent([0, 45, 0]), "counts of other cores go back");
         assert_eq!(spent_of("cpu  1 2 3 4 5 6 7 80 9 9\ncpu0 1 2 3 4 5 6 7 8\n").0.stolen.as_millis(), 800);
         assert_eq!(spent_of("cpu  no\n"), (Spent::default(), vec![]));
+        let (_, cores) = spent_of("cpu0 1 0 0 1\ncpu2 2 0 0 2\ncpu99999 9 0 0 9\n");
+        assert_eq!(cores, [spent([1, 1, 0]), Spent::default(), spent([2, 2, 0])], "one is offline");
         assert_eq!(Spent::default().in_use(), 0.0);
     }
 

@@ -3,7 +3,6 @@
 //! Percentiles are drawn on an axis of nines (0, 90, 99, 99.9 %), where the end of a distribution has room.
 
 use api::replay::{Comparison, ReplayReport, Series, ServerSecond};
-use api::trace::TraceDamage;
 
 use crate::observe::TIME_WAIT;
 use crate::plot::{Axis, Line, Mark, POINTS_MAX, Plot, escaped, round_marks};
@@ -55,10 +54,7 @@ pub fn page(report: &ReplayReport, remarks: &[String]) -> String {
 
 /// What the numbers mean, a paragraph each.
 fn remarked(report: &ReplayReport, remarks: &[String]) -> String {
-    let damage = report.schedule.damage.as_ref().map(|damage| {
-        let TraceDamage { packet, offset, what } = damage;
-        format!("The trace breaks off at packet or line {packet}, octet {offset} of the uncompressed file: {what}.")
-    });
+    let damage = report.schedule.damage.as_ref().map(|damage| format!("The trace breaks off at {damage}."));
     let all = damage.into_iter().chain(lost_here(report)).chain(remarks.iter().cloned());
     all.map(|remark| format!("<p><strong>{}</strong></p>\n", escaped(&remark))).collect()
 }
@@ -172,6 +168,7 @@ fn nines_marks() -> Vec<Mark> {
 #[cfg(test)]
 mod tests {
     use api::replay::ScheduleMet;
+    use api::trace::TraceDamage;
 
     use super::*;
 
@@ -183,7 +180,7 @@ mod tests {
         let report = ReplayReport { queries: 1, lost_by, schedule, ..ReplayReport::default() };
         let told = page(&report, &["Interrupted: <here>".into()]);
         for part in [
-            "packet or line 7, octet 99",
+            "frame 7, octet 99",
             "it &lt;ends&gt;",
             "5 queries lost here",
             "Interrupted: &lt;here&gt;",

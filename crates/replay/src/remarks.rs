@@ -90,7 +90,8 @@ pub fn lost_here(report: &ReplayReport) -> Option<String> {
     }
     if !room.is_empty() {
         ways.push(format!(
-            "{}: more were under way than there is room for; use more --threads, a slower --speed or a shorter --timeout",
+            "{}: more were under way than there is room for, or a query was too long for its transport; use more --threads, a \
+             slower --speed or a shorter --timeout",
             room.join(", ")
         ));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::replay::{Comparison, HeldUp, ReplayReport, ScheduleMet, Sockets, Unexpected};
-use api::trace::{TraceChange, TraceDamage, TraceMutation};
+use api::trace::{TraceChange, TraceMutation};
 
 use crate::compare::Verdict;
 use crate::mutate::{self, Mutation};
@@ -11,7 +11,7 @@ use crate::schedule::Pacing;
 use crate::send::Done;
 use crate::send::carrier::Carrier;
 use crate::send::differing::DifferingKept;
-use crate::send::tally::{Cause, curve, latency, percentiles};
+use crate::send::tally::{Cause, Tally, curve, latency, percentiles};
 
 /// What a report says of the run beside its counts.
 #[derive(Clone, Debug)]
@@ -84,24 +84,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         clients: tally.clients,
         quiet: latency(&tally.quiet),
         busy: latency(&tally.busy),
-        sockets: Sockets {
-            udp: tally.opened[Carrier::Udp as usize],
-            shared: tally.shared,
-            tcp: tally.opened[Carrier::Tcp as usize],
-            tls: tally.opened[Carrier::Tls as usize],
-            quic: tally.opened[Carrier::Quic as usize],
-            https: tally.opened[Carrier::Https as usize],
-            tcp_established: tally.established,
-            handshakes_full: tally.handshakes[0],
-            handshakes_resumed: tally.handshakes[1],
-            tcp_closed_by_server: tally.closed_by_server,
-            closed_unanswered: tally.closed_unanswered,
-            closed_idle: tally.closed_idle,
-            evicted: tally.evicted,
-            most_open: tally.most_open,
-            limit: tally.sockets_limit,
-            further_sources: tally.further_sources,
-        },
+        sockets: sockets(tally),
         due_per_second: tally.due_per_second.clone(),
         sent_per_second: tally.sent_per_second.clone(),
         answered_per_second: tally.answered_per_second.clone(),
@@ -112,20 +95,44 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
             .map(|(changes, tally)| mutation(&changes, tally)),
         comparison: done.differing.as_ref().map(|kept| comparison(done, kept)),
         server_seconds: done.server_seconds.clone(),
-        schedule: ScheduleMet {
-            responses: done.met.responses,
-            skipped: done.met.skipped.named(),
-            jumps: done.met.jumps,
-            crowded: done.met.crowded,
-            sharing: done.met.sharing,
-            unnumbered: done.met.unnumbered,
-            unchanged: tally.unchanged,
-            damage: done.met.damage.clone().map(|damage| TraceDamage {
-                packet: damage.packet,
-                offset: damage.offset,
-                what: damage.what,
-            }),
-        },
+        schedule: met(done),
+    }
+}
+
+/// What was opened and closed.
+fn sockets(tally: &Tally) -> Sockets {
+    Sockets {
+        udp: tally.opened[Carrier::Udp as usize],
+        shared: tally.shared,
+        tcp: tally.opened[Carrier::Tcp as usize],
+        tls: tally.opened[Carrier::Tls as usize],
+        quic: tally.opened[Carrier::Quic as usize],
+        https: tally.opened[Carrier::Https as usize],
+        tcp_established: tally.established,
+        handshakes_full: tally.handshakes[0],
+        handshakes_resumed: tally.handshakes[1],
+        closed_by_server: tally.closed_by_server,
+        closed_unanswered: tally.closed_unanswered,
+        closed_idle: tally.closed_idle,
+        evicted: tally.evicted,
+        most_open: tally.most_open,
+        limit: tally.sockets_limit,
+        further_sources: tally.further_sources,
+    }
+}
+
+/// What was met while the trace became a schedule.
+fn met(done: &Done) -> ScheduleMet {
+    let met = &done.met;
+    ScheduleMet {
+        responses: met.responses,
+        skipped: met.skipped.named(),
+        jumps: met.jumps,
+        crowded: met.crowded,
+        sharing: met.sharing,
+        unnumbered: met.unnumbered,
+        unchanged: done.tally.unchanged,
+        damage: met.damage.clone(),
     }
 }
 

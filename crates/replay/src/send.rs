@@ -13,8 +13,8 @@
 //! takes is seen as lateness instead of hiding in a queue; more threads share it.
 //!
 //! In reading order: [`Options`] and [`run`]; [`mod@carrier`], [`mod@tls`], [`mod@distance`]: how clients ask;
-//! [`mod@tally`]: what is counted. Below: `worker` (the loop), `pace` (sleep or spin), `agenda` (what happens later),
-//! `clients`, `sockets` with `connection` and `layer` (what streams speak; `https`), `datagrams` with `quic`, `batch`
+//! [`mod@tally`]: what is counted. Below: `worker` (the loop), `gate` (all begin together), `pace` (sleep or spin), `agenda`
+//! (what happens later), `clients`, `sockets` with `connection` and `layer` (what streams speak; `https`), `datagrams` with `quic`, `batch`
 //! (datagrams that go together), `frames` (past the system's UDP), `pending` (which answer is whose), `unheard` (how
 //! long answers wait), `octets` (what is read of responses), `rows` (the log), [`packed`] (from process to process),
 //! [`differing`] (pairs that are kept).
@@ -28,6 +28,7 @@ mod datagrams;
 pub mod differing;
 pub mod distance;
 mod frames;
+mod gate;
 mod https;
 mod layer;
 mod octets;
@@ -46,7 +47,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -60,6 +61,7 @@ use crate::trace::{Damage, Message};
 use carrier::{Carriers, Ports};
 use differing::{Differing, DifferingKept};
 use distance::Distances;
+use gate::Gate;
 use tally::{SECONDS_MAX, Tally};
 use tls::Tls;
 use worker::Worker;
@@ -155,7 +157,7 @@ pub struct Done {
     pub time: Duration,
     /// Whether it was stopped.
     pub interrupted: bool,
-    /// Why the first connection under TLS that was not made was not.
+    /// Why the first connection under TLS, or the first query on one, failed.
     pub tls_error: Option<String>,
     /// Why the log is not whole.
     pub log_error: Option<io::Error>,
@@ -189,8 +191,8 @@ struct Shared<'a> {
     sockets_max: usize,
     anchor: OnceLock<Instant>,
     /// All threads are ready; then, all may begin.
-    ready: Barrier,
-    start: Barrier,
+    ready: Gate,
+    start: Gate,
 }
 
 /// Sends one schedule, made once for each thread; returns when every query is answered or lost.
@@ -224,44 +226,11 @@ where
         differing,
         sockets_max,
         anchor: OnceLock::new(),
-        ready: Barrier::new(options.threads + usize::from(begin.is_some())),
-        start: Barrier::new(options.threads + usize::from(begin.is_some()) + usize::from(observer.is_some())),
+        ready: Gate::new(options.threads + usize::from(begin.is_some())),
+        start: Gate::new(options.threads + usize::from(begin.is_some()) + usize::from(observer.is_some())),
     };
-    // All that can fail at the beginning does so before a thread waits for the others.
-    let first_share = (options.process.number * options.threads) as u64;
-    let workers: Vec<Worker<'_>> = (first_share..)
-        .take(options.threads)
-        .map(|share| Worker::new(&shared, share))
-        .collect::<io::Result<_>>()?;
-    let is_done = AtomicBool::new(false);
     let stolen = observe::stolen();
-    let (ended, server_seconds) = thread::scope(|scope| {
-        let observing = observer.map(|observer| scope.spawn(|| observe(observer, &shared, &is_done)));
-        if let Some(begin) = begin {
-            scope.spawn(|| await_others(begin, &shared));
-        }
-        let mut threads = Vec::new();
-        for (worker, mut schedule) in workers.into_iter().zip(schedules) {
-            let thread = thread::Builder::new().name("replay".into());
-            threads.push(thread.spawn_scoped(scope, move || {
-                let ended = worker.run(&mut || schedule.next_query());
-                ended.map(|(tally, end)| (tally, schedule.met(), end))
-            }));
-        }
-        let mut ended: Vec<io::Result<(Tally, Met, u64)>> = Vec::new();
-        for thread in threads {
-            let joined = thread.and_then(|thread| {
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
-            });
-            ended.push(joined);
-        }
-        is_done.store(true, Ordering::Relaxed);
-        let server_seconds = observing.map(|observing| {
-            observing.thread().unpark();
-            observing.join().unwrap_or_default()
-        });
-        (ended, server_seconds)
-    });
+    let (ended, server_seconds) = shared.run(schedules, observer, begin)?;
     let stolen = observe::stolen().saturating_sub(stolen);
     let mut tally = Tally::new(options.mutation.as_ref());
     let (mut met, mut end) = (Met::default(), 0);
@@ -287,7 +256,72 @@ where
     })
 }
 
+/// What came of a thread: its counts, what it met in the trace, and when its last answer came.
+type Ended = io::Result<(Tally, Met, u64)>;
+
 impl Shared<'_> {
+    /// Has a thread do each schedule; returns what came of each, and the server's seconds.
+    ///
+    /// # Errors
+    /// What cannot be opened at the beginning.
+    fn run<I, F, M>(
+        &self,
+        schedules: Vec<Schedule<I, F>>,
+        observer: Option<Observer>,
+        begin: Option<Begin>,
+    ) -> io::Result<(Vec<Ended>, Option<Vec<ServerSecond>>)>
+    where
+        I: Iterator<Item = Result<M, Damage>> + Send,
+        F: FnMut() -> io::Result<I> + Send,
+        M: Into<Arc<Message>>,
+    {
+        // All that can fail at the beginning does so before a thread waits for the others.
+        let first_share = (self.options.process.number * self.options.threads) as u64;
+        let workers: Vec<Worker<'_>> = (first_share..)
+            .take(self.options.threads)
+            .map(|share| Worker::new(self, share))
+            .collect::<io::Result<_>>()?;
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let named = || thread::Builder::new().name("replay".into());
+            let observing = observer.map(|observer| {
+                self.begun(named().spawn_scoped(scope, || observe(observer, self, &is_done)))
+            });
+            let telling =
+                begin.map(|begin| self.begun(named().spawn_scoped(scope, || await_others(begin, self))));
+            let mut threads = Vec::new();
+            for (worker, mut schedule) in workers.into_iter().zip(schedules) {
+                threads.push(self.begun(named().spawn_scoped(scope, move || {
+                    let ended = worker.run(&mut || schedule.next_query());
+                    ended.map(|(tally, end)| (tally, schedule.met(), end))
+                })));
+            }
+            let mut ended: Vec<Ended> = Vec::new();
+            for thread in threads {
+                let joined = thread.and_then(|thread| {
+                    thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
+                });
+                ended.push(joined);
+            }
+            is_done.store(true, Ordering::Relaxed);
+            telling.transpose()?;
+            let server_seconds = observing.transpose()?.map(|observing| {
+                observing.thread().unpark();
+                observing.join().unwrap_or_default()
+            });
+            Ok((ended, server_seconds))
+        })
+    }
+
+    /// Ends the run where the system gives a thread no place: the others must not wait for it.
+    fn begun<T>(&self, thread: io::Result<T>) -> io::Result<T> {
+        thread.inspect_err(|_| {
+            self.live.stop.store(true, Ordering::Relaxed);
+            self.ready.give_up();
+            self.start.give_up();
+        })
+    }
+
     /// Threads of all processes.
     fn shares(&self) -> u64 {
         (self.options.threads * self.options.process.count) as u64
@@ -310,7 +344,9 @@ impl Shared<'_> {
 
 /// Says that this process is ready, and waits for the moment at which all begin.
 fn await_others(begin: Begin, shared: &Shared<'_>) {
-    shared.ready.wait();
+    if !shared.ready.wait() {
+        return;
+    }
     match begin() {
         Ok(anchor) => {
             let _ = shared.anchor.set(anchor);
@@ -323,13 +359,21 @@ fn await_others(begin: Begin, shared: &Shared<'_>) {
 
 /// Reads the server at each second of the run, and at its end.
 fn observe(observer: Observer, shared: &Shared<'_>, is_done: &AtomicBool) -> Vec<ServerSecond> {
-    shared.start.wait();
+    if !shared.start.wait() {
+        return Vec::new();
+    }
     observe_from(*shared.anchor.get_or_init(Instant::now), observer, is_done)
 }
 
 /// Reads the server at each second from the anchor on until it is done; what parks is to be unparked then.
 pub fn observe_from(anchor: Instant, mut observer: Observer, is_done: &AtomicBool) -> Vec<ServerSecond> {
-    let (mut seconds, mut before) = (Vec::new(), Duration::ZERO);
+    // What was done before is of no second.
+    thread::sleep(anchor.saturating_duration_since(Instant::now()));
+    let mut seconds = Vec::new();
+    let mut before = anchor.elapsed();
+    if observer.second(1.0).is_err() {
+        return seconds;
+    }
     while !is_done.load(Ordering::Relaxed) && seconds.len() < SECONDS_MAX {
         let due = Duration::from_secs(seconds.len() as u64 + 1);
         let left = due.saturating_sub(anchor.elapsed());

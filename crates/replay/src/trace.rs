@@ -44,6 +44,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+pub use api::TraceDamage as Damage;
 pub use cut::Cut;
 pub use message::{Message, Transport};
 pub use skipped::{Skip, Skipped};
@@ -92,17 +93,6 @@ pub enum Error {
     Unknown,
     /// The file's first header is broken.
     Header(Damage),
-}
-
-/// Where a trace breaks off, and why. What stands before it has been read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The packet, the line of a text, the pair of C-DNS or the frame of dnstap; 1 for the first.
-    pub packet: u64,
-    /// Octets of the file, uncompressed, before the block, line or frame that cannot be read.
-    pub offset: u64,
-    /// What is wrong.
-    pub what: String,
 }
 
 impl Trace {
@@ -227,12 +217,6 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "packet {} at octet {}: {}", self.packet, self.offset, self.what)
-    }
-}
 
 /// Packets in, messages out.
 struct Dissector {

@@ -56,7 +56,7 @@ pub(super) fn perform(stage: &Stage, run: &Run, report: &mut Report) -> Result<(
     report.say(
         "The root zone of 2018, its signatures taken off, is signed anew by BIND's dnssec-signzone: RSA/SHA-256, a key \
          of 2048 bits for the keys, one of 1024 or 2048 bits for the zone; in a rollover the zone has the signatures of \
-         two. The root server's minute asks Debian's NSD and us, with DO as captured (70.6 %) and on every query. \
+         two. The root server's minute asks Debian's NSD and us, with DO as captured (70.9 %) and on every query. \
          Bandwidth is octets of DNS messages over UDP and TCP, without headers below.",
     );
     let Some(root) = servers::root(stage, report)? else { return Ok(()) };

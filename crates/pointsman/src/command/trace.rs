@@ -180,12 +180,7 @@ impl Input {
 
 /// What to say of a trace that breaks off.
 fn damaged(input: &Input, damage: &TraceDamage) -> Failure {
-    let TraceDamage { packet, offset, what } = damage;
-    Failure::Failed(format!(
-        "{}: packet {packet}, octet {offset} of the uncompressed file: {what}\n\
-         What stands before it was used.",
-        input.file.display()
-    ))
+    Failure::Failed(format!("{}: {damage}\nWhat stands before it was used.", input.file.display()))
 }
 
 /// What to say of a trace without what is wanted of it: what was there instead.

@@ -24,12 +24,15 @@ use dns::{Rtype, name};
 /// The most changes in a list: each one is drawn for every query.
 const CHANGES_MAX: usize = 64;
 
+/// The share that has everyone, in per cent.
+const ALL: f64 = 100.0;
+
 /// What there is, for messages to people.
 const EXPECTED: &str = "expected do=, rd=, ad= or cd=SHARE (such as do=100%), edns=SIZE or edns=none, ecs=client, \
                         ecs=NETWORK or ecs=none, unique, prefix=NAME, suffix=OLD:NEW, or type=TYPE, these with \
                         @SHARE behind them where not all are meant";
 
-/// One change. Shares are from 0 to 1.
+/// One change. Shares are in per cent, as they are written.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the fields are the words of the grammar")]
 pub enum Change {
@@ -95,7 +98,7 @@ fn change(text: &str) -> Result<Change, String> {
     let behind = value.unwrap_or(key);
     let (what, share) = match behind.rsplit_once('@') {
         Some((what, behind)) => (what, share(behind).map_err(wrong)?),
-        None => (behind, 1.0),
+        None => (behind, ALL),
     };
     match (key, value) {
         ("edns", Some(_)) => Ok(Change::Edns { size: size(what).map_err(wrong)?, share }),
@@ -128,7 +131,7 @@ fn share(text: &str) -> Result<f64, String> {
     let number =
         text.strip_suffix('%').filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
     match number.and_then(|number| number.parse::<f64>().ok()) {
-        Some(percent) if percent <= 100.0 => Ok(percent / 100.0),
+        Some(percent) if percent <= ALL => Ok(percent),
         _ => Err(format!("{text} is no share, expected 0% to 100%")),
     }
 }
@@ -160,8 +163,12 @@ fn wire(text: &str) -> Result<Vec<u8>, String> {
 }
 
 impl Change {
-    /// The share of those it is made in.
+    /// The share of those it is made in, from 0 to 1.
     pub fn share(&self) -> f64 {
+        self.percent() / ALL
+    }
+
+    fn percent(&self) -> f64 {
         match self {
             Change::Flag { share, .. }
             | Change::Edns { share, .. }
@@ -216,7 +223,7 @@ impl fmt::Display for Change {
             text.replace("\\@", "\\064").replace('@', "\\064").replace("\\ ", "\\032")
         };
         match self {
-            Change::Flag { flag, share } => return write!(f, "{}={}%", flag.name(), share * 100.0),
+            Change::Flag { flag, share } => return write!(f, "{}={}%", flag.name(), share),
             Change::Edns { size: Some(size), .. } => write!(f, "edns={size}")?,
             Change::Edns { size: None, .. } => f.write_str("edns=none")?,
             Change::Subnet { subnet: Subnet::None, .. } => f.write_str("ecs=none")?,
@@ -229,9 +236,9 @@ impl fmt::Display for Change {
             Change::Suffix { from, to, .. } => write!(f, "suffix={}:{}", text(from), text(to))?,
             Change::Type { rtype, .. } => write!(f, "type={rtype}")?,
         }
-        match self.share() {
-            1.0 => Ok(()),
-            share => write!(f, "@{}%", share * 100.0),
+        match self.percent() {
+            ALL => Ok(()),
+            percent => write!(f, "@{percent}%"),
         }
     }
 }
@@ -246,6 +253,8 @@ mod tests {
             "do=100%",
             "do=0%",
             "rd=12.5%",
+            "rd=29%",
+            "type=A@0.07%",
             "ad=100%",
             "cd=50%",
             "edns=1232",

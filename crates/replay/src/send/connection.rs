@@ -39,6 +39,8 @@ pub(super) struct Connection {
     is_connected: bool,
     /// It has come about for the client.
     is_open: bool,
+    /// Its end was read; a distant client has yet to hear of it.
+    has_ended: bool,
     asks_to_write: bool,
     unwritten: Vec<u8>,
 }
@@ -46,8 +48,15 @@ pub(super) struct Connection {
 impl Connection {
     /// A connection that was begun.
     pub(super) fn new(stream: TcpStream, layer: Layer) -> Connection {
-        let (is_connected, is_open, asks_to_write) = (false, false, true);
-        Connection { stream, layer, is_connected, is_open, asks_to_write, unwritten: Vec::new() }
+        Connection {
+            stream,
+            layer,
+            is_connected: false,
+            is_open: false,
+            has_ended: false,
+            asks_to_write: true,
+            unwritten: Vec::new(),
+        }
     }
 
     /// Takes a query, and writes what can be.
@@ -137,6 +146,7 @@ impl Connection {
                 return Err(ended);
             }
             // Not to be told of the end again and again until the client hears of it.
+            self.has_ended = true;
             around.readiness.forget(&self.stream).map_err(|error| cause(&error))?;
             around.agenda.push(around.now + around.half, around.token, What::Ended(ended));
             return Ok(());
@@ -165,6 +175,9 @@ impl Connection {
     /// # Errors
     /// Why the connection is to be closed.
     pub(super) fn leave(&mut self, octets: &[u8], around: &mut Around<'_>) -> Result<(), Cause> {
+        if self.has_ended {
+            return Ok(());
+        }
         self.unwritten.extend(octets);
         self.write(around)
     }
@@ -207,6 +220,8 @@ impl Connection {
                 Ok(length) => written += length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // What the server has sent before is with a distant client first: reading finds that this is the end.
+                Err(_) if around.half > 0 => written = self.unwritten.len(),
                 Err(error) => return Err(cause(&error)),
             }
         }
@@ -217,5 +232,57 @@ impl Connection {
             changed.map_err(|error| cause(&error))?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::super::layer::Framed;
+    use super::*;
+
+    /// How often a client writes to who has gone: more often than it takes to be told.
+    const WRITES: u32 = 100;
+
+    #[test]
+    fn a_distant_client_hears_what_was_sent_before_the_end() {
+        for is_read_before in [true, false] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+            let stream =
+                TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it connects");
+            let (mut server, _) = listener.accept().expect("it is there");
+            let readiness = Readiness::new().expect("an epoll");
+            readiness.add(&stream, 1, false).expect("it is open");
+            let mut agenda = Agenda::default();
+            let (anchor, half) = (Instant::now(), 1_000);
+            let mut around =
+                Around { readiness: &readiness, agenda: &mut agenda, token: 1, anchor, half, now: 0 };
+            let mut connection = Connection::new(stream, Layer::Plain(Framed::default()));
+            server.write_all(b"\0\x0canswer").expect("somebody reads");
+            drop(server);
+            let (mut room, mut plain) = (Vec::new(), Vec::new());
+            let mut read = |connection: &mut Connection, around: &mut Around<'_>| {
+                connection.readable(&mut room, &mut plain, around, &mut |_| {}).expect("it goes on");
+            };
+            // What the server has said, then that it ends.
+            if is_read_before {
+                (0..2).for_each(|_| read(&mut connection, &mut around));
+            }
+            for now in 1..=u64::from(WRITES) {
+                around.now = now;
+                assert_eq!(connection.leave(b"\0\x0cquery", &mut around), Ok(()), "{now}");
+            }
+            if !is_read_before {
+                (0..2).for_each(|_| read(&mut connection, &mut around));
+            }
+            let told = |(_, what)| match what {
+                What::In(octets) => Some(octets),
+                What::Ended(_) => None,
+                what => panic!("{what:?}"),
+            };
+            let heard: Vec<Option<Vec<u8>>> = std::iter::from_fn(|| agenda.pop(u64::MAX).map(told)).collect();
+            assert_eq!(heard, [Some(b"\0\x0canswer".to_vec()), None]);
+        }
     }
 }

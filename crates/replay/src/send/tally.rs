@@ -45,7 +45,8 @@ pub enum Cause {
     NoSocket,
     /// Its socket was closed for another client's, as too many were open.
     Evicted,
-    /// All ids of its socket were waiting, its send buffer stayed full, or the device's queue was.
+    /// All ids of its socket were waiting; its send buffer stayed full, the device's queue was, 256 KiB waited at its
+    /// connection, or too much was under way to distant clients; or it is too long for its transport.
     NoRoom,
     /// Too many queries were remembered: it was given up before its time.
     GivenUp,
@@ -263,36 +264,51 @@ impl Tally {
 
     /// Everything that is counted, always in the same order.
     pub(super) fn counters(&mut self) -> Vec<&mut u64> {
-        let mut all = vec![
-            &mut self.queries,
-            &mut self.answers,
-            &mut self.answer_octets,
-            &mut self.truncated,
-            &mut self.unprocessed,
-            &mut self.late_answers,
-            &mut self.duplicates,
-            &mut self.aliens,
-            &mut self.shared,
-            &mut self.established,
-            &mut self.closed_idle,
-            &mut self.evicted,
-            &mut self.closed_by_server,
-            &mut self.closed_unanswered,
-            &mut self.most_open,
-            &mut self.sockets_limit,
-            &mut self.further_sources,
-            &mut self.unchanged,
-            &mut self.waited,
-            &mut self.clients,
-            &mut self.comparison.unrecorded,
-        ];
-        all.extend(&mut self.transports);
-        all.extend(&mut self.lost);
-        all.extend(self.rcodes.iter_mut());
-        all.extend(&mut self.opened);
-        all.extend(&mut self.handshakes);
-        all.extend(&mut self.comparison.verdicts);
-        all.extend(self.mutation.iter_mut().flat_map(mutate::Tally::counters));
+        // Whoever adds a field decides here what becomes of it.
+        let Tally {
+            queries,
+            transports,
+            answers,
+            answer_octets,
+            lost,
+            rcodes,
+            truncated,
+            unprocessed,
+            late_answers,
+            duplicates,
+            aliens,
+            opened,
+            shared,
+            established,
+            handshakes,
+            closed_idle,
+            evicted,
+            closed_by_server,
+            closed_unanswered,
+            most_open,
+            sockets_limit,
+            further_sources,
+            unchanged,
+            mutation,
+            comparison: compare::Counts { verdicts, unrecorded },
+            waited,
+            clients,
+            lateness: _,
+            latency: _,
+            latency_sent: _,
+            quiet: _,
+            busy: _,
+            due_per_second: _,
+            sent_per_second: _,
+            answered_per_second: _,
+        } = self;
+        let mut all = vec![queries, answers, answer_octets, truncated, unprocessed, late_answers];
+        all.extend([duplicates, aliens, shared, established, closed_idle, evicted, closed_by_server]);
+        all.extend([closed_unanswered, most_open, sockets_limit, further_sources, unchanged, waited]);
+        all.extend([clients, unrecorded]);
+        all.extend(transports.iter_mut().chain(lost).chain(rcodes.iter_mut()).chain(opened));
+        all.extend(handshakes.iter_mut().chain(verdicts));
+        all.extend(mutation.iter_mut().flat_map(mutate::Tally::counters));
         all
     }
 

@@ -15,7 +15,7 @@ use crate::schedule::{Clients, Pacing, Plan};
 use crate::trace::Trace;
 
 /// What sends queries to a server over UDP.
-fn options(server: SocketAddr) -> Options {
+pub(super) fn options(server: SocketAddr) -> Options {
     Options {
         servers: vec![server],
         carriers: Carriers::Recorded,

@@ -159,12 +159,12 @@ impl Tls {
         self.unverified.get().map(String::as_str)
     }
 
-    /// Keeps why a connection was not made, if it is the first.
+    /// Keeps why a connection, or a query on one, failed, if it is the first.
     pub(super) fn note(&self, error: &impl ToString) {
         self.failed.get_or_init(|| error.to_string());
     }
 
-    /// Why the first connection that was not made was not, if there was one.
+    /// Why the first connection, or query on one, failed, if one did.
     pub(super) fn failed(&self) -> Option<&str> {
         self.failed.get().map(String::as_str)
     }

@@ -176,7 +176,7 @@ impl<'a> Worker<'a> {
     fn go(&mut self, source: &mut Source<'_>) -> io::Result<()> {
         while !self.with.live.stop.load(Ordering::Relaxed) {
             self.send_due();
-            if !self.agenda.is_full() && !self.may_hear_later() {
+            if !self.agenda.is_full() {
                 self.receive()?;
             }
             let now = self.now();
@@ -212,7 +212,7 @@ impl<'a> Worker<'a> {
         self.with.verified()
     }
 
-    /// Whether what has arrived can wait in the kernel, as something is due and there is room.
+    /// Whether what has arrived at shared sockets can wait in the kernel, as something is due and there is room.
     fn may_hear_later(&self) -> bool {
         self.with.options.window.is_none()
             && self.unheard.may_wait()
@@ -311,4 +311,45 @@ impl<'a> Worker<'a> {
 /// The number of a source address at a shared socket, as asked from it and as answered to it.
 fn endpoint(source: IpAddr, server: SocketAddr) -> u64 {
     SHARED | draw::client(source, 0) ^ draw::client(server.ip(), u32::from(server.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::sync::{Arc, Mutex, OnceLock};
+
+    use super::super::Live;
+    use super::super::Log;
+    use super::super::gate::Gate;
+    use super::super::tests::options;
+    use super::*;
+    use crate::schedule::{Clients, Pacing, Plan, Schedule};
+    use crate::trace::Trace;
+
+    #[test]
+    fn clients_own_sockets_are_heard_while_answers_at_shared_ones_wait() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        let mut options = options(listener.local_addr().expect("it is bound"));
+        options.has_sources = true;
+        let live = Live::default();
+        let log = Log { is_wanted: false, file: Mutex::new(None), error: Mutex::new(None) };
+        let (anchor, ready, start) = (OnceLock::new(), Gate::new(1), Gate::new(1));
+        let (differing, sockets_max) = (None, 8);
+        let shared =
+            Shared { options: &options, live: &live, log, differing, sockets_max, anchor, ready, start };
+        let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
+        let more = "1.0 192.0.2.1:5353 udp a.example. A rd\n".repeat(1_000);
+        let trace = format!("1.0 192.0.2.1:5353 tcp a.example. A rd\n{more}");
+        let clients = Clients::Factor { factor: 1.0, spread: None };
+        let plan = Plan { pacing: Pacing::Recorded { speed: 1.0 }, clients, limit: None, loops: 1, seed: 1 };
+        let open = || Trace::read(io::Cursor::new(trace.clone()), 53).map_err(io::Error::other);
+        let schedule = Schedule::new(plan, Arc::default(), open);
+        let mut schedule = schedule.with_sources("127.0.0.0/8".parse().expect("a prefix"));
+        worker.fill(&mut || schedule.next_query()).expect("it is read");
+        worker.send_due();
+        assert!(worker.may_hear_later(), "more is due");
+        worker.readiness.wait(Duration::from_secs(20)).expect("it waits");
+        worker.receive().expect("it receives");
+        assert_eq!(worker.tally.established, 1);
+    }
 }

@@ -25,8 +25,8 @@ pub struct Pairs {
     line: VecDeque<Pair>,
     /// The number of the first in the line.
     first: u64,
-    /// The numbers of those that have no response yet, the oldest first.
-    unanswered: HashMap<Key, VecDeque<u64>>,
+    /// Those that have no response yet, the oldest first.
+    unanswered: HashMap<Key, VecDeque<Unanswered>>,
     octets: usize,
     /// The time of the last message.
     now: Duration,
@@ -43,29 +43,38 @@ pub struct Pair {
     pub response: Option<Arc<Message>>,
 }
 
+/// What a query and its response have in common.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     client: SocketAddr,
     server: SocketAddr,
     transport: Transport,
-    id: [u8; 2],
-    question: u64,
+    id: Option<[u8; 2]>,
+}
+
+/// A query in the line: its number, and its question where that can be read.
+#[derive(Clone, Copy, Debug)]
+struct Unanswered {
+    number: u64,
+    question: Option<u64>,
 }
 
 impl Pairs {
     /// Takes the next message of the trace.
     pub fn push(&mut self, message: Arc<Message>) {
         self.now = message.time;
-        let key = key(&message);
+        let (key, question) = (key(&message), question(&message.octets));
         if !message.is_response() {
-            if let Some(key) = key {
-                self.unanswered.entry(key).or_default().push_back(self.first + self.line.len() as u64);
-            }
+            let number = self.first + self.line.len() as u64;
+            self.unanswered.entry(key).or_default().push_back(Unanswered { number, question });
             self.octets += message.octets.len();
             self.line.push_back(Pair { query: message, response: None });
             return;
         }
-        let number = key.and_then(|key| self.forget(&key, None));
+        // A response without the question (FORMERR, NOTIMP) answers the oldest.
+        let answers =
+            |held: &Unanswered| question.is_none() || held.question.is_none() || held.question == question;
+        let number = self.forget(&key, answers);
         match number.and_then(|number| self.line.get_mut((number - self.first) as usize)) {
             Some(held) => {
                 self.octets += message.octets.len();
@@ -91,37 +100,30 @@ impl Pairs {
         let number = self.first;
         self.first += 1;
         self.octets -= held.query.octets.len() + held.response.as_ref().map_or(0, |held| held.octets.len());
-        if held.response.is_none()
-            && let Some(key) = key(&held.query)
-        {
-            self.forget(&key, Some(number));
+        if held.response.is_none() {
+            self.forget(&key(&held.query), |held| held.number == number);
         }
         Some(held)
     }
 
-    /// Takes this number, or the oldest, from those of a key that have no response.
-    fn forget(&mut self, key: &Key, number: Option<u64>) -> Option<u64> {
-        let numbers = self.unanswered.get_mut(key)?;
-        let oldest = match number {
-            Some(number) => numbers.iter().position(|held| *held == number).and_then(|at| numbers.remove(at)),
-            None => numbers.pop_front(),
-        };
-        if numbers.is_empty() {
+    /// Takes the oldest such from those of a key that have no response; returns its number.
+    fn forget(&mut self, key: &Key, is_it: impl FnMut(&Unanswered) -> bool) -> Option<u64> {
+        let unanswered = self.unanswered.get_mut(key)?;
+        let oldest = unanswered.iter().position(is_it).and_then(|at| unanswered.remove(at));
+        if unanswered.is_empty() {
             self.unanswered.remove(key);
         }
-        oldest
+        oldest.map(|oldest| oldest.number)
     }
 }
 
-/// What a query and its response have in common; `None` without a question that can be read.
-fn key(message: &Message) -> Option<Key> {
-    Some(Key {
+fn key(message: &Message) -> Key {
+    Key {
         client: message.client,
         server: message.server,
         transport: message.transport,
-        id: *message.octets.first_chunk()?,
-        question: question(&message.octets)?,
-    })
+        id: message.octets.first_chunk().copied(),
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +171,22 @@ mod tests {
             message(5, 1, 1, b'a', true),
         ]);
         assert_eq!((pairs, unmatched), (vec![(1, Some(4)), (2, Some(3))], 2));
+    }
+
+    #[test]
+    fn a_response_without_a_question_is_of_its_id() {
+        let mut formerr = message(2, 1, 1, b'a', true);
+        let octets = &mut Arc::get_mut(&mut formerr).expect("it is ours alone").octets;
+        octets.truncate(12);
+        octets[5] = 0;
+        let (pairs, unmatched) = paired(vec![
+            message(0, 1, 2, b'a', false),
+            message(1, 1, 1, b'a', false),
+            formerr,
+            message(3, 1, 2, b'a', true),
+            message(4, 1, 1, b'a', true),
+        ]);
+        assert_eq!((pairs, unmatched), (vec![(2, Some(3)), (1, Some(2))], 1));
     }
 
     #[test]

@@ -21,6 +21,10 @@ const HALF_MAX: usize = 65_536;
 /// How far a stream's pieces may be ahead of what is missing, in octets: as much as one message.
 const AHEAD_MAX: usize = 65_535;
 
+/// How far a piece that is sent again may be behind what was read, in octets: what may be under way without window scaling
+/// (RFC 7323 §2). What is further behind and begins a message is of another connection.
+const BEHIND_MAX: i32 = 65_535;
+
 /// How many pieces of a stream may be ahead of what is missing. One more may be held while it is decided what goes.
 const PIECES_MAX: usize = 64;
 
@@ -198,6 +202,11 @@ impl Stream {
             return;
         }
         let next = match self.next {
+            // The same ports once more; the capture lacks the SYN.
+            Some(next) if distance(sequence, next) < -BEHIND_MAX && begins_message(piece.octets) => {
+                std::mem::take(self).finish(skipped, take);
+                *self.next.insert(sequence)
+            }
             Some(next) => next,
             None if begins_message(piece.octets) => *self.next.insert(sequence),
             None => return skipped.count(Skip::Stream),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use api::{TraceDamage, TraceInfo};
+use api::TraceInfo;
 use dns::{Folded, OptRcode, Rtype};
 
 use super::message::{Message, Transport};
@@ -126,7 +126,7 @@ impl Summary {
             unreadable: self.unreadable,
             rcodes: named(self.rcodes.iter(), |code| OptRcode::masked_from_int(*code).to_string()),
             skipped: trace.skipped().named(),
-            damage: damage.map(|Damage { packet, offset, what }| TraceDamage { packet, offset, what }),
+            damage,
         }
     }
 

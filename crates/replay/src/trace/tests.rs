@@ -349,6 +349,16 @@ fn a_stream_is_put_in_order() {
     let again = tcp(77, true, b"");
     let (found, _) = ids(&[syn, at(0, 23), again, tcp(78, false, &octets[23..46])]);
     assert_eq!(found, [1, 2]);
+    // Numbers far below are another connection's, too, whose SYN is not in the capture; those just below came again.
+    let (found, skipped) = ids(&[
+        tcp(100_000, true, b""),
+        tcp(100_001, false, &octets[..30]),
+        tcp(78, false, &octets[..23]),
+        tcp(101, false, &octets[23..46]),
+        tcp(78, false, &octets[..23]),
+    ]);
+    let told = (skipped.of(Skip::Repeated), skipped.of(Skip::Unfinished));
+    assert_eq!((found, told), (vec![1, 1, 2], (1, 1)));
 }
 
 #[test]

@@ -80,9 +80,13 @@ pub fn line(message: &Message) -> Option<String> {
     Some(line)
 }
 
-/// The name as it was asked, in upper and lower case; a word has no space in it.
+/// The name as it was asked, in upper and lower case; a word has no space in it and begins no comment.
 fn word(query: &Query<'_>) -> String {
-    name::to_text(&query.head[HEADER..HEADER + query.name.wire_length()]).replace("\\ ", "\\032")
+    let word = name::to_text(&query.head[HEADER..HEADER + query.name.wire_length()]).replace("\\ ", "\\032");
+    match word.strip_prefix('#') {
+        Some(rest) => format!("\\035{rest}"),
+        None => word,
+    }
 }
 
 /// The lines of a text, one query each.
@@ -261,6 +265,12 @@ mod tests {
         let to_query_file =
             question(&query("1 192.0.2.1:1 udp A\\032b.Example TYPE65280 -").unwrap()).unwrap();
         assert_eq!(to_query_file, "A\\032b.Example. TYPE65280");
+        // What begins with `#` is a comment, and so is what begins with `;`.
+        for (name, written) in [("#a#", "\\035a#. A"), ("\\;a", "\\;a. A")] {
+            let asked = query(&format!("0 0.0.0.0:0 udp {name} A rd")).unwrap();
+            assert_eq!(question(&asked).as_deref(), Some(written));
+            assert_eq!(query(written).unwrap(), asked);
+        }
     }
 
     #[test]

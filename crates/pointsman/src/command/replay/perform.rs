@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 
 use api::Fault;
 use api::replay::ReplayReport;
@@ -47,6 +48,7 @@ impl Replay {
     /// # Errors
     /// [`Failure`]; the report is printed and written before.
     pub(super) fn replay(self, said: Said, live: &Arc<Live>) -> Result<(), Failure> {
+        let begins = self.process.map(|_| processes::listen(live));
         // Whatever is wrong with the file is told before anything is sent.
         self.readable_again()?;
         let open = || self.open().map_err(|error| self.unreadable(&error));
@@ -68,7 +70,7 @@ impl Replay {
         };
         let kept = if plan.loops > 1 { looped::kept(open()?) } else { None };
         let schedules = self.schedules(&plan, census, kept.as_ref());
-        let options = self.options(mutation.clone(), tls, hops, outputs, live);
+        let options = self.options(mutation.clone(), tls, hops, outputs, begins);
         let done = self.by_this(|| send::run(schedules, options, live), live)?;
         if self.is_first() {
             self.conclude(&plan, mutation, &done, made)
@@ -102,6 +104,13 @@ impl Replay {
 
     /// Makes what is written to, and sees that a report can be. The first process makes files; all add to their ends.
     fn outputs(&self, made: &mut Made) -> Result<Outputs, Failure> {
+        // The folder first: other outputs may be in it.
+        if let Some(folder) = self.report.as_ref().filter(|_| self.is_first()) {
+            made.folder(folder).map_err(|cause| written(folder, &cause))?;
+            for path in [REPORT, PAGE].map(|name| folder.join(name)) {
+                made.writable(&path).map_err(|cause| written(&path, &cause))?;
+            }
+        }
         let mut make = |path: &Option<PathBuf>, heading: usize| {
             let Some(path) = path else { return Ok(None) };
             let file = if self.is_first() {
@@ -112,12 +121,6 @@ impl Replay {
             file.map(Some).map_err(|cause| written(path, &cause))
         };
         let (log, compare) = (make(&self.log, LOG_HEADING.len())?, make(&self.compare, pcap::HEADER)?);
-        if let Some(folder) = self.report.as_ref().filter(|_| self.is_first()) {
-            made.folder(folder).map_err(|cause| written(folder, &cause))?;
-            for path in [REPORT, PAGE].map(|name| folder.join(name)) {
-                made.writable(&path).map_err(|cause| written(&path, &cause))?;
-            }
-        }
         let observed = |pid| {
             Observer::new(pid).map_err(|cause| {
                 let expected = "a running process whose descriptors this user may read";
@@ -162,7 +165,7 @@ impl Replay {
         tls: Option<Arc<replay::send::tls::Tls>>,
         frames: Vec<(SocketAddr, Hop)>,
         outputs: Outputs,
-        live: &Arc<Live>,
+        begins: Option<JoinHandle<io::Result<u64>>>,
     ) -> Options {
         Options {
             servers: self.server.clone(),
@@ -182,7 +185,7 @@ impl Replay {
             process: Process {
                 count: usize::from(self.processes),
                 number: usize::from(self.process.unwrap_or(0)),
-                begin: self.process.map(|_| processes::begin(live)),
+                begin: begins.map(processes::begin),
             },
             seed: self.seed,
             log: outputs.log,

@@ -11,8 +11,8 @@ use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread::{self, JoinHandle, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use net::clock;
@@ -63,30 +63,10 @@ pub(super) fn run(
     observer: Option<Observer>,
     show: impl Fn(),
 ) -> Result<Done, Failure> {
-    let failed = |cause: io::Error| Failure::Failed(format!("failed to begin further processes: {cause}"));
-    let mut others = Others::begin(count).map_err(failed)?;
+    let mut others = Others::begin(count).map_err(|cause| failed(&cause))?;
     let is_done = &AtomicBool::new(false);
-    let (mut packed, said, server_seconds) = thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let mut errors = Vec::new();
-        for (number, child) in others.children.iter_mut().enumerate() {
-            let (stdout, stderr, tell) = (child.stdout.take(), child.stderr.take(), tell.clone());
-            scope.spawn(move || {
-                let mut stdout = stdout;
-                while let Some(Ok(told)) = stdout.as_mut().map(read) {
-                    let _ = tell.send((number, told));
-                }
-                let _ = tell.send((number, Told::Ended));
-            });
-            errors.push(scope.spawn(move || {
-                let mut said = Vec::new();
-                if let Some(mut stderr) = stderr {
-                    let _ = stderr.by_ref().take(SAID_MAX).read_to_end(&mut said);
-                    let _ = io::copy(&mut stderr, &mut io::sink());
-                }
-                String::from_utf8_lossy(&said).into_owned()
-            }));
-        }
+    let (packed, said, server_seconds) = thread::scope(|scope| {
+        let (told, errors) = others.hear(scope);
         let mut observer = observer;
         let mut observing = None;
         let (mut ready, mut ended) = (0, 0);
@@ -131,22 +111,34 @@ pub(super) fn run(
         (packed, said, server_seconds)
     });
     drop(others);
+    let mut all = together(packed, &said, mutation)?;
+    all.server_seconds = server_seconds;
+    Ok(all)
+}
+
+/// Puts together what each process has told at its end; where one has not, what it has `said` on stderr is why.
+fn together(
+    packed: Vec<Option<Vec<u8>>>,
+    said: &[String],
+    mutation: Option<&Mutation>,
+) -> Result<Done, Failure> {
     let mut all: Option<Done> = None;
-    for (octets, said) in packed.iter_mut().zip(said) {
-        let why = said.trim().trim_start_matches("pointsman: ").to_owned();
-        let octets = octets.take().ok_or_else(|| match why.as_str() {
+    for (octets, said) in packed.into_iter().zip(said) {
+        let octets = octets.ok_or_else(|| match said.trim().trim_start_matches("pointsman: ") {
             "" => Failure::Failed("a process of the run has ended before its time".into()),
             why => Failure::Failed(why.into()),
         })?;
-        let done = unpack(&octets, mutation).map_err(failed)?;
+        let done = unpack(&octets, mutation).map_err(|cause| failed(&cause))?;
         match &mut all {
             None => all = Some(done),
             Some(all) => merge(all, done),
         }
     }
-    let mut all = all.ok_or_else(|| Failure::Failed("no process was begun".into()))?;
-    all.server_seconds = server_seconds;
-    Ok(all)
+    all.ok_or_else(|| Failure::Failed("no process was begun".into()))
+}
+
+fn failed(cause: &io::Error) -> Failure {
+    Failure::Failed(format!("failed to begin further processes: {cause}"))
 }
 
 impl Others {
@@ -155,13 +147,42 @@ impl Others {
         let mut others = Others { children: Vec::new(), stdins: Vec::new() };
         for number in 0..count {
             let mut command = Command::new(&program);
-            command.args(std::env::args_os().skip(1)).args([NUMBER, &number.to_string()]);
+            // Behind the subcommand: at the end there may be no place for options (`--`).
+            let mut said = std::env::args_os().skip(1);
+            command.args(said.by_ref().take(1)).args([NUMBER, &number.to_string()]).args(said);
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let mut child = command.spawn()?;
             others.stdins.push(child.stdin.take());
             others.children.push(child);
         }
         Ok(others)
+    }
+
+    /// Hears what all tell, each with its number, and at their end what they have said on stderr.
+    fn hear<'s>(
+        &mut self,
+        scope: &'s Scope<'s, '_>,
+    ) -> (Receiver<(usize, Told)>, Vec<ScopedJoinHandle<'s, String>>) {
+        let (tell, told) = mpsc::channel();
+        let mut errors = Vec::new();
+        for (number, child) in self.children.iter_mut().enumerate() {
+            let (mut stdout, stderr, tell) = (child.stdout.take(), child.stderr.take(), tell.clone());
+            scope.spawn(move || {
+                while let Some(Ok(told)) = stdout.as_mut().map(read) {
+                    let _ = tell.send((number, told));
+                }
+                let _ = tell.send((number, Told::Ended));
+            });
+            errors.push(scope.spawn(move || {
+                let mut said = Vec::new();
+                if let Some(mut stderr) = stderr {
+                    let _ = stderr.by_ref().take(SAID_MAX).read_to_end(&mut said);
+                    let _ = io::copy(&mut stderr, &mut io::sink());
+                }
+                String::from_utf8_lossy(&said).into_owned()
+            }));
+        }
+        (told, errors)
     }
 
     /// Tells all when the run begins.
@@ -199,18 +220,30 @@ fn add(live: &Live, before: [u64; 5], now: [u64; 5]) {
     live.lateness_p99.fetch_max(now[4], Ordering::Relaxed);
 }
 
-/// In one of the processes: says that it is ready, and waits for the beginning.
-pub(super) fn begin(live: &Arc<Live>) -> Begin {
+/// In one of the processes: hears from now on when the run begins, and that it is stopped.
+pub(super) fn listen(live: &Arc<Live>) -> JoinHandle<io::Result<u64>> {
     let live = Arc::clone(live);
+    thread::spawn(move || {
+        let mut begins = [0; 8];
+        let heard = io::stdin().read_exact(&mut begins);
+        let stop = move || live.stop.store(true, Ordering::Relaxed);
+        match heard {
+            Ok(()) => drop(thread::spawn(move || {
+                let _ = io::copy(&mut io::stdin(), &mut io::sink());
+                stop();
+            })),
+            Err(_) => stop(),
+        }
+        heard.map(|()| u64::from_le_bytes(begins))
+    })
+}
+
+/// In one of the processes: says that it is ready, and waits for the beginning.
+pub(super) fn begin(begins: JoinHandle<io::Result<u64>>) -> Begin {
     Box::new(move || {
         write(b'r', &[])?;
-        let mut begins = [0; 8];
-        io::stdin().read_exact(&mut begins)?;
-        thread::spawn(move || {
-            let _ = io::copy(&mut io::stdin(), &mut io::sink());
-            live.stop.store(true, Ordering::Relaxed);
-        });
-        clock::of_shared(u64::from_le_bytes(begins))
+        let begins = begins.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))?;
+        clock::of_shared(begins)
     })
 }
 

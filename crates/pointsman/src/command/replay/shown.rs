@@ -12,7 +12,7 @@ use crate::session;
 pub(super) struct Beside {
     /// Where queries went, with the ports of their transports.
     pub(super) asked: Vec<String>,
-    /// Why the first handshake that failed did.
+    /// Why the first connection under TLS, or the first query on one, failed.
     pub(super) tls_error: Option<String>,
     /// Outputs that are not whole, each as a sentence.
     pub(super) broken: Vec<String>,
@@ -22,15 +22,12 @@ pub(super) struct Beside {
 pub(super) fn verdict(report: &ReplayReport, beside: Beside) -> Result<(), Failure> {
     let mut failed = beside.broken;
     if let Some(damage) = &report.schedule.damage {
-        failed.push(format!(
-            "{}: packet or line {}, octet {} of the uncompressed file: {}; what stands before was replayed",
-            report.trace, damage.packet, damage.offset, damage.what
-        ));
+        failed.push(format!("{}: {damage}; what stands before was replayed", report.trace));
     }
     if report.answers == 0 && report.queries > 0 && !report.interrupted {
         let causes: Vec<String> =
             report.lost_by.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
-        let why = beside.tls_error.map(|error| format!("; the first handshake failed: {error}"));
+        let why = beside.tls_error.map(|error| format!("; the first failure was: {error}"));
         failed.push(format!(
             "nobody answered at {}: {}{}",
             beside.asked.join(", "),
@@ -119,7 +116,7 @@ pub(super) fn shown(report: &ReplayReport, remarks: &[String]) -> String {
         sockets.most_open,
         sockets.closed_idle,
         sockets.evicted,
-        sockets.tcp_closed_by_server,
+        sockets.closed_by_server,
         unexpected.late,
         counted(unexpected.duplicates, "duplicate"),
         counted(unexpected.aliens, "alien"),
@@ -187,7 +184,7 @@ mod tests {
     fn all_that_is_wrong_is_told() {
         let damage = || Some(TraceDamage { packet: 7, offset: 99, what: "it ends".into() });
         const LATE: &str = "OUT OF TOLERANCE";
-        const NOBODY: &str = "nobody answered at 127.0.0.1:8853: refused 5; the first handshake failed: no";
+        const NOBODY: &str = "nobody answered at 127.0.0.1:8853: refused 5; the first failure was: no";
         const ENDS: &str = "octet 99 of the uncompressed file: it ends";
         for (is_late, is_answered, damage, broken, expected) in [
             (false, true, None, None, &[][..]),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::{TraceChange, TraceDamage, TraceMutation, TraceWritten};
+use api::{TraceChange, TraceMutation, TraceWritten};
 use replay::mutate::{Mutation, Tally};
 use replay::remarks::counted;
 use replay::report;
@@ -64,8 +64,7 @@ fn copied(trace: &mut Trace, work: Work, output: &mut Output) -> Result<(TraceWr
         let mut message = match message {
             Ok(message) => message,
             Err(damage) => {
-                let (packet, offset, what) = (damage.packet, damage.offset, damage.what);
-                written.damage = Some(TraceDamage { packet, offset, what });
+                written.damage = Some(damage);
                 continue;
             }
         };

@@ -69,22 +69,27 @@ impl Heard {
 }
 
 impl Worker<'_> {
-    /// Takes what has arrived at all sockets.
+    /// Takes what has arrived at clients' sockets, and at shared ones unless it can wait there.
     pub(super) fn receive(&mut self) -> io::Result<()> {
-        if self.shared.iter().all(Option::is_none) && self.sockets.oldest().is_none() {
+        let hears_shared = self.shared.iter().any(Option::is_some) && !self.may_hear_later();
+        if !hears_shared && self.sockets.oldest().is_none() {
             return Ok(());
         }
         let mut is_all = true;
         let ready: Vec<Ready> = self.readiness.ready()?.collect();
         for ready in ready {
             if let Some(family) = SHARED_TOKENS.iter().position(|token| *token == ready.token) {
-                is_all &= self.receive_shared(family)?;
+                if hears_shared {
+                    is_all &= self.receive_shared(family)?;
+                }
                 continue;
             }
             let Some(slot) = self.sockets.of_token(ready.token) else { continue };
             self.receive_own(slot, ready);
         }
-        self.unheard.heard(is_all);
+        if hears_shared {
+            self.unheard.heard(is_all);
+        }
         Ok(())
     }
 
