@@ -104,6 +104,44 @@ pub enum WhenAllDown {
     Empty,
 }
 
+impl Order {
+    /// All there are.
+    pub const ALL: [Order; 4] = [Order::Weighted, Order::Fixed, Order::Rotate, Order::Nearest];
+
+    /// The word for it, in JSON and in a store.
+    pub fn word(self) -> &'static str {
+        match self {
+            Order::Weighted => "weighted",
+            Order::Fixed => "fixed",
+            Order::Rotate => "rotate",
+            Order::Nearest => "nearest",
+        }
+    }
+
+    /// The one with this word.
+    pub fn of_word(word: &str) -> Option<Order> {
+        Order::ALL.into_iter().find(|order| order.word() == word)
+    }
+}
+
+impl WhenAllDown {
+    /// All there are.
+    pub const ALL: [WhenAllDown; 2] = [WhenAllDown::Answer, WhenAllDown::Empty];
+
+    /// The word for it, in JSON and in a store.
+    pub fn word(self) -> &'static str {
+        match self {
+            WhenAllDown::Answer => "answer",
+            WhenAllDown::Empty => "empty",
+        }
+    }
+
+    /// The one with this word.
+    pub fn of_word(word: &str) -> Option<WhenAllDown> {
+        WhenAllDown::ALL.into_iter().find(|what| what.word() == word)
+    }
+}
+
 impl Policy {
     /// Reads a policy from JSON; `source` names the text in faults. What the values mean (whether a region
     /// exists, whether an address can be a server's) is checked when the policy is compiled.
@@ -131,13 +169,8 @@ fn read_policy(reader: &mut Reader<'_>) -> Option<Policy> {
         names: Vec::new(),
         servers: Vec::new(),
     };
-    let orders = [
-        ("weighted", Order::Weighted),
-        ("fixed", Order::Fixed),
-        ("rotate", Order::Rotate),
-        ("nearest", Order::Nearest),
-    ];
-    let when_all_down = [("answer", WhenAllDown::Answer), ("empty", WhenAllDown::Empty)];
+    let orders = Order::ALL.map(|order| (order.word(), order));
+    let when_all_down = WhenAllDown::ALL.map(|what| (what.word(), what));
     let optional = ["answers", "order", "when_all_down", "partition", "names"];
     reader.object(&["servers"], &optional, |reader, key| match key {
         "answers" => policy.answers = reader.integer(0..=u16::MAX).unwrap_or_default(),

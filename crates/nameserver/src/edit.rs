@@ -38,7 +38,7 @@ const COMMIT_MAX: usize = 256;
 
 /// The longest policy in octets that is read on the thread that was asked to put it: reading it takes half a
 /// millisecond.
-const READ_AT_ONCE_MAX: usize = 32 << 10;
+pub(crate) const READ_AT_ONCE_MAX: usize = 32 << 10;
 
 /// How long a caller waits for the slowest worker before it is told that the change is under way.
 pub const PATIENCE: Duration = Duration::from_secs(5);

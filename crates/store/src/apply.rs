@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{Entry, Order, Policy, WhenAllDown};
+use api::{Entry, Policy};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi};
 use sqlx::error::ErrorKind;
 
@@ -166,16 +166,7 @@ fn put_policy(sql: &Connection, known: &mut Known, policy: &Arc<Policy>) -> Appl
 
 /// Writes what a policy has one of, and takes away what it had several of; returns its id.
 fn put_head(sql: &Connection, key: &str, policy: &Policy) -> Applied<i64> {
-    let when_all_down = match policy.when_all_down {
-        WhenAllDown::Answer => "answer",
-        WhenAllDown::Empty => "empty",
-    };
-    let order = match policy.order {
-        Order::Weighted => "weighted",
-        Order::Fixed => "fixed",
-        Order::Rotate => "rotate",
-        Order::Nearest => "nearest",
-    };
+    let (order, when_all_down) = (policy.order.word(), policy.when_all_down.word());
     let head = (policy.answers, order, when_all_down, &policy.partition);
     let Some(id) = policy_id(sql, key)? else {
         let text = r#"INSERT INTO policy (answers, "order", when_all_down, "partition") VALUES (?, ?, ?, ?)"#;

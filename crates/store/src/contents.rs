@@ -219,18 +219,10 @@ impl PolicyRows {
         let regions: BTreeMap<i64, &String> = regions.iter().map(|(id, name)| (*id, name)).collect();
         let mut policies: BTreeMap<i64, Policy> = BTreeMap::new();
         for (id, answers, order, when_all_down, partition) in self.heads {
-            let order = match order.as_str() {
-                "weighted" => Order::Weighted,
-                "fixed" => Order::Fixed,
-                "rotate" => Order::Rotate,
-                "nearest" => Order::Nearest,
-                other => return Err(Corrupt(format!("policy {id}: order '{other}'"))),
-            };
-            let when_all_down = match when_all_down.as_str() {
-                "answer" => WhenAllDown::Answer,
-                "empty" => WhenAllDown::Empty,
-                other => return Err(Corrupt(format!("policy {id}: when_all_down '{other}'"))),
-            };
+            let order =
+                Order::of_word(&order).ok_or_else(|| Corrupt(format!("policy {id}: order '{order}'")))?;
+            let when_all_down = WhenAllDown::of_word(&when_all_down)
+                .ok_or_else(|| Corrupt(format!("policy {id}: when_all_down '{when_all_down}'")))?;
             let answers = number(answers, "number of answers")?;
             let (names, servers) = (Vec::new(), Vec::new());
             let policy = Policy { answers, order, when_all_down, partition, names, servers };

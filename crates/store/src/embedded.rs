@@ -5,7 +5,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -18,7 +17,7 @@ use crate::file::{self, FileId, Lock};
 use crate::health::{self, Verdict};
 use crate::known::Known;
 use crate::schema::{self, Migrated, Version};
-use crate::store::{BUSY_TIMEOUT, CHECK_WAIT};
+use crate::store::{BUSY_TIMEOUT, CHECK_WAIT, now};
 
 /// How many statements a connection keeps prepared: more than this crate has.
 const STATEMENTS_MAX: usize = 64;
@@ -154,8 +153,8 @@ impl Embedded {
     /// # Errors
     ///
     /// [`CommitError::Conflict`] unless `based_on` is the current generation, [`CommitError::Refused`] for
-    /// the first change that contradicts what is stored, or a [`StoreError`]. After [`StoreError::Gone`]
-    /// and [`StoreError::Io`] the caller must load again to know whether the commit had happened.
+    /// the first change that contradicts what is stored, or a [`StoreError`], after which only a load tells whether the
+    /// commit had happened.
     pub(crate) async fn commit(&self, based_on: u64, changes: &[Change]) -> Result<u64, CommitError> {
         let mut slot = self.connection.lock().await;
         let mut connected = self.place.take(&mut slot)?;
@@ -375,9 +374,4 @@ fn unloaded(path: &Path, failure: contents::Failure) -> StoreError {
 /// Begins to write, so that nobody else can before the end.
 fn begin(sql: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     sql.transaction_with_behavior(TransactionBehavior::Immediate)
-}
-
-/// Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -1,6 +1,6 @@
 //! The store, whichever database it is in.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::change::Change;
 use crate::contents::Contents;
@@ -176,4 +176,9 @@ impl Store {
             Kind::Shared(store) => store.close().await,
         }
     }
+}
+
+/// Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.
+pub(crate) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -11,6 +11,7 @@ use super::document::{IfAbsent, IfMatch, IfNoneMatch, Owner};
 use super::path::Domain;
 use super::reply::{Failure, changed, tagged};
 use super::{Http, body, precondition};
+use crate::edit::READ_AT_ONCE_MAX;
 
 /// Lists the policies.
 #[utoipa::path(
@@ -56,9 +57,12 @@ pub(super) async fn put(
 ) -> Result<Response, Failure> {
     let current = async || Ok(http.editor.policy(&owner).map(|(_, etag)| etag));
     let condition = precondition::condition(request.headers(), current).await?;
-    let _place = http.admission.change()?;
+    let place = http.admission.change()?;
     let text = body::read(request, &[body::JSON], body::POLICY_MAX).await?;
-    changed(http.editor.put_policy(&owner, text, condition).await)
+    let is_long = text.len() > READ_AT_ONCE_MAX;
+    let put = async move { http.editor.put_policy(&owner, text, condition).await };
+    // Short ones need no place once their clients have gone: the queue bounds them.
+    changed(if is_long { place.hold(put).await } else { put.await })
 }
 
 /// Deletes a policy; its names answer what their zones say.

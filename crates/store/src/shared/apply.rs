@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use api::{Entry, Order, Policy, WhenAllDown};
+use api::{Entry, Policy};
 
 use super::sql::{Sql, Value, values};
 use crate::apply::{finite, there_was};
@@ -129,16 +129,7 @@ async fn put_policy(sql: &mut Sql, policy: &Policy) -> Result<(), Failure> {
     }
     let old = policy_id(sql, key).await?;
     check_names(sql, old, &policy.names).await?;
-    let when_all_down = match policy.when_all_down {
-        WhenAllDown::Answer => "answer",
-        WhenAllDown::Empty => "empty",
-    };
-    let order = match policy.order {
-        Order::Weighted => "weighted",
-        Order::Fixed => "fixed",
-        Order::Rotate => "rotate",
-        Order::Nearest => "nearest",
-    };
+    let (order, when_all_down) = (policy.order.word(), policy.when_all_down.word());
     let mut head = values![i64::from(policy.answers), order, when_all_down, policy.partition.as_str()];
     let id = match old {
         Some(id) => {

@@ -34,7 +34,7 @@ use crate::change::{Change, describe};
 use crate::contents::{Contents, Corrupt};
 use crate::error::{CommitError, OpenError, StoreError, is_deadlock, is_refusal, shown};
 use crate::health::Verdict;
-use crate::store::CHECK_WAIT;
+use crate::store::{CHECK_WAIT, now};
 
 /// How many changes `change_log` keeps below the last, beside those that no generation has: who was away for longer
 /// loads everything.
@@ -470,11 +470,6 @@ async fn make(sql: &mut Sql, generation: i64, mut last: i64, changes: &[Change])
     apply::insert(sql, "change_log (number, at, what, name)", &rows).await?;
     sql.run("UPDATE writer SET changes = ?", values![last]).await?;
     Ok(last)
-}
-
-/// Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.
-fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
 /// As much of a reason as is stored.
