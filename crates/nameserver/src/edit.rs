@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use api::Faults;
 use arc_swap::ArcSwap;
 use store::{Change, CommitError, Store};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::book::{Book, Edit};
@@ -191,7 +192,7 @@ impl Editor {
         let origin = origin.to_string();
         // A zone of a million records takes a second to build: not on a thread that serves others.
         let edit = tokio::task::spawn_blocking(move || Edit::zone(&origin, &text, condition, &hash));
-        self.apply(vec![edit.await.map_err(|_| Refused::Busy)??]).await
+        self.apply(vec![edit.await??]).await
     }
 
     /// Deletes a zone.
@@ -234,7 +235,7 @@ impl Editor {
         // As a zone, with a million prefixes.
         let edit =
             tokio::task::spawn_blocking(move || Edit::partition(&name, "body", text, condition, regions));
-        self.apply(vec![edit.await.map_err(|_| Refused::Busy)??]).await
+        self.apply(vec![edit.await??]).await
     }
 
     /// Deletes a partition.
@@ -260,7 +261,7 @@ impl Editor {
         let edit = match length {
             0..=READ_AT_ONCE_MAX => read(),
             // As a zone.
-            _ => tokio::task::spawn_blocking(read).await.map_err(|_| Refused::Busy)?,
+            _ => tokio::task::spawn_blocking(read).await?,
         };
         self.apply(vec![edit?]).await
     }
@@ -292,7 +293,7 @@ impl Editor {
             let edits = import::edits(&files, &book, &mut loading);
             (edits, loading)
         });
-        let (edits, loading) = read.await.map_err(|_| Refused::Busy)?;
+        let (edits, loading) = read.await?;
         let applied = match edits {
             Err(faults) => Err(Refused::Faults(faults)),
             Ok(edits) if edits.is_empty() => {
@@ -376,9 +377,16 @@ impl Editor {
     async fn submit(&self, edits: Vec<Edit>) -> Result<Done, Refused> {
         let (reply, answer) = oneshot::channel();
         let queue = lock(&self.shared.queue).clone().ok_or(Refused::Busy)?;
-        queue.try_send(Request { edits, reply }).map_err(|_| Refused::Busy)?;
+        queue.try_send(Request { edits, reply }).map_err(|unsent| match unsent {
+            TrySendError::Full(_) => Refused::Busy,
+            TrySendError::Closed(_) => Refused::Broken,
+        })?;
         drop(queue);
-        answer.await.map_err(|_| Refused::Busy)?
+        // Who stops takes the queue away first.
+        answer.await.map_err(|_| match lock(&self.shared.queue).is_some() {
+            true => Refused::Broken,
+            false => Refused::Busy,
+        })?
     }
 
     async fn acknowledge(&self, generation: u64) -> Applied {

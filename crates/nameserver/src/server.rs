@@ -1,7 +1,7 @@
 //! Start and stop: sockets bound, workers at their cores, the API beside them.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -391,7 +391,7 @@ impl Prepared {
             answering: self.answering.clone(),
             ledger: self.ledger(),
             // Workers and connections draw differently: each begins with a number of its own.
-            seed: self.seed ^ u64::from(address.port()),
+            seed: seed_of(self.seed, address),
         }
     }
 
@@ -426,6 +426,13 @@ fn check_descriptors(connections_max: usize, sockets: usize) {
         ),
         Err(cause) => tracing::warn!(%cause, "the limit on open files is not known"),
     }
+}
+
+/// What the connections of an address begin to draw with.
+fn seed_of(seed: u64, address: SocketAddr) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (seed, address).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Draws a secret that nobody can foresee, whatever seed was given.

@@ -5,7 +5,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
@@ -21,6 +23,9 @@ use crate::store::{BUSY_TIMEOUT, CHECK_WAIT, now};
 
 /// How many statements a connection keeps prepared: more than this crate has.
 const STATEMENTS_MAX: usize = 64;
+
+/// How many pages are copied at once while others may write.
+const COPIED_AT_ONCE: i32 = 4_096;
 
 /// After how many commits the log is brought into the database while nobody waits: some 3 MiB of it, three pages each.
 pub(crate) const LOG_COMMITS_MAX: u32 = 256;
@@ -99,8 +104,8 @@ impl Embedded {
         Ok(Embedded { connection, migrated, place: Arc::new(place) })
     }
 
-    /// Reads what the store at `url` holds and changes nothing; `None` where there is none yet, and where its tables are an
-    /// older program's.
+    /// Reads what the store at `url` holds and changes nothing; `None` where there is none yet. What is an older program's is
+    /// brought up to date in memory.
     ///
     /// # Errors
     ///
@@ -119,8 +124,13 @@ impl Embedded {
         let sort = |error: rusqlite::Error| OpenError::sort(&path, &error);
         let mut sql = Connection::open_with_flags(&path, flags).map_err(sort)?;
         sql.busy_timeout(BUSY_TIMEOUT).map_err(sort)?;
-        if !schema::is_current(&sql, &path, versions)? {
-            return Ok(None);
+        let Some(found) = schema::version(&sql, &path, versions)? else { return Ok(None) };
+        if versions.last().is_some_and(|(last, ..)| found < *last) {
+            let mut copy = Connection::open_in_memory().map_err(sort)?;
+            let copied = Backup::new(&sql, &mut copy)
+                .and_then(|backup| backup.run_to_completion(COPIED_AT_ONCE, Duration::ZERO, None));
+            copied.and_then(|()| schema::bring_up(&mut copy, found, versions)).map_err(sort)?;
+            sql = copy;
         }
         contents::load(&mut sql).map(Some).map_err(|failure| unloaded(&path, failure).into())
     }

@@ -81,6 +81,15 @@ pub enum OpenError {
         /// The copy that the newer program kept of the tables that this one knows, where there is one.
         copy: Option<PathBuf>,
     },
+    /// A shared database has an older program's tables, and is not to be changed.
+    Older {
+        /// Its URL without the password.
+        path: PathBuf,
+        /// The version of its tables.
+        found: i64,
+        /// The version that a start of this program makes of it.
+        known: i64,
+    },
     /// What can also go wrong later.
     Store(StoreError),
 }
@@ -166,6 +175,12 @@ impl fmt::Display for OpenError {
                     None => f.write_str("a backup from before"),
                 }
             }
+            OpenError::Older { path, found, known } => write!(
+                f,
+                "the tables of {} have version {found}; this program's first start brings them to {known}, and nothing \
+                 can be held against them before",
+                path.display()
+            ),
             OpenError::Store(error) => error.fmt(f),
         }
     }

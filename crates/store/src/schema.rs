@@ -54,19 +54,19 @@ pub(crate) fn recognise(sql: &Connection, path: &Path) -> Result<(), OpenError> 
     sql.pragma_update(None, "application_id", APPLICATION_ID).map_err(|error| OpenError::sort(path, &error))
 }
 
-/// Whether the tables are there, of the last of `versions`.
-pub(crate) fn is_current(sql: &Connection, path: &Path, versions: &[Version]) -> Result<bool, OpenError> {
+/// The version of the tables, which is none beyond `versions`; `None` where there are none.
+pub(crate) fn version(sql: &Connection, path: &Path, versions: &[Version]) -> Result<Option<i64>, OpenError> {
     let sort = |error: rusqlite::Error| OpenError::sort(path, &error);
     // Between the mark and the first table, and before the mark, there is nothing to be read.
     if !is_ours(sql, path)? || !sql.table_exists(None, "_sqlx_migrations").map_err(sort)? {
-        return Ok(false);
+        return Ok(None);
     }
     let found = made(sql).map_err(sort)?.last().map_or(0, |(version, _)| *version);
     let known = versions.last().map_or(0, |(version, ..)| *version);
     if found > known {
         return Err(OpenError::Newer { path: path.to_path_buf(), found, known, copy: None });
     }
-    Ok(found == known)
+    Ok((found > 0).then_some(found))
 }
 
 /// Whether a database is marked as ours; an error where it is another program's, and not empty.
@@ -110,10 +110,14 @@ pub(crate) fn migrate(
         Some(&(from, _)) if from < to => Some(Migrated { from, to, copy: keep_copy(sql, path, from)? }),
         _ => None,
     };
-    for version in versions.iter().filter(|(version, ..)| made.iter().all(|(made, _)| made != version)) {
-        make(sql, version).map_err(sort)?;
-    }
+    let begun = made.last().map_or(0, |(version, _)| *version);
+    bring_up(sql, begun, versions).map_err(sort)?;
     Ok(migrated)
+}
+
+/// Makes the tables of the last of `versions` from those of an earlier one, or from none (0).
+pub(crate) fn bring_up(sql: &mut Connection, from: i64, versions: &[Version]) -> rusqlite::Result<()> {
+    versions.iter().filter(|(version, ..)| *version > from).try_for_each(|version| make(sql, version))
 }
 
 /// The versions that the tables have had, in order, and the checksums of what made them.

@@ -53,11 +53,11 @@ impl Store {
     }
 
     /// Reads what the store at `url` holds, also while another process has it open, and changes nothing; `None` where there
-    /// is none yet, and where its tables are an older program's.
+    /// is none yet.
     ///
     /// # Errors
     ///
-    /// As [`Store::open`], but for the lock, which it does not take.
+    /// As [`Store::open`], but for the lock, which it does not take; [`OpenError::Older`] of a shared database.
     pub async fn peek(url: &str) -> Result<Option<Contents>, OpenError> {
         match Shared::at(url)? {
             Some(shared) => shared.peek().await,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use api::Faults;
+use tokio::task::JoinError;
 
 use super::Etag;
 
@@ -31,6 +32,14 @@ pub enum Refused {
     Outrun,
     /// Too many changes wait already, or the server is stopping.
     Busy,
+    /// What makes changes has panicked: a fault of ours.
+    Broken,
+}
+
+impl From<JoinError> for Refused {
+    fn from(ended: JoinError) -> Self {
+        if ended.is_panic() { Refused::Broken } else { Refused::Busy }
+    }
 }
 
 impl fmt::Display for Refused {
@@ -51,6 +60,9 @@ impl fmt::Display for Refused {
                 f.write_str("other name servers published first, again and again; try again shortly")
             }
             Refused::Busy => f.write_str("too many changes wait; try again shortly"),
+            Refused::Broken => {
+                f.write_str("the server panicked over it, and its log says where; what serves goes on")
+            }
         }
     }
 }

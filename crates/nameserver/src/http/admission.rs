@@ -44,7 +44,7 @@ impl Place {
             let _place = self;
             change.await
         });
-        held.await.map_err(|_| Refused::Busy)?
+        held.await?
     }
 }
 

@@ -20,6 +20,7 @@ impl From<Refused> for Failure {
             Refused::NotFound(_) => StatusCode::NOT_FOUND,
             Refused::InUse(_) => StatusCode::CONFLICT,
             Refused::Precondition { .. } | Refused::Exists { .. } => StatusCode::PRECONDITION_FAILED,
+            Refused::Broken => StatusCode::INTERNAL_SERVER_ERROR,
             Refused::Store(_) | Refused::Outrun | Refused::Busy => StatusCode::SERVICE_UNAVAILABLE,
         };
         match refused {
@@ -44,7 +45,7 @@ pub(super) fn changed(made: Result<Applied, Refused>) -> Result<Response, Failur
 pub(super) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Refused::Busy.into())
+    tokio::task::spawn_blocking(work).await.map_err(|ended| Refused::from(ended).into())
 }
 
 /// Something with a tag, or 304 for a client that has it.

@@ -125,7 +125,7 @@ impl Shared {
         Ok(self)
     }
 
-    /// Reads what the database holds and changes nothing; `None` where its tables are not there, or an older program's.
+    /// Reads what the database holds and changes nothing; `None` where its tables are not there.
     pub(crate) async fn peek(&self) -> Result<Option<Contents>, OpenError> {
         let mut sql = self.connect().await?;
         let versions = tables::versions(&sql);

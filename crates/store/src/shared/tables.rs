@@ -76,6 +76,9 @@ pub(crate) async fn are_current(sql: &mut Sql, path: &Path, versions: &[Version]
     if found > known {
         return Err(OpenError::Newer { path: path.to_path_buf(), found, known, copy: None });
     }
+    if found > 0 && found < known {
+        return Err(OpenError::Older { path: path.to_path_buf(), found, known });
+    }
     Ok(found == known)
 }
 

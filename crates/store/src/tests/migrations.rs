@@ -38,7 +38,9 @@ async fn an_older_store_is_migrated_and_a_copy_kept() {
     fs::write(folder.0.join(format!("pointsman.db.version-{LAST}.part")), "half").expect("writes");
 
     let versions = next("CREATE TABLE more (id INTEGER)");
-    assert_eq!(Store::peek_at(&folder.url(), &versions).expect("reads"), None, "it is not current");
+    let peeked = Store::peek_at(&folder.url(), &versions).expect("reads");
+    assert_eq!(peeked.as_ref(), Some(&contents), "as the next start has it");
+    assert!(Store::peek_at(&folder.url(), VERSIONS).is_ok(), "nothing was changed");
     let store = Store::open_at(&folder.url(), &versions).expect("migrates");
     assert_eq!(store.migrated(), Some(&Migrated { from: LAST, to: LAST + 1, copy: copy.clone() }));
     assert_eq!(store.load().await.expect("loads"), contents);
