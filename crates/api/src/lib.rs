@@ -3,7 +3,7 @@
 //! Only this crate knows `serde`; everything below the surface works on types of its own. The same
 //! fact has the same name here as in the configuration, the metrics and the documentation.
 //!
-//! - [`fault`]: one mistake in something that a person wrote, with its place; [`file`]: what they wrote it into;
+//! - [`fault`]: one mistake in something that a person wrote, with its place; [`mod@file`]: what they wrote it into;
 //!   [`problem`]: why a request was refused.
 //! - [`place`]: where a value stands in a JSON text; `reader`: what people write as JSON, read with everything that is wrong;
 //!   `json`: the text, gone through value by value, for both.
