@@ -28,6 +28,9 @@ pub(crate) const OPTION: usize = 4;
 /// chooses otherwise (DNS flag day 2020; RFC 9715 §3).
 pub const UDP_PAYLOAD: u16 = 1232;
 
+/// The largest UDP payload of who has not said that they take more, in octets (RFC 1035 §4.2.1).
+pub const UDP_PLAIN_PAYLOAD: u16 = 512;
+
 /// The octets of a client's cookie (RFC 7873 §4).
 pub const CLIENT_COOKIE: usize = 8;
 

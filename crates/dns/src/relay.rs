@@ -3,12 +3,9 @@
 
 use std::ops::Range;
 
-use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPT, OPTION, VERSION};
+use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPT, OPTION, UDP_PLAIN_PAYLOAD, VERSION};
 use crate::query::{HEADER, Record};
 use domain::base::iana::{OptionCode, Rtype};
-
-/// The payload of who has not said that it takes more (RFC 1035 §4.2.1).
-const PLAIN_PAYLOAD: u16 = 512;
 
 /// What was put into a query, so that it is taken out of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,7 +60,7 @@ pub fn add_subnet(
             let Some(additional) = additional.checked_add(1) else { return Added::Nothing };
             query[10..HEADER].copy_from_slice(&additional.to_be_bytes());
             query.truncate(end);
-            let [kind, class] = [Rtype::OPT.to_int().to_be_bytes(), PLAIN_PAYLOAD.to_be_bytes()];
+            let [kind, class] = [Rtype::OPT.to_int().to_be_bytes(), UDP_PLAIN_PAYLOAD.to_be_bytes()];
             query.extend_from_slice(&[0, kind[0], kind[1], class[0], class[1], 0, 0, 0, 0, 0, length as u8]);
             query.extend_from_slice(option);
             Added::Record

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use api::{Fault, Faults};
+use dns::edns::UDP_PLAIN_PAYLOAD;
 use net::admission::{Admission, GIVING_WAY_MAX};
 use net::clock::Clock;
 use net::privileges;
@@ -325,7 +326,7 @@ impl Prepared {
         // The standard library's hasher is keyed by the system's randomness.
         let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
-        let answer_max = usize::from(options.settings.udp_payload_max).max(512);
+        let answer_max = usize::from(options.settings.udp_payload_max.max(UDP_PLAIN_PAYLOAD));
         let mut book = Book::load(contents, seed, options.settings).map_err(StartError::Faults)?;
         if options.cookies {
             book.generation.secrets = Arc::new(Secrets::one(secret()?));

@@ -16,7 +16,7 @@ mod response;
 
 use std::net::IpAddr;
 
-use dns::edns::{Edns, Options};
+use dns::edns::{Edns, Options, UDP_PLAIN_PAYLOAD};
 use dns::query::{HEADER, Query, Refusal};
 use dns::writer::{End, Full, Writer, without_question};
 use dns::{Class, Folded, OptRcode, Rcode, Rtype, Suffixes};
@@ -32,9 +32,6 @@ use response::Response;
 
 /// The largest message over TCP, in octets: its length has 16 bits (RFC 1035 §4.2.2).
 const TCP_MAX: usize = 65_535;
-
-/// The largest message over UDP to an asker without EDNS, in octets (RFC 1035 §4.2.1).
-const UDP_PLAIN_MAX: usize = 512;
 
 /// The unit in which a connection's idle timeout is told, in milliseconds (RFC 7828 §3.1).
 const KEEPALIVE_UNIT_MS: u128 = 100;
@@ -191,9 +188,9 @@ impl Generation {
     pub(crate) fn size_max(&self, asked: &Asked<'_>, query: &Query<'_>) -> usize {
         match (asked.transport, &query.edns) {
             (Transport::Tcp, _) => TCP_MAX,
-            (Transport::Udp, None) => UDP_PLAIN_MAX,
+            (Transport::Udp, None) => UDP_PLAIN_PAYLOAD.into(),
             (Transport::Udp, Some(edns)) => {
-                usize::from(edns.udp_payload_size.min(self.settings.udp_payload_max)).max(UDP_PLAIN_MAX)
+                edns.udp_payload_size.min(self.settings.udp_payload_max).max(UDP_PLAIN_PAYLOAD).into()
             }
         }
     }

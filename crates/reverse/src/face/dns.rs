@@ -12,7 +12,7 @@
 
 use std::net::IpAddr;
 
-use dns::edns::{ExtendedError, UDP_PAYLOAD};
+use dns::edns::{ExtendedError, UDP_PAYLOAD, UDP_PLAIN_PAYLOAD};
 use dns::query::{Query, Refusal};
 use dns::writer::{End, Writer, without_question};
 use dns::{Class, Folded, OptRcode, Rcode, Rtype, Section, Suffixes};
@@ -21,9 +21,6 @@ use crate::cache::{View, Why};
 use crate::front::{Front, Known, Since};
 use crate::name::NameText;
 use crate::question::address_of;
-
-/// The largest message over UDP to an asker without EDNS, in octets (RFC 1035 §4.2.1).
-const PLAIN_MAX: usize = 512;
 
 /// How long an absence or a failure may be cached by who asked, in seconds (RFC 2308 §5 speaks of three hours).
 const NEGATIVE_MAX: u32 = 10_800;
@@ -68,8 +65,8 @@ pub fn answer(
         edns.client_subnet = None;
     }
     let limit = limit.unwrap_or_else(|| match query.edns {
-        None => PLAIN_MAX,
-        Some(ref edns) => usize::from(edns.udp_payload_size.clamp(PLAIN_MAX as u16, UDP_PAYLOAD)),
+        None => UDP_PLAIN_PAYLOAD.into(),
+        Some(ref edns) => usize::from(edns.udp_payload_size.clamp(UDP_PLAIN_PAYLOAD, UDP_PAYLOAD)),
     });
     let mut end = End {
         rcode: OptRcode::NOERROR,
