@@ -216,11 +216,10 @@ impl Flag {
 impl fmt::Display for Change {
     /// As it is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Letters that stand for something in a list.
+        // Letters that stand for something in a list; a name's text has a backslash before two of them.
         let text = |wire: &[u8]| {
-            let text = name::to_text(wire).replace("\\,", "\\044").replace(',', "\\044");
-            let text = text.replace("\\:", "\\058").replace(':', "\\058");
-            text.replace("\\@", "\\064").replace('@', "\\064").replace("\\ ", "\\032")
+            let text = name::to_text(wire).replace(',', "\\044").replace(':', "\\058");
+            text.replace("\\@", "\\064").replace("\\ ", "\\032")
         };
         match self {
             Change::Flag { flag, share } => return write!(f, "{}={}%", flag.name(), share),
@@ -267,6 +266,7 @@ mod tests {
             "prefix=a.b.",
             "suffix=example.com.:example.net.@50%",
             "suffix=.:a\\044b\\058c\\064d\\032e.",
+            "suffix=.:a\\\\\\044b\\\\\\058c\\\\\\064d\\\\\\032e.",
             "type=AAAA",
             "type=TYPE65280@50%",
         ] {
