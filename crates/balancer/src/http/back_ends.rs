@@ -80,9 +80,18 @@ pub(super) async fn remove(
     State(http): State<Http>,
     Path(address): Path<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
+    // In a task of its own: who asked may go away, and what has begun to drain is to be taken out all the same.
+    let removal = tokio::spawn(async move { take_out(&http, &address).await });
+    removal.await.unwrap_or_else(|cause| {
+        Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, cause.to_string(), "the log says more"))
+    })
+}
+
+/// Drains a back end, and takes it out when nothing is in flight.
+async fn take_out(http: &Http, address: &str) -> Result<Json<Vec<BackEndStatus>>, Failure> {
     let editing = &http.editing;
-    let back_end = find(&http, &address)?;
-    back_end.set_draining(Drained::ByOperator, true);
+    let back_end = find(http, address)?;
+    set_drained(&back_end, true);
     let until = tokio::time::Instant::now() + DRAIN_WAIT;
     let mut looks = 0;
     while looks < LOOKS && back_end.is_drained(Drained::ByOperator) && tokio::time::Instant::now() < until {
@@ -95,7 +104,7 @@ pub(super) async fn remove(
         return Err(Failure::new(StatusCode::CONFLICT, what, ""));
     }
     // Somebody else may have taken it out, and even added another one there.
-    if !find(&http, &address).is_ok_and(|there| Arc::ptr_eq(&there, &back_end)) {
+    if !find(http, address).is_ok_and(|there| Arc::ptr_eq(&there, &back_end)) {
         return Err(Failure::missing(&format!("back end {address}")));
     }
     editing.field.store(Arc::new(editing.field.load().without(back_end.place)));
@@ -107,7 +116,7 @@ pub(super) async fn drain(
     State(http): State<Http>,
     Path(address): Path<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
-    find(&http, &address)?.set_draining(Drained::ByOperator, true);
+    set_drained(&*find(&http, &address)?, true);
     Ok(Json(status::of(&http.numbers).back_ends))
 }
 
@@ -116,7 +125,6 @@ pub(super) async fn resume(
     Path(address): Path<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
     let back_end = find(&http, &address)?;
-    back_end.set_draining(Drained::ByOperator, false);
     if back_end.is_drained(Drained::ByAgent) {
         if status::lease(&back_end, http.numbers.now_ns()).is_some() {
             return Err(Failure::new(
@@ -127,7 +135,19 @@ pub(super) async fn resume(
         }
         back_end.set_draining(Drained::ByAgent, false);
     }
+    set_drained(&back_end, false);
     Ok(Json(status::of(&http.numbers).back_ends))
+}
+
+/// Says that the operator drains it, or does no longer.
+fn set_drained(back_end: &BackEnd, drains: bool) {
+    back_end.set_draining(Drained::ByOperator, drains);
+    let back_end = back_end.address;
+    if drains {
+        tracing::info!(%back_end, "the operator drains the back end");
+    } else {
+        tracing::info!(%back_end, "the operator gives the back end queries again");
+    }
 }
 
 fn find(http: &Http, address: &str) -> Result<Arc<BackEnd>, Failure> {
@@ -142,6 +162,7 @@ mod tests {
     use crate::numbers::Numbers;
     use axum::body::Body;
     use net::clock::Clock;
+    use routing::balance::Lease;
 
     /// A balancer with one back end.
     fn http() -> (Http, Arc<BackEnd>) {
@@ -207,5 +228,37 @@ mod tests {
         let removed = removal.await.expect("no panic").map(drop).map_err(status_of);
         assert_eq!(removed, Err(StatusCode::CONFLICT));
         assert_eq!(http.editing.field.load().iter().count(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_drains_is_taken_out_although_nobody_waits() {
+        let (http, back_end) = http();
+        back_end.cells[0].sent.add(1);
+        let removal = tokio::spawn(remove(State(http.clone()), Path("192.0.2.1:53".into())));
+        while !back_end.is_drained(Drained::ByOperator) {
+            tokio::task::yield_now().await;
+        }
+        removal.abort();
+        assert!(removal.await.is_err_and(|cause| cause.is_cancelled()));
+        back_end.cells[0].ended.add(1);
+        for _ in 0..=LOOKS {
+            tokio::time::advance(LOOK).await;
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(http.editing.field.load().iter().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_resume_that_is_refused_changes_nothing() {
+        let (http, back_end) = http();
+        back_end.set_draining(Drained::ByOperator, true);
+        back_end.set_draining(Drained::ByAgent, true);
+        back_end.udp.put(Lease { until_ns: u64::MAX, ..Lease::NONE });
+        let resumed = || resume(State(http.clone()), Path("192.0.2.1:53".into()));
+        assert_eq!(resumed().await.map(drop).map_err(status_of), Err(StatusCode::CONFLICT));
+        assert!(back_end.is_drained(Drained::ByOperator) && back_end.is_drained(Drained::ByAgent));
+        back_end.udp.put(Lease::NONE);
+        assert!(resumed().await.is_ok());
+        assert!(!back_end.is_drained(Drained::ByOperator) && !back_end.is_drained(Drained::ByAgent));
     }
 }
