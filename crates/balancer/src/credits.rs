@@ -56,8 +56,15 @@ struct Agent {
     back_end: Arc<BackEnd>,
     /// Where its reports come from.
     at: Option<SocketAddr>,
-    /// When the last hello went.
+    /// When the last hello went there.
     told: Duration,
+    /// When an introduction was last answered, wherever it came from.
+    introduced: Duration,
+    /// The sequence of the last hello.
+    sequence: u64,
+    /// A bit for each of the last hellos, the last one's lowest: set where it went to the agent that is heard. Others answer
+    /// introductions, which anybody can repeat.
+    told_there: u64,
     /// How well its reports come.
     hearing: Hearing,
     /// When it was last said that its key is another one.
@@ -183,6 +190,9 @@ impl Credits {
                     back_end: back_end.clone(),
                     at: None,
                     told: Duration::ZERO,
+                    introduced: Duration::ZERO,
+                    sequence: 0,
+                    told_there: 0,
                     hearing: Hearing::default(),
                     warned: None,
                 });
@@ -195,8 +205,13 @@ impl Credits {
         let Some(agent) = self.agents.get_mut(&service) else { return };
         let now = self.clock.now().monotonic;
         let (sent, answered) = sent(&service, &agent.back_end);
-        agent.told = now;
+        let is_there = agent.at == Some(to);
+        if is_there {
+            agent.told = now;
+        }
         let hello = agent.account.hello(now, sent, answered);
+        agent.sequence = hello.sequence;
+        agent.told_there = agent.told_there << 1 | u64::from(is_there);
         let mut octets = [0; HELLO_LEN];
         let length = hello.write(&self.key, &mut octets);
         add(&self.counters.hellos);
@@ -218,11 +233,12 @@ impl Credits {
             Taken::Fresh => {
                 add(&self.counters.fresh);
                 agent.at = Some(from);
-                agent.grant(&report, report.hello.saturating_sub(before + 1), now);
+                agent.grant(&report, agent.missed(before, report.hello), now);
             }
             Taken::Introduction => {
                 add(&self.counters.introductions);
-                if now.saturating_sub(agent.told) >= HELLO_SPACING {
+                if now.saturating_sub(agent.introduced) >= HELLO_SPACING {
+                    agent.introduced = now;
                     self.hello(report.service, from).await;
                 }
             }
@@ -231,9 +247,7 @@ impl Credits {
             Taken::Alien => add(&self.counters.alien),
         }
     }
-}
 
-impl Credits {
     /// Counts a report with another key, also at the back ends of the address that it comes from: the first thing to go
     /// wrong, and nothing else shows it there.
     fn unsigned(&mut self, from: SocketAddr) {
@@ -256,9 +270,14 @@ impl Agent {
             tracing::warn!(%back_end, "an agent reports from the back end's address with another key; it grants nothing");
         }
     }
-}
 
-impl Agent {
+    /// How many of the last 64 hellos between these two went to the agent.
+    fn missed(&self, before: u64, hello: u64) -> u64 {
+        let remembered = (self.sequence + 1).saturating_sub(u64::BITS.into());
+        let between = remembered.max(before + 1)..hello;
+        between.map(|sequence| self.told_there >> (self.sequence - sequence) & 1).sum()
+    }
+
     /// Puts what a report grants in force; so many hellos before it were not answered.
     fn grant(&mut self, report: &Report, missed: u64, now: Duration) {
         let until = self.account.last().map_or(now, |(_, until)| until);
@@ -276,9 +295,7 @@ impl Agent {
             self.back_end.set_draining(Drained::ByAgent, report.draining);
         }
     }
-}
 
-impl Agent {
     /// Who has said that the back end drains, and is gone, says so no longer.
     fn forget_draining(&self, now: Duration) {
         let is_gone = self.account.last().is_some_and(|(last, until)| {
@@ -411,6 +428,39 @@ mod tests {
         assert_eq!(standing(), Standing::Draining);
         agent.forget_draining(until + DRAINING_KEPT);
         assert_eq!(standing(), Standing::Up);
+    }
+
+    #[tokio::test]
+    async fn who_repeats_an_introduction_does_not_keep_the_agent_from_being_told() {
+        let (mut credits, agent, service) = pair().await;
+        while credits.clock.now().monotonic < INTERVAL {
+            tokio::task::yield_now().await;
+        }
+        take(&mut credits, &agent, report(service, None, 5, 0), &key(1)).await;
+        let first = heard(&agent).await;
+        take(&mut credits, &agent, report(service, Some(first), 6, 40), &key(1)).await;
+        let stranger = UdpSocket::bind("127.0.0.1:0").await.expect("loopback binds");
+        stranger.connect(credits.local_address().expect("it is bound")).await.expect("loopback connects");
+        let told = |credits: &mut Credits| {
+            let agent = credits.agents.get_mut(&service).expect("it is there");
+            agent.introduced = Duration::ZERO;
+            std::mem::take(&mut agent.told)
+        };
+        told(&mut credits);
+        for _ in 0..3 {
+            take(&mut credits, &stranger, report(service, None, 5, 0), &key(1)).await;
+            heard(&stranger).await;
+            assert_eq!(told(&mut credits), Duration::ZERO, "it is not the agent that was told");
+        }
+        for _ in 0..2 {
+            credits.tell().await;
+            told(&mut credits);
+        }
+        let [missed, answered] = [heard(&agent).await, heard(&agent).await];
+        assert_eq!([missed, answered].map(|hello| hello.sequence - first.sequence), [4, 5]);
+        let agent = &credits.agents[&service];
+        assert_eq!([4, 5, 6].map(|after| agent.missed(first.sequence, first.sequence + after)), [0, 1, 2]);
+        assert_eq!(agent.missed(first.sequence, first.sequence), 0);
     }
 
     #[test]
