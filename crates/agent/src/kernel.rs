@@ -94,7 +94,7 @@ impl Kernel {
 
     /// Takes a sample that is not whole, where that is cheap; `None` where duplicates are not to be had, or no longer.
     pub fn glance(&mut self, now: Duration) -> Option<Sample> {
-        if self.service.transport() == Transport::Tcp || self.found.is_empty() {
+        if self.service.transport() == Transport::Tcp || !self.has_duplicates() {
             return None;
         }
         let queues: io::Result<Vec<Queue>> =
@@ -147,5 +147,30 @@ impl Kernel {
             self.duplicates = Duplicates::find(&inodes);
             self.searched = Some((inodes, now));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn without_duplicates_sockets_are_listed_no_more_often() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        let address = socket.local_addr().expect("it is bound");
+        let service = Service::new(Transport::Udp, address.ip(), address.port());
+        let mut kernel = Kernel::new(service).expect("sock_diag is there");
+        let at = Duration::from_millis;
+        kernel.sample(at(0)).expect("a sample");
+        // As where we may not look into the server.
+        kernel.duplicates = Duplicates::default();
+        for now in [20, 40, 60] {
+            assert!(kernel.glance(at(now)).is_none());
+            kernel.sample(at(now)).expect("a sample");
+            assert_eq!(kernel.listed, Some(at(0)));
+        }
+        kernel.sample(LIST_INTERVAL).expect("a sample");
+        assert_eq!(kernel.listed, Some(LIST_INTERVAL));
     }
 }
