@@ -174,6 +174,15 @@ fn limited(generation: &Generation, limit: &RateLimit, query: &[u8]) -> (Verdict
     (verdict, Message::from_octets(out[..length].to_vec()).unwrap())
 }
 
+/// What becomes of three queries at a rate that two like answers use up.
+fn verdicts(generation: &Generation, all: [&'static str; 3]) -> [Verdict; 3] {
+    let limit = limit();
+    all.map(|asked| {
+        let (name, rtype) = asked.split_once(' ').unwrap();
+        limited(generation, &limit, &message(&ask(name, rtype.parse().unwrap()))).0
+    })
+}
+
 #[test]
 fn like_answers_share_a_rate() {
     let generation = example();
@@ -190,12 +199,7 @@ fn like_answers_share_a_rate() {
         (Verdict::Slip, ["x.wc.example A", "y.wc.example A", "z.wc.example A"]),
         (Verdict::Slip, ["q.d.example A", "r.d.example A", "s.d.example A"]),
     ] {
-        let limit = limit();
-        let verdicts = all.map(|asked| {
-            let (name, rtype) = asked.split_once(' ').unwrap();
-            limited(&generation, &limit, &message(&ask(name, rtype.parse().unwrap()))).0
-        });
-        assert_eq!(verdicts, [Verdict::Within, Verdict::Within, third], "{all:?}");
+        assert_eq!(verdicts(&generation, all), [Verdict::Within, Verdict::Within, third], "{all:?}");
     }
 }
 
@@ -209,12 +213,7 @@ fn what_stands_in_for_many_names_has_a_rate_of_its_own() {
         (Verdict::Within, ["a.example AAAA", "b.example AAAA", "example AAAA"]),
         (Verdict::Within, ["a.d.example DNAME", "b.d.example DNAME", "d.example DNAME"]),
     ] {
-        let limit = limit();
-        let verdicts = all.map(|asked| {
-            let (name, rtype) = asked.split_once(' ').unwrap();
-            limited(&generation, &limit, &message(&ask(name, rtype.parse().unwrap()))).0
-        });
-        assert_eq!(verdicts, [Verdict::Within, Verdict::Within, third], "{all:?}");
+        assert_eq!(verdicts(&generation, all), [Verdict::Within, Verdict::Within, third], "{all:?}");
     }
 }
 
