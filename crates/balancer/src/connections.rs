@@ -233,21 +233,28 @@ impl Connections {
         let mut desk = self.desk();
         let Desk { picker, counters, .. } = &mut *desk;
         picker.look(&self.field.load_full(), now);
-        if !tried.is_empty() {
-            let has_others = picker.has_others(tried);
-            if !has_others || !(is_free || picker.may_retry()) {
-                counters.retries_denied.add(u64::from(has_others));
-                counters.failed.add(1);
-                return None;
-            }
-            counters.retries.add(1);
+        let (is_first, has_others) = (tried.is_empty(), picker.has_others(tried));
+        let is_denied = has_others && !is_first && !is_free && !picker.may_retry();
+        if !has_others || is_denied {
+            counters.retries_denied.add(u64::from(is_denied));
+            counters.failed.add(1);
+            return None;
         }
         let Some(place) = picker.pick(key, client, tried, now, counters) else {
-            counters.shed.add(1);
+            if is_first {
+                counters.shed.add(1)
+            } else {
+                counters.failed.add(1)
+            }
             return None;
         };
         let back_end = picker.back_end(place)?.clone();
-        let load = if tried.is_empty() { picker.sent(place, now) } else { picker.sent_again(place, now) };
+        counters.retries.add(u64::from(!is_first));
+        let load = match (is_first, is_free) {
+            (true, _) => picker.sent(place, now),
+            (false, true) => picker.sent_for_free(place, now),
+            (false, false) => picker.sent_again(place, now),
+        };
         Some(Picked { back_end, load, id: picker.rng().u16(..), sent_ns: now })
     }
 
@@ -294,7 +301,7 @@ pub(crate) mod tests {
     use super::*;
     use fastrand::Rng;
     use net::framing::prefix;
-    use routing::balance::Policy;
+    use routing::balance::{Lease, Policy};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     /// A query, with its length before it.
@@ -390,10 +397,25 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_is_picked_for_is_shed_and_has_not_failed() {
-        let connections = connections(&[], Limits::default(), Onward::Connections);
+    async fn where_no_back_end_is_queries_fail_and_without_credit_they_are_shed() {
+        let none = connections(&[], Limits::default(), Onward::Connections);
+        assert_eq!(answered(&none).await, Rcode::SERVFAIL);
+        assert_eq!(counts(&none), [0, 0, 0, 1]);
+        let connections = connections(&[nowhere(), nowhere()], Limits::default(), Onward::Connections);
+        // A queue that is full, as an agent has just said.
+        let full = Lease { hard_until_ns: u64::MAX, until_ns: u64::MAX, queue_ns: 1, ..Lease::NONE };
+        connections.field.load().iter().for_each(|back_end| back_end.tcp.put(full));
+        let policy = Policy::from_name("credit").expect("one of the names");
+        let mut picker = Picker::new(policy, For::Connections, 0, 1, 7, Rng::with_seed(1));
+        // Each has had something in flight for longer than anybody may wait.
+        picker.look(&connections.field.load_full(), 0);
+        (0..2).for_each(|place| drop(picker.sent(place, 0)));
+        connections.desk().picker = picker;
         assert_eq!(answered(&connections).await, Rcode::SERVFAIL);
         assert_eq!(counts(&connections), [0, 0, 1, 0]);
+        let first = Set::EMPTY.with(0);
+        assert!(connections.pick(1, way(1).client.ip(), first, false).is_none());
+        assert_eq!((counts(&connections), connections.desk().counters.retries.get()), ([0, 0, 1, 1], 0));
     }
 
     #[tokio::test]

@@ -88,7 +88,7 @@ pub struct FrontCounters {
     pub no_query: Count,
     /// Malformed queries, answered here.
     pub malformed: Count,
-    /// Queries whose back ends did not answer, answered SERVFAIL.
+    /// Queries that no back end answered, or for which there was none, answered SERVFAIL.
     pub failed: Count,
     /// Queries for which all places were taken: dropped, over connections answered SERVFAIL. Connections, too.
     pub full: Count,

@@ -243,11 +243,17 @@ impl Picker {
     /// A query goes to a back end for the first time; returns the load there, with it.
     pub fn sent(&mut self, place: usize, now_ns: u64) -> u32 {
         self.budget.0 = (self.budget.0 + 1.0 / QUERIES_PER_RETRY).min(RETRIES_SAVED_MAX);
-        self.sent_again(place, now_ns)
+        self.sent_for_free(place, now_ns)
     }
 
-    /// A query goes to a back end once more; returns the load there, with it.
+    /// A query goes to a back end once more, out of what may be sent again; returns the load there, with it.
     pub fn sent_again(&mut self, place: usize, now_ns: u64) -> u32 {
+        self.budget.0 -= 1.0;
+        self.sent_for_free(place, now_ns)
+    }
+
+    /// A query goes to a back end once more, for nobody has worked for it yet; returns the load there, with it.
+    pub fn sent_for_free(&mut self, place: usize, now_ns: u64) -> u32 {
         self.state.sent(place, now_ns);
         if let Some(cells) = self.cells(place) {
             cells.sent.add(1);
@@ -258,13 +264,9 @@ impl Picker {
         self.state.in_flight(place)
     }
 
-    /// Takes one query out of what may be sent again.
-    pub fn may_retry(&mut self) -> bool {
-        let may = self.budget.0 >= 1.0;
-        if may {
-            self.budget.0 -= 1.0;
-        }
-        may
+    /// Whether one more query may be sent again.
+    pub fn may_retry(&self) -> bool {
+        self.budget.0 >= 1.0
     }
 
     /// An answer has come, `latency_ns` after it was sent with this `load`; `rcode` is the header's response code.
@@ -389,11 +391,18 @@ mod tests {
     #[test]
     fn one_query_in_fifty_may_be_sent_again() {
         let (mut picker, _, _) = picker(2, "p2c");
-        while picker.may_retry() {}
+        let retry = |picker: &mut Picker| {
+            let may = picker.may_retry();
+            if may {
+                picker.sent_again(1, 1);
+            }
+            may
+        };
+        while retry(&mut picker) {}
         let mut retries = 0;
         for _ in 0..10_000 {
             picker.sent(0, 1);
-            retries += u32::from(picker.may_retry());
+            retries += u32::from(retry(&mut picker));
         }
         assert!((195..=200).contains(&retries), "{retries}");
     }

@@ -260,7 +260,7 @@ impl Bench {
                     waiting.asker.added =
                         add_subnet(&mut waiting.query, question_end, edns.as_ref(), &subnet);
                 }
-                self.dispatch(index, now, Picker::sent);
+                self.dispatch(index, now);
             }
             Err(_) => {
                 self.clients.give_back(counted_at);
@@ -269,16 +269,21 @@ impl Bench {
         }
     }
 
-    /// Sends a query to a back end; `sent` counts it there.
-    fn dispatch(&mut self, index: Index, now: u64, sent: fn(&mut Picker, usize, u64) -> u32) {
+    /// Sends a query to a back end, for the first time or again.
+    fn dispatch(&mut self, index: Index, now: u64) {
         let waiting = self.pending.get(index);
         let (key, client, tried) = (waiting.key, waiting.asker.client.ip(), waiting.tried);
         let closed = self.lines.closed();
         let (worker, passed_over) = (&mut self.worker, tried.or(closed));
         let Some(place) = worker.picker.pick(key, client, passed_over, now, &worker.counters) else {
-            let says = if !closed.is_empty() && !worker.picker.has_others(passed_over) {
+            let (servfail, has_others) =
+                (Says::Rcode(Rcode::SERVFAIL), worker.picker.has_others(passed_over));
+            let says = if !has_others && !closed.is_empty() {
                 worker.counters.no_socket.add(1);
-                Some(Says::Rcode(Rcode::SERVFAIL))
+                Some(servfail)
+            } else if !has_others || !tried.is_empty() {
+                worker.counters.failed.add(1);
+                Some(servfail)
             } else if worker.picker.has_connections(now) {
                 worker.counters.steered.add(1);
                 Some(Says::Truncated)
@@ -294,7 +299,12 @@ impl Bench {
         let (pending, rng) = (&mut self.pending, worker.picker.rng());
         let line = self.lines.of(place).find(|line| pending.sent(index, *line, rng).is_ok());
         if let Some(line) = line {
-            let load = sent(&mut worker.picker, place, now);
+            let load = if tried.is_empty() {
+                worker.picker.sent(place, now)
+            } else {
+                worker.counters.retries.add(1);
+                worker.picker.sent_again(place, now)
+            };
             self.pending.get_mut(index).load = load;
             return self.push(line, index);
         }
@@ -305,11 +315,10 @@ impl Bench {
     /// Sends a query to another back end, or gives it up.
     fn dispatch_again(&mut self, index: Index, now: u64) {
         let tried = self.pending.get(index).tried;
-        let picker = &mut self.worker.picker;
+        let picker = &self.worker.picker;
         if tried.len() < self.worker.limits.tries && picker.has_others(tried.or(self.lines.closed())) {
             if picker.may_retry() {
-                self.worker.counters.retries.add(1);
-                return self.dispatch(index, now, Picker::sent_again);
+                return self.dispatch(index, now);
             }
             self.worker.counters.retries_denied.add(1);
         }
@@ -506,11 +515,16 @@ impl Bench {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::BackEnd;
+    use crate::field::{BackEnd, Drained};
     use crate::lines::MEND_NS;
     use crate::picker::For;
     use fastrand::Rng;
-    use routing::balance::Policy;
+    use routing::balance::{Lease, Policy};
+
+    fn picker(policy: &str) -> Picker {
+        let policy = Policy::from_name(policy).expect("one of the names");
+        Picker::new(policy, For::Datagrams, 0, 1_000, 7, Rng::with_seed(1))
+    }
 
     /// A worker that has looked at these back ends once.
     fn bench(back_ends: &[SocketAddr]) -> Bench {
@@ -518,13 +532,12 @@ mod tests {
             field.with(|place| BackEnd::new(place, *address, 1, 1)).expect("there is a place")
         });
         let listener = net::udp::bind(([127, 0, 0, 1], 0).into(), None).expect("loopback binds");
-        let policy = Policy::from_name("wrr").expect("one of the names");
         let worker = Worker {
             index: 0,
             core: None,
             listener: Arc::new(listener),
             field: Arc::new(ArcSwap::from_pointee(field)),
-            picker: Picker::new(policy, For::Datagrams, 0, 1_000, 7, Rng::with_seed(1)),
+            picker: picker("wrr"),
             counters: Arc::default(),
             stops: Arc::default(),
             clock: Clock::new(),
@@ -588,6 +601,45 @@ mod tests {
         let counts = &bench.worker.counters;
         assert_eq!([&counts.no_socket, &counts.no_id, &counts.shed].map(|count| count.get()), [1, 0, 0]);
         assert!(bench.pending.is_empty() && bench.answers.len() == 1);
+    }
+
+    fn counts(bench: &Bench) -> [u64; 4] {
+        let FrontCounters { failed, shed, steered, retries, .. } = &*bench.worker.counters;
+        [failed, shed, steered, retries].map(|count| count.get())
+    }
+
+    /// An agent has just said that the queue has room for one, which something waits in.
+    fn grant_one(back_end: &BackEnd) {
+        let one = Lease { limit: 1, hard_until_ns: u64::MAX, until_ns: u64::MAX, queue_ns: 1, room: 1 };
+        back_end.udp.put(one);
+    }
+
+    #[test]
+    fn where_no_back_end_is_queries_fail_and_without_credit_they_are_shed() {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+        bench.worker.picker = picker("credit");
+        let back_end = bench.worker.field.load().iter().next().expect("it is there").clone();
+        grant_one(&back_end);
+        bench.look(1);
+        (0..2).for_each(|_| ask(&mut bench));
+        assert_eq!(bench.pending.waiting_for(0).len(), 1);
+        assert_eq!((counts(&bench), bench.answers.len()), ([0, 1, 0, 0], 0));
+        back_end.set_draining(Drained::ByOperator, true);
+        bench.look(1);
+        ask(&mut bench);
+        assert_eq!((counts(&bench), bench.answers.len()), ([1, 1, 0, 0], 1));
+        assert_eq!(bench.pending.waiting_for(0).len(), 1);
+    }
+
+    #[test]
+    fn what_was_sent_and_finds_nobody_else_with_credit_has_failed() {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into(), ([127, 0, 0, 2], 9).into()]);
+        bench.worker.picker = picker("credit");
+        bench.worker.field.load().iter().for_each(|back_end| grant_one(back_end));
+        bench.look(1);
+        (0..2).for_each(|_| ask(&mut bench));
+        bench.abandon(0, 1);
+        assert_eq!((counts(&bench), bench.answers.len()), ([1, 0, 0, 0], 1));
     }
 
     #[test]

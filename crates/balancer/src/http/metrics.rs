@@ -112,7 +112,7 @@ pub const METRICS: &[Metric] = &[
     front!("pointsman_balance_malformed_total", "Malformed queries, answered here.", "queries", malformed),
     front!(
         "pointsman_balance_failed_total",
-        "Queries that no back end answered, answered SERVFAIL.",
+        "Queries that no back end answered, or for which there was none, answered SERVFAIL.",
         "queries",
         failed
     ),
