@@ -191,7 +191,7 @@ fn forged_and_repeated_hellos_do_nothing() {
     let folder = Folder::new();
     let (_socket, service) = silent();
     let mut balancer = Balancer::new(&[service]);
-    let agent = Agent::start(&folder, &[service], &balancer);
+    let mut agent = Agent::start(&folder, &[service], &balancer);
     balancer.sent[0] = 500;
     let first = balancer.wait(0, |report| report.sent == 500 && report.limit > 500);
 
@@ -233,6 +233,7 @@ fn forged_and_repeated_hellos_do_nothing() {
     let at = balancer.hello(0).sequence;
     assert_eq!(balancer.wait(0, |report| report.hello > at).sent, 500);
     assert_eq!(agent.refused("stranger"), 1);
+    agent.program.line("answers from an address that it is not told at");
     agent.stop();
 }
 
@@ -442,6 +443,14 @@ fn keys_and_arguments() {
         ([&one[..], &told, &["--key", &open]].concat(), "mode 644"),
         ([&one[..], &told, &["--key", "/nowhere"]].concat(), "/nowhere"),
         ([&one[..], &one, &told, &["--key", &file]].concat(), "given twice"),
+        (
+            [&["--service", "udp:0.0.0.0:53"][..], &told, &["--key", &file]].concat(),
+            "is no service's address",
+        ),
+        (
+            [&one[..], &["--balancer", "[::]:5310", "--key", &file]].concat(),
+            "[::]:5310 is no balancer's address",
+        ),
         ([&one[..], &told, &["--key", &file, "--target-delay", "1h"]].concat(), "expected 1ms to 1s"),
     ] {
         let ended = run(&[&["agent"], &arguments[..]].concat());

@@ -34,6 +34,10 @@ const TICK_MS: u16 = 25;
 /// How many datagrams are received before the queues are looked at again: more than balancers send at once.
 const HEARD_AT_ONCE_MAX: usize = 64;
 
+/// From one warning that a balancer answers from another address than it is told at to the next: whoever repeats its hellos
+/// can have it said.
+const STRANGER_SPACING: Duration = Duration::from_secs(3600);
+
 /// What an agent is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -153,6 +157,7 @@ impl Agent {
             balancers: options.balancers,
             key: options.key,
             shared: shared.clone(),
+            warned: None,
         };
         runner.publish(Duration::ZERO);
         let thread = std::thread::Builder::new().name("agent".into());
@@ -209,6 +214,8 @@ struct Runner {
     balancers: Vec<SocketAddr>,
     key: Key,
     shared: Arc<Shared>,
+    /// When it was last said that a balancer answers from another address.
+    warned: Option<Duration>,
 }
 
 impl Runner {
@@ -240,6 +247,11 @@ impl Runner {
             let Some((length, from)) = self.sockets.receive(&mut octets) else { break };
             let Some(balancer) = self.balancers.iter().position(|balancer| *balancer == from) else {
                 add(&counts.strangers);
+                let is_due = self.warned.is_none_or(|at| now.saturating_sub(at) >= STRANGER_SPACING);
+                if is_due && Hello::read(&octets[..length], &self.key).is_ok() {
+                    self.warned = Some(now);
+                    tracing::warn!(%from, "a balancer with our key answers from an address that it is not told at; have it take reports at one address of its own (credit, not 0.0.0.0 or ::)");
+                }
                 continue;
             };
             let hello = match Hello::read(&octets[..length], &self.key) {

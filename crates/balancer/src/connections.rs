@@ -15,6 +15,7 @@ use net::admission::Admission;
 use net::clock::Clock;
 use net::tcp::Limits;
 use routing::balance::Set;
+use tokio::time::error::Elapsed;
 
 use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
@@ -120,6 +121,16 @@ struct Picked {
     sent_ns: u64,
 }
 
+/// What became of a query at a back end.
+enum Ended {
+    /// It was answered.
+    Answered(Vec<u8>),
+    /// It was not; `was_idle` says that nobody has even worked for it.
+    Failed { was_idle: bool },
+    /// We could not send it.
+    Unsent,
+}
+
 impl Connections {
     /// Answers one query; `None` where it gets no answer.
     pub(crate) async fn answer(&self, query: &[u8], way: Way) -> Option<Vec<u8>> {
@@ -197,33 +208,49 @@ impl Connections {
             onward[..2].copy_from_slice(&picked.id.to_be_bytes());
             let reply = self.forward(&picked.back_end, &onward, question_end, way);
             let reply = tokio::time::timeout(self.timeout, reply).await;
-            let now = self.now();
-            let mut desk = self.desk();
-            let (place, load) = (picked.back_end.place, picked.load);
-            match reply {
-                Ok(Ok(mut reply)) => {
-                    let latency = now.saturating_sub(picked.sent_ns);
-                    desk.picker.answered(place, load, rcode(&reply).to_int(), latency, now);
-                    desk.counters.answers.add(1);
+            match self.ended(&picked, reply) {
+                Ended::Answered(mut reply) => {
                     reply[..2].copy_from_slice(&query[..2]);
                     let length = take_out_subnet(&mut reply, question_end, added);
                     let length = take_out_keepalive(&mut reply[..length], question_end);
                     reply.truncate(length);
                     return Some(reply);
                 }
-                failed => {
-                    // Nobody has worked for it.
-                    is_free =
-                        matches!(&failed, Ok(Err(cause)) if cause.kind() == io::ErrorKind::ConnectionRefused);
-                    if let Some(cells) = desk.picker.cells(place) {
-                        if failed.is_err() { cells.timeouts.add(1) } else { cells.refused.add(1) }
-                    }
-                    desk.picker.failed(place, load, now);
-                }
+                Ended::Failed { was_idle } => is_free = was_idle,
+                Ended::Unsent => return None,
             }
         }
         self.desk().counters.failed.add(1);
         None
+    }
+
+    /// Counts what became of a query at a back end.
+    fn ended(&self, picked: &Picked, reply: Result<io::Result<Vec<u8>>, Elapsed>) -> Ended {
+        let now = self.now();
+        let mut desk = self.desk();
+        let Desk { picker, counters, .. } = &mut *desk;
+        let (place, load) = (picked.back_end.place, picked.load);
+        let refused = match reply {
+            Ok(Ok(reply)) => {
+                let latency = now.saturating_sub(picked.sent_ns);
+                picker.answered(place, load, rcode(&reply).to_int(), latency, now);
+                counters.answers.add(1);
+                return Ended::Answered(reply);
+            }
+            // What we lack here we lack for the others, too.
+            Ok(Err(cause)) if net::client::is_shortage(&cause) => {
+                picker.unsent(place);
+                counters.no_socket.add(1);
+                return Ended::Unsent;
+            }
+            Ok(Err(cause)) => Some(cause.kind()),
+            Err(_) => None,
+        };
+        if let Some(cells) = picker.cells(place) {
+            if refused.is_some() { cells.refused.add(1) } else { cells.timeouts.add(1) }
+        }
+        picker.failed(place, load, now);
+        Ended::Failed { was_idle: refused == Some(io::ErrorKind::ConnectionRefused) }
     }
 
     /// Picks a back end that is not among `tried`; another one than the first is in the budget of those that are sent again,
@@ -301,6 +328,7 @@ pub(crate) mod tests {
     use super::*;
     use fastrand::Rng;
     use net::framing::prefix;
+    use nix::libc;
     use routing::balance::{Lease, Policy};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -368,6 +396,25 @@ pub(crate) mod tests {
         assert_eq!(connections.desk().counters.retries_denied.get(), 0);
     }
 
+    #[tokio::test]
+    async fn what_we_have_run_out_of_is_no_back_ends_fault() {
+        let connections = connections(&[nowhere()], Limits::default(), Onward::Connections);
+        let mut told = |cause: i32| {
+            let picked = connections.pick(1, way(1).client.ip(), Set::EMPTY, false).expect("it is there");
+            let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))));
+            let cells = &picked.back_end.cells[0];
+            assert_eq!(cells.in_flight(), 0);
+            (matches!(ended, Ended::Unsent), cells.refused.get(), connections.desk().counters.no_socket.get())
+        };
+        let shortages = [libc::EMFILE, libc::ENFILE, libc::EADDRNOTAVAIL, libc::ENOBUFS, libc::ENOMEM];
+        for (cause, count) in shortages.into_iter().zip(1..) {
+            assert_eq!(told(cause), (true, 0, count));
+        }
+        for (cause, count) in [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ETIMEDOUT].into_iter().zip(1..) {
+            assert_eq!(told(cause), (false, count, 5));
+        }
+    }
+
     /// A client's way to us.
     fn way(last: u8) -> Way {
         Way { client: ([192, 0, 2, last], 9).into(), local: ([127, 0, 0, 1], 53).into() }
@@ -409,7 +456,9 @@ pub(crate) mod tests {
         let mut picker = Picker::new(policy, For::Connections, 0, 1, 7, Rng::with_seed(1));
         // Each has had something in flight for longer than anybody may wait.
         picker.look(&connections.field.load_full(), 0);
-        (0..2).for_each(|place| drop(picker.sent(place, 0)));
+        for place in 0..2 {
+            picker.sent(place, 0);
+        }
         connections.desk().picker = picker;
         assert_eq!(answered(&connections).await, Rcode::SERVFAIL);
         assert_eq!(counts(&connections), [0, 0, 1, 0]);

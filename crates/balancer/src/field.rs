@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use net::count::Count;
 use routing::balance::{BACK_ENDS_MAX, Lease, Set};
 
-use crate::counters::{Cells, Strays};
+use crate::counters::{Cells, RCODES, Strays};
+use crate::picker::is_failure;
 
 /// A share in thousandths: all of it.
 pub const WHOLE: u32 = 1000;
@@ -235,6 +236,12 @@ impl BackEnd {
     /// A count over all threads.
     pub fn sum(&self, of: impl Fn(&Cells) -> &Count) -> u64 {
         self.cells.iter().map(|cells| of(cells).get()).sum()
+    }
+
+    /// Answers that say that the server failed, of all threads.
+    pub fn failures(&self) -> u64 {
+        let rcodes = (0..RCODES as u8).filter(|rcode| is_failure(*rcode));
+        rcodes.map(|rcode| self.sum(|cells| &cells.answered[usize::from(rcode)])).sum()
     }
 
     /// How many queries are in flight there, of all threads.

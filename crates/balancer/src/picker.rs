@@ -280,6 +280,14 @@ impl Picker {
         self.state.answered(place, load, cost, now_ns);
     }
 
+    /// A query was not even sent, for which the back end is not to blame.
+    pub fn unsent(&mut self, place: usize) {
+        if let Some(cells) = self.cells(place) {
+            cells.ended.add(1);
+        }
+        self.state.forgotten(place);
+    }
+
     /// Nothing has come in time, or nobody listens.
     pub fn failed(&mut self, place: usize, load: u32, now_ns: u64) {
         if let Some(cells) = self.cells(place) {

@@ -1,6 +1,7 @@
 //! Probes, and what is counted, looked at ten times a second: who is down, and who gets less.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,11 +10,12 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
+use routing::balance::Set;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use crate::exchange::ask_by_datagram;
-use crate::field::{BackEnd, Field};
+use crate::field::{BackEnd, Field, eligible};
 use crate::health::{Health, Probe, Seen};
 use crate::picker::is_failure;
 
@@ -56,6 +58,8 @@ struct Watched {
     last: Seen,
     probed: Option<Duration>,
     is_probed: bool,
+    /// Whether the last probe could not be sent.
+    is_unsent: bool,
 }
 
 /// Watches until the shutdown begins.
@@ -75,8 +79,9 @@ pub async fn run(field: Arc<ArcSwap<Field>>, probing: Probing, clock: Clock, shu
             }
             _ = looks.tick() => {
                 let now = clock.now().monotonic;
-                follow(&mut watched, &field.load_full());
-                look(&mut watched, &probing, now);
+                let field = field.load_full();
+                follow(&mut watched, &field);
+                look(&mut watched, eligible(&field).0, &probing, now);
                 for watched in watched.values_mut() {
                     if watched.is_due(&probing, now) {
                         probes.spawn(probe(watched.back_end.address, probing.clone()));
@@ -95,8 +100,8 @@ fn follow(watched: &mut HashMap<SocketAddr, Watched>, field: &Field) {
     }
 }
 
-/// Looks at what was counted since the last look.
-fn look(watched: &mut HashMap<SocketAddr, Watched>, probing: &Probing, now: Duration) {
+/// Looks at what was counted since the last look; `ready` are those that get queries.
+fn look(watched: &mut HashMap<SocketAddr, Watched>, ready: Set, probing: &Probing, now: Duration) {
     for watched in watched.values_mut() {
         let seen = seen(&watched.back_end);
         watched.heed();
@@ -111,19 +116,18 @@ fn look(watched: &mut HashMap<SocketAddr, Watched>, probing: &Probing, now: Dura
         watched.last = seen;
         watched.settle();
     }
-    let least = watched.values().map(|watched| watched.health.failures()).fold(f32::INFINITY, f32::min);
+    // Who gets no queries is no measure for the others.
+    let getting = watched.values().filter(|watched| ready.contains(watched.back_end.place));
+    let least = getting.map(|watched| watched.health.failures()).fold(f32::INFINITY, f32::min);
     for watched in watched.values() {
         watched.back_end.set_share(watched.health.share(least, now, probing.slow_start));
     }
 }
 
 fn seen(back_end: &BackEnd) -> Seen {
-    let failures = (0..16)
-        .filter(|rcode| is_failure(*rcode))
-        .map(|rcode| back_end.sum(|cells| &cells.answered[usize::from(rcode)]));
     Seen {
         answers: back_end.cells.iter().map(crate::counters::Cells::answers).sum(),
-        failures: failures.sum(),
+        failures: back_end.failures(),
         timeouts: back_end.sum(|cells| &cells.timeouts),
         refused: back_end.cells.last().map_or(0, |connections| connections.refused.get()),
         late: back_end.sum(|cells| &cells.late) + back_end.strays.late.load(Ordering::Relaxed),
@@ -132,14 +136,29 @@ fn seen(back_end: &BackEnd) -> Seen {
 
 impl Watched {
     fn new(back_end: Arc<BackEnd>) -> Watched {
-        Watched { back_end, health: Health::default(), last: Seen::default(), probed: None, is_probed: false }
+        Watched {
+            back_end,
+            health: Health::default(),
+            last: Seen::default(),
+            probed: None,
+            is_probed: false,
+            is_unsent: false,
+        }
     }
 
     /// Takes in what became of a probe.
-    fn probed(&mut self, probe: Probe, now: Duration, patience: Duration) {
+    fn probed(&mut self, probe: io::Result<Probe>, now: Duration, patience: Duration) {
         self.is_probed = false;
         self.heed();
-        self.health.probed(probe, now, patience);
+        match &probe {
+            Ok(probe) => self.health.probed(*probe, now, patience),
+            // It may go on for long, and is told once.
+            Err(cause) if !self.is_unsent => {
+                tracing::error!(back_end = %self.back_end.address, %cause, "a probe cannot be sent; it is tried again and again");
+            }
+            Err(_) => {}
+        }
+        self.is_unsent = probe.is_err();
         self.settle();
     }
 
@@ -175,15 +194,17 @@ impl Watched {
     }
 }
 
-async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, Probe) {
+/// Probes; an error is our own and says nothing of the back end.
+async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, io::Result<Probe>) {
     let mut query = probing.query;
     query[..2].copy_from_slice(&fastrand::u16(..).to_be_bytes());
     let end = query.len();
     let asked = ask_by_datagram(address, &probing.preface, &query, end);
     let probe = match tokio::time::timeout(probing.timeout, asked).await {
-        Err(_) => Probe::Silent,
-        Ok(Ok(reply)) if is_good(reply[3] & 0x0f, probing.is_strict) => Probe::Answered,
-        Ok(_) => Probe::Failed,
+        Err(_) => Ok(Probe::Silent),
+        Ok(Ok(reply)) if is_good(reply[3] & 0x0f, probing.is_strict) => Ok(Probe::Answered),
+        Ok(Err(cause)) if net::client::is_shortage(&cause) => Err(cause),
+        Ok(_) => Ok(Probe::Failed),
     };
     (address, probe)
 }
@@ -196,7 +217,20 @@ fn is_good(rcode: u8, is_strict: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::health::RISE;
+    use crate::field::{Drained, WHOLE};
+    use crate::health::{FALL, RISE};
+    use dns::Rcode;
+
+    fn probing() -> Probing {
+        Probing {
+            query: question(b"\0", 2),
+            preface: Vec::new(),
+            is_strict: false,
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+            slow_start: Duration::from_secs(1),
+        }
+    }
 
     #[test]
     fn what_a_worker_has_found_holds_until_probes_are_answered() {
@@ -204,11 +238,53 @@ mod tests {
         let mut watched = Watched::new(back_end.clone());
         let second = Duration::from_secs(1);
         back_end.set_down(true);
-        watched.probed(Probe::Failed, second, second);
+        watched.probed(Ok(Probe::Failed), second, second);
         assert!(back_end.is_down());
         for left in (0..RISE).rev() {
-            watched.probed(Probe::Answered, second, second);
+            watched.probed(Ok(Probe::Answered), second, second);
             assert_eq!(back_end.is_down(), left > 0);
         }
+    }
+
+    #[test]
+    fn a_probe_that_we_cannot_send_says_nothing_of_a_back_end() {
+        let back_end = Arc::new(BackEnd::new(0, ([192, 0, 2, 1], 53).into(), 1, 1));
+        let mut watched = Watched::new(back_end.clone());
+        let probing = probing();
+        let mut now = Duration::from_secs(1);
+        for _ in 0..2 * FALL {
+            assert!(watched.is_due(&probing, now) && !watched.is_due(&probing, now));
+            watched.probed(Err(io::Error::other("no descriptor is left")), now, probing.timeout);
+            now += probing.interval;
+        }
+        assert!(!back_end.is_down());
+    }
+
+    #[test]
+    fn who_gets_no_queries_is_no_measure_of_failures() {
+        let field = (0..3).fold(Field::default(), |field, last| {
+            let address = ([192, 0, 2, last], 53).into();
+            field.with(|place| BackEnd::new(place, address, 1, 1)).expect("there is a place")
+        });
+        let at = |place: usize| field.places[place].as_ref().expect("it is there");
+        // Names that nobody can resolve; the third one drains and gets none of them.
+        at(2).set_draining(Drained::ByOperator, true);
+        let (mut watched, mut now) = (HashMap::new(), Duration::from_secs(1));
+        follow(&mut watched, &field);
+        let servfail = Rcode::SERVFAIL.to_int();
+        for _ in 0..50 {
+            (0..2).for_each(|place| at(place).cells[0].count_answer(servfail, 1));
+            look(&mut watched, eligible(&field).0, &probing(), now);
+            now += LOOK;
+        }
+        assert_eq!([at(0).share(), at(1).share()], [WHOLE; 2]);
+        // One is better now, and the other one is what fails.
+        for _ in 0..50 {
+            at(0).cells[0].count_answer(0, 1);
+            at(1).cells[0].count_answer(servfail, 1);
+            look(&mut watched, eligible(&field).0, &probing(), now);
+            now += LOOK;
+        }
+        assert!(at(0).share() == WHOLE && at(1).share() < WHOLE / 10, "{} {}", at(0).share(), at(1).share());
     }
 }

@@ -200,6 +200,13 @@ pub fn is_out_of_ports(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EAGAIN | libc::EADDRINUSE))
 }
 
+/// Whether an error says that something of this machine has run out, and nothing of a server: descriptors, ports, memory,
+/// or room in a queue.
+pub fn is_shortage(error: &io::Error) -> bool {
+    let is_out_of_memory = error.raw_os_error() == Some(libc::ENOMEM);
+    is_out_of_memory || is_out_of_descriptors(error) || is_out_of_ports(error) || is_out_of_room(error)
+}
+
 /// Waits for many sockets at once.
 #[derive(Debug)]
 pub struct Readiness {

@@ -8,10 +8,9 @@ use axum::extract::State;
 use routing::balance::Lease;
 
 use super::Http;
-use crate::counters::{Cells, RCODES};
+use crate::counters::Cells;
 use crate::field::{BackEnd, WHOLE};
 use crate::numbers::Numbers;
-use crate::picker::is_failure;
 
 /// Says how the balancer is doing.
 pub(super) async fn status(State(http): State<Http>) -> Json<BalanceStatus> {
@@ -56,7 +55,7 @@ fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
         sent,
         share: sent as f64 / all.max(1) as f64,
         answered,
-        failures: failures(back_end),
+        failures: back_end.failures(),
         timeouts: back_end.sum(|cells| &cells.timeouts),
         in_flight: back_end.in_flight(),
         unsigned: back_end.unsigned.load(Ordering::Relaxed),
@@ -74,10 +73,4 @@ pub(super) fn lease(back_end: &BackEnd, now_ns: u64) -> Option<Lease> {
 /// What may still be sent.
 pub(super) fn credit(back_end: &BackEnd, lease: &Lease) -> u64 {
     lease.limit.saturating_sub(back_end.sum(|cells| &cells.datagrams))
-}
-
-/// Answers that say that the server failed.
-pub(super) fn failures(back_end: &BackEnd) -> u64 {
-    let rcodes = (0..RCODES as u8).filter(|rcode| is_failure(*rcode));
-    rcodes.map(|rcode| back_end.sum(|cells| &cells.answered[usize::from(rcode)])).sum()
 }

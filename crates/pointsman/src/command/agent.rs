@@ -158,6 +158,14 @@ impl Agent {
                 "each balancer once",
             ));
         }
+        for service in self.service.iter().filter(|service| is_nowhere(service.address())) {
+            let what = format!("{service} is no service's address");
+            faults.push(Fault::whole("--service", what, "the address and port by which balancers know it"));
+        }
+        for balancer in self.balancer.iter().filter(|balancer| is_nowhere(**balancer)) {
+            let what = format!("{balancer} is no balancer's address");
+            faults.push(Fault::whole("--balancer", what, "an address and a port (what its credit says)"));
+        }
         let key = match &self.key {
             Some(path) => credit_key::read(path).map_err(|fault| faults.push(fault)).ok(),
             // Nothing is signed where there is nobody to tell.
@@ -166,6 +174,11 @@ impl Agent {
         faults.or(())?;
         Ok(key.expect("without a key there is a fault"))
     }
+}
+
+/// Whether nobody can be at an address.
+fn is_nowhere(address: SocketAddr) -> bool {
+    address.ip().is_unspecified() || address.ip().is_multicast() || address.port() == 0
 }
 
 fn target_delay(text: &str) -> Result<Duration, String> {

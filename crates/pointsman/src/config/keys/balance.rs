@@ -160,8 +160,8 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             kind: Kind::Address(|s| &mut s.credit),
             default: Default::Absent { means: "no agents are waited for", example: "\"127.0.0.1:5380\"" },
             about: "The address at which agents report, over UDP.",
-            consequence: "It is what `pointsman agent --balancer` is given. Without agents the policy pressure goes by \
-                answers alone.",
+            consequence: "It is what `pointsman agent --balancer` is given, so on a machine with several addresses it is \
+                one of them, and not 0.0.0.0. Without agents the policy pressure goes by answers alone.",
         },
         Key {
             name: "key",
