@@ -399,7 +399,7 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn what_we_have_run_out_of_is_no_back_ends_fault() {
         let connections = connections(&[nowhere()], Limits::default(), Onward::Connections);
-        let mut told = |cause: i32| {
+        let told = |cause: i32| {
             let picked = connections.pick(1, way(1).client.ip(), Set::EMPTY, false).expect("it is there");
             let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))));
             let cells = &picked.back_end.cells[0];

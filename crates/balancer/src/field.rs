@@ -88,9 +88,10 @@ pub struct BackEnd {
     pub place: usize,
     /// Where it answers, over UDP and TCP.
     pub address: SocketAddr,
+    /// The weight, from 1.
+    pub weight: u32,
     /// What each thread counts of it; the last one is of the connections' side.
     pub cells: Box<[Cells]>,
-    weight: AtomicU32,
     is_down: AtomicBool,
     drains: AtomicU8,
     share: AtomicU32,
@@ -164,7 +165,7 @@ impl BackEnd {
             place,
             address,
             cells: (0..threads).map(|_| Cells::default()).collect(),
-            weight: AtomicU32::new(weight.max(1)),
+            weight: weight.max(1),
             is_down: AtomicBool::new(false),
             drains: AtomicU8::new(0),
             share: AtomicU32::new(WHOLE),
@@ -211,16 +212,6 @@ impl BackEnd {
     /// Whether this one says that it drains.
     pub fn is_drained(&self, who: Drained) -> bool {
         self.drains.load(Ordering::Relaxed) & who as u8 != 0
-    }
-
-    /// The weight, from 1.
-    pub fn weight(&self) -> u32 {
-        self.weight.load(Ordering::Relaxed)
-    }
-
-    /// Changes the weight; 0 counts as 1.
-    pub fn set_weight(&self, weight: u32) {
-        self.weight.store(weight.max(1), Ordering::Relaxed);
     }
 
     /// The share of picks at which it may be picked, up to [`WHOLE`]: less while it starts, and while it fails.
@@ -280,7 +271,7 @@ mod tests {
         assert_eq!(field.iter().map(|back_end| back_end.place).collect::<Vec<_>>(), [0, 2]);
         let address = SocketAddr::from(([192, 0, 2, 9], 53));
         let again = field.with(|place| BackEnd::new(place, address, 0, 1)).expect("there is a gap");
-        assert_eq!(again.find(address).map(|back_end| (back_end.place, back_end.weight())), Some((1, 1)));
+        assert_eq!(again.find(address).map(|back_end| (back_end.place, back_end.weight)), Some((1, 1)));
         assert!(self::field(BACK_ENDS_MAX).with(|place| BackEnd::new(place, address, 1, 1)).is_none());
     }
 

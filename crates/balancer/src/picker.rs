@@ -92,7 +92,6 @@ impl Picker {
         for back_end in self.field.iter() {
             let place = back_end.place;
             self.share[place] = back_end.share();
-            self.state.set_weight(place, back_end.weight());
             let (mut in_flight, mut sent) = (0, 0);
             for (thread, cells) in back_end.cells.iter().enumerate() {
                 if thread != self.thread {
@@ -132,7 +131,7 @@ impl Picker {
             }
             changed = changed.with(place);
             match new {
-                Some(back_end) => self.state.begin(place, back_end.weight(), now_ns),
+                Some(back_end) => self.state.begin(place, back_end.weight, now_ns),
                 None => self.state.end(place),
             }
         }

@@ -143,20 +143,12 @@ impl Service {
         descriptors.check(options.back_ends.len());
         let (clock, stops) = (Clock::new(), Arc::new(AtomicBool::new(false)));
         let bound = Bound::bind(&options, workers, &field, clock).await?;
-        let timeout_ns = u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX);
-        let limits = Limits {
-            timeout_ns,
-            tries: options.tries,
-            sockets: options.sockets,
-            outstanding_max: options.outstanding_max.div_ceil(all),
-            per_client_max: options.per_client_max,
-            client_address: options.client_address,
-        };
+        let limits = limits(&options, all);
         let fronts: Vec<Arc<FrontCounters>> = (0..=all).map(|_| Arc::default()).collect();
         let listeners: Vec<Weak<UdpListener>> = bound.sockets.iter().map(Arc::downgrade).collect();
         let numbers = Arc::new(Numbers {
             clock,
-            policy: options.policy,
+            policy: options.policy.clone(),
             listening: bound.addresses,
             field: field.clone(),
             fronts: fronts.clone(),
@@ -175,7 +167,8 @@ impl Service {
         // Ids must not be foreseen: each thread draws from a seed of the system's.
         let hash_seed = seed();
         let picker = |transport, thread| {
-            Picker::new(policy.clone(), transport, thread, timeout_ns, hash_seed, Rng::with_seed(seed()))
+            let rng = Rng::with_seed(seed());
+            Picker::new(policy.clone(), transport, thread, limits.timeout_ns, hash_seed, rng)
         };
         let threads = bound.sockets.into_iter().enumerate().map(|(index, listener)| Worker {
             index,
@@ -193,24 +186,13 @@ impl Service {
             return Err(StartError::System(cause));
         }
         // From here on nothing can fail.
-        let connections = Arc::new(Connections {
-            field: field.clone(),
-            desk: Mutex::new(Desk {
-                picker: picker(options.onward.transport(), all),
-                counters: fronts[all].clone(),
-                outstanding: 0,
-                clients: Clients::new(limits.per_client_max),
-            }),
-            onward: options.onward,
-            client_address: options.client_address,
-            pool: Pool::default(),
-            clock,
-            timeout: options.timeout,
-            tries: options.tries,
-            outstanding_max: options.outstanding_max,
-            limits: options.tcp,
-            admission: Arc::new(options.tcp.admission()),
-        });
+        let desk = Desk {
+            picker: picker(options.onward.transport(), all),
+            counters: fronts[all].clone(),
+            outstanding: 0,
+            clients: Clients::new(limits.per_client_max),
+        };
+        let connections = Arc::new(connections(&options, field.clone(), desk, clock));
         let Service { shutdown, tasks, .. } = &mut service;
         for listener in bound.streams {
             tasks.spawn(conversation::serve(connections.clone(), listener, shutdown.clone()));
@@ -220,8 +202,7 @@ impl Service {
         }
         tasks.spawn(watch::run(field.clone(), options.probing, clock, shutdown.clone()));
         if let Some(listener) = bound.pages {
-            let turn = tokio::sync::Mutex::default();
-            let editing = Arc::new(Editing { field, threads: all + 1, descriptors, turn });
+            let editing = Arc::new(Editing::new(field, all + 1, descriptors));
             let router = http::router(Http { numbers, editing });
             // It is bound to an address of this machine.
             tasks.spawn(web::serve(listener, router, |_| true, Arc::default(), shutdown.clone()));
@@ -254,13 +235,7 @@ impl Service {
 
     fn spawn(&mut self, workers: impl Iterator<Item = Worker>) -> io::Result<()> {
         for worker in workers {
-            let index = worker.index;
-            let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
-                if let Err(cause) = worker.run() {
-                    tracing::error!(worker = index, %cause, "the worker ends");
-                }
-            })?;
-            self.threads.push(thread);
+            self.threads.push(worker.spawn()?);
         }
         Ok(())
     }
@@ -310,6 +285,37 @@ fn field(back_ends: &[(SocketAddr, u32)], threads: usize) -> Option<Field> {
     back_ends.iter().try_fold(Field::default(), |field, (address, weight)| {
         field.with(|place| BackEnd::new(place, *address, *weight, threads))
     })
+}
+
+/// What each of so many workers is held to.
+fn limits(options: &Options, workers: usize) -> Limits {
+    Limits {
+        timeout_ns: u64::try_from(options.timeout.as_nanos()).unwrap_or(u64::MAX),
+        tries: options.tries,
+        sockets: options.sockets,
+        outstanding_max: options.outstanding_max.div_ceil(workers),
+        per_client_max: options.per_client_max,
+        client_address: options.client_address,
+        // Over datagrams a query of a connection would find the same queues full.
+        steers: options.onward == Onward::Connections,
+    }
+}
+
+/// What the connections of clients share.
+fn connections(options: &Options, field: Arc<ArcSwap<Field>>, desk: Desk, clock: Clock) -> Connections {
+    Connections {
+        field,
+        desk: Mutex::new(desk),
+        onward: options.onward,
+        client_address: options.client_address,
+        pool: Pool::default(),
+        clock,
+        timeout: options.timeout,
+        tries: options.tries,
+        outstanding_max: options.outstanding_max,
+        limits: options.tcp,
+        admission: Arc::new(options.tcp.admission()),
+    }
 }
 
 /// Draws a number that nobody can foresee: the standard library's hasher is keyed by the system's randomness.

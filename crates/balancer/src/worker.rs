@@ -1,8 +1,10 @@
 //! A worker: one thread, one core, one socket for clients, and lines to back ends.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -51,6 +53,8 @@ pub struct Limits {
     pub per_client_max: u16,
     /// How back ends learn whose query it is.
     pub client_address: ClientAddress,
+    /// Whether clients are sent to TCP when nobody has credit for datagrams, and somebody has for connections.
+    pub steers: bool,
 }
 
 /// A worker before it runs.
@@ -91,20 +95,26 @@ struct Bench {
 }
 
 impl Worker {
-    /// Serves until it is to stop and the listener is stopped; then what is in flight is waited for.
+    /// Has a thread serve until it is to stop and the listener is stopped; then what is in flight is waited for.
     ///
     /// # Errors
     /// What the system says where it refuses what is needed to begin.
-    pub fn run(self) -> std::io::Result<()> {
-        if let Some(core) = self.core
-            && let Err(cause) = net::thread::pin(core)
-        {
-            tracing::warn!(worker = self.index, core, %cause, "the worker is not pinned to its core");
-        }
-        self.bench()?.serve()
+    pub fn spawn(self) -> io::Result<JoinHandle<()>> {
+        let (index, core) = (self.index, self.core);
+        let bench = self.bench()?;
+        std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            if let Some(core) = core
+                && let Err(cause) = net::thread::pin(core)
+            {
+                tracing::warn!(worker = index, core, %cause, "the worker is not pinned to its core");
+            }
+            if let Err(cause) = bench.serve() {
+                tracing::error!(worker = index, %cause, "the worker ends");
+            }
+        })
     }
 
-    fn bench(self) -> std::io::Result<Bench> {
+    fn bench(self) -> io::Result<Bench> {
         let readiness = Readiness::new()?;
         readiness.add(&*self.listener, CLIENTS, false)?;
         Ok(Bench {
@@ -122,7 +132,7 @@ impl Worker {
 }
 
 impl Bench {
-    fn serve(mut self) -> std::io::Result<()> {
+    fn serve(mut self) -> io::Result<()> {
         let (mut incoming, mut replies) = (Incoming::new(), Incoming::merged());
         let mut tokens = Vec::new();
         let mut ends = false;
@@ -284,7 +294,7 @@ impl Bench {
             } else if !has_others || !tried.is_empty() {
                 worker.counters.failed.add(1);
                 Some(servfail)
-            } else if worker.picker.has_connections(now) {
+            } else if worker.limits.steers && worker.picker.has_connections(now) {
                 worker.counters.steered.add(1);
                 Some(Says::Truncated)
             } else {
@@ -548,6 +558,7 @@ mod tests {
                 outstanding_max: 16,
                 per_client_max: 16,
                 client_address: ClientAddress::Hidden,
+                steers: true,
             },
         };
         let mut bench = worker.bench().expect("there are descriptors");
@@ -629,6 +640,20 @@ mod tests {
         ask(&mut bench);
         assert_eq!((counts(&bench), bench.answers.len()), ([1, 1, 0, 0], 1));
         assert_eq!(bench.pending.waiting_for(0).len(), 1);
+    }
+
+    #[test]
+    fn clients_are_sent_to_tcp_only_where_it_is_another_way() {
+        for (steers, expected) in [(true, [0, 0, 1, 0]), (false, [0, 1, 0, 0])] {
+            let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+            (bench.worker.picker, bench.worker.limits.steers) = (picker("credit"), steers);
+            let back_end = bench.worker.field.load().iter().next().expect("it is there").clone();
+            grant_one(&back_end);
+            back_end.tcp.put(Lease { limit: 9, until_ns: u64::MAX, ..Lease::NONE });
+            bench.look(1);
+            (0..2).for_each(|_| ask(&mut bench));
+            assert_eq!((counts(&bench), bench.answers.len()), (expected, usize::from(steers)));
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@ use arc_swap::ArcSwap;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
-use tokio::sync::Mutex;
+use routing::balance::BACK_ENDS_MAX;
+use tokio::sync::{Mutex, Semaphore};
 use web::Failure;
 
 use super::{Http, status};
@@ -29,6 +30,9 @@ const LOOKS: u32 = 3;
 /// How long one waits for what is in flight: twice the longest timeout.
 const DRAIN_WAIT: Duration = Duration::from_secs(60);
 
+/// How many requests to take one out may wait for what is in flight.
+const REMOVALS_MAX: usize = BACK_ENDS_MAX;
+
 /// Where back ends come and go, one change after the other.
 #[derive(Debug)]
 pub struct Editing {
@@ -40,6 +44,16 @@ pub struct Editing {
     pub descriptors: Descriptors,
     /// Held during a change, and not while what is in flight is waited for.
     pub turn: Mutex<()>,
+    /// How many more may be taken out at a time.
+    removals: Arc<Semaphore>,
+}
+
+impl Editing {
+    /// Nobody comes or goes yet; see the fields.
+    pub fn new(field: Arc<ArcSwap<Field>>, threads: usize, descriptors: Descriptors) -> Editing {
+        let removals = Arc::new(Semaphore::new(REMOVALS_MAX));
+        Editing { field, threads, descriptors, turn: Mutex::default(), removals }
+    }
 }
 
 pub(super) async fn add(
@@ -80,8 +94,16 @@ pub(super) async fn remove(
     State(http): State<Http>,
     Path(address): Path<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
+    let removals = http.editing.removals.clone();
+    let place = removals.try_acquire_owned().map_err(|_| {
+        let what = "as many back ends are being taken out as may be";
+        Failure::new(StatusCode::SERVICE_UNAVAILABLE, what, "the same again shortly")
+    })?;
     // In a task of its own: who asked may go away, and what has begun to drain is to be taken out all the same.
-    let removal = tokio::spawn(async move { take_out(&http, &address).await });
+    let removal = tokio::spawn(async move {
+        let _place = place;
+        take_out(&http, &address).await
+    });
     removal.await.unwrap_or_else(|cause| {
         Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, cause.to_string(), "the log says more"))
     })
@@ -180,7 +202,7 @@ mod tests {
             credits: None,
         };
         let descriptors = Descriptors::raise(1, 1, 1);
-        let editing = Editing { field, threads: 1, descriptors, turn: Mutex::default() };
+        let editing = Editing::new(field, 1, descriptors);
         (Http { numbers: Arc::new(numbers), editing: Arc::new(editing) }, back_end)
     }
 
@@ -213,6 +235,29 @@ mod tests {
         assert_eq!(removed.map_err(status_of), Ok("192.0.2.2:53".into()));
         let again = second.await.expect("no panic").map(drop).map_err(status_of);
         assert_eq!(again, Err(StatusCode::NOT_FOUND), "the other one was quicker");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_wait_for_what_is_in_flight() {
+        let (http, back_end) = http();
+        back_end.cells[0].sent.add(1);
+        let remove = || remove(State(http.clone()), Path("192.0.2.1:53".into()));
+        let waiting: Vec<_> = (0..REMOVALS_MAX).map(|_| tokio::spawn(remove())).collect();
+        while http.editing.removals.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(remove().await.map(drop).map_err(status_of), Err(StatusCode::SERVICE_UNAVAILABLE));
+        back_end.cells[0].ended.add(1);
+        let mut removed = 0;
+        for removal in waiting {
+            removed += u32::from(removal.await.expect("no panic").is_ok());
+        }
+        assert_eq!(removed, 1);
+        assert_eq!(
+            remove().await.map(drop).map_err(status_of),
+            Err(StatusCode::NOT_FOUND),
+            "there is room again"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -50,7 +50,7 @@ fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
     BackEndStatus {
         address: back_end.address.to_string(),
         standing: back_end.standing().word().into(),
-        weight: back_end.weight(),
+        weight: back_end.weight,
         turns: f64::from(back_end.share()) / f64::from(WHOLE),
         sent,
         share: sent as f64 / all.max(1) as f64,

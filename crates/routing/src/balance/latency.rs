@@ -114,11 +114,6 @@ impl Latency {
         self.peak_ns * fade(now_ns.saturating_sub(self.last_ns))
     }
 
-    /// The mean of recent latencies, in nanoseconds.
-    pub fn mean_ns(&self) -> f32 {
-        self.mean_ns
-    }
-
     /// What one more in flight costs, in nanoseconds.
     #[inline]
     pub fn slope_ns(&self) -> f32 {

@@ -143,11 +143,6 @@ impl State {
         self.all
     }
 
-    /// Changes a weight; 0 counts as 1.
-    pub fn set_weight(&mut self, index: usize, weight: u32) {
-        self.weight[index] = weight.max(1);
-    }
-
     /// What other threads of this balancer have in flight and have sent.
     pub fn elsewhere(&mut self, index: usize, in_flight: u32, sent: u64) {
         self.in_flight_elsewhere[index] = in_flight;
@@ -204,11 +199,6 @@ impl State {
         self.in_flight[index] + self.in_flight_elsewhere[index]
     }
 
-    /// How many of them are of this thread.
-    pub fn in_flight_here(&self, index: usize) -> u32 {
-        self.in_flight[index]
-    }
-
     /// How many queries were ever sent there, by all threads.
     #[inline]
     pub fn sent_total(&self, index: usize) -> u64 {
@@ -219,12 +209,6 @@ impl State {
     #[inline]
     pub fn latency(&self, index: usize) -> &Latency {
         &self.latency[index]
-    }
-
-    /// What was granted last.
-    #[inline]
-    pub fn granted(&self, index: usize) -> &Lease {
-        &self.lease[index]
     }
 
     /// Whether its agent's reports come when they should, so that its limit is hard.
@@ -327,8 +311,8 @@ mod tests {
         state.answered(3, 1, 5, 101);
         state.forgotten(3);
         state.forgotten(3);
-        assert_eq!(state.in_flight_here(3), 0);
+        assert_eq!(state.in_flight[3], 0);
         state.begin(3, 7, 0);
-        assert_eq!((state.sent_total(3), state.granted(3).until_ns), (0, 0));
+        assert_eq!((state.sent_total(3), state.lease[3].until_ns), (0, 0));
     }
 }
