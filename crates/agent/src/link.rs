@@ -80,6 +80,14 @@ impl Link {
         Some(told)
     }
 
+    /// Takes back what was granted and not used, as far as it has said; whether there was any.
+    pub fn take_back(&mut self) -> bool {
+        let sent = self.hello.map_or(0, |(hello, _)| hello.sent);
+        let has_any = self.limit > sent;
+        self.limit = self.limit.min(sent);
+        has_any
+    }
+
     /// The hello in force: one that came within `lease`.
     pub fn heard(&self, now: Duration, lease: Duration) -> Option<&Hello> {
         self.hello.as_ref().filter(|(_, at)| now.saturating_sub(*at) < lease).map(|(hello, _)| hello)

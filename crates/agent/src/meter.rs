@@ -88,8 +88,8 @@ struct Since {
     unanswered: i64,
     /// Whether a balancer has used half of its credit.
     is_wanted: bool,
-    /// Whether something was turned away.
-    has_dropped: bool,
+    /// Whether nothing is granted before the next hello: something was turned away, or the kernel told nothing.
+    is_closed: bool,
     /// Whether half of what was granted is in the queues.
     is_half_filled: bool,
 }
@@ -141,7 +141,7 @@ impl Meter {
     /// Whether a glance could show something to report at once. Once something was turned away, nothing is granted, and
     /// nothing more is told before the next hello.
     pub fn is_open(&self) -> bool {
-        !self.since.has_dropped
+        !self.since.is_closed
     }
 
     /// Takes a sample that is not whole.
@@ -158,7 +158,7 @@ impl Meter {
 
     /// Takes a whole sample.
     pub fn sample(&mut self, sample: &Sample) {
-        let (before, had_dropped) = (self.since.queued, self.since.has_dropped);
+        let (before, was_closed) = (self.since.queued, self.since.is_closed);
         self.observe(sample);
         let inodes: Vec<u32> = sample.queues.iter().map(|queue| queue.inode).collect();
         let is_another = inodes != self.sockets;
@@ -171,7 +171,7 @@ impl Meter {
         let is_owing = self.is_owing();
         self.sampled = Some(sample.at);
         self.is_doubtful = false;
-        if is_owing && !is_another && !had_dropped && !self.since.has_dropped {
+        if is_owing && !is_another && !was_closed && !self.since.is_closed {
             let unanswered = self.since.unanswered.max(0).cast_unsigned();
             self.charge.observe_growth(now.saturating_sub(before), unanswered);
         }
@@ -182,13 +182,30 @@ impl Meter {
         }
     }
 
+    /// Takes it that the kernel told nothing at `at`: nothing is granted, and all balancers are told so. What is known of
+    /// the service stays known.
+    pub fn miss(&mut self, at: Duration) {
+        self.sampled = Some(at);
+        self.is_doubtful = false;
+        self.room = Room::default();
+        self.close(at);
+    }
+
+    /// Takes back what was granted and not used. Where there is none, nobody is told before the next hello: a service that
+    /// stays full would be reported twice as often as any other.
+    fn close(&mut self, at: Duration) {
+        self.since.is_closed = true;
+        for link in &mut self.links {
+            let is_heard = link.heard(at, self.settings.lease).is_some();
+            // Who is owed an answer is told with it.
+            self.is_urgent |= link.take_back() && is_heard && !link.is_owed;
+        }
+    }
+
     /// Takes what each sample tells.
     fn observe(&mut self, sample: &Sample) {
-        if self.drops.observe(&sample.queues) > 0 && !self.since.has_dropped {
-            self.since.has_dropped = true;
-            // Where nothing was granted there is nothing to take back, and the next hello is soon answered: a service that
-            // stays full would be reported twice as often as any other.
-            self.is_urgent |= self.since.granted > 0;
+        if self.drops.observe(&sample.queues) > 0 && !self.since.is_closed {
+            self.close(sample.at);
         }
         for queue in &sample.queues {
             if let Waiting::Datagrams { charged, queued, .. } = queue.waiting {
@@ -215,7 +232,6 @@ impl Meter {
             .map(|link| link.demand)
             .collect();
         let is_urgent = std::mem::take(&mut self.is_urgent);
-        let has_dropped = self.since.has_dropped;
         for balancer in 0..self.links.len() {
             let link = &mut self.links[balancer];
             let silence = link.reported.map_or(Duration::MAX, |at| now.saturating_sub(at));
@@ -233,8 +249,6 @@ impl Meter {
                 let granted = link::share(credit, link.demand, &demands);
                 link.limit = hello.sent.saturating_add(granted);
                 self.since.granted += granted;
-            } else if has_dropped {
-                link.limit = link.limit.min(hello.sent);
             }
             if self.is_draining {
                 link.limit = hello.sent;
@@ -346,4 +360,80 @@ fn queued(sample: &Sample) -> u64 {
         Waiting::Connections { .. } => 0,
     });
     octets.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Queue;
+
+    const STEP: Duration = Duration::from_millis(20);
+
+    fn service() -> Service {
+        "udp:192.0.2.1:53".parse().expect("a service")
+    }
+
+    /// An empty queue that has turned away so many.
+    fn sample(at: Duration, drops: u32) -> Sample {
+        let waiting = Waiting::Datagrams { charged: 0, queued: 0, room: 208 << 10 };
+        Sample { at, queues: vec![Queue { inode: 1, waiting, drops }] }
+    }
+
+    /// A meter that both of two balancers have asked, and that has granted something to each.
+    fn granted() -> Meter {
+        let mut meter = Meter::new(service(), Settings::default(), [1, 1]);
+        for step in 1..=3 {
+            for balancer in 0..2 {
+                let _ = hear(&mut meter, balancer, step);
+            }
+            meter.sample(&sample(STEP * step, 0));
+            let _ = told(&mut meter, STEP * step);
+        }
+        assert!(meter.links().iter().all(|link| link.limit > 30), "{:?}", meter.links());
+        meter
+    }
+
+    /// Says hello at this step, ten queries further on at each.
+    fn hear(meter: &mut Meter, balancer: usize, step: u32) -> bool {
+        let (sequence, heard) = (u64::from(step), meter.links()[balancer].next - 1);
+        let sent = sequence * 10;
+        let hello =
+            Hello { balancer: 7, nonce: 5, service: service(), sequence, heard, sent, answered: sent };
+        meter.hear(balancer, &hello, STEP * step)
+    }
+
+    /// Who is told what limit.
+    fn told(meter: &mut Meter, now: Duration) -> Vec<(usize, u64)> {
+        let mut told = Vec::new();
+        meter.reports(now, |balancer, report| told.push((balancer, report.limit)));
+        told
+    }
+
+    #[test]
+    fn drops_that_one_balancers_hello_shows_end_the_credit_of_all() {
+        let mut meter = granted();
+        let _ = hear(&mut meter, 0, 4);
+        meter.sample(&sample(STEP * 4, 9));
+        let told = told(&mut meter, STEP * 4);
+        assert!(matches!(told[..], [(0, 40..), (1, 30)]), "{told:?}");
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_tell_ends_the_credit_of_all_and_is_not_learned_from() {
+        let mut meter = granted();
+        let rate = meter.drain_rate();
+        let now = STEP * 3 + Duration::from_millis(2);
+        meter.miss(now);
+        assert_eq!(told(&mut meter, now), [(0, 30), (1, 30)]);
+        // Once is enough.
+        meter.miss(now);
+        assert_eq!(told(&mut meter, now), []);
+        let _ = hear(&mut meter, 0, 4);
+        meter.miss(STEP * 4);
+        assert_eq!(told(&mut meter, STEP * 4), [(0, 40)]);
+        assert_eq!((meter.drain_rate(), meter.sockets()), (rate, 1));
+        let _ = hear(&mut meter, 0, 5);
+        meter.sample(&sample(STEP * 5, 0));
+        assert!(meter.credit() > 0);
+    }
 }

@@ -15,7 +15,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::kernel::Kernel;
 use crate::meter::{Meter, Settings};
-use crate::queue::Sample;
 
 /// The most services of one agent: a server has a few transports and addresses, and each costs a look an interval.
 pub const SERVICES_MAX: usize = 64;
@@ -139,7 +138,7 @@ impl Agent {
             .map(|service| {
                 let first = options.balancers.iter().map(|_| fastrand::u64(1..1 << 62));
                 let meter = Meter::new(*service, options.settings, first);
-                Ok(Watched { meter, kernel: Kernel::new(*service)?, is_found: None })
+                Ok(Watched { meter, kernel: Kernel::new(*service)?, is_found: None, is_refused: false })
             })
             .collect();
         let watched = watched.map_err(StartError::Diag)?;
@@ -206,6 +205,8 @@ struct Watched {
     kernel: Kernel,
     /// Whether it was there at the last look; unknown before the first.
     is_found: Option<bool>,
+    /// Whether the kernel refused the last look.
+    is_refused: bool,
 }
 
 struct Runner {
@@ -243,8 +244,8 @@ impl Runner {
     fn hear(&mut self, now: Duration) {
         let mut octets = [0; HELLO_LEN + 1];
         let counts = &self.shared.counts;
-        for _ in 0..HEARD_AT_ONCE_MAX {
-            let Some((length, from)) = self.sockets.receive(&mut octets) else { break };
+        for turn in 0..HEARD_AT_ONCE_MAX {
+            let Some((length, from)) = self.sockets.receive(turn, &mut octets) else { break };
             let Some(balancer) = self.balancers.iter().position(|balancer| *balancer == from) else {
                 add(&counts.strangers);
                 let is_due = self.warned.is_none_or(|at| now.saturating_sub(at) >= STRANGER_SPACING);
@@ -278,7 +279,7 @@ impl Runner {
     fn look(&mut self, now: Duration) {
         let counts = &self.shared.counts;
         let is_draining = self.shared.is_draining.load(Ordering::Acquire);
-        for Watched { meter, kernel, is_found } in &mut self.watched {
+        for Watched { meter, kernel, is_found, is_refused } in &mut self.watched {
             meter.drain(is_draining);
             if !meter.is_owing()
                 && meter.is_open()
@@ -291,14 +292,24 @@ impl Runner {
                 continue;
             }
             add(&counts.samples);
-            let sample = kernel.sample(now).unwrap_or_else(|cause| {
-                add(&counts.failed);
-                tracing::debug!(service = %meter.service(), %cause, "the kernel refused a look");
-                Sample { at: now, queues: Vec::new() }
-            });
+            let service = meter.service();
+            let sample = match kernel.sample(now) {
+                Ok(sample) => sample,
+                Err(cause) => {
+                    add(&counts.failed);
+                    // It may go on for days, and is told once.
+                    if !std::mem::replace(is_refused, true) {
+                        tracing::warn!(%service, %cause, "the kernel does not tell of it: no credit until it does");
+                    }
+                    meter.miss(now);
+                    continue;
+                }
+            };
+            if std::mem::take(is_refused) {
+                tracing::info!(%service, "the kernel tells of it again");
+            }
             let is_there = !sample.queues.is_empty();
             if is_found.replace(is_there) != Some(is_there) {
-                let service = meter.service();
                 match is_there {
                     true => tracing::info!(%service, sockets = sample.queues.len(), "found"),
                     false => tracing::warn!(%service, "there is no such service here: no credit"),
@@ -411,9 +422,12 @@ impl Sockets {
         let _ = poll(&mut all, PollTimeout::from(millis));
     }
 
-    fn receive(&self, octets: &mut [u8]) -> Option<(usize, SocketAddr)> {
+    /// Takes what has come; each family is asked first at every second turn, so that none is kept from being heard.
+    fn receive(&self, turn: usize, octets: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        let mut families = [&self.v4, &self.v6];
+        families.rotate_left(turn % 2);
         // An error is one of an earlier send; what was received is not lost by it.
-        self.all().find_map(|socket| socket.recv_from(octets).ok())
+        families.into_iter().flatten().find_map(|socket| socket.recv_from(octets).ok())
     }
 
     fn send(&self, octets: &[u8], to: SocketAddr) -> io::Result<()> {
