@@ -20,12 +20,24 @@ use diag::{Diag, Family, Found};
 use duplicate::Duplicates;
 
 /// From one search for the processes that hold the sockets to the next, where the last one has failed: it reads the
-/// descriptors of all processes.
+/// descriptors of all processes, for which reports wait. Each failure doubles it.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The longest time from one such search to the next.
+const SEARCH_INTERVAL_MAX: Duration = Duration::from_secs(600);
 
 /// From one look at the list of sockets to the next, where less is enough: duplicates tell that the queues are empty, or
 /// there is one socket alone. A server that opens a further socket is noticed so soon.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The last search for the processes that hold the sockets.
+#[derive(Debug)]
+struct Search {
+    inodes: Vec<u32>,
+    at: Duration,
+    /// How long it holds if it has failed.
+    interval: Duration,
+}
 
 /// Takes samples of one service.
 #[derive(Debug)]
@@ -34,8 +46,7 @@ pub struct Kernel {
     diag: Diag,
     found: Vec<Found>,
     duplicates: Duplicates,
-    /// Inodes for which duplicates were looked for last, and when.
-    searched: Option<(Vec<u32>, Duration)>,
+    searched: Option<Search>,
     listed: Option<Duration>,
 }
 
@@ -139,14 +150,14 @@ impl Kernel {
             return;
         }
         let inodes: Vec<u32> = self.found.iter().map(|found| found.queue.inode).collect();
-        let is_due = self
-            .searched
-            .as_ref()
-            .is_none_or(|(last, at)| *last != inodes || now.saturating_sub(*at) >= SEARCH_INTERVAL);
-        if is_due {
-            self.duplicates = Duplicates::find(&inodes);
-            self.searched = Some((inodes, now));
-        }
+        let interval = match &self.searched {
+            Some(last) if last.inodes != inodes => SEARCH_INTERVAL,
+            Some(last) if now.saturating_sub(last.at) < last.interval => return,
+            Some(last) => (last.interval * 2).min(SEARCH_INTERVAL_MAX),
+            None => SEARCH_INTERVAL,
+        };
+        self.duplicates = Duplicates::find(&inodes);
+        self.searched = Some(Search { inodes, at: now, interval });
     }
 }
 

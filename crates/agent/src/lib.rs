@@ -21,4 +21,4 @@ pub mod queue;
 pub mod run;
 
 pub use meter::Settings;
-pub use run::{Agent, Options, StartError};
+pub use run::{Agent, Options, StartError, View};

@@ -20,7 +20,7 @@ use tokio::time::error::Elapsed;
 use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
 use crate::counters::FrontCounters;
-use crate::exchange::{Pool, TRUNCATED, ask_by_datagram};
+use crate::exchange::{ASKED_MAX, Pool, TRUNCATED, ask_by_datagram};
 use crate::field::{BackEnd, Field};
 use crate::message::{OPT, Says, UDP_PAYLOAD, answer};
 use crate::pending::rcode;
@@ -31,7 +31,7 @@ use crate::picker::{For, Picker};
 pub enum Onward {
     /// Over connections.
     Connections,
-    /// As datagrams, and over a connection where the answer is truncated.
+    /// As datagrams, and over a connection where the answer is truncated, or the query too long for a datagram.
     Datagrams,
 }
 
@@ -295,9 +295,11 @@ impl Connections {
         let mut preface = Vec::new();
         if self.onward == Onward::Datagrams {
             self.client_address.preface(Transport::Datagram, way.client, way.local, &mut preface);
-            let reply = ask_by_datagram(back_end.address, &preface, query, question_end).await?;
-            if reply[2] & TRUNCATED == 0 {
-                return Ok(reply);
+            if preface.len() + query.len() <= ASKED_MAX {
+                let reply = ask_by_datagram(back_end.address, &preface, query, question_end).await?;
+                if reply[2] & TRUNCATED == 0 {
+                    return Ok(reply);
+                }
             }
         }
         preface.clear();
@@ -307,6 +309,11 @@ impl Connections {
 
     fn now(&self) -> u64 {
         self.clock.monotonic_ns()
+    }
+
+    /// How long a query may take at all, whatever back ends do.
+    pub(crate) fn query_time_max(&self) -> Duration {
+        self.timeout.saturating_mul(u32::try_from(self.tries).unwrap_or(u32::MAX))
     }
 
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -483,6 +490,31 @@ pub(crate) mod tests {
         let field = connections.field.load();
         let cells = &field.find(back_end).expect("it is there").cells[0];
         assert_eq!([&cells.sent, &cells.datagrams].map(|count| count.get()), [1, 1]);
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_for_a_datagram_goes_on_over_a_connection() {
+        let head = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0";
+        // Padding (RFC 7830).
+        let padding = (ASKED_MAX + 1 - head.len() - 6) as u16;
+        let options = [&[0, 12], &padding.to_be_bytes()[..], &vec![0; padding.into()]].concat();
+        let asked = [&head[..], &(options.len() as u16).to_be_bytes(), &options].concat();
+        assert_eq!(asked.len(), ASKED_MAX + 1);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
+        let address = listener.local_addr().expect("it is bound");
+        let connections = connections(&[address], Limits::default(), Onward::Datagrams);
+        let back_end = async {
+            let (mut stream, _) = listener.accept().await.expect("it comes");
+            let mut query = vec![0; usize::from(stream.read_u16().await.expect("a query"))];
+            stream.read_exact(&mut query).await.expect("all of it");
+            query[2] |= 0x80;
+            stream.write_all(&[&prefix(query.len())[..], &query].concat()).await.expect("it is taken");
+        };
+        let answered = async { tokio::join!(connections.answer(&asked, way(1)), back_end).0 };
+        let answer = tokio::time::timeout(Duration::from_secs(60), answered).await.expect("it is asked");
+        assert_eq!(answer.map(|answer| answer.len()), Some(asked.len()));
+        let field = connections.field.load();
+        assert_eq!(field.find(address).expect("it is there").cells[0].refused.get(), 0);
     }
 
     #[tokio::test]

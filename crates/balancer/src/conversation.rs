@@ -11,11 +11,10 @@ use net::accept::{Acceptor, Event};
 use net::admission::Place;
 use net::framing::{Assembler, prefix};
 use net::shutdown::Shutdown;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::OwnedWriteHalf;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 
 use crate::connections::{Connections, Way};
@@ -57,7 +56,7 @@ pub async fn serve(connections: Arc<Connections>, listener: TcpListener, shutdow
 }
 
 /// Answers what comes over a connection, until its client, a limit or the shutdown ends it; what is under way then is
-/// still answered.
+/// still answered, if the client takes it in the time that one message may take.
 ///
 /// # Errors
 /// What the system says where the connection is gone at once.
@@ -71,6 +70,7 @@ async fn converse(
     stream.set_nodelay(true)?;
     let way = Way { client, local: stream.local_addr()? };
     let limits = connections.limits;
+    let ending = connections.query_time_max().saturating_add(limits.message);
     let (mut reads, writes) = stream.into_split();
     let (answered, answers) = mpsc::channel(PIPELINED_MAX);
     let writer = tokio::spawn(write(writes, answers, limits.message));
@@ -98,13 +98,29 @@ async fn converse(
         };
         conversation.hear(&piece[..length]).await;
     }
-    conversation.end().await;
-    let _ = writer.await;
+    finish(conversation.end(), writer, ending).await;
     Ok(())
 }
 
+/// Waits until all has been answered and written, and no longer than `patience`: who takes each of many answers slowly
+/// holds up neither a stop nor who is to have the place.
+async fn finish(answered: impl Future<Output = ()>, mut writer: JoinHandle<()>, patience: Duration) {
+    let all = async {
+        answered.await;
+        let _ = (&mut writer).await;
+    };
+    if tokio::time::timeout(patience, all).await.is_err() {
+        writer.abort();
+        let _ = writer.await;
+    }
+}
+
 /// Writes answers as they come, until all have come or the client takes one no more for so long.
-async fn write(mut writes: OwnedWriteHalf, mut answers: mpsc::Receiver<Vec<u8>>, patience: Duration) {
+async fn write(
+    mut writes: impl AsyncWrite + Unpin,
+    mut answers: mpsc::Receiver<Vec<u8>>,
+    patience: Duration,
+) {
     while let Some(answer) = answers.recv().await {
         let frame = [&prefix(answer.len())[..], &answer].concat();
         match tokio::time::timeout(patience, writes.write_all(&frame)).await {
@@ -267,6 +283,30 @@ mod tests {
             rounds += 1;
         }
         assert!(rounds < 1_000, "it is served for ever");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_each_answer_slowly_is_waited_for_no_longer_than_one() {
+        const ANSWER: usize = 62;
+        let message = Duration::from_secs(5);
+        let (mut reads, writes) = tokio::io::duplex(2 + ANSWER);
+        let (answered, answers) = mpsc::channel(PIPELINED_MAX);
+        for _ in 0..PIPELINED_MAX {
+            answered.try_send(vec![0; ANSWER]).expect("there is room");
+        }
+        drop(answered);
+        let writer = tokio::spawn(write(writes, answers, message));
+        let client = tokio::spawn(async move {
+            let mut taken = 0;
+            while reads.read_exact(&mut [0; 2 + ANSWER]).await.is_ok() {
+                taken += 1;
+                tokio::time::sleep(Duration::from_secs(4)).await;
+            }
+            taken
+        });
+        finish(async {}, writer, message).await;
+        let taken = client.await.expect("it does not panic");
+        assert!((1..5).contains(&taken), "{taken}");
     }
 
     #[tokio::test]

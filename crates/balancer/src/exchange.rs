@@ -235,11 +235,14 @@ fn ended() -> io::Error {
     io::ErrorKind::ConnectionAborted.into()
 }
 
+/// The longest datagram, with what stands before the query: what IPv4 has room for without options.
+pub const ASKED_MAX: usize = 65_507;
+
 /// Asks as a datagram, from a socket and a port for this query alone; `preface` stands before it. An answer that may be
 /// longer than there is room for says that it is truncated.
 ///
 /// # Errors
-/// What the system says: also that nobody listens.
+/// What the system says: also that nobody listens, and where query and preface are longer than [`ASKED_MAX`].
 pub async fn ask_by_datagram(
     server: SocketAddr,
     preface: &[u8],

@@ -92,6 +92,8 @@ struct Bench {
     room: Box<[u8; DATAGRAM_MAX]>,
     /// A query behind its preface, where there is one.
     prefaced: Vec<u8>,
+    /// Whether nothing could be received from clients at the last look.
+    is_deaf: bool,
 }
 
 impl Worker {
@@ -126,6 +128,7 @@ impl Worker {
             name: Folded::root(),
             room: Box::new([0; DATAGRAM_MAX]),
             prefaced: Vec::new(),
+            is_deaf: false,
             worker: self,
         })
     }
@@ -221,10 +224,14 @@ impl Bench {
             let received = match incoming.receive(&*self.worker.listener) {
                 Ok(received) => received,
                 Err(cause) => {
-                    tracing::error!(worker = self.worker.index, %cause, "receiving from clients failed");
+                    // It may go on for days, and is told once.
+                    if !std::mem::replace(&mut self.is_deaf, true) {
+                        tracing::error!(worker = self.worker.index, %cause, "receiving from clients failed");
+                    }
                     return;
                 }
             };
+            self.is_deaf = false;
             for datagram in incoming.replies() {
                 self.worker.counters.queries.add(1);
                 if let Some(client) = datagram.peer {

@@ -7,6 +7,9 @@ use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPT, OPTION, UDP_PLAIN_PAYL
 use crate::query::{HEADER, Record};
 use domain::base::iana::{OptionCode, Rtype};
 
+/// The longest message there is (RFC 1035 §4.2.2).
+const MESSAGE_MAX: usize = u16::MAX as usize;
+
 /// What was put into a query, so that it is taken out of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Added {
@@ -23,8 +26,8 @@ pub enum Added {
 /// question ends.
 ///
 /// A query stays as it is where it has a client subnet already, also one that says that the client is not to be known,
-/// where it is signed (the signature would not hold), and where its EDNS version is not ours. Octets behind the last
-/// record go.
+/// where it is signed (the signature would not hold), where its EDNS version is not ours, and where there is no room for
+/// it in a message, which has at most 65,535 octets. Octets behind the last record go.
 pub fn add_subnet(
     query: &mut Vec<u8>,
     question_end: usize,
@@ -46,6 +49,10 @@ pub fn add_subnet(
             _ => {}
         }
         end = record.end;
+    }
+    let added = if opt.is_some() { length } else { OPT + length };
+    if end + added > MESSAGE_MAX {
+        return Added::Nothing;
     }
     match opt {
         Some((options, options_end)) => {
@@ -224,6 +231,27 @@ mod tests {
             let mut reply = plain.clone();
             reply[2] |= 0x80;
             assert_eq!(query[..length], reply, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_query_that_would_be_longer_than_a_message_stays() {
+        let subnet = ClientSubnet::new("192.0.2.77".parse().expect("an address"), 24);
+        for (records, added, length) in [(&[][..], Added::Record, 11 + 11), (&[OPT][..], Added::Option, 11)] {
+            let plain = message(1, records);
+            for (room, added) in [(length, added), (length - 1, Added::Nothing)] {
+                // Another additional record fills it up.
+                let rdata = MESSAGE_MAX - plain.len() - room - 11;
+                let filler =
+                    [&[0, 0, 1, 0, 1, 0, 0, 0, 0][..], &(rdata as u16).to_be_bytes(), &vec![0; rdata]];
+                let mut query = [&plain[..END], &filler.concat(), &plain[END..]].concat();
+                query[11] += 1;
+                let (mut name, before) = (Folded::root(), query.clone());
+                let edns = Query::read(&query, &mut name).expect("a query").edns;
+                assert_eq!(add_subnet(&mut query, END, edns.as_ref(), &subnet), added, "{room}");
+                let is_as_before = query == before;
+                assert_eq!((query.len() <= MESSAGE_MAX, is_as_before), (true, added == Added::Nothing));
+            }
         }
     }
 

@@ -4,6 +4,7 @@ mod print;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use agent::http::Http;
@@ -92,18 +93,18 @@ impl Agent {
             tokio::spawn(http.serve(agent.view(), shutdown.clone()))
         });
         supervision::ready(log);
-        let view = agent.view();
-        let mut print = self.print.then(|| Print::new(self.json));
-        let mut told = Ok(());
-        while told.is_ok() {
-            let wait = async {
-                match &print {
-                    Some(print) => tokio::time::sleep(print.period()).await,
-                    None => std::future::pending().await,
-                }
-            };
+        let print = self.print.then(|| Print::new(self.json).begin(agent.view())).transpose()?;
+        let unread = async {
+            match print {
+                Some(told) => told.await.ok(),
+                None => std::future::pending().await,
+            }
+        };
+        let mut unread = pin!(unread);
+        let failed = loop {
             tokio::select! {
-                () = stop.wanted() => break,
+                () = stop.wanted() => break None,
+                failed = &mut unread => break failed,
                 _ = drain.recv() => {
                     agent.drain(true);
                     tracing::info!("draining: no more credit, until SIGUSR2");
@@ -112,9 +113,8 @@ impl Agent {
                     agent.drain(false);
                     tracing::info!("taking queries again");
                 }
-                () = wait => told = print.as_mut().map_or(Ok(()), |print| print.show(&view.status())),
             }
-        }
+        };
         supervision::stopping();
         shutdown.begin();
         agent.stop();
@@ -123,7 +123,7 @@ impl Agent {
             let _ = served.await;
         }
         log.tell("stopped");
-        told
+        failed.map_or(Ok(()), Err)
     }
 
     /// Checks what was given, as a whole; returns the key.

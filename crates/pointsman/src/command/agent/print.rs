@@ -3,7 +3,9 @@
 use std::io::{self, IsTerminal, Write as _};
 use std::time::Duration;
 
+use agent::View;
 use api::{AgentBalancer, AgentService, AgentStatus};
+use tokio::sync::oneshot;
 
 use crate::demo::screen::grouped;
 use crate::failure::Failure;
@@ -41,8 +43,30 @@ impl Print {
         })
     }
 
+    /// Shows it on a thread of its own, so that a reader who stops reading holds up nobody; until who began it has lost
+    /// interest, or the output takes nothing more, which is told.
+    ///
+    /// # Errors
+    /// [`Failure`], where the system has no thread for it; [`Failure::output`] is told later.
+    pub(super) fn begin(mut self, view: View) -> Result<oneshot::Receiver<Failure>, Failure> {
+        let (tell, told) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("print".into());
+        let begun = thread.spawn(move || {
+            while !tell.is_closed() {
+                std::thread::sleep(self.period());
+                if let Err(failure) = self.show(&view.status()) {
+                    // Nobody waits for it any more where it all ends.
+                    let _ = tell.send(failure);
+                    return;
+                }
+            }
+        });
+        begun.map_err(|cause| Failure::Failed(format!("failed to begin to print: {cause}")))?;
+        Ok(told)
+    }
+
     /// From one [`Print::show`] to the next.
-    pub(super) fn period(&self) -> Duration {
+    fn period(&self) -> Duration {
         match self.0 {
             Form::Table(_) => TABLE_PERIOD,
             Form::Json | Form::Lines => LINE_PERIOD,
@@ -53,7 +77,7 @@ impl Print {
     ///
     /// # Errors
     /// [`Failure::output`].
-    pub(super) fn show(&mut self, status: &AgentStatus) -> Result<(), Failure> {
+    fn show(&mut self, status: &AgentStatus) -> Result<(), Failure> {
         let text = match &mut self.0 {
             Form::Json => serde_json::to_string(status).expect("numbers and text") + "\n",
             Form::Lines => {
