@@ -150,21 +150,35 @@ impl Kernel {
             return;
         }
         let inodes: Vec<u32> = self.found.iter().map(|found| found.queue.inode).collect();
-        let interval = match &self.searched {
-            Some(last) if last.inodes != inodes => SEARCH_INTERVAL,
-            Some(last) if now.saturating_sub(last.at) < last.interval => return,
-            Some(last) => (last.interval * 2).min(SEARCH_INTERVAL_MAX),
-            None => SEARCH_INTERVAL,
-        };
+        let Some(interval) = due(self.searched.as_ref(), &inodes, now) else { return };
         self.duplicates = Duplicates::find(&inodes);
         self.searched = Some(Search { inodes, at: now, interval });
     }
+}
+
+/// How long a search for these holds if it fails, where one is due.
+fn due(last: Option<&Search>, inodes: &[u32], now: Duration) -> Option<Duration> {
+    let Some(last) = last.filter(|last| last.inodes == inodes) else { return Some(SEARCH_INTERVAL) };
+    (now.saturating_sub(last.at) >= last.interval).then(|| (last.interval * 2).min(SEARCH_INTERVAL_MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::UdpSocket;
+
+    #[test]
+    fn searches_in_vain_become_seldom_and_other_sockets_are_looked_for_at_once() {
+        let (mut last, mut at) = (None, Vec::new());
+        for now in (0..2_000).map(Duration::from_secs) {
+            if let Some(interval) = due(last.as_ref(), &[1, 2], now) {
+                at.push(now.as_secs());
+                last = Some(Search { inodes: vec![1, 2], at: now, interval });
+            }
+        }
+        assert_eq!(at, [0, 5, 15, 35, 75, 155, 315, 635, 1_235, 1_835]);
+        assert_eq!(due(last.as_ref(), &[1, 3], Duration::from_secs(1_836)), Some(SEARCH_INTERVAL));
+    }
 
     #[test]
     fn without_duplicates_sockets_are_listed_no_more_often() {

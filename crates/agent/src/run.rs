@@ -436,3 +436,28 @@ impl Sockets {
         socket.send_to(octets, to).map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_family_keeps_the_other_from_being_heard() {
+        let balancers = [(IpAddr::from(Ipv4Addr::LOCALHOST), 9), (Ipv6Addr::LOCALHOST.into(), 9)];
+        let sockets = Sockets::bind(&balancers.map(SocketAddr::from)).expect("both are bound");
+        let port = |socket: &Option<UdpSocket>| {
+            let socket = socket.as_ref().expect("it is needed");
+            socket.local_addr().expect("it is bound").port()
+        };
+        let v4 = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        for _ in 0..8 {
+            v4.send_to(&[4], (Ipv4Addr::LOCALHOST, port(&sockets.v4))).expect("loopback sends");
+        }
+        let v6 = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).expect("loopback binds");
+        v6.send_to(&[6], (Ipv6Addr::LOCALHOST, port(&sockets.v6))).expect("loopback sends");
+        let mut octets = [0; 1];
+        let heard = (0..9).map(|turn| sockets.receive(turn, &mut octets).map(|(_, from)| from.is_ipv6()));
+        let heard: Vec<bool> = heard.map(|heard| heard.expect("it has come")).collect();
+        assert_eq!(heard, [false, true, false, false, false, false, false, false, false]);
+    }
+}
