@@ -80,6 +80,8 @@ impl Guided {
         run.arg(format!("-artifact_prefix={}/", failed.display()));
         run.arg(format!("-max_total_time={seconds}"));
         run.args(["-seed=1", "-verbosity=0", "-print_final_stats=1"]);
+        // What unpacks to megabytes would take nearly all of the time.
+        run.arg("-entropic_scale_per_exec_time=1");
         let log = self.folder.join(format!("{}.log", target.name));
         let said = fs::File::create(&log).map_err(|cause| format!("{}: {cause}", log.display()))?;
         run.stderr(said);

@@ -133,10 +133,12 @@ impl Lines {
             {
                 return Err(damage(error.to_string()));
             }
-            let text = str::from_utf8(&self.buffer).map_err(|_| damage("this is no text".into()))?.trim();
-            let message = match text.as_bytes() {
+            let message = match self.buffer.trim_ascii() {
                 [] | [b'#' | b';', ..] => None,
-                _ => Some(query(text).map_err(damage)?),
+                octets => {
+                    let text = str::from_utf8(octets).map_err(|_| damage("this is no text".into()))?;
+                    Some(query(text).map_err(damage)?)
+                }
             };
             self.lines += 1;
             self.offset += self.buffer.len() as u64;
@@ -271,6 +273,16 @@ mod tests {
             assert_eq!(question(&asked).as_deref(), Some(written));
             assert_eq!(query(written).unwrap(), asked);
         }
+    }
+
+    #[test]
+    fn comments_may_be_in_any_encoding_and_queries_may_not() {
+        let file = b" # caf\xe9\r\n;\xff\n\na. A\n\xe9. A\n";
+        let source = Source::unpacked(std::io::Cursor::new(file));
+        let mut lines = Lines::new(source.expect("memory can be read"));
+        assert_eq!(lines.next().ok().flatten().as_ref().and_then(question).as_deref(), Some("a. A"));
+        let damage = lines.next().expect_err("no text");
+        assert_eq!((damage.packet, damage.what.as_str()), (5, "this is no text"));
     }
 
     #[test]
