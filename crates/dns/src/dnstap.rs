@@ -65,6 +65,11 @@ impl Kind {
     /// A response that an authoritative server sent.
     pub const AUTH_RESPONSE: Kind = Kind(2);
 
+    /// Who talks with whom, the same for its queries and its responses: from 0, in the order of `dnstap.proto`.
+    pub fn conversation(self) -> u32 {
+        self.0.saturating_sub(1) / 2
+    }
+
     /// Whether it is a query; else it is a response.
     pub fn is_query(self) -> bool {
         self.0 % 2 == 1

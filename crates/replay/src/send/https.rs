@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use dns::query::HEADER;
 use futures_util::Stream;
 use futures_util::stream::FuturesUnordered;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
@@ -228,6 +229,12 @@ fn is_goodbye(error: &h2::Error) -> bool {
     error.is_go_away() && error.is_remote()
 }
 
+/// Whether a media type is [`MEDIA_TYPE`]; it has no parameters that would say something (RFC 8484 §6).
+fn is_of_messages(media_type: &[u8]) -> bool {
+    let essence = media_type.split(|octet| *octet == b';').next().unwrap_or_default();
+    essence.trim_ascii().eq_ignore_ascii_case(MEDIA_TYPE.as_bytes())
+}
+
 /// The message of an answer.
 async fn message_of(answer: ResponseFuture) -> Result<Vec<u8>, Refused> {
     let closed = |error: h2::Error| Refused {
@@ -240,6 +247,11 @@ async fn message_of(answer: ResponseFuture) -> Result<Vec<u8>, Refused> {
     if head.status != StatusCode::OK {
         return Err(wrong(format!("HTTP status {}", head.status)));
     }
+    let media_type = head.headers.get(CONTENT_TYPE).map_or(&[][..], |value| value.as_bytes());
+    if !is_of_messages(media_type) {
+        let found = String::from_utf8_lossy(media_type);
+        return Err(wrong(format!("HTTP status 200 with the media type '{found}', not {MEDIA_TYPE}")));
+    }
     let mut octets = Vec::new();
     while let Some(piece) = body.data().await {
         let piece = piece.map_err(closed)?;
@@ -248,6 +260,9 @@ async fn message_of(answer: ResponseFuture) -> Result<Vec<u8>, Refused> {
         }
         octets.extend_from_slice(&piece);
         body.flow_control().release_capacity(piece.len()).map_err(closed)?;
+    }
+    if octets.len() < HEADER {
+        return Err(wrong(format!("HTTP status 200 with {} octets, which are no message", octets.len())));
     }
     Ok(octets)
 }
@@ -312,5 +327,23 @@ impl AsyncWrite for Pipe {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_media_type_is_of_messages() {
+        for (media_type, expected) in [
+            ("application/dns-message", true),
+            ("Application/DNS-Message ; charset=utf-8", true),
+            ("application/dns-message+json", false),
+            ("text/html", false),
+            ("", false),
+        ] {
+            assert_eq!(is_of_messages(media_type.as_bytes()), expected, "{media_type}");
+        }
     }
 }

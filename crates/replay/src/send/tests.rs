@@ -122,8 +122,9 @@ fn serve(stream: TcpStream, config: &Arc<ServerConfig>, answered: usize, more: u
     stream.write_all(&frame(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat()))?;
     for (id, mut message) in queries.into_iter().take(answered) {
         message[2] |= 0x80;
-        // `:status: 200` is the eighth entry of the static table.
-        stream.write_all(&frame(HEADERS, END_HEADERS, id, &[0x88]))?;
+        // `:status: 200` is the eighth entry of the static table, and `content-type` the 31st, without a value.
+        let head = [&[0x88, 0x0f, 31 - 15, 23][..], b"application/dns-message"].concat();
+        stream.write_all(&frame(HEADERS, END_HEADERS, id, &head))?;
         stream.write_all(&frame(DATA, END_STREAM, id, &message))?;
     }
     // Until the client ends it.

@@ -27,8 +27,9 @@ pub(super) struct Frames {
     /// Octets before the buffer.
     before: u64,
     frames: u64,
-    /// Whether queries have frames of their own: those that come with their responses are then the same again.
-    has_queries: bool,
+    /// Which conversations' queries have frames of their own, a bit for each: those that come with their responses are
+    /// then the same again.
+    have_queries: u8,
 }
 
 impl Frames {
@@ -42,7 +43,7 @@ impl Frames {
             at: 0,
             before: 0,
             frames: 0,
-            has_queries: false,
+            have_queries: 0,
         }
     }
 
@@ -70,8 +71,10 @@ impl Frames {
                     self.frames += 1;
                     match Dnstap::read(payload) {
                         Ok(Dnstap { message, .. }) => {
-                            self.has_queries |= message.kind.is_query();
-                            let is_query_due = message.kind.is_query() || !self.has_queries;
+                            let of = 1 << message.kind.conversation().min(u8::BITS - 1);
+                            let is_query = message.kind.is_query();
+                            self.have_queries |= if is_query { of } else { 0 };
+                            let is_query_due = is_query || self.have_queries & of == 0;
                             for part in parts(&message, is_query_due, port) {
                                 match part {
                                     Ok(message) => take(message),
@@ -182,7 +185,8 @@ mod tests {
     const QUERY: &[u8] = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
     const RESPONSE: &[u8] = b"\0\x01\x81\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
 
-    /// What a resolver received from a server, and from and for its client, by `dnstap.proto`.
+    /// What a resolver asked a server and received, and was asked by its client and sent, by `dnstap.proto`.
+    const RESOLVER_QUERY: Kind = Kind(3);
     const RESOLVER_RESPONSE: Kind = Kind(4);
     const CLIENT_QUERY: Kind = Kind(5);
     const CLIENT_RESPONSE: Kind = Kind(6);
@@ -245,7 +249,11 @@ mod tests {
             assert_eq!((found, damage), (vec![query.clone(), response.clone()], None), "{kind:?}");
         }
         let both = [seen(CLIENT_QUERY), seen(CLIENT_RESPONSE)];
-        assert_eq!(messages(&mut read(file(&both))).0, [query.clone(), response]);
+        assert_eq!(messages(&mut read(file(&both))).0, [query.clone(), response.clone()]);
+        // What a resolver asks is not what its clients do.
+        let others = [seen(RESOLVER_QUERY), seen(CLIENT_RESPONSE), seen(RESOLVER_RESPONSE)];
+        let found = messages(&mut read(file(&others))).0;
+        assert_eq!(found, [query.clone(), query.clone(), response.clone(), response]);
 
         let bare =
             Seen { response_address: None, response_port: None, query_port: None, protocol: None, ..both[0] };

@@ -21,8 +21,11 @@ pub fn kept(trace: Trace) -> Option<Kept> {
 
 fn kept_within(mut trace: Trace, most: usize) -> Option<Kept> {
     let (mut messages, mut taken) = (Vec::new(), 0);
-    for message in &mut trace {
+    while let Some(message) = trace.next() {
         let mut message = message.ok()?;
+        if *trace.skipped() != Skipped::NONE {
+            return None;
+        }
         message.octets.shrink_to_fit();
         taken += BESIDE + message.octets.len();
         if taken > most {

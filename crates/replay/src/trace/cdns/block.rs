@@ -13,6 +13,13 @@ use crate::trace::skipped::{Skip, Skipped};
 /// The most pairs in a block: 100 times what capturing programs write.
 const PAIRS_MAX: usize = 1 << 20;
 
+/// The longest list, name or data of a table that is read, in octets: a message has no room for half as much.
+const LONG_MAX: usize = 128 << 10;
+
+/// The longest other entry of a table, in octets: ten times what all that RFC 8618 knows of takes. Each pair may name the
+/// same one, which is read anew each time.
+const SHORT_MAX: usize = 1 << 10;
+
 /// How many tables there are (RFC 8618 §7.3.2.3).
 const TABLES: usize = 9;
 
@@ -135,11 +142,18 @@ impl Block {
         Some((event.pair, self.message(event, port)))
     }
 
-    /// Where an entry of a table is read.
+    /// Where an entry of a table is read; one that is longer than any that makes sense ends early.
     pub(super) fn entry(&self, table: Table, index: u64) -> Result<Decoder<'_>, Skip> {
         let starts = &self.tables[table as usize];
         let start = usize::try_from(index).ok().and_then(|index| starts.get(index)).ok_or(Skip::Damaged)?;
-        Ok(Decoder::new(&self.octets[*start as usize..]))
+        let octets = &self.octets[*start as usize..];
+        let most = match table {
+            Table::NameOrData | Table::QuestionList | Table::RecordList => LONG_MAX,
+            Table::Address | Table::ClassType | Table::Signature | Table::Question | Table::Record => {
+                SHORT_MAX
+            }
+        };
+        Ok(Decoder::new(&octets[..octets.len().min(most)]))
     }
 
     fn message(&self, event: Event, port: u16) -> Result<Message, Skip> {
@@ -251,6 +265,22 @@ fn instant(seconds: u64, ticks: i128, per_second: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_that_each_pair_names_is_read_only_as_far_as_makes_sense() {
+        let signature = |unknown: u64| {
+            let mut encoder = minicbor::Encoder::new(Vec::new());
+            encoder.map(unknown).expect("memory takes it");
+            for _ in 0..unknown {
+                encoder.i64(-9).and_then(|e| e.u8(0)).expect("memory takes it");
+            }
+            let mut block = Block { octets: encoder.into_writer(), ..Block::default() };
+            block.tables[Table::Signature as usize].push(0);
+            rebuilt::Signature::read(&block, 0).err()
+        };
+        let most = (SHORT_MAX as u64 - 3) / 2;
+        assert_eq!((signature(most), signature(most + 1)), (None, Some(Skip::Damaged)));
+    }
 
     #[test]
     fn ticks_are_times_at_any_rate() {
