@@ -11,6 +11,7 @@
 //! no question for one address's name is refused.
 
 use std::net::IpAddr;
+use std::sync::atomic::Ordering;
 
 use dns::edns::{ExtendedError, UDP_PAYLOAD, UDP_PLAIN_PAYLOAD};
 use dns::query::{Query, Refusal};
@@ -50,11 +51,33 @@ pub fn answer(
     limit: Option<usize>,
     out: &mut [u8],
 ) -> Reply {
+    let reply = reply(front, view, message, client, now, limit, out);
+    if let Reply::Send(_) | Reply::NotYet(..) = reply {
+        // It is a cache, and it does recursion, if later: some clients take no answer without that flag.
+        out[3] |= 0x80;
+    }
+    reply
+}
+
+fn reply(
+    front: &Front,
+    view: &View,
+    message: &[u8],
+    client: IpAddr,
+    now: u32,
+    limit: Option<usize>,
+    out: &mut [u8],
+) -> Reply {
+    let refused = || front.counts().refused.fetch_add(1, Ordering::Relaxed);
     let (mut asked, mut suffixes) = (Folded::root(), Suffixes::new());
     let mut query = match Query::read(message, &mut asked) {
         Ok(query) => query,
-        Err(Refusal::Silence) => return Reply::Drop,
+        Err(Refusal::Silence) => {
+            refused();
+            return Reply::Drop;
+        }
         Err(refusal) => {
+            refused();
             // There are no cookies here, and a message without a question is then malformed.
             let rcode = if let Refusal::Rcode(rcode) = refusal { rcode } else { Rcode::FORMERR };
             return without_question(message, rcode, UDP_PAYLOAD, out).map_or(Reply::Drop, Reply::Send);
@@ -83,7 +106,7 @@ pub fn answer(
     let is_known_version = query.edns.as_ref().is_none_or(|edns| edns.version == dns::edns::VERSION);
     let Some(address) = wanted.filter(|_| is_known_version) else {
         end.rcode = if is_known_version { OptRcode::REFUSED } else { OptRcode::BADVERS };
-        front.counts().refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        refused();
         return Reply::Send(writer.finish(&query, end));
     };
     let mut name = NameText::EMPTY;
@@ -110,8 +133,6 @@ pub fn answer(
     end.truncated = written.is_err();
     end.extended_error = error;
     let length = writer.finish(&query, end);
-    // It is a cache, and it does recursion, if later: some clients take no answer without that flag.
-    out[3] |= 0x80;
     if known == Known::NotYet { Reply::NotYet(length, address) } else { Reply::Send(length) }
 }
 

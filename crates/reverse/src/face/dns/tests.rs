@@ -109,6 +109,29 @@ fn everything_else_is_refused() {
     }
 }
 
+#[test]
+fn whatever_is_no_question_is_counted_and_whatever_is_answered_says_that_recursion_is_there() {
+    let question = message("1.2.0.192.in-addr.arpa", Rtype::PTR, false);
+    let update = [&question[..2], &[0x28], &question[3..]].concat();
+    let response = [&question[..2], &[0x80], &question[3..]].concat();
+    for (message, refused, answered) in [
+        (&question[..], 0, true),
+        (&message("www.example.com", Rtype::A, true), 1, true),
+        (&question[..12], 1, true),
+        (&question[..question.len() - 1], 1, true),
+        (&update, 1, true),
+        (&response, 1, false),
+        (&question[..11], 1, false),
+    ] {
+        let (front, _door) = front();
+        let mut out = [0; 1232];
+        let client = "127.0.0.1".parse().unwrap();
+        let reply = answer(&front, &front.view(), message, client, NOW, None, &mut out);
+        assert_eq!(front.counts().refused.load(Ordering::Relaxed), refused, "{message:?}");
+        assert_eq!((reply != Reply::Drop, out[3] & 0x80 != 0), (answered, answered), "{message:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_message_is_answered_or_dropped(

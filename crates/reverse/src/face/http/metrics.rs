@@ -67,7 +67,8 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_reverse_refused_total",
-        help: "What was no question of its face: refused, broken or too long.",
+        help: "What was no question of its face: refused, broken or too long; over HTTP, what was no address, and bulk \
+               requests of too many.",
         kind: Kind::Counter,
         unit: "requests",
         labels: &["face"],

@@ -15,6 +15,7 @@ use web::{Failure, Peer};
 use super::Http;
 use crate::backend::seconds;
 use crate::cache::{TOGETHER, View};
+use crate::crawlers::Identity;
 use crate::front::{Front, Known};
 use crate::name::NameText;
 
@@ -56,6 +57,7 @@ pub(super) async fn one(
     Path(text): Path<String>,
 ) -> Result<Response, Failure> {
     let address = text.parse().map_err(|_| {
+        http.front.counts().refused.fetch_add(1, Ordering::Relaxed);
         let what = format!("'{text}' is no address");
         Failure::new(StatusCode::BAD_REQUEST, what, "an IPv4 or IPv6 address such as 192.0.2.1")
     })?;
@@ -63,9 +65,10 @@ pub(super) async fn one(
     let mut name = NameText::EMPTY;
     let known = http.front.look_up(&http.front.view(), address, peer.ip(), now, &mut name);
     let known = tell(&http.front, address, known, &name);
-    let cache = match (known.state.as_str(), known.left_seconds) {
-        ("not_yet", _) | (_, None) => "no-store".to_owned(),
-        (_, Some(left)) => format!("max-age={left}"),
+    // Whoever claims to be a crawler may be told from it one question later.
+    let cache = match known.left_seconds {
+        Some(left) if known.identity != Identity::NotYet.word() => format!("max-age={left}"),
+        _ => "no-store".to_owned(),
     };
     Ok(([(CACHE_CONTROL, cache)], Json(known)).into_response())
 }
