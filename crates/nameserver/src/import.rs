@@ -237,7 +237,8 @@ impl Edits<'_> {
             if !self.regions.values().any(|known| *known == region) {
                 Arc::make_mut(&mut self.regions).insert(self.next_region_id, region.clone());
                 self.next_region_id += 1;
-                self.edits.push(Edit::AddRegion { name: region });
+                // While the table was read, somebody else may have added it.
+                self.edits.push(Edit::HaveRegion { name: region });
             }
         }
         let (text, regions) = (built.text.into_bytes(), self.regions.clone());

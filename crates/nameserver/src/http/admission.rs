@@ -64,9 +64,10 @@ impl Admission {
 
     /// A place for a zone or a partition.
     pub(super) async fn text(&self) -> Result<Place, Failure> {
-        let change = self.changes.clone().try_acquire_owned().map_err(|_| busy())?;
+        // In this order: those that wait take no place of a short change. Connections bound how many do.
         let text = tokio::time::timeout(TEXT_WAIT, self.texts.clone().acquire_owned()).await;
         let text = text.ok().and_then(Result::ok).ok_or_else(busy)?;
+        let change = self.changes.clone().try_acquire_owned().map_err(|_| busy())?;
         Ok(Place { _permits: [Some(change), Some(text)] })
     }
 }
@@ -90,13 +91,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_text_too_many_waits_and_is_then_refused() {
-        let admission = Admission::new();
+        let admission = Arc::new(Admission::new());
         let mut places = Vec::new();
         for _ in 0..TEXTS_MAX {
             places.push(admission.text().await.expect("a place"));
         }
-        assert_eq!(admission.text().await.err().expect("none left").status, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(admission.change().is_ok(), "short changes go on");
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..CHANGES_MAX {
+            let admission = Arc::clone(&admission);
+            waiting.spawn(async move { admission.text().await.err().map(|told| told.status) });
+        }
+        tokio::task::yield_now().await;
+        assert!(admission.change().is_ok(), "short changes go on, whatever waits");
+        let told = waiting.join_all().await;
+        assert_eq!(told, [Some(StatusCode::SERVICE_UNAVAILABLE); CHANGES_MAX]);
         places.pop();
         assert!(admission.text().await.is_ok());
     }
