@@ -35,6 +35,9 @@ use timeline::Timeline;
 /// due time but is handed out before its turn, which is counted.
 pub const LOOK_AHEAD_MAX: usize = 1 << 21;
 
+/// The most messages that a step reads: responses, and queries that wait for their turn.
+const READ_MAX: usize = 256;
+
 /// The smallest and the largest factor.
 pub const FACTORS: std::ops::RangeInclusive<f64> = 0.1..=10_000.0;
 
@@ -114,6 +117,17 @@ pub struct Planned {
     pub recorded: Option<Arc<Message>>,
 }
 
+/// What comes of a step of [`Schedule::step`].
+#[derive(Debug)]
+pub enum Next {
+    /// The next query.
+    Query(Planned),
+    /// There may be more; what was read gave none.
+    NotYet,
+    /// There are no more.
+    End,
+}
+
 /// What was met on the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Met {
@@ -161,9 +175,10 @@ impl Plan {
     }
 }
 
-/// A trace as a schedule; an iterator of its queries in order of time.
+/// A trace as a schedule: its queries in order of time.
 ///
-/// `open` begins the trace anew, once for each loop.
+/// `open` begins the trace anew, once for each loop: an iterator of its messages, which may give `None` for one where it
+/// read on without meeting any.
 pub struct Schedule<I, F> {
     plan: Plan,
     census: Arc<Census>,
@@ -205,7 +220,7 @@ impl<I, F, M, E> Schedule<I, F>
 where
     I: Iterator<Item = Result<M, Damage>>,
     F: FnMut() -> Result<I, E>,
-    M: Into<Arc<Message>>,
+    M: Into<Option<Arc<Message>>>,
 {
     /// Makes the schedule of a trace; `census` is what [`Plan::wanted`] asks for, or the default.
     pub fn new(plan: Plan, census: Arc<Census>, open: F) -> Self {
@@ -266,10 +281,24 @@ where
     /// # Errors
     /// Those of `open`.
     pub fn next_query(&mut self) -> Result<Option<Planned>, E> {
-        if self.plan.limit.is_some_and(|limit| self.handed_out >= limit) {
-            return Ok(None);
-        }
         loop {
+            match self.step()? {
+                Next::Query(planned) => return Ok(Some(planned)),
+                Next::NotYet => {}
+                Next::End => return Ok(None),
+            }
+        }
+    }
+
+    /// Reads on to the next query, but no further than [`READ_MAX`] messages or a stretch without any.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn step(&mut self) -> Result<Next, E> {
+        if self.plan.limit.is_some_and(|limit| self.handed_out >= limit) {
+            return Ok(Next::End);
+        }
+        for _ in 0..READ_MAX {
             let is_full = self.waiting.len() >= LOOK_AHEAD_MAX;
             // What is read later is at the last place read or behind it.
             if let Some(Reverse(first)) = self.waiting.peek()
@@ -277,21 +306,24 @@ where
             {
                 self.met.crowded += u64::from(first.at > self.timeline.last() && is_full);
                 let Some(Reverse(waiting)) = self.waiting.pop() else { continue };
-                return Ok(Some(self.planned(waiting)));
+                return Ok(Next::Query(self.planned(waiting)));
             }
             if self.is_read_out() {
-                return Ok(None);
+                return Ok(Next::End);
             }
-            self.read()?;
+            if !self.read()? {
+                break;
+            }
         }
+        Ok(Next::NotYet)
     }
 
     fn is_read_out(&self) -> bool {
         self.messages.is_none() && self.loops_left == 0
     }
 
-    /// Reads one message of the trace.
-    fn read(&mut self) -> Result<(), E> {
+    /// Reads one message of the trace; false where there was none yet.
+    fn read(&mut self) -> Result<bool, E> {
         let messages = match &mut self.messages {
             Some(messages) => messages,
             None => {
@@ -303,7 +335,7 @@ where
         };
         match messages.next() {
             Some(Ok(message)) => {
-                let message: Arc<Message> = message.into();
+                let Some(message) = message.into() else { return Ok(false) };
                 self.met.responses += u64::from(message.is_response());
                 match &mut self.pairs {
                     Some(pairs) => {
@@ -330,7 +362,7 @@ where
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn copy_pairs(&mut self, next: fn(&mut Pairs) -> Option<Pair>) {

@@ -206,7 +206,7 @@ pub fn run<I, F, M>(schedules: Vec<Schedule<I, F>>, mut options: Options, live: 
 where
     I: Iterator<Item = Result<M, Damage>> + Send,
     F: FnMut() -> io::Result<I> + Send,
-    M: Into<Arc<Message>>,
+    M: Into<Option<Arc<Message>>>,
 {
     assert_eq!(schedules.len(), options.threads, "each thread has its schedule");
     let limit = net::descriptors::raise()? * DESCRIPTORS_SHARE.0 / DESCRIPTORS_SHARE.1;
@@ -273,7 +273,7 @@ impl Shared<'_> {
     where
         I: Iterator<Item = Result<M, Damage>> + Send,
         F: FnMut() -> io::Result<I> + Send,
-        M: Into<Arc<Message>>,
+        M: Into<Option<Arc<Message>>>,
     {
         // All that can fail at the beginning does so before a thread waits for the others.
         let first_share = (self.options.process.number * self.options.threads) as u64;
@@ -292,7 +292,7 @@ impl Shared<'_> {
             let mut threads = Vec::new();
             for (worker, mut schedule) in workers.into_iter().zip(schedules) {
                 threads.push(self.begun(named().spawn_scoped(scope, move || {
-                    let ended = worker.run(&mut || schedule.next_query());
+                    let ended = worker.run(&mut || schedule.step());
                     ended.map(|(tally, end)| (tally, schedule.met(), end))
                 })));
             }

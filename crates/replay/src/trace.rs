@@ -59,6 +59,10 @@ use streams::{Flow, Streams};
 /// Where DNS is spoken, where nothing else is said.
 pub const PORT: u16 = 53;
 
+/// How much of a file a step of [`Trace::step`] reads where nothing in it gives a message, in packets, lines of a text, pairs
+/// of C-DNS or frames of dnstap: some 20 us.
+pub const STEP_MAX: usize = 256;
+
 /// A trace that is being read; an iterator of its messages.
 ///
 /// Messages come in the order in which their last packets were captured, those behind a gap in a TCP stream once what is
@@ -123,6 +127,43 @@ impl Trace {
         Ok(Trace { input, format, dissector: Dissector::new(port), is_over: false, damage: None })
     }
 
+    /// Reads on to the next message, or within what gives none, as far as [`STEP_MAX`]: `None` in the place of a message.
+    pub fn step(&mut self) -> Option<Result<Option<Message>, Damage>> {
+        for _ in 0..STEP_MAX {
+            if let Some(message) = self.dissector.ready.pop_front() {
+                return Some(Ok(Some(message)));
+            }
+            if self.is_over {
+                return self.damage.take().map(Err);
+            }
+            let more = match &mut self.input {
+                Input::Text(lines) => lines.next(|message| self.dissector.ready.push_back(message)),
+                Input::Capture(capture) => capture.next(|packet| self.dissector.packet(packet)),
+                Input::Cdns(pairs) => {
+                    let Dissector { port, skipped, ready, .. } = &mut self.dissector;
+                    pairs.next(*port, skipped, |message| ready.push_back(message))
+                }
+                Input::Dnstap(frames) => {
+                    let Dissector { port, skipped, ready, .. } = &mut self.dissector;
+                    frames.next(*port, skipped, |message| ready.push_back(message))
+                }
+            };
+            match more {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.is_over = true;
+                    self.dissector.finish();
+                }
+                Err(damage) => {
+                    self.is_over = true;
+                    self.dissector.finish();
+                    self.damage = Some(damage);
+                }
+            }
+        }
+        Some(Ok(None))
+    }
+
     /// The name of the file's format: `pcap`, `pcapng`, `C-DNS`, `dnstap` or `text`.
     pub fn format(&self) -> &'static str {
         self.format.name()
@@ -158,39 +199,8 @@ impl Iterator for Trace {
 
     fn next(&mut self) -> Option<Result<Message, Damage>> {
         loop {
-            if let Some(message) = self.dissector.ready.pop_front() {
-                return Some(Ok(message));
-            }
-            if self.is_over {
-                return self.damage.take().map(Err);
-            }
-            let more = match &mut self.input {
-                Input::Text(lines) => match lines.next() {
-                    Ok(Some(message)) => return Some(Ok(message)),
-                    Ok(None) => Ok(false),
-                    Err(damage) => Err(damage),
-                },
-                Input::Capture(capture) => capture.next(|packet| self.dissector.packet(packet)),
-                Input::Cdns(pairs) => {
-                    let Dissector { port, skipped, ready, .. } = &mut self.dissector;
-                    pairs.next(*port, skipped, |message| ready.push_back(message))
-                }
-                Input::Dnstap(frames) => {
-                    let Dissector { port, skipped, ready, .. } = &mut self.dissector;
-                    frames.next(*port, skipped, |message| ready.push_back(message))
-                }
-            };
-            match more {
-                Ok(true) => {}
-                Ok(false) => {
-                    self.is_over = true;
-                    self.dissector.finish();
-                }
-                Err(damage) => {
-                    self.is_over = true;
-                    self.dissector.finish();
-                    self.damage = Some(damage);
-                }
+            if let Some(told) = self.step()?.transpose() {
+                return Some(told);
             }
         }
     }

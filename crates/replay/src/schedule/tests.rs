@@ -283,3 +283,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_step_reads_so_far_and_no_further() {
+    let mut responses = vec![query(0, 1); READ_MAX + 1];
+    responses.iter_mut().for_each(|message| message.octets[2] |= 0x80);
+    let steps = |messages: Vec<Option<Arc<Message>>>| {
+        let open = || Ok::<_, Infallible>(messages.iter().cloned().map(Ok).collect::<Vec<_>>().into_iter());
+        let mut schedule = Schedule::new(plan(RECORDED, 1.0, 0), Arc::default(), open);
+        std::iter::from_fn(|| match schedule.step() {
+            Ok(Next::Query(_)) => Some("query"),
+            Ok(Next::NotYet) => Some("not yet"),
+            Ok(Next::End) => None,
+        })
+        .collect::<Vec<_>>()
+    };
+    let one = Some(Arc::new(query(1, 1)));
+    let all: Vec<_> = responses.into_iter().map(Into::into).chain([one.clone()]).collect();
+    assert_eq!(steps(all), ["not yet", "query"]);
+    assert_eq!(
+        steps(vec![None, one.clone(), None, None, one]),
+        ["not yet", "query", "not yet", "not yet", "query"]
+    );
+}

@@ -27,7 +27,7 @@ use super::sockets::Sockets;
 use super::tally::{Cause, Tally};
 use super::unheard::Unheard;
 use super::{Shared, nanos};
-use crate::schedule::{Planned, draw};
+use crate::schedule::{Next, Planned, draw};
 use hearing::Heard;
 use preparing::Prepared;
 
@@ -55,7 +55,7 @@ const SHARED: u64 = 1 << 63;
 const SHARED_TOKENS: [u64; 2] = [u64::MAX, u64::MAX - 1];
 
 /// Where a thread's queries come from, in order of time; `None` at the end.
-type Source<'s> = dyn FnMut() -> io::Result<Option<Planned>> + 's;
+type Source<'s> = dyn FnMut() -> io::Result<Next> + 's;
 
 /// One thread's whole state.
 pub(super) struct Worker<'a> {
@@ -199,7 +199,9 @@ impl<'a> Worker<'a> {
             match pace::step(now, self.next_due(), self.pending.next_expiry(), may_read) {
                 Step::Send => {}
                 Step::Read | Step::Spin | Step::Sleep(_) if self.prepare(now) => {}
-                Step::Read => self.read_one(source)?,
+                Step::Read => {
+                    self.read_one(source)?;
+                }
                 Step::Spin => std::hint::spin_loop(),
                 Step::Sleep(time) => self.readiness.wait(time)?,
             }
@@ -237,11 +239,9 @@ impl<'a> Worker<'a> {
 
     /// Reads ahead before the start, as far as [`FILL_MAX`] and unless it is stopped, and makes ready what is due at once.
     fn fill(&mut self, source: &mut Source<'_>) -> io::Result<()> {
-        for _ in 0..FILL_MAX {
-            if self.with.live.stop.load(Ordering::Relaxed) || !self.may_read(0) {
-                break;
-            }
-            self.read_one(source)?;
+        let mut read = 0;
+        while read < FILL_MAX && !self.with.live.stop.load(Ordering::Relaxed) && self.may_read(0) {
+            read += usize::from(self.read_one(source)?);
         }
         while self.prepare(0) {}
         Ok(())
@@ -256,23 +256,27 @@ impl<'a> Worker<'a> {
     /// Reads what may fill a batch, when nothing is left of what was read ahead.
     fn read_batch(&mut self, source: &mut Source<'_>) -> io::Result<()> {
         for _ in 0..self.batch.outgoing.most() {
-            self.read_one(source)?;
+            if !self.read_one(source)? {
+                break;
+            }
         }
         Ok(())
     }
 
-    /// Reads one query of the schedule, and keeps it if it is of this share.
-    fn read_one(&mut self, source: &mut Source<'_>) -> io::Result<()> {
+    /// Reads on to one query of the schedule, and keeps it if it is of this share; false where there is none, or none yet.
+    fn read_one(&mut self, source: &mut Source<'_>) -> io::Result<bool> {
         match source()? {
-            None => self.is_read_out = true,
-            Some(planned) => {
+            Next::Query(planned) => {
                 self.read_to = planned.due;
                 if planned.client % self.with.shares() == self.share {
                     self.ahead.push_back(planned);
                 }
+                return Ok(true);
             }
+            Next::NotYet => {}
+            Next::End => self.is_read_out = true,
         }
-        Ok(())
+        Ok(false)
     }
 
     fn server(&self, client: u64) -> SocketAddr {
@@ -315,16 +319,55 @@ fn endpoint(source: IpAddr, server: SocketAddr) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::{Ipv4Addr, TcpListener, UdpSocket};
     use std::sync::{Arc, Mutex, OnceLock};
 
     use super::super::Live;
     use super::super::Log;
+    use super::super::Options;
     use super::super::gate::Gate;
     use super::super::tests::options;
     use super::*;
     use crate::schedule::{Clients, Pacing, Plan, Schedule};
     use crate::trace::Trace;
+
+    const PLAN: Plan = Plan {
+        pacing: Pacing::Recorded { speed: 1.0 },
+        clients: Clients::Factor { factor: 1.0, spread: None },
+        limit: None,
+        loops: 1,
+        seed: 1,
+    };
+
+    fn shared<'s>(options: &'s Options, live: &'s Live) -> Shared<'s> {
+        let log = Log { is_wanted: false, file: Mutex::new(None), error: Mutex::new(None) };
+        let (anchor, ready, start) = (OnceLock::new(), Gate::new(1), Gate::new(1));
+        Shared { options, live, log, differing: None, sockets_max: 8, anchor, ready, start }
+    }
+
+    #[test]
+    fn a_stretch_without_queries_holds_up_neither_what_is_due_nor_an_end() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        server.set_nonblocking(true).expect("it can be");
+        let (options, live) = (options(server.local_addr().expect("it is bound")), Live::default());
+        let shared = shared(&options, &live);
+        let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
+        let line = "1.0 192.0.2.1:5353 udp a.example. A rd\n";
+        let open = || Trace::read(io::Cursor::new(line), 53).map_err(io::Error::other);
+        let mut schedule = Schedule::new(PLAN, Arc::default(), open);
+        let mut steps = 0;
+        let ended = worker.go(&mut || {
+            steps += 1;
+            match schedule.step()? {
+                Next::End if server.recv(&mut [0; 512]).is_ok() => live.stop.store(true, Ordering::Relaxed),
+                Next::End => assert!(steps < 10_000_000, "nothing is sent meanwhile"),
+                next => return Ok(next),
+            }
+            Ok(Next::NotYet)
+        });
+        ended.expect("it is stopped");
+        assert_eq!(worker.tally.lost[Cause::Interrupted as usize], 1);
+    }
 
     #[test]
     fn clients_own_sockets_are_heard_while_answers_at_shared_ones_wait() {
@@ -332,20 +375,14 @@ mod tests {
         let mut options = options(listener.local_addr().expect("it is bound"));
         options.has_sources = true;
         let live = Live::default();
-        let log = Log { is_wanted: false, file: Mutex::new(None), error: Mutex::new(None) };
-        let (anchor, ready, start) = (OnceLock::new(), Gate::new(1), Gate::new(1));
-        let (differing, sockets_max) = (None, 8);
-        let shared =
-            Shared { options: &options, live: &live, log, differing, sockets_max, anchor, ready, start };
+        let shared = shared(&options, &live);
         let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
         let more = "1.0 192.0.2.1:5353 udp a.example. A rd\n".repeat(1_000);
         let trace = format!("1.0 192.0.2.1:5353 tcp a.example. A rd\n{more}");
-        let clients = Clients::Factor { factor: 1.0, spread: None };
-        let plan = Plan { pacing: Pacing::Recorded { speed: 1.0 }, clients, limit: None, loops: 1, seed: 1 };
         let open = || Trace::read(io::Cursor::new(trace.clone()), 53).map_err(io::Error::other);
-        let schedule = Schedule::new(plan, Arc::default(), open);
+        let schedule = Schedule::new(PLAN, Arc::default(), open);
         let mut schedule = schedule.with_sources("127.0.0.0/8".parse().expect("a prefix"));
-        worker.fill(&mut || schedule.next_query()).expect("it is read");
+        worker.fill(&mut || schedule.step()).expect("it is read");
         worker.send_due();
         assert!(worker.may_hear_later(), "more is due");
         worker.readiness.wait(Duration::from_secs(20)).expect("it waits");

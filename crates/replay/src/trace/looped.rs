@@ -21,11 +21,12 @@ pub fn kept(trace: Trace) -> Option<Kept> {
 
 fn kept_within(mut trace: Trace, most: usize) -> Option<Kept> {
     let (mut messages, mut taken) = (Vec::new(), 0);
-    while let Some(message) = trace.next() {
-        let mut message = message.ok()?;
+    while let Some(step) = trace.step() {
+        let message = step.ok()?;
         if *trace.skipped() != Skipped::NONE {
             return None;
         }
+        let Some(mut message) = message else { continue };
         message.octets.shrink_to_fit();
         taken += BESIDE + message.octets.len();
         if taken > most {
@@ -36,7 +37,7 @@ fn kept_within(mut trace: Trace, most: usize) -> Option<Kept> {
     (*trace.skipped() == Skipped::NONE).then(|| messages.into())
 }
 
-/// One time through a trace; an iterator of its messages.
+/// One time through a trace; an iterator of its messages, with `None` where it read on within what gives none.
 #[derive(Debug)]
 pub enum Looped {
     /// Read as it comes.
@@ -56,15 +57,15 @@ impl Looped {
 }
 
 impl Iterator for Looped {
-    type Item = Result<Arc<Message>, Damage>;
+    type Item = Result<Option<Arc<Message>>, Damage>;
 
-    fn next(&mut self) -> Option<Result<Arc<Message>, Damage>> {
+    fn next(&mut self) -> Option<Self::Item> {
         match self {
-            Looped::Read(trace) => Some(trace.next()?.map(Arc::new)),
+            Looped::Read(trace) => Some(trace.step()?.map(|message| message.map(Arc::new))),
             Looped::Kept(messages, next) => {
                 let message = messages.get(*next)?;
                 *next += 1;
-                Some(Ok(Arc::clone(message)))
+                Some(Ok(Some(Arc::clone(message))))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! One DNS message of a trace.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns::query::HEADER;
@@ -29,6 +30,12 @@ pub enum Transport {
     Udp,
     /// In a TCP stream (RFC 7766).
     Tcp,
+}
+
+impl From<Message> for Option<Arc<Message>> {
+    fn from(message: Message) -> Self {
+        Some(Arc::new(message))
+    }
 }
 
 impl Message {

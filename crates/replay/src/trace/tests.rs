@@ -625,3 +625,14 @@ fn no_stream_in_a_written_capture_is_taken_for_one_before() {
     let mut trace = read(writer.finish().unwrap());
     assert_eq!(messages(&mut trace).0.len(), sent.len(), "{:?}", trace.skipped());
 }
+
+#[test]
+fn a_stretch_without_messages_is_read_in_steps() {
+    let lines = "#\n".repeat(3 * STEP_MAX) + "a. A\n";
+    let mut trace = read(lines.into_bytes());
+    for _ in 0..3 {
+        assert_eq!(trace.step(), Some(Ok(None)));
+    }
+    assert!(matches!(trace.step(), Some(Ok(Some(_)))));
+    assert_eq!((trace.packets(), trace.step()), (3 * STEP_MAX as u64 + 1, None));
+}

@@ -109,43 +109,39 @@ impl Lines {
         self.lines
     }
 
-    /// The next query; `None` after the last line.
+    /// Reads a line, and gives its query, unless it is blank or a comment. `false` after the last one.
     ///
     /// # Errors
-    /// The line that is none.
-    pub(super) fn next(&mut self) -> Result<Option<Message>, Damage> {
-        loop {
-            self.buffer.clear();
-            let mut limited = self.source.by_ref().take(LINE_MAX as u64 + 1);
-            let read = limited.read_until(b'\n', &mut self.buffer);
-            let damage = |what: String| Damage { packet: self.lines + 1, offset: self.offset, what };
-            match read {
-                Ok(0) => return self.failed.take().map_or(Ok(None), |error| Err(damage(error.to_string()))),
-                Ok(length) if length > LINE_MAX => {
-                    return Err(damage(format!("a line of more than {LINE_MAX} octets")));
-                }
-                Ok(_) => {}
-                Err(error) => return Err(damage(error.to_string())),
+    /// What is wrong with the line; there are no more.
+    pub(super) fn next(&mut self, take: impl FnOnce(Message)) -> Result<bool, Damage> {
+        self.buffer.clear();
+        let mut limited = self.source.by_ref().take(LINE_MAX as u64 + 1);
+        let read = limited.read_until(b'\n', &mut self.buffer);
+        let damage = |what: String| Damage { packet: self.lines + 1, offset: self.offset, what };
+        match read {
+            Ok(0) => return self.failed.take().map_or(Ok(false), |error| Err(damage(error.to_string()))),
+            Ok(length) if length > LINE_MAX => {
+                return Err(damage(format!("a line of more than {LINE_MAX} octets")));
             }
-            // What the file's compression breaks off in is half a line, which may look like another.
-            if self.buffer.last() != Some(&b'\n')
-                && let Some(error) = self.failed.take()
-            {
-                return Err(damage(error.to_string()));
-            }
-            let message = match self.buffer.trim_ascii() {
-                [] | [b'#' | b';', ..] => None,
-                octets => {
-                    let text = str::from_utf8(octets).map_err(|_| damage("this is no text".into()))?;
-                    Some(query(text).map_err(damage)?)
-                }
-            };
-            self.lines += 1;
-            self.offset += self.buffer.len() as u64;
-            if message.is_some() {
-                return Ok(message);
+            Ok(_) => {}
+            Err(error) => return Err(damage(error.to_string())),
+        }
+        // What the file's compression breaks off in is half a line, which may look like another.
+        if self.buffer.last() != Some(&b'\n')
+            && let Some(error) = self.failed.take()
+        {
+            return Err(damage(error.to_string()));
+        }
+        match self.buffer.trim_ascii() {
+            [] | [b'#' | b';', ..] => {}
+            octets => {
+                let text = str::from_utf8(octets).map_err(|_| damage("this is no text".into()))?;
+                take(query(text).map_err(damage)?);
             }
         }
+        self.lines += 1;
+        self.offset += self.buffer.len() as u64;
+        Ok(true)
     }
 }
 
@@ -280,8 +276,12 @@ mod tests {
         let file = b" # caf\xe9\r\n;\xff\n\na. A\n\xe9. A\n";
         let source = Source::unpacked(std::io::Cursor::new(file));
         let mut lines = Lines::new(source.expect("memory can be read"));
-        assert_eq!(lines.next().ok().flatten().as_ref().and_then(question).as_deref(), Some("a. A"));
-        let damage = lines.next().expect_err("no text");
+        let mut found = Vec::new();
+        for _ in 0..4 {
+            assert_eq!(lines.next(|message| found.push(message)), Ok(true));
+        }
+        assert_eq!(found.iter().map(question).collect::<Vec<_>>(), [Some("a. A".into())]);
+        let damage = lines.next(|_| panic!("there is no query")).expect_err("no text");
         assert_eq!((damage.packet, damage.what.as_str()), (5, "this is no text"));
     }
 

@@ -64,7 +64,15 @@ impl Replay {
             None => Census::default(),
             Some(wanted) => {
                 // Of a run that is stopped meanwhile nothing is sent, whatever the census is.
-                let messages = first.take_while(|_| !live.stop.load(Ordering::Relaxed));
+                let mut first = first;
+                let messages = std::iter::from_fn(|| {
+                    loop {
+                        let told = first.step().filter(|_| !live.stop.load(Ordering::Relaxed))?.transpose();
+                        if told.is_some() {
+                            return told;
+                        }
+                    }
+                });
                 Census::of(messages, wanted).map_err(|error| self.unreadable(&error))?
             }
         };
