@@ -351,7 +351,7 @@ fn policies_stand_where_their_addresses_are_ours_to_decide() {
 
 #[test]
 fn a_zone_that_secondaries_follow_by_name_gets_no_new_policies() {
-    let name = |text: &str| folded(text, "").unwrap();
+    let name = |text: &str| folded(text, "").unwrap().wire().to_vec();
     let secondary = |zones: &[&str]| crate::transfer::Secondary {
         zones: zones.iter().map(|zone| name(zone)).collect(),
         ..crate::transfer::Secondary::default()

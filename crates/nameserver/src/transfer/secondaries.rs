@@ -1,5 +1,6 @@
 //! Who follows our zones: who may take them, and who is told of changes.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use super::keys::Key;
 /// A server, or several, that may take zones and are told of changes.
 #[derive(Clone, Debug, Default)]
 pub struct Secondary {
-    /// The zones' names; all zones where there is none.
-    pub zones: Vec<Folded>,
+    /// The zones' names, folded, in wire form; all zones where there is none. Each zone is looked up after each change.
+    pub zones: HashSet<Vec<u8>>,
     /// The addresses that may ask; any where there is none.
     pub from: Vec<Prefix>,
     /// The key that requests must be signed with, and that notifications are signed with.
@@ -27,7 +28,7 @@ pub struct Secondaries(pub Vec<Secondary>);
 
 impl Secondary {
     fn follows(&self, zone: &Folded) -> bool {
-        self.zones.is_empty() || self.zones.iter().any(|named| named.wire() == zone.wire())
+        self.zones.is_empty() || self.zones.contains(zone.wire())
     }
 
     /// Whether all that is asked of a request holds: its address, and its key.
@@ -96,7 +97,7 @@ mod tests {
         let other_algorithm = Key::new(b"\x01a\0", Algorithm::Sha512, b"0123456789abcdef");
         let from = vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()];
         let rule = |zones: &[&str], from: &[Prefix], key: Option<&Arc<Key>>| Secondary {
-            zones: zones.iter().map(|zone| name(zone)).collect(),
+            zones: zones.iter().map(|zone| name(zone).wire().to_vec()).collect(),
             from: from.to_vec(),
             key: key.cloned(),
             notify: vec!["192.0.2.1:53".parse().unwrap()],

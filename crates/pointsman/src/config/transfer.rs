@@ -23,7 +23,7 @@ pub(crate) fn read(files: &[Placed<PathBuf>], specs: &[SecondarySpec], faults: &
     let mut secondaries = Vec::new();
     for spec in specs {
         let mut secondary = Secondary {
-            zones: spec.zones.iter().map(|zone| zone.value.clone()).collect(),
+            zones: spec.zones.iter().map(|zone| zone.value.wire().to_vec()).collect(),
             from: spec.from.iter().map(|prefix| prefix.value).collect(),
             key: None,
             notify: spec.notify.iter().map(|address| address.value).collect(),
