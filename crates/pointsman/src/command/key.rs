@@ -44,8 +44,12 @@ impl Key {
         let text = Secret::text(&octets);
         match file {
             None => session::print(text.as_bytes()),
-            Some(path) => write(&path, &text)
-                .map_err(|cause| Failure::Failed(format!("{}: it cannot be made: {cause}", path.display()))),
+            Some(path) => write(&path, &text).map_err(|cause| match cause.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    Failure::file(&path, "it is there already, and no key is written over", "another name")
+                }
+                _ => Failure::Failed(format!("{}: it cannot be made: {cause}", path.display())),
+            }),
         }
     }
 }
