@@ -231,7 +231,7 @@ fn the_redis_protocol_answers_from_the_same_cache() {
 #[test]
 fn http_answers_from_the_same_cache() {
     let (unbound, folder) = (Unbound::start(), Folder::new());
-    let crawlers = folder.write("crawlers.txt", "bot 203.0.113.0/24\nother example\n");
+    let crawlers = folder.write("crawlers.txt", "bot 203.0.113.0/24\nother six.example\n");
     let http = ["--http", "127.0.0.1:0", "--crawlers", &crawlers, "--believe", "10.0.0.0/8"];
     let more = [&["--wait", "4s", "--interval", "5ms"][..], &http].concat();
     let mut reverse = Reverse::start(&unbound.address, &more);
@@ -247,6 +247,12 @@ fn http_answers_from_the_same_cache() {
     assert!((604_000..=604_800).contains(&max_age), "{max_age}");
     let known = known.json();
     assert_eq!((&known["state"], &known["name"]), (&"name".into(), &"host1.example".into()));
+    assert_eq!(reverse.ask(&six()).data(), ["six.example."]);
+    let claims = client.call("GET", "/v1/names/2001:db8::1", "");
+    assert_eq!(
+        (claims.header("cache-control"), &claims.json()["identity"]),
+        (Some("no-store"), &"not_yet".into())
+    );
     let unknown = client.call("GET", "/v1/names/2001:db8::77", "");
     assert_eq!(
         (unknown.header("cache-control"), &unknown.json()["state"]),
@@ -321,7 +327,7 @@ fn http_answers_from_the_same_cache() {
             .expect("it is taken");
     }
     // What was asked over DNS was not known when it came, and waited.
-    assert_eq!(Client::new(at).call("GET", "/v1/status", "").json()["states"]["name"], 4);
+    assert_eq!(Client::new(at).call("GET", "/v1/status", "").json()["states"]["name"], 5);
     reverse.stop();
 }
 

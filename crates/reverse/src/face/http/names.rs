@@ -65,7 +65,7 @@ pub(super) async fn one(
     let mut name = NameText::EMPTY;
     let known = http.front.look_up(&http.front.view(), address, peer.ip(), now, &mut name);
     let known = tell(&http.front, address, known, &name);
-    // Whoever claims to be a crawler may be told from it one question later.
+    // Whether somebody is the crawler that the name claims may be known one question later.
     let cache = match known.left_seconds {
         Some(left) if known.identity != Identity::NotYet.word() => format!("max-age={left}"),
         _ => "no-store".to_owned(),
