@@ -75,8 +75,6 @@ pub enum Effect {
 /// How often what came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Responses.
-    pub responses: u64,
     /// Queries, all of them.
     pub queries: u64,
     /// Queries that cannot be read.
@@ -103,12 +101,12 @@ pub struct ChangeTally {
 impl Tally {
     /// Everything that is counted, always in the same order.
     pub(crate) fn counters(&mut self) -> impl Iterator<Item = &mut u64> {
-        let Tally { responses, queries, unreadable, records, changed, changes } = self;
+        let Tally { queries, unreadable, records, changed, changes } = self;
         let each = changes.iter_mut().flat_map(|change| {
             let ChangeTally { drawn, changed, too_long } = change;
             [drawn, changed, too_long]
         });
-        [responses, queries, unreadable, records, changed].into_iter().chain(each)
+        [queries, unreadable, records, changed].into_iter().chain(each)
     }
 }
 
@@ -289,13 +287,9 @@ impl Tally {
         Tally { changes: vec![ChangeTally::default(); mutation.changes.len()], ..Tally::default() }
     }
 
-    /// Adds what came of a message.
+    /// Adds what came of a message; responses are not counted.
     pub fn add(&mut self, outcome: &Outcome) {
-        if *outcome == Outcome::Response {
-            self.responses += 1;
-            return;
-        }
-        self.queries += 1;
+        self.queries += u64::from(*outcome != Outcome::Response);
         match outcome {
             Outcome::Response => {}
             Outcome::Unreadable => self.unreadable += 1,

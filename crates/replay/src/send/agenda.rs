@@ -28,6 +28,8 @@ pub(super) enum What {
     Ended(Cause),
     /// The time of a connection's timer has come.
     Timer,
+    /// Nobody waits any longer for the answer to a query on a connection.
+    GivenUp(u16),
 }
 
 /// All that waits on a thread, in order of time; of the same time, in the order in which it was put down.

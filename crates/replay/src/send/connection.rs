@@ -77,6 +77,20 @@ impl Connection {
         self.pump(around)
     }
 
+    /// Takes a query back, where that can be.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed.
+    pub(super) fn give_up(
+        &mut self,
+        id: u16,
+        around: &mut Around<'_>,
+        told: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), Cause> {
+        self.layer.give_up(id, told)?;
+        self.pump(around)
+    }
+
     /// The socket can be written: it has come about, or has room again. Tells whether it has just come about.
     ///
     /// # Errors

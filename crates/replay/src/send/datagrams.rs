@@ -69,6 +69,20 @@ impl Datagrams {
         self.go_on(around, told)
     }
 
+    /// Takes a query back.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed.
+    pub(super) fn give_up(
+        &mut self,
+        id: u16,
+        around: &mut Around<'_>,
+        told: &mut dyn FnMut(Told<'_>),
+    ) -> Result<(), Cause> {
+        self.quic.give_up(id);
+        self.go_on(around, told)
+    }
+
     /// Reads what is there, and tells of it or puts it on its way to the client.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! memory, and is asked to go on whenever some have arrived or a query is to go. Only requests whose answers have
 //! something new are looked at.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use dns::query::HEADER;
 use futures_util::Stream;
+use futures_util::future::{AbortHandle, Abortable};
 use futures_util::stream::FuturesUnordered;
 use h2::client::{Builder, Connection, ResponseFuture, SendRequest};
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
@@ -36,7 +37,9 @@ pub(super) struct Https {
     pipe: Pipe,
     sender: SendRequest<Bytes>,
     connection: Pin<Box<Connection<Pipe, Bytes>>>,
-    answers: FuturesUnordered<Answer>,
+    answers: FuturesUnordered<Abortable<Answer>>,
+    /// What ends each of them.
+    under_way: HashMap<u16, AbortHandle>,
     waiting: VecDeque<(u16, Bytes)>,
     waiting_octets: usize,
     /// The server takes no further query (GOAWAY), though it may answer those that it has.
@@ -89,6 +92,7 @@ impl Https {
             sender,
             connection: Box::pin(connection),
             answers: FuturesUnordered::new(),
+            under_way: HashMap::new(),
             waiting: VecDeque::new(),
             waiting_octets: 0,
             is_leaving: false,
@@ -116,6 +120,22 @@ impl Https {
         }
         self.waiting_octets += message.len();
         self.waiting.push_back((id, message.into()));
+        self.go_on(told)
+    }
+
+    /// Takes a query back: it goes no more, or its stream is ended, of which a server has only so many.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed.
+    pub(super) fn give_up(&mut self, id: u16, told: &mut dyn FnMut(Told<'_>)) -> Result<(), Cause> {
+        let place = self.waiting.iter().position(|(waiting, _)| *waiting == id);
+        if let Some((_, message)) = place.and_then(|place| self.waiting.remove(place)) {
+            self.waiting_octets -= message.len();
+            return Ok(());
+        }
+        if let Some(answer) = self.under_way.remove(&id) {
+            answer.abort();
+        }
         self.go_on(told)
     }
 
@@ -172,7 +192,12 @@ impl Https {
                 self.waiting_octets = 0;
                 self.waiting.drain(..).for_each(|(id, _)| told(Told::Unprocessed(id)));
             }
-            while let Poll::Ready(Some((id, answer))) = Pin::new(&mut self.answers).poll_next(&mut context) {
+            let mut is_settled = true;
+            while let Poll::Ready(Some(answer)) = Pin::new(&mut self.answers).poll_next(&mut context) {
+                is_settled = false;
+                // What was given up is dropped by now, which ends its stream.
+                let Ok((id, answer)) = answer else { continue };
+                self.under_way.remove(&id);
                 match answer {
                     Ok(mut octets) => {
                         if let Some(place) = octets.first_chunk_mut() {
@@ -196,7 +221,7 @@ impl Https {
                 Poll::Pending => {}
             }
             let leaving = self.pipe.take();
-            if leaving.is_empty() {
+            if leaving.is_empty() && is_settled {
                 return Ok(());
             }
             self.secured.write(&leaving)?;
@@ -219,7 +244,10 @@ impl Https {
         let sent = self.sender.send_request(request, false);
         let (answer, mut body) = sent.map_err(|error| self.secured.refused(&error))?;
         body.send_data(message, true).map_err(|error| self.secured.refused(&error))?;
-        self.answers.push(Box::pin(async move { (id, message_of(answer).await) }));
+        let (handle, registration) = AbortHandle::new_pair();
+        self.under_way.insert(id, handle);
+        let answer: Answer = Box::pin(async move { (id, message_of(answer).await) });
+        self.answers.push(Abortable::new(answer, registration));
         Ok(())
     }
 }

@@ -98,6 +98,17 @@ impl Layer {
         }
     }
 
+    /// Takes a query back, where that can be.
+    ///
+    /// # Errors
+    /// Why the connection is to be closed.
+    pub(super) fn give_up(&mut self, id: u16, told: &mut dyn FnMut(Told<'_>)) -> Result<(), Cause> {
+        match self {
+            Layer::Plain(_) | Layer::Tls(..) => Ok(()),
+            Layer::Https(https) => https.give_up(id, told),
+        }
+    }
+
     /// Takes octets from the server, and tells what they hold.
     ///
     /// # Errors

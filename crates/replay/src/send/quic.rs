@@ -25,6 +25,9 @@ const SPEAKS: &[u8] = b"doq";
 /// The code of an end without an error (RFC 9250 §4.3).
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 
+/// The code of a query that nobody waits for any longer (RFC 9250 §4.3).
+const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
+
 /// One client's connection.
 pub(super) struct Quic {
     endpoint: Endpoint,
@@ -106,6 +109,23 @@ impl Quic {
         self.waiting_octets += frame.len();
         self.waiting.push_back((id, frame));
         Ok(())
+    }
+
+    /// Takes a query back: it goes no more, or its stream is ended, of which a server has only so many.
+    pub(super) fn give_up(&mut self, id: u16) {
+        let place = self.waiting.iter().position(|(waiting, _)| *waiting == id);
+        if let Some((_, frame)) = place.and_then(|place| self.waiting.remove(place)) {
+            self.waiting_octets -= frame.len();
+            return;
+        }
+        let Some(stream) = self.streams.iter().find(|(_, asked)| asked.id == id).map(|(stream, _)| *stream)
+        else {
+            return;
+        };
+        self.streams.remove(&stream);
+        // Where all was sent, and acknowledged, there is nothing to take back.
+        let _ = self.connection.send_stream(stream).reset(REQUEST_CANCELLED);
+        let _ = self.connection.recv_stream(stream).stop(REQUEST_CANCELLED);
     }
 
     /// Takes a datagram from the server.

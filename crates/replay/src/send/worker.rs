@@ -54,7 +54,7 @@ const SHARED: u64 = 1 << 63;
 /// Tokens of the shared sockets, IPv4 and IPv6; no slot has them.
 const SHARED_TOKENS: [u64; 2] = [u64::MAX, u64::MAX - 1];
 
-/// Where a thread's queries come from, in order of time; `None` at the end.
+/// Where a thread's queries come from, in order of time.
 type Source<'s> = dyn FnMut() -> io::Result<Next> + 's;
 
 /// One thread's whole state.

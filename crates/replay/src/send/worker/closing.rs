@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use super::super::agenda::What;
 use super::super::batch::Target;
 use super::super::nanos;
 use super::super::pending::{Asked, Key};
-use super::super::sockets::{Kind, Socket};
+use super::super::sockets::{self, Kind, Socket};
 use super::super::tally::Cause;
 use super::Worker;
 
@@ -17,8 +18,11 @@ impl Worker<'_> {
         while let Some((asked, is_crowded)) = self.pending.expire(now, &mut steps) {
             if let Some(slot) = asked.slot {
                 // The oldest of its socket, as all wait equally long.
-                if let Some(socket) = self.sockets.get(slot) {
-                    socket.ids.pop_front();
+                if let Some(socket) = self.sockets.get(slot)
+                    && let Some(id) = socket.ids.pop_front()
+                {
+                    let token = sockets::token(slot, socket.serial);
+                    self.happen_on_connection(token, What::GivenUp(id), now);
                 }
             }
             self.lost(&asked, if is_crowded { Cause::GivenUp } else { Cause::Timeout });

@@ -210,6 +210,8 @@ impl Worker<'_> {
         let mut told = |told: Told<'_>| heard.push((endpoint, now, Heard::of(&told, is_kept)));
         let happened = match (&mut socket.kind, what) {
             (_, What::Ended(cause)) => Err(cause),
+            (Kind::Stream(connection), What::GivenUp(id)) => connection.give_up(id, &mut around, &mut told),
+            (Kind::Quic(datagrams), What::GivenUp(id)) => datagrams.give_up(id, &mut around, &mut told),
             (Kind::Stream(connection), What::Opened) => connection.opened(&mut around),
             (Kind::Stream(connection), What::Out(octets)) => connection.leave(&octets, &mut around),
             (Kind::Stream(connection), What::In(octets)) => {
