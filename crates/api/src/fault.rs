@@ -108,9 +108,16 @@ impl Faults {
         }
     }
 
-    /// The same, in the order of their lines and columns; what is about the whole comes first.
+    /// The same, source by source, in the order of their lines and columns; what is about the whole of one comes first.
     pub fn in_order(mut self) -> Faults {
-        self.faults.sort_by_key(|fault| (fault.line, fault.column));
+        let mut sources: Vec<String> = Vec::new();
+        for fault in &self.faults {
+            if !sources.contains(&fault.source) {
+                sources.push(fault.source.clone());
+            }
+        }
+        let turn = |fault: &Fault| sources.iter().position(|source| *source == fault.source);
+        self.faults.sort_by_key(|fault| (turn(fault), fault.line, fault.column));
         self
     }
 
@@ -167,6 +174,16 @@ mod tests {
         assert_eq!(Fault::whole("body", "empty", "").to_string(), "body: empty");
         let quoted = Fault::whole("a\nb", "unknown key '\u{1b}[2Jé\u{9b}'", "a\tb");
         assert_eq!(quoted.to_string(), r"a\nb: unknown key '\u{1b}[2Jé\u{9b}'; expected a\tb");
+    }
+
+    #[test]
+    fn faults_come_source_by_source_and_line_by_line() {
+        let mut faults = Faults::default();
+        for (source, line) in [("b", Some(3)), ("a", Some(2)), ("b", Some(1)), ("a", None), ("--c", None)] {
+            faults.push(Fault { line, ..Fault::whole(source, "wrong", "") });
+        }
+        let told = faults.in_order().to_string();
+        assert_eq!(told, "b:1: wrong\nb:3: wrong\na: wrong\na:2: wrong\n--c: wrong");
     }
 
     #[test]

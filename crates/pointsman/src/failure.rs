@@ -96,7 +96,7 @@ impl From<Fault> for Failure {
 
 impl From<Faults> for Failure {
     fn from(faults: Faults) -> Self {
-        Failure::Faults(faults)
+        Failure::Faults(faults.in_order())
     }
 }
 

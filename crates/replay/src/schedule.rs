@@ -36,7 +36,7 @@ use timeline::Timeline;
 pub const LOOK_AHEAD_MAX: usize = 1 << 21;
 
 /// The most messages that a step reads: responses, and queries that wait for their turn.
-const READ_MAX: usize = 256;
+pub const READ_MAX: usize = 256;
 
 /// The smallest and the largest factor.
 pub const FACTORS: std::ops::RangeInclusive<f64> = 0.1..=10_000.0;

@@ -95,18 +95,15 @@ fn document_of(reader: &mut Reader<'_>, document: &DeTable<'_>, spec: &mut Contr
     for (name, value) in document {
         match name.get_ref() {
             section if section == SOURCE.name => {
-                spec.source = reader.headings(value, &SOURCE, |place| {
-                    let mut source = SourceSpec::at(place);
+                spec.source = reader.headings(value, &SOURCE, |place, given| {
+                    let mut source = SourceSpec::at(place, given);
                     read_defaults(&SOURCE, &mut source);
                     source
                 });
-                for (source, given) in spec.source.iter_mut().zip(Reader::given(value)) {
-                    source.given = given;
-                }
             }
             section if section == SERVER.name => {
-                spec.server = reader.headings(value, &SERVER, |place| {
-                    let mut server = ServerSpec::at(place);
+                spec.server = reader.headings(value, &SERVER, |place, given| {
+                    let mut server = ServerSpec::at(place, given);
                     read_defaults(&SERVER, &mut server);
                     server
                 });
@@ -249,7 +246,7 @@ fn sources(spec: &ControlSpec, algorithm: &str, faults: &mut Faults) -> Vec<Sour
                 name.place.fault(format!("the source {} is given twice", name.value), "each name once"),
             );
         }
-        if source.lacks("name") {
+        if source.given.lacks("name") {
             faults.push(source.place.fault("the source has no name", "the key name"));
         }
         let scale = scale(source, algorithm, faults);
@@ -267,8 +264,8 @@ fn scale(source: &SourceSpec, algorithm: &str, faults: &mut Faults) -> Option<Sc
     let value = |key: &Option<Placed<f64>>| key.as_ref().map(|placed| placed.value);
     let (threshold, low, high) = (value(&source.threshold), value(&source.low), value(&source.high));
     let needed: &[(&str, bool)] = match algorithm {
-        "II" => &[("low", source.lacks("low")), ("high", source.lacks("high"))],
-        _ => &[("threshold", source.lacks("threshold"))],
+        "II" => &[("low", source.given.lacks("low")), ("high", source.given.lacks("high"))],
+        _ => &[("threshold", source.given.lacks("threshold"))],
     };
     let missing: Vec<&str> =
         needed.iter().filter(|(_, is_missing)| *is_missing).map(|(key, _)| *key).collect();
@@ -294,7 +291,7 @@ fn scale(source: &SourceSpec, algorithm: &str, faults: &mut Faults) -> Option<Sc
 /// its own.
 fn kind(source: &SourceSpec, several: bool, faults: &mut Faults) -> Option<Kind> {
     let Some(Placed { value: kind, .. }) = &source.kind else {
-        if source.lacks("kind") {
+        if source.given.lacks("kind") {
             faults.push(source.place.fault("the source has no kind", "json, prometheus, command or push"));
         }
         return None;
@@ -314,7 +311,7 @@ fn kind(source: &SourceSpec, several: bool, faults: &mut Faults) -> Option<Kind>
             Some(place) if !belongs => {
                 faults.push(place.fault(format!("{key} beside kind {kind}"), format!("no {key}")));
             }
-            None if belongs && is_needed && source.lacks(key) => {
+            None if belongs && is_needed && source.given.lacks(key) => {
                 let what = format!("the source of kind {kind} has no {key}");
                 faults.push(source.place.fault(what, format!("the key {key}")));
             }
@@ -365,7 +362,7 @@ fn servers(specs: &[ServerSpec], faults: &mut Faults) -> (Vec<String>, Vec<Serve
     let mut seen: BTreeSet<IpAddr> = BTreeSet::new();
     let mut servers = Vec::new();
     for spec in specs {
-        if spec.address.is_none() {
+        if spec.given.lacks("address") {
             faults.push(spec.place.fault("the server has no address", "the key address"));
         }
         for address in spec.address.iter().chain(&spec.also) {

@@ -1,7 +1,6 @@
 //! Reading the configuration file: every key by its declaration, every mistake with its place.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, Key, Section};
 use super::kind::{Given, Kind, described, one_of};
-use super::spec::{PartitionSpec, Place, Placed, ProbeSpec, SecondarySpec, Spec};
+use super::spec::{PartitionSpec, Place, Placed, Present, ProbeSpec, SecondarySpec, Spec};
 
 /// Reads the text of the file at `path` into `spec`, over what is there, and adds what is wrong to `faults`
 /// in the order of the file.
@@ -90,13 +89,15 @@ impl Reader<'_> {
                     self.wrong(value.span().start, section.name, &described(other), &expected);
                 }
                 (None, _) if name.get_ref() == keys::SECONDARY.name => {
-                    spec.secondary = self.headings(value, &keys::SECONDARY, SecondarySpec::at);
+                    spec.secondary =
+                        self.headings(value, &keys::SECONDARY, |place, _| SecondarySpec::at(place));
                 }
                 (None, _) if name.get_ref() == keys::PROBE.name => {
                     spec.probe = self.headings(value, &keys::PROBE, ProbeSpec::at);
                 }
                 (None, _) if name.get_ref() == keys::PARTITION.name => {
-                    spec.partition = self.headings(value, &keys::PARTITION, PartitionSpec::at);
+                    spec.partition =
+                        self.headings(value, &keys::PARTITION, |place, _| PartitionSpec::at(place));
                 }
                 (None, DeValue::Table(table)) if name.get_ref() == keys::REVERSE.name => {
                     self.table(table, &keys::REVERSE, &mut spec.reverse);
@@ -130,12 +131,13 @@ impl Reader<'_> {
         }
     }
 
-    /// What stands under each of several equal headings.
+    /// What stands under each of several equal headings; `at` makes what nothing is known of yet, but for its place and the
+    /// keys that stand there, whatever their values.
     pub(super) fn headings<S>(
         &mut self,
         value: &Spanned<DeValue<'_>>,
         section: &Section<S>,
-        at: fn(Place) -> S,
+        at: fn(Place, Present) -> S,
     ) -> Vec<S> {
         let name = section.name;
         let expected = format!("headings [[{name}]]");
@@ -148,7 +150,8 @@ impl Reader<'_> {
             let start = element.span().start;
             match element.get_ref() {
                 DeValue::Table(table) => {
-                    let mut spec = at(self.place(start));
+                    let given = Present(table.keys().map(|key| key.get_ref().to_string()).collect());
+                    let mut spec = at(self.place(start), given);
                     self.table(table, section, &mut spec);
                     specs.push(spec);
                 }
@@ -156,13 +159,6 @@ impl Reader<'_> {
             }
         }
         specs
-    }
-
-    /// Which keys stand under each of several equal headings, whatever their values.
-    pub(super) fn given(value: &Spanned<DeValue<'_>>) -> Vec<BTreeSet<String>> {
-        let DeValue::Array(elements) = value.get_ref() else { return Vec::new() };
-        let tables = elements.iter().filter_map(|element| element.get_ref().as_table());
-        tables.map(|table| table.keys().map(|key| key.get_ref().to_string()).collect()).collect()
     }
 
     /// One key; `sections` are the headings that could stand in its stead.

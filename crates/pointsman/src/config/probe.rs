@@ -57,7 +57,9 @@ fn probe(spec: &ProbeSpec, faults: &mut Faults) -> Option<Probe> {
 
 fn name(spec: &ProbeSpec, faults: &mut Faults) -> Option<String> {
     let Some(Placed { value, place }) = &spec.name else {
-        faults.push(spec.place.fault("the probe has no name", "a line name = \"web\""));
+        if spec.given.lacks("name") {
+            faults.push(spec.place.fault("the probe has no name", "a line name = \"web\""));
+        }
         return None;
     };
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -71,12 +73,10 @@ fn name(spec: &ProbeSpec, faults: &mut Faults) -> Option<String> {
 
 fn check(spec: &ProbeSpec, faults: &mut Faults) -> Option<Check> {
     let Some(check) = &spec.check else {
-        faults.push(
-            spec.place.fault(
-                "the probe has no check",
-                "a line check = \"tcp\", \"http\", \"https\" or \"command\"",
-            ),
-        );
+        if spec.given.lacks("check") {
+            let expected = "a line check = \"tcp\", \"http\", \"https\" or \"command\"";
+            faults.push(spec.place.fault("the probe has no check", expected));
+        }
         return None;
     };
     let mut found = Faults::default();
@@ -107,10 +107,12 @@ fn check(spec: &ProbeSpec, faults: &mut Faults) -> Option<Check> {
     // The key's range ends there.
     let port = spec.port.as_ref().and_then(|port| u16::try_from(port.value).ok());
     let done = match check.value {
-        "tcp" => port.map(Check::Tcp).or_else(|| {
-            found.push(spec.place.fault("a tcp probe has no port", "a line such as port = 443"));
-            None
-        }),
+        "tcp" => {
+            if spec.given.lacks("port") {
+                found.push(spec.place.fault("a tcp probe has no port", "a line such as port = 443"));
+            }
+            port.map(Check::Tcp)
+        }
         "command" => self::command(spec, &mut found),
         _ => http(spec, port, check.value == "https", &mut found),
     };
@@ -130,9 +132,10 @@ fn command(spec: &ProbeSpec, faults: &mut Faults) -> Option<Check> {
             None
         }
         None => {
-            let what = "a command probe has no command";
-            faults
-                .push(spec.place.fault(what, "a line such as command = [\"/usr/bin/check\", \"{server}\"]"));
+            if spec.given.lacks("command") {
+                let expected = "a line such as command = [\"/usr/bin/check\", \"{server}\"]";
+                faults.push(spec.place.fault("a command probe has no command", expected));
+            }
             None
         }
     }
@@ -291,6 +294,8 @@ mod tests {
             let told = probes(&format!("[[probe]]\n{text}\n")).expect_err(text);
             let found = told.iter().any(|line| line.starts_with(&format!("/etc/p.toml:{expected}")));
             assert!(found, "{text}: {told:#?} but expected {expected}");
+            // Of nothing at all two keys are missing.
+            assert!(told.len() == 1 || text.is_empty(), "{text} is told of more than once: {told:#?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The configuration as it was given: every value with the place that it came from.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -188,11 +189,23 @@ impl SecondarySpec {
     }
 }
 
+/// The keys that were given under a heading, those of wrong values too: what was told to be wrong is not missing as well.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Present(pub(super) BTreeSet<String>);
+
+impl Present {
+    /// Whether a key was not given at all.
+    pub(crate) fn lacks(&self, key: &str) -> bool {
+        !self.0.contains(key)
+    }
+}
+
 /// One way to probe servers.
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeSpec {
     /// Where the probe as a whole was given.
     pub(crate) place: Place,
+    pub(crate) given: Present,
     pub(crate) name: Option<Placed<String>>,
     pub(crate) check: Option<Placed<&'static str>>,
     pub(crate) port: Option<Placed<u64>>,
@@ -210,9 +223,10 @@ pub(crate) struct ProbeSpec {
 
 impl ProbeSpec {
     /// A probe of which nothing is known yet.
-    pub(crate) fn at(place: Place) -> ProbeSpec {
+    pub(crate) fn at(place: Place, given: Present) -> ProbeSpec {
         ProbeSpec {
             place,
+            given,
             name: None,
             check: None,
             port: None,

@@ -1,11 +1,10 @@
 //! The control process's configuration as it was given: every value with its place.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::spec::{Place, Placed, Version};
+use crate::config::spec::{Place, Placed, Present, Version};
 
 /// What stands above all headings, and under them.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +34,7 @@ pub(crate) struct ControlSpec {
 pub(crate) struct SourceSpec {
     /// Where the source as a whole was given.
     pub(crate) place: Place,
-    /// The keys that were given, those of wrong values too: what was told to be wrong is not missing as well.
-    pub(crate) given: BTreeSet<String>,
+    pub(crate) given: Present,
     pub(crate) name: Option<Placed<String>>,
     pub(crate) kind: Option<Placed<&'static str>>,
     pub(crate) url: Option<Placed<String>>,
@@ -56,6 +54,7 @@ pub(crate) struct SourceSpec {
 pub(crate) struct ServerSpec {
     /// Where the server as a whole was given.
     pub(crate) place: Place,
+    pub(crate) given: Present,
     pub(crate) address: Option<Placed<IpAddr>>,
     pub(crate) also: Vec<Placed<IpAddr>>,
     pub(crate) capacity: Option<Placed<f64>>,
@@ -64,10 +63,10 @@ pub(crate) struct ServerSpec {
 
 impl SourceSpec {
     /// A source of which nothing is known yet.
-    pub(crate) fn at(place: Place) -> SourceSpec {
+    pub(crate) fn at(place: Place, given: Present) -> SourceSpec {
         SourceSpec {
             place,
-            given: BTreeSet::new(),
+            given,
             name: None,
             kind: None,
             url: None,
@@ -82,16 +81,11 @@ impl SourceSpec {
             weight: None,
         }
     }
-
-    /// Whether a key was not given at all.
-    pub(crate) fn lacks(&self, key: &str) -> bool {
-        !self.given.contains(key)
-    }
 }
 
 impl ServerSpec {
     /// A server of which nothing is known yet.
-    pub(crate) fn at(place: Place) -> ServerSpec {
-        ServerSpec { place, address: None, also: Vec::new(), capacity: None, ranks: Vec::new() }
+    pub(crate) fn at(place: Place, given: Present) -> ServerSpec {
+        ServerSpec { place, given, address: None, also: Vec::new(), capacity: None, ranks: Vec::new() }
     }
 }
