@@ -417,7 +417,11 @@ fn keys_and_arguments() {
     let mode = std::fs::metadata(&file).expect("it was made").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let again = run(&["key", "new", &file]);
-    assert!(again.status.code() == Some(1) && again.stderr.contains(&file), "{}", again.stderr);
+    assert!(
+        again.status.code() == Some(2) && again.stderr.contains("it is there already"),
+        "{}",
+        again.stderr
+    );
     assert_eq!(std::fs::read_to_string(&file).expect("it is there"), text, "it is not replaced");
     // No octet can be written to a file.
     let full = folder.at("full.key");
