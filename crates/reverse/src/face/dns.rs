@@ -51,23 +51,6 @@ pub fn answer(
     limit: Option<usize>,
     out: &mut [u8],
 ) -> Reply {
-    let reply = reply(front, view, message, client, now, limit, out);
-    if let Reply::Send(_) | Reply::NotYet(..) = reply {
-        // It is a cache, and it does recursion, if later: some clients take no answer without that flag.
-        out[3] |= 0x80;
-    }
-    reply
-}
-
-fn reply(
-    front: &Front,
-    view: &View,
-    message: &[u8],
-    client: IpAddr,
-    now: u32,
-    limit: Option<usize>,
-    out: &mut [u8],
-) -> Reply {
     let refused = || front.counts().refused.fetch_add(1, Ordering::Relaxed);
     let (mut asked, mut suffixes) = (Folded::root(), Suffixes::new());
     let mut query = match Query::read(message, &mut asked) {
@@ -80,7 +63,8 @@ fn reply(
             refused();
             // There are no cookies here, and a message without a question is then malformed.
             let rcode = if let Refusal::Rcode(rcode) = refusal { rcode } else { Rcode::FORMERR };
-            return without_question(message, rcode, UDP_PAYLOAD, out).map_or(Reply::Drop, Reply::Send);
+            let length = without_question(message, rcode, UDP_PAYLOAD, out);
+            return length.map_or(Reply::Drop, |length| Reply::Send(recursive(out, length)));
         }
     };
     // Client subnet is nothing to us, and is not echoed (RFC 7871 §7.2.1).
@@ -107,7 +91,8 @@ fn reply(
     let Some(address) = wanted.filter(|_| is_known_version) else {
         end.rcode = if is_known_version { OptRcode::REFUSED } else { OptRcode::BADVERS };
         refused();
-        return Reply::Send(writer.finish(&query, end));
+        let length = writer.finish(&query, end);
+        return Reply::Send(recursive(out, length));
     };
     let mut name = NameText::EMPTY;
     let known = front.look_up(view, address, client, now, &mut name);
@@ -133,7 +118,15 @@ fn reply(
     end.truncated = written.is_err();
     end.extended_error = error;
     let length = writer.finish(&query, end);
+    let length = recursive(out, length);
     if known == Known::NotYet { Reply::NotYet(length, address) } else { Reply::Send(length) }
+}
+
+/// Says in an answer of so many octets that recursion is there (RA): it is done, if later, and some clients take no answer
+/// without that flag.
+fn recursive(out: &mut [u8], length: usize) -> usize {
+    out[3] |= 0x80;
+    length
 }
 
 fn stale(since: Since) -> Option<ExtendedError> {
