@@ -65,15 +65,10 @@ impl Replay {
             Some(wanted) => {
                 // Of a run that is stopped meanwhile nothing is sent, whatever the census is.
                 let mut first = first;
-                let messages = std::iter::from_fn(|| {
-                    loop {
-                        let told = first.step().filter(|_| !live.stop.load(Ordering::Relaxed))?.transpose();
-                        if told.is_some() {
-                            return told;
-                        }
-                    }
-                });
-                Census::of(messages, wanted).map_err(|error| self.unreadable(&error))?
+                let steps =
+                    std::iter::from_fn(|| first.step().filter(|_| !live.stop.load(Ordering::Relaxed)));
+                Census::of(steps.filter_map(Result::transpose), wanted)
+                    .map_err(|error| self.unreadable(&error))?
             }
         };
         let kept = if plan.loops > 1 { looped::kept(open()?) } else { None };
