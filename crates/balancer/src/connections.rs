@@ -492,6 +492,14 @@ pub(crate) mod tests {
         assert_eq!([&cells.sent, &cells.datagrams].map(|count| count.get()), [1, 1]);
     }
 
+    /// The first connection to a back end, and its first query.
+    async fn asked_of(listener: &tokio::net::TcpListener) -> (tokio::net::TcpStream, Vec<u8>) {
+        let (mut stream, _) = listener.accept().await.expect("it comes");
+        let mut query = vec![0; usize::from(stream.read_u16().await.expect("a query"))];
+        stream.read_exact(&mut query).await.expect("all of it");
+        (stream, query)
+    }
+
     #[tokio::test]
     async fn what_is_too_long_for_a_datagram_goes_on_over_a_connection() {
         let head = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0";
@@ -504,9 +512,7 @@ pub(crate) mod tests {
         let address = listener.local_addr().expect("it is bound");
         let connections = connections(&[address], Limits::default(), Onward::Datagrams);
         let back_end = async {
-            let (mut stream, _) = listener.accept().await.expect("it comes");
-            let mut query = vec![0; usize::from(stream.read_u16().await.expect("a query"))];
-            stream.read_exact(&mut query).await.expect("all of it");
+            let (mut stream, mut query) = asked_of(&listener).await;
             query[2] |= 0x80;
             stream.write_all(&[&prefix(query.len())[..], &query].concat()).await.expect("it is taken");
         };
@@ -525,9 +531,7 @@ pub(crate) mod tests {
         let address = listener.local_addr().expect("it is bound");
         let connections = connections(&[address], Limits::default(), Onward::Connections);
         let back_end = async {
-            let (mut stream, _) = listener.accept().await.expect("it comes");
-            let mut query = vec![0; usize::from(stream.read_u16().await.expect("a query"))];
-            stream.read_exact(&mut query).await.expect("all of it");
+            let (mut stream, query) = asked_of(&listener).await;
             assert_eq!(query[2..], with(&[])[2..], "the client's is not for the back end");
             let mut reply = with(b"\0\x0b\0\x02\0\x64");
             reply[..3].copy_from_slice(&[query[0], query[1], 0x81]);
