@@ -642,7 +642,7 @@ pub const METRICS: &[Metric] = &[
                     ("acknowledged", |t| &t.notify_acknowledged),
                     ("refused", |t| &t.notify_refused),
                     ("given_up", |t| &t.notify_given_up),
-                    ("dropped", |t| &t.notify_dropped),
+                    ("put_off", |t| &t.notify_put_off),
                     ("stray_answer", |t| &t.notify_stray),
                 ],
             );

@@ -43,8 +43,8 @@ pub struct Counters {
     pub notify_refused: AtomicU64,
     /// Notifications that were given up after the last repetition.
     pub notify_given_up: AtomicU64,
-    /// Notifications beyond [`NOTIFICATIONS_MAX`](super::notify::NOTIFICATIONS_MAX).
-    pub notify_dropped: AtomicU64,
+    /// Notifications beyond [`NOTIFICATIONS_MAX`](super::notify::NOTIFICATIONS_MAX), each time that they found no place.
+    pub notify_put_off: AtomicU64,
     /// Answers that belong to no notification, or are not signed as they must be.
     pub notify_stray: AtomicU64,
 }

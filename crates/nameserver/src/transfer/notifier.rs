@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Transfers;
 use super::counters::count;
-use super::notify::{Due, Schedule, To};
+use super::notify::{Due, NOTIFICATIONS_MAX, Schedule, To};
 use super::signature::Signer;
 use crate::edit::PATIENCE;
 use crate::publish::Published;
@@ -57,8 +57,7 @@ pub async fn run(
     let v4 = UdpSocket::bind(from(Ipv4Addr::UNSPECIFIED.into())).await?;
     // A system without IPv6 tells nobody over it.
     let v6 = UdpSocket::bind(from(Ipv6Addr::UNSPECIFIED.into())).await.ok();
-    let mut notifier =
-        Notifier { transfers, published, clock, rng, told: HashMap::new(), schedule: Schedule::new() };
+    let mut notifier = Notifier::new(transfers, published, clock, rng, NOTIFICATIONS_MAX);
     let mut changes = notifier.published.changes();
     changes.mark_changed();
     let mut buffer = [0; MESSAGE_MAX];
@@ -90,6 +89,9 @@ pub async fn run(
                 notifier.tell_one(&v4, v6.as_ref()).await;
                 let late = Instant::now().checked_sub(LATE_MAX).unwrap_or(send_at);
                 send_at = (send_at + PACE).max(late);
+                if notifier.finds_place_again() {
+                    look_at.get_or_insert(Instant::now() + GATHER);
+                }
             }
         }
     }
@@ -103,14 +105,29 @@ struct Notifier {
     /// The serial number of each followed zone that was told, or is about to be.
     told: HashMap<Vec<u8>, u32>,
     schedule: Schedule<Option<Signer>>,
+    /// Whether the last look found notifications that had no place.
+    has_put_off: bool,
 }
 
 impl Notifier {
-    /// Finds the zones that have changed.
+    /// Nobody was told of anything.
+    fn new(
+        transfers: Arc<Transfers>,
+        published: Arc<Published>,
+        clock: Clock,
+        rng: Rng,
+        places: usize,
+    ) -> Notifier {
+        let (told, schedule) = (HashMap::new(), Schedule::new(places));
+        Notifier { transfers, published, clock, rng, told, schedule, has_put_off: false }
+    }
+
+    /// Finds the zones that have changed. One that is not told to all, as there is no place, is found again.
     fn look(&mut self) {
         let generation = self.published.current();
         let now = self.clock.now().monotonic;
         let mut told = HashMap::with_capacity(self.told.len());
+        let mut put_off = 0;
         for zone in generation.zones.iter() {
             let to = self.transfers.secondaries().told_of(zone.origin());
             if to.is_empty() || zone.is_steered() {
@@ -118,15 +135,32 @@ impl Notifier {
             }
             let name = zone.origin().wire();
             if self.told.get(name) != Some(&zone.serial()) {
+                let put_off_before = put_off;
                 for (address, _) in to {
                     if !self.schedule.changed(To { zone: name.to_vec(), address }, now) {
-                        count(&self.transfers.counters().notify_dropped);
+                        count(&self.transfers.counters().notify_put_off);
+                        put_off += 1;
                     }
+                }
+                if put_off > put_off_before {
+                    continue;
                 }
             }
             told.insert(name.to_vec(), zone.serial());
         }
         self.told = told;
+        self.has_put_off = put_off > 0;
+        if self.has_put_off {
+            tracing::warn!(
+                put_off,
+                "too many notifications wait; these are tried again when half of those are done"
+            );
+        }
+    }
+
+    /// Whether a look would find places for what the last one put off.
+    fn finds_place_again(&self) -> bool {
+        self.has_put_off && self.schedule.is_half_free()
     }
 
     /// Sends the notification that is due, if one is.
@@ -260,9 +294,12 @@ pub fn read(message: &[u8]) -> Option<(Vec<u8>, u16, Rcode)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::book::{Book, Condition, Edit};
     use crate::generation::Settings;
+    use crate::transfer::{Config, Secondaries, Secondary};
     use domain::base::Message;
     use domain::rdata::Soa;
 
@@ -284,6 +321,40 @@ mod tests {
             let source = source(&at(local), &at(targets), any);
             assert_eq!(source.to_string(), expected, "{local:?} {targets:?}");
         }
+    }
+
+    #[test]
+    fn what_finds_no_place_is_told_when_half_of_the_places_are_free() {
+        let mut book = Book::empty(1, Settings::default());
+        for zone in ["a", "b", "c"] {
+            let text = b"@ 60 SOA ns hm 9 2 3 4 5\n@ 60 NS ns\n";
+            let edit = Edit::zone(zone, text, Condition::Always, &book.generation.hash).unwrap();
+            book.apply(edit).unwrap();
+        }
+        let secondary = Secondary { notify: vec!["192.0.2.1:53".parse().unwrap()], ..Secondary::default() };
+        let secondaries = Secondaries(vec![secondary]);
+        let transfers = Arc::new(Transfers::new(Config { secondaries, ..Config::default() }));
+        let published = Arc::new(Published::new(book.generation, 1));
+        let counters = Arc::clone(transfers.counters());
+        let mut notifier = Notifier::new(transfers, published, Clock::new(), Rng::with_seed(1), 2);
+        let mut told = BTreeSet::new();
+        let mut tell = |notifier: &mut Notifier| {
+            let Some(Due::Send(to)) = notifier.schedule.due(Duration::MAX) else {
+                panic!("nobody is to be told")
+            };
+            notifier.schedule.remove(&to);
+            assert!(told.insert(to.zone), "each zone is told once");
+        };
+        notifier.look();
+        assert!(!notifier.finds_place_again());
+        tell(&mut notifier);
+        assert!(notifier.finds_place_again());
+        notifier.look();
+        assert!(!notifier.finds_place_again(), "all have their place");
+        tell(&mut notifier);
+        tell(&mut notifier);
+        assert!(notifier.schedule.next().is_none());
+        assert_eq!(counters.notify_put_off.load(std::sync::atomic::Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub struct To {
 /// All notifications that are not acknowledged yet.
 #[derive(Debug)]
 pub struct Schedule<S> {
+    places: usize,
     waiting: BTreeMap<To, Waiting<S>>,
     /// The same, in order of time.
     by_time: BTreeSet<(Duration, To)>,
@@ -52,21 +53,26 @@ pub enum Due {
 }
 
 impl<S> Schedule<S> {
-    /// Nobody is to be told of anything.
-    pub fn new() -> Self {
-        Schedule { waiting: BTreeMap::new(), by_time: BTreeSet::new() }
+    /// Nobody is to be told of anything; at most `places` notifications wait.
+    pub fn new(places: usize) -> Self {
+        Schedule { places, waiting: BTreeMap::new(), by_time: BTreeSet::new() }
     }
 
-    /// The zone has changed: whoever waits to be told of an earlier change is told of this one. False where
-    /// [`NOTIFICATIONS_MAX`] wait already.
+    /// The zone has changed: whoever waits to be told of an earlier change is told of this one. False where no place is
+    /// left.
     pub fn changed(&mut self, to: To, now: Duration) -> bool {
         self.remove(&to);
-        if self.waiting.len() == NOTIFICATIONS_MAX {
+        if self.waiting.len() >= self.places {
             return false;
         }
         self.by_time.insert((now, to.clone()));
         self.waiting.insert(to, Waiting { due: now, attempts: 0, sent: None });
         true
+    }
+
+    /// Whether half of the places are free, or more: so who found none may try again, and not each time that one is free.
+    pub fn is_half_free(&self) -> bool {
+        self.waiting.len() <= self.places / 2
     }
 
     /// When there is something to do next.
@@ -113,12 +119,6 @@ impl<S> Schedule<S> {
     }
 }
 
-impl<S> Default for Schedule<S> {
-    fn default() -> Self {
-        Schedule::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn it_is_repeated_with_growing_waits_and_given_up() {
-        let mut schedule = Schedule::new();
+        let mut schedule = Schedule::new(2);
         assert!(schedule.changed(to("a"), at(100)));
         let mut sent = Vec::new();
         while let Some(next) = schedule.next() {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_the_last_message_ends_it() {
-        let mut schedule = Schedule::new();
+        let mut schedule = Schedule::new(2);
         schedule.changed(to("a"), at(0));
         assert_eq!(schedule.due(at(0)), Some(Due::Send(to("a"))));
         schedule.sent(&to("a"), 7, "first", at(0));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_newer_change_takes_the_place_of_an_older() {
-        let mut schedule = Schedule::new();
+        let mut schedule = Schedule::new(2);
         schedule.changed(to("a"), at(0));
         schedule.sent(&to("a"), 7, (), at(0));
         schedule.changed(to("b"), at(1));
@@ -178,11 +178,16 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded() {
-        let mut schedule: Schedule<()> = Schedule::new();
-        for number in 0..NOTIFICATIONS_MAX {
-            assert!(schedule.changed(to(&number.to_string()), at(0)));
+        let mut schedule: Schedule<()> = Schedule::new(4);
+        for zone in ["a", "b", "c", "d"] {
+            assert!(schedule.changed(to(zone), at(0)));
         }
         assert!(!schedule.changed(to("one more"), at(0)));
-        assert!(schedule.changed(to("7"), at(1)), "one that waits already has its place");
+        assert!(schedule.changed(to("c"), at(1)), "one that waits already has its place");
+        schedule.remove(&to("a"));
+        assert!(!schedule.is_half_free());
+        schedule.remove(&to("b"));
+        assert!(schedule.is_half_free());
+        assert!(schedule.changed(to("one more"), at(2)));
     }
 }
