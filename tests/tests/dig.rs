@@ -75,6 +75,11 @@ fn dig_reads_every_answer() {
             assert!(!said.contains(trouble), "dig {asked}: {trouble} in\n{said}");
         }
     }
+    // Of which dig warns, as the refusal is not signed.
+    let said = dig(&server, "example.com SOA -y hmac-sha256:nobody:c2VjcmV0 +cookie +nsid");
+    for line in ["status: NOTAUTH", "(good)", "NSID: 66 72 61 31", "BADKEY"] {
+        assert!(said.contains(line), "no '{line}' in\n{said}");
+    }
 }
 
 /// What dig prints, with single spaces between words.

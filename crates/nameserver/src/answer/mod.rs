@@ -196,7 +196,7 @@ impl Generation {
     }
 
     /// Fills in what the query's options ask for; returns what its cookie is worth.
-    fn options<'a>(
+    pub(crate) fn options<'a>(
         &'a self,
         edns: &Edns,
         asked: &Asked<'_>,

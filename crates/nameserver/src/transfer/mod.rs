@@ -28,7 +28,7 @@ pub mod signature;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dns::edns::ExtendedError;
+use dns::edns::{ExtendedError, Options};
 use dns::query::{HEADER, Query};
 use dns::writer::End;
 use dns::{Class, Folded, Rcode, Rtype, Suffixes, Tsig, Writer};
@@ -82,6 +82,15 @@ pub enum Given {
     Outgoing(Box<Outgoing>),
     /// One message, or nothing.
     Answered(Answered),
+}
+
+/// What stands beside the answer in one message.
+#[derive(Default)]
+struct Beside<'a> {
+    /// The largest UDP payload that we take, in octets.
+    udp_payload_max: u16,
+    /// What the query's own options ask for.
+    options: Options<'a>,
 }
 
 /// Why a transfer request gets nothing.
@@ -155,10 +164,13 @@ impl Transfers {
         let mut name = Folded::root();
         // What is no query is told so by the one place that does.
         let query = Query::read(asked.query, &mut name).ok()?;
-        let payload = generation.settings.udp_payload_max;
+        let mut beside = Beside { udp_payload_max: generation.settings.udp_payload_max, ..Beside::default() };
+        if let Some(edns) = &query.edns {
+            generation.options(edns, asked, now, &mut beside.options);
+        }
         let Ok(tsig) = Tsig::read(asked.query) else {
             count(&self.counters.bad_form);
-            return Some(plainly(&query, Rcode::FORMERR, (payload, out)).into());
+            return Some(plainly(&query, Rcode::FORMERR, &beside, out).into());
         };
         let knows_version = query.edns.as_ref().is_none_or(|edns| edns.version == dns::edns::VERSION);
         let is_transfer = knows_version
@@ -174,7 +186,7 @@ impl Transfers {
             Some(tsig) => match signature::verify(asked.query, &tsig, &self.config.keys, unix) {
                 Ok(signer) => (Some(unsigned(asked.query, &tsig)), Some(signer)),
                 Err(failed) => {
-                    return Some(self.disbelieve(&query, failed, &tsig, now, asked, (payload, out)).into());
+                    return Some(self.disbelieve(&query, failed, &tsig, now, asked, (&beside, out)).into());
                 }
             },
         };
@@ -183,10 +195,10 @@ impl Transfers {
         let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
         let mut routed = None;
         let length = if is_transfer {
-            match self.transfer(generation, &asked, &query, now, &mut signer, &mut out[..room]) {
+            match self.transfer(generation, &asked, &query, now, &mut signer, (&beside, &mut out[..room])) {
                 Ok(Transfer::Outgoing(outgoing)) => return Some(Respond::Outgoing(outgoing)),
                 Ok(Transfer::One(length)) => Some(length),
-                Err(refused) => refuse(&query, &refused, payload, &mut out[..room]),
+                Err(refused) => refuse(&query, &refused, &beside, &mut out[..room]),
             }
         } else {
             // The signature proves who asks: no rate limits it.
@@ -214,7 +226,7 @@ impl Transfers {
         query: &Query<'_>,
         now: Now,
         signer: &mut Option<Signer>,
-        out: &mut [u8],
+        (beside, out): (&Beside<'_>, &mut [u8]),
     ) -> Result<Transfer, Refused> {
         let zone = generation.zones.get(query.name, &generation.hash).ok_or_else(|| {
             count(&self.counters.refused_no_zone);
@@ -237,7 +249,6 @@ impl Transfers {
             }
             return Err(Refused { rcode: Rcode::REFUSED, why: Some(ExtendedError::NotSupported) });
         }
-        let udp_payload_max = generation.settings.udp_payload_max;
         if query.rtype == Rtype::IXFR {
             let known = known_serial(asked.query).ok_or_else(|| {
                 count(&self.counters.refused_malformed);
@@ -246,7 +257,7 @@ impl Transfers {
             })?;
             if asked.transport == Transport::Udp || !serial::is_greater(zone.serial(), known) {
                 count(&self.counters.current);
-                let written = outgoing::soa_alone(zone, query, udp_payload_max, out);
+                let written = outgoing::soa_alone(zone, query, beside, out);
                 return written.map(Transfer::One).ok_or(Refused { rcode: Rcode::SERVFAIL, why: None });
             }
         }
@@ -261,7 +272,8 @@ impl Transfers {
         let key = key.map(tracing::field::debug);
         tracing::info!(zone = ?zone.origin(), serial = zone.serial(), %client, key, "a transfer begins");
         let (zone, query, counters) = (Arc::clone(zone), asked.query.to_vec(), Arc::clone(&self.counters));
-        let outgoing = Outgoing::new(zone, query, udp_payload_max, signer.take(), counters, Some(place));
+        let outgoing =
+            Outgoing::new(zone, query, beside.udp_payload_max, signer.take(), counters, Some(place));
         Ok(Transfer::Outgoing(Box::new(outgoing)))
     }
 
@@ -273,12 +285,12 @@ impl Transfers {
         tsig: &Tsig<'_>,
         now: Now,
         asked: &Asked<'_>,
-        (payload, out): (u16, &mut [u8]),
+        (beside, out): (&Beside<'_>, &mut [u8]),
     ) -> Reply {
         let (counter, why) = match failed {
             Failed::Malformed => {
                 count(&self.counters.bad_form);
-                return plainly(query, Rcode::FORMERR, (payload, out));
+                return plainly(query, Rcode::FORMERR, beside, out);
             }
             Failed::BadKey => (&self.counters.bad_key, "no such key with that algorithm"),
             Failed::BadSignature => (&self.counters.bad_signature, "another secret"),
@@ -291,7 +303,7 @@ impl Transfers {
             tracing::info!(key, %client, why, "a signed message is refused");
         }
         let refused = Refused { rcode: Rcode::NOTAUTH, why: None };
-        let told = refuse(query, &refused, payload, out)
+        let told = refuse(query, &refused, beside, out)
             .and_then(|length| signature::tell(out, length, failed, tsig, now.unix.as_secs()));
         told.map_or(Reply::Drop(Why::NoRoom), Reply::Send)
     }
@@ -325,6 +337,21 @@ enum Transfer {
     One(usize),
 }
 
+impl Beside<'_> {
+    /// A writer of the message, which keeps room for the options; `None` where not even the question has any.
+    fn writer<'a>(
+        &'a self,
+        query: &Query<'_>,
+        suffixes: &'a mut Suffixes,
+        out: &'a mut [u8],
+    ) -> Option<Writer<'a>> {
+        let limit = out.len();
+        let mut writer = Writer::new(out, query, limit, suffixes)?;
+        writer.keep_room(&self.options);
+        Some(writer)
+    }
+}
+
 /// The message that was signed.
 fn unsigned(message: &[u8], tsig: &Tsig<'_>) -> Vec<u8> {
     let mut plain = message[..tsig.start].to_vec();
@@ -341,18 +368,17 @@ fn known_serial(message: &[u8]) -> Option<u32> {
 }
 
 /// Refuses with a code alone.
-fn plainly(query: &Query<'_>, rcode: Rcode, (payload, out): (u16, &mut [u8])) -> Reply {
-    let length = refuse(query, &Refused { rcode, why: None }, payload, out);
+fn plainly(query: &Query<'_>, rcode: Rcode, beside: &Beside<'_>, out: &mut [u8]) -> Reply {
+    let length = refuse(query, &Refused { rcode, why: None }, beside, out);
     length.map_or(Reply::Drop(Why::NoRoom), Reply::Send)
 }
 
 /// Refuses, and says why where the asker has EDNS (RFC 8914); `None` where there is no room.
-fn refuse(query: &Query<'_>, refused: &Refused, udp_payload_size: u16, out: &mut [u8]) -> Option<usize> {
+fn refuse(query: &Query<'_>, refused: &Refused, beside: &Beside<'_>, out: &mut [u8]) -> Option<usize> {
     let mut suffixes = Suffixes::new();
-    let limit = out.len();
     let (rcode, extended_error) = (refused.rcode.into(), refused.why);
-    let end = End { rcode, extended_error, ..End::new(udp_payload_size) };
-    Some(Writer::new(out, query, limit, &mut suffixes)?.finish(query, end))
+    let end = End { rcode, extended_error, ..End::new(beside.udp_payload_max) };
+    Some(beside.writer(query, &mut suffixes, out)?.finish(query, end))
 }
 
 #[cfg(test)]

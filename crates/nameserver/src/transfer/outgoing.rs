@@ -8,6 +8,7 @@ use dns::{Folded, Rtype, Section, Suffixes, Writer};
 use net::admission::Place;
 use net::tcp::Next;
 
+use super::Beside;
 use super::counters::{Counters, count};
 use super::signature::Signer;
 use crate::zone::{Cursor, Zone};
@@ -96,13 +97,17 @@ impl Outgoing {
 /// Answers with the SOA record alone: there is nothing newer, or the rest is to be had over TCP (RFC 1995 §2).
 ///
 /// Returns the length; `None` where there is no room.
-pub fn soa_alone(zone: &Zone, query: &Query<'_>, udp_payload_size: u16, out: &mut [u8]) -> Option<usize> {
+pub(super) fn soa_alone(
+    zone: &Zone,
+    query: &Query<'_>,
+    beside: &Beside<'_>,
+    out: &mut [u8],
+) -> Option<usize> {
     let mut suffixes = Suffixes::new();
-    let limit = out.len();
-    let mut writer = Writer::new(out, query, limit, &mut suffixes)?;
+    let mut writer = beside.writer(query, &mut suffixes, out)?;
     let soa = zone.soa();
     soa.data().try_for_each(|data| writer.answer_asked(Rtype::SOA, soa.ttl, data)).ok()?;
-    Some(writer.finish(query, end(udp_payload_size)))
+    Some(writer.finish(query, end(beside.udp_payload_max)))
 }
 
 fn end(udp_payload_size: u16) -> End {
