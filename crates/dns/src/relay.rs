@@ -78,8 +78,8 @@ pub fn add_subnet(
 /// Takes out of an answer what was added to its query, so that it says nothing that was not asked for; returns the
 /// answer's length. `question_end` is where the question of the query ends, which the answer repeats.
 ///
-/// An answer stays as it is where it breaks off, and where something but a signature follows the OPT record: names there
-/// may point to each other, and no server writes it so.
+/// An answer stays as it is where it breaks off, and where anything follows the OPT record: names there may point to
+/// each other. Nothing is added to signed queries, so that no signature is looked for there.
 pub fn take_out_subnet(reply: &mut [u8], question_end: usize, added: Added) -> usize {
     let length = reply.len();
     if added == Added::Nothing || length < question_end || reply[4..6] != [0, 1] {

@@ -11,7 +11,8 @@
 //!        batch.send(&listener); }
 //! ```
 //!
-//! Answers of one round to one client go as one message that the kernel cuts, so that the way through it is gone once.
+//! Answers of one length in one round to one client and port go as one message that the kernel cuts, so that the way
+//! through it is gone once.
 //! Every reply leaves from the address that was asked, also where the socket is bound to all addresses.
 
 use crate::listen::{BindError, Transport};

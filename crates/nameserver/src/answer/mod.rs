@@ -9,6 +9,9 @@
 //! ```
 //! An alias (CNAME, or the one that DNAME makes) begins the same again at its target, as long as that is in
 //! a zone of ours.
+//!
+//! `response` writes these answers, `proofs` what shows that something is not there, and `chaos` what the server says of
+//! itself (`version.bind`).
 
 mod chaos;
 mod proofs;

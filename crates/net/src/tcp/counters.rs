@@ -23,7 +23,8 @@ pub struct Counters {
     /// Times that the system had no descriptor or memory for a connection, each followed by
     /// [`ACCEPT_PAUSE`](crate::accept::ACCEPT_PAUSE).
     pub accept_failed: AtomicU64,
-    /// Queries received whole; each is an answer, a stream or a drop, but for one that made its handler panic.
+    /// Queries received whole; each is an answer, a stream, a drop or the end of its connection by the handler, but for
+    /// one that made its handler panic.
     pub queries: AtomicU64,
     /// Answers produced. Some of them may not have reached the client when its connection ended otherwise
     /// than by it.

@@ -1,4 +1,7 @@
 //! The faces of the service, all on one cache.
+//!
+//! `dns`, `rapid`, `resp` and `http` are what clients speak; `stream` is what those over connections share, `acl` who may
+//! ask, and `mmdb` the cache as a file for programs that read such.
 
 pub mod acl;
 pub mod dns;

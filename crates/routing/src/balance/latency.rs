@@ -19,7 +19,7 @@ const LEFT: f32 = 8.0;
 /// What the line through the origin counts for beside what was seen, in answers at a load that differs by one.
 const PRIOR: f32 = 20.0;
 
-/// After how long without any answer nothing is known, in nanoseconds.
+/// After how long without anything that ended, answered or not, nothing is known, in nanoseconds.
 pub const UNKNOWN_NS: u64 = 2_000_000_000;
 
 /// What was learned of one back end.

@@ -10,7 +10,7 @@
 //!    everywhere at once, and several balancers lose their leases together: of two that are drawn the better one goes,
 //!    so that they do not all run to the same.
 //! 3. *latency*: nobody has leases. The lowest latency at its load.
-//! 4. *blind*: there are no answers either. The question's hash.
+//! 4. *blind*: for two seconds nothing has ended either, or nobody was asked. The question's hash.
 
 use fastrand::Rng;
 

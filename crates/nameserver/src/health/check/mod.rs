@@ -2,6 +2,8 @@
 //!
 //! None of them takes a time itself: who calls gives up in time, and what was begun then ends, a command with all
 //! that it started.
+//!
+//! `http` asks for a page, over `tls` or without, and `answer` reads what comes; `command` runs a program.
 
 pub mod answer;
 mod command;
