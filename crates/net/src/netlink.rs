@@ -109,6 +109,10 @@ fn read<M: NetlinkDeserializable>(
                 each(message);
                 heard = Heard::Some;
             }
+            // The kernel broke off what it had begun to list.
+            NetlinkPayload::Done(done) if done.code < 0 => {
+                return Err(io::Error::from_raw_os_error(done.code.saturating_neg()));
+            }
             NetlinkPayload::Done(_) => return Ok(Heard::End),
             NetlinkPayload::Error(error) => return Err(error.to_io()),
             _ => {}
@@ -162,9 +166,20 @@ mod tests {
         let refused = [20, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0xfe, 0xff, 0xff, 0xff];
         let error = read::<Plain>(&refused, 7, &mut |_| {}).expect_err("it is refused");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        let mut done = refused;
-        done[4] = 3;
-        assert_eq!(heard(&done, 7), (Some(Heard::End), vec![]));
+    }
+
+    #[test]
+    fn a_list_that_breaks_off_is_no_empty_list() {
+        // Length, type 3, flags, sequence, port, error: the end of a list.
+        let done = |code: i32| {
+            let head = [20, 0, 0, 0, 3, 0, 2, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+            read::<Plain>(&[&head[..], &code.to_ne_bytes()].concat(), 7, &mut |_| {})
+        };
+        assert_eq!(done(0).expect("it is whole"), Heard::End);
+        for errno in [libc::EINTR, libc::ENOMEM, libc::EBUSY] {
+            assert_eq!(done(-errno).expect_err("it is not whole").raw_os_error(), Some(errno));
+        }
+        assert!(done(i32::MIN).is_err());
     }
 
     #[test]
