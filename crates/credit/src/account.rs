@@ -128,9 +128,9 @@ impl Account {
     ///
     /// Hellos are no closer than [`HELLO_SPACING`](crate::HELLO_SPACING), which is the caller's to see to.
     pub fn is_half_used(&self, now: Duration, sent: u64) -> bool {
-        self.report(now).is_some_and(|report| {
+        self.report(now).zip(self.credit(now, sent)).is_some_and(|(report, credit)| {
             let granted = report.limit.saturating_sub(report.sent);
-            granted > 0 && report.limit.saturating_sub(sent) <= granted / 2
+            granted > 0 && credit <= granted / 2
         })
     }
 }

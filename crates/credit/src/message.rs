@@ -47,7 +47,8 @@ use crate::key::{Key, MAC_LEN};
 /// Octets of a hello.
 pub const HELLO_LEN: usize = 112;
 
-/// Octets of a report. No hello is longer, so nobody is made to send more than was sent to them.
+/// Octets of a report: 24 more than of a hello. An introduction, which anybody can send again from anywhere, is answered with
+/// a hello and so with less; reports go to who has just sent a new hello.
 pub const REPORT_LEN: usize = 136;
 
 const MAGIC: [u8; 4] = *b"PMCR";
