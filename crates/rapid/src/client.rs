@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::frame::{Responses, request};
-use crate::queues::{Queues, Refused};
+use crate::queues::Queues;
 
 /// How long a look-up waits for its answer, unless another time is chosen: a server answers within two
 /// milliseconds, and a page is not to be late for a name.
@@ -51,10 +51,10 @@ pub struct Counts {
     pub unknown: AtomicU64,
     /// Look-ups that had no answer in time.
     pub given_up: AtomicU64,
-    /// Look-ups that were not asked, for no server was connected, or all owed too many answers; or the address cannot be
-    /// asked for.
+    /// Look-ups that were not asked, or not again when a connection ended, for no server was connected, or all owed too many
+    /// answers; or the address cannot be asked for.
     pub not_asked: AtomicU64,
-    /// Look-ups that were asked again of another server, for a connection ended.
+    /// Times that a look-up was asked again of another server, for a connection ended.
     pub moved: AtomicU64,
     /// Connections that were made.
     pub connections: AtomicU64,
@@ -117,7 +117,9 @@ impl Client {
     /// What is dropped before its end is still asked; the answer is for others who ask the same.
     pub async fn look_up(&self, address: Ipv4Addr) -> Option<String> {
         let (waiting, answer) = oneshot::channel();
-        self.shared.ask(address, self.shared.start.elapsed(), waiting);
+        if !self.shared.ask(address, self.shared.start.elapsed(), waiting) {
+            add(&self.shared.counts.not_asked, 1);
+        }
         answer.await.ok().flatten()
     }
 
@@ -152,23 +154,21 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a request of who waits since `asked`. Who cannot be served is dropped, and so answered.
-    fn ask(&self, address: Ipv4Addr, asked: Duration, waiting: Waiting) {
-        let Some(octets) = request(address) else { return add(&self.counts.not_asked, 1) };
+    /// Queues a request of who waits since `asked`; whether a server is asked. Who cannot be served is dropped, and so
+    /// answered.
+    fn ask(&self, address: Ipv4Addr, asked: Duration, waiting: Waiting) -> bool {
+        let Some(octets) = request(address) else { return false };
         let now = self.start.elapsed();
         let mut state = self.state();
         let was_idle = state.queues.is_idle();
-        match state.queues.choose_since(address, asked, now, waiting) {
-            Ok(server) => {
-                state.out[server].extend_from_slice(&octets);
-                drop(state);
-                self.servers[server].writer.notify_one();
-                if was_idle {
-                    self.watcher.notify_one();
-                }
-            }
-            Err((Refused::Alone | Refused::Full, _)) => add(&self.counts.not_asked, 1),
+        let Ok(server) = state.queues.choose_since(address, asked, now, waiting) else { return false };
+        state.out[server].extend_from_slice(&octets);
+        drop(state);
+        self.servers[server].writer.notify_one();
+        if was_idle {
+            self.watcher.notify_one();
         }
+        true
     }
 
     fn answered(&self, server: usize, address: Ipv4Addr, name: Option<&str>) {
@@ -196,10 +196,11 @@ impl Shared {
     /// Ends the queue of a connection that has ended; its requests go to other servers.
     fn lost(&self, server: usize) {
         let waiting = self.state().queues.lost(server);
-        add(&self.counts.moved, waiting.len());
-        for (address, asked, waiting) in waiting {
-            self.ask(address, asked, waiting);
-        }
+        let all = waiting.len();
+        let again = waiting.into_iter().map(|(address, asked, waiting)| self.ask(address, asked, waiting));
+        let moved = again.filter(|is_asked| *is_asked).count();
+        add(&self.counts.moved, moved);
+        add(&self.counts.not_asked, all - moved);
     }
 }
 
@@ -214,20 +215,7 @@ async fn keep_connected(shared: Arc<Shared>, index: usize) {
             // Requests are five octets, and none is to wait for the next one.
             let _ = stream.set_nodelay(true);
             add(&shared.counts.connections, 1);
-            {
-                let mut state = shared.state();
-                state.out[index].clear();
-                state.queues.connected(index);
-            }
-            server.tried.send_replace(true);
-            let (reader, writer) = stream.into_split();
-            let has_answered = tokio::select! {
-                has_answered = read(&shared, index, reader) => has_answered,
-                () = write(&shared, index, writer) => false,
-                () = server.stuck.notified() => false,
-            };
-            shared.lost(index);
-            if has_answered {
+            if exchange(&shared, index, stream).await {
                 pause = least;
             }
         }
@@ -237,21 +225,39 @@ async fn keep_connected(shared: Arc<Shared>, index: usize) {
     }
 }
 
-/// Reads responses until the connection ends; whether there was one.
-async fn read(shared: &Shared, index: usize, mut reader: OwnedReadHalf) -> bool {
-    let (mut responses, mut input, mut has_answered) =
-        (Responses::default(), Vec::with_capacity(READ), false);
+/// Asks and hears over one connection until it ends; whether the server has answered anything.
+async fn exchange(shared: &Shared, index: usize, stream: TcpStream) -> bool {
+    let server = &shared.servers[index];
+    {
+        let mut state = shared.state();
+        state.out[index].clear();
+        state.queues.connected(index);
+    }
+    server.tried.send_replace(true);
+    let (reader, writer) = stream.into_split();
+    let mut has_answered = false;
+    tokio::select! {
+        () = read(shared, index, reader, &mut has_answered) => {}
+        () = write(shared, index, writer) => {}
+        () = server.stuck.notified() => {}
+    }
+    shared.lost(index);
+    has_answered
+}
+
+/// Reads responses until the connection ends, and notes that there was one.
+async fn read(shared: &Shared, index: usize, mut reader: OwnedReadHalf, has_answered: &mut bool) {
+    let (mut responses, mut input) = (Responses::default(), Vec::with_capacity(READ));
     // A response that is cut is short, so there is always room.
     while let Ok(1..) = reader.read_buf(&mut input).await {
         let (mut taken, losses) = (0, responses.losses());
         while let Some((address, name)) = responses.next(&input, &mut taken) {
             shared.answered(index, address, name);
-            has_answered = true;
+            *has_answered = true;
         }
         input.drain(..taken);
         add(&shared.counts.losses, (responses.losses() - losses) as usize);
     }
-    has_answered
 }
 
 /// Writes what is asked until the connection ends.
@@ -292,6 +298,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use tokio::net::TcpListener;
+    use tokio::sync::oneshot::error::TryRecvError;
 
     use super::*;
     use crate::frame::{Requests, response};
@@ -385,6 +392,44 @@ mod tests {
         let next = pin!(shared.servers[0].stuck.notified());
         assert!(next.poll(&mut context).is_pending());
         drop(answer);
+    }
+
+    #[test]
+    fn only_who_is_asked_again_is_counted_as_moved() {
+        let servers = ["192.0.2.1:4242", "192.0.2.2:4242"].map(|server| server.parse().unwrap());
+        let shared = Shared::new(&servers, GIVE_UP);
+        (0..servers.len()).for_each(|server| shared.state().queues.connected(server));
+        let (waiting, mut answer) = oneshot::channel();
+        assert!(shared.ask(address(1), shared.start.elapsed(), waiting));
+        for (server, moved, not_asked) in [(0, 1, 0), (1, 1, 1)] {
+            shared.lost(server);
+            let counts = [&shared.counts.moved, &shared.counts.not_asked];
+            assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [moved, not_asked]);
+        }
+        assert!(answer.try_recv().is_err_and(|why| why == TryRecvError::Closed), "it waits no longer");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_has_answered_has_whatever_ends_its_connection() {
+        for answers in [0, 1] {
+            let (listens, at) = listener().await;
+            let shared = Arc::new(Shared::new(&[at], PATIENCE));
+            let stream = TcpStream::connect(at).await.unwrap();
+            let begun = shared.clone();
+            let connection = tokio::spawn(async move { exchange(&begun, 0, stream).await });
+            assert!(*shared.servers[0].tried.subscribe().wait_for(|tried| *tried).await.unwrap());
+            let (mut server, _) = listens.accept().await.unwrap();
+            for last in 0..answers {
+                let (waiting, name) = oneshot::channel();
+                assert!(shared.ask(address(last), shared.start.elapsed(), waiting));
+                let mut out = Vec::new();
+                response(address(last), b"a.example", &mut out);
+                server.write_all(&out).await.unwrap();
+                assert_eq!(name.await.unwrap().as_deref(), Some("a.example"));
+            }
+            shared.servers[0].stuck.notify_waiters();
+            assert_eq!(connection.await.unwrap(), answers > 0);
+        }
     }
 
     #[tokio::test]
