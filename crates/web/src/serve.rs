@@ -1,5 +1,7 @@
 //! The rim: connections, and how long each may take for what.
 
+use std::error::Error;
+use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -62,7 +64,7 @@ pub async fn serve(
             Event::Connected(_, client) if !allows(client.ip()) => add(&counters.strangers),
             Event::Connected(stream, client) => {
                 add(&counters.accepted);
-                let stream = Patient::new(stream, counters.clone());
+                let stream = Patient::new(stream);
                 let (router, counters, shutdown) = (router.clone(), counters.clone(), shutdown.clone());
                 acceptor.spawn(connection(stream, Peer(client), router, counters, shutdown));
             }
@@ -108,15 +110,34 @@ async fn connection(
 struct Patient {
     stream: TcpStream,
     stalled: Option<Pin<Box<Sleep>>>,
-    counters: Arc<Counters>,
 }
 
+/// How a connection fails whose answers are not taken.
+#[derive(Debug)]
+pub(crate) struct Untaken;
+
+impl Untaken {
+    /// Whether a connection ended for this.
+    pub(crate) fn is(how: &hyper::Error) -> bool {
+        let cause = how.source().and_then(|source| source.downcast_ref::<io::Error>());
+        cause.and_then(io::Error::get_ref).is_some_and(|cause| cause.is::<Untaken>())
+    }
+}
+
+impl fmt::Display for Untaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the answer was not taken for {} s", UNTAKEN.as_secs())
+    }
+}
+
+impl Error for Untaken {}
+
 impl Patient {
-    fn new(stream: TcpStream, counters: Arc<Counters>) -> Patient {
+    fn new(stream: TcpStream) -> Patient {
         // Else an answer behind one that the client has not acknowledged yet, which it does 40 ms later, waits for that
         // (RFC 896). Where it cannot be set, the connection has ended, and whoever reads it will learn so.
         let _ = stream.set_nodelay(true);
-        Patient { stream, stalled: None, counters }
+        Patient { stream, stalled: None }
     }
 
     fn wait(
@@ -129,13 +150,7 @@ impl Patient {
             return written;
         }
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(UNTAKEN)));
-        match stalled.as_mut().poll(context) {
-            Poll::Ready(()) => {
-                add(&self.counters.untaken);
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-            }
-            Poll::Pending => Poll::Pending,
-        }
+        stalled.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, Untaken)))
     }
 }
 
@@ -194,7 +209,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
-        let patient = Patient::new(accepted, Arc::default());
+        let patient = Patient::new(accepted);
         assert!(patient.stream.nodelay().unwrap());
     }
 
@@ -239,7 +254,7 @@ mod tests {
         shutdown.begin();
         served.await.unwrap();
         refused.await.unwrap();
-        let counts = [&counters.accepted, &counters.strangers].map(|count| count.load(Ordering::Relaxed));
-        assert_eq!(counts, [1, 1]);
+        let counts = [&counters.accepted, &counters.strangers, &counters.untaken, &counters.broken];
+        assert_eq!(counts.map(|count| count.load(Ordering::Relaxed)), [1, 1, 1, 0]);
     }
 }

@@ -673,14 +673,16 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "pointsman_api_connections_cut_total",
         help: "Connections to the API that did not end by themselves, by cause: malformed, for what came was no \
-               request; head_late, for no whole head came in time; broken; or lifetime, for they were too old.",
+               request; head_late, for no whole head came in time; untaken, for nothing was taken of an answer; broken; or \
+               lifetime, for they were too old.",
         kind: Kind::Counter,
         unit: "connections",
         labels: &["cause"],
         read: |source, samples| {
-            let causes: [Cause<web::Counters, AtomicU64>; 4] = [
+            let causes: [Cause<web::Counters, AtomicU64>; 5] = [
                 ("malformed", |api| &api.malformed),
                 ("head_late", |api| &api.head_late),
+                ("untaken", |api| &api.untaken),
                 ("broken", |api| &api.broken),
                 ("lifetime", |api| &api.lifetime),
             ];
