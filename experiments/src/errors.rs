@@ -2,6 +2,8 @@
 
 use anyhow::{Result, bail};
 
+use crate::quantiles::quantile;
+
 /// A second, in nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -46,7 +48,7 @@ impl Errors {
         let mut off: Vec<i64> =
             due.iter().zip(arrived).skip(first).map(|(&due, &at)| at as i64 - due as i64).collect();
         off.sort_unstable();
-        let Some(&median) = off.get(off.len() / 2) else { bail!("no query is due after what is ignored") };
+        let Some(median) = quantile(&off, 0.5) else { bail!("no query is due after what is ignored") };
         let sorted = off.iter().map(|&off| (off - median) as f64 / 1e3).collect();
         let shifted = arrived[first..].iter().map(|&at| at.saturating_add_signed(-median));
         let rates_off = rates_off(&due[first..], shifted);
@@ -55,8 +57,7 @@ impl Errors {
 
     /// The error that this share of all errors does not pass, in microseconds.
     pub fn quantile(&self, share: f64) -> f64 {
-        let at = (self.sorted.len() as f64 * share).ceil() as usize;
-        self.sorted[at.clamp(1, self.sorted.len()) - 1]
+        quantile(&self.sorted, share).unwrap_or(f64::NAN)
     }
 
     /// The distance of the two quartiles from the median, the larger one, in microseconds.
@@ -68,7 +69,7 @@ impl Errors {
     pub fn p999(&self) -> f64 {
         let mut sizes: Vec<f64> = self.sorted.iter().map(|error| error.abs()).collect();
         sizes.sort_by(f64::total_cmp);
-        sizes[((sizes.len() as f64 * 0.999).ceil() as usize).clamp(1, sizes.len()) - 1]
+        quantile(&sizes, 0.999).unwrap_or(f64::NAN)
     }
 
     /// The largest error, whatever its sign, in microseconds.

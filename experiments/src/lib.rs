@@ -6,7 +6,8 @@
 //! - [`steering`]: by what clients are steered; [`traces`]: what is sent; [`question`]: the same by hand;
 //! - [`arrivals`]: when it came to who receives; [`errors`]: how far that is from when it was due;
 //!   [`disturbed`]: which runs others held up;
-//! - [`echo`]: who receives at next to no cost.
+//! - [`echo`]: who receives at next to no cost;
+//! - [`quantiles`]: how what many runs or queries came to is told.
 
 pub mod arrivals;
 pub mod disturbed;
@@ -15,6 +16,7 @@ pub mod errors;
 pub mod machine;
 pub mod nsd;
 pub mod process;
+pub mod quantiles;
 pub mod question;
 pub mod serving;
 pub mod steering;

@@ -25,7 +25,7 @@ mod servload;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use experiments::{machine, process, question, serving, steering};
+use experiments::{machine, process, quantiles, question, serving, steering};
 
 use options::{Asked, Run};
 use report::{Part, Report};

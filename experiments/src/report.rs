@@ -212,12 +212,6 @@ impl Report {
     }
 }
 
-/// The value that stands at this share of ascending values; `None` of nothing.
-pub(crate) fn at(sorted: &[f64], share: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    Some(sorted[((sorted.len() as f64 * share) as usize).min(last)])
-}
-
 /// A limit as it was set; one that was computed has more digits than people read.
 fn limit(value: f64) -> String {
     let exact = value.to_string();

@@ -22,8 +22,9 @@ use super::closed_loop::{SECONDS, SETTLED, means};
 use super::outcome::{HEAD, MEANING, Outcome, drawn, required};
 use super::world::{INTERVAL, Second, TTL};
 use crate::options::{Run, Size};
+use crate::quantiles::quantile;
 use crate::quota;
-use crate::report::{Limit, Report, at, number};
+use crate::report::{Limit, Report, number};
 use browsers::Seen;
 use stage::{Control, Sample, World};
 
@@ -168,7 +169,7 @@ fn told(pace: Pace, seeds: u64, busy: f64, report: &mut Report) {
 fn clients(observed: &[Observed], report: &mut Report) {
     let rows = observed.iter().map(|one| {
         let times = one.seen.times();
-        let percentile = |share| at(&times, share).map_or("-".to_owned(), |time| number(time.round()));
+        let percentile = |share| quantile(&times, share).map_or("-".to_owned(), |time| number(time.round()));
         vec![
             one.algorithm.to_owned(),
             one.seed.to_string(),

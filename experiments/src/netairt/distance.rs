@@ -14,7 +14,8 @@ use routing::{Partition, Prefix, RegionId};
 
 use super::transport::ASES;
 use crate::options::Run;
-use crate::report::{Limit, Report, at, number};
+use crate::quantiles::quantile;
+use crate::report::{Limit, Report, number};
 
 /// Clients whose distances to all ASes are counted.
 const CLIENTS: usize = 100;
@@ -102,7 +103,7 @@ fn search(run: &Run, table: &Table, graph: &Graph, rng: &mut Rng, report: &mut R
     let (mut mean, mut ours, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for (hops, times) in times.iter_mut().enumerate().filter(|(_, times)| !times.is_empty()) {
         times.sort_by(f64::total_cmp);
-        let percentile = |share| at(times, share).unwrap_or(f64::NAN);
+        let percentile = |share| quantile(times, share).unwrap_or(f64::NAN);
         let middle = times.iter().sum::<f64>() / times.len() as f64;
         mean.push((hops as f64, middle));
         ours.extend(lookups[hops].map(|took| (hops as f64, took)));

@@ -14,8 +14,9 @@ use replay::plot::{Axis, Line, Plot, Stroke};
 use serde_json::json;
 
 use crate::options::{Run, Size};
+use crate::quantiles::quantile;
 use crate::question;
-use crate::report::{Limit, Report, at, number};
+use crate::report::{Limit, Report, number};
 use crate::serving::{self, SENDER_CORE};
 
 /// Queries of one arm, one after the other, as the thesis has them.
@@ -195,7 +196,7 @@ fn arm(
     }
     let mean = times.iter().sum::<f64>() / times.len() as f64;
     times.sort_by(f64::total_cmp);
-    let percentile = |share| at(&times, share).unwrap_or(f64::NAN);
+    let percentile = |share| quantile(&times, share).unwrap_or(f64::NAN);
     Ok(Times { mean, p50: percentile(0.5), p99: percentile(0.99) })
 }
 

@@ -8,6 +8,7 @@ use replay::plot::{Axis, Line, Plot};
 use super::scenarios;
 use super::simulation::{self, ONE_QUEUE, Outcome, SECOND, Scenario, Work};
 use crate::options::Run;
+use crate::quantiles;
 use crate::report::{Limit, Report, number};
 
 /// Our policy, and how its rivals are called.
@@ -144,11 +145,11 @@ impl Medians {
         let median = |of: &dyn Fn(&Outcome) -> f64| {
             let mut values: Vec<f64> = outcomes.iter().map(of).collect();
             values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
+            quantiles::median(&values).unwrap_or(f64::NAN)
         };
         Medians {
-            p50: median(&|outcome| outcome.percentile(50.0)),
-            p99: median(&|outcome| outcome.percentile(99.0)),
+            p50: median(&|outcome| outcome.quantile(0.5)),
+            p99: median(&|outcome| outcome.quantile(0.99)),
             failed: median(&Outcome::failed),
         }
     }

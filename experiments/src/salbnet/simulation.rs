@@ -24,6 +24,8 @@ use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
 use routing::balance::{self, Hearing, Lease, Policy, State};
 
+use crate::quantiles::quantile;
+
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -150,12 +152,9 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// A percentile in milliseconds.
-    pub(crate) fn percentile(&self, percent: f64) -> f64 {
-        let at = (self.latencies.len() as f64 * percent / 100.0) as usize;
-        self.latencies
-            .get(at.min(self.latencies.len().saturating_sub(1)))
-            .map_or(f64::NAN, |ns| *ns as f64 / MS as f64)
+    /// What this share of latencies do not pass, in milliseconds.
+    pub(crate) fn quantile(&self, share: f64) -> f64 {
+        quantile(&self.latencies, share).map_or(f64::NAN, |ns| ns as f64 / MS as f64)
     }
 
     /// The share of queries that failed.

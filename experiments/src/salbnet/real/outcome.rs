@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 
+use crate::quantiles::{median, quantile};
+
 /// Which queries are looked at, by when they were due, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
@@ -134,8 +136,7 @@ impl Outcome {
 
     /// What this share of response times do not pass, in milliseconds.
     pub(super) fn quantile(&self, share: f64) -> f64 {
-        let at = ((self.latencies.len() as f64 * share).ceil() as usize).max(1) - 1;
-        self.latencies.get(at).copied().unwrap_or(f64::NAN)
+        quantile(&self.latencies, share).unwrap_or(f64::NAN)
     }
 
     /// The share of queries that failed.
@@ -168,9 +169,8 @@ pub(super) fn interval(values: &[f64]) -> (f64, f64) {
 /// The least, the median and the greatest; none of nothing, or where something is no number.
 pub(super) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
     values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
-    let middle = values[last / 2].midpoint(values[last.div_ceil(2)]);
-    values.iter().all(|value| !value.is_nan()).then_some([values[0], middle, values[last]])
+    let middle = median(&values)?;
+    values.iter().all(|value| !value.is_nan()).then_some([values[0], middle, values[values.len() - 1]])
 }
 
 #[cfg(test)]
