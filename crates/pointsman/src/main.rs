@@ -36,7 +36,10 @@ fn main() -> ExitCode {
     let said = cli::CommandLine::parse();
     let done = match runtime() {
         Ok(runtime) => {
-            let done = runtime.block_on(said.run());
+            let done = runtime.block_on(async {
+                supervision::outlast_full_files()?;
+                said.run().await
+            });
             // Whoever needs what is read in the background has waited for it; a reload that a stop ended has not.
             runtime.shutdown_background();
             done

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
+use nix::sys::signal::Signal as System;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind};
 
@@ -47,6 +48,16 @@ impl Stop {
 /// [`Failure`] where the system gives none.
 pub(crate) fn signal(kind: SignalKind) -> Result<Signal, Failure> {
     tokio::signal::unix::signal(kind).map_err(|cause| Failure::Failed(format!("no signals: {cause}")))
+}
+
+/// Has a write beyond the largest size of a file (`ulimit -f`) fail with an error that is told, for as long as the process
+/// lives: SIGXFSZ, which would end it, does nothing where it is taken. Commands that it starts are not held to that.
+///
+/// # Errors
+/// As [`signal`] has them.
+pub(crate) fn outlast_full_files() -> Result<(), Failure> {
+    // Tokio takes a signal for good, whoever waits for it.
+    signal(SignalKind::from_raw(System::SIGXFSZ as i32)).map(drop)
 }
 
 /// Says at each SIGHUP that there is nothing to reload, and what to do `instead`. It never returns.
