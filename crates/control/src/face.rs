@@ -43,8 +43,19 @@ pub struct Face {
     pub numbers: Arc<Numbers>,
     /// The servers by all of their addresses.
     pub servers: Arc<Vec<Vec<IpAddr>>>,
-    /// The sources: name, whether reports are taken, and whether they are counts that grow.
-    pub sources: Arc<Vec<(String, bool, bool)>>,
+    /// The sources, in the order of their numbers.
+    pub sources: Arc<Vec<Source>>,
+}
+
+/// A source as reports name it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its name in the path.
+    pub name: String,
+    /// Whether servers report to it.
+    pub is_pushed: bool,
+    /// Whether what is reported is a count that grows.
+    pub per_second: bool,
 }
 
 /// All paths. Without a token, nothing is served under a host's name and no report is taken.
@@ -86,9 +97,9 @@ async fn report(
     let address: Option<IpAddr> = address.parse().ok();
     let server = face.servers.iter().position(|own| address.is_some_and(|address| own.contains(&address)));
     let server = server.ok_or_else(|| Failure::missing("server of this address in the configuration"))?;
-    let number = face.sources.iter().position(|(name, ..)| *name == source);
+    let number = face.sources.iter().position(|known| known.name == source);
     let number = number.ok_or_else(|| Failure::missing(&format!("source {source} in the configuration")))?;
-    let (_, is_pushed, per_second) = face.sources[number];
+    let Source { is_pushed, per_second, .. } = face.sources[number];
     if !is_pushed {
         let what = format!("the source {source} is asked, and takes no reports");
         return Err(Failure::new(StatusCode::CONFLICT, what, "a source of kind push"));

@@ -107,18 +107,22 @@ pub fn with(policy: &Policy, columns: &[Column], regions: &[String], shares: &Sh
     policy
 }
 
-/// The change of a share below which rows are as good as the same: no client sees it.
+/// The change of a probability up to which cells are as good as the same: no client sees it.
 const CHANGE_MIN: f64 = 5e-4;
 
-/// Whether the policy serves these shares already, with this TTL and with a row for each region.
-pub fn serves(policy: &Policy, columns: &[Column], regions: &[String], wanted: &Shares, ttl: u32) -> bool {
-    let present = shares(policy, columns, regions);
-    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= CHANGE_MIN;
-    let is_ours = |entry: Option<&Entry>| entry.is_some_and(|entry| entry.ttl == Some(ttl));
-    present.iter().flatten().zip(wanted.iter().flatten()).all(near)
-        && policy.servers.iter().all(|server| {
-            is_ours(Some(&server.default)) && regions.iter().all(|region| is_ours(server.regions.get(region)))
-        })
+/// Whether each cell of a policy is as good as that of `other`, which has the same servers.
+pub fn is_same(policy: &Policy, other: &Policy) -> bool {
+    let near = |a: Option<f64>, b: Option<f64>| match (a, b) {
+        (Some(a), Some(b)) => (a - b).abs() <= CHANGE_MIN,
+        _ => a == b,
+    };
+    let same = |a: &Entry, b: &Entry| a.ttl == b.ttl && near(a.probability, b.probability);
+    policy.servers.iter().zip(&other.servers).all(|(server, other)| {
+        let regions = server.regions.iter().zip(&other.regions);
+        same(&server.default, &other.default)
+            && server.regions.len() == other.regions.len()
+            && regions.into_iter().all(|((a, entry), (b, other))| a == b && same(entry, other))
+    })
 }
 
 /// To a hundred-thousandth: no client sees more, and people read it.
@@ -181,11 +185,17 @@ mod tests {
         let expected = [(0.5, 0.2), (0.25, 0.4), (0.5, 0.2), (0.25, 0.4)];
         assert_eq!(cells, expected.map(|(a, b)| (Some(a), Some(b))));
         assert_rows(&shares(&new, &columns, &regions), &[&[0.5, 0.5], &[0.2, 0.8]]);
-        assert!(
-            serves(&new, &columns, &regions, &wanted, 30) && !serves(&new, &columns, &regions, &wanted, 60)
-        );
-        assert!(!serves(&policy, &columns, &regions, &wanted, 30));
-        assert!(!serves(&new, &columns, &regions, &vec![vec![0.5, 0.5], vec![0.21, 0.79]], 30));
+        let again = |wanted: &Shares, ttl| with(&new, &columns, &regions, wanted, ttl);
+        assert!(is_same(&new, &again(&wanted, 30)) && !is_same(&new, &again(&wanted, 60)));
+        assert!(!is_same(&policy, &new));
+        assert!(!is_same(&new, &again(&vec![vec![0.5, 0.5], vec![0.21, 0.79]], 30)));
+        assert!(is_same(&new, &again(&vec![vec![0.5, 0.5], vec![0.2001, 0.7999]], 30)));
+        // Each address counts, also one that is not read, and also where two of a family have the share together.
+        for (place, other, told) in [(2, 0.3, "the other family"), (1, 0.26, "one of a family's two")] {
+            let mut changed = new.clone();
+            changed.servers[place].regions.get_mut("europe").expect("it has one").probability = Some(other);
+            assert!(!is_same(&changed, &with(&changed, &columns, &regions, &wanted, 30)), "{told}");
+        }
         assert_eq!(new.servers[1].regions["asia"].probability, Some(1.0), "other regions stay as they are");
         assert_eq!((new.answers, new.names), (2, policy.names));
     }

@@ -10,6 +10,9 @@ use crate::load::Load;
 use crate::matrix::{self, Column};
 use crate::situation::{Server, Shares, Situation};
 
+/// The part of all capacity below which a demand is told as none: it is what is left of an estimate that decays.
+const DEMAND_NONE: f64 = 1e-9;
+
 /// The algorithm, and what it is told beside loads.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -78,25 +81,26 @@ impl Rule {
         let present = matrix::shares(policy, columns, &self.regions);
         let situation = Situation { servers: &seen, ranks: &ranks, present: &present };
         let shares = self.algorithm.decide(now, &situation);
-        let demand = match &self.algorithm {
-            Algorithm::Third(third) => Some(third.demand()),
-            _ => None,
-        };
+        let demand = self.demand();
         let rows = (0..shares.len()).map(|row| ControlRow {
             region: row.checked_sub(1).map(|region| self.regions[region].clone()),
-            demand: demand.and_then(|demand| demand.get(row).copied()),
+            demand: demand.get(row).copied(),
             shares: shared(policy, columns, &present[row], &shares, row),
         });
         let rows = rows.collect();
         // Without any load there is nothing to decide from, and no reason to touch what serves.
         let nothing = seen.iter().all(|server| server.load.is_none());
-        let serves = matrix::serves(policy, columns, &self.regions, &shares, self.ttl);
-        let policy = if nothing || serves {
-            policy.clone()
-        } else {
-            matrix::with(policy, columns, &self.regions, &shares, self.ttl)
-        };
-        Decision { policy, rows }
+        let decided = matrix::with(policy, columns, &self.regions, &shares, self.ttl);
+        let is_same = nothing || matrix::is_same(policy, &decided);
+        Decision { policy: if is_same { policy.clone() } else { decided }, rows }
+    }
+
+    /// The demand of each row as Algorithm III told it last; none under the others.
+    fn demand(&self) -> Vec<f64> {
+        let Algorithm::Third(third) = &self.algorithm else { return Vec::new() };
+        let least = DEMAND_NONE * self.servers.iter().map(|server| server.capacity).sum::<f64>();
+        let told = |demand: &f64| if *demand < least { 0.0 } else { *demand };
+        third.demand().iter().map(told).collect()
     }
 }
 
@@ -113,4 +117,37 @@ fn shared(
         ControlShare { address, before: *before, after: *after }
     };
     numbers.map(share).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::third::{Parameters, Third};
+
+    #[test]
+    fn a_demand_that_has_gone_is_told_as_none() {
+        let third = Third::new(Parameters::new(Duration::from_secs(30), Duration::from_secs(10)));
+        let server = |last| ServerOptions {
+            addresses: vec![IpAddr::from([192, 0, 2, last])],
+            capacity: 1.0,
+            ranks: Vec::new(),
+        };
+        let servers = vec![server(1), server(2)];
+        let mut rule = Rule { algorithm: Algorithm::Third(third), ttl: 30, regions: Vec::new(), servers };
+        let text = r#"{"servers":[{"address":"192.0.2.1"},{"address":"192.0.2.2"}]}"#;
+        let policy = Policy::read("test", text).expect("a policy");
+        let columns = rule.columns(&policy);
+        // Half of the clients are with a server of unknown load: what is believed of them halves and halves.
+        let mut demand = |round: u64, relative: f64| {
+            let loads = [Some(Load { relative, room: 1.0 }), None];
+            let rows = rule.decide(Duration::from_secs(10 * round), &policy, &columns, &loads).rows;
+            rows[0].demand.expect("III tells it")
+        };
+        assert!(demand(1, 0.5) > 0.5 && demand(2, 0.0) > 0.1);
+        (3..20).for_each(|round| assert!(demand(round, 0.0) < 0.1));
+        for round in 20..600 {
+            assert_eq!(demand(round, 0.0), 0.0, "round {round}");
+        }
+        assert!(demand(600, 0.5) > 0.5, "it comes back at once");
+    }
 }

@@ -16,7 +16,7 @@ use crate::controller::{Controller, Options};
 use crate::face::{self, Face};
 use crate::numbers::Numbers;
 use crate::readings::Readings;
-use crate::source::Kind;
+use crate::source::{Kind, Source};
 
 /// A control process that is ready for its first round.
 #[derive(Debug)]
@@ -50,13 +50,7 @@ impl Service {
                 servers: Arc::new(
                     options.rule.servers.iter().map(|server| server.addresses.clone()).collect(),
                 ),
-                sources: Arc::new(
-                    options
-                        .sources
-                        .iter()
-                        .map(|s| (s.name.clone(), matches!(s.kind, Kind::Pushed), s.per_second))
-                        .collect(),
-                ),
+                sources: Arc::new(options.sources.iter().map(reported).collect()),
             };
             let router = face::router(face, token);
             let served = web::serve(listener, router, |_| true, numbers.http.clone(), shutdown.clone());
@@ -107,6 +101,12 @@ impl Service {
             let _ = served.await;
         }
     }
+}
+
+/// A source as the face knows it.
+fn reported(source: &Source) -> face::Source {
+    let is_pushed = matches!(source.kind, Kind::Pushed);
+    face::Source { name: source.name.clone(), is_pushed, per_second: source.per_second }
 }
 
 #[cfg(test)]
