@@ -16,10 +16,21 @@ pub const KINDS: &str = match (cfg!(feature = "postgres"), cfg!(feature = "mysql
     (false, false) => "sqlite:PATH (this program was built without postgres and mysql)",
 };
 
-/// A URL without the password in it, for people to read.
+/// A URL without the password in it, for people to read; of one that may have it in the wrong place only the scheme.
 pub fn shown(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
+    let Some((scheme, rest)) = url.split_once(':') else { return url.into() };
+    // What is at a path has no password, whatever it looks like.
+    if scheme == "sqlite" {
+        return url.into();
+    }
+    let Some(rest) = rest.strip_prefix("//") else {
+        return if rest.contains('@') { format!("{scheme}:...") } else { url.into() };
+    };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    // The password has one of these that is not written as `%2F`: where it ends, nobody can tell.
+    if rest[end..].contains('@') {
+        return format!("{scheme}://...");
+    }
     // What stands behind a question mark may be a password, too.
     let path = rest[end..].split(['?', '#']).next().unwrap_or_default();
     let authority = match rest[..end].rsplit_once('@') {
@@ -129,9 +140,13 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Unsupported { url } => {
+                let url = shown(url);
                 write!(f, "the store '{url}' is not of a kind that is supported; write {KINDS}")
             }
-            OpenError::Url { url, cause } => write!(f, "the store '{url}' is no URL: {cause}"),
+            OpenError::Url { url, cause } => write!(
+                f,
+                "the store '{url}' is no URL: {cause}; in a user and a password, /?#@ are written as %2F %3F %23 %40"
+            ),
             OpenError::NoFolder { path } => {
                 let folder = path.parent().unwrap_or(path).display();
                 write!(
@@ -446,6 +461,12 @@ mod tests {
             ("postgres://dns:s@cret@db.example:5433/dns?password=x", "postgres://dns@db.example:5433/dns"),
             ("mysql://db.example", "mysql://db.example"),
             ("mysql://dns:secret@db.example?socket=/run/x", "mysql://dns@db.example"),
+            ("postgres://dns:sec/ret@db.example/dns", "postgres://..."),
+            ("postgres://dns:se?cr#et@db.example/dns", "postgres://..."),
+            ("postgres:///dns:secret@db.example/dns", "postgres://..."),
+            ("Postgres://dns:secret@db.example/dns", "Postgres://dns@db.example/dns"),
+            ("postgres:dns:secret@db.example/dns", "postgres:..."),
+            ("sqlite:/srv/a@b:c/dns.db", "sqlite:/srv/a@b:c/dns.db"),
         ] {
             assert_eq!(shown(url), expected);
         }

@@ -40,6 +40,10 @@ pub(crate) fn locate(url: &str) -> Result<PathBuf, OpenError> {
         Ok(path) if path.is_dir() => Err(OpenError::NotAStore { path, what: "it is a folder".into() }),
         Ok(path) => Ok(path),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Ok(target) = path.read_link() {
+                let what = format!("it is a link to {}, where nothing is", target.display());
+                return Err(OpenError::NotAStore { path: path.into(), what });
+            }
             let folder = match path.parent() {
                 Some(folder) if folder != Path::new("") => folder,
                 _ => Path::new("."),

@@ -427,7 +427,9 @@ fn store(given: &Given<'_>) -> Result<String, Wrong> {
         Some(("postgres" | "postgresql" | "mysql" | "mariadb", rest)) if rest.starts_with("//") => {
             Ok(text.into())
         }
-        _ => Err(format!("{text:?}")),
+        // What stands behind may be a password.
+        Some((scheme, _)) => Err(format!("{:?}", format!("{scheme}:..."))),
+        None => Err(format!("{text:?}")),
     }
 }
 

@@ -1,4 +1,8 @@
 //! Tests on real databases in folders of their own.
+//!
+//! Here the file; `suite` is what every kind of store must do, `model` holds random changes against a map, `entries` and
+//! `direct` are about changes of a few rows and those of other programs, `migrations` about older and newer stores,
+//! `faults` and `kill` about disks that fail and processes that end.
 
 mod direct;
 mod entries;
@@ -232,6 +236,17 @@ async fn only_one_opener_at_a_time() {
     store.commit(0, &[zone("a.", "")]).await.unwrap();
     store.close().await.unwrap();
     assert_eq!(open(&folder).load().await.unwrap().generation, 1);
+}
+
+#[tokio::test]
+async fn a_link_to_nowhere_is_told_as_one() {
+    let folder = Folder::new();
+    let link = folder.0.join("link.db");
+    std::os::unix::fs::symlink("/nowhere/pointsman.db", &link).unwrap();
+    let error = Store::open(&url(&link)).await.err().expect("there is nothing to open");
+    let said = error.to_string();
+    assert!(said.contains("it is a link to /nowhere/pointsman.db, where nothing is"), "{said}");
+    assert!(link.read_link().is_ok(), "the link stays");
 }
 
 #[tokio::test]
