@@ -74,7 +74,7 @@ pub struct Entry {
 
 /// In which order a name's servers are answered: what a row's probabilities are used for.
 ///
-/// In each of them, servers of a row with probability 0 come after all others.
+/// In each of them, servers of a row with probability 0 come after all others; a rank counts as a probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
@@ -87,8 +87,8 @@ pub enum Order {
     Rotate,
     /// The most probable first; of those that are alike, each is as likely to be the first. Where the partition ranks
     /// servers for the client's region, and the policy has no row for that region, the ranks decide: the best first,
-    /// and those without a rank behind them as the policy lists them. Where nothing tells one server from another,
-    /// they come as the policy lists them.
+    /// whatever its probability, and those without a rank behind them by the default column. Where nothing tells one
+    /// server from another, they come as the policy lists them.
     Nearest,
 }
 

@@ -197,15 +197,16 @@ impl Matrix {
             &mut given.iter().map(|(_, server)| Some(server.default)),
             spec.servers.iter().all(|server| server.default.probability.is_none()),
         );
+        // Who has a rank comes before who has none; those keep the order of the default column, as has a family of which
+        // nobody is ranked.
         let of_rank = |ranks: &BTreeMap<IpAddr, u16>| {
-            let mut weights = vec![0; given.len()];
-            descend(&mut weights);
+            let (mut weights, ttls) = defaults.clone();
             for (weight, (_, server)) in weights.iter_mut().zip(&given) {
                 if let Some(rank) = ranks.get(&server.address) {
-                    *weight = SERVERS_MAX as u32 + u32::from(RANK_MAX.saturating_sub(*rank)) + 1;
+                    *weight = WEIGHT_MAX as u32 + u32::from(RANK_MAX.saturating_sub(*rank)) + 1;
                 }
             }
-            (weights, defaults.1.clone())
+            (weights, ttls)
         };
         let own = columns(cells).map(|column| {
             let entry = |index: usize| {
@@ -276,10 +277,14 @@ fn ranked(spec: &api::Policy, partition: &Partition, own: &[Cell]) -> Ranked {
     ranked
 }
 
-/// Weights that keep servers as they are listed.
+/// Weights that keep servers as they are listed, of those that have any.
 fn descend(weights: &mut [u32]) {
     let count = weights.len() as u32;
-    weights.iter_mut().zip(0..).for_each(|(weight, at)| *weight = count - at);
+    weights
+        .iter_mut()
+        .zip(0..)
+        .filter(|(weight, _)| **weight > 0)
+        .for_each(|(weight, at)| *weight = count - at);
 }
 
 /// One row: weights scaled so that the largest is [`WEIGHT_MAX`], and TTLs.

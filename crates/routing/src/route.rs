@@ -384,32 +384,58 @@ mod tests {
         assert_eq!(answers(&policy, "192.0.2.9", state, 4), [[1, 3], [3, 4], [4, 1], [1, 3]]);
     }
 
-    #[test]
-    fn the_nearest_are_answered_and_ties_are_even() {
-        let spec = FOUR.replace("ORDER", "nearest");
-        let rank = |region, server: &str, rank| crate::partition::Rank {
+    /// A policy of a partition with regions 1 to 4, 10.1.0.0/16 to 10.4.0.0/16, and these ranks: region, server, rank.
+    fn ranking(spec: &str, ranks: &[(u32, &str, u16)]) -> Policy {
+        let ranks = ranks.iter().map(|&(region, server, rank)| crate::partition::Rank {
             region: RegionId::new(region).unwrap(),
             server: server.parse().unwrap(),
             rank,
-        };
-        let ranks = vec![
-            rank(1, "192.0.2.1", 1),
-            rank(2, "192.0.2.2", 3),
-            rank(2, "192.0.2.4", 1),
-            rank(3, "192.0.2.1", 2),
-            rank(3, "192.0.2.3", 1),
-            rank(3, "192.0.2.4", 2),
-            rank(4, "198.51.100.1", 1),
-        ];
+        });
         let entries = (1..=4).map(|id| (Prefix::new([10, id, 0, 0].into(), 16).unwrap(), u32::from(id)));
         let entries = entries.map(|(prefix, id)| (prefix, RegionId::new(id).unwrap()));
-        let partition = Arc::new(Partition::compile(entries).with_ranks(ranks));
+        let partition = Arc::new(Partition::compile(entries).with_ranks(ranks.collect()));
         let context = Context {
             region: &|name| name.parse().ok().and_then(RegionId::new),
             partition: &|_| Some(partition.clone()),
         };
         let origin = api::place::Origin { source: "p", text: None };
-        let policy = Policy::compile(&api::Policy::read("p", &spec).unwrap(), origin, &context).unwrap();
+        Policy::compile(&api::Policy::read("p", spec).unwrap(), origin, &context).unwrap()
+    }
+
+    #[test]
+    fn who_has_no_rank_comes_by_the_default_column() {
+        let spec = r#"{"order":"nearest","answers":0,"servers":[
+            {"address":"192.0.2.1","default":{"probability":1}},{"address":"192.0.2.2","default":{"probability":0}},
+            {"address":"192.0.2.3","default":{"probability":9}},{"address":"192.0.2.4","default":{"probability":0}}]}"#;
+        let policy = ranking(spec, &[(1, "192.0.2.4", 1), (2, "2001:db8::1", 1), (3, "192.0.2.1", 10_000)]);
+        let first = |client| answers(&policy, client, State::ALL_UP, 1).remove(0);
+        assert_eq!(first("10.1.0.1"), [4, 3, 1, 2], "a rank goes before any probability");
+        assert_eq!(first("10.2.0.1")[..2], [3, 1], "nobody is ranked");
+        assert_eq!(first("10.3.0.1")[..2], [1, 3], "the worst rank is better than none");
+    }
+
+    #[test]
+    fn in_a_row_without_probabilities_the_nearest_are_those_with_an_entry() {
+        let spec = r#"{"order":"nearest","answers":0,"servers":[{"address":"192.0.2.1"},
+            {"address":"192.0.2.2","regions":{"1":{"ttl":60}}},{"address":"192.0.2.3","regions":{"1":{"ttl":50}}}]}"#;
+        let policy = ranking(spec, &[]);
+        let client = "10.1.0.1".parse().unwrap();
+        let choice = route(&policy, Family::V4, client, State::ALL_UP, &mut Rng::with_seed(1));
+        assert_eq!((choice.order(), choice.ttl), (&[1, 2, 0][..], 60));
+    }
+
+    #[test]
+    fn the_nearest_are_answered_and_ties_are_even() {
+        let ranks = [
+            (1, "192.0.2.1", 1),
+            (2, "192.0.2.2", 3),
+            (2, "192.0.2.4", 1),
+            (3, "192.0.2.1", 2),
+            (3, "192.0.2.3", 1),
+            (3, "192.0.2.4", 2),
+            (4, "198.51.100.1", 1),
+        ];
+        let policy = ranking(&FOUR.replace("ORDER", "nearest"), &ranks);
         let state = State::ALL_UP;
         let seen = |client| {
             let mut counts = std::collections::BTreeMap::new();
