@@ -9,12 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::policy::Family;
 use crate::region::RegionId;
 
-/// How many rotations are exact: a name has one for each family and each region's row that was asked for. A
-/// mebibyte of cells, made once.
+/// How many rotations are exact: a name has one for each family and each region's row that was asked for since the
+/// start.
 pub const ROTATIONS_MAX: usize = 1 << 16;
 
-/// The most cells that one look goes through: where that many neighbours are taken, the table is nearly full.
-const PROBES_MAX: usize = 32;
+/// Two for each rotation, so that keys find a free one near by: two mebibytes, made once.
+const CELLS: usize = 2 * ROTATIONS_MAX;
+
+/// The most cells that one look goes through: where that many neighbours are taken, more than half of all are.
+const PROBES_MAX: usize = 128;
 
 /// The cells that rotations beyond the table share: a rotation there is still even over all that share its cell.
 const SHARED: usize = 1 << 10;
@@ -44,7 +47,7 @@ impl Rotation {
     /// A table in which every rotation begins with its first server.
     pub fn new() -> Rotation {
         Rotation {
-            cells: (0..ROTATIONS_MAX).map(|_| Cell::default()).collect(),
+            cells: (0..CELLS).map(|_| Cell::default()).collect(),
             shared: (0..SHARED).map(|_| AtomicU64::new(0)).collect(),
             beyond: AtomicU64::new(0),
         }
@@ -63,7 +66,7 @@ impl Rotation {
     fn take(&self, key: u64) -> u64 {
         let first = key as usize;
         for step in 0..PROBES_MAX {
-            let cell = &self.cells[first.wrapping_add(step) % ROTATIONS_MAX];
+            let cell = &self.cells[first.wrapping_add(step) % CELLS];
             let held = cell.key.load(Ordering::Relaxed);
             // Cells are never given back, so that every thread finds a key in the same one.
             if held == key || held == 0 && cell.claim(key) {
@@ -117,7 +120,7 @@ mod tests {
         const THREADS: u64 = 8;
         const TURNS: u64 = 5_000;
         let rotation = Rotation::new();
-        let names = [7, 7 + ROTATIONS_MAX as u64, u64::MAX];
+        let names = [7, 7 + CELLS as u64, u64::MAX];
         let mut taken: Vec<(u64, u64)> = std::thread::scope(|scope| {
             let count = |seed: u64| {
                 let (rotation, names) = (&rotation, &names);
@@ -153,11 +156,12 @@ mod tests {
     fn a_full_table_still_rotates_and_says_so() {
         let rotation = Rotation::new();
         let mut rng = fastrand::Rng::with_seed(1);
-        for _ in 0..2 * ROTATIONS_MAX {
-            rotation.take(rng.u64(1..));
-        }
+        let mut fill = |count| (0..count).for_each(|_| _ = rotation.take(rng.u64(1..)));
+        fill(ROTATIONS_MAX);
+        assert_eq!(rotation.beyond(), 0, "as many as are promised");
+        fill(2 * CELLS - ROTATIONS_MAX);
         let before = rotation.beyond();
-        assert!(before > 0 && before < ROTATIONS_MAX as u64 + 10_000, "{before}");
+        assert!((CELLS..CELLS + 10_000).contains(&(before as usize)), "{before}");
         let next = rotation.take(5);
         assert_eq!((rotation.take(5), rotation.take(5)), (next + 1, next + 2));
     }
