@@ -68,8 +68,8 @@ impl Edns {
     /// `ttl` is the record's TTL field, which holds extended rcode, version and flags. `None` where the
     /// options do not fill `rdata` exactly, client subnet breaks the format of RFC 7871 §6, a cookie has
     /// octets that no cookie has (RFC 7873 §5.2.2), or TCP keepalive neither none nor two (RFC 7828 §3.1):
-    /// the message is a format error. Unknown options are passed over, and all of them where the version is
-    /// not ours: what they mean there is not known here.
+    /// the message is a format error. Unknown options are passed over. Where the version is not ours, `rdata` is
+    /// not looked at: what stands there, and how, is not known here.
     pub fn read(class: u16, ttl: u32, mut rdata: &[u8]) -> Option<Edns> {
         let mut edns = Edns {
             udp_payload_size: class,
@@ -80,13 +80,12 @@ impl Edns {
             nsid: false,
             tcp_keepalive: false,
         };
-        while !rdata.is_empty() {
+        while edns.version <= VERSION && !rdata.is_empty() {
             let (head, rest) = rdata.split_at_checked(OPTION)?;
             let code = u16::from_be_bytes([head[0], head[1]]);
             let (data, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([head[2], head[3]])))?;
             rdata = rest;
             match code {
-                _ if edns.version > VERSION => {}
                 CLIENT_SUBNET if edns.client_subnet.is_none() => {
                     edns.client_subnet = Some(ClientSubnet::read(data)?);
                 }
@@ -377,6 +376,7 @@ mod tests {
     fn options_of_another_version_mean_nothing_here() {
         let edns = Edns::read(512, 0x0001_0000, &[0, 10, 0, 1, 7, 0, 3, 0, 0]).unwrap();
         assert_eq!((edns.version, edns.cookie, edns.nsid), (1, None, false));
+        assert!(Edns::read(512, 0x0001_0000, &[0, 10, 0, 9, 1]).is_some(), "whatever form they have");
     }
 
     #[test]
