@@ -178,8 +178,12 @@ fn complete_operation(path: &str, is_change: bool, operation: &mut Operation) {
         add(StatusCode::UNSUPPORTED_MEDIA_TYPE, problem("The body is of another type."));
         add(StatusCode::UNPROCESSABLE_ENTITY, problem("The body is wrong: every fault of it is listed."));
     }
-    if has("If-Match") {
-        add(StatusCode::PRECONDITION_FAILED, problem("It is not what the headers say that it is."));
+    if is_change {
+        let what = match has("If-Match") {
+            true => "It is not what the headers say that it is.",
+            false => "It has no tag that a header of preconditions could match.",
+        };
+        add(StatusCode::PRECONDITION_FAILED, problem(what));
     }
     let is_tagged = !is_change && has("If-None-Match");
     if is_tagged {
@@ -249,7 +253,7 @@ mod tests {
     #[test]
     fn every_route_is_documented_with_all_its_statuses() {
         const WRONG_BODY: [u16; 5] = [400, 408, 413, 415, 422];
-        const CHANGE: [u16; 4] = [200, 202, 403, 503];
+        const CHANGE: [u16; 5] = [200, 202, 403, 412, 503];
         let routes: &[(&str, &str, &[&[u16]])] = &[
             ("get", "/v1/health", &[&[200]]),
             ("get", "/v1/status", &[&[200, 401]]),
@@ -257,20 +261,20 @@ mod tests {
             ("get", "/metrics", &[&[200, 401]]),
             ("get", "/v1/zones", &[&[200, 401]]),
             ("get", "/v1/zones/{origin}", &[&[200, 304, 400, 401, 404]]),
-            ("put", "/v1/zones/{origin}", &[&CHANGE, &WRONG_BODY, &[401, 412]]),
-            ("delete", "/v1/zones/{origin}", &[&CHANGE, &[400, 401, 404, 409, 412]]),
+            ("put", "/v1/zones/{origin}", &[&CHANGE, &WRONG_BODY, &[401]]),
+            ("delete", "/v1/zones/{origin}", &[&CHANGE, &[400, 401, 404, 409]]),
             ("get", "/v1/regions", &[&[200, 401]]),
             ("post", "/v1/regions", &[&CHANGE, &WRONG_BODY, &[401]]),
             ("delete", "/v1/regions/{id}", &[&CHANGE, &[400, 401, 404]]),
             ("get", "/v1/partitions", &[&[200, 401]]),
             ("get", "/v1/partitions/{name}", &[&[200, 304, 400, 401, 404]]),
-            ("put", "/v1/partitions/{name}", &[&CHANGE, &WRONG_BODY, &[401, 412]]),
-            ("delete", "/v1/partitions/{name}", &[&CHANGE, &[400, 401, 404, 409, 412]]),
+            ("put", "/v1/partitions/{name}", &[&CHANGE, &WRONG_BODY, &[401]]),
+            ("delete", "/v1/partitions/{name}", &[&CHANGE, &[400, 401, 404, 409]]),
             ("get", "/v1/partitions/{name}/lookup", &[&[200, 400, 401, 404]]),
             ("get", "/v1/policies", &[&[200, 401]]),
             ("get", "/v1/policies/{owner}", &[&[200, 304, 400, 401, 404]]),
-            ("put", "/v1/policies/{owner}", &[&CHANGE, &WRONG_BODY, &[401, 412]]),
-            ("delete", "/v1/policies/{owner}", &[&CHANGE, &[400, 401, 404, 412]]),
+            ("put", "/v1/policies/{owner}", &[&CHANGE, &WRONG_BODY, &[401]]),
+            ("delete", "/v1/policies/{owner}", &[&CHANGE, &[400, 401, 404]]),
             ("get", "/v1/servers", &[&[200, 401]]),
             ("put", "/v1/servers/{address}/state", &[&CHANGE, &WRONG_BODY, &[401, 404]]),
             ("get", "/v1/probes", &[&[200, 401]]),

@@ -39,16 +39,11 @@ mod tests;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::edit::Editor;
 use admission::Admission;
-use reply::Failure;
 use web::token::Token;
 
 pub use admission::{CHANGES_MAX, TEXTS_MAX};
@@ -77,13 +72,13 @@ pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router
         admission: Admission::new(),
         document: text(document).into(),
     };
-    let routes = routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method).with_state(http);
+    let routes = web::reply::refuse_others(routes, "a path of /v1/openapi.json").with_state(http);
     match token {
         Some(token) => routes.layer(axum::middleware::from_fn_with_state(
             Token::new(token, status::HEALTH),
             web::token::require,
         )),
-        None => routes.layer(axum::middleware::from_fn(local)),
+        None => web::host::local(routes, Some(status::HEALTH)),
     }
 }
 
@@ -119,23 +114,4 @@ fn text(mut document: utoipa::openapi::OpenApi) -> String {
     let mut text = document.to_pretty_json().expect("the document has only text keys");
     text.push('\n');
     text
-}
-
-/// Without a token: lets a request pass that is not sent under a host's name, or that asks for health.
-async fn local(request: Request, next: Next) -> Response {
-    if request.uri().path() != status::HEALTH
-        && let Err(failure) = web::host::check(&request)
-    {
-        return failure.into_response();
-    }
-    next.run(request).await
-}
-
-async fn no_such_path(uri: Uri) -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), "a path of /v1/openapi.json")
-}
-
-async fn no_such_method(method: Method, uri: Uri) -> Failure {
-    let what = format!("{} has no method {method}", uri.path());
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, what, "a method of the Allow header")
 }

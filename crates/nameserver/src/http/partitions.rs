@@ -7,11 +7,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use web::path::Segments;
 
 use api::{Changed, Lookup, PartitionSummary, Problem};
 
 use super::document::{IfAbsent, IfMatch, IfNoneMatch, PartitionName};
-use super::path::{self, Name};
+use super::path;
 use super::reply::{Failure, aside, changed, tagged};
 use super::{Http, body, precondition};
 use crate::book::Condition;
@@ -49,7 +50,7 @@ pub(super) async fn list(State(http): State<Http>) -> Json<Vec<PartitionSummary>
 )]
 pub(super) async fn get(
     State(http): State<Http>,
-    Name(name): Name,
+    Segments(name): Segments<String>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let missing = missing(&name);
@@ -73,7 +74,7 @@ pub(super) async fn get(
 )]
 pub(super) async fn put(
     State(http): State<Http>,
-    Name(name): Name,
+    Segments(name): Segments<String>,
     request: Request,
 ) -> Result<Response, Failure> {
     let condition = condition(&http, &name, request.headers()).await?;
@@ -94,7 +95,7 @@ pub(super) async fn put(
 )]
 pub(super) async fn delete(
     State(http): State<Http>,
-    Name(name): Name,
+    Segments(name): Segments<String>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let condition = condition(&http, &name, &headers).await?;
@@ -113,7 +114,7 @@ pub(super) async fn delete(
 )]
 pub(super) async fn lookup(
     State(http): State<Http>,
-    Name(name): Name,
+    Segments(name): Segments<String>,
     whom: Result<Query<Whom>, QueryRejection>,
 ) -> Result<Json<Lookup>, Failure> {
     let Query(whom) = whom.map_err(|_| {

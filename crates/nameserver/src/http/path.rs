@@ -1,10 +1,12 @@
-//! Names and addresses in a request's path.
+//! Names and addresses in a request's path; what is any text there, as a partition's name, is [`Segments`].
 
 use std::net::IpAddr;
 
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+
+use web::path::Segments;
 
 use super::reply::Failure;
 
@@ -16,9 +18,6 @@ const ROOT: &str = "=2E";
 /// A domain name in the path.
 pub(super) struct Domain(pub(super) String);
 
-/// A partition's name in the path, not yet checked.
-pub(super) struct Name(pub(super) String);
-
 /// A server's address in the path.
 pub(super) struct Address(pub(super) IpAddr);
 
@@ -29,27 +28,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Domain {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let Name(name) = Name::from_request_parts(parts, state).await?;
+        let Segments(name) = Segments::<String>::from_request_parts(parts, state).await?;
         let name = if name.eq_ignore_ascii_case(ROOT) { ".".into() } else { name };
         match dns::name::folded_from_text(&name) {
             Ok(_) => Ok(Domain(name)),
             Err(what) => {
-                let what = format!("'{name}' in the path is no name: {what}");
                 Err(Failure::new(StatusCode::BAD_REQUEST, what, "a domain name such as www.example.com"))
             }
         }
-    }
-}
-
-impl<S: Send + Sync> FromRequestParts<S> for Name {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let segment = Path::<String>::from_request_parts(parts, state).await;
-        segment.map(|Path(name)| Name(name)).map_err(|_| {
-            let what = format!("the path {} is not UTF-8 when decoded", parts.uri.path());
-            Failure::new(StatusCode::BAD_REQUEST, what, "percent-encoded UTF-8")
-        })
     }
 }
 
@@ -57,7 +43,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Address {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let Name(name) = Name::from_request_parts(parts, state).await?;
+        let Segments(name) = Segments::<String>::from_request_parts(parts, state).await?;
         address(&name).map(Address)
     }
 }
@@ -66,7 +52,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let Name(name) = Name::from_request_parts(parts, state).await?;
+        let Segments(name) = Segments::<String>::from_request_parts(parts, state).await?;
         // `parse` would take a sign too.
         let digits = name.bytes().all(|byte| byte.is_ascii_digit());
         name.parse().ok().filter(|_| digits).map(Id).ok_or_else(|| {

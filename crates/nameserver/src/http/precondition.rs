@@ -49,6 +49,20 @@ pub(super) async fn condition(
     }
 }
 
+/// Lets a change through that depends on nothing, where there are no tags that it could depend on.
+///
+/// # Errors
+/// 412 where the change depends on a tag: no tag matches what has none.
+pub(super) fn none(headers: &HeaderMap) -> Result<(), Failure> {
+    match [IF_MATCH, IF_NONE_MATCH].into_iter().find(|name| headers.contains_key(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let what = format!("regions and states of servers have no tag that {name} could match");
+            Err(Failure::new(StatusCode::PRECONDITION_FAILED, what, "a change without the header"))
+        }
+    }
+}
+
 /// Whether the client has what there is, so that it need not be sent again.
 ///
 /// # Errors
@@ -128,6 +142,18 @@ mod tests {
             ("*, \"a\"", None),
         ] {
             assert_eq!(Tags::read(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_tag_matches_none() {
+        let check = |lines: &[(HeaderName, &str)]| {
+            let lines = lines.iter().map(|(name, value)| (name.clone(), value.parse().expect("a header")));
+            none(&HeaderMap::from_iter(lines)).map_err(|failure| failure.status.as_u16())
+        };
+        assert_eq!(check(&[]), Ok(()));
+        for lines in [(IF_MATCH, "*"), (IF_MATCH, "\"a\""), (IF_NONE_MATCH, "*"), (IF_MATCH, "a")] {
+            assert_eq!(check(std::slice::from_ref(&lines)), Err(412), "{lines:?}");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 
 use api::{Changed, NewRegion, Problem, Region, RegionAdded};
@@ -9,7 +10,7 @@ use api::{Changed, NewRegion, Problem, Region, RegionAdded};
 use super::document::RegionId;
 use super::path::Id;
 use super::reply::{Failure, changed, status};
-use super::{Http, body};
+use super::{Http, body, precondition};
 
 /// Lists the regions; region 0, unclassified, is not among them.
 #[utoipa::path(
@@ -26,6 +27,7 @@ pub(super) async fn list(State(http): State<Http>) -> Json<Vec<Region>> {
     responses((status = 200, description = "Every worker knows it.", body = RegionAdded)),
 )]
 pub(super) async fn add(State(http): State<Http>, request: Request) -> Result<Response, Failure> {
+    precondition::none(request.headers())?;
     let _place = http.admission.change()?;
     let NewRegion { name } = body::object(request).await?;
     let (id, applied) = http.editor.add_region(&name).await?;
@@ -40,7 +42,12 @@ pub(super) async fn add(State(http): State<Http>, request: Request) -> Result<Re
         (status = 404, description = "There is no such region.", body = Problem),
     ),
 )]
-pub(super) async fn remove(State(http): State<Http>, Id(id): Id) -> Result<Response, Failure> {
+pub(super) async fn remove(
+    State(http): State<Http>,
+    Id(id): Id,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    precondition::none(&headers)?;
     let _place = http.admission.change()?;
     changed(http.editor.remove_region(id).await)
 }

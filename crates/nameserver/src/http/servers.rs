@@ -9,7 +9,7 @@ use api::{Changed, NewServerState, Problem, ServerState};
 use super::document::ServerAddress;
 use super::path::Address;
 use super::reply::{Failure, changed};
-use super::{Http, body};
+use super::{Http, body, precondition};
 
 /// Lists the servers of all policies, and whether they are up.
 #[utoipa::path(
@@ -34,6 +34,7 @@ pub(super) async fn set_state(
     Address(address): Address,
     request: Request,
 ) -> Result<Response, Failure> {
+    precondition::none(request.headers())?;
     let _place = http.admission.change()?;
     let NewServerState { up } = body::object(request).await?;
     changed(http.editor.set_server(address, up).await)
