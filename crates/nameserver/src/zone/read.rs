@@ -451,6 +451,13 @@ mod tests {
                 "x TXT f\u{fc}r",
                 "t.zone:1:7: bad symbol at 'f\u{fc}r'; expected printable ASCII, any other octet as \\DDD",
             ),
+            (
+                "x TXT a\\256",
+                "t.zone:1:7: bad symbol: illegal escape sequence at 'a\\256'; expected printable ASCII, any other octet as \\DDD",
+            ),
+            (&format!("x TXT {}", "a".repeat(256)), "t.zone:1:7: bad charstr"),
+            ("x HTTPS 1 . ipv4hint=192.0.2.x", "t.zone:1:13: invalid"),
+            ("x HTTPS 1 . port=", "t.zone:1:13: port"),
             ("x TXT \"a b\n", "t.zone:1:7: bad symbol at '\"a b'; expected a quote behind the text"),
         ] {
             let listed = read(&source(record)).err().map(|faults| faults.to_string());

@@ -490,6 +490,10 @@ fn described(what: &str, token: Option<&str>) -> String {
     }
 }
 
+/// What words about the parameters of SVCB and HTTPS records have in them.
+const SVC_PARAMS: [&str; 9] =
+    ["SvcParam", "svc param", "alpn", "mandatory", "hint", "port ", "ech ", "dohpath", "ohttp"];
+
 fn expected(what: &str, token: Option<&str>) -> String {
     let example = token.and_then(|token| forms::example(token.parse().ok()?));
     if let ("unknown record type with concrete data", Some(example)) = (what, example) {
@@ -502,12 +506,21 @@ fn expected(what: &str, token: Option<&str>) -> String {
         "missing last owner" => "a name at the beginning of the line",
         "unexpected end of entry" => "more fields for this record type",
         "unknown record type with concrete data" => "its data as \\# LENGTH HEX (RFC 3597)",
-        "bad symbol" if is_open => "a quote behind the text, on the same line",
-        "bad symbol" => "printable ASCII, any other octet as \\DDD in decimal digits (RFC 1035 §5.1)",
+        what if what.starts_with("bad symbol") && is_open => "a quote behind the text, on the same line",
+        what if what.starts_with("bad symbol") => {
+            "printable ASCII, any other octet as \\DDD in decimal digits up to \\255 (RFC 1035 §5.1)"
+        }
+        "bad charstr" => "strings of at most 255 octets each, several side by side (RFC 1035 §3.3)",
+        "decimal number overflow" => "a whole number that the field holds",
+        "illegal signature time" => "YYYYMMDDHHmmSS in UTC, or seconds since 1970 (RFC 4034 §3.2)",
+        "illegal NSEC3 salt" => "at most 255 octets in hexadecimal digits, or - for none (RFC 5155 §3.3)",
         "trailing tokens" => "the end of the line",
         what if what.starts_with("unknown control") => "$ORIGIN, $TTL or $INCLUDE",
         what if what.starts_with("different class") => "class IN",
         "bad name" => "labels of 1 to 63 octets, 255 in all",
+        what if SVC_PARAMS.iter().any(|part| what.contains(part)) => {
+            "parameters such as alpn=h2,h3 port=443 ipv4hint=192.0.2.1, without escapes (RFC 9460 §7)"
+        }
         _ => "",
     }
     .to_owned()
