@@ -201,8 +201,8 @@ impl Connections {
         if let Some(subnet) = self.client_address.subnet(way.client.ip()) {
             added = add_subnet(&mut onward, question_end, asked.edns.as_ref(), &subnet);
         }
-        let (mut tried, mut is_free) = (Set::EMPTY, false);
-        while tried.len() < self.tries {
+        let (mut tried, mut tries, mut is_free) = (Set::EMPTY, 0, false);
+        while tries < self.tries {
             let picked = self.pick(asked.key, way.client.ip(), tried, is_free)?;
             tried = tried.with(picked.back_end.place);
             onward[..2].copy_from_slice(&picked.id.to_be_bytes());
@@ -216,7 +216,11 @@ impl Connections {
                     reply.truncate(length);
                     return Some(reply);
                 }
-                Ended::Failed { was_idle } => is_free = was_idle,
+                // One that refused has cost nothing: there may be as many of them as there are back ends.
+                Ended::Failed { was_idle } => {
+                    is_free = was_idle;
+                    tries += usize::from(!was_idle);
+                }
                 Ended::Unsent => return None,
             }
         }
@@ -380,9 +384,9 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_no_connections_costs_no_retries() {
+    async fn who_takes_no_connections_costs_no_tries() {
         let good = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback binds");
-        let back_ends = [nowhere(), good.local_addr().expect("it is bound")];
+        let back_ends = [nowhere(), nowhere(), nowhere(), good.local_addr().expect("it is bound")];
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = good.accept().await {
                 tokio::spawn(async move {

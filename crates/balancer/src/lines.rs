@@ -161,9 +161,13 @@ impl Lines {
     }
 
     /// Sends a datagram over a line with others, at the next [`flush`](Self::flush) at the latest; `failed` counts what
-    /// the system does not take.
-    pub fn push(&mut self, line: u16, octets: &[u8], failed: &Count) {
-        let Some(open) = &mut self.lines[usize::from(line)] else { return };
+    /// the system refuses. False where the line is full of what the system has no room for now.
+    #[must_use]
+    pub fn push(&mut self, line: u16, octets: &[u8], failed: &Count) -> bool {
+        let Some(open) = &mut self.lines[usize::from(line)] else { return false };
+        if open.outgoing.is_full() {
+            return false;
+        }
         if open.outgoing.is_empty() {
             self.ready.push(line);
         }
@@ -171,20 +175,28 @@ impl Lines {
         if open.outgoing.is_full() {
             self.send(line, failed);
         }
+        true
     }
 
-    /// Sends all that waits to be sent; `failed` counts what the system does not take.
+    /// Sends all that waits to be sent; `failed` counts what the system refuses. What it has no room for now waits on.
     pub fn flush(&mut self, failed: &Count) {
-        while let Some(line) = self.ready.pop() {
-            self.send(line, failed);
-        }
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.retain(|line| {
+            self.send(*line, failed);
+            self.lines[usize::from(*line)].as_ref().is_some_and(|open| !open.outgoing.is_empty())
+        });
+        self.ready = ready;
+    }
+
+    /// Whether something waits to be sent.
+    pub fn is_waiting(&self) -> bool {
+        !self.ready.is_empty()
     }
 
     fn send(&mut self, line: u16, failed: &Count) {
         let Some(open) = &mut self.lines[usize::from(line)] else { return };
         let mut troubles = [None; 2];
-        // What is not sent is found among those that wait.
-        let all = open.outgoing.send(&open.socket, |told| {
+        open.outgoing.send(&open.socket, |told| {
             let Err(error) = told else { return };
             match Trouble::of(&error) {
                 Trouble::Datagram => failed.add(1),
@@ -192,10 +204,6 @@ impl Lines {
                 trouble => troubles[0] = Some(trouble),
             }
         });
-        if !all {
-            failed.add(open.outgoing.len() as u64);
-            open.outgoing.clear();
-        }
         for trouble in troubles.into_iter().flatten() {
             self.hear(place_of(line), trouble);
         }
@@ -204,7 +212,51 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixDatagram;
+
     use super::*;
+
+    impl Lines {
+        /// Has the lines of a back end lead to where nobody takes anything; returns what must be kept for that.
+        pub(crate) fn stop_up(&mut self, place: usize) -> UnixDatagram {
+            let (ours, theirs) = UnixDatagram::pair().expect("a pair");
+            ours.set_nonblocking(true).expect("it is set");
+            while ours.send(&[0; 64]).is_ok() {}
+            for line in self.lines[place * SOCKETS_MAX..][..SOCKETS_MAX].iter_mut().flatten() {
+                line.socket = UdpSocket::from(OwnedFd::from(ours.try_clone().expect("a descriptor")));
+            }
+            theirs
+        }
+    }
+
+    #[test]
+    fn what_finds_no_room_waits_until_there_is_some() {
+        let readiness = Readiness::new().expect("there are descriptors");
+        let (mut lines, failed) = (Lines::new(1), Count::default());
+        lines.open(1, ([127, 0, 0, 1], 9).into(), &readiness);
+        let theirs = lines.stop_up(1);
+        let line = SOCKETS_MAX as u16;
+        let mut pushed = 0_u64;
+        while lines.push(line, &[7; 32], &failed) {
+            pushed += 1;
+        }
+        lines.flush(&failed);
+        assert!(pushed > 0 && lines.is_waiting() && !lines.push(line, &[7; 32], &failed));
+        theirs.set_nonblocking(true).expect("it is set");
+        let (mut octets, mut arrived) = ([0; 65_536], 0);
+        while lines.is_waiting() {
+            while let Ok(length) = theirs.recv(&mut octets) {
+                arrived += length;
+            }
+            lines.flush(&failed);
+        }
+        while let Ok(length) = theirs.recv(&mut octets) {
+            arrived += length;
+        }
+        assert_eq!((arrived % 64, failed.get()), (pushed as usize * 32 % 64, 0));
+        assert!(arrived >= pushed as usize * 32 && lines.push(line, &[7; 32], &failed));
+    }
 
     #[test]
     fn lines_that_are_missing_are_opened_again_and_the_others_stay() {

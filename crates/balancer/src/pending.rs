@@ -248,6 +248,13 @@ impl Pending {
         self.release(index.0);
     }
 
+    /// A query was not sent after all: it no longer waits, and keeps its place.
+    pub fn unsent(&mut self, index: Index) {
+        self.remove(index.0);
+        self.remove_id(index.0);
+        self.places[index.0 as usize].state = State::Free;
+    }
+
     /// The first query that was sent before this time, if any still waits.
     pub fn first_sent_before(&self, time_ns: u64) -> Option<Index> {
         let first = self.places.get(self.waits.first as usize)?;

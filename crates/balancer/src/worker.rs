@@ -28,6 +28,9 @@ use crate::picker::Picker;
 /// The longest that a worker waits for packets, so that it sees what has changed: back ends, leases, timeouts.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
+/// The longest that it waits while something waits to be sent: the system says nothing of room.
+const ROOM_WAIT: Duration = Duration::from_millis(1);
+
 /// Batches that are received from a socket before others have their turn.
 const ROUNDS_MAX: usize = 8;
 
@@ -177,9 +180,10 @@ impl Bench {
 
     /// How long to wait for packets: until the next timeout, and not too long.
     fn wait(&self, now: u64) -> Duration {
-        let Some(oldest) = self.pending.oldest_ns() else { return WAIT_MAX };
+        let most = if self.lines.is_waiting() || !self.answers.is_empty() { ROOM_WAIT } else { WAIT_MAX };
+        let Some(oldest) = self.pending.oldest_ns() else { return most };
         let due = oldest.saturating_add(self.worker.limits.timeout_ns);
-        Duration::from_nanos(due.saturating_sub(now) + 1).min(WAIT_MAX)
+        Duration::from_nanos(due.saturating_sub(now) + 1).min(most)
     }
 
     /// Sees what has changed.
@@ -323,7 +327,14 @@ impl Bench {
                 worker.picker.sent_again(place, now)
             };
             self.pending.get_mut(index).load = load;
-            return self.push(line, index);
+            if self.push(line, index) {
+                return;
+            }
+            // What we lack here is no back end's fault.
+            self.worker.picker.unsent(place);
+            self.worker.counters.send_failed.add(1);
+            self.pending.unsent(index);
+            return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
         }
         self.worker.counters.no_id.add(1);
         self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
@@ -372,7 +383,7 @@ impl Bench {
         )
     }
 
-    fn push(&mut self, line: u16, index: Index) {
+    fn push(&mut self, line: u16, index: Index) -> bool {
         let waiting = self.pending.get(index);
         let mut octets = &waiting.query;
         let way = self.worker.limits.client_address;
@@ -384,7 +395,7 @@ impl Bench {
             self.prefaced.extend_from_slice(&waiting.query);
             octets = &self.prefaced;
         }
-        self.lines.push(line, octets, &self.worker.counters.send_failed);
+        self.lines.push(line, octets, &self.worker.counters.send_failed)
     }
 
     /// Sends what the room holds, with the other answers of this turn.
@@ -402,6 +413,10 @@ impl Bench {
     fn make_room(&mut self) {
         if self.answers.is_full() {
             self.send_answers();
+        }
+        if self.answers.is_full() {
+            self.worker.counters.send_failed.add(self.answers.len() as u64);
+            self.answers.clear();
         }
     }
 
@@ -520,11 +535,7 @@ impl Bench {
 
     fn send_answers(&mut self) {
         let mut failed = 0;
-        let all = self.answers.send(&*self.worker.listener, |told| failed += u64::from(told.is_err()));
-        if !all {
-            failed += self.answers.len() as u64;
-            self.answers.clear();
-        }
+        self.answers.send(&*self.worker.listener, |told| failed += u64::from(told.is_err()));
         self.worker.counters.send_failed.add(failed);
     }
 }
@@ -536,6 +547,7 @@ mod tests {
     use crate::lines::MEND_NS;
     use crate::picker::For;
     use fastrand::Rng;
+    use net::count::Count;
     use routing::balance::{Lease, Policy};
 
     fn picker(policy: &str) -> Picker {
@@ -619,6 +631,21 @@ mod tests {
         let counts = &bench.worker.counters;
         assert_eq!([&counts.no_socket, &counts.no_id, &counts.shed].map(|count| count.get()), [1, 0, 0]);
         assert!(bench.pending.is_empty() && bench.answers.len() == 1);
+    }
+
+    #[test]
+    fn what_the_system_has_no_room_for_is_no_back_ends_fault() {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+        let (_theirs, failed) = (bench.lines.stop_up(0), Count::default());
+        for line in bench.lines.of(0).collect::<Vec<_>>() {
+            while bench.lines.push(line, &[7; 32], &failed) {}
+        }
+        ask(&mut bench);
+        let cells = bench.worker.picker.cells(0).expect("it is there");
+        assert_eq!([&cells.timeouts, &cells.refused].map(|count| count.get()), [0, 0]);
+        assert_eq!((cells.in_flight(), bench.worker.counters.send_failed.get()), (0, 1));
+        assert!(bench.pending.is_empty() && bench.answers.len() == 1);
+        assert_eq!(bench.wait(1), ROOM_WAIT);
     }
 
     fn counts(bench: &Bench) -> [u64; 4] {

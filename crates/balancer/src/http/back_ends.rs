@@ -7,11 +7,12 @@ use std::time::Duration;
 use api::{BackEndStatus, NewBackEnd};
 use arc_swap::ArcSwap;
 use axum::Json;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use routing::balance::BACK_ENDS_MAX;
 use tokio::sync::{Mutex, Semaphore};
 use web::Failure;
+use web::path::Segments;
 
 use super::{Http, status};
 use crate::circle;
@@ -92,7 +93,7 @@ pub(super) async fn add(
 
 pub(super) async fn remove(
     State(http): State<Http>,
-    Path(address): Path<String>,
+    Segments(address): Segments<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
     let removals = http.editing.removals.clone();
     let place = removals.try_acquire_owned().map_err(|_| {
@@ -136,7 +137,7 @@ async fn take_out(http: &Http, address: &str) -> Result<Json<Vec<BackEndStatus>>
 
 pub(super) async fn drain(
     State(http): State<Http>,
-    Path(address): Path<String>,
+    Segments(address): Segments<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
     set_drained(&*find(&http, &address)?, true);
     Ok(Json(status::of(&http.numbers).back_ends))
@@ -144,7 +145,7 @@ pub(super) async fn drain(
 
 pub(super) async fn resume(
     State(http): State<Http>,
-    Path(address): Path<String>,
+    Segments(address): Segments<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
     let back_end = find(&http, &address)?;
     if back_end.is_drained(Drained::ByAgent) {
@@ -222,7 +223,7 @@ mod tests {
     async fn who_drains_holds_no_other_change_up() {
         let (http, back_end) = http();
         back_end.cells[0].sent.add(1);
-        let removal = |http: &Http| tokio::spawn(remove(State(http.clone()), Path("192.0.2.1:53".into())));
+        let removal = |http: &Http| tokio::spawn(remove(State(http.clone()), Segments("192.0.2.1:53".into())));
         let (first, second) = (removal(&http), removal(&http));
         while !back_end.is_drained(Drained::ByOperator) {
             tokio::task::yield_now().await;
@@ -241,7 +242,7 @@ mod tests {
     async fn only_so_many_wait_for_what_is_in_flight() {
         let (http, back_end) = http();
         back_end.cells[0].sent.add(1);
-        let remove = || remove(State(http.clone()), Path("192.0.2.1:53".into()));
+        let remove = || remove(State(http.clone()), Segments("192.0.2.1:53".into()));
         let waiting: Vec<_> = (0..REMOVALS_MAX).map(|_| tokio::spawn(remove())).collect();
         while http.editing.removals.available_permits() > 0 {
             tokio::task::yield_now().await;
@@ -264,7 +265,7 @@ mod tests {
     async fn who_is_given_queries_again_stays() {
         let (http, back_end) = http();
         back_end.cells[0].sent.add(1);
-        let path = || Path("192.0.2.1:53".into());
+        let path = || Segments("192.0.2.1:53".into());
         let removal = tokio::spawn(remove(State(http.clone()), path()));
         while !back_end.is_drained(Drained::ByOperator) {
             tokio::task::yield_now().await;
@@ -279,7 +280,7 @@ mod tests {
     async fn who_drains_is_taken_out_although_nobody_waits() {
         let (http, back_end) = http();
         back_end.cells[0].sent.add(1);
-        let removal = tokio::spawn(remove(State(http.clone()), Path("192.0.2.1:53".into())));
+        let removal = tokio::spawn(remove(State(http.clone()), Segments("192.0.2.1:53".into())));
         while !back_end.is_drained(Drained::ByOperator) {
             tokio::task::yield_now().await;
         }
@@ -299,7 +300,7 @@ mod tests {
         back_end.set_draining(Drained::ByOperator, true);
         back_end.set_draining(Drained::ByAgent, true);
         back_end.udp.put(Lease { until_ns: u64::MAX, ..Lease::NONE });
-        let resumed = || resume(State(http.clone()), Path("192.0.2.1:53".into()));
+        let resumed = || resume(State(http.clone()), Segments("192.0.2.1:53".into()));
         assert_eq!(resumed().await.map(drop).map_err(status_of), Err(StatusCode::CONFLICT));
         assert!(back_end.is_drained(Drained::ByOperator) && back_end.is_drained(Drained::ByAgent));
         back_end.udp.put(Lease::NONE);

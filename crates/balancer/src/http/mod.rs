@@ -16,12 +16,7 @@ pub mod status;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
-use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
-use web::Failure;
 
 use crate::numbers::Numbers;
 use back_ends::Editing;
@@ -35,35 +30,15 @@ pub struct Http {
     pub editing: Arc<Editing>,
 }
 
-/// All paths.
+/// All paths. None may be asked by a page in somebody's browser.
 pub fn router(http: Http) -> Router {
-    Router::new()
+    let routes = Router::new()
         .route("/v1/status", get(status::status))
         .route("/v1/backends", post(back_ends::add))
         .route("/v1/backends/{address}", delete(back_ends::remove))
         .route("/v1/backends/{address}/drain", post(back_ends::drain))
         .route("/v1/backends/{address}/resume", post(back_ends::resume))
-        .route("/metrics", get(metrics::metrics))
-        .layer(axum::middleware::from_fn(local))
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
-        .with_state(http)
-}
-
-/// Refuses what a page in somebody's browser could have sent.
-async fn local(request: Request, next: Next) -> Response {
-    match web::host::check(&request) {
-        Ok(()) => next.run(request).await,
-        Err(failure) => failure.into_response(),
-    }
-}
-
-async fn no_such_path(uri: Uri) -> Failure {
-    let expected = "/v1/status, /v1/backends, /v1/backends/ADDRESS or /metrics";
-    Failure::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), expected)
-}
-
-async fn no_such_method(method: Method, uri: Uri) -> Failure {
-    let what = format!("{} has no method {method}", uri.path());
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, what, "a method of the Allow header")
+        .route("/metrics", get(metrics::metrics));
+    let paths = "/v1/status, /v1/backends, /v1/backends/ADDRESS or /metrics";
+    web::reply::refuse_others(web::host::local(routes, None), paths).with_state(http)
 }

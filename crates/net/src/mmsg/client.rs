@@ -188,10 +188,22 @@ impl Outgoing {
         }
         self.datagrams.drain(..done);
         self.ways.drain(..done.min(self.ways.len()));
-        if self.datagrams.is_empty() {
-            self.octets.clear();
-        }
+        self.keep_what_waits();
         self.datagrams.is_empty()
+    }
+
+    /// Lets go of the octets of what is gone, also where something waits on at every sending.
+    fn keep_what_waits(&mut self) {
+        let before = mem::take(&mut self.octets);
+        if self.datagrams.is_empty() {
+            self.octets = before;
+            return self.octets.clear();
+        }
+        for ready in &mut self.datagrams {
+            let start = self.octets.len();
+            self.octets.extend_from_slice(&before[ready.start..ready.end]);
+            (ready.start, ready.end) = (start, self.octets.len());
+        }
     }
 
     /// Fills in vectors and headers for all datagrams from `first` on. A message of several datagrams has a vector for
@@ -397,5 +409,34 @@ unsafe impl Send for Incoming {}
 impl std::fmt::Debug for Incoming {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Incoming").field("received", &self.received).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn what_finds_no_room_waits_on_and_nothing_else_is_kept() {
+        let (client, server) = UnixDatagram::pair().expect("a pair");
+        client.set_nonblocking(true).expect("it is set");
+        let mut outgoing = Outgoing::new();
+        let (mut pushed, mut taken, mut arrived) = (0_u32, 0, Vec::new());
+        for _ in 0..1000 {
+            while !outgoing.is_full() {
+                outgoing.push(&[&pushed.to_be_bytes()[..], &[7; 1000]].concat(), None, None);
+                pushed += 1;
+            }
+            if !outgoing.send(&client, |told| taken += u32::from(told.is_ok())) {
+                let mut octets = [0; 2000];
+                assert_eq!(server.recv(&mut octets).expect("there is one"), 1004);
+                arrived.push(u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]]));
+            }
+        }
+        assert!(taken > 500 && pushed - taken == outgoing.len() as u32, "{pushed} {taken}");
+        assert!(arrived.len() > 500 && arrived.iter().copied().eq(0..arrived.len() as u32), "in their order");
+        assert!(outgoing.octets.capacity() < 1 << 20, "{}", outgoing.octets.capacity());
     }
 }
