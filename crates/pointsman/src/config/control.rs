@@ -132,6 +132,7 @@ fn lower(path: &Path, spec: ControlSpec, faults: &mut Faults) -> Option<Lowered>
     if let Some(server) = spec.server.get(SERVERS_MAX) {
         faults.push(server.place.fault("there are too many servers", format!("{SERVERS_MAX} at most")));
     }
+    name(spec.policy.as_ref(), faults);
     times(&spec, faults);
     let client = client(&spec, faults);
     let algorithm = given(spec.algorithm.clone());
@@ -171,8 +172,20 @@ fn lower(path: &Path, spec: ControlSpec, faults: &mut Faults) -> Option<Lowered>
     })
 }
 
-/// Times and steps that contradict each other; a default is never to blame for what was given.
+/// The policy's name, which is one of a domain.
+fn name(policy: Option<&Placed<String>>, faults: &mut Faults) {
+    if let Some(policy) = policy
+        && let Err(what) = dns::name::folded_from_text(&policy.value)
+    {
+        faults.push(policy.place.fault(format!("policy: {what}"), "a domain name such as www.example.com"));
+    }
+}
+
+/// Times and steps that contradict each other, and a TTL that is none; a default is never to blame for what was given.
 fn times(spec: &ControlSpec, faults: &mut Faults) {
+    if let Some(ttl) = spec.ttl.as_ref().filter(|ttl| ttl.value.subsec_nanos() != 0) {
+        faults.push(ttl.place.fault(format!("ttl is {:?}", ttl.value), "whole seconds"));
+    }
     for (less, more, names) in [
         (&spec.timeout, &spec.interval, ["timeout", "interval"]),
         (&spec.interval, &spec.stale, ["interval", "stale"]),

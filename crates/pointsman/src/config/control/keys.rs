@@ -76,7 +76,8 @@ pub(crate) const CONTROL: Section<ControlSpec> = Section {
             kind: Kind::Duration(|s| &mut s.timeout, INTERVAL_FLOOR..=TIME_CEILING),
             default: Default::Absent { means: "2 s, or interval where that is shorter", example: "\"2 s\"" },
             about: "How long a source may take.",
-            consequence: "All are asked at once, so a round takes about as long as the slowest.",
+            consequence: "All are asked at once, up to 64 at a time. Where servers times sources are more, a round may take \
+                so long for every 64 of them.",
         },
         Key {
             name: "stale",
@@ -94,7 +95,7 @@ pub(crate) const CONTROL: Section<ControlSpec> = Section {
             flag: None,
             kind: Kind::Duration(|s| &mut s.ttl, Duration::from_secs(1)..=TIME_CEILING),
             default: Default::Value("\"30 s\""),
-            about: "The TTL of the rows.",
+            about: "The TTL of the rows, in whole seconds.",
             consequence: "A change needs as long to reach the clients of caches.",
         },
         Key {

@@ -101,6 +101,20 @@ fn everything_wrong_is_listed_at_once_with_its_line() {
 }
 
 #[test]
+fn values_that_would_be_taken_for_others_are_faults() {
+    let rest = "[[source]]\nname = \"l\"\nkind = \"json\"\nurl = \"http://{address}/\"\nthreshold = 1\n\
+                [[server]]\naddress = \"192.0.2.1\"\n";
+    for policy in ["a..b", ".example.com", &"x".repeat(64)] {
+        let told = format!("2:10: policy: '{policy}' is not a domain name: ");
+        check(&format!("version = \"v1\"\npolicy = \"{policy}\"\n{rest}"), &[&told]);
+    }
+    check(&format!("{HEAD}ttl = \"1500 ms\"\n{rest}"), &["3:7: ttl is 1.5s; expected whole seconds"]);
+    let Lowered { options, .. } =
+        lowered(&format!("{HEAD}ttl = \"2000 ms\"\n{rest}")).expect("these are two");
+    assert_eq!(options.rule.ttl, 2);
+}
+
+#[test]
 fn a_mistake_with_watermarks_is_told_once() {
     let told = |algorithm: &str, keys: &str, expected: &[&str]| {
         let text = format!(
