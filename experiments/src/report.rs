@@ -248,14 +248,19 @@ fn plot(part: &Part) -> Option<Value> {
 }
 
 #[cfg(test)]
+impl Report {
+    /// An empty report for tests, and a run of this size.
+    pub(crate) fn of_a_test(size: crate::options::Size) -> (Run, Report) {
+        let run = Run { size, seed: 3, folder: "nowhere".into(), only: Vec::new() };
+        let report = Report::new("a-name", "What it is of.", &run, &["a-name".to_owned()]);
+        (run, report)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::options::Size;
-
-    fn report() -> Report {
-        let run = Run { size: Size::Smoke, seed: 3, folder: "nowhere".into(), only: Vec::new() };
-        Report::new("a-name", "What it is of.", &run, &["a-name".to_owned()])
-    }
 
     #[test]
     fn limits_hold_or_do_not() {
@@ -284,7 +289,7 @@ mod tests {
 
     #[test]
     fn one_that_does_not_hold_is_told_everywhere() {
-        let mut report = report();
+        let (_, mut report) = Report::of_a_test(Size::Smoke);
         report.must("first", Limit::AtMost(2.0), 1.0);
         assert!(report.holds());
         report.must("second", Limit::AtMost(2.0), 3.0);

@@ -1,7 +1,7 @@
 //! Figure 15: what a client's distance makes of latency, over each transport; and of the server's memory.
 
 use anyhow::Result;
-use api::replay::ReplayReport;
+use api::replay::{Latency, ReplayReport};
 use replay::plot::{Axis, Line, Plot};
 
 use super::servers::{self, most, sockets};
@@ -21,6 +21,9 @@ const TIMEOUT: u32 = 20;
 /// How many round trips the median of quiet clients may take, by transport: a query and its answer; before them, the
 /// handshake of TCP; before them, that of TLS 1.3. Half a round trip more is for the server and for what is resumed.
 const ROUND_TRIPS_MAX: [f64; 3] = [1.5, 2.5, 3.5];
+
+/// The least share of queries that are answered: latency is of these alone.
+const ANSWERED_MIN: f64 = 0.99;
 
 /// What came of one transport at one distance.
 struct Found {
@@ -65,18 +68,21 @@ fn told(found: &[Found], report: &mut Report) {
     let mut rows = Vec::new();
     for one in found {
         let (quiet, busy) = (one.report.quiet.latency_us, one.report.busy.latency_us);
-        let trips = |us: f64| (one.round_trip > 0).then(|| us / 1e3 / f64::from(one.round_trip));
         let (name, _) = TRANSPORTS[one.transport];
         let milliseconds =
             [quiet.p50, quiet.p90, busy.p50, busy.p90].map(|us| number((us / 100.0).round() / 10.0));
         let mut row = vec![name.to_owned(), one.round_trip.to_string()];
         row.extend(milliseconds);
-        row.extend([quiet.p50, busy.p50].map(|us| trips(us).map_or("-".into(), number)));
+        let trips = [&one.report.quiet, &one.report.busy].map(|clients| trips(clients, one.round_trip));
+        row.extend(trips.map(|trips| trips.filter(|trips| !trips.is_nan()).map_or("-".into(), number)));
         let established = most(&one.report, |second| sockets(second, "established"));
         row.extend([resident(&one.report), established].map(|most| number(most as f64)));
         rows.push(row);
-        let what = format!("{name} at {} ms: median of quiet clients, round trips", one.round_trip);
-        if let Some(trips) = trips(quiet.p50) {
+        let at = format!("{name} at {} ms", one.round_trip);
+        let answered = one.report.answers as f64 / one.report.queries as f64;
+        report.must(format!("{at}: answered"), Limit::AtLeast(ANSWERED_MIN), answered);
+        if let [Some(trips), _] = trips {
+            let what = format!("{at}: median of quiet clients, round trips");
             report.must(what, Limit::AtMost(ROUND_TRIPS_MAX[one.transport]), trips);
         }
     }
@@ -119,7 +125,40 @@ fn told(found: &[Found], report: &mut Report) {
     report.plot("The server's memory by distance (LDplayer: the same)", plot);
 }
 
+/// The median latency of clients in round trips: none where these take no time, no number where nobody was answered.
+fn trips(clients: &Latency, round_trip_ms: u32) -> Option<f64> {
+    let median_us = if clients.answers > 0 { clients.latency_us.p50 } else { f64::NAN };
+    (round_trip_ms > 0).then(|| median_us / 1e3 / f64::from(round_trip_ms))
+}
+
 /// The most resident memory of the server, in KiB.
 fn resident(report: &ReplayReport) -> u64 {
     most(report, |second| second.resident_octets) >> 10
+}
+
+#[cfg(test)]
+mod tests {
+    use api::replay::Percentiles;
+
+    use super::*;
+
+    #[test]
+    fn a_median_is_judged_where_there_are_answers() {
+        // The answers of 100 queries, those of quiet clients, and the median of these in ms.
+        for (answers, quiet, p50, holds) in [
+            (100, 90, 90.0, true),
+            (99, 1, 60.0, true),
+            (100, 90, 90.1, false),
+            (98, 88, 60.0, false),
+            (100, 0, 0.0, false),
+            (0, 0, 0.0, false),
+        ] {
+            let latency_us = Percentiles { p50: p50 * 1e3, ..Percentiles::default() };
+            let quiet = Latency { answers: quiet, latency_us };
+            let came = ReplayReport { queries: 100, answers, quiet, ..ReplayReport::default() };
+            let (_, mut report) = Report::of_a_test(Size::Full);
+            told(&[Found { transport: 0, round_trip: 60, report: came }], &mut report);
+            assert_eq!(report.holds(), holds, "{answers} {p50}: {}", report.told());
+        }
+    }
 }

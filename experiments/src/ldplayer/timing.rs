@@ -46,8 +46,8 @@ pub(super) fn perform(stage: &Stage, run: &Run, report: &mut Report) -> Result<(
     report.say(&format!(
         "The kernel of the receiver tells when each query arrived. An error is that time less when the query was due, \
          with the median of these differences taken off; {runs} runs of each load, the first {ignored} s of each \
-         ignored. A run from which other programs and the machine's host took more than {} % of the time is disturbed \
-         and done again; where as many as are wanted were disturbed, all count. LDplayer's quartiles are within 2.5 ms \
+         ignored. Where a query does not arrive, all fails and there is no report. A run from which other programs and \
+         the machine's host took more than {} % of the time is disturbed and done again; where as many as are wanted were disturbed, all count. LDplayer's quartiles are within 2.5 ms \
          (8 ms at gaps of 0.1 s), its extremes within 17 ms.",
         HELD_UP_MAX * 1e2
     ));
@@ -86,7 +86,7 @@ impl Load {
     fn play(&self, stage: &Stage, run: &Run, runs: usize, seconds: f64, ignored: u64) -> Result<Found> {
         let mut last = (Vec::new(), Vec::new());
         let runs = disturbed::runs(runs, |number| {
-            let (trace, due, more) = self.trace(stage, seconds, run.seed + number)?;
+            let (trace, due, more) = self.trace(stage, seconds, run.seed.wrapping_add(number))?;
             let more: Vec<&str> = more.iter().map(String::as_str).collect();
             let here = free()?;
             let send = || stage.pointsman.replay(&trace, here, &more);
@@ -138,6 +138,7 @@ fn errors(found: &[Found], run: &Run, report: &mut Report) {
         for (line, share) in lines.iter_mut().zip(shares) {
             line.extend(load.runs.counted.iter().map(|run| (at as f64, run.quantile(share))));
         }
+        // In a shorter run other work on the machine decides.
         if run.size == Size::Full {
             report.must(
                 format!("{}: quartiles, us", load.name),
@@ -149,10 +150,6 @@ fn errors(found: &[Found], run: &Run, report: &mut Report) {
                 Limit::AtMost(P999_MAX),
                 load.runs.worst(Errors::p999),
             );
-        } else {
-            // Other work on the machine decides in so short a run; that all arrived is what it can show.
-            let queries = load.runs.counted.iter().map(Errors::queries).sum::<usize>();
-            report.must(format!("{}: queries that arrived", load.name), Limit::AtLeast(1.0), queries as f64);
         }
         let cells = [
             load.runs.worst(Errors::quartiles),
