@@ -166,6 +166,12 @@ pub(super) fn interval(values: &[f64]) -> (f64, f64) {
     (mean, T.get(degrees).copied().unwrap_or(1.96) * error)
 }
 
+/// How sure it is that the median of whatever so many values were drawn from lies between the least of them and the greatest,
+/// from 0 to 1: they are not all on one side of it.
+pub(super) fn confidence(values: usize) -> f64 {
+    (1.0 - 2.0 * 0.5_f64.powi(values as i32)).max(0.0)
+}
+
 /// The least, the median and the greatest; none of nothing, or where something is no number.
 pub(super) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
     values.sort_by(f64::total_cmp);
@@ -249,6 +255,13 @@ mod tests {
         assert_eq!(spread(vec![0.5]), Some([0.5; 3]));
         assert_eq!(spread(Vec::new()), None);
         assert_eq!(spread(vec![1.0, f64::NAN]), None);
+    }
+
+    #[test]
+    fn a_spread_is_an_interval_for_the_median() {
+        for (values, expected) in [(0, 0.0), (1, 0.0), (2, 0.5), (4, 0.875), (5, 0.9375), (7, 0.984_375)] {
+            assert_eq!(confidence(values), expected, "{values}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use replay::plot::{Axis, Line, Plot};
 
 use super::cases::Case;
 use super::field::{ARMS, DNSDIST, OURS, WRR};
-use super::outcome::{Conditions, Outcome, interval, spread};
+use super::outcome::{Conditions, Outcome, confidence, interval, spread};
 use super::turns::Sample;
 use crate::options::{Run, Size};
 use crate::report::{Limit, Report, number};
@@ -18,6 +18,10 @@ const ERRORS: Value = Outcome::errors;
 const PERCENT: Value = |outcome| outcome.errors() * 100.0;
 const COST: Value = |outcome| outcome.work.cost_us();
 const LOAD_HAD: Value = |outcome| outcome.conditions.load_had;
+
+/// Pairs of runs without which a median says nothing: from the least to the greatest of fewer there is no interval of 90 %
+/// for it.
+pub(super) const PAIRS_MIN: usize = 5;
 
 /// Answered in runs that are too short to say more, at least.
 const ANSWERED_LEAST: f64 = 0.3;
@@ -202,7 +206,8 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
 }
 
 /// What must hold at a load, of what our runs came to beside a rival's of the same rounds: the median over rounds, and of
-/// several rivals the one beside whom it is the highest. Where no round has two runs that count, it does not hold.
+/// several rivals the one beside whom it is the highest. Where fewer than [`PAIRS_MIN`] rounds have two runs that count, it does
+/// not hold.
 fn musts(case: &Case, samples: &[Sample], load: f64, report: &mut Report) {
     let mut rows = Vec::new();
     for (rival, words, value, most) in [
@@ -212,21 +217,24 @@ fn musts(case: &Case, samples: &[Sample], load: f64, report: &mut Report) {
         (WRR, "errors beside wrr's with equal weights", ERRORS, 0.25),
     ] {
         let mut highest = f64::NEG_INFINITY;
-        for arm in present(samples).filter(|arm| ARMS[*arm].name.starts_with(rival)) {
+        for arm in (0..ARMS.len()).filter(|arm| ARMS[*arm].name.starts_with(rival)) {
             let ratios = beside(samples, arm, load, value);
             let rounds = ratios.len();
-            let [least, median, greatest] = spread(ratios).unwrap_or([f64::NAN; 3]);
+            let found = spread(ratios).filter(|_| rounds >= PAIRS_MIN);
+            let median = found.map_or(f64::NAN, |[_, median, _]| median);
             // Not `f64::max`, to which what is no number is nothing.
             highest = if median > highest || median.is_nan() { median } else { highest };
             let (name, words) = (ARMS[arm].name, words.split(' ').take_while(|word| *word != "beside"));
             let mut row = vec![name.to_owned(), words.collect::<Vec<_>>().join(" "), rounds.to_string()];
-            row.extend([least, median, greatest].map(number));
+            row.extend((0..3).map(|at| found.map_or("-".to_owned(), |found| number(found[at]))));
+            row.push(found.map_or("-".to_owned(), |_| format!("{:.1}", 100.0 * confidence(rounds))));
             rows.push(row);
         }
         let name = format!("really run, {}, load {load}: {words}", case.name);
         report.must(name, Limit::AtMost(most), highest);
     }
-    let head = ["beside", "of", "rounds", "least", "median", "greatest"];
+    let head =
+        ["beside", "of", "rounds", "least", "median", "greatest", "from least to greatest, sure to, %"];
     report.table(&format!("{}, load {load}: {OURS} beside rivals, round by round", case.name), &head, rows);
 }
 
@@ -293,4 +301,37 @@ fn slides(samples: &[Sample], loads: &[f64], report: &mut Report) {
         "The slides' servers and load are not ours, so ratios compare and values do not: theirs were never so loaded that \
          errors became more than one in a thousand.",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::salbnet::real::cases::CASES;
+    use crate::salbnet::real::outcome::{Window, Work};
+
+    /// Rounds at a load in which each arm has a turn, ours with answers after 1 ms and all others with answers after 9.
+    fn samples(rounds: u64) -> Vec<Sample> {
+        let sample = |(round, arm): (u64, usize)| {
+            let latency = if ARMS[arm].name == OURS { 1_000 } else { 9_000 };
+            let log = format!("head\n0\t1\t1\t{latency}\tc\t0\tudp\tNOERROR\n");
+            let window = Window { from_us: 0.0, until_us: 2.0 };
+            let outcome = Outcome::of(&log, window, Conditions::default(), Work::default()).expect("a log");
+            Sample { round, arm, load: 0.9, outcome, voids: Vec::new() }
+        };
+        (0..rounds).flat_map(|round| (0..ARMS.len()).map(move |arm| (round, arm))).map(sample).collect()
+    }
+
+    #[test]
+    fn fewer_than_five_pairs_prove_nothing() {
+        for (rounds, confidence, holds) in
+            [(0, "-", false), (4, "-", false), (5, "93.8", true), (7, "98.4", true)]
+        {
+            let (_, mut report) = Report::of_a_test(Size::Full);
+            musts(&CASES[0], &samples(rounds), 0.9, &mut report);
+            assert!(report.musts().iter().all(|must| must.holds() == holds), "{rounds}: {}", report.told());
+            let json = report.json();
+            let rows = json["tables"][0]["rows"].as_array().expect("a table");
+            assert!(rows.iter().all(|row| row[6] == confidence), "{rounds}: {rows:?}");
+        }
+    }
 }
