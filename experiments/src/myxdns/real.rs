@@ -126,7 +126,8 @@ pub(super) fn perform(
     report.table(&title, &HEAD, rows);
     clients(&observed, report);
     if let Ok(three) = <[Outcome; 3]>::try_from(outcomes) {
-        must(run, seeds, &three, modelled, report);
+        chance(seeds, modelled, report);
+        must(run, busy, &three, report);
     }
     if run.size == Size::Smoke {
         let share = observed.iter().map(answered).fold(1.0, f64::min);
@@ -204,8 +205,8 @@ fn answered(one: &Observed) -> f64 {
     one.seen.times().len() as f64 / f64::from(sent(one)).max(1.0)
 }
 
-/// What must hold of the means; and how probable that is for as many seeds.
-fn must(run: &Run, seeds: u64, three: &[Outcome; 3], modelled: Option<&[[Outcome; 3]]>, report: &mut Report) {
+/// How probable it is that all holds that must, for as many seeds.
+fn chance(seeds: u64, modelled: Option<&[[Outcome; 3]]>, report: &mut Report) {
     let holds =
         |few: &&[[Outcome; 3]]| required(&means(few)).iter().all(|(_, limit, value)| limit.holds(*value));
     if let Some(modelled) = modelled {
@@ -217,6 +218,11 @@ fn must(run: &Run, seeds: u64, three: &[Outcome; 3], modelled: Option<&[[Outcome
             groups.len()
         ));
     }
+}
+
+/// What must hold of the means, and of the machine on which they were found.
+fn must(run: &Run, busy: f64, three: &[Outcome; 3], report: &mut Report) {
+    report.must("in real time: share of the processors that was busy", Limit::AtMost(BUSY_MAX), busy);
     let judged = required(three);
     // A short run's overload and shares are chance above all.
     let judged = if run.size == Size::Full { &judged[..] } else { &judged[..1] };
@@ -323,4 +329,26 @@ async fn told_to_end() -> Result<anyhow::Error> {
         _ = terminate.recv() => {}
     }
     Ok(anyhow!("it was told to end"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_proved_on_a_busy_machine() {
+        let other = Outcome { oscillation: 1.0, ..Outcome::default() };
+        for (size, busy, oscillation, closest, holds) in [
+            (Size::Full, 0.6, 0.2, 0.0, true),
+            (Size::Full, 0.61, 0.2, 0.0, false),
+            (Size::Full, 0.6, 0.21, 0.0, false),
+            (Size::Full, 0.6, 0.2, -0.1, false),
+            (Size::Quick, 0.6, 0.2, -0.1, true),
+            (Size::Quick, 0.61, 0.2, 0.0, false),
+        ] {
+            let (run, mut report) = Report::of_a_test(size);
+            must(&run, busy, &[other, other, Outcome { oscillation, closest, ..other }], &mut report);
+            assert_eq!(report.holds(), holds, "{}", report.told());
+        }
+    }
 }
