@@ -9,7 +9,6 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use fastrand::Rng;
-use rapid::GIVE_UP;
 use rapid::queues::Queues;
 use reverse::backend::Behaviour;
 
@@ -93,7 +92,7 @@ impl Farm {
             servers,
             scale: model.scale,
             free: Default::default(),
-            clients: std::iter::repeat_with(|| client(GIVE_UP.mul_f64(model.scale)))
+            clients: std::iter::repeat_with(client)
                 .take((CLIENTS / model.scale).round().max(1.0) as usize)
                 .collect(),
             coming: BinaryHeap::new(),
@@ -125,9 +124,10 @@ impl Farm {
     }
 }
 
-/// A client that is connected to all servers.
-fn client(give_up: Duration) -> Queues<()> {
-    let mut queues = Queues::new(SERVERS, give_up);
+/// A client that is connected to all servers. Whether it still waits is not asked: what was given up is owed as before, and so
+/// changes no choice of a server.
+fn client() -> Queues<()> {
+    let mut queues = Queues::new(SERVERS, Duration::MAX);
     (0..SERVERS).for_each(|server| queues.connected(server));
     queues
 }
