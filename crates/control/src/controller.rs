@@ -64,6 +64,14 @@ pub struct Controller {
     told: Vec<String>,
 }
 
+/// What a source said of a server, by their numbers; nothing where it is not asked.
+struct Measured {
+    server: usize,
+    source: usize,
+    value: Option<Result<f64, String>>,
+    at: Duration,
+}
+
 /// Why a round came to nothing.
 struct Stopped(ControlOutcome, String);
 
@@ -95,24 +103,18 @@ impl Controller {
             servers: Vec::new(),
             rows: Vec::new(),
         };
+        // Before anything is measured: what is decided from these rows is installed over these rows only.
         let seen = tokio::select! {
-            seen = self.look() => seen,
+            seen = self.see() => seen,
             () = self.shutdown.wait() => return None,
         };
+        self.measure().await?;
         if let Err(Stopped(outcome, why)) = self.work(seen, &mut round).await {
             (round.outcome, round.why) = (outcome, why);
         }
         self.tell(&round);
         self.numbers.round(&round);
         Some(round)
-    }
-
-    /// What serves, and its tag; with the loads measured.
-    async fn look(&self) -> Result<(Policy, String), Stopped> {
-        // Before anything is measured: what is decided from these rows is installed over these rows only.
-        let seen = self.see().await;
-        self.measure().await;
-        seen
     }
 
     async fn work(
@@ -158,27 +160,50 @@ impl Controller {
         both.map_err(|what| Stopped(ControlOutcome::Refused, what))
     }
 
-    /// Asks all sources for all servers, a bounded number at a time.
-    async fn measure(&self) {
+    /// Asks all sources for all servers, a bounded number at a time; `None` where the shutdown began, with all that was
+    /// started for it ended.
+    async fn measure(&self) -> Option<()> {
+        let mut measuring = self.measurements();
+        loop {
+            let measured = tokio::select! {
+                measured = measuring.join_next() => measured,
+                () = self.shutdown.wait() => {
+                    // A command is killed by the end of the task that waits for it.
+                    measuring.shutdown().await;
+                    return None;
+                }
+            };
+            match measured {
+                None => return Some(()),
+                Some(Ok(measured)) => self.note(measured),
+                Some(Err(broken)) => std::panic::resume_unwind(broken.into_panic()),
+            }
+        }
+    }
+
+    /// A task for each server and source.
+    fn measurements(&self) -> JoinSet<Measured> {
         let places = Arc::new(Semaphore::new(MEASURING_MAX));
         let mut measuring = JoinSet::new();
-        for (number, server) in self.options.rule.servers.iter().enumerate() {
-            for (source, options) in self.options.sources.iter().enumerate() {
-                let (kind, timeout) = (options.kind.clone(), self.options.timeout);
-                let (address, places, clock) = (server.addresses[0], places.clone(), self.clock);
+        for (server, options) in self.options.rule.servers.iter().enumerate() {
+            for (source, asked) in self.options.sources.iter().enumerate() {
+                let (kind, timeout) = (asked.kind.clone(), self.options.timeout);
+                let (address, places, clock) = (options.addresses[0], places.clone(), self.clock);
                 measuring.spawn(async move {
                     let _place = places.acquire_owned().await;
-                    let measured = kind.measure(address, timeout).await;
-                    (number, source, measured, clock.now())
+                    let value = kind.measure(address, timeout).await;
+                    Measured { server, source, value, at: clock.now().monotonic }
                 });
             }
         }
-        for (server, source, measured, at) in measuring.join_all().await {
-            let Some(measured) = measured else { continue };
-            let per_second = self.options.sources[source].per_second;
-            let verdict = self.readings.note(server, source, measured, at.monotonic, per_second);
-            self.numbers.reading(source, verdict);
-        }
+        measuring
+    }
+
+    fn note(&self, Measured { server, source, value, at }: Measured) {
+        let Some(value) = value else { return };
+        let per_second = self.options.sources[source].per_second;
+        let verdict = self.readings.note(server, source, value, at, per_second);
+        self.numbers.reading(source, verdict);
     }
 
     /// The load of each configured server, noted in the round.

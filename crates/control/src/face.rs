@@ -13,14 +13,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{ControlRound, LoadReport};
-use axum::extract::{Path, Request, State};
-use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use axum::routing::{get, put};
 use axum::{Json, Router};
 use net::clock::Clock;
 use web::Failure;
+use web::path::Segments;
+use web::reply::refuse_others;
 use web::token::Token;
 
 use crate::numbers::{Numbers, Verdict};
@@ -63,34 +64,25 @@ pub fn router(face: Face, token: Option<String>) -> Router {
     let routes = Router::new()
         .route("/v1/status", get(status))
         .route(HEALTH, get(health))
-        .route("/metrics", get(metrics::metrics))
-        .fallback(no_such_path);
+        .route("/metrics", get(metrics::metrics));
     match token {
-        Some(token) => routes
-            .route("/v1/loads/{source}/{address}", put(report))
-            .method_not_allowed_fallback(no_such_method)
-            .with_state(face)
-            .layer(axum::middleware::from_fn_with_state(Token::new(token, HEALTH), web::token::require)),
-        None => routes
-            .method_not_allowed_fallback(no_such_method)
-            .with_state(face)
-            .layer(axum::middleware::from_fn(local)),
+        Some(token) => {
+            let routes = routes.route("/v1/loads/{source}/{address}", put(report));
+            let paths = "/v1/loads/SOURCE/ADDRESS, /v1/status, /v1/health or /metrics";
+            let token = Token::new(token, HEALTH);
+            let asked_for = axum::middleware::from_fn_with_state(token, web::token::require);
+            refuse_others(routes, paths).layer(asked_for).with_state(face)
+        }
+        None => {
+            let routes = refuse_others(routes, "/v1/status, /v1/health or /metrics");
+            web::host::local(routes, Some(HEALTH)).with_state(face)
+        }
     }
-}
-
-/// Lets a request pass that is not sent under a host's name, or that asks for health.
-async fn local(request: Request, next: Next) -> Response {
-    if request.uri().path() != HEALTH
-        && let Err(failure) = web::host::check(&request)
-    {
-        return failure.into_response();
-    }
-    next.run(request).await
 }
 
 async fn report(
     State(face): State<Face>,
-    Path((source, address)): Path<(String, String)>,
+    Segments((source, address)): Segments<(String, String)>,
     request: Request,
 ) -> Result<StatusCode, Failure> {
     let body = web::body::read(request, &["application/json"], REPORT_MAX).await?;
@@ -129,12 +121,4 @@ async fn status(State(face): State<Face>) -> Result<Json<ControlRound>, Failure>
 
 async fn health() -> impl IntoResponse {
     Json(serde_json::json!({}))
-}
-
-async fn no_such_path(uri: Uri) -> Failure {
-    Failure::missing(&format!("path {}", uri.path()))
-}
-
-async fn no_such_method(method: Method) -> Failure {
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path has no {method}"), "")
 }

@@ -117,6 +117,7 @@ mod tests {
 
     use super::*;
     use crate::algorithm::Algorithm;
+    use crate::load::Scale;
     use crate::rule::{Rule, ServerOptions};
 
     fn options(api: SocketAddr) -> Options {
@@ -156,6 +157,34 @@ mod tests {
         let _kept = stopping.await.expect("it was asked");
         service.run(Duration::from_secs(10), |round| panic!("there is no round: {round:?}")).await;
         service.stop().await;
+    }
+
+    #[tokio::test]
+    async fn commands_of_a_round_that_is_broken_off_have_ended_with_it() {
+        let folder = std::env::temp_dir().join(format!("pointsman-service-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder can be made");
+        let made = std::process::Command::new("mkfifo").arg(folder.join("pipe")).status();
+        assert!(made.expect("it is there").success());
+        // Were it left running, it would say so.
+        let line = ["/bin/sh", "-c", "exec > pipe; sleep 20; echo left"].map(String::from).to_vec();
+        let kind = Kind::Command { line, folder: folder.clone(), after: String::new() };
+        let scale = Scale { threshold: 1.0, low: 0.0, high: 1.0, weight: 1.0 };
+        let source = Source { name: "slow".into(), scale, per_second: false, kind };
+        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        let options = Options { timeout: Duration::from_secs(60), sources: vec![source], ..options(nobody) };
+        let mut service = Service::start(options, None, None).await.expect("it starts");
+        let (shutdown, pipe) = (service.shutdown(), folder.join("pipe"));
+        let stopping = std::thread::spawn(move || {
+            // Opens once the command has opened the other end.
+            let pipe = std::fs::File::open(pipe).expect("it was made");
+            shutdown.begin();
+            pipe
+        });
+        assert_eq!(service.round().await, None);
+        // Nothing is awaited from here on: what was not ended within the round is not ended at all.
+        let said = std::io::read_to_string(stopping.join().expect("it ends")).expect("the pipe has an end");
+        assert_eq!(said, "");
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     #[tokio::test]
