@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -270,18 +271,22 @@ fn of_queries_that_come_together_each_is_answered() {
 
 #[test]
 fn what_is_in_flight_is_answered_before_the_end() {
-    let (told, asked) = std::sync::mpsc::channel();
+    let (told, asked) = channel();
+    let (go, may_go) = channel();
     let slow = Scripted::start(move |query, _, socket, from| {
         told.send(()).expect("the test listens");
-        std::thread::sleep(Duration::from_millis(300));
+        may_go.recv().expect("the test goes on");
         socket.send_to(&answer(query, 0), from).expect("loopback sends");
     });
-    let balancing = Balancing::start(&[slow.address], &["--timeout", "30s"]);
+    let mut balancing = Balancing::start(&[slow.address], &["--timeout", "30s"]);
     let socket = query::socket(balancing.dns);
     let message = Question::new("www.example", "A").message();
     socket.send(&message).expect("loopback sends");
     asked.recv().expect("the query was forwarded");
-    balancing.stop();
+    balancing.program.signal(Signal::SIGTERM);
+    balancing.program.line("stopping");
+    go.send(()).expect("the back end waits");
+    assert_eq!(balancing.program.end().status.code(), Some(0));
     let mut reply = [0; 512];
     assert_eq!(socket.recv(&mut reply).expect("an answer"), message.len());
 }

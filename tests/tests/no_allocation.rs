@@ -17,8 +17,9 @@ use nameserver::generation::Settings;
 use nameserver::rate_limit::{Limits, RateLimit};
 use nameserver::tap::{Config, Destination, Exchange, Writer};
 use net::clock::Now;
+use routing::external::{Asking, NOTES_MAX};
 use routing::policy::Context;
-use routing::{Down, Family, Partition, Policy, RegionId, Rotation, route};
+use routing::{Down, External, Family, Partition, Policy, RegionId, Rotation, State, Why, route};
 use tests::query::{Answer, Question};
 
 /// The system's allocator, which counts calls per thread.
@@ -370,4 +371,37 @@ fn routing_allocates_nothing() {
         }
         assert_eq!(chosen, 3 * (2 + 1) + 3 * (3 + 1), "every choice was made");
     }
+}
+
+#[test]
+fn what_an_external_service_knows_is_found_and_noted_without_allocating() {
+    let europe = RegionId::new(1).expect("not too large");
+    let entries = [("10.0.0.0/8", europe), ("0.0.0.0/0", RegionId::ASK)];
+    let entries = entries.map(|(prefix, region)| (prefix.parse().expect("a prefix"), region));
+    let partition = Arc::new(Partition::compile(entries));
+    let context = Context { region: &|_| Some(europe), partition: &|_| Some(partition.clone()) };
+    let spec = api::Policy::read("policy", POLICY).expect("a policy");
+    let origin = api::place::Origin { source: "policy", text: None };
+    let policy = Policy::compile(&spec, origin, &context).expect("it compiles");
+    let external = External::new(16, Duration::from_secs(60), 10, [1; 16]);
+    external.learn("192.0.2.0/24".parse().expect("a prefix"), europe, NOW.monotonic);
+    let asker = Some("198.51.100.1".parse().expect("an address"));
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut reasons = [0; 3];
+    // More clients of whom nothing is known than there is room to note them.
+    for host in 0..3 * NOTES_MAX as u32 {
+        let asking = Asking { external: &external, now: NOW.monotonic, source: 24, asker };
+        let state = State::ALL_UP.with_asking(Some(asking));
+        for (client, reason) in [[10, 1, 2, 3], [192, 0, 2, 1], (0xcb00_0000 + (host << 8)).to_be_bytes()]
+            .into_iter()
+            .zip(&mut reasons)
+        {
+            let before = ALLOCATIONS.get();
+            let choice = route(&policy, Family::V4, client.into(), state, &mut rng);
+            assert_eq!(ALLOCATIONS.get(), before, "allocations for {client:?}");
+            *reason += u32::from(choice.why == Why::NotYet);
+        }
+    }
+    assert_eq!(reasons, [0, 0, 3 * NOTES_MAX as u32]);
+    assert!(external.lost() > 0, "the notes became full");
 }
