@@ -270,87 +270,108 @@ fn negative(model: Model, report: &mut Report) {
     let subject = Behaviour { negative: false, ..standard() };
     let behaviours = [subject, standard(), standard()];
     let [off, on, _] = farm::run(model, behaviours, BUSY_RATE, (WARM_UP, WARM_UP + 24));
-    let ratio = |hours: &[Hour]| Spread::of(hours.iter().map(|hour| hour.counts.hit_ratio()));
-    let (off_ratio, on_ratio) = (ratio(&off), ratio(&on));
-    let whole = |count: u64| count as f64 * model.scale;
-    let worst = |hours: &[Hour]| whole(hours.iter().map(|hour| hour.counts.leaks).max().unwrap_or(0));
-    let peak = |hours: &[Hour]| whole(hours.iter().map(|hour| hour.counts.requests).max().unwrap_or(0));
-    let all = |hours: &[Hour]| hours.iter().map(|hour| hour.counts).sum::<Counts>();
-    let (off_all, on_all) = (all(&off), all(&on));
-    let trip = |hours: &[Hour]| hours.iter().map(|hour| hour.round_trip_ms(&model)).fold(0.0, f64::max);
-    let row = |what: &str, published: [&str; 2], ours: [String; 2], kind: &str| {
-        let [off, on] = ours;
-        vec![what.to_owned(), published[0].to_owned(), off, published[1].to_owned(), on, kind.to_owned()]
-    };
-    let percents = |off: f64, on: f64| [percent(off), percent(on)];
-    let numbers = |off: f64, on: f64| [number(off.round()), number(on.round())];
-    let rows = vec![
-        row(
-            "mean hit ratio, %",
-            ["78.9", "90.45"],
-            percents(off_all.hit_ratio(), on_all.hit_ratio()),
-            "fitted",
-        ),
-        row("lowest hour, %", ["61.2", "84.4"], percents(off_ratio.least, on_ratio.least), "predicted"),
-        row("highest hour, %", ["below 89", "93.1"], percents(off_ratio.most, on_ratio.most), "predicted"),
-        row(
+    let (off, on) = (Day::of(model, off), Day::of(model, on));
+    negative_told(&off, &on, report);
+    negative_judged(&off, &on, report);
+    negative_drawn(&off, &on, report);
+}
+
+/// A server's day, hour by hour.
+struct Day {
+    model: Model,
+    hours: Vec<Hour>,
+    all: Counts,
+    ratio: Spread,
+}
+
+impl Day {
+    fn of(model: Model, hours: Vec<Hour>) -> Day {
+        let all = hours.iter().map(|hour| hour.counts).sum();
+        let ratio = Spread::of(hours.iter().map(|hour| hour.counts.hit_ratio()));
+        Day { model, hours, all, ratio }
+    }
+
+    /// The most that an hour has of something, for the whole farm's size.
+    fn most(&self, of: fn(&Counts) -> u64) -> f64 {
+        self.hours.iter().map(|hour| of(&hour.counts)).max().unwrap_or(0) as f64 * self.model.scale
+    }
+
+    /// The mean round trip of the slowest hour in milliseconds.
+    fn round_trip_ms(&self) -> f64 {
+        self.hours.iter().map(|hour| hour.round_trip_ms(&self.model)).fold(0.0, f64::max)
+    }
+
+    fn line(&self, name: &str, value: impl Fn(&Counts) -> f64) -> Line {
+        let points = self.hours.iter().enumerate().map(|(at, hour)| (at as f64, value(&hour.counts)));
+        Line::new(name, points.collect())
+    }
+}
+
+fn negative_told(off: &Day, on: &Day, report: &mut Report) {
+    let percents = |of: fn(&Day) -> f64| [percent(of(off)), percent(of(on))];
+    let numbers = |of: fn(&Day) -> f64| [number(of(off).round()), number(of(on).round())];
+    let rows = [
+        ("mean hit ratio, %", ["78.9", "90.45"], percents(|day| day.all.hit_ratio()), "fitted"),
+        ("lowest hour, %", ["61.2", "84.4"], percents(|day| day.ratio.least), "predicted"),
+        ("highest hour, %", ["below 89", "93.1"], percents(|day| day.ratio.most), "predicted"),
+        (
             "leaks in the worst hour (fitted where it is on)",
             ["175,906", "75,309"],
-            numbers(worst(&off), worst(&on)),
+            numbers(|day| day.most(|hour| hour.leaks)),
             "predicted",
         ),
-        row(
+        (
             "requests in the peak hour",
             ["\"noticeably lower\"", "-"],
-            numbers(peak(&off), peak(&on)),
+            numbers(|day| day.most(|hour| hour.requests)),
             "predicted",
         ),
-        row(
-            "answered with a name, %",
-            ["-", "-"],
-            percents(off_all.named_share(), on_all.named_share()),
-            "predicted",
-        ),
-        row(
+        ("answered with a name, %", ["-", "-"], percents(|day| day.all.named_share()), "predicted"),
+        (
             "slowest hour's round trip, ms",
             ["-", "2 on average"],
-            [number(trip(&off)), number(trip(&on))],
+            [off, on].map(|day| number(day.round_trip_ms())),
             "assumed",
         ),
     ];
+    let rows = rows.map(|(what, published, [off, on], kind)| {
+        vec![what.to_owned(), published[0].to_owned(), off, published[1].to_owned(), on, kind.to_owned()]
+    });
     let head = ["", "off: published", "off: ours", "on: published", "on: ours", ""];
-    report.table("Negative caching off and on", &head, rows);
-    let gain = on_all.hit_ratio() - off_all.hit_ratio();
-    report.must("fig7: what negative caching gains (published 0.1155)", Limit::Between(0.08, 0.15), gain);
-    let spread = off_ratio.deviation / on_ratio.deviation;
-    report.must("fig7: spread of hours without it beside that with it", Limit::AtLeast(1.0), spread);
-    if model.scale <= JUDGED_SCALE_MAX {
-        let mean = on_all.hit_ratio();
-        report.must("fig7: mean hit ratio with negative caching", Limit::Between(0.8895, 0.9195), mean);
-        let ratio = worst(&off) / worst(&on).max(1.0);
-        let name = "fig6: worst hour's leaks without it beside those with it (published 2.34)";
-        report.must(name, Limit::Between(1.4, 4.0), ratio);
-    }
-    let share = off_all.requests as f64 / on_all.requests.max(1) as f64;
-    report.must("fig6: requests to the slower server beside the other's", Limit::AtMost(0.999), share);
+    report.table("Negative caching off and on", &head, rows.into());
+}
 
-    let of = |name: &str, hours: &[Hour], value: &dyn Fn(&Counts) -> f64| {
-        let points = hours.iter().enumerate().map(|(at, hour)| (at as f64, value(&hour.counts)));
-        Line::new(name, points.collect())
-    };
+fn negative_judged(off: &Day, on: &Day, report: &mut Report) {
+    let gain = on.all.hit_ratio() - off.all.hit_ratio();
+    report.must("fig7: what negative caching gains (published 0.1155)", Limit::Between(0.08, 0.15), gain);
+    let spread = off.ratio.deviation / on.ratio.deviation;
+    report.must("fig7: spread of hours without it beside that with it", Limit::AtLeast(1.0), spread);
+    if on.model.scale <= JUDGED_SCALE_MAX {
+        let mean = on.all.hit_ratio();
+        report.must("fig7: mean hit ratio with negative caching", Limit::Between(0.8895, 0.9195), mean);
+        let [off, on] = [off, on].map(|day| day.most(|hour| hour.leaks));
+        let name = "fig6: worst hour's leaks without it beside those with it (published 2.34)";
+        report.must(name, Limit::Between(1.4, 4.0), off / on.max(1.0));
+    }
+    let share = off.all.requests as f64 / on.all.requests.max(1) as f64;
+    report.must("fig6: requests to the slower server beside the other's", Limit::AtMost(0.999), share);
+}
+
+fn negative_drawn(off: &Day, on: &Day, report: &mut Report) {
+    let whole = |count: u64| count as f64 * on.model.scale;
     let lines = vec![
-        of("off: requests", &off, &|counts| whole(counts.requests)),
-        of("on: requests", &on, &|counts| whole(counts.requests)),
-        of("off: leaks", &off, &|counts| whole(counts.leaks)),
-        of("on: leaks", &on, &|counts| whole(counts.leaks)),
+        off.line("off: requests", |counts| whole(counts.requests)),
+        on.line("on: requests", |counts| whole(counts.requests)),
+        off.line("off: leaks", |counts| whole(counts.leaks)),
+        on.line("on: leaks", |counts| whole(counts.leaks)),
         level("published, off: worst hour's leaks", 175_906.0, 24.0),
         level("published, on: worst hour's leaks", 75_309.0, 24.0),
     ];
-    report
-        .plot("Figure 6: requests and leaks", Plot { across: by_hour(), up: Axis::titled("an hour"), lines });
+    let up = Axis::titled("an hour");
+    report.plot("Figure 6: requests and leaks", Plot { across: by_hour(), up, lines });
     let lines = vec![
-        of("off", &off, &|counts| 100.0 * counts.hit_ratio()),
-        of("on", &on, &|counts| 100.0 * counts.hit_ratio()),
+        off.line("off", |counts| 100.0 * counts.hit_ratio()),
+        on.line("on", |counts| 100.0 * counts.hit_ratio()),
         level("published, off: mean", 78.9, 24.0),
         level("published, on: mean", 90.45, 24.0),
     ];

@@ -41,22 +41,37 @@ fn plain(name: &'static str, about: &'static str, servers: Vec<Server>, rate: f6
     }
 }
 
+/// What three unequal servers can, in queries a second: as with quotas of 20, 10 and 5 % of a processor.
+const CAPACITIES: [u32; 3] = [2_000, 1_000, 500];
+
+fn unequal() -> Vec<Server> {
+    servers(CAPACITIES, 256)
+}
+
+/// Three unequal servers, to which nothing happens, at a load.
+fn unequal_at(name: &'static str, about: &'static str, share: f64) -> Scenario {
+    plain(name, about, unequal(), f64::from(CAPACITIES.iter().sum::<u32>()) * share)
+}
+
 /// Three unequal servers at a load.
 pub(crate) fn at_load(share: f64) -> Scenario {
-    plain("load", "three unequal servers", servers([2_000, 1_000, 500], 256), 3_500.0 * share)
+    unequal_at("load", "three unequal servers", share)
 }
 
 /// All of them.
 pub(crate) fn all() -> Vec<Scenario> {
-    // As with quotas of 20, 10 and 5 % of a processor.
-    const CAPACITIES: [u32; 3] = [2_000, 1_000, 500];
-    let unequal = || servers(CAPACITIES, 256);
-    let rate = |share: f64| 3_500.0 * share;
-    let mut all = vec![
-        plain("unequal, 0.7", "three unequal servers, load 0.7 of what they can", unequal(), rate(0.7)),
-        plain("unequal, 0.9", "three unequal servers, load 0.9", unequal(), rate(0.9)),
-        plain("unequal, 0.97", "three unequal servers, load 0.97", unequal(), rate(0.97)),
+    let loads = vec![
+        unequal_at("unequal, 0.7", "three unequal servers, load 0.7 of what they can", 0.7),
+        unequal_at("unequal, 0.9", "three unequal servers, load 0.9", 0.9),
+        unequal_at("unequal, 0.97", "three unequal servers, load 0.97", 0.97),
     ];
+    let servers = [loads, quotas(), swells(), antagonists(), traps(), vec![sinkhole()], recursors()];
+    let feedback = [reports(), vec![agent_stopped()], several_balancers(), restarts()];
+    servers.into_iter().chain(feedback).flatten().collect()
+}
+
+/// Servers with quotas, up to loads that are more than they can.
+fn quotas() -> Vec<Scenario> {
     let quotas: [(_, _, _, f64); 5] = [
         ("quotas, 0.7", "servers with 20, 10 and 5 % of a processor by quotas, load 0.7", MS / 10, 0.7),
         ("quotas, 0.9", "the same, load 0.9", MS / 10, 0.9),
@@ -64,12 +79,17 @@ pub(crate) fn all() -> Vec<Scenario> {
         ("quotas, long work, 1.05", "the same, load 1.05", MS / 2, 1.05),
         ("quotas, long work, 1.2", "the same, load 1.2", MS / 2, 1.2),
     ];
-    for (name, about, work_ns, share) in quotas {
+    let scenario = |(name, about, work_ns, share)| {
         let can = 0.35 * SECOND as f64 / work_ns as f64;
-        let beyond = (1.0 - 1.0 / share).max(0.0);
-        all.push(Scenario { beyond, ..plain(name, about, limited([0.2, 0.1, 0.05], work_ns), can * share) });
-    }
-    let swells: [(_, _, _, [u64; 2], f64); 4] = [
+        let beyond = f64::max(1.0 - 1.0 / share, 0.0);
+        Scenario { beyond, ..plain(name, about, limited([0.2, 0.1, 0.05], work_ns), can * share) }
+    };
+    quotas.map(scenario).into()
+}
+
+/// Servers with quotas, of which at times more is asked than they can.
+fn swells() -> Vec<Scenario> {
+    let swells = [
         (
             "quotas, bursts",
             "the same with 0.25 ms a query, load 0.7, and 1.4 for 0.3 s of each 1.5 s",
@@ -93,18 +113,23 @@ pub(crate) fn all() -> Vec<Scenario> {
         ),
         ("quotas, crowds, 0.85", "the same at 0.85", 0.85, [500, 4], 15.0),
     ];
-    for (name, about, share, [every, length], times) in swells {
+    let scenario = |(name, about, share, [every, length], times): (_, _, _, [u64; 2], _)| {
         let swells = Swells { every_ns: every * MS, length_ns: length * MS, times };
         let servers = limited([0.2, 0.1, 0.05], MS / 4);
-        all.push(Scenario { swells: Some(swells), ..plain(name, about, servers, 1_400.0 * share) });
-    }
+        Scenario { swells: Some(swells), ..plain(name, about, servers, 1_400.0 * share) }
+    };
+    swells.map(scenario).into()
+}
+
+/// Equal servers, one of which another program slows, and after a while another one.
+fn antagonists() -> Vec<Scenario> {
     let moves = (0..5).flat_map(|turn: u64| {
         let (at, server) = (turn * 2 * SECOND, turn as usize % 3);
         let before = (server + 2) % 3;
         [(at, before, Event::Slowed(1.0)), (at, server, Event::Slowed(2.0))]
     });
     let moves: Vec<_> = moves.collect();
-    all.push(Scenario {
+    let with_quotas = Scenario {
         events: moves.clone(),
         ..plain(
             "quotas, moving antagonist",
@@ -112,8 +137,8 @@ pub(crate) fn all() -> Vec<Scenario> {
             limited([0.12; 3], MS / 2),
             600.0 * 0.9,
         )
-    });
-    all.push(Scenario {
+    };
+    let without = Scenario {
         events: moves,
         ..plain(
             "moving antagonist",
@@ -121,23 +146,33 @@ pub(crate) fn all() -> Vec<Scenario> {
             servers([1_200; 3], 256),
             3_000.0 * 0.9,
         )
-    });
+    };
+    vec![with_quotas, without]
+}
+
+/// Servers of which one lets many more wait than the others.
+fn traps() -> Vec<Scenario> {
     let mut trap = servers([1_000, 1_000, 1_000], 78);
     trap[2].slots = 5_041;
-    all.push(plain(
+    let equal = plain(
         "buffer trap",
         "equal servers, queues of 64 kB, 64 kB and 4 MB; load 0.95",
         trap.clone(),
         2_850.0,
-    ));
+    );
     trap[2] = Server { work: Work::Busy(4 * MS), slots: 5_041, takes: 1, capacity: 250 };
-    all.push(plain(
+    let slow = plain(
         "slow buffer trap",
         "the one with 4 MB has a quarter of the speed; load 0.9",
         trap,
         2_250.0 * 0.9,
-    ));
-    all.push(Scenario {
+    );
+    vec![equal, slow]
+}
+
+/// A server that seems to be the fastest.
+fn sinkhole() -> Scenario {
+    Scenario {
         events: vec![(3 * SECOND, 1, Event::Fails(true))],
         ..plain(
             "sinkhole",
@@ -145,18 +180,26 @@ pub(crate) fn all() -> Vec<Scenario> {
             unequal(),
             2_500.0 * 0.7,
         )
-    });
+    }
+}
+
+/// Servers that work on all queries at once.
+fn recursors() -> Vec<Scenario> {
     let recursor =
         |wait: u64| Server { work: Work::Waits(0.8, wait * MS), slots: 256, takes: 1, capacity: 1_000 };
-    all.push(plain(
+    let alone = plain(
         "recursors",
         "three that read at once and wait for others for one in five, 10, 20 and 40 ms",
         vec![recursor(10), recursor(20), recursor(40)],
         2_000.0,
-    ));
+    );
     let mut beside = servers([1_000, 1_000, 1_000], 256);
     beside[0] = recursor(20);
-    all.push(plain("recursor beside others", "one waits for others, two are busy", beside, 2_000.0));
+    vec![alone, plain("recursor beside others", "one waits for others, two are busy", beside, 2_000.0)]
+}
+
+/// What may become of reports.
+fn reports() -> Vec<Scenario> {
     let faults = [
         ("reports: none", "no agent at all", Feedback { none: true, ..Feedback::default() }),
         ("reports: half lost", "half of all reports lost", Feedback { lost: 0.5, ..Feedback::default() }),
@@ -177,31 +220,32 @@ pub(crate) fn all() -> Vec<Scenario> {
             Feedback { again: 1.0, ..Feedback::default() },
         ),
     ];
-    for (name, about, feedback) in faults {
-        all.push(Scenario { feedback, ..plain(name, about, unequal(), rate(0.9)) });
-    }
-    all.push(Scenario {
+    faults.map(|(name, about, feedback)| Scenario { feedback, ..unequal_at(name, about, 0.9) }).into()
+}
+
+/// A server of which nothing is told for a while.
+fn agent_stopped() -> Scenario {
+    Scenario {
         events: vec![(2 * SECOND, 0, Event::AgentStops(true)), (5 * SECOND, 0, Event::AgentStops(false))],
-        ..plain(
-            "agent stopped",
-            "the fastest server's agent stops for three seconds; load 0.9",
-            unequal(),
-            rate(0.9),
-        )
-    });
-    all.push(Scenario {
+        ..unequal_at("agent stopped", "the fastest server's agent stops for three seconds; load 0.9", 0.9)
+    }
+}
+
+/// Balancers that know nothing of each other.
+fn several_balancers() -> Vec<Scenario> {
+    let two = Scenario {
         balancers: vec![0.7, 0.3],
-        ..plain(
-            "two balancers",
-            "two balancers with 70 and 30 % of the demand; load 0.9",
-            unequal(),
-            rate(0.9),
-        )
-    });
-    all.push(Scenario {
+        ..unequal_at("two balancers", "two balancers with 70 and 30 % of the demand; load 0.9", 0.9)
+    };
+    let four = Scenario {
         balancers: vec![0.55, 0.25, 0.15, 0.05],
-        ..plain("four balancers", "four balancers with 55, 25, 15 and 5 %; load 0.9", unequal(), rate(0.9))
-    });
+        ..unequal_at("four balancers", "four balancers with 55, 25, 15 and 5 %; load 0.9", 0.9)
+    };
+    vec![two, four]
+}
+
+/// Servers that are ended, started again, and slow until they are warm.
+fn restarts() -> Vec<Scenario> {
     let warms = |from: u64, is_whole: bool| {
         let at = move |step: u64| from + SECOND + step * SECOND / 2;
         let slow = [8.0, 4.0, 2.0, 1.0];
@@ -213,18 +257,17 @@ pub(crate) fn all() -> Vec<Scenario> {
         let away = [(from, 0, Event::Gone(true)), (from + SECOND, 0, Event::Gone(false))];
         away.into_iter().chain(agent.into_iter().filter(move |_| is_whole)).chain(steps)
     };
-    for (name, about, is_whole) in [
+    let restarts = [
         (
             "cold restart",
             "one of three is ended for a second and then slow, twice as fast every half second; load 0.6",
             false,
         ),
         ("cold machine", "the same, with its agent", true),
-    ] {
-        all.push(Scenario {
-            events: warms(3 * SECOND, is_whole).collect(),
-            ..plain(name, about, servers([1_000; 3], 256), 1_800.0)
-        });
-    }
-    all
+    ];
+    let scenario = |(name, about, is_whole)| Scenario {
+        events: warms(3 * SECOND, is_whole).collect(),
+        ..plain(name, about, servers([1_000; 3], 256), 1_800.0)
+    };
+    restarts.map(scenario).into()
 }
