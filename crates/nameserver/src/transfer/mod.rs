@@ -272,8 +272,7 @@ impl Transfers {
         let key = key.map(tracing::field::debug);
         tracing::info!(zone = ?zone.origin(), serial = zone.serial(), %client, key, "a transfer begins");
         let (zone, query, counters) = (Arc::clone(zone), asked.query.to_vec(), Arc::clone(&self.counters));
-        let outgoing =
-            Outgoing::new(zone, query, beside.udp_payload_max, signer.take(), counters, Some(place));
+        let outgoing = Outgoing::new(zone, query, beside, signer.take(), counters, Some(place));
         Ok(Transfer::Outgoing(Box::new(outgoing)))
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dns::edns::Options;
 use dns::query::Query;
 use dns::writer::End;
 use dns::{Folded, Rtype, Section, Suffixes, Writer};
@@ -22,7 +23,10 @@ pub struct Outgoing {
     zone: Arc<Zone>,
     /// The query without its signature: each message begins as it does.
     query: Vec<u8>,
-    udp_payload_size: u16,
+    udp_payload_max: u16,
+    /// What each message says beside the records, but for the name of this server.
+    options: Options<'static>,
+    nsid: Option<Box<[u8]>>,
     signer: Option<Signer>,
     at: At,
     counters: Arc<Counters>,
@@ -46,15 +50,26 @@ enum At {
 impl Outgoing {
     /// Begins a transfer in answer to `query`, a well-formed message without signature; `signer` signs each message
     /// (RFC 8945 §5.3.1 asks for one in a hundred at least).
-    pub fn new(
+    pub(super) fn new(
         zone: Arc<Zone>,
         query: Vec<u8>,
-        udp_payload_size: u16,
+        beside: &Beside<'_>,
         signer: Option<Signer>,
         counters: Arc<Counters>,
         place: Option<Place>,
     ) -> Outgoing {
-        Outgoing { zone, query, udp_payload_size, signer, at: At::First, counters, _place: place }
+        let Options { cookie, nsid, tcp_keepalive } = beside.options;
+        Outgoing {
+            zone,
+            query,
+            udp_payload_max: beside.udp_payload_max,
+            options: Options { cookie, nsid: None, tcp_keepalive },
+            nsid: nsid.map(Box::from),
+            signer,
+            at: At::First,
+            counters,
+            _place: place,
+        }
     }
 
     /// Writes the next message; `unix` is the time in seconds.
@@ -88,9 +103,11 @@ impl Outgoing {
         let (mut name, mut suffixes) = (Folded::root(), Suffixes::new());
         let query = Query::read(&self.query, &mut name).ok()?;
         let mut writer = Writer::new(out, &query, limit, &mut suffixes)?;
+        let options = Options { nsid: self.nsid.as_deref(), ..self.options };
+        writer.keep_room(&options);
         self.at = pack(&self.zone, self.at, &mut writer);
         let records = writer.count(Section::Answer);
-        Some((writer.finish(&query, end(self.udp_payload_size)), records))
+        Some((writer.finish(&query, end(self.udp_payload_max)), records))
     }
 }
 
@@ -110,8 +127,8 @@ pub(super) fn soa_alone(
     Some(writer.finish(query, end(beside.udp_payload_max)))
 }
 
-fn end(udp_payload_size: u16) -> End {
-    End { authoritative: true, ..End::new(udp_payload_size) }
+fn end(udp_payload_max: u16) -> End {
+    End { authoritative: true, ..End::new(udp_payload_max) }
 }
 
 /// Writes records until the message is full or all are written; returns how far that came.
@@ -180,7 +197,12 @@ mod tests {
     }
 
     fn messages(zone: &Arc<Zone>, edns: bool) -> Vec<Vec<u8>> {
-        let mut outgoing = Outgoing::new(zone.clone(), query(edns), 1232, None, Arc::default(), None);
+        messages_with(zone, edns, Options::default())
+    }
+
+    fn messages_with(zone: &Arc<Zone>, edns: bool, options: Options<'_>) -> Vec<Vec<u8>> {
+        let beside = Beside { udp_payload_max: 1232, options };
+        let mut outgoing = Outgoing::new(zone.clone(), query(edns), &beside, None, Arc::default(), None);
         let mut out = vec![0; 65_535];
         let mut messages = Vec::new();
         loop {
@@ -190,6 +212,18 @@ mod tests {
                 Next::Broken => panic!("the zone can be sent"),
             }
         }
+    }
+
+    #[test]
+    fn each_message_says_what_the_querys_options_ask_for() {
+        let many: String = (0..2_000).map(|i| format!("a{i} TXT \"{i:0100}\"\n")).collect();
+        let zone = zone(&format!("$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\n{many}"));
+        let options =
+            Options { cookie: Some(([1; 8], [2; 16])), nsid: Some(b"fra1"), tcp_keepalive: Some(300) };
+        let mut written = vec![0; options.length()];
+        options.write(&mut written);
+        let messages = messages_with(&zone, true, options);
+        assert!(messages.len() > 5 && messages.iter().all(|message| message.ends_with(&written)));
     }
 
     /// The records of all messages, as text.
