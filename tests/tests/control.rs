@@ -30,7 +30,7 @@ address = \"192.0.2.2\"
 ranks = { europe = 2, asia = 1 }
 ";
 
-/// A name server with a policy, and a folder in which each server's load is a file.
+/// A name server with a policy, and a folder in which each server's load is a file, as is that the server is ill.
 struct World {
     folder: Folder,
     serving: Serving,
@@ -41,7 +41,14 @@ impl World {
         let folder = Folder::new();
         let zone = folder.write("example.com.zone", ZONE);
         let partition = folder.write("where.csv", WHERE);
-        let serving = Serving::start(&folder, &["--zone", &zone, "--partition", &partition]);
+        let probe = format!(
+            "version = \"v1\"\n[[probe]]\nname = \"well\"\ncheck = \"command\"\n\
+             command = [\"/usr/bin/test\", \"!\", \"-e\", \"{}\"]\n",
+            folder.at("{server}.ill")
+        );
+        let probe = folder.write("pointsman.toml", probe);
+        let more = ["--config", &probe, "--zone", &zone, "--partition", &partition];
+        let serving = Serving::start(&folder, &more);
         serving.call("PUT", "/v1/policies/www.example.com", POLICY);
         World { folder, serving }
     }
@@ -171,6 +178,65 @@ fn what_is_not_known_makes_nothing_worse() {
     world.serving.stop();
     let ended = Program::start(&["control", "--config", &config, "--once"]).end();
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+}
+
+#[test]
+fn a_server_that_is_left_out_is_given_nothing() {
+    let mut world = World::new();
+    let config = world.config("", &world.files());
+    // Nobody is sent to the first while it is out, so it is idle, and nearest to Europe.
+    world.load("192.0.2.1", "0");
+    world.load("192.0.2.2", "0.4");
+    let europe = |world: &World| [world.probability(0, "europe"), world.probability(1, "europe")];
+    let out = |world: &World, why: &str| {
+        let round = world.round(&config, &[], 0);
+        let server = &round["servers"][0];
+        assert_eq!(
+            (&server["load"], &server["why"]),
+            (&Value::Null, &format!("its load is unknown: {why}").into())
+        );
+        assert_eq!((europe(world), &round["outcome"]), ([0.0, 1.0], &"installed".into()));
+        assert_eq!(world.policy()["servers"][0]["default"]["probability"], 0.0);
+        assert_eq!(world.round(&config, &[], 0)["outcome"], "unchanged");
+    };
+    let state = |world: &World, up: bool| {
+        world.serving.call("PUT", "/v1/servers/192.0.2.1/state", &format!("{{\"up\":{up}}}"));
+    };
+    world.round(&config, &[], 0);
+    assert_eq!(europe(&world), [1.0, 0.0]);
+    state(&world, false);
+    out(&world, "it is down");
+    state(&world, true);
+    world.round(&config, &[], 0);
+    assert_eq!(europe(&world), [1.0, 0.0], "it is back");
+
+    world.folder.write("192.0.2.1.ill", "");
+    let probed = POLICY.replace("\"192.0.2.1\",", "\"192.0.2.1\",\"probe\":\"well\",");
+    world.serving.call("PUT", "/v1/policies/www.example.com", &probed);
+    world.serving.program.line("health changed");
+    out(&world, "its probe fails");
+    // Both are: then the name server answers with either, as if no probe failed.
+    world.folder.write("192.0.2.2.ill", "");
+    let both = world.policy().to_string().replace("\"192.0.2.2\",", "\"192.0.2.2\",\"probe\":\"well\",");
+    world.serving.call("PUT", "/v1/policies/www.example.com", &both);
+    world.serving.program.line("health changed");
+    world.round(&config, &[], 0);
+    assert_eq!(europe(&world), [1.0, 0.0]);
+}
+
+#[test]
+fn an_unknown_load_is_told_once_whatever_its_reason_says() {
+    let world = World::new();
+    world.serving.call("DELETE", "/v1/policies/www.example.com", "");
+    let source = "[[source]]\nname = \"clock\"\nkind = \"command\"\nthreshold = 1\n\
+                  command = [\"sh\", \"-c\", \"echo {address} $(date +%N) >&2; exit 1\"]\n";
+    let config = world.config("interval = \"100 ms\"\ntimeout = \"100 ms\"\n", source);
+    let mut control = Program::start(&["control", "--config", &config]);
+    for _ in 0..3 {
+        control.line("nothing:");
+    }
+    let said = control.stop().stderr;
+    assert_eq!(said.matches("its load is unknown").count(), 2, "one for each server: {said}");
 }
 
 #[test]
@@ -311,7 +377,7 @@ fn several_sources_and_reports() {
     let installed = "pointsman_control_rounds_total{outcome=\"installed\"} ";
     assert!(metrics.contains(installed) && !metrics.contains(&format!("{installed}0\n")), "{metrics}");
     let refused = Client::new(face).send("DELETE", "/v1/status", &bearer, b"").expect("it answers");
-    assert_eq!((refused.status, &refused.json()["what"]), (405, &"this path has no DELETE".into()));
+    assert_eq!((refused.status, &refused.json()["what"]), (405, &"/v1/status has no method DELETE".into()));
     assert_eq!(refused.header("allow"), Some("GET,HEAD"));
     // One resource that is used up is enough.
     assert_eq!(report("disk", "192.0.2.1", "{\"value\":0.95}", true), 204);

@@ -260,6 +260,7 @@ fn http_answers_from_the_same_cache() {
     );
     for (method, path, expected) in [
         ("GET", "/v1/names/x", 400),
+        ("GET", "/v1/names/%ff", 400),
         ("GET", "/v1/nothing", 404),
         ("GET", "/v1/check?claim=x", 400),
         ("DELETE", "/v1/status", 405),
@@ -300,6 +301,12 @@ fn http_answers_from_the_same_cache() {
     let foreign =
         client.send("GET", "/v1/names/192.0.2.1", &[("host", "www.example")], b"").expect("an answer");
     assert_eq!(foreign.status, 401);
+    let headers = [("content-type", "text/plain"), ("origin", "http://www.example")];
+    let foreign = client.send("POST", "/v1/names", &headers, b"192.0.2.1\n").expect("an answer");
+    assert_eq!(
+        (foreign.status, &foreign.json()["what"]),
+        (403, &"what is for this machine alone is not changed for a page of another origin".into())
+    );
 
     let metrics = Client::new(at).call("GET", "/metrics", "").text();
     for line in [

@@ -11,14 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::{AgentBalancer, AgentService};
-use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::extract::State;
+use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Json, Router};
 use net::shutdown::Shutdown;
-use web::Failure;
 use web::metrics::{Kind, Samples};
 
 use crate::run::{Counts, View};
@@ -56,24 +53,10 @@ impl Http {
 }
 
 fn router(view: View, loopback_only: bool) -> Router {
-    Router::new()
-        .route("/v1/status", get(status))
-        .route("/metrics", get(metrics))
-        .layer(axum::middleware::from_fn_with_state(loopback_only, local))
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
-        .with_state(view)
-}
-
-/// Refuses what is sent under a host's name where only this machine can ask: a page in somebody's browser could read
-/// it under a name of its own (DNS rebinding).
-async fn local(State(loopback_only): State<bool>, request: Request, next: Next) -> Response {
-    if loopback_only && web::host::check(&request).is_err() {
-        let what = "at an address of loopback, nothing is served under a host's name";
-        return Failure::new(StatusCode::UNAUTHORIZED, what, "an address or localhost as the host")
-            .into_response();
-    }
-    next.run(request).await
+    let routes = Router::new().route("/v1/status", get(status)).route("/metrics", get(metrics));
+    // Else a page in somebody's browser could read it.
+    let routes = if loopback_only { web::host::local(routes, None) } else { routes };
+    web::reply::refuse_others(routes, "/v1/status or /metrics").with_state(view)
 }
 
 async fn status(State(view): State<View>) -> impl IntoResponse {
@@ -84,15 +67,6 @@ async fn metrics(State(view): State<View>) -> impl IntoResponse {
     let status = view.status();
     let seen = Seen { services: &status.services, uptime: status.uptime_seconds, counts: view.counts() };
     web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&seen, samples)))
-}
-
-async fn no_such_path(uri: Uri) -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), "/v1/status or /metrics")
-}
-
-async fn no_such_method(method: Method, uri: Uri) -> Failure {
-    let what = format!("{} has no method {method}", uri.path());
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, what, "a method of the Allow header")
 }
 
 /// What metrics are read from.

@@ -4,11 +4,28 @@
 
 use std::net::IpAddr;
 
-use axum::extract::Request;
+use axum::Router;
+use axum::extract::{Request, State};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 
 use crate::reply::Failure;
+
+/// The same routes, for this machine alone: no request that [`check`] refuses reaches them, unless it is for the path `open`.
+pub fn local<S: Clone + Send + Sync + 'static>(routes: Router<S>, open: Option<&'static str>) -> Router<S> {
+    routes.layer(middleware::from_fn_with_state(open, pass))
+}
+
+async fn pass(State(open): State<Option<&'static str>>, request: Request, next: Next) -> Response {
+    if open != Some(request.uri().path())
+        && let Err(failure) = check(&request)
+    {
+        return failure.into_response();
+    }
+    next.run(request).await
+}
 
 /// Lets a request pass that was sent to an address or to localhost, or that names no host; where it may change something,
 /// only if no page of another origin has sent it (Fetch Metadata §2.1, RFC 6454 §7).
@@ -19,12 +36,12 @@ pub fn check(request: &Request) -> Result<(), Failure> {
     match request.headers().get(HOST) {
         Some(host) if !host.to_str().is_ok_and(is_local) => Err(Failure::new(
             StatusCode::UNAUTHORIZED,
-            "without a token, the API is not served under a host's name",
-            "an address or localhost as the host, or a server that was started with a token",
+            "what is for this machine alone is not served under a host's name",
+            "an address or localhost as the host",
         )),
         _ if !request.method().is_safe() && is_from_elsewhere(request.headers()) => Err(Failure::new(
             StatusCode::FORBIDDEN,
-            "without a token, nothing is changed for a page of another origin",
+            "what is for this machine alone is not changed for a page of another origin",
             "a request that no browser sends for another page",
         )),
         _ => Ok(()),

@@ -3,8 +3,9 @@
 //!
 //! - [`serve()`]: connections, and how long each may take for what.
 //! - [`counters`]: what became of requests and connections.
-//! - [`host`]: which names a request may be sent to; [`token`]: what it must carry; [`body`]: what it brings.
-//! - [`reply`]: [`Failure`], the one shape of every refusal.
+//! - [`host`]: which names a request may be sent to; [`token`]: what it must carry; [`path`]: what it names; [`body`]: what
+//!   it brings.
+//! - [`reply`]: [`Failure`], the one shape of every refusal, and what each face says of paths that it does not have.
 //! - [`metrics`]: numbers declared once, for Prometheus and for a page of the documentation.
 //! - [`client`]: one request and its answer, from the other side.
 
@@ -13,6 +14,7 @@ pub mod client;
 pub mod counters;
 pub mod host;
 pub mod metrics;
+pub mod path;
 pub mod reply;
 pub mod serve;
 pub mod token;
@@ -20,3 +22,6 @@ pub mod token;
 pub use counters::Counters;
 pub use reply::Failure;
 pub use serve::{Peer, serve};
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
 //! What goes back where something is refused.
 
-use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
 
 use api::{Faults, Problem};
 
@@ -37,4 +37,18 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.status, Json(self.problem)).into_response()
     }
+}
+
+/// The same routes, which tell whoever asks for another path that there are `paths`, and with another method that the
+/// header has those that there are.
+pub fn refuse_others<S: Clone + Send + Sync + 'static>(routes: Router<S>, paths: &'static str) -> Router<S> {
+    let no_such_path = async move |uri: Uri| {
+        Failure::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), paths)
+    };
+    routes.fallback(no_such_path).method_not_allowed_fallback(no_such_method)
+}
+
+async fn no_such_method(method: Method, uri: Uri) -> Failure {
+    let what = format!("{} has no method {method}", uri.path());
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, what, "a method of the Allow header")
 }

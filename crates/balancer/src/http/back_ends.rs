@@ -223,7 +223,8 @@ mod tests {
     async fn who_drains_holds_no_other_change_up() {
         let (http, back_end) = http();
         back_end.cells[0].sent.add(1);
-        let removal = |http: &Http| tokio::spawn(remove(State(http.clone()), Segments("192.0.2.1:53".into())));
+        let removal =
+            |http: &Http| tokio::spawn(remove(State(http.clone()), Segments("192.0.2.1:53".into())));
         let (first, second) = (removal(&http), removal(&http));
         while !back_end.is_drained(Drained::ByOperator) {
             tokio::task::yield_now().await;

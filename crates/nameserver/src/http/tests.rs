@@ -344,9 +344,12 @@ async fn what_cannot_be_meant_is_refused_as_a_problem() {
         ("GET", "/v1/partitions/default/lookup?address=::1&x=1", json, "", 400),
         ("GET", "/v1/partitions/none/lookup?address=::1", json, "", 404),
         ("GET", "/v1/partitions/none", json, "", 404),
+        ("GET", "/v1/partitions/%ff", json, "", 400),
     ] {
         let answer = api.send(method, path, &[header], body.to_owned()).await;
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
+        assert!(answer.body.starts_with("{\"what\":"), "{method} {path}: {}", answer.body);
+        assert!(answer.body.matches("a..b").count() <= 1, "what is wrong is told once: {}", answer.body);
     }
 }
 

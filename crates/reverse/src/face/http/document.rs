@@ -64,7 +64,7 @@ mod tests {
             "get /v1/names/{address} 200 400 401",
             "get /v1/openapi.json 200 401",
             "get /v1/status 200 401",
-            "post /v1/names 200 400 401 408 413 415 503",
+            "post /v1/names 200 400 401 403 408 413 415 503",
         ];
         assert_eq!(found, expected);
     }

@@ -21,14 +21,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use net::clock::Clock;
 use tokio::sync::Semaphore;
-use web::Failure;
 
 use crate::crawlers::Crawlers;
 use crate::front::Front;
@@ -56,40 +51,20 @@ pub struct Http {
     pub bulks: Arc<Semaphore>,
 }
 
+/// What there is, as whoever asks for something else is told.
+const PATHS: &str = "/v1/names/ADDRESS, /v1/names, /v1/check, /v1/status, /v1/openapi.json or /metrics";
+
 /// The router of all paths; each answers from the cache and never waits.
 pub fn router(http: Http) -> Router {
-    Router::new()
+    let asked = Router::new()
         .route("/v1/names", axum::routing::post(names::bulk))
         .route("/v1/names/{address}", get(names::one))
         .route("/v1/status", get(status::status))
         .route("/v1/openapi.json", get(status::openapi))
-        .route("/metrics", get(metrics::metrics))
-        .layer(axum::middleware::from_fn_with_state(http.loopback_only, local))
-        .route("/v1/check", any(check::check))
-        // Envoy puts the path that its client asked for behind ours.
-        .route("/v1/check/{*path}", any(check::check))
-        .fallback(no_such_path)
-        .method_not_allowed_fallback(no_such_method)
-        .with_state(http)
-}
-
-/// Refuses what is sent under a host's name while only this machine may ask: a page in somebody's browser could read
-/// the list of visitors under a name of its own (DNS rebinding). Web servers that check pass their clients' host on.
-async fn local(State(loopback_only): State<bool>, request: Request, next: Next) -> Response {
-    if loopback_only && web::host::check(&request).is_err() {
-        let what = "while only this machine may ask, nothing is served under a host's name";
-        let expected = "an address or localhost as the host, or a service that was started with --allow";
-        return Failure::new(StatusCode::UNAUTHORIZED, what, expected).into_response();
-    }
-    next.run(request).await
-}
-
-async fn no_such_path(uri: Uri) -> Failure {
-    let expected = "/v1/names/ADDRESS, /v1/names, /v1/check, /v1/status, /v1/openapi.json or /metrics";
-    Failure::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path()), expected)
-}
-
-async fn no_such_method(method: Method, uri: Uri) -> Failure {
-    let what = format!("{} has no method {method}", uri.path());
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, what, "a method of the Allow header")
+        .route("/metrics", get(metrics::metrics));
+    // Else a page in somebody's browser could read the list of visitors.
+    let asked = if http.loopback_only { web::host::local(asked, None) } else { asked };
+    // Web servers that check pass their clients' host on, and Envoy puts the path that its client asked for behind ours.
+    let all = asked.route("/v1/check", any(check::check)).route("/v1/check/{*path}", any(check::check));
+    web::reply::refuse_others(all, PATHS).with_state(http)
 }

@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 
 use api::{AskedAddress, KnownAddress, Problem};
 use axum::Json;
-use axum::extract::{Extension, Path, Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use utoipa::IntoParams;
+use web::path::Segments;
 use web::{Failure, Peer};
 
 use super::Http;
@@ -47,14 +48,14 @@ struct AddressPath {
     params(AddressPath),
     responses(
         (status = 200, description = "What is known of it now.", body = KnownAddress),
-        (status = 400, description = "That is no address.", body = Problem),
+        (status = 400, description = "That is no address, or not UTF-8 when decoded.", body = Problem),
         (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
     ),
 )]
 pub(super) async fn one(
     State(http): State<Http>,
     Extension(Peer(peer)): Extension<Peer>,
-    Path(text): Path<String>,
+    Segments(text): Segments<String>,
 ) -> Result<Response, Failure> {
     let address = text.parse().map_err(|_| {
         http.front.counts().refused.fetch_add(1, Ordering::Relaxed);
@@ -89,6 +90,7 @@ pub(super) async fn one(
         ),
         (status = 400, description = "The body broke off.", body = Problem),
         (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
+        (status = 403, description = "Only this machine may ask, and a page of another origin does.", body = Problem),
         (status = 408, description = "The body came too slowly.", body = Problem),
         (status = 413, description = "There are too many addresses, or the body is too long.", body = Problem),
         (status = 415, description = "The body is of another type.", body = Problem),
