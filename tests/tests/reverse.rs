@@ -545,6 +545,36 @@ fn a_snapshot_outlives_the_program() {
     let ended = Program::start(&["reverse", "import", &expired, &folder.at("fewer.cache")]).end();
     assert!(ended.stdout.trim_end().ends_with("fewer.cache: 1 entries of 2 lines"), "{}", ended.stdout);
 
+    let wrong = folder.write("wrong.txt", format!("x\n{}y\t1\t-\n", text.stdout));
+    let ended = Program::start(&["reverse", "import", &wrong, &again]).end();
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    let places: Vec<bool> = ended
+        .stderr
+        .lines()
+        .zip([1, 3])
+        .map(|(line, at)| line.starts_with(&format!("{wrong}:{at}:")))
+        .collect();
+    assert_eq!(places, [true, true], "{}", ended.stderr);
+    // What a link leads to is replaced, a device is not.
+    let link = folder.at("link.cache");
+    std::os::unix::fs::symlink(&again, &link).expect("it is ours");
+    assert!(Program::start(&["reverse", "import", &lines, &link]).end().status.success());
+    assert_eq!(std::fs::read_link(&link).expect("it is a link still"), std::path::Path::new(&again));
+    let ended = Program::start(&["reverse", "import", &lines, "/dev/null"]).end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("/dev/null: it cannot be written: it is there and no regular"),
+        "{}",
+        ended.stderr
+    );
+    let itself = folder.path().to_string_lossy();
+    let ended = Program::start(&["reverse", "export", &itself]).end();
+    assert!(
+        ended.stderr.contains(&format!("{itself}: it cannot be read: is a directory")),
+        "{}",
+        ended.stderr
+    );
+
     let mut damaged = std::fs::read(&snapshot).expect("the snapshot is there");
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
@@ -557,6 +587,27 @@ fn a_snapshot_outlives_the_program() {
 }
 
 #[test]
+fn one_service_keeps_its_cache_in_a_file() {
+    let folder = Folder::new();
+    let (snapshot, lines) = (folder.at("names.cache"), folder.write("names.txt", ""));
+    let reverse = Reverse::start("127.0.0.1:1", &["--snapshot", &snapshot]);
+    let arguments = ["reverse", "--upstream", "127.0.0.1:1", "--dns", "127.0.0.1:0", "--snapshot", &snapshot];
+    let second = || Program::start(&arguments);
+    let ended = second().end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("names.cache: another process writes it"), "{}", ended.stderr);
+    let ended = Program::start(&["reverse", "import", &lines, &snapshot]).end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("a service that runs keeps its cache there"), "{}", ended.stderr);
+    assert_eq!(Program::start(&[&arguments[..], &["--check"]].concat()).end().status.code(), Some(0));
+    reverse.program.signal(Signal::SIGKILL);
+    reverse.program.end();
+    let mut second = second();
+    second.line("ready");
+    second.stop();
+}
+
+#[test]
 fn a_last_snapshot_that_fails_is_told_by_the_exit_code() {
     let (unbound, folder) = (Unbound::start(), Folder::new());
     let kept = folder.path().join("kept");
@@ -564,7 +615,7 @@ fn a_last_snapshot_that_fails_is_told_by_the_exit_code() {
     let snapshot = kept.join("names.cache").to_string_lossy().into_owned();
     let mut reverse = Reverse::start(&unbound.address, &["--snapshot", &snapshot]);
     reverse.program.line("ready");
-    std::fs::remove_dir(&kept).expect("nothing is left in it by the start");
+    std::fs::remove_dir_all(&kept).expect("it is ours");
     reverse.program.signal(Signal::SIGTERM);
     let ended = reverse.program.end();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
@@ -595,12 +646,18 @@ fn what_is_given_wrong_is_told() {
     for option in ["--snapshot", "--mmdb"] {
         let arguments =
             ["reverse", "--upstream", "192.0.2.1", "--dns", "127.0.0.1:0", option, "/nowhere/file"];
-        let ended = Program::start(&arguments).end();
-        assert_eq!(ended.status.code(), Some(1), "{option}: {}", ended.stderr);
-        assert!(ended.stderr.contains("/nowhere/file: there is no such folder"), "{}", ended.stderr);
-        let ended = Program::start(&[&arguments[..6], &["/proc"]].concat()).end();
-        assert_eq!(ended.status.code(), Some(1), "{option}: {}", ended.stderr);
-        assert!(ended.stderr.contains("/proc: it is a folder"), "{}", ended.stderr);
+        for (path, why) in [
+            ("/nowhere/file", "there is no such folder"),
+            ("/proc", "it is a folder"),
+            ("/dev/null", "it is there and no regular file"),
+        ] {
+            for check in [&[][..], &["--check"]] {
+                let ended = Program::start(&[&arguments[..6], &[path], check].concat()).end();
+                assert_eq!(ended.status.code(), Some(2), "{option}: {}", ended.stderr);
+                let told = format!("{path}, and it cannot be written: {why}; expected a file in a folder");
+                assert!(ended.stderr.contains(&told), "{}", ended.stderr);
+            }
+        }
         // Not even root makes a file there.
         let ended = Program::start(&[&arguments[..6], &["/proc/file"]].concat()).end();
         assert_eq!(ended.status.code(), Some(1), "{option}: {}", ended.stderr);

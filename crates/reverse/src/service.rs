@@ -1,5 +1,6 @@
 //! All of the service, started and stopped.
 
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -77,10 +78,8 @@ pub enum StartError {
     Bind(io::Error),
     /// The snapshot cannot be used.
     Snapshot(PathBuf, Unread),
-    /// A file that is to be written would be in a folder that is not there.
-    Folder(PathBuf),
-    /// A file that is to be written is a folder.
-    IsFolder(PathBuf),
+    /// Another process writes a file that is to be written.
+    Held(PathBuf),
     /// A file that is to be written cannot be.
     Unwritable(PathBuf, io::Error),
     /// The system refused a thread or a socket.
@@ -94,14 +93,13 @@ impl std::fmt::Display for StartError {
             StartError::Snapshot(path, why) => {
                 write!(f, "{}: {why}; move it away to begin with an empty cache", path.display())
             }
-            StartError::Folder(path) => {
+            StartError::Held(path) => {
                 write!(
                     f,
-                    "{}: there is no such folder to write it into; make it, or name another",
+                    "{}: another process writes it; stop that one, or name another file",
                     path.display()
                 )
             }
-            StartError::IsFolder(path) => write!(f, "{}: it is a folder; name a file in it", path.display()),
             StartError::Unwritable(path, cause) => {
                 write!(
                     f,
@@ -125,6 +123,8 @@ pub struct Service {
     threads: Vec<JoinHandle<()>>,
     tasks: JoinSet<()>,
     back_end: JoinHandle<bool>,
+    /// What holds the files that are written.
+    held: Vec<File>,
 }
 
 impl Service {
@@ -137,8 +137,7 @@ impl Service {
             options.dns.iter().map(Dns::bind).collect::<io::Result<_>>().map_err(StartError::Bind)?;
         let streams = bind_streams(&options).map_err(StartError::Bind)?;
         let pages = bind(&options.http).map_err(StartError::Bind)?;
-        // Behind the addresses: another process of the same configuration, which may be writing just now, has those.
-        check_paths(&options)?;
+        let held = hold(&options)?;
         let (front, numbers, task) = lay_out(&options)?;
         let (clock, database) = (numbers.clock, task.reader.clone());
         let shutdown = Shutdown::new();
@@ -150,6 +149,7 @@ impl Service {
             threads: Vec::new(),
             tasks: JoinSet::new(),
             back_end,
+            held,
         };
         for face in faces {
             service.listening.push(("DNS", face.address));
@@ -259,25 +259,21 @@ impl Service {
         }
         let kept = tokio::task::spawn_blocking(move || self.back_end.join()).await;
         self.numbers.log();
+        // Others may write them now.
+        drop(self.held);
         matches!(kept, Ok(Ok(true)))
     }
 }
 
-/// Sees whether the files that are to be written can be.
-fn check_paths(options: &Options) -> Result<(), StartError> {
+/// Sees that nobody else writes the files that are to be written.
+fn hold(options: &Options) -> Result<Vec<File>, StartError> {
     let (kept, mmdb) =
         (options.kept.iter().map(|kept| &kept.path), options.mmdb.iter().map(|mmdb| &mmdb.path));
-    for path in kept.chain(mmdb) {
-        if path.is_dir() {
-            return Err(StartError::IsFolder(path.clone()));
-        }
-        // A name alone is in the current folder.
-        if path.parent().is_some_and(|folder| folder != Path::new("") && !folder.is_dir()) {
-            return Err(StartError::Folder(path.clone()));
-        }
-        whole::check(path).map_err(|cause| StartError::Unwritable(path.clone(), cause))?;
-    }
-    Ok(())
+    let hold = |path: &PathBuf| match whole::hold(path) {
+        Ok(held) => held.ok_or_else(|| StartError::Held(path.clone())),
+        Err(cause) => Err(StartError::Unwritable(path.clone(), cause)),
+    };
+    kept.chain(mmdb).map(hold).collect()
 }
 
 /// Makes what all faces ask, what counts, and what learns, around the cache.

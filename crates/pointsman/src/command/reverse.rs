@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use api::{Fault, Faults};
 use clap::{Args, Subcommand};
 use reverse::cache::{self, snapshot, text};
-use reverse::{Options, Service};
+use reverse::{Options, Service, whole};
 use tokio::signal::unix::SignalKind;
 
 use crate::config::kind;
@@ -120,24 +120,32 @@ fn export(path: &Path) -> Result<(), Failure> {
 }
 
 fn import(from: &Path, to: &Path, memory: usize) -> Result<(), Failure> {
+    whole::check(to).map_err(|cause| unwritten(to, &cause))?;
+    if whole::is_held(to) {
+        return Err(unwritten(to, &"a service that runs keeps its cache there"));
+    }
     let seed = fastrand::u64(..);
     let (mut cache, reader) = cache::new(memory, 0, seed);
-    let read = if from == Path::new("-") {
-        text::read(io::stdin().lock(), now(), &mut cache)
-    } else {
-        let file = File::open(from)
-            .map_err(|cause| Failure::file(from, format!("it cannot be read: {cause}"), ""))?;
-        text::read(BufReader::new(file), now(), &mut cache)
-    };
-    let count = read.map_err(|(line, what)| {
+    let mut faults = Faults::default();
+    let wrong = |line, what| {
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         let expected = "address<TAB>expiry in seconds since 1970<TAB>name, or - for no name";
-        Fault::at(from.to_string_lossy(), line, 1, what, expected)
-    })?;
-    snapshot::save(&reader.view(), now(), to)
-        .map_err(|cause| Failure::Failed(format!("{}: {cause}", to.display())))?;
+        faults.push(Fault::at(from.to_string_lossy(), line, 1, what, expected));
+    };
+    let read = if from == Path::new("-") {
+        text::read(io::stdin().lock(), now(), &mut cache, wrong)
+    } else {
+        File::open(from).and_then(|file| text::read(BufReader::new(file), now(), &mut cache, wrong))
+    };
+    let count = read.map_err(|cause| Failure::file(from, format!("it cannot be read: {cause}"), ""))?;
+    faults.or(())?;
+    snapshot::save(&reader.view(), now(), to).map_err(|cause| unwritten(to, &cause))?;
     let kept = cache.len();
     session::print(format!("{}: {kept} entries of {count} lines", to.display()).as_bytes())
+}
+
+fn unwritten(path: &Path, cause: &dyn std::fmt::Display) -> Failure {
+    Failure::Failed(format!("{}: it cannot be written: {cause}", path.display()))
 }
 
 fn now() -> u32 {

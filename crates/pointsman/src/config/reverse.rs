@@ -15,7 +15,7 @@ use reverse::face::acl::Acl;
 use reverse::face::http::check::{Check, NotYet};
 use reverse::face::{dns, mmdb};
 use reverse::service::UPSTREAMS_MAX;
-use reverse::{Crawlers, Options};
+use reverse::{Crawlers, Options, whole};
 
 use super::flags::{Flagged, Over};
 use super::keys::{REVERSE, Section};
@@ -54,7 +54,20 @@ pub(crate) struct Lowered {
 pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     let (mut spec, mut faults) = super::of_file(flags.config.as_deref());
     flags.over.read(&mut spec.reverse, &mut faults);
+    files(&spec.reverse, &mut faults);
     (lower(spec.reverse, &mut faults), faults)
+}
+
+/// Adds to `faults` why a file that is to be written could not be.
+fn files(spec: &ReverseSpec, faults: &mut Faults) {
+    for (key, given) in [("snapshot", &spec.snapshot), ("mmdb", &spec.mmdb)] {
+        let Some(given) = given else { continue };
+        let path = resolve(given);
+        if let Err(cause) = whole::check(&path) {
+            let what = format!("{key} is {}, and it cannot be written: {cause}", path.display());
+            faults.push(given.place.fault(what, "a file in a folder that this user may write to"));
+        }
+    }
 }
 
 /// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.

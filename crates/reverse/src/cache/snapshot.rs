@@ -100,7 +100,11 @@ pub fn save(view: &View, now: u32, path: &Path) -> io::Result<()> {
 /// # Errors
 /// [`Unread`].
 pub fn load(path: &Path, limit: usize, stale: u32) -> Result<(Writer, Reader), Unread> {
-    over(Mapping::open(&File::open(path)?)?, limit, stale)
+    let file = File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+    }
+    over(Mapping::open(&file)?, limit, stale)
 }
 
 /// Takes a copy of a file's octets for the cache.

@@ -343,7 +343,10 @@ fn text_in_and_out() {
     let lines =
         "::ffff:192.0.2.1\t2000\twww.example\n2001:db8::1\t3000\t-\n192.0.2.2\t900\texpired.example\n";
     let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
-    assert_eq!(text::read(lines.as_bytes(), 1000, &mut cache).unwrap(), 3);
+    assert_eq!(
+        text::read(lines.as_bytes(), 1000, &mut cache, |line, what| panic!("{line}: {what}")).unwrap(),
+        3
+    );
     assert_eq!(got(&reader, IpAddr::from([192, 0, 2, 1])).as_deref(), Some("www.example"));
     let mut out = Vec::new();
     assert_eq!(text::write(&reader, 1000, &mut out).unwrap(), 2);
@@ -351,16 +354,24 @@ fn text_in_and_out() {
     let mut out: Vec<&str> = out.lines().collect();
     out.sort_unstable();
     assert_eq!(out, ["192.0.2.1\t2000\twww.example", "2001:db8::1\t3000\t-"]);
-    for (line, expected) in [
+    let long = format!("192.0.2.1\t2000\t{}", "a".repeat(text::LINE_MAX));
+    let endless = "a".repeat(1 << 20);
+    let wrong = [
         ("192.0.2.1", "no expiry"),
         ("x\t1\ta.example", "no address"),
         ("192.0.2.1\tx\ta", "no time"),
         ("192.0.2.1\t2000", "no name"),
         ("192.0.2.1\t2000\ta b", "no name that is kept"),
-    ] {
-        let (number, what) =
-            text::read(format!("192.0.2.9\t2000\t-\n{line}\n").as_bytes(), 0, &mut cache).unwrap_err();
-        assert!(number == 2 && what.contains(expected), "{number}: {what}");
+        (&long, "longer than 307 octets"),
+        (&endless, "longer than 307 octets"),
+        ("192.0.2.1", "what follows an endless line is not read"),
+    ];
+    let lines: String = wrong.iter().map(|(line, _)| format!("192.0.2.9\t2000\t-\n{line}\n")).collect();
+    let mut told = Vec::new();
+    text::read(lines.as_bytes(), 0, &mut cache, |line, what| told.push((line, what))).unwrap();
+    assert_eq!(told.len(), wrong.len() - 1);
+    for (at, ((line, what), (_, expected))) in told.iter().zip(wrong).enumerate() {
+        assert!(*line == 2 * (at as u64 + 1) && what.contains(expected), "{line}: {what}");
     }
 }
 

@@ -12,6 +12,9 @@ use crate::name::NameText;
 /// The longest line that is read, in octets: the longest address, time and name, with room for a line end.
 pub const LINE_MAX: usize = 39 + 1 + 10 + 1 + 254 + 2;
 
+/// The most octets of a line that is none: what has longer ones is no text, and is read no further.
+const WRONG_LINE_MAX: u64 = 64 << 10;
+
 /// Writes all that is known at `now`; returns how many lines.
 ///
 /// # Errors
@@ -32,29 +35,41 @@ pub fn write(reader: &Reader, now: u32, out: &mut impl Write) -> io::Result<u64>
     done.map(|()| lines)
 }
 
-/// Puts all lines that have not expired; returns how many lines there are, or the first that is none and what is wrong.
+/// Puts all lines that have not expired; returns how many lines there are. Each that is none goes to `wrong`, with its number,
+/// counted from 1, and what is wrong with it.
 ///
 /// # Errors
-/// The line's number, counted from 1, and what is wrong with it.
-pub fn read(mut from: impl BufRead, now: u32, cache: &mut Writer) -> Result<u64, (u64, String)> {
+/// What `from` says.
+pub fn read(
+    mut from: impl BufRead,
+    now: u32,
+    cache: &mut Writer,
+    mut wrong: impl FnMut(u64, String),
+) -> io::Result<u64> {
     let (mut line, mut number) = (Vec::new(), 0);
     loop {
         line.clear();
         number += 1;
-        let mut limited = io::Read::take(&mut from, LINE_MAX as u64);
-        let length = limited.read_until(b'\n', &mut line).map_err(|cause| (number, cause.to_string()))?;
+        let length = io::Read::take(&mut from, WRONG_LINE_MAX).read_until(b'\n', &mut line)?;
         if length == 0 {
             return Ok(number - 1);
         }
-        let (address, entry, name) = parse(line.trim_ascii_end(), now).map_err(|what| (number, what))?;
-        if !entry.is_stale(now) {
-            cache.put(address, entry, &name);
+        match parse(&line, now) {
+            Ok((address, entry, name)) if !entry.is_stale(now) => cache.put(address, entry, &name),
+            Ok(_) => {}
+            Err(what) => wrong(number, what),
+        }
+        if length as u64 == WRONG_LINE_MAX && line.last() != Some(&b'\n') {
+            return Ok(number);
         }
     }
 }
 
 fn parse(line: &[u8], now: u32) -> Result<(IpAddr, Entry, NameText), String> {
-    let mut fields = line.split(|octet| *octet == b'\t');
+    if line.len() > LINE_MAX {
+        return Err(format!("it is longer than {LINE_MAX} octets"));
+    }
+    let mut fields = line.trim_ascii_end().split(|octet| *octet == b'\t');
     let mut field = |what: &str| fields.next().ok_or(format!("there is no {what}"));
     let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
     let address = text(field("address")?);
