@@ -114,13 +114,8 @@ pub(super) fn perform(run: &Run, report: &mut Report, folder: &Path, table: Opti
         for transport in 0..TRANSPORTS.len() {
             for order in 0..ORDERS.len() {
                 for count in 0..COUNTS.len() {
-                    let (times, firsts) = arm(&serving, transport, order, count, queries, &mut rng)?;
-                    if !ORDERS[order].is_kept(&firsts, queries) {
-                        wrong.push(format!(
-                            "{}, {}, {} addresses: {firsts:?}",
-                            TRANSPORTS[transport].1, ORDERS[order].name, COUNTS[count]
-                        ));
-                    }
+                    let (times, what) = arm(&serving, transport, order, count, queries, &mut rng)?;
+                    wrong.extend(what);
                     if pass == 0 {
                         arms.push((transport, order, count, Vec::new()));
                     }
@@ -136,7 +131,7 @@ pub(super) fn perform(run: &Run, report: &mut Report, folder: &Path, table: Opti
     Ok(())
 }
 
-/// Says which turns of arms had answers that were not right, by how often each server was the first of a right one.
+/// Says which turns of arms had answers that were not right, by arm and by how often each server came first in those that were.
 fn judged(wrong: &[String], turns: usize, queries: usize, report: &mut Report) {
     report.say(&format!("{} queries were asked in all, in {turns} turns.", number((turns * queries) as f64)));
     if !wrong.is_empty() {
@@ -195,7 +190,8 @@ fn serve(folder: &Path, table: Option<&Path>) -> Result<Serving> {
     )
 }
 
-/// Asks for one name, time after time; how long that took, and how often each server was the first of a right answer.
+/// Asks for one name, time after time; how long that took, and where answers were not right, of which arm and how often each
+/// server came first in those that were.
 fn arm(
     serving: &Serving,
     transport: usize,
@@ -203,8 +199,8 @@ fn arm(
     count: usize,
     queries: usize,
     rng: &mut Rng,
-) -> Result<(Times, [usize; ASES.len()])> {
-    let (over, _) = TRANSPORTS[transport];
+) -> Result<(Times, Option<String>)> {
+    let (over, transport) = TRANSPORTS[transport];
     let order = &ORDERS[order];
     let name = format!("{}{}", order.letter, COUNTS[count]);
     let mut socket = Socket::new(over, serving.dns())?;
@@ -224,7 +220,10 @@ fn arm(
     let mean = times.iter().sum::<f64>() / times.len() as f64;
     times.sort_by(f64::total_cmp);
     let percentile = |share| quantile(&times, share).unwrap_or(f64::NAN);
-    Ok((Times { mean, p50: percentile(0.5), p99: percentile(0.99) }, firsts))
+    let is_kept = order.is_kept(&firsts, queries);
+    let wrong =
+        (!is_kept).then(|| format!("{transport}, {}, {} addresses: {firsts:?}", order.name, COUNTS[count]));
+    Ok((Times { mean, p50: percentile(0.5), p99: percentile(0.99) }, wrong))
 }
 
 /// A way to the server.
