@@ -91,11 +91,30 @@ impl Session {
         call: Call,
         shown: impl FnOnce(T) -> String,
     ) -> Result<(), Failure> {
-        let answer = self.client.send(call).await?;
+        self.shown(&self.client.send(call).await?, shown)
+    }
+
+    /// Gets something short and prints it, as [`show`](Self::show) does.
+    ///
+    /// # Errors
+    /// [`Failure`] of the call, or of printing.
+    pub(crate) async fn look<T: DeserializeOwned>(
+        &self,
+        path: impl Into<String>,
+        shown: impl FnOnce(T) -> String,
+    ) -> Result<(), Failure> {
+        self.shown(&self.client.look(path).await?, shown)
+    }
+
+    fn shown<T: DeserializeOwned>(
+        &self,
+        answer: &Answer,
+        shown: impl FnOnce(T) -> String,
+    ) -> Result<(), Failure> {
         if self.json {
             return print(&answer.body);
         }
-        print(shown(parsed(&answer)?).as_bytes())
+        print(shown(parsed(answer)?).as_bytes())
     }
 
     /// Makes a change and prints the generation that has it, after `done`.
@@ -141,12 +160,12 @@ impl Session {
         print(answer.tag.ok_or_else(|| Failure::Failed("the API gave no tag".into()))?.as_bytes())
     }
 
-    /// Gets what another call needs.
+    /// Gets what another call needs, which is short.
     ///
     /// # Errors
     /// [`Failure`] of the call.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        parsed(&self.client.send(Call::new(hyper::Method::GET, path)).await?)
+        parsed(&self.client.look(path).await?)
     }
 }
 

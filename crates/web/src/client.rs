@@ -24,6 +24,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// gives up waiting for its workers after 5 s.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How long an answer may take that is short, and that nothing has to be done for: who looks at a server that hangs is to know
+/// soon. Ours asks its store for 2 s at most before it tells its status.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// How long a connection may be kept idle. A server may close it when it has waited long enough for a request, ours after
 /// [`HEAD_WAIT`](crate::serve::HEAD_WAIT), and a request that comes just then is lost.
 const IDLE_MAX: Duration = Duration::from_secs(20);
@@ -275,6 +279,15 @@ impl Client {
         } else {
             Err(self.refused(status, &path, &body, source.as_deref()))
         }
+    }
+
+    /// Gets something short: as [`send`](Self::send), but within 10 s in all.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn look(&self, path: impl Into<String>) -> Result<Answer, Unmet> {
+        let timeout = self.timeout.min(LOOK_TIMEOUT);
+        self.clone().within(timeout, self.answer_max).send(Call::new(Method::GET, path)).await
     }
 
     async fn exchange(&self, call: Call) -> Result<(StatusCode, Option<String>, Bytes), Unmet> {

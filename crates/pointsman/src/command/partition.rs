@@ -77,7 +77,7 @@ impl Partition {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let session = self.connection.begin()?;
         match self.action {
-            Action::List => session.show(Call::new(Method::GET, PATH), list).await,
+            Action::List => session.look(PATH, list).await,
             Action::Get { name, tag } => session.text(Call::new(Method::GET, path(&name)), tag).await,
             Action::Put { file, name, precondition } => {
                 let mut call = Call::new(Method::PUT, path(&name));
@@ -93,7 +93,7 @@ impl Partition {
             Action::Lookup { address, name } => {
                 let address = encoded(&address.to_string());
                 let path = format!("{}/lookup?address={address}", path(&name));
-                session.show(Call::new(Method::GET, path), lookup).await
+                session.look(path, lookup).await
             }
         }
     }

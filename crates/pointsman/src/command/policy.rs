@@ -67,13 +67,11 @@ impl Policies {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let session = self.connection.begin()?;
         match self.action {
-            Action::List => session.show(Call::new(Method::GET, PATH), list).await,
+            Action::List => session.look(PATH, list).await,
             Action::Get { owner, tag: true } => {
                 session.text(Call::new(Method::GET, path(&owner)), true).await
             }
-            Action::Get { owner, tag: false } => {
-                session.show(Call::new(Method::GET, path(&owner)), matrix).await
-            }
+            Action::Get { owner, tag: false } => session.look(path(&owner), matrix).await,
             Action::Put { file, owner, precondition } => {
                 let body = session::body(&file, "application/json")?;
                 let owner = owner.map_or_else(|| first_name(&body.content, &body.source), Ok)?;

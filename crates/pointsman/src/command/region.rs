@@ -47,7 +47,7 @@ impl Regions {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let session = self.connection.begin()?;
         match self.action {
-            Action::List => session.show(Call::new(Method::GET, PATH), list).await,
+            Action::List => session.look(PATH, list).await,
             Action::Add { name } => {
                 let mut call = Call::new(Method::POST, PATH);
                 call.body = Some(Body::json(&NewRegion { name: name.clone() }));

@@ -49,7 +49,7 @@ impl Servers {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let session = self.connection.begin()?;
         let (address, up) = match self.action {
-            Action::List => return session.show(Call::new(Method::GET, PATH), list).await,
+            Action::List => return session.look(PATH, list).await,
             Action::Up { address } => (address, true),
             Action::Down { address } => (address, false),
         };

@@ -6,12 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use api::{Counters, Status as State, WorkerState};
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use hyper::Method;
 use replay::remarks::counted;
 
 use crate::failure::Failure;
 use crate::session::{self, Connection};
-use web::client::Call;
 
 /// The most workers that are shown one by one; of more, only those at another generation are.
 const WORKERS_SHOWN: usize = 16;
@@ -32,7 +30,7 @@ impl Status {
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        self.connection.begin()?.show(Call::new(Method::GET, "/v1/status"), shown).await
+        self.connection.begin()?.look("/v1/status", shown).await
     }
 }
 

@@ -64,7 +64,7 @@ impl Zone {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let session = self.connection.begin()?;
         match self.action {
-            Action::List => session.show(Call::new(Method::GET, "/v1/zones"), list).await,
+            Action::List => session.look("/v1/zones", list).await,
             Action::Get { origin, tag } => session.text(Call::new(Method::GET, path(&origin)), tag).await,
             Action::Put { file, origin, precondition } => {
                 let body = session::body(&file, "text/dns")?;

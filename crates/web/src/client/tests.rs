@@ -136,6 +136,24 @@ async fn a_server_that_is_not_there_is_told_apart() {
     assert!(matches!(lost, Unmet::Unreachable(_)), "{lost:?}");
 }
 
+// The clock runs by itself while everybody waits.
+#[tokio::test(start_paused = true)]
+async fn who_only_looks_does_not_wait_for_long() {
+    let mute = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
+    let url = format!("http://{}", mute.local_addr().expect("it is bound"));
+    let client = Client::new(&url, None).expect("a URL");
+    let hasty = client.clone().within(Duration::from_secs(1), ANSWER_MAX);
+    for (unmet, wait) in [
+        (client.look("/v1/status").await, "10000 ms"),
+        (hasty.look("/v1/status").await, "1000 ms"),
+        (client.send(put()).await, "120000 ms"),
+        (client.send(Call::new(Method::GET, "/v1/zones/a")).await, "120000 ms"),
+    ] {
+        let told = unmet.expect_err("nobody answers").to_string();
+        assert!(told.contains(&format!(": no answer within {wait}\n")), "{told}");
+    }
+}
+
 #[tokio::test]
 async fn a_connection_is_kept_where_that_is_wanted_and_while_it_is_good() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use api::{BackEndStatus, BalanceStatus};
 use clap::Args;
-use hyper::Method;
-use web::client::Call;
 
 use super::Connection;
 use crate::command::status::uptime;
@@ -40,9 +38,7 @@ impl Status {
         let session = self.connection.begin()?;
         loop {
             let clear = if self.watch.is_some() { CLEAR } else { "" };
-            session
-                .show(Call::new(Method::GET, "/v1/status"), |status| clear.to_owned() + &shown(status))
-                .await?;
+            session.look("/v1/status", |status| clear.to_owned() + &shown(status)).await?;
             let Some(wait) = self.watch else { return Ok(()) };
             tokio::time::sleep(wait).await;
         }

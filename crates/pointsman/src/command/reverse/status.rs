@@ -4,12 +4,11 @@ use std::fmt::Write as _;
 
 use api::ReverseStatus;
 use clap::Args;
-use hyper::Method;
 
 use crate::command::status::uptime;
 use crate::failure::Failure;
 use crate::session::{self, Session};
-use web::client::{Call, Client, REVERSE};
+use web::client::{Client, REVERSE};
 
 /// The arguments of `reverse status`.
 #[derive(Args, Debug)]
@@ -35,7 +34,7 @@ impl Status {
     /// [`Failure`].
     pub(super) async fn run(self) -> Result<(), Failure> {
         let client = Client::of(&self.http, None, REVERSE)?;
-        Session::new(client, self.json).show(Call::new(Method::GET, "/v1/status"), shown).await
+        Session::new(client, self.json).look("/v1/status", shown).await
     }
 }
 
