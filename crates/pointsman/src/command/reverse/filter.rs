@@ -3,7 +3,7 @@
 //! Lines are taken in batches; the different addresses of one are asked for at once over the Redis protocol, and its lines
 //! are written in order. Nothing is waited for but the service's answers, which come at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use replay::remarks::counted;
 use serde_json::json;
 
 use crate::command::trace::progress::Progress;
@@ -33,7 +34,10 @@ const ANSWER_MAX: u64 = 1024;
 /// How long the service may take for an answer: it never waits for anything itself.
 const SERVICE_MAX: Duration = Duration::from_secs(5);
 
-/// The time between two looks for names that are not known yet.
+/// How long the service may take to be there again once it has ended a connection: it reads its snapshot before it begins.
+const RESTART_MAX: Duration = Duration::from_secs(10);
+
+/// The time between two looks for names that are not known yet, or for a service that is started anew.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Top-level domains that are counted one by one: there are some 1,500 today. What is beyond is counted together.
@@ -77,7 +81,7 @@ impl Filter {
         let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(|c| Failure::output(&c))?);
         let length = input.metadata().map(|file| if file.is_file() { file.len() } else { 0 });
         let length = length.map_err(unreadable)?;
-        let mut service = Service::connect(self.resp)?;
+        let mut service = Service::connect(self.resp, RESTART_MAX)?;
         let mut noted = match &self.resume {
             Some(path) => Some(Noted::begin(path, &mut input, &output, length)?),
             None => None,
@@ -90,7 +94,8 @@ impl Filter {
         let mut domains = Domains::default();
         let mut batch = Batch::default();
         'input: while lines.batch(&mut batch).map_err(unreadable)? {
-            let names = service.names(&batch.addresses(self.field), self.wait)?;
+            let named = service.names(&batch.addresses(self.field), self.wait);
+            let names = named.map_err(|failure| unanswered(failure, lines.held(&batch)))?;
             for line in &batch.lines {
                 // What is still being written is named when it is whole.
                 if noted.is_some() && line.octets.last() != Some(&b'\n') && line.octets.len() < LINE_MAX {
@@ -130,7 +135,19 @@ impl Filter {
         if let (Some(noted), Some(path)) = (&mut noted, &self.resume) {
             noted.note(path, &mut out, true)?;
         }
-        out.flush().map_err(|cause| Failure::output(&cause))
+        out.flush().map_err(|cause| Failure::output(&cause))?;
+        service.tell_restarts();
+        Ok(())
+    }
+}
+
+/// A service that does not answer, and how many lines that leaves without an answer.
+fn unanswered(failure: Failure, lines: u64) -> Failure {
+    match failure {
+        Failure::Unreachable(what) => {
+            Failure::Unreachable(format!("{what}; {} of stdin not answered", counted(lines, "line")))
+        }
+        other => other,
     }
 }
 
@@ -189,6 +206,13 @@ impl<R: Read> Lines<R> {
         }
         Ok(!batch.lines.is_empty())
     }
+
+    /// How many lines were read and are not written yet: those of this batch, and what was read ahead.
+    fn held(&self, batch: &Batch) -> u64 {
+        let octets = || batch.lines.iter().flat_map(|line| &line.octets).chain(self.from.buffer());
+        let whole = octets().filter(|octet| **octet == b'\n').count() as u64;
+        whole + u64::from(octets().last().is_some_and(|octet| *octet != b'\n'))
+    }
 }
 
 /// Whether a place in a file is within a line: a note may be of the pieces of one that is too long.
@@ -220,50 +244,74 @@ fn address(line: &[u8], field: u16) -> Option<(IpAddr, std::ops::Range<usize>)> 
 /// A connection to a running service.
 struct Service {
     address: SocketAddr,
+    /// How long it may take to be there again.
+    restart: Duration,
     stream: BufReader<TcpStream>,
+    /// How often it was connected again.
+    again: u64,
+}
+
+/// Addresses of which the names are asked for.
+struct Asked {
+    /// Those that are without an answer, or without one that will do.
+    wanted: Vec<IpAddr>,
+    names: HashMap<IpAddr, String>,
+    /// When no name is waited for any more.
+    until: Instant,
+}
+
+impl Asked {
+    fn drop_named(&mut self) {
+        self.wanted.retain(|address| !self.names.contains_key(address));
+    }
 }
 
 impl Service {
-    fn connect(address: SocketAddr) -> Result<Service, Failure> {
-        let connected = TcpStream::connect_timeout(&address, SERVICE_MAX).and_then(|stream| {
-            stream.set_read_timeout(Some(SERVICE_MAX))?;
-            stream.set_write_timeout(Some(SERVICE_MAX))?;
-            Ok(stream)
-        });
-        match connected {
-            Ok(stream) => Ok(Service { address, stream: BufReader::new(stream) }),
+    fn connect(address: SocketAddr, restart: Duration) -> Result<Service, Failure> {
+        match connected(address) {
+            Ok(stream) => Ok(Service { address, restart, stream, again: 0 }),
             Err(cause) => Err(unreachable(address, &cause)),
         }
     }
 
-    /// The names of these addresses, as far as they are known, or get known within `wait`. A connection that the service
-    /// has ended, for it was silent for long or the service was started anew, is made again, once.
-    fn names(&mut self, addresses: &[IpAddr], wait: Duration) -> Result<HashMap<IpAddr, String>, Failure> {
-        let mut named = self.names_once(addresses, wait);
-        if named.as_ref().is_err_and(|cause| ENDED.contains(&cause.kind())) {
-            *self = Service::connect(self.address)?;
-            named = self.names_once(addresses, wait);
-        }
-        named.map_err(|cause| unreachable(self.address, &cause))
+    /// Connects again, as soon as the service is there again.
+    fn connect_again(&mut self) -> io::Result<()> {
+        let until = Instant::now() + self.restart;
+        self.stream = loop {
+            match connected(self.address) {
+                Err(_) if Instant::now() < until => std::thread::sleep(LOOK),
+                tried => break tried?,
+            }
+        };
+        self.again += 1;
+        Ok(())
     }
 
-    fn names_once(&mut self, addresses: &[IpAddr], wait: Duration) -> io::Result<HashMap<IpAddr, String>> {
-        let mut names = HashMap::new();
-        let deadline = Instant::now() + wait;
-        let mut wanted = addresses.to_vec();
+    /// The names of these addresses, as far as they are known, or get known within `wait`. A connection that the service
+    /// has ended, for it was silent for long or the service was started anew, is made again, once, and what has no name yet
+    /// is asked for again.
+    fn names(&mut self, addresses: &[IpAddr], wait: Duration) -> Result<HashMap<IpAddr, String>, Failure> {
+        let until = Instant::now() + wait;
+        let mut asked = Asked { wanted: addresses.to_vec(), names: HashMap::new(), until };
+        let mut named = self.name(&mut asked);
+        if named.as_ref().is_err_and(|cause| ENDED.contains(&cause.kind())) {
+            named = self.connect_again().and_then(|()| self.name(&mut asked));
+        }
+        named.map_err(|cause| unreachable(self.address, &cause))?;
+        Ok(asked.names)
+    }
+
+    fn name(&mut self, asked: &mut Asked) -> io::Result<()> {
+        asked.drop_named();
         // Each is counted where it is first asked for, and not while it is waited for.
         let mut waits = false;
         loop {
-            let answers = self.ask("GET", &wanted)?;
-            let mut unnamed = Vec::new();
-            for (address, answer) in wanted.iter().zip(answers) {
-                match answer {
-                    Some(name) => _ = names.insert(*address, name),
-                    None => unnamed.push(*address),
-                }
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if unnamed.is_empty() || left.is_zero() {
+            self.ask("GET", &asked.wanted, |address, name| {
+                name.map(|name| asked.names.insert(address, name));
+            })?;
+            asked.drop_named();
+            let left = asked.until.saturating_duration_since(Instant::now());
+            if asked.wanted.is_empty() || left.is_zero() {
                 break;
             }
             if !waits {
@@ -271,14 +319,12 @@ impl Service {
                 self.tell("CLIENT NO-TOUCH ON")?;
             }
             // -1 is known to have none to give, -2 is not known yet; others got their name since it was asked for.
-            let states = self.ask("TTL", &unnamed)?;
-            wanted = unnamed
-                .into_iter()
-                .zip(states)
-                .filter(|(_, state)| state.as_deref() != Some("-1"))
-                .map(|(a, _)| a)
-                .collect();
-            if wanted.is_empty() {
+            let mut nameless = HashSet::new();
+            self.ask("TTL", &asked.wanted, |address, state| {
+                state.filter(|state| state == "-1").map(|_| nameless.insert(address));
+            })?;
+            asked.wanted.retain(|address| !nameless.contains(address));
+            if asked.wanted.is_empty() {
                 break;
             }
             std::thread::sleep(LOOK.min(left));
@@ -286,25 +332,48 @@ impl Service {
         if waits {
             self.tell("CLIENT NO-TOUCH OFF")?;
         }
-        Ok(names)
+        Ok(())
     }
 
-    /// One answer for each address, `None` for nil.
-    fn ask(&mut self, verb: &str, addresses: &[IpAddr]) -> io::Result<Vec<Option<String>>> {
+    /// Says on stderr how often the service was connected again.
+    fn tell_restarts(&self) {
+        if self.again > 0 {
+            let ended = counted(self.again, "connection");
+            // Nobody may read it.
+            let _ = writeln!(
+                io::stderr(),
+                "pointsman: the service ended {ended}; what was not answered was asked again"
+            );
+        }
+    }
+
+    /// Hands on the answer for each address, `None` for nil.
+    fn ask(
+        &mut self,
+        verb: &str,
+        addresses: &[IpAddr],
+        mut each: impl FnMut(IpAddr, Option<String>),
+    ) -> io::Result<()> {
         let asked: String = addresses.iter().map(|address| format!("{verb} {address}\r\n")).collect();
-        self.said(&asked, addresses.len())
+        self.stream.get_mut().write_all(asked.as_bytes())?;
+        for address in addresses {
+            each(*address, answer(&mut self.stream)?);
+        }
+        Ok(())
     }
 
     /// Tells it something that has no answer of interest.
     fn tell(&mut self, command: &str) -> io::Result<()> {
-        self.said(&format!("{command}\r\n"), 1).map(drop)
+        self.stream.get_mut().write_all(format!("{command}\r\n").as_bytes())?;
+        answer(&mut self.stream).map(drop)
     }
+}
 
-    /// What it answers to so many commands.
-    fn said(&mut self, commands: &str, count: usize) -> io::Result<Vec<Option<String>>> {
-        self.stream.get_mut().write_all(commands.as_bytes())?;
-        (0..count).map(|_| answer(&mut self.stream)).collect()
-    }
+fn connected(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&address, SERVICE_MAX)?;
+    stream.set_read_timeout(Some(SERVICE_MAX))?;
+    stream.set_write_timeout(Some(SERVICE_MAX))?;
+    Ok(BufReader::new(stream))
 }
 
 /// How a connection fails that the other end has ended.
@@ -530,7 +599,7 @@ mod tests {
     #[test]
     fn a_name_that_comes_between_two_questions_is_taken() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut service = Service::connect(listener.local_addr().unwrap()).unwrap();
+        let mut service = Service::connect(listener.local_addr().unwrap(), Duration::ZERO).unwrap();
         let script = [
             ("GET 192.0.2.1", "$-1"),
             ("CLIENT NO-TOUCH ON", "+OK"),
@@ -554,25 +623,74 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_the_service_ends_is_made_again_once() {
+    fn what_the_service_has_not_answered_when_it_ends_is_asked_again_once() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut service = Service::connect(listener.local_addr().unwrap()).unwrap();
+        let mut service = Service::connect(listener.local_addr().unwrap(), Duration::ZERO).unwrap();
+        // What is asked on each connection, and what is said before it ends.
+        let script: [(&[&str], &str); 4] = [
+            (&["GET 192.0.2.1", "GET 192.0.2.2"], "$7\r\na.first\r\n$8\r\nhalf"),
+            (&["GET 192.0.2.2"], "$8\r\na.second\r\n"),
+            (&["GET 192.0.2.3"], ""),
+            (&[], ""),
+        ];
         let told = std::thread::spawn(move || {
-            // The first connection ends before its answer, the second behind one.
-            for said in ["", "$12\r\nhost.example\r\n"] {
+            for (asked, said) in script {
                 let mut stream = BufReader::new(listener.accept().unwrap().0);
-                let mut line = String::new();
-                stream.read_line(&mut line).unwrap();
-                assert_eq!(line, "GET 192.0.2.1\r\n");
+                for expected in asked {
+                    let mut line = String::new();
+                    stream.read_line(&mut line).unwrap();
+                    assert_eq!(line.trim_end(), *expected);
+                }
                 stream.get_mut().write_all(said.as_bytes()).unwrap();
             }
         });
+        let [first, second, third] = [1, 2, 3].map(|last| IpAddr::from([192, 0, 2, last]));
+        let names = service.names(&[first, second], Duration::ZERO).unwrap();
+        let named = [first, second].map(|address| names.get(&address).map(String::as_str));
+        assert_eq!(named, [Some("a.first"), Some("a.second")]);
+        // The second connection has ended, too, and the third ends before its answer: then it is told.
+        let Err(Failure::Unreachable(what)) = service.names(&[third], Duration::ZERO) else { panic!() };
+        assert_eq!(service.again, 2, "{what}");
+        // So it is where nobody is there any more.
+        service.stream = connected(service.address).unwrap();
+        told.join().unwrap();
+        assert!(matches!(service.names(&[third], Duration::ZERO), Err(Failure::Unreachable(_))));
+        assert_eq!(service.again, 2);
+    }
+
+    #[test]
+    fn a_service_that_is_started_anew_is_waited_for() {
+        // An address of its own: others take free ports of 127.0.0.1.
+        let listener = std::net::TcpListener::bind("127.77.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut service = Service::connect(at, RESTART_MAX).unwrap();
+        let told = std::thread::spawn(move || {
+            let before = listener.accept().unwrap();
+            drop((listener, before));
+            let mut stream = BufReader::new(std::net::TcpListener::bind(at).unwrap().accept().unwrap().0);
+            stream.read_line(&mut String::new()).unwrap();
+            stream.get_mut().write_all(b"$12\r\nhost.example\r\n").unwrap();
+        });
         let address = "192.0.2.1".parse().unwrap();
         let names = service.names(&[address], Duration::ZERO).unwrap();
-        assert_eq!(names.get(&address).map(String::as_str), Some("host.example"));
+        assert_eq!((names.get(&address).map(String::as_str), service.again), (Some("host.example"), 1));
         told.join().unwrap();
-        // And where nobody is there any more, it is told.
-        assert!(matches!(service.names(&[address], Duration::ZERO), Err(Failure::Unreachable(_))));
+    }
+
+    #[test]
+    fn lines_without_an_answer_are_told() {
+        for (text, expected) in [
+            ("192.0.2.1 a\n", "1 line"),
+            ("192.0.2.1 a\n192.0.2.2 b", "2 lines"),
+            // A batch and what was read ahead.
+            (&"192.0.2.1\n".repeat(LINES_MAX + 7), "1031 lines"),
+        ] {
+            let from = BufReader::with_capacity(LINE_MAX, text.as_bytes());
+            let (mut lines, mut batch) = (Lines { from, within: false }, Batch::default());
+            assert!(lines.batch(&mut batch).unwrap());
+            let failure = unanswered(Failure::Unreachable("it is away".into()), lines.held(&batch));
+            assert_eq!(failure.messages(), [format!("it is away; {expected} of stdin not answered")]);
+        }
     }
 
     #[test]
