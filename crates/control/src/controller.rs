@@ -1,23 +1,29 @@
 //! A round: what serves, what the loads are, what should serve, and its installation.
 //!
 //! What is not known never makes the rows worse. A server whose load is unknown keeps its shares; one that only the
-//! policy knows keeps them, too; where nothing is known, nothing is installed. And nobody is overwritten: rows are
+//! policy knows keeps them, too; where nothing is known, nothing is installed. A server that the name server leaves out
+//! says nothing by being idle: it has no share until it is back. And nobody is overwritten: rows are
 //! installed only over those that they were decided from (`If-Match`), and after a change of somebody else's the
 //! controller stands back for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Changed, ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, Policy};
+use api::{
+    Changed, ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, Policy, ProbeState,
+    ServerState,
+};
 use hyper::{Method, StatusCode};
 use net::clock::{Clock, Now};
 use net::shutdown::Shutdown;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use web::client::{Body, Call, Client, Unmet, segment};
+use web::client::{Answer, Body, Call, Client, Unmet, segment};
 
 use crate::load::Load;
+use crate::matrix::{self, Column};
 use crate::numbers::Numbers;
+use crate::out::{self, Out};
 use crate::readings::Readings;
 use crate::rule::Rule;
 use crate::source::Source;
@@ -60,8 +66,26 @@ pub struct Controller {
     tag: Option<String>,
     /// Rounds that are left to stand back for.
     stand_back: u32,
-    /// What was last told of each server, so that it is told once.
-    told: Vec<String>,
+    /// What each server is to the policy, as it was last seen.
+    standings: Vec<Standing>,
+    /// What was last told of each server, so that it is told once: whether its load is known, and its standing.
+    told: Vec<(bool, Standing)>,
+}
+
+/// What a configured server is to the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Drawn,
+    LeftOut(Out),
+    Missing,
+}
+
+/// What a round decides from, beside loads.
+struct Seen {
+    policy: Policy,
+    tag: String,
+    /// Why each of the policy's servers is left out; `None` for one that may be drawn.
+    out: Vec<Option<Out>>,
 }
 
 /// What a source said of a server, by their numbers; nothing where it is not asked.
@@ -84,8 +108,9 @@ impl Controller {
         numbers: Arc<Numbers>,
         shutdown: Shutdown,
     ) -> Controller {
-        let told = vec![String::new(); options.rule.servers.len()];
-        Controller { options, clock, readings, numbers, shutdown, tag: None, stand_back: 0, told }
+        let standings = vec![Standing::Drawn; options.rule.servers.len()];
+        let told = standings.iter().map(|standing| (true, *standing)).collect();
+        Controller { options, clock, readings, numbers, shutdown, tag: None, stand_back: 0, standings, told }
     }
 
     /// Measures, decides, and installs what was decided.
@@ -117,47 +142,55 @@ impl Controller {
         Some(round)
     }
 
-    async fn work(
-        &mut self,
-        seen: Result<(Policy, String), Stopped>,
-        round: &mut ControlRound,
-    ) -> Result<(), Stopped> {
+    async fn work(&mut self, seen: Result<Seen, Stopped>, round: &mut ControlRound) -> Result<(), Stopped> {
         let now = self.clock.now();
-        let loads = self.loads(now, round);
-        let (policy, tag) = seen?;
+        let mut loads = self.loads(now, round);
+        let Seen { policy, tag, out } = seen?;
         self.notice(&tag);
 
-        let columns = self.options.rule.columns(&policy);
+        let mut columns = self.options.rule.columns(&policy);
         if !columns.iter().any(|column| column.configured.is_some()) {
             let what = format!("none of the configured servers is in the policy {}", self.options.policy);
             return Err(Stopped(ControlOutcome::Nothing, what));
         }
-        for (number, server) in round.servers.iter_mut().enumerate() {
-            if !columns.iter().any(|column| column.configured == Some(number)) {
-                server.why = add(&server.why, "it is not in the policy");
-            }
+        for (number, (server, load)) in round.servers.iter_mut().zip(&mut loads).enumerate() {
+            self.standings[number] = stand(number, &columns, &out, server, load);
         }
+        matrix::leave_out(&mut columns, &out);
         let decision = self.options.rule.decide(now.monotonic, &policy, &columns, &loads);
         round.rows = decision.rows;
         self.install(round, &policy, decision.policy, tag).await
     }
 
+    /// What serves, and to whom nobody is sent.
+    async fn see(&self) -> Result<Seen, Stopped> {
+        let (policy, tag) = self.serving().await?;
+        let servers: Vec<ServerState> =
+            understood(serde_json::from_slice(&self.get("/v1/servers").await?.body))?;
+        let probes: Vec<ProbeState> =
+            understood(serde_json::from_slice(&self.get("/v1/probes").await?.body))?;
+        let out = out::of(&policy, &servers, &probes);
+        Ok(Seen { policy, tag, out })
+    }
+
     /// What serves, and its tag.
-    async fn see(&self) -> Result<(Policy, String), Stopped> {
-        let call = Call::new(Method::GET, self.path());
-        let answer = self.options.client.send(call).await.map_err(|unmet| {
+    async fn serving(&self) -> Result<(Policy, String), Stopped> {
+        let answer = self.get(&self.path()).await?;
+        let policy = understood(serde_json::from_slice(&answer.body))?;
+        let tag = answer.tag.ok_or_else(|| Stopped(ControlOutcome::Refused, "the API gave no tag".into()))?;
+        Ok((policy, tag))
+    }
+
+    async fn get(&self, path: &str) -> Result<Answer, Stopped> {
+        let call = Call::new(Method::GET, path);
+        self.options.client.send(call).await.map_err(|unmet| {
             let outcome = match &unmet {
                 Unmet::Unreachable(_) => ControlOutcome::Unreachable,
                 Unmet::Refused { status: StatusCode::NOT_FOUND, .. } => ControlOutcome::Nothing,
                 _ => ControlOutcome::Refused,
             };
             Stopped(outcome, unmet.to_string())
-        })?;
-        let policy = serde_json::from_slice(&answer.body)
-            .map_err(|cause| format!("the API's answer is not understood: {cause}"));
-        let tag = answer.tag.ok_or_else(|| "the API gave no tag".to_owned());
-        let both = policy.and_then(|policy| Ok((policy, tag?)));
-        both.map_err(|what| Stopped(ControlOutcome::Refused, what))
+        })
     }
 
     /// Asks all sources for all servers, a bounded number at a time; `None` where the shutdown began, with all that was
@@ -316,7 +349,7 @@ impl Controller {
     /// Finds the tag of what was just installed, unless somebody else was quicker still.
     async fn remember(&mut self, installed: &Policy) {
         self.tag = None;
-        if let Ok((policy, tag)) = self.see().await {
+        if let Ok((policy, tag)) = self.serving().await {
             if policy.servers == installed.servers {
                 self.tag = Some(tag);
             } else {
@@ -328,13 +361,15 @@ impl Controller {
     /// Says in the log what a round came to: what was done and what went wrong, and of each server what is new.
     fn tell(&mut self, round: &ControlRound) {
         let (policy, outcome) = (&round.policy, round.outcome.word());
-        for (told, server) in self.told.iter_mut().zip(&round.servers) {
-            if *told != server.why {
+        let standings = self.told.iter_mut().zip(&self.standings);
+        for ((told, standing), server) in standings.zip(&round.servers) {
+            // The reason alone may be another one in each round.
+            let state = (server.load.is_some(), *standing);
+            if std::mem::replace(told, state) != state {
                 match server.why.as_str() {
                     "" => tracing::info!(server = %server.address, "its load is known"),
                     why => tracing::warn!(server = %server.address, "{why}"),
                 }
-                told.clone_from(&server.why);
             }
         }
         match round.outcome {
@@ -352,6 +387,31 @@ impl Controller {
     fn path(&self) -> String {
         format!("/v1/policies/{}", segment(&self.options.policy))
     }
+}
+
+fn understood<T>(read: serde_json::Result<T>) -> Result<T, Stopped> {
+    read.map_err(|cause| {
+        Stopped(ControlOutcome::Refused, format!("the API's answer is not understood: {cause}"))
+    })
+}
+
+/// What the server of this number is to the policy, noted beside its load; one that is left out has none, for being idle
+/// says nothing of it.
+fn stand(
+    number: usize,
+    columns: &[Column],
+    out: &[Option<Out>],
+    server: &mut ControlServer,
+    load: &mut Option<Load>,
+) -> Standing {
+    let Some(column) = columns.iter().find(|column| column.configured == Some(number)) else {
+        server.why = add(&server.why, "it is not in the policy");
+        return Standing::Missing;
+    };
+    let Some(out) = column.out(out) else { return Standing::Drawn };
+    (server.load, server.room, *load) = (None, None, None);
+    server.why = format!("its load is unknown: {}", out.why());
+    Standing::LeftOut(out)
 }
 
 /// The rows in one line.

@@ -3,7 +3,7 @@
 //! - [`situation`]: what an algorithm decides from, and what it decides; [`load`]: a server's load, from what several
 //!   sources say of it.
 //! - [`algorithm`]: the selection algorithms, a file each. Pure: loads, ranks, rows and time are arguments.
-//! - [`matrix`]: shares as a policy's rows, and rows as shares.
+//! - [`matrix`]: shares as a policy's rows, and rows as shares; [`out`]: whose shares nobody is sent by.
 //! - [`source`]: where loads are from; [`readings`]: the last ones.
 //! - [`rule`]: all of that as one function of what serves and of loads.
 //! - [`controller`]: a round; [`service`]: round after round.
@@ -17,6 +17,7 @@ pub mod matrix;
 #[cfg(test)]
 mod model;
 pub mod numbers;
+pub mod out;
 pub mod readings;
 pub mod rule;
 pub mod service;

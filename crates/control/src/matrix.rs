@@ -2,12 +2,14 @@
 //!
 //! The control process thinks in servers: machines with a load, of which one may have several addresses. The policy has
 //! a cell for each address and draws among those of the family that is asked for. So a server's share is written at
-//! each of its addresses, and is read at those of its first family.
+//! each of its addresses, and is read at those of its first family. What is read is who clients are sent to: a server
+//! that the name server leaves out has nothing of it.
 
 use std::net::IpAddr;
 
 use api::{Entry, Policy};
 
+use crate::out::Out;
 use crate::situation::Shares;
 
 /// A server of the policy.
@@ -17,6 +19,19 @@ pub struct Column {
     pub configured: Option<usize>,
     /// Which of the policy's servers are its addresses; at least one.
     pub places: Vec<usize>,
+    /// Those of them that are drawn; none for a server that is left out.
+    pub drawn: Vec<usize>,
+}
+
+impl Column {
+    fn new(configured: Option<usize>, places: Vec<usize>) -> Column {
+        Column { configured, drawn: places.clone(), places }
+    }
+
+    /// Why the server is left out, where all of its addresses are.
+    pub fn out(&self, out: &[Option<Out>]) -> Option<Out> {
+        self.places.iter().map(|place| out[*place]).collect::<Option<Vec<Out>>>()?.first().copied()
+    }
 }
 
 /// Sorts a policy's addresses by the servers that have them: the configured ones first, then each of the others alone.
@@ -28,15 +43,28 @@ pub fn columns(policy: &Policy, configured: &[Vec<IpAddr>]) -> Vec<Column> {
     let mut columns: Vec<Column> = configured
         .iter()
         .enumerate()
-        .map(|(server, addresses)| Column { configured: Some(server), places: places_of(addresses) })
+        .map(|(server, addresses)| Column::new(Some(server), places_of(addresses)))
         .filter(|column| !column.places.is_empty())
         .collect();
     for (place, server) in policy.servers.iter().enumerate() {
         if !configured.iter().flatten().any(|address| *address == server.address) {
-            columns.push(Column { configured: None, places: vec![place] });
+            columns.push(Column::new(None, vec![place]));
         }
     }
     columns
+}
+
+/// Takes from configured servers the addresses that are left out: `out` has a reason for each such place. A server that
+/// only the policy knows keeps its share also while it is out, since nobody would give it back. Where nobody would be
+/// left, all stay: no row decides then.
+pub fn leave_out(columns: &mut [Column], out: &[Option<Out>]) {
+    let is_out = |column: &Column| column.configured.is_some() && column.out(out).is_some();
+    if columns.iter().all(is_out) {
+        return;
+    }
+    for column in columns.iter_mut().filter(|column| column.configured.is_some()) {
+        column.drawn.retain(|place| out[*place].is_none());
+    }
 }
 
 /// What serves: a row for the default column, and one for each region.
@@ -69,9 +97,9 @@ fn row(policy: &Policy, columns: &[Column], region: Option<&String>) -> Vec<f64>
         .iter()
         .map(|column| {
             let is_v4 = |place: &&usize| policy.servers[**place].address.is_ipv4();
-            let first = column.places.iter().filter(is_v4).count();
+            let first = column.drawn.iter().filter(is_v4).count();
             let of_first = |place: &&usize| first == 0 || is_v4(place);
-            column.places.iter().filter(of_first).map(|place| value(*place)).sum()
+            column.drawn.iter().filter(of_first).map(|place| value(*place)).sum()
         })
         .collect();
     let sum: f64 = values.iter().sum();
@@ -79,7 +107,8 @@ fn row(policy: &Policy, columns: &[Column], region: Option<&String>) -> Vec<f64>
         values.iter().map(|value| value / sum).collect()
     } else {
         // Where all are 0, any order is as likely as any other (the paper's Algorithm 1).
-        vec![1.0 / values.len().max(1) as f64; values.len()]
+        let drawn = columns.iter().filter(|column| !column.drawn.is_empty()).count() as f64;
+        columns.iter().map(|column| if column.drawn.is_empty() { 0.0 } else { 1.0 / drawn }).collect()
     }
 }
 
@@ -153,7 +182,7 @@ mod tests {
         );
         let configured = addresses(&[&["192.0.2.1"], &["192.0.2.9"], &["192.0.2.3"]]);
         let columns = columns(&policy, &configured);
-        let column = |configured, place| Column { configured, places: vec![place] };
+        let column = |configured, place| Column::new(configured, vec![place]);
         // The second is not in the policy, and the policy has one that is not configured.
         assert_eq!(columns, [column(Some(0), 0), column(Some(2), 2), column(None, 1)]);
         let regions = ["europe", "asia", "none", "oceania"].map(String::from);
@@ -167,6 +196,30 @@ mod tests {
             &[0.75, 0.0, 0.25],
         ];
         assert_rows(&shares(&policy, &columns, &regions), expected);
+    }
+
+    #[test]
+    fn who_is_left_out_has_nothing_of_what_serves() {
+        let policy = policy(
+            r#"{"servers":[{"address":"192.0.2.1","default":{"probability":3},"regions":{"asia":{"probability":1}}},
+            {"address":"192.0.2.2","default":{"probability":1}},{"address":"192.0.2.3","default":{"probability":2}},
+            {"address":"2001:db8::1","default":{"probability":1}}]}"#,
+        );
+        let configured = addresses(&[&["192.0.2.1", "2001:db8::1"], &["192.0.2.2"]]);
+        let regions = ["asia".to_owned()];
+        let (down, failing) = (Some(Out::Down), Some(Out::Failing));
+        let check = |out: [Option<Out>; 4], expected: &[&[f64]]| {
+            let mut columns = columns(&policy, &configured);
+            leave_out(&mut columns, &out);
+            assert_rows(&shares(&policy, &columns, &regions), expected);
+        };
+        check([None; 4], &[&[0.5, 1.0 / 6.0, 1.0 / 3.0], &[1.0, 0.0, 0.0]]);
+        // Those that are left have all; where all of theirs is 0, they are as likely as each other.
+        check([down, None, None, failing], &[&[0.0, 1.0 / 3.0, 2.0 / 3.0], &[0.0, 0.5, 0.5]]);
+        // One family is out: the share is that of the other.
+        check([down, None, None, None], &[&[0.25, 0.25, 0.5], &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]]);
+        // The third is not configured.
+        check([None, None, down, None], &[&[0.5, 1.0 / 6.0, 1.0 / 3.0], &[1.0, 0.0, 0.0]]);
     }
 
     #[test]

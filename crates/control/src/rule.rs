@@ -123,6 +123,38 @@ fn shared(
 mod tests {
     use super::*;
     use crate::algorithm::third::{Parameters, Third};
+    use crate::out::Out;
+
+    #[test]
+    fn who_is_left_out_is_given_nothing() {
+        let addresses = [1, 2, 3].map(|last| IpAddr::from([192, 0, 2, last]));
+        // The nearest is out, and idle since nobody is sent to it.
+        let policy = r#"{"servers":[{"address":"192.0.2.1","default":{"probability":1}},{"address":"192.0.2.2"},
+            {"address":"192.0.2.3"}]}"#;
+        let policy = Policy::read("test", policy).expect("a policy");
+        let server = |(ranks, address): (u32, &IpAddr)| ServerOptions {
+            addresses: vec![*address],
+            capacity: 1.0,
+            ranks: vec![ranks],
+        };
+        let parameters = Parameters::new(Duration::from_secs(30), Duration::from_secs(10));
+        for algorithm in [Algorithm::First, Algorithm::Second(1.0), Algorithm::Third(Third::new(parameters))]
+        {
+            let servers = (1..).zip(&addresses).map(server).collect();
+            let mut rule = Rule { algorithm, ttl: 30, regions: vec!["europe".into()], servers };
+            let mut columns = rule.columns(&policy);
+            matrix::leave_out(&mut columns, &[Some(Out::Down), None, None]);
+            let known = Some(Load { relative: 0.5, room: 1.0 });
+            let decided = |rule: &mut Rule, loads: &[Option<Load>]| {
+                let policy = rule.decide(Duration::from_secs(10), &policy, &columns, loads).policy;
+                policy.servers.iter().map(|server| server.default.probability).collect::<Vec<_>>()
+            };
+            let shares = decided(&mut rule, &[None, known, known]);
+            assert_eq!(shares, [Some(0.0), Some(0.5), Some(0.5)], "{:?}", rule.algorithm);
+            let untouched = decided(&mut rule, &[None; 3]);
+            assert_eq!(untouched, [Some(1.0), None, None], "{:?}", rule.algorithm);
+        }
+    }
 
     #[test]
     fn a_demand_that_has_gone_is_told_as_none() {
