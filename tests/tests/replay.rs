@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -156,6 +157,36 @@ fn the_report_has_its_keys_and_the_log_a_row_a_query() {
     let (heading, rows) = rows.split_once('\n').expect("a heading");
     assert!(heading.starts_with("index\tdue_us\tsent_us"));
     assert_eq!(rows.lines().filter(|row| row.contains("\tNOERROR\tn")).count(), 120);
+    serving.stop();
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_printed_all_the_same() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let (trace, to) = (trace(&folder, 30, 3, "udp"), folder.at("report"));
+    let server = serving.dns().to_string();
+    // No octet can be written to a file.
+    let full = |more: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 0 && exec \"$0\" replay \"$@\""]).arg(tests::program::path());
+        command.args([&trace, "--server", &server, "--report", &to]).args(ANY).args(more);
+        let ended = Program::spawn(command).end();
+        let told = format!("the report {to}/report.json is not written: File too large");
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains(&told), "{}", ended.stderr);
+        ended.stdout
+    };
+    assert!(full(&[]).contains("lateness (sent - due)"));
+    assert!(!Path::new(&to).exists(), "nothing of it stays");
+    let report: Value = serde_json::from_str(&full(&["--json"])).expect("it is JSON");
+    assert_eq!(report["answers"], 30);
+    // What was there before stays.
+    std::fs::create_dir(&to).expect("it is ours");
+    folder.write("report/report.json", "an older one");
+    full(&[]);
+    assert_eq!(std::fs::read(Path::new(&to).join("report.json")).expect("it is there"), b"an older one");
+    assert_eq!(std::fs::read_dir(&to).expect("it is there").count(), 1);
     serving.stop();
 }
 
@@ -438,6 +469,12 @@ fn what_is_said_wrongly_is_refused_before_anything_is_sent() {
         (&[&trace, "--server", "127.0.0.1", "--source-prefix", "192.0.2.0/24"], "is no address of this host"),
         (&[&trace, "--server", "127.0.0.1", "--window", "5"], "--fast"),
         (&[&trace, "--server", "127.0.0.1", "--tls-port", "0"], "--tls-port"),
+        (&[&trace, "--server", "127.0.0.1", "--tls-ca", &missing], "--tls-ca: it has no effect"),
+        (
+            &[&trace, "--server", "127.0.0.1", "--tls-name", "a", "--transport", "udp=100%"],
+            "--tls-name: it has",
+        ),
+        (&["-", "--server", "127.0.0.1"], "-: it is no regular file, and a trace is read several times"),
         (&[&missing, "--server", "127.0.0.1"], "cannot be read"),
     ] {
         let ended = replay(arguments);

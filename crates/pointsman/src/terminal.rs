@@ -1,5 +1,8 @@
 //! Pictures that are drawn over themselves on a terminal.
 
+use std::io;
+use std::os::fd::AsFd;
+
 use terminal_size::{Height, Width};
 
 /// Columns and lines of a terminal that does not tell its own.
@@ -19,10 +22,23 @@ fn set(variable: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(variable).filter(|value| !value.is_empty())
 }
 
-/// The terminal's columns and lines.
+/// The columns and lines of the terminal behind stdout.
 pub(crate) fn size() -> (usize, usize) {
-    let (columns, rows) = terminal_size::terminal_size().map_or(SIZE, |(Width(w), Height(h))| (w, h));
-    (columns.into(), rows.into())
+    size_of(io::stdout())
+}
+
+/// The columns and lines of a terminal.
+pub(crate) fn size_of(terminal: impl AsFd) -> (usize, usize) {
+    let (columns, rows) =
+        terminal_size::terminal_size_of(terminal).map_or((0, 0), |(Width(w), Height(h))| (w, h));
+    // One that was never told its size says 0.
+    let or = |told: u16, usual: u16| usize::from(if told == 0 { usual } else { told });
+    (or(columns, SIZE.0), or(rows, SIZE.1))
+}
+
+/// As much of a line as a terminal has room for.
+pub(crate) fn cut(line: &str, columns: usize) -> &str {
+    line.char_indices().nth(columns).map_or(line, |(end, _)| &line[..end])
 }
 
 /// Lines that replace the `drawn` ones above the cursor (ECMA-48: CPL, EL, ED).
@@ -35,6 +51,14 @@ pub(crate) fn over(drawn: usize, lines: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_cut_to_its_columns() {
+        for (line, columns, expected) in [("ab", 3, "ab"), ("ab", 2, "ab"), ("äbc", 2, "äb"), ("ab", 0, "")]
+        {
+            assert_eq!(cut(line, columns), expected);
+        }
+    }
 
     #[test]
     fn a_picture_is_drawn_over_the_last() {

@@ -85,10 +85,9 @@ impl Print {
             }
             Form::Table(drawn) => {
                 let (columns, rows) = terminal::size();
-                let mut lines = table(status);
-                for line in &mut lines {
-                    *line = line.chars().take(columns).collect();
-                }
+                let lines = table(status);
+                let mut lines: Vec<String> =
+                    lines.iter().map(|line| terminal::cut(line, columns).into()).collect();
                 // What has scrolled out of sight cannot be drawn over; the cursor needs a line too.
                 lines.truncate(rows.saturating_sub(1));
                 let text = terminal::over(*drawn, &lines);

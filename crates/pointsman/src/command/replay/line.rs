@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use replay::send::Live;
 
+use crate::terminal;
+
 /// The live line on a terminal.
 pub(super) struct Line {
     began: Instant,
@@ -19,8 +21,9 @@ impl Line {
 
     /// Writes the numbers over those before.
     pub(super) fn show(&self, live: &Live) {
+        let told = told(live, self.began.elapsed().as_secs_f64());
         // A terminal that takes nothing is no reason to stop.
-        let _ = write!(io::stderr(), "\r\x1b[K{}", told(live, self.began.elapsed().as_secs_f64()));
+        let _ = write!(io::stderr(), "\r\x1b[K{}", terminal::cut(&told, terminal::size_of(&io::stderr()).0));
     }
 }
 

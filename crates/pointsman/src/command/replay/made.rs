@@ -34,19 +34,6 @@ impl Made {
         fs::create_dir_all(folder)
     }
 
-    /// Sees that a file can be written, which is made where it is not there and otherwise left as it is.
-    ///
-    /// # Errors
-    /// Why it cannot be.
-    pub(super) fn writable(&mut self, path: &Path) -> io::Result<()> {
-        match self.file(path, 0) {
-            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {
-                File::options().write(true).open(path).map(|_| ())
-            }
-            made => made.map(|_| ()),
-        }
-    }
-
     /// Leaves all where it is.
     pub(super) fn keep(mut self) {
         (self.files, self.folders) = Default::default();
@@ -79,7 +66,7 @@ mod tests {
         let make = |inner: &Path| {
             let mut made = Made::default();
             made.folder(inner).expect("it can be made");
-            made.writable(&inner.join("report.json")).expect("it can be written");
+            made.file(&inner.join("empty"), 0).expect("it can be made");
             made
         };
         for (heading, octets, is_kept, stays) in
@@ -94,15 +81,12 @@ mod tests {
                 drop(made)
             }
             assert_eq!(at("outer/log").exists(), stays, "{octets:?}");
-            assert_eq!(at("outer/inner/report.json").exists(), is_kept, "{octets:?}");
+            assert_eq!(at("outer/inner/empty").exists(), is_kept, "{octets:?}");
             assert_eq!(folder.exists(), stays, "{octets:?}");
             let _ = fs::remove_dir_all(&folder);
         }
-        fs::create_dir_all(at("report.json")).expect("it can be made");
-        assert!(Made::default().writable(&at("report.json")).is_err(), "it is a folder");
+        fs::create_dir(&folder).expect("it can be made");
         fs::write(at("report"), "a report").expect("it can be written");
-        Made::default().writable(&at("report")).expect("it can be written");
-        assert_eq!(fs::read(at("report")).expect("it is there"), b"a report");
         assert!(Made::default().folder(&at("report/inner")).is_err(), "a file is no folder");
         fs::remove_dir_all(&folder).expect("it is there");
     }

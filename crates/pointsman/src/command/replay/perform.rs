@@ -22,6 +22,7 @@ use replay::send::carrier::Carrier;
 use replay::send::{self, Done, LOG_HEADING, Live, Options, Process};
 use replay::trace::looped::{self, Kept, Looped};
 use replay::trace::{Trace, pcap};
+use reverse::whole;
 
 use super::super::trace::nothing;
 use super::line::Line;
@@ -34,6 +35,9 @@ use crate::session;
 /// The files of a report.
 const REPORT: &str = "report.json";
 const PAGE: &str = "index.html";
+
+/// Their rights, less what the process's mask takes away.
+const REPORT_MODE: u32 = 0o666;
 
 /// What a run writes to while it goes on, and whom it reads.
 struct Outputs {
@@ -89,8 +93,9 @@ impl Replay {
 
     /// Refuses what can be read only once: each thread reads the trace for itself, and the first look takes of it, too.
     fn readable_again(&self) -> Result<(), Failure> {
-        // What is not there is told by who opens it.
-        if std::fs::metadata(&self.trace).map_or(true, |found| found.is_file()) {
+        // What is not there is told by who opens it; `-` is stdin elsewhere.
+        let is_stdin = self.trace == Path::new("-");
+        if !is_stdin && std::fs::metadata(&self.trace).map_or(true, |found| found.is_file()) {
             return Ok(());
         }
         let what = "it is no regular file, and a trace is read several times";
@@ -111,7 +116,7 @@ impl Replay {
         if let Some(folder) = self.report.as_ref().filter(|_| self.is_first()) {
             made.folder(folder).map_err(|cause| written(folder, &cause))?;
             for path in [REPORT, PAGE].map(|name| folder.join(name)) {
-                made.writable(&path).map_err(|cause| written(&path, &cause))?;
+                whole::check(&path).map_err(|cause| written(&path, &cause))?;
             }
         }
         let mut make = |path: &Option<PathBuf>, heading: usize| {
@@ -252,18 +257,34 @@ impl Replay {
         if report.queries == 0 && report.schedule.damage.is_none() && !report.interrupted {
             return Err(self.none_due(&done.met));
         }
-        made.keep();
         if let Some(lost) = lost_here(&report) {
             // Who closed stderr wants to hear nothing.
             let _ = writeln!(io::stderr(), "pointsman: {lost}");
         }
-        self.tell(&report, &remarks(&report))?;
-        let log = done.log_error.as_ref().map(|error| format!("the log is not whole: {error}"));
+        let mut broken = self.tell(&report)?;
+        if broken.is_empty() {
+            made.keep();
+        }
+        broken.extend(done.log_error.as_ref().map(|error| format!("the log is not whole: {error}")));
         let differing = done.differing.as_ref().and_then(|differing| differing.error.as_ref());
-        let differing =
-            differing.map(|error| format!("the capture of differing answers is not whole: {error}"));
-        let broken = log.into_iter().chain(differing).collect();
+        broken
+            .extend(differing.map(|error| format!("the capture of differing answers is not whole: {error}")));
         verdict(&report, Beside { asked: self.asked(&report), tls_error: done.tls_error.clone(), broken })
+    }
+
+    /// Prints a report, and then writes it: what nobody takes there is not lost here. What went wrong is a sentence each.
+    fn tell(&self, report: &ReplayReport) -> Result<Vec<String>, Failure> {
+        let remarks = remarks(report);
+        let json = serde_json::to_vec_pretty(report)
+            .map_err(|cause| Failure::Failed(format!("the report is no JSON: {cause}")))?;
+        let printed = match self.json {
+            true => session::print(&json),
+            false => session::print(shown(report, &remarks).as_bytes()),
+        };
+        let mut broken = printed.err().map_or_else(Vec::new, |failure| failure.messages());
+        let written = self.report.as_ref().map_or(Ok(()), |folder| write(folder, report, &json, &remarks));
+        broken.extend(written.err());
+        Ok(broken)
     }
 
     /// Where queries went: the servers, at the ports of the transports that were used.
@@ -293,19 +314,16 @@ impl Replay {
             )),
         }
     }
+}
 
-    fn tell(&self, report: &ReplayReport, remarks: &[String]) -> Result<(), Failure> {
-        let json = serde_json::to_vec_pretty(report)
-            .map_err(|cause| Failure::Failed(format!("the report is no JSON: {cause}")))?;
-        if let Some(folder) = &self.report {
-            let page = page(report, remarks);
-            for (name, content) in [(REPORT, json.as_slice()), (PAGE, page.as_bytes())] {
-                let path = folder.join(name);
-                std::fs::write(&path, content).map_err(|cause| written(&path, &cause))?;
-            }
-        }
-        if self.json { session::print(&json) } else { session::print(shown(report, remarks).as_bytes()) }
+/// Puts a report's files into their folder, each whole or not at all; what is wrong is a sentence.
+fn write(folder: &Path, report: &ReplayReport, json: &[u8], remarks: &[String]) -> Result<(), String> {
+    for (name, content) in [(REPORT, json), (PAGE, page(report, remarks).as_bytes())] {
+        let path = folder.join(name);
+        let written = whole::replace(&path, REPORT_MODE, |mut file| file.write_all(content));
+        written.map_err(|cause| format!("the report {} is not written: {cause}", path.display()))?;
     }
+    Ok(())
 }
 
 fn written(path: &Path, cause: &io::Error) -> Failure {

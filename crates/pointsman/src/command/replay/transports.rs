@@ -67,11 +67,28 @@ impl Transports {
         self.rtt.clone()
     }
 
+    /// An option that tells something of TLS alone.
+    fn unused(&self) -> Option<&'static str> {
+        let options = [
+            ("--tls-ca", self.tls_ca.is_some()),
+            ("--tls-name", self.tls_name.is_some()),
+            ("--insecure", self.insecure),
+            ("--no-resumption", self.no_resumption),
+        ];
+        options.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+
     /// TLS, where some client needs it.
+    ///
+    /// # Errors
+    /// What is wrong with its options; that they are given where nobody does.
     pub(super) fn tls(&self) -> Result<Option<Arc<Tls>>, Fault> {
         let is_secure = |carrier: &Carrier| carrier.is_secure() && self.transport.uses(*carrier);
         if !Carrier::ALL.iter().any(is_secure) {
-            return Ok(None);
+            return self.unused().map_or(Ok(None), |option| {
+                let what = "it has no effect where no client uses TLS, QUIC or HTTPS";
+                Err(Fault::whole(option, what, "--transport with a share of them, such as tls=100%"))
+            });
         }
         let file = self.tls_ca.as_deref().unwrap_or(Path::new(AUTHORITIES));
         let trust = if self.insecure {
