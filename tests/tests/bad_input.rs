@@ -123,7 +123,7 @@ fn where_log_lines_are_objects_so_are_the_faults_at_start() {
 #[test]
 fn a_stop_does_not_wait_for_a_reload() {
     let folder = Folder::new();
-    let zone = folder.write("example.zone", ZONE);
+    let zone = folder.write("example.com.zone", ZONE);
     let serving = Serving::start(&folder, &["--zone", &zone]);
     std::fs::remove_file(&zone).expect("the file is there");
     mkfifo(&*zone, Mode::S_IRWXU).expect("the folder can be written");

@@ -33,7 +33,7 @@ const SECRETS_MAX: u64 = 4_096;
 /// A file to import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Import {
-    /// A master file. A zone without `$ORIGIN` is named as its file is, less `.zone` or `.db`.
+    /// A master file. A zone without `$ORIGIN` is named as its file is; see [`origin_of_file`].
     Zone(PathBuf),
     /// A partition, from one source or several: what the first has no region for the next one decides. Regions that do
     /// not exist are added.
@@ -201,6 +201,7 @@ impl Edits<'_> {
         }
         let former = format!("{source} as {origin}");
         if let Some(imported) = self.news(format!("zone {origin}"), Some(&former), &digest) {
+            tracing::info!(zone = origin, file = source, "a zone is read");
             let (zone, master) = (Box::new(zone), Arc::new(master));
             self.edits.extend([Edit::PutZone { zone, master, condition: Condition::Always }, imported]);
         }
@@ -272,12 +273,16 @@ fn read_zone(path: &Path, hash: &NameHash) -> Result<(Zone, Master<'static>), Fa
     Ok((Zone::build(&master, &source, hash)?, master))
 }
 
-/// The origin that a file's name gives, in wire form: `example.com` for `example.com.zone`, `example.com.db` and
-/// `example.com`. `None` where that is no name.
+/// The origin that a file's name gives, in wire form: `example.com` for `example.com.zone`, `example.com.db`,
+/// `db.example.com` and `example.com`. `None` where that is no name, or no zone's: one label, as `db.root` and `local.zone`
+/// have, and numbers, as `db.192.0.2` has, say what the file is for and not which zone it is.
 pub fn origin_of_file(path: &Path) -> Option<Vec<u8>> {
     let name = path.file_name()?.to_str()?;
     let name = name.strip_suffix(".zone").or_else(|| name.strip_suffix(".db")).unwrap_or(name);
-    dns::name::folded_from_text(name).ok()
+    let name = name.strip_prefix("db.").unwrap_or(name);
+    let (_, last) = name.trim_end_matches('.').rsplit_once('.')?;
+    let is_number = last.bytes().all(|octet| octet.is_ascii_digit());
+    dns::name::folded_from_text(name).ok().filter(|_| !is_number)
 }
 
 fn shown(path: &Path) -> String {

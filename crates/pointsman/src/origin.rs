@@ -74,6 +74,14 @@ mod tests {
         check("x.zone", "example.net. NS ns\n\tIN SOA ns h 1 2 3 4 5\n", Some("example.net."));
         check("/etc/zones/example.com.zone", "@ IN SOA ns h 1 2 3 4 5", Some("example.com."));
         check("example.com.db", "", Some("example.com."));
+        check("db.example.com", "", Some("example.com."));
+        check("db.example.com.zone", "", Some("example.com."));
+        check("db.com", "", None);
+        check("com.zone", "", None);
+        check("com.", "", None);
+        check("db.192.0.2", "", None);
+        check("db.2.0.192.in-addr.arpa", "", Some("2.0.192.in-addr.arpa."));
+        check("db.root", ". 86400 IN SOA a. b. 1 2 3 4 5", Some("."));
         check("example.com", "www IN A 192.0.2.1 ; SOA\n", Some("example.com."));
         check("-", "@ IN SOA ns h 1 2 3 4 5", None);
         check(".zone", "", None);

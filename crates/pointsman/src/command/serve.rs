@@ -1,8 +1,15 @@
 //! `pointsman serve`: the name server, from its first address to its last answer.
 
+use std::fs::File;
+use std::path::Path;
+
+use api::Fault;
 use clap::Args;
 use nameserver::edit::Refused;
 use nameserver::server::{Options, Server};
+use net::privileges;
+use nix::unistd::geteuid;
+use reverse::whole;
 use tokio::signal::unix::{Signal, SignalKind};
 
 use crate::config::serve::Flags;
@@ -11,6 +18,9 @@ use crate::failure::Failure;
 use crate::log::Log;
 use crate::session;
 use crate::supervision::{self, Stop};
+
+/// What faults of the store are told of.
+const STORE: &str = "store";
 
 /// The arguments of `serve`.
 #[derive(Args, Debug)]
@@ -31,12 +41,40 @@ impl Serve {
         let (Lowered { options, log, .. }, mut faults) = config::load(&self.flags);
         // The start reads the imports itself; here, what is wrong with them joins the list.
         if self.flags.check || !faults.is_empty() {
+            if self.flags.check {
+                log.begin();
+            }
+            become_user(&options)?;
             let checked = Server::check(&options).await.map_err(|found| faults.append(found));
+            if !faults.faults.iter().any(|fault| fault.source == STORE) {
+                store(&options).map_err(|fault| faults.push(fault)).unwrap_or_default();
+            }
             let held = faults.or(checked.unwrap_or_default())?;
             return session::print(format!("ok, with {held}").as_bytes());
         }
         serve(options, log).await.map_err(|failure| log.end(failure))
     }
+}
+
+/// Becomes the user that the start would become, where this process can: whatever it reads then, and where it writes, is
+/// looked at with that user's rights. That there is no such user is told with all else.
+fn become_user(options: &Options) -> Result<(), Failure> {
+    match &options.user {
+        Some(user) if geteuid().is_root() && privileges::look_up(user).is_ok() => {
+            privileges::drop_to(user).map_err(|cause| Failure::Failed(format!("failed to {cause}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Looks whether the store can be written, where it is a file.
+fn store(options: &Options) -> Result<(), Fault> {
+    let Some(path) = options.store.strip_prefix("sqlite:").map(Path::new) else { return Ok(()) };
+    let opened = if path.exists() { File::options().write(true).open(path).map(|_| ()) } else { Ok(()) };
+    opened.and_then(|()| whole::check(path)).map_err(|cause| {
+        let what = format!("the store {} cannot be written: {cause}", path.display());
+        Fault::whole(STORE, what, "a file in a folder that the server's user may write to")
+    })
 }
 
 async fn serve(options: Options, log: Log) -> Result<(), Failure> {
