@@ -46,7 +46,7 @@ pub struct Asked {
     pub program: &'static str,
     /// A URL as it may be.
     pub example: &'static str,
-    /// The option or key by which the token is given.
+    /// The option or key by which the token is given; empty where none is asked for.
     pub token: &'static str,
     /// Whether it is Pointsman's own: then a refusal is in the words of its API, and a tunnel is a way to it.
     pub is_ours: bool,
@@ -68,7 +68,7 @@ pub const REVERSE: Asked = Asked {
     source: "--http or POINTSMAN_REVERSE",
     program: "pointsman reverse --http ADDR",
     example: "a URL such as http://127.0.0.1:8054",
-    token: "nothing: it asks for none",
+    token: "",
     is_ours: true,
 };
 
@@ -78,7 +78,7 @@ pub const BALANCE: Asked = Asked {
     source: "--http or POINTSMAN_BALANCE",
     program: "pointsman balance --http ADDR",
     example: "a URL such as http://127.0.0.1:8055",
-    token: "nothing: it asks for none",
+    token: "",
     is_ours: true,
 };
 
@@ -405,6 +405,7 @@ impl Client {
 
     fn way_on(&self, status: StatusCode) -> Option<String> {
         match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.asked.token.is_empty() => None,
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.token.is_none() => {
                 Some(format!("Give the server's token with {}.", self.asked.token))
             }

@@ -117,6 +117,15 @@ async fn refusals_say_what_where_and_how_to_go_on() {
 }
 
 #[tokio::test]
+async fn who_asks_for_no_token_is_given_none() {
+    let (at, server) = serve((401, None, r#"{"what":"not under a host's name"}"#)).await;
+    let client = Client::of(at.url(), None, REVERSE).expect("a URL");
+    let told = client.look("/v1/status").await.expect_err("it refuses").to_string();
+    server.await.expect("the server ends");
+    assert_eq!(told, "not under a host's name");
+}
+
+#[tokio::test]
 async fn a_server_that_is_not_there_is_told_apart() {
     let free = TcpListener::bind("127.0.0.1:0").await.expect("loopback has free ports");
     let address = free.local_addr().expect("it is bound");
