@@ -233,7 +233,7 @@ fn an_unknown_load_is_told_once_whatever_its_reason_says() {
     let config = world.config("interval = \"100 ms\"\ntimeout = \"100 ms\"\n", source);
     let mut control = Program::start(&["control", "--config", &config]);
     for _ in 0..3 {
-        control.line("nothing:");
+        control.line("there is no policy");
     }
     let said = control.stop().stderr;
     assert_eq!(said.matches("its load is unknown").count(), 2, "one for each server: {said}");
