@@ -80,7 +80,7 @@ impl Edns {
             nsid: false,
             tcp_keepalive: false,
         };
-        while edns.version <= VERSION && !rdata.is_empty() {
+        while edns.version == VERSION && !rdata.is_empty() {
             let (head, rest) = rdata.split_at_checked(OPTION)?;
             let code = u16::from_be_bytes([head[0], head[1]]);
             let (data, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes([head[2], head[3]])))?;
