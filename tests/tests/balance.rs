@@ -346,9 +346,11 @@ fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
         assert_eq!(ask(balancing.dns, "www.example").rcode, "NOERROR");
         assert!(Instant::now() < until, "it is never asked");
     }
+    let mapped = format!("{{\"address\": \"[::ffff:127.0.0.1]:{}\"}}", second.address.port());
     let circle = format!("{{\"address\": \"{}\"}}", balancing.dns);
     for (body, status) in [
         (&new[..], 409),
+        (&mapped, 409),
         (&circle, 409),
         ("{\"address\": \"192.0.2.1\"}", 422),
         ("{\"address\": \"192.0.2.1:53\", \"weight\": 0}", 422),
@@ -391,11 +393,20 @@ fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
     {
         assert!(metrics.lines().any(|found| found.starts_with(line)), "{line} is not in\n{metrics}");
     }
-    let mut status = Command::new(program::path());
-    let http = balancing.http.expect("it was asked for");
-    status.args(["balance", "status", "--http", &format!("http://{http}")]);
-    let printed = Program::spawn(status).end().stdout;
+    let http = format!("http://{}", balancing.http.expect("it was asked for"));
+    let printed = Program::start(&["balance", "status", "--http", &http]).end().stdout;
     assert!(printed.contains("BACK END") && printed.contains(&first.address.to_string()), "{printed}");
+    // A port is given where it is not 53; nobody is asked there, as it drains.
+    for (change, is_there) in [("add", true), ("drain", true), ("remove", false)] {
+        let printed = Program::start(&["balance", change, "127.0.0.9", "--http", &http]).end().stdout;
+        assert_eq!(printed.contains("127.0.0.9:53"), is_there, "{change}: {printed}");
+    }
+    // Without a terminal the pictures are tables, one after the other.
+    let mut watch = Command::new("sh");
+    let piped = "\"$0\" balance status --watch 100ms --http \"$1\" | head -n 40";
+    watch.args(["-c", piped]).arg(program::path()).arg(&http);
+    let printed = Program::spawn(watch).end().stdout;
+    assert!(printed.matches("\nBACK END").count() > 1 && !printed.contains('\x1b'), "{printed}");
     balancing.stop();
 }
 

@@ -1,10 +1,11 @@
 //! `pointsman trace` from outside: what it tells of captures, what it writes, and what it says of those that are damaged.
 
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use tests::folder::Folder;
-use tests::program::{Ended, Program};
+use tests::program::{self, Ended, Program};
 
 /// Six queries of three clients in six seconds.
 const LINES: &str = "\
@@ -63,6 +64,9 @@ fn each_form_is_written_and_read_again() {
         told(0, &["info", &packets])
             .contains("1970-01-01 00:00:10  5.000 s  1.000000 ± 0.000000 s  3        6")
     );
+    let mut piped = Command::new("sh");
+    piped.args(["-c", "exec \"$0\" trace info - --json < \"$1\""]).arg(program::path()).arg(&text);
+    assert_eq!(Program::spawn(piped).end().stdout, told(0, &["info", &text, "--json"]));
     // Nothing is written over, nor in a form that nobody asked for.
     for (out, part) in [(&packets, "it is there already"), (&folder.at("e.pdf"), "FILE.txt, FILE.queries or")]
     {

@@ -54,6 +54,9 @@ pub fn read_text(path: &Path, most: u64, expected: &str) -> Result<String, Fault
 pub fn read_secret(path: &Path, most: u64, expected: &str) -> Result<String, Fault> {
     let (file, source) = (open(path, expected)?, path.to_string_lossy());
     let metadata = file.metadata().map_err(|cause| unreadable(&source, &cause, expected))?;
+    if metadata.is_dir() {
+        return Err(unreadable(&source, &io::ErrorKind::IsADirectory.into(), expected));
+    }
     let mode = metadata.permissions().mode() & 0o777;
     if mode & FORBIDDEN_MODE != 0 {
         let what = format!("the file holds secrets and is open to others (mode {mode:03o})");
@@ -135,5 +138,7 @@ mod tests {
                 }
             }
         }
+        let told = told(read_secret(folder.path(), 8, "a key")).expect_err("it is a folder");
+        assert!(told.ends_with(": it cannot be read: is a directory; expected a key"), "{told}");
     }
 }

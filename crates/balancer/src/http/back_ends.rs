@@ -79,7 +79,8 @@ pub(super) async fn add(
     if http.numbers.listening.iter().any(|listens| circle::leads_to(*listens, address)) {
         return Err(refused("queries would go round in a circle"));
     }
-    if field.find(address).is_some() {
+    let server = |address: SocketAddr| (address.ip().to_canonical(), address.port());
+    if field.iter().any(|there| server(there.address) == server(address)) {
         return Err(refused("there is this back end already"));
     }
     let field = field

@@ -96,9 +96,12 @@ fn path(owner: &str) -> String {
 /// The policy's key as its file has it. What else is wrong with the file is the server's to say, in full.
 fn first_name(text: &[u8], source: &str) -> Result<String, Failure> {
     let policy: serde_json::Value = serde_json::from_slice(text).map_err(|cause| {
-        let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let (line, column) = (place(cause.line()), place(cause.column()));
-        Fault::at(source, line, column, "this is no JSON", "a policy as `policy get --json` prints it")
+        let expected = "a policy as `policy get --json` prints it";
+        if text.trim_ascii().is_empty() {
+            return Fault::whole(source, "it is empty", expected);
+        }
+        let place = |n: usize| u32::try_from(n.max(1)).unwrap_or(u32::MAX);
+        Fault::at(source, place(cause.line()), place(cause.column()), "this is no JSON", expected)
     })?;
     let name = policy.get("names").and_then(|names| names.get(0)).and_then(|name| name.as_str());
     let expected = "\"names\": [\"NAME\", ...], or --owner NAME";
@@ -199,6 +202,10 @@ SERVER       default     asia      europe
         let none = format!("www.json: the policy names no name; {expected}");
         check(r#"{"servers":[]}"#, Err(&none));
         check(r#"{"names":[]}"#, Err(&none));
+        let empty = "www.json: it is empty; expected a policy as `policy get --json` prints it";
+        check("", Err(empty));
+        check(" \n", Err(empty));
+        check("x", Err("www.json:1:1: this is no JSON; expected a policy as `policy get --json` prints it"));
         check(
             "{\n  names",
             Err("www.json:2:3: this is no JSON; expected a policy as `policy get --json` prints it"),

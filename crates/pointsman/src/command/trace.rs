@@ -106,7 +106,7 @@ enum Action {
 /// The trace that is read.
 #[derive(Args, Clone, Debug)]
 struct Input {
-    /// A capture (pcap, pcapng), C-DNS, dnstap or a text of queries; plain, gzip, xz, zstd or lz4
+    /// A capture (pcap, pcapng), C-DNS, dnstap or a text of queries; plain, gzip, xz, zstd or lz4. `-` is stdin
     file: PathBuf,
     /// Where the servers in a capture listen
     #[arg(long, default_value_t = PORT)]
@@ -165,7 +165,8 @@ impl Trace {
 
 impl Input {
     fn open(&self) -> Result<trace::Trace, Failure> {
-        let file = File::open(&self.file)
+        let path = if self.file == Path::new("-") { Path::new("/dev/stdin") } else { &self.file };
+        let file = File::open(path)
             .map_err(|cause| Failure::file(&self.file, format!("it cannot be read: {cause}"), ""))?;
         let length = file.metadata().map_or(0, |metadata| metadata.len());
         trace::Trace::read(Progress::new(file, length), self.port)

@@ -121,8 +121,8 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
     }
     let mut seen = HashSet::new();
     for Placed { value: (address, _), place } in &spec.backend {
-        if !seen.insert(*address) {
-            faults.push(place.fault(format!("backend has {address} twice"), "each address once"));
+        if !seen.insert(SocketAddr::new(address.ip().to_canonical(), address.port())) {
+            faults.push(place.fault(format!("backend has {address} twice"), "each server once"));
         }
         if address.port() == 0 {
             faults.push(place.fault(format!("{address} has port 0"), "the port of a name server"));
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn everything_wrong_is_listed_at_once_with_its_place() {
         let text = "version = \"v1\"\n[balance]\nlisten = [\"192.0.2.1:53\"]\n\
-                    backend = [\"192.0.2.1\", \"192.0.2.1:53\", \"192.0.2.2=0\", \"192.0.2.3:0\"]\n\
+                    backend = [\"192.0.2.1\", \"192.0.2.1:53\", \"192.0.2.2=0\", \"192.0.2.3:0\", \"[::ffff:192.0.2.1]:53\"]\n\
                     policy = \"fastest\"\nspeed = 9\ntimeout = \"1 h\"\n";
         let found = lowered(text, &["--tries", "0"]).expect_err("much is wrong");
         let expected = [
@@ -253,8 +253,9 @@ mod tests {
             "/etc/p.toml:6:1: unknown key speed in balance; expected listen,",
             "/etc/p.toml:7:11: timeout is \"1 h\"; expected a time from 1 ms to 30 s",
             "--tries: tries is \"0\"; expected a whole number from 1 to 8",
-            "/etc/p.toml:4:25: backend has 192.0.2.1:53 twice; expected each address once",
+            "/etc/p.toml:4:25: backend has 192.0.2.1:53 twice; expected each server once",
             "/etc/p.toml:4:56: 192.0.2.3:0 has port 0",
+            "/etc/p.toml:4:71: backend has [::ffff:192.0.2.1]:53 twice; expected each server once",
             "/etc/p.toml:3:11: 192.0.2.1:53 is in listen and in backend",
         ];
         let lines: Vec<&str> = found.lines().collect();

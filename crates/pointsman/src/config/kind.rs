@@ -400,8 +400,16 @@ fn waiting(
 
 fn resolver(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
     let text = text(given)?;
+    with_port(text).map_err(|_| format!("{text:?}"))
+}
+
+/// Reads an address, whose port is DNS's where none is given.
+///
+/// # Errors
+/// What is expected.
+pub(crate) fn with_port(text: &str) -> Result<SocketAddr, &'static str> {
     let with_port = text.parse().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)));
-    with_port.map_err(|_| format!("{text:?}"))
+    with_port.map_err(|_| "expected an IP address, with a port where it is not 53")
 }
 
 fn back_end(given: &Given<'_>) -> Result<(SocketAddr, u32), Wrong> {

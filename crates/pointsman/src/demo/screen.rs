@@ -50,7 +50,7 @@ pub(super) fn picture(view: &View<'_>, columns: usize, has_colours: bool) -> Vec
     let answers = watch.tally.last_second(view.now);
     let mut lines = heading(view, answers.iter().flatten().sum());
     lines.push(Line::new());
-    lines.extend(sites(in_force.down, bar));
+    lines.extend(sites(in_force.down, bar, columns));
     for (region, row) in answers.iter().enumerate() {
         lines.push(shares(REGIONS[region], row, bar));
         lines.push(foretold(in_force.chances(region), bar));
@@ -137,14 +137,18 @@ fn heading(view: &View<'_>, rate: u32) -> Vec<Line> {
     ]
 }
 
-fn sites(down: BySite<bool>, bar: usize) -> [Line; 2] {
+/// The sites, and of each a server, where there is room for all of its address.
+fn sites(down: BySite<bool>, bar: usize, columns: usize) -> [Line; 2] {
     let width = bar + BESIDE_BAR - 2;
     let mut names = vec![(Look::Plain, " ".repeat(LABEL))];
     let mut addresses = names.clone();
-    for (site, down) in SITES.iter().zip(down) {
+    for (place, (site, down)) in SITES.iter().zip(down).enumerate() {
         let (look, state) = if down { (Look::Bad, " DOWN") } else { (Look::Bold, "") };
         names.push((look, format!("  {:<width$}", format!("{}{state}", site.name))));
-        addresses.push((Look::Dim, format!("  {:<width$}", site.servers()[0].to_string())));
+        let address = site.servers()[0].to_string();
+        let end = LABEL + place * (width + 2) + 2 + address.len();
+        let address = if address.len() <= width && end <= columns { &address } else { "" };
+        addresses.push((Look::Dim, format!("  {address:<width$}")));
     }
     [names, addresses]
 }
@@ -303,6 +307,10 @@ unclassified                     0 %                   0 %                   0 %
             let lines = picture(&view, columns, false);
             assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns}");
             assert_eq!(lines.len(), picture(&view, 80, true).len());
+            // An address that is cut is another one.
+            let whole = SITES.map(|site| site.servers()[0].to_string());
+            let told = lines[5].split_whitespace().all(|address| whole.iter().any(|whole| whole == address));
+            assert!(told, "{columns}: {}", lines[5]);
         }
         let coloured = picture(&view, 80, true).join("\n");
         assert!(coloured.contains("\x1b[1;31m  singapore DOWN"), "{coloured}");

@@ -8,12 +8,14 @@ use hyper::Method;
 use web::client::{Body, Call};
 
 use super::{Connection, status};
+use crate::config::kind;
 use crate::failure::Failure;
 
 /// A back end to be added.
 #[derive(Args, Debug)]
 pub(super) struct Add {
-    /// Its address and port
+    /// Its address, with a port where it is not 53
+    #[arg(value_parser = kind::with_port)]
     address: SocketAddr,
     /// Its weight, for policies that have weights
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -25,7 +27,8 @@ pub(super) struct Add {
 /// A back end of a balancer.
 #[derive(Args, Debug)]
 pub(super) struct Named {
-    /// Its address and port
+    /// Its address, with a port where it is not 53
+    #[arg(value_parser = kind::with_port)]
     address: SocketAddr,
     #[command(flatten)]
     connection: Connection,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use api::{BackEndStatus, BalanceStatus};
@@ -12,6 +13,7 @@ use crate::command::status::uptime;
 use crate::config::kind;
 use crate::failure::Failure;
 use crate::session;
+use crate::terminal;
 
 /// What clears a terminal and begins at its top (ECMA-48).
 const CLEAR: &str = "\x1b[H\x1b[2J";
@@ -36,13 +38,22 @@ impl Status {
     /// [`Failure`].
     pub(super) async fn run(self) -> Result<(), Failure> {
         let session = self.connection.begin()?;
+        let is_picture = self.watch.is_some() && terminal::takes_pictures(io::stdout().is_terminal());
         loop {
-            let clear = if self.watch.is_some() { CLEAR } else { "" };
-            session.look("/v1/status", |status| clear.to_owned() + &shown(status)).await?;
+            let told =
+                |status| if is_picture { picture(&shown(status), terminal::size()) } else { shown(status) };
+            session.look("/v1/status", told).await?;
             let Some(wait) = self.watch else { return Ok(()) };
             tokio::time::sleep(wait).await;
         }
     }
+}
+
+/// A text on a terminal that is cleared before; what it has no room for is left out.
+fn picture(text: &str, (columns, rows): (usize, usize)) -> String {
+    // The cursor needs a line, too.
+    let lines = text.lines().take(rows.saturating_sub(1)).map(|line| terminal::cut(line, columns).to_owned());
+    CLEAR.to_owned() + &lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Reads how far apart looks are.
@@ -129,6 +140,16 @@ mod tests {
     fn nobody_watches_without_a_pause() {
         for (text, expected) in [("0s", None), ("99ms", None), ("100ms", Some(100)), ("2s", Some(2_000))] {
             assert_eq!(watch(text).ok(), expected.map(Duration::from_millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_picture_is_no_larger_than_its_terminal() {
+        let text = "one line\nanother\na third\n";
+        for (size, expected) in
+            [((80, 24), "one line\nanother\na third"), ((4, 3), "one \nanot"), ((0, 0), "")]
+        {
+            assert_eq!(picture(text, size), format!("{CLEAR}{expected}"));
         }
     }
 
