@@ -79,7 +79,7 @@ speed = 9
              policy, tsig_keys, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, \
              log_level, tcp, rate_limit, dnstap, external, secondary, probe, partition, reverse or balance",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
-            "/etc/p.toml:5:9: store is \"oracle://localhost\"; expected sqlite:PATH, \
+            "/etc/p.toml:5:9: store is \"oracle:...\"; expected sqlite:PATH, \
              postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE",
             "/etc/p.toml:6:11: workers is the number 0; expected a whole number from 1 to 256",
             "/etc/p.toml:7:21: minimal_responses is \"no\"; expected true or false",

@@ -23,7 +23,7 @@ impl Line {
     pub(super) fn show(&self, live: &Live) {
         let told = told(live, self.began.elapsed().as_secs_f64());
         // A terminal that takes nothing is no reason to stop.
-        let _ = write!(io::stderr(), "\r\x1b[K{}", terminal::cut(&told, terminal::size_of(&io::stderr()).0));
+        let _ = write!(io::stderr(), "\r\x1b[K{}", terminal::cut(&told, terminal::size_of(io::stderr()).0));
     }
 }
 
