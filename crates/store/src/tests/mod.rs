@@ -243,7 +243,7 @@ async fn a_link_to_nowhere_is_told_as_one() {
     let folder = Folder::new();
     let link = folder.0.join("link.db");
     std::os::unix::fs::symlink("/nowhere/pointsman.db", &link).unwrap();
-    let error = Store::open(&url(&link)).await.err().expect("there is nothing to open");
+    let Err(error) = Store::open(&url(&link)).await else { panic!("there is nothing to open") };
     let said = error.to_string();
     assert!(said.contains("it is a link to /nowhere/pointsman.db, where nothing is"), "{said}");
     assert!(link.read_link().is_ok(), "the link stays");
