@@ -20,6 +20,7 @@
 //! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
 //! - [`netlink`]: questions to the kernel; [`hop`]: whom a frame on its way to an address goes to first.
+//! - [`whole`]: a file that is put whole in its place, held against others.
 //! - [`mapped`]: a file as memory, and memory in large pages; [`memory`]: what the kernel says of a socket's.
 //!
 //! Only Linux is supported. The modules with `unsafe` code are `mmsg`, `mapped` and `scheduling`.
@@ -50,6 +51,7 @@ pub mod tcp;
 pub mod thread;
 pub mod tls;
 pub mod udp;
+pub mod whole;
 
 // The batched calls take raw pointers, and no crate wraps them without preparing all headers for each call.
 #[allow(unsafe_code)]

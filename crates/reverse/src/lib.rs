@@ -12,7 +12,7 @@
 //! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP, Rapid DNS, HTTP and MMDB files; [`learned`]: who waits.
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`crawlers`]: which crawler an address is.
-//! - [`cache`]: what is known; [`name`]: which names are kept; [`whole`]: files put in their place.
+//! - [`cache`]: what is known; [`name`]: which names are kept.
 //! - [`histogram`]: how many observations were how large.
 //! - [`service`]: [`Service`], all of it, started and stopped; [`numbers`]: what it counts.
 
@@ -28,7 +28,6 @@ pub mod numbers;
 pub mod question;
 pub mod service;
 pub mod upstream;
-pub mod whole;
 
 pub use crawlers::{Crawlers, Identity};
 pub use front::{Front, Known};

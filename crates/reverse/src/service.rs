@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use net::clock::Clock;
 use net::shutdown::Shutdown;
+use net::whole;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -28,7 +29,6 @@ use crate::face::stream;
 use crate::front::{DOOR_MAX, Front, RING_MAX, Ring};
 use crate::learned::Learned;
 use crate::numbers::{Connections, Numbers};
-use crate::whole;
 
 /// The most upstreams that are asked in turn: more than a site has resolvers.
 pub const UPSTREAMS_MAX: usize = 16;

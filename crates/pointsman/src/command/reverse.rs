@@ -10,8 +10,9 @@ use std::time::SystemTime;
 
 use api::{Fault, Faults};
 use clap::{Args, Subcommand};
+use net::whole;
 use reverse::cache::{self, snapshot, text};
-use reverse::{Options, Service, whole};
+use reverse::{Options, Service};
 use tokio::signal::unix::SignalKind;
 
 use crate::config::kind;

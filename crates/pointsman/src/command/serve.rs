@@ -7,9 +7,8 @@ use api::Fault;
 use clap::Args;
 use nameserver::edit::Refused;
 use nameserver::server::{Options, Server};
-use net::privileges;
+use net::{privileges, whole};
 use nix::unistd::geteuid;
-use reverse::whole;
 use tokio::signal::unix::{Signal, SignalKind};
 
 use crate::config::serve::Flags;

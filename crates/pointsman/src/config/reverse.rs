@@ -10,12 +10,13 @@ use api::{Fault, Faults};
 use balancer::circle;
 use clap::Args;
 use hyper::header::HeaderName;
+use net::whole;
 use reverse::backend::{Behaviour, Kept, Paper, Ttl};
 use reverse::face::acl::Acl;
 use reverse::face::http::check::{Check, NotYet};
 use reverse::face::{dns, mmdb};
 use reverse::service::UPSTREAMS_MAX;
-use reverse::{Crawlers, Options, whole};
+use reverse::{Crawlers, Options};
 
 use super::flags::{Flagged, Over};
 use super::keys::{REVERSE, Section};

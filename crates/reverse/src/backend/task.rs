@@ -25,7 +25,7 @@ use crate::front::{Seen, Wanted};
 use crate::learned::Learned;
 use crate::question::{Answered, Ask};
 use crate::upstream::{self, Ids};
-use crate::whole::{self, Resting};
+use net::whole::{self, Resting};
 
 /// How often one shard of the cache is begun to be swept: with 64 of them, all in about a minute.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(800);

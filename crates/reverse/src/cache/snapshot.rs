@@ -19,12 +19,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use net::mapped::{Mapping, Words};
+use net::whole;
 
 use super::entry;
 use super::names::{SEGMENT, SEGMENTS_MAX, Segments};
 use super::table::{Key, Shard};
 use super::{Reader, Root, SHARDS, View, Writer};
-use crate::whole;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"pm-names");
 

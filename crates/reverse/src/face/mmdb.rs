@@ -19,7 +19,7 @@ use net::thread::Rests;
 
 use crate::cache::{Reader, State};
 use crate::name::NameText;
-use crate::whole::{self, Resting};
+use net::whole::{self, Resting};
 
 /// The least size that can be chosen, in octets: one IPv6 address takes two thousand.
 pub const SIZE_MIN: usize = 1 << 16;

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use api::Fault;
 use api::replay::ReplayReport;
 use net::hop::Hop;
+use net::whole;
 use replay::mutate::Mutation;
 use replay::observe::Observer;
 use replay::page::page;
@@ -22,7 +23,6 @@ use replay::send::carrier::Carrier;
 use replay::send::{self, Done, LOG_HEADING, Live, Options, Process};
 use replay::trace::looped::{self, Kept, Looped};
 use replay::trace::{Trace, pcap};
-use reverse::whole;
 
 use super::super::trace::nothing;
 use super::line::Line;

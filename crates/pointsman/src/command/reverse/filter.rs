@@ -460,7 +460,7 @@ impl Noted {
         }
         self.last = Instant::now();
         out.flush().map_err(|cause| Failure::output(&cause))?;
-        let noted = reverse::whole::replace(path, 0o600, |mut file| {
+        let noted = net::whole::replace(path, 0o600, |mut file| {
             file.write_all(format!("{}\n{}\n{}\n", self.input, self.output, self.inode).as_bytes())
         });
         noted.map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))

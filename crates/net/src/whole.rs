@@ -5,16 +5,17 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use net::thread::Rests;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
+
+use crate::thread::Rests;
 
 /// Writes a file beside `path`, syncs it, and puts it there, so that there is always a whole file, this one or the
 /// one before. Of `mode`, the process's mask takes away. Where `path` is a link, what it leads to is replaced.
 ///
 /// # Errors
-/// What the system or `write` says, and that something else than a regular file is there; the file at `path` is then what it was, or, where only its folder could not be synced,
-/// the new one, which a crash may take back.
+/// What the system or `write` says, and that something else than a regular file is there; the file at `path` is then what
+/// it was, or, where only its folder could not be synced, the new one, which a crash may take back.
 pub fn replace(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
     let path = place(path)?;
     let (beside, file) = begin(&path, mode)?;
