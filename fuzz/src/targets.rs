@@ -97,6 +97,8 @@ fn query(octets: &[u8]) {
             let told = (theirs.udp_payload_size(), theirs.version(), theirs.dnssec_ok());
             assert_eq!((ours.udp_payload_size, ours.version, ours.dnssec_ok), told);
         }
+        // What options of another version look like is not known here.
+        (Some(ours), None) if ours.version != dns::edns::VERSION => {}
         // A record's owner may be a pointer to nowhere: it is not followed here, since no such record is used.
         (Some(_), None) if theirs.iter().any(|record| record.is_err()) => {}
         (ours, theirs) => panic!("OPT: {ours:?} here, {:?} there", theirs.map(|opt| opt.version())),
