@@ -54,13 +54,11 @@ pub(super) async fn condition(
 /// # Errors
 /// 412 where the change depends on a tag: no tag matches what has none.
 pub(super) fn none(headers: &HeaderMap) -> Result<(), Failure> {
-    match [IF_MATCH, IF_NONE_MATCH].into_iter().find(|name| headers.contains_key(name)) {
-        None => Ok(()),
-        Some(name) => {
-            let what = format!("regions and states of servers have no tag that {name} could match");
-            Err(Failure::new(StatusCode::PRECONDITION_FAILED, what, "a change without the header"))
-        }
+    if [IF_MATCH, IF_NONE_MATCH].iter().any(|name| headers.contains_key(name)) {
+        let what = "regions and states of servers have no tags that If-Match or If-None-Match could match";
+        return Err(Failure::new(StatusCode::PRECONDITION_FAILED, what, "a change without these headers"));
     }
+    Ok(())
 }
 
 /// Whether the client has what there is, so that it need not be sent again.
