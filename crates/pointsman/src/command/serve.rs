@@ -45,8 +45,10 @@ impl Serve {
             }
             become_user(&options)?;
             let checked = Server::check(&options).await.map_err(|found| faults.append(found));
-            if !faults.faults.iter().any(|fault| fault.source == STORE) {
-                store(&options).map_err(|fault| faults.push(fault)).unwrap_or_default();
+            if !faults.faults.iter().any(|fault| fault.source == STORE)
+                && let Err(fault) = store(&options)
+            {
+                faults.push(fault);
             }
             let held = faults.or(checked.unwrap_or_default())?;
             return session::print(format!("ok, with {held}").as_bytes());
