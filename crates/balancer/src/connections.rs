@@ -254,7 +254,8 @@ impl Connections {
             if refused.is_some() { cells.refused.add(1) } else { cells.timeouts.add(1) }
         }
         picker.failed(place, load, now);
-        Ended::Failed { was_idle: refused == Some(io::ErrorKind::ConnectionRefused) }
+        use io::ErrorKind::{AddrNotAvailable, ConnectionRefused};
+        Ended::Failed { was_idle: matches!(refused, Some(ConnectionRefused | AddrNotAvailable)) }
     }
 
     /// Picks a back end that is not among `tried`; another one than the first is in the budget of those that are sent again,
@@ -417,12 +418,18 @@ pub(crate) mod tests {
             assert_eq!(cells.in_flight(), 0);
             (matches!(ended, Ended::Unsent), cells.refused.get(), connections.desk().counters.no_socket.get())
         };
-        let shortages = [libc::EMFILE, libc::ENFILE, libc::EADDRNOTAVAIL, libc::ENOBUFS, libc::ENOMEM];
+        let shortages = [libc::EMFILE, libc::ENFILE, libc::EADDRINUSE, libc::ENOBUFS, libc::ENOMEM];
         for (cause, count) in shortages.into_iter().zip(1..) {
             assert_eq!(told(cause), (true, 0, count));
         }
         for (cause, count) in [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ETIMEDOUT].into_iter().zip(1..) {
             assert_eq!(told(cause), (false, count, 5));
+        }
+        // Where no address or port of ours leads, another back end costs no try.
+        for (cause, expected) in [(libc::EADDRNOTAVAIL, true), (libc::ETIMEDOUT, false)] {
+            let picked = connections.pick(1, way(1).client.ip(), Set::EMPTY, false).expect("it is there");
+            let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))));
+            assert!(matches!(ended, Ended::Failed { was_idle } if was_idle == expected), "{cause}");
         }
     }
 

@@ -46,11 +46,11 @@ pub async fn serve(connections: Arc<Connections>, listener: TcpListener, shutdow
                     tokio::task::yield_now().await;
                 }
             }
-            Event::Aborted(cause) | Event::Failed(cause) => {
-                tracing::warn!(%cause, "a connection cannot be accepted");
+            Event::Failed { cause, is_to_tell: true } => {
+                tracing::warn!(%cause, "connections cannot be accepted; it is tried again and again");
             }
-            // The panic has been logged.
-            Event::Panicked => {}
+            // The panic has been logged, and who is gone has nothing to lose.
+            Event::Aborted(_) | Event::Failed { .. } | Event::Panicked => {}
         }
     }
 }

@@ -84,6 +84,8 @@ pub struct FrontCounters {
     pub queries: Count,
     /// Answers that went to clients, from back ends.
     pub answers: Count,
+    /// Looks for messages that the system failed: clients are left alone for a while then.
+    pub receive_failed: Count,
     /// Messages that were no query, dropped: shorter than a header, or responses.
     pub no_query: Count,
     /// Malformed queries, answered here.

@@ -31,6 +31,9 @@ const WAIT_MAX: Duration = Duration::from_millis(20);
 /// The longest that it waits while something waits to be sent: the system says nothing of room.
 const ROOM_WAIT: Duration = Duration::from_millis(1);
 
+/// How long clients are left alone where nothing can be received from them, in nanoseconds.
+const DEAF_NS: u64 = 50_000_000;
+
 /// Batches that are received from a socket before others have their turn.
 const ROUNDS_MAX: usize = 8;
 
@@ -97,6 +100,8 @@ struct Bench {
     prefaced: Vec<u8>,
     /// Whether nothing could be received from clients at the last look.
     is_deaf: bool,
+    /// Until when clients are not looked after.
+    deaf_until: Option<u64>,
 }
 
 impl Worker {
@@ -132,6 +137,7 @@ impl Worker {
             room: Box::new([0; DATAGRAM_MAX]),
             prefaced: Vec::new(),
             is_deaf: false,
+            deaf_until: None,
             worker: self,
         })
     }
@@ -151,13 +157,18 @@ impl Bench {
             // came together.
             self.lines.begin_with(self.worker.picker.rng().usize(..self.worker.limits.sockets));
             if !ends && self.worker.stops.load(Ordering::Acquire) {
-                self.readiness.forget(&*self.worker.listener)?;
+                if self.deaf_until.is_none() {
+                    self.readiness.forget(&*self.worker.listener)?;
+                }
                 ends = true;
             }
             if ends && self.pending.is_empty() {
                 return Ok(());
             }
             now = self.now();
+            if !ends {
+                self.hear_again(now);
+            }
             self.look(now);
             for token in &tokens {
                 match *token {
@@ -227,13 +238,7 @@ impl Bench {
         for _ in 0..QUERY_ROUNDS_MAX {
             let received = match incoming.receive(&*self.worker.listener) {
                 Ok(received) => received,
-                Err(cause) => {
-                    // It may go on for days, and is told once.
-                    if !std::mem::replace(&mut self.is_deaf, true) {
-                        tracing::error!(worker = self.worker.index, %cause, "receiving from clients failed");
-                    }
-                    return;
-                }
+                Err(cause) => return self.go_deaf(&cause, now),
             };
             self.is_deaf = false;
             for datagram in incoming.replies() {
@@ -245,6 +250,26 @@ impl Bench {
             if received < BATCH_MAX {
                 return;
             }
+        }
+    }
+
+    /// Leaves clients alone for a while: what waits there would wake us again and again.
+    fn go_deaf(&mut self, cause: &io::Error, now: u64) {
+        self.worker.counters.receive_failed.add(1);
+        // It may go on for days, and is told once.
+        if !std::mem::replace(&mut self.is_deaf, true) {
+            tracing::error!(worker = self.worker.index, %cause, "receiving from clients failed");
+        }
+        if self.readiness.forget(&*self.worker.listener).is_ok() {
+            self.deaf_until = Some(now + DEAF_NS);
+        }
+    }
+
+    /// Looks after clients again, if it is time.
+    fn hear_again(&mut self, now: u64) {
+        if self.deaf_until.is_some_and(|until| until <= now) {
+            let added = self.readiness.add(&*self.worker.listener, CLIENTS, false);
+            self.deaf_until = added.is_err().then_some(now + DEAF_NS);
         }
     }
 
@@ -646,6 +671,25 @@ mod tests {
         assert_eq!((cells.in_flight(), bench.worker.counters.send_failed.get()), (0, 1));
         assert!(bench.pending.is_empty() && bench.answers.len() == 1);
         assert_eq!(bench.wait(1), ROOM_WAIT);
+    }
+
+    #[test]
+    fn clients_who_cannot_be_heard_are_left_alone_for_a_while() {
+        let mut bench = bench(&[]);
+        let to = bench.worker.listener.local_address();
+        let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        client.send_to(&[0], to).expect("it is sent");
+        bench.readiness.wait(Duration::from_secs(10)).expect("it waits");
+        let hears = |bench: &mut Bench| {
+            let mut ready = bench.readiness.ready().expect("it tells");
+            ready.any(|ready| ready.token == CLIENTS)
+        };
+        assert!(hears(&mut bench));
+        bench.go_deaf(&io::ErrorKind::OutOfMemory.into(), 1);
+        bench.hear_again(DEAF_NS);
+        assert!(!hears(&mut bench), "it would be looked at again and again");
+        bench.hear_again(DEAF_NS + 1);
+        assert!(hears(&mut bench) && bench.worker.counters.receive_failed.get() == 1);
     }
 
     fn counts(bench: &Bench) -> [u64; 4] {

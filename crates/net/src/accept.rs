@@ -14,6 +14,9 @@ use tokio::time::{Instant, sleep_until};
 /// lasts.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// From one time that it is to be told that nothing can be accepted to the next.
+pub const TOLD_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Takes connections of a listener until a shutdown begins, and holds the tasks that serve them.
 #[derive(Debug)]
 pub struct Acceptor {
@@ -23,6 +26,7 @@ pub struct Acceptor {
     open: JoinSet<()>,
     open_max: usize,
     rests_until: Option<Instant>,
+    told: Option<Instant>,
 }
 
 /// What happens at a listener.
@@ -33,7 +37,12 @@ pub enum Event {
     /// A connection was gone before it could be taken; it concerns no other.
     Aborted(io::Error),
     /// The system had no descriptor or memory for a connection. Accepting rests for [`ACCEPT_PAUSE`].
-    Failed(io::Error),
+    Failed {
+        /// What it said.
+        cause: io::Error,
+        /// Whether it is to be told: this may go on for days, and once in [`TOLD_INTERVAL`] will do.
+        is_to_tell: bool,
+    },
     /// A task that served a connection panicked: a fault of ours.
     Panicked,
 }
@@ -42,7 +51,8 @@ impl Acceptor {
     /// Takes as many connections as come: who is given to [`spawn`](Self::spawn) has been admitted before.
     pub fn new(listener: TcpListener, shutdown: Shutdown) -> Acceptor {
         let listener = Some(listener);
-        Acceptor { listener, shutdown, open: JoinSet::new(), open_max: usize::MAX, rests_until: None }
+        let (open, open_max) = (JoinSet::new(), usize::MAX);
+        Acceptor { listener, shutdown, open, open_max, rests_until: None, told: None }
     }
 
     /// Takes none while so many are served: further ones wait in the system's backlog.
@@ -88,8 +98,13 @@ impl Acceptor {
             Ok((stream, client)) => Event::Connected(stream, client),
             Err(cause) if is_about_one_connection(&cause) => Event::Aborted(cause),
             Err(cause) => {
-                self.rests_until = Some(Instant::now() + ACCEPT_PAUSE);
-                Event::Failed(cause)
+                let now = Instant::now();
+                self.rests_until = Some(now + ACCEPT_PAUSE);
+                let is_to_tell = self.told.is_none_or(|told| now - told >= TOLD_INTERVAL);
+                if is_to_tell {
+                    self.told = Some(now);
+                }
+                Event::Failed { cause, is_to_tell }
             }
         }
     }
@@ -146,10 +161,16 @@ mod tests {
     async fn accepting_rests_when_it_fails_and_a_shutdown_ends_the_rest() {
         let shutdown = Shutdown::new();
         let mut acceptor = Acceptor::new(broken(), shutdown.clone());
-        for _ in 0..3 {
-            assert!(matches!(acceptor.next().await, Some(Event::Failed(_))));
+        for turn in 0..3 {
+            let event = acceptor.next().await;
+            assert!(
+                matches!(event, Some(Event::Failed { is_to_tell, .. }) if is_to_tell == (turn == 0)),
+                "{event:?}"
+            );
             assert!(now(&mut acceptor).await.is_none(), "it rests");
         }
+        tokio::time::advance(TOLD_INTERVAL).await;
+        assert!(matches!(acceptor.next().await, Some(Event::Failed { is_to_tell: true, .. })));
         shutdown.begin();
         assert!(matches!(now(&mut acceptor).await, Some(None)));
     }

@@ -200,11 +200,11 @@ pub fn is_out_of_ports(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EAGAIN | libc::EADDRINUSE))
 }
 
-/// Whether an error says that something of this machine has run out, and nothing of a server: descriptors, ports, memory,
-/// or room in a queue.
+/// Whether an error says that something of this machine has run out, and nothing of a server: descriptors, memory, room in a
+/// queue, or ports of any use. That no address or port of ours leads to a server (`EADDRNOTAVAIL`) says nothing of another.
 pub fn is_shortage(error: &io::Error) -> bool {
-    let is_out_of_memory = error.raw_os_error() == Some(libc::ENOMEM);
-    is_out_of_memory || is_out_of_descriptors(error) || is_out_of_ports(error) || is_out_of_room(error)
+    let is_for_any = matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN | libc::EADDRINUSE));
+    is_for_any || is_out_of_descriptors(error) || is_out_of_room(error)
 }
 
 /// Waits for many sockets at once.
@@ -484,6 +484,20 @@ mod tests {
             (libc::EADDRNOTAVAIL, Trouble::Socket),
         ] {
             assert_eq!(Trouble::of(&io::Error::from_raw_os_error(code)), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_lacks_for_one_server_may_be_there_for_another() {
+        for (code, expected) in [
+            (libc::EMFILE, true),
+            (libc::ENOBUFS, true),
+            (libc::ENOMEM, true),
+            (libc::EADDRINUSE, true),
+            (libc::EADDRNOTAVAIL, false),
+            (libc::ECONNREFUSED, false),
+        ] {
+            assert_eq!(is_shortage(&io::Error::from_raw_os_error(code)), expected, "{code}");
         }
     }
 

@@ -175,7 +175,7 @@ where
                 }
             }
             Event::Aborted(_) => Counters::add(&counters.accept_aborted, 1),
-            Event::Failed(_) => Counters::add(&counters.accept_failed, 1),
+            Event::Failed { .. } => Counters::add(&counters.accept_failed, 1),
             Event::Panicked => Counters::add(&counters.handler_panics, 1),
         }
     }

@@ -69,9 +69,11 @@ pub async fn serve(
                 acceptor.spawn(connection(stream, Peer(client), router, counters, shutdown));
             }
             Event::Aborted(_) => add(&counters.broken),
-            Event::Failed(cause) => {
+            Event::Failed { cause, is_to_tell } => {
                 add(&counters.accept_failed);
-                tracing::warn!(%cause, "HTTP cannot accept a connection");
+                if is_to_tell {
+                    tracing::warn!(%cause, "HTTP cannot accept connections; it is tried again and again");
+                }
             }
             // The panic has been logged.
             Event::Panicked => {}

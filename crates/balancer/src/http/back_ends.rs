@@ -65,10 +65,8 @@ pub(super) async fn add(
     let expected = "{\"address\": \"192.0.2.1:53\", \"weight\": 1}, the weight from 1 to 10000";
     let unreadable = |what: String| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, what, expected);
     let new: NewBackEnd = serde_json::from_slice(&body).map_err(|cause| unreadable(cause.to_string()))?;
-    let address: SocketAddr = new
-        .address
-        .parse()
-        .map_err(|_| unreadable(format!("{:?} is no address with a port", new.address)))?;
+    let address = read(&new.address)
+        .ok_or_else(|| unreadable(format!("{:?} is no address with a port", new.address)))?;
     if address.port() == 0 || !(1..=10_000).contains(&new.weight) {
         return Err(unreadable("the port or the weight is out of range".into()));
     }
@@ -79,8 +77,7 @@ pub(super) async fn add(
     if http.numbers.listening.iter().any(|listens| circle::leads_to(*listens, address)) {
         return Err(refused("queries would go round in a circle"));
     }
-    let server = |address: SocketAddr| (address.ip().to_canonical(), address.port());
-    if field.iter().any(|there| server(there.address) == server(address)) {
+    if field.find(address).is_some() {
         return Err(refused("there is this back end already"));
     }
     let field = field
@@ -176,8 +173,14 @@ fn set_drained(back_end: &BackEnd, drains: bool) {
 
 fn find(http: &Http, address: &str) -> Result<Arc<BackEnd>, Failure> {
     let field = http.editing.field.load();
-    let found = address.parse().ok().and_then(|address| field.find(address).cloned());
+    let found = read(address).and_then(|address| field.find(address).cloned());
     found.ok_or_else(|| Failure::missing(&format!("back end {address}")))
+}
+
+/// Reads an address with a port; that of an IPv4 server written as one of IPv6 (`::ffff:192.0.2.1`) is its own.
+fn read(address: &str) -> Option<SocketAddr> {
+    let address: SocketAddr = address.parse().ok()?;
+    Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
 #[cfg(test)]
@@ -231,7 +234,9 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(added(&http, "192.0.2.2:53").await, Ok(2));
-        assert_eq!(added(&http, "192.0.2.1:53").await, Err(StatusCode::CONFLICT), "it is still there");
+        for there in ["192.0.2.1:53", "[::ffff:192.0.2.1]:53"] {
+            assert_eq!(added(&http, there).await, Err(StatusCode::CONFLICT), "it is still there");
+        }
         assert!(!first.is_finished());
         back_end.cells[0].ended.add(1);
         let removed = first.await.expect("no panic").map(|Json(left)| left[0].address.clone());
@@ -272,7 +277,8 @@ mod tests {
         while !back_end.is_drained(Drained::ByOperator) {
             tokio::task::yield_now().await;
         }
-        assert!(resume(State(http.clone()), path()).await.is_ok());
+        let mapped = Segments("[::ffff:192.0.2.1]:53".into());
+        assert!(resume(State(http.clone()), mapped).await.is_ok());
         let removed = removal.await.expect("no panic").map(drop).map_err(status_of);
         assert_eq!(removed, Err(StatusCode::CONFLICT));
         assert_eq!(http.editing.field.load().iter().count(), 1);

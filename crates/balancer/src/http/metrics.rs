@@ -108,6 +108,12 @@ pub const METRICS: &[Metric] = &[
         "answers",
         answers
     ),
+    front!(
+        "pointsman_balance_receive_failed_total",
+        "Looks for messages of clients that the system failed; each is made again after a rest.",
+        "looks",
+        receive_failed
+    ),
     front!("pointsman_balance_no_query_total", "Messages that were no query, dropped.", "messages", no_query),
     front!("pointsman_balance_malformed_total", "Malformed queries, answered here.", "queries", malformed),
     front!(

@@ -16,7 +16,7 @@ use routing::balance::BACK_ENDS_MAX;
 
 use super::flags::{Flagged, Over};
 use super::keys::{BALANCE, Section};
-use super::lower::{count, given, resolve};
+use super::lower::{count, given, is_told, resolve};
 use super::spec::{BalanceSpec, Placed};
 use crate::credit_key;
 use crate::log::Form;
@@ -111,9 +111,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
 }
 
 fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
-    // One that is wrong has been told of; that none is left follows from it.
-    let is_wrong = faults.faults.iter().any(|fault| fault.what.starts_with("backend is "));
-    if spec.backend.is_empty() && !is_wrong {
+    if spec.backend.is_empty() && !is_told("backend", faults) {
         faults.push(Fault::whole("balance", "there is no back end", "backend (--backend ADDR)"));
     }
     if let Some(beyond) = spec.backend.get(BACK_ENDS_MAX) {
@@ -121,7 +119,7 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
     }
     let mut seen = HashSet::new();
     for Placed { value: (address, _), place } in &spec.backend {
-        if !seen.insert(SocketAddr::new(address.ip().to_canonical(), address.port())) {
+        if !seen.insert(*address) {
             faults.push(place.fault(format!("backend has {address} twice"), "each server once"));
         }
         if address.port() == 0 {
@@ -255,7 +253,7 @@ mod tests {
             "--tries: tries is \"0\"; expected a whole number from 1 to 8",
             "/etc/p.toml:4:25: backend has 192.0.2.1:53 twice; expected each server once",
             "/etc/p.toml:4:56: 192.0.2.3:0 has port 0",
-            "/etc/p.toml:4:71: backend has [::ffff:192.0.2.1]:53 twice; expected each server once",
+            "/etc/p.toml:4:71: backend has 192.0.2.1:53 twice; expected each server once",
             "/etc/p.toml:3:11: 192.0.2.1:53 is in listen and in backend",
         ];
         let lines: Vec<&str> = found.lines().collect();

@@ -21,7 +21,7 @@ use toml::de::DeTable;
 use web::client::{ANSWER_MAX, Asked, Client};
 
 use super::file::{self, Reader};
-use super::lower::{at, given, resolve, without_effect};
+use super::lower::{at, given, is_told, resolve, without_effect};
 use super::read_defaults;
 use super::spec::{Place, Placed};
 use crate::log::Form;
@@ -115,9 +115,10 @@ fn document_of(reader: &mut Reader<'_>, document: &DeTable<'_>, spec: &mut Contr
 
 /// Lowers what was given, and adds what is wrong to `faults`; `None` with at least one fault.
 fn lower(path: &Path, spec: ControlSpec, faults: &mut Faults) -> Option<Lowered> {
+    let is_policy_told = is_told("policy", faults);
     let mut whole =
         |what: &str, expected: &str| faults.push(Fault::whole(path.to_string_lossy(), what, expected));
-    if spec.policy.is_none() {
+    if spec.policy.is_none() && !is_policy_told {
         whole("the key policy is missing", "a line policy = \"NAME\"");
     }
     if spec.source.is_empty() {

@@ -403,13 +403,15 @@ fn resolver(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
     with_port(text).map_err(|_| format!("{text:?}"))
 }
 
-/// Reads an address, whose port is DNS's where none is given.
+/// Reads an address, whose port is DNS's where none is given; that of an IPv4 server written as one of IPv6
+/// (`::ffff:192.0.2.1`) is its own.
 ///
 /// # Errors
 /// What is expected.
 pub(crate) fn with_port(text: &str) -> Result<SocketAddr, &'static str> {
     let with_port = text.parse().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)));
-    with_port.map_err(|_| "expected an IP address, with a port where it is not 53")
+    let address = with_port.map_err(|_| "expected an IP address, with a port where it is not 53")?;
+    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
 }
 
 fn back_end(given: &Given<'_>) -> Result<(SocketAddr, u32), Wrong> {

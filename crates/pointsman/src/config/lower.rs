@@ -328,6 +328,14 @@ fn level(word: &str) -> tracing::Level {
     }
 }
 
+/// Whether a value of `key` has been found wrong: that there is none follows from it.
+pub(super) fn is_told(key: &str, faults: &Faults) -> bool {
+    faults
+        .faults
+        .iter()
+        .any(|fault| fault.what.strip_prefix(key).is_some_and(|rest| rest.starts_with(" is ")))
+}
+
 pub(super) fn given<T>(value: Option<Placed<T>>) -> T {
     given_placed(value).value
 }

@@ -39,12 +39,17 @@ impl Status {
     pub(super) async fn run(self) -> Result<(), Failure> {
         let session = self.connection.begin()?;
         let is_picture = self.watch.is_some() && terminal::takes_pictures(io::stdout().is_terminal());
+        // In a pipe a line is left between one look and the next.
+        let mut before = "";
         loop {
-            let told =
-                |status| if is_picture { picture(&shown(status), terminal::size()) } else { shown(status) };
+            let told = |status| match is_picture {
+                true => picture(&shown(status), terminal::size()),
+                false => before.to_owned() + &shown(status),
+            };
             session.look("/v1/status", told).await?;
             let Some(wait) = self.watch else { return Ok(()) };
             tokio::time::sleep(wait).await;
+            before = "\n";
         }
     }
 }

@@ -104,6 +104,7 @@ fn everything_wrong_is_listed_at_once_with_its_line() {
 fn values_that_would_be_taken_for_others_are_faults() {
     let rest = "[[source]]\nname = \"l\"\nkind = \"json\"\nurl = \"http://{address}/\"\nthreshold = 1\n\
                 [[server]]\naddress = \"192.0.2.1\"\n";
+    check(&format!("version = \"v1\"\npolicy = \"\"\n{rest}"), &["2:10: policy is an empty text"]);
     for policy in ["a..b", ".example.com", &"x".repeat(64)] {
         let told = format!("2:10: policy: '{policy}' is not a domain name: ");
         check(&format!("version = \"v1\"\npolicy = \"{policy}\"\n{rest}"), &[&told]);
