@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use domain::base::iana::Rcode;
 use domain::base::{Message, MessageBuilder, Name};
@@ -289,8 +289,10 @@ fn http_answers_from_the_same_cache() {
         let headers = [("x-real-ip", address), ("host", "www.example")];
         client.send("PUT", path, &headers, b"").expect("an answer")
     };
-    let bot = check("/v1/check/any/path?not=ours&claim=bot", "203.0.113.7");
-    assert_eq!((bot.status, bot.header("x-client-verified")), (200, Some("bot")));
+    for path in ["/v1/check/", "/v1/check/?a", "/v1/check/any/path?claim=other&not_yet=what"] {
+        let bot = check(path, "203.0.113.7");
+        assert_eq!((bot.status, bot.header("x-client-verified")), (200, Some("bot")), "{path}");
+    }
     assert_eq!(check("/v1/check?claim=other", "203.0.113.7").status, 403);
     let named = check("/v1/check", "192.0.2.1");
     assert_eq!((named.status, named.header("x-client-name")), (200, Some("host1.example")));
@@ -432,6 +434,39 @@ fn filter(resp: SocketAddr, more: &[&str], log: &str, out: &str) -> (Option<i32>
     (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
 }
 
+/// `reverse filter` between two pipes.
+struct Piped {
+    program: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Piped {
+    fn start(resp: SocketAddr) -> Piped {
+        let mut command = Command::new(tests::program::path());
+        command.args(["reverse", "filter", "--resp", &resp.to_string()]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut program = command.spawn().expect("it is started");
+        let (to, from) = (program.stdin.take().expect("a pipe"), program.stdout.take().expect("a pipe"));
+        Piped { program, to, from: BufReader::new(from) }
+    }
+
+    /// What becomes of a line.
+    fn name(&mut self, line: &str) -> String {
+        writeln!(self.to, "{line}").expect("it is read");
+        let mut named = String::new();
+        self.from.read_line(&mut named).expect("a line");
+        named
+    }
+
+    /// How it ends when no more lines come, and what it had to say.
+    fn end(self) -> (Option<i32>, String) {
+        drop(self.to);
+        let ended = self.program.wait_with_output().expect("it ends");
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+    }
+}
+
 #[test]
 fn a_log_gets_names() {
     let unbound = Unbound::start();
@@ -480,19 +515,11 @@ fn a_log_gets_names() {
     assert_eq!(read(&out), format!("{long}192.0.2.1 of the long one\nhost1.example next\n"));
 
     // A pipe's lines are there before the next one is.
-    let mut command = Command::new(tests::program::path());
-    command.args(["reverse", "filter", "--resp", &resp.to_string()]);
-    let mut piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it is started");
-    let (mut to, from) = (piped.stdin.take().expect("a pipe"), piped.stdout.take().expect("a pipe"));
-    let mut from = BufReader::new(from);
+    let mut piped = Piped::start(resp);
     for number in 0..3 {
-        writeln!(to, "192.0.2.1 {number}").expect("it is read");
-        let mut line = String::new();
-        from.read_line(&mut line).expect("a line");
-        assert_eq!(line, format!("host1.example {number}\n"));
+        assert_eq!(piped.name(&format!("192.0.2.1 {number}")), format!("host1.example {number}\n"));
     }
-    drop(to);
-    assert!(piped.wait().expect("it ends").success());
+    assert_eq!(piped.end(), (Some(0), String::new()));
 
     let log = folder.write("fields.log", "a 192.0.2.1\nb 2001:db8::1\n\nc 192.0.2.200\nd\n");
     let out = folder.at("summary");
@@ -501,6 +528,31 @@ fn a_log_gets_names() {
     reverse.stop();
     let (code, said) = filter(resp, &[], &log, &out);
     assert!(code == Some(3) && said.contains("does not answer"), "{said}");
+}
+
+#[test]
+fn a_log_is_named_on_when_the_service_was_started_again() {
+    let folder = Folder::new();
+    let names = folder.write("names.txt", "192.0.2.1\t4000000000\thost1.example\n");
+    let snapshot = folder.at("names.cache");
+    assert!(Program::start(&["reverse", "import", &names, &snapshot]).end().status.success());
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let upstream = silent.local_addr().expect("it is bound").to_string();
+    let start = |resp: &str| {
+        let mut reverse = Reverse::start(&upstream, &["--snapshot", &snapshot, "--resp", resp]);
+        let resp = reverse.address("RESP");
+        (reverse, resp)
+    };
+    // Between the two nobody else takes a port of this address.
+    let (first, resp) = start("127.0.0.77:0");
+    let mut piped = Piped::start(resp);
+    assert_eq!(piped.name("192.0.2.1 before"), "host1.example before\n");
+    first.stop();
+    let (second, _) = start(&resp.to_string());
+    assert_eq!(piped.name("192.0.2.1 after"), "host1.example after\n");
+    let (code, said) = piped.end();
+    assert!(code == Some(0) && said.contains("the service ended 1 connection;"), "{said}");
+    second.stop();
 }
 
 #[test]

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use net::admission::GIVING_WAY_MAX;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
-use net::whole;
+use net::{tcp, whole};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
-use crate::backend::{self, BackEnd, Behaviour, Kept, Task, Upstreams};
+use crate::backend::{self, BackEnd, Behaviour, IN_FLIGHT_MAX, Kept, Task, Upstreams};
 use crate::cache::snapshot::Unread;
 use crate::cache::{self, Reader, Writer};
 use crate::crawlers::Crawlers;
@@ -32,6 +33,9 @@ use crate::numbers::{Connections, Numbers};
 
 /// The most upstreams that are asked in turn: more than a site has resolvers.
 pub const UPSTREAMS_MAX: usize = 16;
+
+/// Descriptors that are neither connections nor of questions, with room to spare: listeners, threads' sockets, log, files.
+const OTHER_DESCRIPTORS: usize = 128;
 
 /// How often the counts are logged: by the hour, as the paper's figures have them.
 const LOG_INTERVAL: Duration = Duration::from_secs(3600);
@@ -133,6 +137,7 @@ impl Service {
     /// # Errors
     /// [`StartError`]; nothing of the service is left then.
     pub async fn start(options: Options) -> Result<Service, StartError> {
+        raise_descriptors(&options);
         let faces: Vec<Dns> =
             options.dns.iter().map(Dns::bind).collect::<io::Result<_>>().map_err(StartError::Bind)?;
         let streams = bind_streams(&options).map_err(StartError::Bind)?;
@@ -265,6 +270,23 @@ impl Service {
     }
 }
 
+/// Raises the limit on descriptors as far as it goes, and warns where that is less than all faces and questions may need.
+fn raise_descriptors(options: &Options) {
+    let streams = (options.resp.len() + options.rapid.len()) * (stream::CONNECTIONS_MAX + GIVING_WAY_MAX);
+    let datagrams = options.dns.len() * (tcp::Limits::default().connections_max + GIVING_WAY_MAX);
+    let pages = options.http.len() * web::serve::CONNECTIONS_MAX;
+    let needed = (streams + datagrams + pages + IN_FLIGHT_MAX + OTHER_DESCRIPTORS) as u64;
+    match net::descriptors::raise() {
+        Ok(limit) if limit >= needed => {}
+        Ok(limit) => tracing::warn!(
+            limit,
+            needed,
+            "fewer files can be open than connections and questions may need: raise `ulimit -n` (LimitNOFILE)"
+        ),
+        Err(cause) => tracing::warn!(%cause, "the limit on open files is not known"),
+    }
+}
+
 /// Sees that nobody else writes the files that are to be written.
 fn hold(options: &Options) -> Result<Vec<File>, StartError> {
     let (kept, mmdb) =
@@ -306,6 +328,7 @@ fn lay_out(options: &Options) -> Result<(Front, Arc<Numbers>, Task), StartError>
         kept: options.kept.clone(),
         learned,
         clock,
+        told_short: None,
     };
     Ok((front, numbers, task))
 }

@@ -1,6 +1,7 @@
 //! One question to one upstream: a socket of its own, so that port and id are both new each time.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -45,6 +46,9 @@ impl Ids {
 /// Asks over UDP and, where the answer is cut, over TCP; `counts` what came that was no answer to this, and the rcodes.
 ///
 /// Never [`Answered::Truncated`] or [`Answered::Foreign`].
+///
+/// # Errors
+/// What this machine lacks to ask anybody.
 pub async fn ask(
     upstream: SocketAddr,
     address: IpAddr,
@@ -52,7 +56,7 @@ pub async fn ask(
     id: u16,
     wait: Duration,
     counts: &UpstreamCounts,
-) -> Answered {
+) -> io::Result<Answered> {
     let asked = async {
         match over_udp(upstream, address, ask, id, counts).await? {
             Answered::Truncated => {
@@ -63,10 +67,11 @@ pub async fn ask(
         }
     };
     match timeout(wait, asked).await {
-        Ok(Ok(Answered::Truncated | Answered::Foreign)) => Answered::Failed(Why::Malformed),
-        Ok(Ok(answered)) => answered,
+        Ok(Ok(Answered::Truncated | Answered::Foreign)) => Ok(Answered::Failed(Why::Malformed)),
+        Ok(Ok(answered)) => Ok(answered),
+        Ok(Err(cause)) if net::client::is_shortage(&cause) => Err(cause),
         // Nobody is there, or nobody answers: for whoever asks it is the same.
-        Ok(Err(_)) | Err(_) => Answered::Failed(Why::Timeout),
+        Ok(Err(_)) | Err(_) => Ok(Answered::Failed(Why::Timeout)),
     }
 }
 
@@ -76,7 +81,7 @@ async fn over_udp(
     ask: &Ask,
     id: u16,
     counts: &UpstreamCounts,
-) -> std::io::Result<Answered> {
+) -> io::Result<Answered> {
     let any: IpAddr = match upstream {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -105,7 +110,7 @@ async fn over_tcp(
     ask: &Ask,
     id: u16,
     counts: &UpstreamCounts,
-) -> std::io::Result<Answered> {
+) -> io::Result<Answered> {
     let mut stream = TcpStream::connect(upstream).await?;
     let asked = question::question(address, ask, id);
     stream.write_all(&[&net::framing::prefix(asked.len())[..], &asked].concat()).await?;

@@ -17,6 +17,8 @@ pub struct Counts {
     pub questions: AtomicU64,
     /// The same by what they were asked for.
     pub asked: Asked,
+    /// Questions that this machine had no socket for; each is asked again.
+    pub unsent: AtomicU64,
     /// Addresses that were known when their turn came: back-end hits.
     pub hits: AtomicU64,
     /// Addresses dropped at the bottom of a stack.

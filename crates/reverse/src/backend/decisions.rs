@@ -232,6 +232,12 @@ impl BackEnd {
         self.cache.put(address, entry, &NameText::EMPTY);
     }
 
+    /// Has a question that could not be sent asked again, behind the others that go on; it is no failure of anybody's.
+    pub fn unsent(&mut self, question: Question) {
+        self.counts.unsent.fetch_add(1, Ordering::Relaxed);
+        self.steps.push_back(question);
+    }
+
     /// Keeps what was answered, or has it asked again, or has more asked.
     pub fn answered(&mut self, question: Question, answered: Answered, now: Now) {
         let now = seconds(now);

@@ -18,6 +18,6 @@ pub mod upstreams;
 
 pub use behaviour::{Behaviour, Paper, Ttl};
 pub use counts::{Counts, UpstreamCounts};
-pub use decisions::{BackEnd, Due, Question, seconds};
+pub use decisions::{BackEnd, Due, IN_FLIGHT_MAX, Question, seconds};
 pub use task::{Kept, Task, run};
 pub use upstreams::Upstreams;

@@ -30,6 +30,9 @@ use net::whole::{self, Resting};
 /// How often one shard of the cache is begun to be swept: with 64 of them, all in about a minute.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(800);
 
+/// From one time that it is told that questions cannot be sent to the next.
+const TOLD_INTERVAL: Duration = Duration::from_secs(60);
+
 /// How often the gauges are set, and looked whether a sweep or a snapshot is due.
 const TURN: Duration = Duration::from_millis(100);
 
@@ -73,10 +76,12 @@ pub struct Task {
     pub learned: Arc<Learned>,
     /// The clock by which questions are paced and entries expire.
     pub clock: Clock,
+    /// When it was last told that questions cannot be sent.
+    pub told_short: Option<Duration>,
 }
 
-/// What comes back from the task of a question.
-type Flight = (usize, Question, Answered, Duration);
+/// What comes back from the task of a question; an error is what this machine lacked to ask it.
+type Flight = (usize, Question, io::Result<Answered>, Duration);
 
 /// Learns until `shutdown` begins, and writes a last snapshot; whether that was written, where one is wanted.
 pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
@@ -110,14 +115,8 @@ pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
         tokio::select! {
             () = &mut ends => break,
             Some(flight) = flights.join_next() => {
-                if let Ok((index, question, answered, took)) = flight {
-                    let now = task.clock.now();
-                    task.upstreams.answered(index, &answered, took, now.monotonic);
-                    task.back_end.answered(question, answered, now);
-                    match question.ask {
-                        Ask::Prefix(_) => task.learned.tell_all(),
-                        _ => task.learned.tell(question.address),
-                    }
+                if let Ok(flight) = flight {
+                    task.land(flight);
                 }
             }
             Some(wanted) = task.wanted.recv(), if is_quiet => {
@@ -204,15 +203,35 @@ impl Task {
             (index, question, answered, clock.now().monotonic.saturating_sub(begun))
         });
     }
+
+    fn land(&mut self, (index, question, answered, took): Flight) {
+        let now = self.clock.now();
+        let answered = match answered {
+            Ok(answered) => answered,
+            Err(cause) => {
+                if self.told_short.is_none_or(|told| now.monotonic.saturating_sub(told) >= TOLD_INTERVAL) {
+                    self.told_short = Some(now.monotonic);
+                    tracing::error!(%cause, "questions cannot be sent; each is tried again and again");
+                }
+                return self.back_end.unsent(question);
+            }
+        };
+        self.upstreams.answered(index, &answered, took, now.monotonic);
+        self.back_end.answered(question, answered, now);
+        match question.ask {
+            Ask::Prefix(_) => self.learned.tell_all(),
+            _ => self.learned.tell(question.address),
+        }
+    }
 }
 
 /// What a question comes to. One that makes the code panic has failed, and is told of like others: else its address would be
 /// in flight for ever.
-async fn caught(asked: impl Future<Output = Answered>) -> Answered {
+async fn caught(asked: impl Future<Output = io::Result<Answered>>) -> io::Result<Answered> {
     let mut asked = pin!(asked);
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| asked.as_mut().poll(context)));
-        polled.unwrap_or(Poll::Ready(Answered::Failed(Why::Malformed)))
+        polled.unwrap_or(Poll::Ready(Ok(Answered::Failed(Why::Malformed))))
     })
     .await
 }
@@ -223,12 +242,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_that_panics_has_failed() {
-        async fn panics() -> Answered {
+        async fn panics() -> io::Result<Answered> {
             tokio::task::yield_now().await;
             panic!("as a reader of answers might")
         }
-        assert!(matches!(caught(panics()).await, Answered::Failed(Why::Malformed)));
-        let good = caught(async { Answered::NoName(7) }).await;
-        assert!(matches!(good, Answered::NoName(7)));
+        assert!(matches!(caught(panics()).await, Ok(Answered::Failed(Why::Malformed))));
+        let good = caught(async { Ok(Answered::NoName(7)) }).await;
+        assert!(matches!(good, Ok(Answered::NoName(7))));
     }
 }

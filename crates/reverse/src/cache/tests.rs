@@ -362,6 +362,7 @@ fn text_in_and_out() {
         ("192.0.2.1\tx\ta", "no time"),
         ("192.0.2.1\t2000", "no name"),
         ("192.0.2.1\t2000\ta b", "no name that is kept"),
+        ("192.0.2.1\t2000\ta.example\tb", "more behind the name"),
         (&long, "longer than 307 octets"),
         (&endless, "longer than 307 octets"),
         ("192.0.2.1", "what follows an endless line is not read"),

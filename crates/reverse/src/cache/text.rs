@@ -79,6 +79,9 @@ fn parse(line: &[u8], now: u32) -> Result<(IpAddr, Entry, NameText), String> {
     let expiry = text(field("expiry")?);
     let expiry: u32 = expiry.parse().map_err(|_| format!("{expiry:?} is no time in seconds since 1970"))?;
     let name = field("name")?;
+    if fields.next().is_some() {
+        return Err("there is more behind the name".into());
+    }
     let life = Duration::from_secs(expiry.saturating_sub(now).into());
     let state = if name == b"-" { State::NoName } else { State::Name };
     let kept = match state {

@@ -80,14 +80,14 @@ impl Options {
                 }
             }
         });
-        counts.names.store(names, Ordering::Relaxed);
-        counts.left_out.store(left_out, Ordering::Relaxed);
         // It is a face: other users' programs read it.
         let write = |file: &File| database.write(now, io::BufWriter::new(Resting::new(file)));
         let written = whole::replace(&self.path, 0o644, write);
         match written {
             Ok(()) => {
                 counts.written.fetch_add(1, Ordering::Relaxed);
+                counts.names.store(names, Ordering::Relaxed);
+                counts.left_out.store(left_out, Ordering::Relaxed);
                 tracing::debug!(path = %self.path.display(), names, left_out, "the MMDB file is written");
             }
             Err(cause) => {

@@ -123,7 +123,7 @@ pub async fn serve<C: Conversation>(
                 }
             }
             Event::Aborted(_) => add(&counters.broken),
-            Event::Failed(_) => add(&counters.accept_failed),
+            Event::Failed { .. } => add(&counters.accept_failed),
             Event::Panicked => add(&counters.panics),
         }
     }

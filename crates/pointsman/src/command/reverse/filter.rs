@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -76,46 +77,32 @@ impl Filter {
     /// # Errors
     /// [`Failure`]; what was written until then is whole lines.
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let unreadable = |cause| Failure::Failed(format!("stdin cannot be read: {cause}"));
-        let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(unreadable)?);
-        let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(|c| Failure::output(&c))?);
-        let length = input.metadata().map(|file| if file.is_file() { file.len() } else { 0 });
-        let length = length.map_err(unreadable)?;
         let mut service = Service::connect(self.resp, RESTART_MAX)?;
-        let mut noted = match &self.resume {
-            Some(path) => Some(Noted::begin(path, &mut input, &output, length)?),
-            None => None,
-        };
-        let begin = noted.as_ref().map_or(0, |noted| noted.input);
-        let within = is_within(&input, begin).map_err(unreadable)?;
-        let progress = Progress::new(input, length.saturating_sub(begin));
-        let mut lines = Lines { from: BufReader::with_capacity(LINE_MAX, progress), within };
-        let mut out = BufWriter::with_capacity(LINE_MAX, output);
-        let mut domains = Domains::default();
-        let mut batch = Batch::default();
+        let (mut lines, mut out, mut noted) = self.begin()?;
+        let (mut domains, mut batch) = (Domains::default(), Batch::default());
         'input: while lines.batch(&mut batch).map_err(unreadable)? {
             let named = service.names(&batch.addresses(self.field), self.wait);
             let names = named.map_err(|failure| unanswered(failure, lines.held(&batch)))?;
             for line in &batch.lines {
                 // What is still being written is named when it is whole.
-                if noted.is_some() && line.octets.last() != Some(&b'\n') && line.octets.len() < LINE_MAX {
+                if noted.is_some() && line.is_unfinished() {
                     break 'input;
                 }
-                let place = line.is_begin.then(|| address(&line.octets, self.field)).flatten();
+                let place = line.address(self.field);
                 let name = place.as_ref().and_then(|(ip, _)| names.get(ip)).map(String::as_str);
                 if self.summary.is_some() {
-                    if line.is_begin && !line.octets.trim_ascii().is_empty() {
+                    if line.is_request() {
                         domains.count(name);
                     }
                     continue;
                 }
                 let named = match (place, name) {
                     (Some((_, at)), Some(name)) => {
-                        [&line.octets[..at.start], name.as_bytes(), &line.octets[at.end..]].concat()
+                        &[&line.octets[..at.start], name.as_bytes(), &line.octets[at.end..]].concat()
                     }
-                    _ => line.octets.clone(),
+                    _ => &line.octets,
                 };
-                out.write_all(&named).map_err(|cause| Failure::output(&cause))?;
+                out.write_all(named).map_err(|cause| Failure::output(&cause))?;
                 if let Some(noted) = &mut noted {
                     noted.input += line.octets.len() as u64;
                     noted.output += named.len() as u64;
@@ -127,6 +114,7 @@ impl Filter {
                 noted.note(path, &mut out, false)?;
             }
         }
+        // With it ends the progress bar.
         drop(lines);
         if self.summary.is_some() {
             let text = if self.json { domains.json() } else { domains.table() };
@@ -139,6 +127,30 @@ impl Filter {
         service.tell_restarts();
         Ok(())
     }
+
+    /// Opens stdin and stdout, with `--resume` where it was noted that a run before had come.
+    fn begin(&self) -> Result<Begun, Failure> {
+        let mut input = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(unreadable)?);
+        let output = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(|c| Failure::output(&c))?);
+        let length = input.metadata().map(|file| if file.is_file() { file.len() } else { 0 });
+        let length = length.map_err(unreadable)?;
+        let noted = match &self.resume {
+            Some(path) => Some(Noted::begin(path, &mut input, &output, length)?),
+            None => None,
+        };
+        let begin = noted.as_ref().map_or(0, |noted| noted.input);
+        let within = is_within(&input, begin).map_err(unreadable)?;
+        let progress = Progress::new(input, length.saturating_sub(begin));
+        let lines = Lines { from: BufReader::with_capacity(LINE_MAX, progress), within };
+        Ok((lines, BufWriter::with_capacity(LINE_MAX, output), noted))
+    }
+}
+
+/// What is read, what is written to, and how far it is noted that this has come.
+type Begun = (Lines<Progress>, BufWriter<File>, Option<Noted>);
+
+fn unreadable(cause: io::Error) -> Failure {
+    Failure::Failed(format!("stdin cannot be read: {cause}"))
 }
 
 /// A service that does not answer, and how many lines that leaves without an answer.
@@ -164,12 +176,28 @@ struct Line {
     is_begin: bool,
 }
 
+impl Line {
+    /// Whether its end is still to come.
+    fn is_unfinished(&self) -> bool {
+        self.octets.last() != Some(&b'\n') && self.octets.len() < LINE_MAX
+    }
+
+    /// Whether it stands for a request: an empty one does not, nor does what follows in a long one.
+    fn is_request(&self) -> bool {
+        self.is_begin && !self.octets.trim_ascii().is_empty()
+    }
+
+    /// The address in a field, and where it stands.
+    fn address(&self, field: u16) -> Option<(IpAddr, Range<usize>)> {
+        self.is_begin.then(|| address(&self.octets, field)).flatten()
+    }
+}
+
 impl Batch {
     /// The different addresses of the lines.
     fn addresses(&self, field: u16) -> Vec<IpAddr> {
-        let lines = self.lines.iter().filter(|line| line.is_begin);
-        let mut all: Vec<IpAddr> =
-            lines.filter_map(|line| address(&line.octets, field)).map(|(ip, _)| ip).collect();
+        let addresses = self.lines.iter().filter_map(|line| line.address(field));
+        let mut all: Vec<IpAddr> = addresses.map(|(ip, _)| ip).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -224,7 +252,7 @@ fn is_within(file: &File, at: u64) -> io::Result<bool> {
 }
 
 /// The address in a field of a line, and where it stands.
-fn address(line: &[u8], field: u16) -> Option<(IpAddr, std::ops::Range<usize>)> {
+fn address(line: &[u8], field: u16) -> Option<(IpAddr, Range<usize>)> {
     let mut at = 0;
     for number in 1.. {
         at += line[at..].iter().take_while(|octet| octet.is_ascii_whitespace()).count();

@@ -107,7 +107,7 @@ struct CheckQuery {
 
 /// Answers 200 or 403, without a body: may a client go on?
 ///
-/// Any method does, and any path below this one. The client is the last address of the header that the service is
+/// Any method does, and any path below this one, where the query is the client's own and says nothing. The client is the last address of the header that the service is
 /// configured with, `x-real-ip` by default, where whoever asks is believed, and otherwise whoever asks.
 #[utoipa::path(
     get, path = "/v1/check", operation_id = "check", tag = "check",
@@ -150,14 +150,32 @@ pub(super) async fn check(
                 not_yet =
                     read.ok_or_else(|| bad(format!("not_yet={word}"), "not_yet=allow or not_yet=deny"))?;
             }
-            // Envoy passes its client's own query on.
             _ => {}
         }
     }
-    let address = http.check.client(peer.ip(), &headers)?;
+    judge(&http, peer.ip(), &headers, claim, not_yet)
+}
+
+/// The same below the path, without options: there the query is the client's own.
+pub(super) async fn below(
+    State(http): State<Http>,
+    Extension(Peer(peer)): Extension<Peer>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    judge(&http, peer.ip(), &headers, None, http.check.not_yet)
+}
+
+fn judge(
+    http: &Http,
+    peer: IpAddr,
+    headers: &HeaderMap,
+    claim: Option<&str>,
+    not_yet: NotYet,
+) -> Result<Response, Failure> {
+    let address = http.check.client(peer, headers)?;
     let mut name = NameText::EMPTY;
     let now = seconds(http.clock.now());
-    let known = http.front.look_up(&http.front.view(), address, peer.ip(), now, &mut name);
+    let known = http.front.look_up(&http.front.view(), address, peer, now, &mut name);
     let identity = http.front.identify(address, &known, &name);
     let status = if decide(&identity, claim, not_yet) { StatusCode::OK } else { StatusCode::FORBIDDEN };
     let mut answer = status.into_response();

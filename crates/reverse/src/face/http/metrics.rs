@@ -103,6 +103,14 @@ pub const METRICS: &[Metric] = &[
         read: |numbers, samples| samples.push([], get(&numbers.back_end.questions)),
     },
     Metric {
+        name: "pointsman_reverse_unsent_total",
+        help: "Questions that this machine had no socket for; each is asked again, and no failure of an upstream.",
+        kind: Kind::Counter,
+        unit: "questions",
+        labels: &[],
+        read: |numbers, samples| samples.push([], get(&numbers.back_end.unsent)),
+    },
+    Metric {
         name: "pointsman_reverse_asked_total",
         help: "The same by purpose: name, confirm (does it lead back), prefix (is there any name in it), ahead (before \
                it expires), sample (is it still right), and retry of any.",

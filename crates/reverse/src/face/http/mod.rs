@@ -64,7 +64,10 @@ pub fn router(http: Http) -> Router {
         .route("/metrics", get(metrics::metrics));
     // Else a page in somebody's browser could read the list of visitors.
     let asked = if http.loopback_only { web::host::local(asked, None) } else { asked };
-    // Web servers that check pass their clients' host on, and Envoy puts the path that its client asked for behind ours.
-    let all = asked.route("/v1/check", any(check::check)).route("/v1/check/{*path}", any(check::check));
+    // Web servers that check pass their clients' host on, and Envoy puts what its client asked for behind our path.
+    let all = asked
+        .route("/v1/check", any(check::check))
+        .route("/v1/check/", any(check::below))
+        .route("/v1/check/{*path}", any(check::below));
     web::reply::refuse_others(all, PATHS).with_state(http)
 }
