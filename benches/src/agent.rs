@@ -76,7 +76,8 @@ fn measure(burst: usize, is_read: bool, time: Duration) -> Result<Measured> {
         let counts = || {
             let counts = view.counts();
             let looks = counts.samples.load(Ordering::Relaxed) + counts.glances.load(Ordering::Relaxed);
-            (counts.reports.load(Ordering::Relaxed), looks)
+            let links = view.status().services.into_iter().flat_map(|service| service.balancers);
+            (links.map(|link| link.reports).sum::<u64>(), looks)
         };
         let measured = (|| {
             let (before, (reports, looks), start) = (processor()?, counts(), Instant::now());

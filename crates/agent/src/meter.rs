@@ -221,8 +221,8 @@ impl Meter {
         self.is_draining = is_draining;
     }
 
-    /// Makes the reports that are due at `now`, and introductions, each for a balancer.
-    pub fn reports(&mut self, now: Duration, mut send: impl FnMut(usize, &Report)) {
+    /// Makes the reports that are due at `now`, and introductions, each for a balancer; `send` tells whether it was sent.
+    pub fn reports(&mut self, now: Duration, mut send: impl FnMut(usize, &Report) -> bool) {
         let credit = self.credit();
         let Settings { interval, lease, .. } = self.settings;
         let demands: Vec<f64> = self
@@ -235,25 +235,27 @@ impl Meter {
         for balancer in 0..self.links.len() {
             let link = &mut self.links[balancer];
             let silence = link.reported.map_or(Duration::MAX, |at| now.saturating_sub(at));
-            let Some(hello) = link.heard(now, lease).copied() else {
-                link.is_owed = false;
-                if silence >= INTRODUCTION {
-                    send(balancer, &self.report(balancer, None, now));
-                }
-                continue;
+            let hello = link.heard(now, lease).copied();
+            let is_due = match hello {
+                Some(_) => link.is_owed || is_urgent || silence >= interval + PATIENCE,
+                None => silence >= INTRODUCTION,
             };
-            if !(link.is_owed || is_urgent || silence >= interval + PATIENCE) {
+            let is_owed = std::mem::take(&mut link.is_owed);
+            if !is_due {
                 continue;
             }
-            if std::mem::take(&mut link.is_owed) {
-                let granted = link::share(credit, link.demand, &demands);
-                link.limit = hello.sent.saturating_add(granted);
-                self.since.granted += granted;
+            if let Some(hello) = &hello {
+                if is_owed {
+                    let granted = link::share(credit, link.demand, &demands);
+                    link.limit = hello.sent.saturating_add(granted);
+                    self.since.granted += granted;
+                }
+                if self.is_draining {
+                    link.limit = hello.sent;
+                }
             }
-            if self.is_draining {
-                link.limit = hello.sent;
-            }
-            send(balancer, &self.report(balancer, Some(&hello), now));
+            let report = self.report(balancer, hello.as_ref(), now);
+            self.links[balancer].reports += u64::from(send(balancer, &report));
         }
     }
 
@@ -271,7 +273,6 @@ impl Meter {
         let link = &mut self.links[balancer];
         let sequence = link.next;
         link.next += 1;
-        link.reports += 1;
         link.reported = Some(now);
         let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
         Report {
@@ -405,7 +406,10 @@ mod tests {
     /// Who is told what limit.
     fn told(meter: &mut Meter, now: Duration) -> Vec<(usize, u64)> {
         let mut told = Vec::new();
-        meter.reports(now, |balancer, report| told.push((balancer, report.limit)));
+        meter.reports(now, |balancer, report| {
+            told.push((balancer, report.limit));
+            true
+        });
         told
     }
 

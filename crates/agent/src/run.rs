@@ -93,8 +93,6 @@ pub struct Counts {
     pub alien: AtomicU64,
     /// Hellos that were repeated, overtaken, or of a balancer that had heard nothing of us lately.
     pub old: AtomicU64,
-    /// Reports and introductions that were sent.
-    pub reports: AtomicU64,
     /// Reports that the system did not take.
     pub unsent: AtomicU64,
     /// Looks at all that the kernel tells of a service.
@@ -325,10 +323,8 @@ impl Runner {
         for Watched { meter, .. } in &mut self.watched {
             meter.reports(now, |balancer, report| {
                 let length = report.write(&self.key, &mut octets);
-                match self.sockets.send(&octets[..length], self.balancers[balancer]) {
-                    Ok(()) => add(&counts.reports),
-                    Err(_) => add(&counts.unsent),
-                }
+                let sent = self.sockets.send(&octets[..length], self.balancers[balancer]);
+                sent.inspect_err(|_| add(&counts.unsent)).is_ok()
             });
         }
     }

@@ -174,7 +174,10 @@ impl World {
             }
         }
         let (reports, distance) = (&mut self.reports, self.distance);
-        self.meter.reports(now, |number, report| reports.push_back((now + distance, (number, *report))));
+        self.meter.reports(now, |number, report| {
+            reports.push_back((now + distance, (number, *report)));
+            true
+        });
         while let Some((number, count)) = due(&mut self.answers, now) {
             self.balancers[number].answered += count;
         }

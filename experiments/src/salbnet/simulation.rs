@@ -569,7 +569,10 @@ impl World<'_> {
             if meter.is_due(now) {
                 meter.sample(&sample);
             }
-            meter.reports(now, |balancer, report| made.push((balancer, *report)));
+            meter.reports(now, |balancer, report| {
+                made.push((balancer, *report));
+                true
+            });
         }
         let tick = if meter.room().length > 0 { TICK_FILLED_NS } else { TICK_NS };
         if self.now < self.scenario.length_ns {
