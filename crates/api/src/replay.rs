@@ -60,7 +60,7 @@ pub struct ReplayReport {
     pub lateness_us: Percentiles,
     /// The most that the 99.9th percentile of lateness may be, in microseconds.
     pub tolerance_us: f64,
-    /// Whether it is; absent with `fast`.
+    /// Whether it is; absent with `fast`, and where nothing was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_time: Option<bool>,
     /// What held the senders up, beside their work.

@@ -23,6 +23,7 @@ pub fn page(report: &ReplayReport, remarks: &[String]) -> String {
     let verdict = match report.on_time {
         Some(true) => "On time: the 99.9th percentile of lateness is within the tolerance.",
         Some(false) => "<strong>OUT OF TOLERANCE: this run was not sent on time.</strong>",
+        None if report.sent_per_second.iter().all(|sent| *sent == 0) => "<strong>Nothing was sent.</strong>",
         None => "Sent as fast as answers came: there are no due times.",
     };
     format!(
@@ -188,7 +189,9 @@ mod tests {
         ] {
             assert!(told.contains(part), "no '{part}' in: {told}");
         }
-        assert!(!page(&ReplayReport::default(), &[]).contains("<strong>"));
+        assert!(page(&ReplayReport::default(), &[]).contains("<strong>Nothing was sent.</strong>"));
+        let report = ReplayReport { sent_per_second: vec![0, 1], ..ReplayReport::default() };
+        assert!(!page(&report, &[]).contains("<strong>"));
         let differing = [("rcode".into(), 0), ("unreadable".into(), 2)].into();
         let comparison = Some(Comparison { compared: 5, same: 3, differing, ..Comparison::default() });
         let told = page(&ReplayReport { comparison, ..ReplayReport::default() }, &[]);

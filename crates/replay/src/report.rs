@@ -77,7 +77,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         },
         lateness_us: lateness,
         tolerance_us: about.tolerance_us,
-        on_time: is_timed.then_some(lateness.p999 <= about.tolerance_us),
+        on_time: (is_timed && !tally.lateness.is_empty()).then_some(lateness.p999 <= about.tolerance_us),
         held_up: HeldUp { waited_us: tally.waited as f64 / 1e3, stolen_us: done.stolen.as_secs_f64() * 1e6 },
         latency_us: percentiles(&tally.latency),
         latency_sent_us: percentiles(&tally.latency_sent),

@@ -386,7 +386,11 @@ pub fn observe_from(anchor: Instant, mut observer: Observer, is_done: &AtomicBoo
         let now = anchor.elapsed();
         // A server that ended is seen no more.
         match observer.second((now - before).as_secs_f64().max(1e-3)) {
-            Ok(second) => seconds.push(second),
+            // One that came late is the mean of all seconds that have passed since the one before.
+            Ok(second) => {
+                let passed = usize::try_from(now.as_secs()).unwrap_or(usize::MAX).min(SECONDS_MAX);
+                seconds.resize(passed.max(seconds.len() + 1), second);
+            }
             Err(_) => break,
         }
         before = now;

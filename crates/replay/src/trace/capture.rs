@@ -18,6 +18,9 @@ const BUFFER: usize = 4 << 10;
 /// The octets that a section of pcapng begins with, in either byte order.
 const SECTION: [u8; 4] = *b"\n\r\r\n";
 
+/// The octets of a section of pcapng that say that its numbers are big-endian.
+const BIG_ENDIAN: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
+
 /// The type of a block that tells of a process.
 const PROCESS: u32 = 0x8000_0001;
 
@@ -58,6 +61,8 @@ pub(super) struct Capture {
 #[derive(Default)]
 struct Interfaces {
     known: Vec<Interface>,
+    /// Whether the section's numbers are.
+    is_big_endian: bool,
     /// The time of the last packet, which pcapng's simple packets have none of.
     last: Duration,
 }
@@ -73,12 +78,17 @@ struct Interface {
 
 impl Capture {
     /// Begins to read a file whose first octets are those of pcap or pcapng.
-    pub(super) fn new(source: Source) -> Result<Capture, Damage> {
+    pub(super) fn new(mut source: Source) -> Result<Capture, Damage> {
         let failed = source.failed();
-        let reader = create_reader(BUFFER, source).map_err(|error| Damage {
-            packet: 0,
-            offset: 0,
-            what: failed.take().map_or_else(
+        let broken = |what| Damage { packet: 0, offset: 0, what };
+        // The library takes the first block from what fills the buffer once.
+        let first = section_length(source.peek().map_err(|error| broken(error.to_string()))?);
+        let buffer = first.max(BUFFER).next_power_of_two();
+        if buffer > BLOCK_MAX {
+            return Err(broken(too_long()));
+        }
+        let reader = create_reader(buffer, source).map_err(|error| {
+            broken(failed.take().map_or_else(
                 || match error {
                     PcapError::Incomplete(_) | PcapError::Eof | PcapError::UnexpectedEof => {
                         "the file ends within its header".into()
@@ -86,7 +96,7 @@ impl Capture {
                     _ => "the file's header is broken".into(),
                 },
                 |error| error.to_string(),
-            ),
+            ))
         })?;
         let is_pcapng = reader.data().starts_with(&SECTION);
         Ok(Capture {
@@ -94,7 +104,7 @@ impl Capture {
             is_pcapng,
             failed,
             packets: 0,
-            buffer: BUFFER,
+            buffer,
             offset: 0,
             interfaces: Interfaces::default(),
         })
@@ -167,6 +177,17 @@ impl Capture {
     }
 }
 
+/// The length that the first block of pcapng says it has; 0 where this is no pcapng.
+fn section_length(head: &[u8]) -> usize {
+    let [_, _, _, _, a, b, c, d, order @ ..] = head else { return 0 };
+    let length = [*a, *b, *c, *d];
+    match (head.starts_with(&SECTION), order.starts_with(&BIG_ENDIAN)) {
+        (false, _) => 0,
+        (true, true) => u32::from_be_bytes(length) as usize,
+        (true, false) => u32::from_le_bytes(length) as usize,
+    }
+}
+
 /// Whether what stands here is a block of a process with a length that is less than its frame's. The library takes the frame
 /// from the length without a look, of blocks of this type alone.
 fn is_shorter_than_its_frame(data: &[u8]) -> bool {
@@ -198,8 +219,9 @@ impl Interfaces {
                     octets: packet.data,
                 }
             }
-            PcapBlockOwned::NG(Block::SectionHeader(_)) => {
+            PcapBlockOwned::NG(Block::SectionHeader(section)) => {
                 self.known.clear();
+                self.is_big_endian = section.big_endian();
                 return Ok(None);
             }
             PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
@@ -209,7 +231,11 @@ impl Interfaces {
                 self.known.push(Interface {
                     link: interface.linktype.0 as u16,
                     resolution: interface.if_tsresol,
-                    offset: interface.if_tsoffset,
+                    // The library takes it for little-endian in any section.
+                    offset: match self.is_big_endian {
+                        true => interface.if_tsoffset.swap_bytes(),
+                        false => interface.if_tsoffset,
+                    },
                 });
                 return Ok(None);
             }

@@ -1,4 +1,4 @@
-//! dnstap: messages as a server saw them, in a file of Frame Streams.
+//! dnstap: messages as a server saw them, in a file of Frame Streams, or of several one behind the other.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -88,9 +88,14 @@ impl Frames {
                     return Ok(true);
                 }
                 Ok(Next::Ended) => {
-                    // What the compression finds wrong at its end would not be seen otherwise.
-                    let _ = self.source.read(&mut [0]);
-                    return self.failed.take().map_or(Ok(false), |error| Err(self.damage(error.to_string())));
+                    self.at = at;
+                    if at == self.buffer.len() && !self.fill() {
+                        return self
+                            .failed
+                            .take()
+                            .map_or(Ok(false), |error| Err(self.damage(error.to_string())));
+                    }
+                    self.decoder = Decoder::new(DNSTAP);
                 }
                 Ok(Next::Wanting) => {
                     self.at = at;
@@ -102,13 +107,8 @@ impl Frames {
     }
 
     fn more(&mut self) -> Result<(), Damage> {
-        self.before += self.at as u64;
-        self.buffer.drain(..std::mem::take(&mut self.at));
-        let held = self.buffer.len();
-        self.buffer.resize(held + READ, 0);
-        let read = self.source.read(&mut self.buffer[held..]);
-        self.buffer.truncate(held + *read.as_ref().unwrap_or(&0));
-        if read.is_ok_and(|read| read > 0) {
+        let held = self.buffer.len() - self.at;
+        if self.fill() {
             return Ok(());
         }
         let what = match held {
@@ -116,6 +116,18 @@ impl Frames {
             _ => "the file ends within this frame",
         };
         Err(self.damage(self.failed.take().map_or_else(|| what.into(), |error| format!("{what}: {error}"))))
+    }
+
+    /// Reads on; false at the end.
+    fn fill(&mut self) -> bool {
+        self.before += self.at as u64;
+        self.buffer.drain(..std::mem::take(&mut self.at));
+        let held = self.buffer.len();
+        self.buffer.resize(held + READ, 0);
+        // A reader that fails tells so through `failed`.
+        let read = self.source.read(&mut self.buffer[held..]).unwrap_or(0);
+        self.buffer.truncate(held + read);
+        read > 0
     }
 
     fn damage(&self, what: String) -> Damage {
@@ -264,6 +276,19 @@ mod tests {
             ..query
         };
         assert_eq!(messages(&mut read(file(&[bare]))).0, [expected]);
+    }
+
+    #[test]
+    fn files_may_stand_one_behind_the_other() {
+        let one = file(&[seen(Kind::AUTH_QUERY)]);
+        let (found, damage) = messages(&mut read([&one[..], &one, &file(&[]), &one].concat()));
+        assert_eq!((found.len(), damage), (3, None));
+        for (more, what) in [(&b"\0\0\0\x01x"[..], "START"), (b"x", "within this frame")] {
+            let (found, damage) = messages(&mut read([&one[..], more].concat()));
+            let damage = damage.expect("something else stands behind it");
+            assert!(damage.what.contains(what), "{damage}");
+            assert_eq!((found.len(), damage.offset), (1, one.len() as u64));
+        }
     }
 
     #[test]

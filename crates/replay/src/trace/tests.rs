@@ -196,6 +196,48 @@ fn compression_is_taken_off() {
 }
 
 #[test]
+fn a_section_may_say_more_of_itself_than_is_read_at_first() {
+    for length in [4_000_u16, 5_000, 65_532] {
+        let mut file = pcapng(101, &[udp(&query(7))]);
+        // An option with a comment, and the end of options.
+        let mut options = [[1, 0], length.to_le_bytes()].concat();
+        options.resize(options.len() + usize::from(length), b'x');
+        options.extend([0; 4]);
+        let section = 28 + options.len();
+        file.splice(24..24, options);
+        for at in [4, section - 4] {
+            file[at..][..4].copy_from_slice(&(section as u32).to_le_bytes());
+        }
+        let (found, damage) = messages(&mut read(file));
+        assert_eq!((found.len(), damage), (1, None), "{length} octets");
+    }
+    let mut file = pcapng(1, &[]);
+    file[4..8].copy_from_slice(&(2_u32 << 20).to_le_bytes());
+    let refused = Trace::read(Cursor::new(file), PORT).err().expect("it is too long").to_string();
+    assert!(refused.contains("a block of more than"), "{refused}");
+}
+
+#[test]
+fn numbers_may_be_big_endian() {
+    let block = |kind: u32, body: &[u8]| {
+        let length = (body.len() as u32 + 12).to_be_bytes();
+        [&kind.to_be_bytes()[..], &length, body, &length].concat()
+    };
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    let section = words(&[0x1a2b_3c4d, 0x0001_0000, u32::MAX, u32::MAX]);
+    // The link type and no limit; microseconds since ten seconds after 1970.
+    let interface = words(&[101 << 16, 0, 9 << 16 | 1, 6 << 24, 14 << 16 | 8, 0, 10, 0]);
+    let octets = udp(&query(7));
+    let length = octets.len() as u32;
+    let mut packet = [words(&[0, 0, 1_500_000, length, length]), octets].concat();
+    packet.resize(packet.len().next_multiple_of(4), 0);
+    let file = [block(0x0a0d_0d0a, &section), block(1, &interface), block(6, &packet)].concat();
+    let (found, damage) = messages(&mut read(file));
+    let times: Vec<Duration> = found.iter().map(|message| message.time).collect();
+    assert_eq!((times, damage), (vec![Duration::from_millis(11_500)], None));
+}
+
+#[test]
 fn a_block_of_a_process_that_is_shorter_than_its_frame_is_told() {
     for length in [0_u32, 11, 12] {
         let mut file = pcapng(1, &[]);

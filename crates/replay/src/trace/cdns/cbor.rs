@@ -78,8 +78,14 @@ impl Items {
     /// Reads on after the last item, where nothing is expected.
     pub(super) fn finish(&mut self) -> Result<(), String> {
         // A reader that fails tells so through `failed`.
-        let _ = self.source.read(&mut [0; READ]);
-        self.failed.take().map_or(Ok(()), |error| Err(error.to_string()))
+        let more = self.source.read(&mut [0]).unwrap_or(0);
+        match self.failed.take() {
+            Some(error) => Err(error.to_string()),
+            None if more > 0 || self.at < self.buffer.len() => {
+                Err("something follows the last block: a file of C-DNS ends there".into())
+            }
+            None => Ok(()),
+        }
     }
 
     fn more(&mut self, max: usize) -> Result<(), String> {

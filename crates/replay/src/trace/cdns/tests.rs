@@ -203,6 +203,14 @@ fn a_file_that_is_not_as_the_format_has_it_is_told() {
     let (found, damage) = messages(&mut read(whole[..whole.len() - 9].to_vec()));
     assert_eq!((found.len(), damage.map(|damage| damage.packet)), (0, Some(1)));
 
+    // Two files one behind the other are no file.
+    for is_indefinite in [false, true] {
+        let one = file(Made { is_indefinite, ..ORDINARY });
+        let (found, damage) = messages(&mut read([&one[..], &one].concat()));
+        let damage = damage.expect("something follows");
+        assert!(found.len() == 3 && damage.what.contains("something follows the last block"), "{damage}");
+    }
+
     // A byte string that is longer than any block: as much is read as a block may have, no more.
     let mut huge = whole[..whole.len() - 1].to_vec();
     huge.extend([0xa1, 0, 0x5b, 0, 0, 0xff, 0, 0, 0, 0, 0]);
