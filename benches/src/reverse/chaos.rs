@@ -21,6 +21,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use experiments::disturbed;
 use experiments::process::FirstSession;
+use experiments::quantiles::quantile;
 use fastrand::Rng;
 use net::client::{Incoming, Outgoing};
 use replay::observe::{self, Spent};
@@ -158,13 +159,8 @@ impl Seen {
     }
 
     fn at(&self, share: f64) -> Option<f64> {
-        at(&self.times, share)
+        quantile(&self.times, share)
     }
-}
-
-/// The value of sorted ones that this share of them does not pass.
-fn at(sorted: &[f64], share: f64) -> Option<f64> {
-    sorted.get(((sorted.len() as f64 * share).ceil() as usize).max(1) - 1).copied()
 }
 
 /// Measures the contract.
@@ -248,7 +244,7 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         // Where the machine stood still for most of the time, nothing was measured.
         let is_measured = seen.held_up() <= 0.5;
         // All count: what a machine's pauses excuse is told, and judges nothing.
-        let value = at(&seen.all, 0.999).filter(|_| is_measured).map(|time| time / 1e3);
+        let value = quantile(&seen.all, 0.999).filter(|_| is_measured).map(|time| time / 1e3);
         report.must(what, Limit::AtMost(1.0), value);
     }
     let answered = rows.iter().map(|row| row.seen.answered());
@@ -274,7 +270,7 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
         .map(|Row { upstream, face, seen, .. }| picture::Curve {
             name: format!("{face}, {upstream}"),
             is_dashed: *face == "RESP",
-            points: SHARES.iter().filter_map(|share| Some((*share, at(&seen.all, *share)?))).collect(),
+            points: SHARES.iter().filter_map(|share| Some((*share, quantile(&seen.all, *share)?))).collect(),
         })
         .collect();
     report
@@ -286,7 +282,7 @@ impl Row {
     /// The row as it is told when it was measured.
     fn line(&self) -> String {
         let Row { upstream, face, seen, seconds, all, .. } = self;
-        let told = |times: &[f64]| at(times, 0.999).unwrap_or(f64::NAN);
+        let told = |times: &[f64]| quantile(times, 0.999).unwrap_or(f64::NAN);
         format!(
             "{upstream:<12} {face:<5} p99.9 {:.0} us, of all {:.0} us, sent {:.0} us late, core {:.0} % busy, {:.2} % held \
              up; of all {seconds} seconds {:.0} us",
@@ -308,11 +304,11 @@ impl Row {
         row.extend(SHARES.map(|share| cell(seen.at(share))));
         row.push(cell(seen.times.last().copied()));
         row.extend([format!("{:.2}", seen.held_up() * 100.0), format!("{:.1}", seen.longest)]);
-        row.extend([cell(at(&seen.all, 0.999)), cell(at(&seen.late, 0.999))]);
+        row.extend([cell(quantile(&seen.all, 0.999)), cell(quantile(&seen.late, 0.999))]);
         row.extend([seen.busy, seen.stolen].map(|share| format!("{:.1}", 100.0 * share)));
         row.push(seconds.to_string());
         row.push(format!("{:.4}", 100.0 * all.len() as f64 / (*sent as f64).max(1.0)));
-        row.push(cell(at(all, 0.999)));
+        row.push(cell(quantile(all, 0.999)));
         row
     }
 }
