@@ -169,6 +169,9 @@ impl Server {
                 return Err(faults);
             }
         };
+        if let Err(cause) = store::Store::check_rights(&options.store) {
+            faults.push(Fault::whole("store", cause.to_string(), ""));
+        }
         let held = if stored.is_some() { "what is stored in" } else { "nothing stored yet in" };
         let secondaries = &options.transfer.secondaries;
         import::check(&options.imports, &options.probes, secondaries, stored.unwrap_or_default())

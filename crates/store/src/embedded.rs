@@ -135,6 +135,15 @@ impl Embedded {
         contents::load(&mut sql).map(Some).map_err(|failure| unloaded(&path, failure).into())
     }
 
+    /// Sees whether the store at `url` could be opened with this process's rights, and makes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] of its path.
+    pub(crate) fn check_rights(url: &str) -> Result<(), OpenError> {
+        file::check(&file::locate(url)?)
+    }
+
     /// What was done to the tables when they were opened, where they were an older program's.
     pub(crate) fn migrated(&self) -> Option<&Migrated> {
         self.migrated.as_ref()

@@ -5,6 +5,9 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat};
+
 use crate::error::OpenError;
 
 /// The rights of a new database: only its owner reads and writes it. Its log and index get the same.
@@ -113,6 +116,18 @@ pub(crate) fn create(database: &Path) -> Result<(), OpenError> {
     }
 }
 
+/// Sees whether this process may write the database, where there is one, and make others beside it; makes nothing.
+pub(crate) fn check(database: &Path) -> Result<(), OpenError> {
+    match OpenOptions::new().write(true).open(database) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(OpenError::at(database, &error)),
+        _ => {}
+    }
+    let may_make = AccessFlags::W_OK | AccessFlags::X_OK;
+    let folder = folder_of(database);
+    faccessat(AT_FDCWD, folder, may_make, AtFlags::AT_EACCESS)
+        .map_err(|error| OpenError::at(folder, &error.into()))
+}
+
 /// The path of the copy that is kept of `database` when tables of this version are changed.
 pub(crate) fn copy_of(database: &Path, version: i64) -> PathBuf {
     beside(database, &format!(".version-{version}"))
@@ -144,8 +159,13 @@ pub(crate) fn log_of(database: &Path) -> PathBuf {
 
 /// Makes the names in a file's folder last.
 fn sync_folder_of(path: &Path) -> Result<(), OpenError> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
+    let folder = folder_of(path);
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| OpenError::at(folder, &error))
+}
+
+/// The folder of a path that is absolute.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
 }
 
 fn beside(database: &Path, ending: &str) -> PathBuf {

@@ -65,6 +65,19 @@ impl Store {
         }
     }
 
+    /// Sees whether this process has the rights that [`Store::open`] needs for the file at `url`, and makes nothing. Of a
+    /// shared database only its server knows.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`] of its path.
+    pub fn check_rights(url: &str) -> Result<(), OpenError> {
+        match Shared::at(url)? {
+            Some(_) => Ok(()),
+            None => Embedded::check_rights(url),
+        }
+    }
+
     /// What was done to the tables of a file when they were opened, where they were an older program's.
     pub fn migrated(&self) -> Option<&Migrated> {
         match &self.0 {

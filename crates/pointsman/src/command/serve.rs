@@ -1,13 +1,9 @@
 //! `pointsman serve`: the name server, from its first address to its last answer.
 
-use std::fs::File;
-use std::path::Path;
-
-use api::Fault;
 use clap::Args;
 use nameserver::edit::Refused;
 use nameserver::server::{Options, Server};
-use net::{privileges, whole};
+use net::privileges;
 use nix::unistd::geteuid;
 use tokio::signal::unix::{Signal, SignalKind};
 
@@ -17,9 +13,6 @@ use crate::failure::Failure;
 use crate::log::Log;
 use crate::session;
 use crate::supervision::{self, Stop};
-
-/// What faults of the store are told of.
-const STORE: &str = "store";
 
 /// The arguments of `serve`.
 #[derive(Args, Debug)]
@@ -45,11 +38,6 @@ impl Serve {
             }
             become_user(&options)?;
             let checked = Server::check(&options).await.map_err(|found| faults.append(found));
-            if !faults.faults.iter().any(|fault| fault.source == STORE)
-                && let Err(fault) = store(&options)
-            {
-                faults.push(fault);
-            }
             let held = faults.or(checked.unwrap_or_default())?;
             return session::print(format!("ok, with {held}").as_bytes());
         }
@@ -66,16 +54,6 @@ fn become_user(options: &Options) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-/// Looks whether the store can be written, where it is a file.
-fn store(options: &Options) -> Result<(), Fault> {
-    let Some(path) = options.store.strip_prefix("sqlite:").map(Path::new) else { return Ok(()) };
-    let opened = if path.exists() { File::options().write(true).open(path).map(|_| ()) } else { Ok(()) };
-    opened.and_then(|()| whole::check(path)).map_err(|cause| {
-        let what = format!("the store {} cannot be written: {cause}", path.display());
-        Fault::whole(STORE, what, "a file in a folder that the server's user may write to")
-    })
 }
 
 async fn serve(options: Options, log: Log) -> Result<(), Failure> {

@@ -1,10 +1,11 @@
 //! Where dnstap goes, looked at before anything is imported: a wrong path is told with all else that is wrong.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use api::Faults;
+use net::whole;
 
 use super::lower::resolve;
 use super::spec::{Placed, Spec};
@@ -39,21 +40,12 @@ fn no_socket(path: &Path) -> Option<String> {
     is_other.then(|| "it is there and no socket".into())
 }
 
+/// A link is no file here, as it would not be followed but replaced.
 fn no_file(path: &Path) -> Option<String> {
-    // A name alone is in the current folder.
-    let is_in_folder = path.parent().is_some_and(|folder| folder == Path::new("") || folder.is_dir());
-    if !is_in_folder {
-        return Some("there is no such folder".into());
-    }
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Some("it is there and no regular file".into());
     }
-    // What the system says of a file beside it, it will say of this one.
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let beside = path.with_file_name(name);
-    let made = File::create_new(&beside).and_then(|_| fs::remove_file(&beside));
-    made.err().map(|cause| format!("none can be made there: {cause}"))
+    whole::check(path).err().map(|cause| format!("it cannot be written: {cause}"))
 }
 
 #[cfg(test)]
@@ -90,7 +82,7 @@ mod tests {
         check(&folder, "socket", Some(no_file), None);
         check(&folder, ".", Some(no_file), Some(no_socket));
         for name in ["nowhere/new", "file/new"] {
-            check(&folder, name, Some("there is no such folder"), None);
+            check(&folder, name, Some("it cannot be written: there is no such folder"), None);
         }
         assert_eq!(fs::read(folder.at("file")).expect("it is there"), b"an older one");
         assert_eq!(fs::read_dir(folder.path()).expect("it is there").count(), 2, "nothing is left of a look");
