@@ -154,6 +154,51 @@ fn a_file_ends_at_its_limit_and_another_begins_when_that_is_wished() {
 }
 
 #[test]
+fn a_file_that_cannot_be_written_goes_on_once_it_can() {
+    let folder = Folder::new();
+    let mut serving = serve(&folder, "file = \"t.dnstap\"");
+    let pid = serving.program.pid();
+    let limit = |octets: &str| {
+        let mut command = Command::new("prlimit");
+        let status = command.args([format!("--pid={pid}"), format!("--fsize={octets}:")]).status();
+        assert!(status.is_ok_and(|status| status.success()));
+    };
+    limit("4096");
+    let mut told = 0;
+    let mut ask = |serving: &Serving| {
+        let (queries, answers) = ask(serving);
+        told += (queries.len() + answers.len()) as u64;
+        told
+    };
+    for _ in 0..10 {
+        ask(&serving);
+    }
+    serving.program.line("dnstap is not written");
+    limit("unlimited");
+    let told = ask(&serving);
+    let counted = |serving: &Serving| {
+        let metrics = serving.call("GET", "/metrics", "").text();
+        let read = |name: &str| -> u64 {
+            let value = metrics.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+            value.trim().parse().expect("a number")
+        };
+        (read("pointsman_dnstap_written_total "), read("pointsman_dnstap_dropped_total{cause=\"failed\"} "))
+    };
+    let (mut written, mut failed) = counted(&serving);
+    while written + failed < told {
+        (written, failed) = counted(&serving);
+    }
+    let address = serving.dns();
+    serving.stop();
+    assert!(failed > 0, "{written} written");
+    let (queries, answers) = read(folder.at("t.dnstap"), address);
+    assert_eq!((queries.len() + answers.len()) as u64, written);
+    let names = fs::read_dir(folder.path()).expect("it is there").filter_map(|entry| entry.ok());
+    let aside = names.filter(|entry| entry.file_name().to_string_lossy().starts_with("t.dnstap."));
+    assert_eq!(aside.count(), 0, "nothing torn is put aside");
+}
+
+#[test]
 fn one_query_in_so_many_is_told_and_only_what_is_chosen() {
     let folder = Folder::new();
     let serving = serve(&folder, "file = \"t.dnstap\"\nsample = 3\nmessages = [\"query\"]");
@@ -171,9 +216,10 @@ fn a_wrong_path_is_told_before_anything_is_imported() {
     let store = folder.at("store.db");
     let from = ["--zone", &zone, "--store", &format!("sqlite:{store}")];
     let (nowhere, beside) = ("nowhere/t", "example.com.zone");
-    for (key, name, found) in
-        [("file", nowhere, "there is no such folder"), ("socket", beside, "it is there and no socket")]
-    {
+    for (key, name, found) in [
+        ("file", nowhere, "it cannot be written: there is no such folder"),
+        ("socket", beside, "it is there and no socket"),
+    ] {
         let text = format!("version = \"v1\"\nworkers = 0\n[dnstap]\n{key} = \"{name}\"\n");
         let config = folder.write("p.toml", text);
         for more in [&["--check"][..], &["--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"]] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tests::folder::Folder;
 use tests::peer::{Peer, free_address};
 use tests::program::{PROGRAM_WAIT, Program};
-use tests::query::{Answer, Question, exchange, socket};
+use tests::query::{Answer, Question, connect, exchange, receive, send, socket};
 use tests::secondary::{Follows, Key, Make};
 use tests::serving::Serving;
 
@@ -158,6 +158,40 @@ fn a_zone_is_given_only_to_who_may_have_it() {
             }
         }
     }
+    ours.stop();
+}
+
+#[test]
+fn a_refusal_of_a_signature_is_no_longer_than_its_client_takes() {
+    let folder = Folder::new();
+    let ours = serve(&folder, &[], "");
+    // 63 + 63 + 63 + 61 octets, their lengths and the root: the longest name.
+    let long = [63, 63, 63, 61].map(|length| "a".repeat(length)).join(".");
+    let key = dns::name::folded_from_text(&long).expect("it is one").into();
+    let asked = Question::new(&long, "A").message();
+    let tsig = dns::Tsig {
+        start: asked.len(),
+        key,
+        algorithm: b"\x0bhmac-sha256\0",
+        time: 0,
+        fudge: 300,
+        mac: &[0; 32],
+        original_id: 0,
+        error: 0,
+        other: &[],
+    };
+    let mut message = vec![0; asked.len() + tsig.written()];
+    message[..asked.len()].copy_from_slice(&asked);
+    assert_eq!(tsig.append(&mut message, asked.len()), Some(message.len()));
+    // NOTAUTH, and that there is more over TCP.
+    let cut = exchange(&socket(ours.dns()), &message).expect("an answer");
+    assert_eq!((cut.len(), cut[2] & 2, cut[3] & 15), (asked.len(), 2, 9));
+    let mut tcp = connect(ours.dns());
+    send(&mut tcp, &message).expect("it takes it");
+    let whole = receive(&mut tcp).expect("an answer");
+    assert!(
+        whole.len() > 512 && whole[2] & 2 == 0 && dns::Tsig::read(&whole).is_ok_and(|tsig| tsig.is_some())
+    );
     ours.stop();
 }
 

@@ -1,6 +1,10 @@
 //! The TSIG record of a message: where it is and what it says (RFC 8945 §4.2). Nothing is verified here.
 
+use std::borrow::Cow;
+
 use domain::base::iana::{Class, Rtype};
+use domain::base::{ParsedName, ToName};
+use domain::dep::octseq::Parser;
 
 use crate::name::Folded;
 use crate::query::{HEADER, skip_name};
@@ -9,12 +13,12 @@ use crate::query::{HEADER, skip_name};
 const RECORD: usize = 10;
 
 /// A TSIG record as it stands at the end of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tsig<'a> {
     /// Where the record begins: what is before it was signed.
     pub start: usize,
-    /// The key's name, as sent.
-    pub key: &'a [u8],
+    /// The key's name, in the case in which it was sent.
+    pub key: Cow<'a, [u8]>,
     /// The algorithm's name, as sent.
     pub algorithm: &'a [u8],
     /// When it was signed, in seconds since 1970-01-01 00:00 UTC; 48 bits.
@@ -39,8 +43,8 @@ pub struct Malformed;
 impl<'a> Tsig<'a> {
     /// Finds and reads the TSIG record of a message; `None` where it has none.
     ///
-    /// Names in it must not be compressed (RFC 8945 §4.2 has none that could be). Octets after the last record
-    /// are ignored.
+    /// The algorithm's name must not be compressed (RFC 8945 §4.2); the key's is an owner, and may be. Octets after the last
+    /// record are ignored.
     ///
     /// # Errors
     /// [`Malformed`].
@@ -60,11 +64,9 @@ impl<'a> Tsig<'a> {
             let end = fixed + RECORD + usize::from(u16::from_be_bytes([head[8], head[9]]));
             if head[..2] == Rtype::TSIG.to_int().to_be_bytes() {
                 let data = message.get(fixed + RECORD..end).ok_or(Malformed)?;
-                let is_in_place = left == 0
-                    && head[2..4] == Class::ANY.to_int().to_be_bytes()
-                    && head[4..8] == [0; 4]
-                    && is_name(&message[at..fixed]);
-                let tsig = Tsig::read_data(at, &message[at..fixed], data);
+                let is_in_place =
+                    left == 0 && head[2..4] == Class::ANY.to_int().to_be_bytes() && head[4..8] == [0; 4];
+                let tsig = owner(message, at, fixed).and_then(|key| Tsig::read_data(at, key, data));
                 return tsig.filter(|_| is_in_place).map(Some).ok_or(Malformed);
             }
             at = end;
@@ -72,7 +74,7 @@ impl<'a> Tsig<'a> {
         Ok(None)
     }
 
-    fn read_data(start: usize, key: &'a [u8], data: &'a [u8]) -> Option<Tsig<'a>> {
+    fn read_data(start: usize, key: Cow<'a, [u8]>, data: &'a [u8]) -> Option<Tsig<'a>> {
         let (algorithm, rest) = data.split_at_checked(skip_name(data, 0)?)?;
         let (time, rest) = rest.split_first_chunk::<6>()?;
         let (fudge, rest) = number(rest)?;
@@ -100,7 +102,7 @@ impl<'a> Tsig<'a> {
             out[at..at + octets.len()].copy_from_slice(octets);
             at += octets.len();
         };
-        put(self.key);
+        put(&self.key);
         put(&Rtype::TSIG.to_int().to_be_bytes());
         put(&Class::ANY.to_int().to_be_bytes());
         put(&[0; 4]);
@@ -125,6 +127,18 @@ impl<'a> Tsig<'a> {
     }
 }
 
+/// The name that stands in a message from `at` to `end`, where it may end in a pointer.
+fn owner(message: &[u8], at: usize, end: usize) -> Option<Cow<'_, [u8]>> {
+    let sent = &message[at..end];
+    if is_name(sent) {
+        return Some(sent.into());
+    }
+    let mut parser = Parser::from_ref(message);
+    parser.advance(at).ok()?;
+    let name = ParsedName::parse(&mut parser).ok()?;
+    Some(name.to_vec().into_octets().into())
+}
+
 /// Whether these octets are one whole name without compression.
 fn is_name(wire: &[u8]) -> bool {
     Folded::read(wire).is_some_and(|name| name.wire_length() == wire.len())
@@ -144,7 +158,7 @@ mod tests {
 
     const TSIG: Tsig<'static> = Tsig {
         start: 25,
-        key: b"\x03Key\x07example\0",
+        key: Cow::Borrowed(b"\x03Key\x07example\0"),
         algorithm: b"\x0bhmac-sha256\0",
         time: 0x0102_0304_0506,
         fudge: 300,
@@ -194,7 +208,16 @@ mod tests {
         assert_eq!(with(&|m| m.truncate(m.len() - 1)), Err(Malformed), "breaks off");
         assert_eq!(with(&|m| m[class + 1] = 1), Err(Malformed), "class IN");
         assert_eq!(with(&|m| m[class + 5] = 1), Err(Malformed), "a TTL");
-        assert_eq!(with(&|m| drop(m.splice(25..38, [0xc0, 12]))), Err(Malformed), "a compressed key name");
+        for pointer in [TSIG.start as u8, 200] {
+            let changed = with(&|m| drop(m.splice(25..38, [0xc0, pointer])));
+            assert_eq!(changed, Err(Malformed), "a key name that points to itself, or to what follows");
+        }
+        let algorithm = TSIG.start + TSIG.key.len() + RECORD;
+        let compressed = with(&|m| {
+            drop(m.splice(algorithm..algorithm + 13, [0xc0, 12]));
+            m[algorithm - 1] -= 11;
+        });
+        assert_eq!(compressed, Err(Malformed), "a compressed algorithm");
         assert_eq!(with(&|m| (m[7], m[11]) = (1, 0)), Ok(()), "none in ADDITIONAL at all");
         let not_last = |m: &mut Vec<u8>| {
             m[11] = 2;
@@ -205,6 +228,19 @@ mod tests {
         let mut builder = MessageBuilder::new_vec().question().additional();
         builder.push((Name::root_ref(), 1, A::new([192, 0, 2, 1].into()))).unwrap();
         assert_eq!(Tsig::read(&builder.finish()), Ok(None));
+    }
+
+    #[test]
+    fn the_name_of_a_key_may_be_compressed() {
+        // As dnspython sends it: a label of its own, and the zone's name from the question.
+        let mut message = signed();
+        message.splice(29..38, [0xc0, 12]);
+        assert_eq!(Tsig::read(&message), Ok(Some(TSIG)));
+        message.splice(25..31, [0xc0, 12]);
+        assert_eq!(
+            Tsig::read(&message).map(|found| found.map(|tsig| tsig.key.to_vec())),
+            Ok(Some(b"\x07example\0".to_vec()))
+        );
     }
 
     proptest! {
@@ -220,7 +256,8 @@ mod tests {
             }
             let _ = Tsig::read(&message[..cut.index(message.len() + 1)]);
             if let Ok(Some(tsig)) = Tsig::read(&message) {
-                prop_assert!(tsig.start + tsig.written() <= message.len());
+                // A compressed name takes fewer octets there than it has.
+                prop_assert!(tsig.start + tsig.written() - tsig.key.len() < message.len() && tsig.key.len() <= 255);
             }
         }
     }

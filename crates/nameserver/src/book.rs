@@ -316,6 +316,12 @@ fn folded(name: &str, source: &str) -> Result<Folded, Faults> {
     Ok(Folded::read(&wire).expect("a name from text is valid"))
 }
 
+/// Refuses what is short enough to be taken, and in its canonical form too long to be stored.
+fn too_long(source: &str) -> Refused {
+    let what = format!("its text would have more than {} octets as it is stored", store::TEXT_MAX);
+    Refused::Faults(Fault::whole(source, what, "less, or several with a part each").into())
+}
+
 /// Checks the name of a region or partition. It begins with a letter or digit, so that it is a path segment of
 /// its own in a URL.
 ///

@@ -559,8 +559,9 @@ fn store_changes(
         }
     }
     let complaint = match &committed {
-        // Another's commit is no failure of the store.
-        Ok(_) | Err(CommitError::Conflict { .. } | CommitError::Unpublished) => {
+        // Another's commit is no failure of the store, nor is a change that cannot be stored.
+        Ok(_)
+        | Err(CommitError::Conflict { .. } | CommitError::Unpublished | CommitError::Refused { .. }) => {
             shared.following.reached();
             None
         }

@@ -30,33 +30,42 @@ pub struct Regions {
 /// `AS3333.AS701-AS7018`. The same order always has the same name, so its number stays over reloads.
 pub fn group(hops: &[Hops], numbers: &[u32], ases: usize) -> Regions {
     let most = hops.len().min(usize::from(u8::MAX)) as u8;
-    let whole = group_to(hops, numbers, ases, most);
-    if whole.names.len() <= REGIONS_MAX {
-        return whole;
-    }
+    let mut orders = Orders::tell(hops, ases, most);
+    // Beyond the highest rank that there is, no order changes.
+    let highest = orders.ranks.iter().flatten().copied().max().unwrap_or(0);
+    orders.depth = highest;
     // With one rank there can still be too many, if each AS has another set of nearest servers; the policy says so.
-    let mut depths = (1..most).rev().map(|depth| group_to(hops, numbers, ases, depth));
-    depths
-        .find(|regions| regions.names.len() <= REGIONS_MAX)
-        .unwrap_or_else(|| group_to(hops, numbers, ases, 1))
+    while orders.ranks.len() > REGIONS_MAX && orders.depth > 1 {
+        orders = Orders::tell(hops, ases, orders.depth - 1);
+    }
+    let Orders { of_as, ranks, depth } = orders;
+    Regions { of_as, names: ranks.iter().map(|ranks| name(ranks, numbers)).collect(), ranks, depth }
 }
 
-fn group_to(hops: &[Hops], numbers: &[u32], ases: usize, depth: u8) -> Regions {
-    let mut regions =
-        Regions { of_as: Vec::with_capacity(ases), names: Vec::new(), ranks: Vec::new(), depth };
-    let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
-    for at in 0..ases {
-        let seen: Vec<Option<Distance>> = hops.iter().map(|hops| hops[at]).collect();
-        let ranks = rank(&seen, depth);
-        regions.of_as.push(ranks.iter().any(|rank| *rank > 0).then(|| {
-            *known.entry(ranks.clone()).or_insert_with(|| {
-                regions.names.push(name(&ranks, numbers));
-                regions.ranks.push(ranks);
-                regions.names.len() as u32 - 1
-            })
-        }));
+/// The different orders that ASes see, as [`Regions`] have them.
+struct Orders {
+    of_as: Vec<Option<u32>>,
+    ranks: Vec<Vec<u8>>,
+    depth: u8,
+}
+
+impl Orders {
+    /// Tells ranks apart up to `depth`.
+    fn tell(hops: &[Hops], ases: usize, depth: u8) -> Orders {
+        let mut orders = Orders { of_as: Vec::with_capacity(ases), ranks: Vec::new(), depth };
+        let mut known: HashMap<Vec<u8>, u32> = HashMap::new();
+        for at in 0..ases {
+            let seen: Vec<Option<Distance>> = hops.iter().map(|hops| hops[at]).collect();
+            let ranks = rank(&seen, depth);
+            orders.of_as.push(ranks.iter().any(|rank| *rank > 0).then(|| {
+                *known.entry(ranks.clone()).or_insert_with(|| {
+                    orders.ranks.push(ranks);
+                    orders.ranks.len() as u32 - 1
+                })
+            }));
+        }
+        orders
     }
-    regions
 }
 
 /// Ranks distances from 1 on, equal ones alike, without gaps; 0 where there is none, or the rank is beyond `depth`.
@@ -156,9 +165,12 @@ mod tests {
         assert_eq!(regions.ranks[2], [2, 1, 2]);
         let none = group(&[self::hops("-3"), self::hops("-4")], &[1, 2], 2);
         assert_eq!((none.of_as, none.names.len()), (vec![None, Some(0)], 1));
+        assert_eq!((regions.depth, none.depth), (3, 2), "no AS has more ranks");
         // One hop more to all is the same order.
         let same = group(&[self::hops("13"), self::hops("35")], &[1, 2], 2);
-        assert_eq!(same.of_as, [Some(0), Some(0)]);
+        assert_eq!((same.of_as, same.depth), (vec![Some(0), Some(0)], 2));
+        let alike = group(&[self::hops("1"), self::hops("1"), self::hops("1")], &[1, 2, 3], 1);
+        assert_eq!(alike.depth, 1, "three servers, and one distance");
     }
 
     #[test]
@@ -167,7 +179,7 @@ mod tests {
         let hops: Vec<Hops> = (0..12).map(|_| (0..20_000).map(|_| Some(rng.u8(1..9))).collect()).collect();
         let numbers: Vec<u32> = (1..=12).collect();
         let regions = group(&hops, &numbers, 20_000);
-        assert!(regions.depth < 12 && regions.names.len() <= REGIONS_MAX, "{}", regions.names.len());
+        assert!(regions.depth < 8 && regions.names.len() <= REGIONS_MAX, "{}", regions.names.len());
         assert!(regions.ranks.iter().flatten().all(|rank| *rank <= regions.depth));
     }
 

@@ -169,11 +169,11 @@ impl Reading {
         self.counts.routes += 1;
         self.counts.incomplete += u64::from(route.is_incomplete);
         self.counts.as_sets += u64::from(route.path.last() == Some(&None));
-        let origin = self.path(&route.path)?;
         if route.length == 0 {
             self.counts.default_routes += 1;
             return Ok(());
         }
+        let origin = self.path(&route.path)?;
         let prefix = Prefix::new(route.address, route.length).ok_or("a prefix is longer than an address")?;
         let Some(origin) = origin else {
             self.counts.without_origin += 1;

@@ -9,7 +9,7 @@ use routing::proximity::csv;
 use routing::{Leaf, Partition, RegionId};
 use store::Change;
 
-use super::{Book, Condition, DEFAULT_PARTITION, Etag, Refused};
+use super::{Book, Condition, DEFAULT_PARTITION, Etag, Refused, too_long};
 
 /// A partition and the text that it was made from.
 pub struct Partitioned {
@@ -89,6 +89,9 @@ impl Book {
             compiled = Arc::new(Partitioned::compile(source, compiled.text.clone(), &self.regions)?);
         }
         let text = compiled.text.clone();
+        if text.len() > store::TEXT_MAX {
+            return Err(too_long(&name));
+        }
         self.install_partition(name.clone(), compiled)?;
         Ok(vec![Change::PutPartition { name, text }])
     }

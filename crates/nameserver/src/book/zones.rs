@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use api::fault::FAULTS_MAX;
 use api::{Fault, Faults};
 use dns::{Folded, Rtype};
 use store::Change;
 
-use super::{Book, Condition, Etag, Refused, folded};
+use super::{Book, Condition, Etag, Refused, folded, too_long};
 use crate::transfer::serial::is_greater;
 use crate::zone::read::{self, Master};
 use crate::zone::{Hindrance, Zone};
@@ -57,7 +56,7 @@ impl Book {
     ) -> Result<Vec<Change>, Refused> {
         let origin = dns::name::to_text(zone.origin().wire());
         condition.check(|| self.zone(&origin).map(|(_, tag)| tag))?;
-        let text = zone.to_text();
+        let text = zone.to_text_within(store::TEXT_MAX).ok_or_else(|| too_long(&origin))?;
         let mut faults = Faults::default();
         self.check_serial(&zone, master, &text).unwrap_or_else(|fault| faults.push(fault));
         self.place_zone(zone, Some(master)).unwrap_or_else(|found| faults.append(found));
@@ -71,7 +70,10 @@ impl Book {
         let origin = zone.origin().clone();
         let mut faults = Faults::default();
         let mut moved = Vec::new();
-        for (id, wire) in self.steered_names() {
+        // A zone that holds no name of a policy has none to give away, and all others below are in zones of their own.
+        let closest = self.generation.zones.closest(&origin, false, &hash);
+        let holds_none = closest.is_some_and(|zone| !zone.is_steered());
+        for (id, wire) in self.steered_names().filter(|_| !holds_none) {
             if !dns::name::is_within(wire, origin.wire()) {
                 continue;
             }
@@ -80,13 +82,13 @@ impl Book {
             if holder.as_ref().is_some_and(|holder| holder.labels() > origin.labels()) {
                 continue;
             }
-            // A fault that is not listed is not looked for, either.
-            let master = master.filter(|_| faults.faults.len() < FAULTS_MAX);
             match zone.may_steer(&name, &hash) {
                 Ok(()) => zone.set_policy(&name, Some(id), &hash),
                 Err(Hindrance { owner, rtype, what }) => {
                     let what = format!("{what}, and a policy decides its addresses");
-                    faults.push(fault(master, (&owner, rtype), &origin, what, "the policy deleted first"));
+                    faults.push_with(|| {
+                        fault(master, (&owner, rtype), &origin, what, "the policy deleted first")
+                    });
                 }
             }
             // A new zone between the name and the zone that had it takes the name over.
@@ -96,7 +98,8 @@ impl Book {
                         "secondaries follow the zone, and cannot take it with {name:?}, which a policy decides"
                     );
                     let expected = "the policy deleted first, or the zone taken out of [[secondary]]";
-                    faults.push(fault(master, (origin.wire(), Rtype::SOA), &origin, what, expected));
+                    let soa = (origin.wire(), Rtype::SOA);
+                    faults.push_with(|| fault(master, soa, &origin, what, expected));
                 }
                 moved.push((holder, name));
             }
@@ -139,8 +142,8 @@ impl Book {
         };
         let zone = zone.clone();
         condition.check(|| Some(Etag::of(zone.to_text().as_bytes())))?;
-        let used = self
-            .steered_names()
+        let names = self.steered_names().filter(|_| zone.is_steered());
+        let used = names
             .filter_map(|(_, wire)| Folded::read(wire))
             .find(|steered| zone.policy_at(steered, &hash).is_some());
         if let Some(steered) = used {

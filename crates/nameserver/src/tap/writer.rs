@@ -1,8 +1,8 @@
 //! The one thread that takes messages out of all rings and writes them.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,6 +63,8 @@ pub struct Writer {
     chunk: Vec<u8>,
     /// The file that was made before the thread.
     made: Option<Output>,
+    /// The file that could not be written, and is tried again.
+    kept: Option<Output>,
 }
 
 /// A writer that runs.
@@ -107,6 +109,7 @@ impl Writer {
             stop_seen: None,
             chunk: Vec::with_capacity(2 * CHUNK),
             made: None,
+            kept: None,
         }
     }
 
@@ -157,12 +160,8 @@ impl Writer {
         let mut is_told = false;
         loop {
             let written = self.counters.written.load(Ordering::Relaxed);
-            let made = self.made.take();
-            let opened = made.map_or_else(|| self.open(), Ok);
-            let carried = opened.and_then(|output| {
-                tracing::info!(to = %self.config.destination, "dnstap begins");
-                self.carry(output)
-            });
+            let kept = self.kept.take();
+            let carried = kept.map_or_else(|| self.begin(), Ok).and_then(|output| self.carry(output));
             if self.counters.written.load(Ordering::Relaxed) > written {
                 (back_off, is_told) = (BACK_OFF_MIN, false);
             }
@@ -183,6 +182,14 @@ impl Writer {
         }
     }
 
+    /// What is written to from now on.
+    fn begin(&mut self) -> io::Result<Output> {
+        let made = self.made.take();
+        let output = made.map_or_else(|| self.open(), Ok)?;
+        tracing::info!(to = %self.config.destination, "dnstap begins");
+        Ok(output)
+    }
+
     fn open(&mut self) -> io::Result<Output> {
         let config = self.config.clone();
         match &config.destination {
@@ -192,7 +199,8 @@ impl Writer {
                 let mut file = file::create(path, now.as_secs())?;
                 let mut start = Vec::new();
                 push_control(&mut start, Control::Start, Some(DNSTAP));
-                file.write_all(&start)?;
+                // What holds nothing would be put aside by the next try.
+                file.write_all(&start).inspect_err(|_| drop(fs::remove_file(path)))?;
                 Ok(Output::File(file, start.len() as u64))
             }
         }
@@ -227,7 +235,10 @@ impl Writer {
                     (Err(_), _) => &self.counters.failed,
                 };
                 count.fetch_add(messages, Ordering::Relaxed);
-                written?;
+                if let Err(cause) = written {
+                    self.keep(output);
+                    return Err(cause);
+                }
             }
             if self.is_reopening() {
                 output.finish(&mut || self.must_leave())?;
@@ -240,6 +251,20 @@ impl Writer {
                 }
                 park_timeout(REST);
             }
+        }
+    }
+
+    /// Goes on later with a file that could not be written, so that each try does not put a torn one aside. Where another is
+    /// wanted, or none, it ends here.
+    fn keep(&mut self, mut output: Output) {
+        if output.take_back().is_err() {
+            return;
+        }
+        if self.is_reopening() || self.is_stopping() {
+            // It may have no room for that either.
+            let _ = output.finish(&mut || true);
+        } else {
+            self.kept = Some(output);
         }
     }
 
@@ -307,11 +332,19 @@ impl Output {
         match self {
             Output::Socket(stream) => socket::write_all(stream, octets, give_up),
             Output::File(file, written) => {
+                file.write_all(octets)?;
                 *written += octets.len() as u64;
-                file.write_all(octets)
+                Ok(())
             }
             Output::Full => Ok(()),
         }
+    }
+
+    /// Cuts off what was written in part. Not of a socket: its stream is broken.
+    fn take_back(&mut self) -> io::Result<()> {
+        let Output::File(file, written) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        file.set_len(*written)?;
+        file.seek(SeekFrom::Start(*written)).map(|_| ())
     }
 
     fn finish(&mut self, give_up: &mut dyn FnMut() -> bool) -> io::Result<()> {

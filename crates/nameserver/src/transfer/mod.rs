@@ -58,6 +58,9 @@ pub const TRANSFERS_PER_CLIENT_MAX: usize = 16;
 /// worker writes the line. All are counted.
 const REFUSAL_LOGGED_SECONDS: u64 = 1;
 
+/// The bit of a header's third octet that says that the message is truncated (RFC 1035 §4.1.1).
+const TRUNCATED: u8 = 0x02;
+
 /// What the operator chose.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
@@ -179,6 +182,7 @@ impl Transfers {
                 Transport::Tcp => matches!(query.rtype, Rtype::AXFR | Rtype::IXFR),
                 Transport::Udp => query.rtype == Rtype::IXFR,
             };
+        let limit = generation.size_max(asked, &query).min(out.len());
         let unix = now.unix.as_secs();
         let (plain, mut signer) = match tsig {
             None if !is_transfer => return None,
@@ -186,12 +190,12 @@ impl Transfers {
             Some(tsig) => match signature::verify(asked.query, &tsig, &self.config.keys, unix) {
                 Ok(signer) => (Some(unsigned(asked.query, &tsig)), Some(signer)),
                 Err(failed) => {
+                    let out = &mut out[..limit];
                     return Some(self.disbelieve(&query, failed, &tsig, now, asked, (&beside, out)).into());
                 }
             },
         };
         let asked = Asked { query: plain.as_deref().unwrap_or(asked.query), ..*asked };
-        let limit = generation.size_max(&asked, &query).min(out.len());
         let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
         let mut routed = None;
         let length = if is_transfer {
@@ -298,13 +302,17 @@ impl Transfers {
         };
         count(counter);
         if self.logs_refusal(now) {
-            let (key, client) = (dns::name::to_text(tsig.key), asked.client.to_canonical());
+            let (key, client) = (dns::name::to_text(&tsig.key), asked.client.to_canonical());
             tracing::info!(key, %client, why, "a signed message is refused");
         }
         let refused = Refused { rcode: Rcode::NOTAUTH, why: None };
-        let told = refuse(query, &refused, beside, out)
-            .and_then(|length| signature::tell(out, length, failed, tsig, now.unix.as_secs()));
-        told.map_or(Reply::Drop(Why::NoRoom), Reply::Send)
+        let Some(length) = refuse(query, &refused, beside, out) else { return Reply::Drop(Why::NoRoom) };
+        let told = signature::tell(out, length, failed, tsig, now.unix.as_secs());
+        Reply::Send(told.unwrap_or_else(|| {
+            // What the record has no room for is told over TCP.
+            out[2] |= TRUNCATED;
+            length
+        }))
     }
 
     /// Whether a refusal is logged now: the first one, and then one in [`REFUSAL_LOGGED_SECONDS`].

@@ -39,12 +39,21 @@ pub struct Outgoing {
 enum At {
     /// Nothing is out.
     First,
-    /// The names before the cursor are out, and so many records of the one at it.
-    Names(Cursor, usize),
+    /// The names before the cursor are out, and so much of the one at it.
+    Names(Cursor, Within),
     /// Everything but the last SOA record is out.
     Last,
     /// Everything is out.
     Done,
+}
+
+/// How much of a name is out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Within {
+    /// RRsets, those of signatures too.
+    sets: usize,
+    /// The place of the next record in the next one.
+    place: usize,
 }
 
 impl Outgoing {
@@ -77,6 +86,7 @@ impl Outgoing {
     /// Each has the query's id and question (RFC 5936 §2.2), and at least one record.
     pub fn next(&mut self, unix: u64, out: &mut [u8]) -> Next {
         if self.at == At::Done {
+            count(&self.counters.finished);
             return Next::End;
         }
         let room = out.len().saturating_sub(self.signer.as_ref().map_or(0, Signer::room));
@@ -85,9 +95,6 @@ impl Outgoing {
             let Some((length, records)) = self.fill(&mut out[..room], limit) else { return Next::Broken };
             if records == 0 {
                 continue;
-            }
-            if self.at == At::Done {
-                count(&self.counters.finished);
             }
             return match &mut self.signer {
                 None => Next::Message(length),
@@ -142,23 +149,24 @@ fn pack(zone: &Zone, mut at: At, writer: &mut Writer<'_>) -> At {
     };
     loop {
         match at {
-            At::First if push_soa(writer) => at = At::Names(Cursor::default(), 0),
+            At::First if push_soa(writer) => at = At::Names(Cursor::default(), Within::default()),
             At::Last if push_soa(writer) => return At::Done,
             At::First | At::Last | At::Done => return at,
-            At::Names(mut cursor, done) => {
+            At::Names(mut cursor, within) => {
                 let Some((owner, sets)) = zone.owner_at(&mut cursor) else {
                     at = At::Last;
                     continue;
                 };
-                let records = sets
-                    .filter(|set| set.rtype != Rtype::SOA)
-                    .flat_map(|set| set.data().map(move |data| (set, data)));
-                for (written, (set, data)) in records.enumerate().skip(done) {
-                    if writer.push(Section::Answer, owner, set.rtype, set.ttl, data).is_err() {
-                        return At::Names(cursor, written);
+                let left = sets.enumerate().skip(within.sets).filter(|(_, set)| set.rtype != Rtype::SOA);
+                for (sets, set) in left {
+                    let from = if sets == within.sets { within.place } else { 0 };
+                    for (place, data) in set.data_from(from) {
+                        if writer.push(Section::Answer, owner, set.rtype, set.ttl, data).is_err() {
+                            return At::Names(cursor, Within { sets, place });
+                        }
                     }
                 }
-                at = At::Names(cursor.next(), 0);
+                at = At::Names(cursor.next(), Within::default());
             }
         }
     }
@@ -211,6 +219,20 @@ mod tests {
                 Next::End => return messages,
                 Next::Broken => panic!("the zone can be sent"),
             }
+        }
+    }
+
+    #[test]
+    fn a_transfer_is_finished_when_its_end_is_asked_for() {
+        let (zone, counters) =
+            (zone("$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\n"), Arc::<Counters>::default());
+        let beside = Beside { udp_payload_max: 1232, options: Options::default() };
+        let mut outgoing = Outgoing::new(zone, query(false), &beside, None, counters.clone(), None);
+        let mut out = vec![0; 65_535];
+        for (is_last, finished) in [(false, 0), (true, 1)] {
+            let next = outgoing.next(0, &mut out);
+            assert_eq!(matches!(next, Next::End), is_last);
+            assert_eq!(counters.finished.load(std::sync::atomic::Ordering::Relaxed), finished);
         }
     }
 

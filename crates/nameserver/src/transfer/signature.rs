@@ -96,7 +96,7 @@ impl Signer {
     /// # Errors
     /// What is wrong.
     pub fn verify_answer(&self, message: &[u8], tsig: &Tsig<'_>, unix: u64) -> Result<(), Failed> {
-        let is_ours = self.key.name().eq_ignore_ascii_case(tsig.key)
+        let is_ours = self.key.name().eq_ignore_ascii_case(&tsig.key)
             && self.key.algorithm().wire().eq_ignore_ascii_case(tsig.algorithm);
         if !is_ours {
             return Err(Failed::BadKey);
@@ -128,7 +128,7 @@ struct Stamp<'a> {
 /// A record without code and id.
 fn record<'a>(key: &'a Key, stamp: &Stamp<'a>) -> Tsig<'a> {
     let Stamp { time, fudge, error, other } = *stamp;
-    let (name, algorithm) = (key.name(), key.algorithm().wire());
+    let (name, algorithm) = (key.name().into(), key.algorithm().wire());
     Tsig { start: 0, key: name, algorithm, time, fudge, mac: &[], original_id: 0, error, other }
 }
 
@@ -139,7 +139,7 @@ fn record<'a>(key: &'a Key, stamp: &Stamp<'a>) -> Tsig<'a> {
 /// # Errors
 /// [`Failed`], in the order of RFC 8945 §5.2: key, code, time, length of the code.
 pub fn verify(message: &[u8], tsig: &Tsig<'_>, keys: &Keys, unix: u64) -> Result<Signer, Failed> {
-    let key = keys.find(tsig.key, tsig.algorithm).ok_or(Failed::BadKey)?;
+    let key = keys.find(&tsig.key, tsig.algorithm).ok_or(Failed::BadKey)?;
     check(key, None, message, tsig, unix)
 }
 
@@ -161,7 +161,8 @@ pub fn tell(out: &mut [u8], length: usize, failed: Failed, tsig: &Tsig<'_>, unix
             signer.sign_with(out, length, Stamp { time: unix, fudge: FUDGE, error, other: &[] })
         }
         Failed::BadKey | Failed::BadSignature => {
-            Tsig { start: length, mac: &[], original_id, error, other: &[], ..*tsig }.append(out, length)
+            Tsig { start: length, mac: &[], original_id, error, other: &[], ..tsig.clone() }
+                .append(out, length)
         }
     }
 }

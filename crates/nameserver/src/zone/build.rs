@@ -1,6 +1,8 @@
 //! A zone out of the records of a master file.
 
 use std::borrow::Cow;
+use std::cell::LazyCell;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use api::{Fault, Faults};
@@ -143,9 +145,11 @@ fn owned_names<'a>(
                 NameTable::<Node>::page_order(hash.of(&name))
             }
             _ => {
-                let what = format!("{} is outside the zone", shown(name.wire()));
-                let expected = format!("names at or below {}", shown(origin.wire()));
-                faults.push(master.fault(record, what, expected));
+                faults.push_with(|| {
+                    let what = format!("{} is outside the zone", shown(name.wire()));
+                    let expected = format!("names at or below {}", shown(origin.wire()));
+                    master.fault(record, what, expected)
+                });
                 continue;
             }
         };
@@ -174,14 +178,17 @@ fn touch(owned: &[Owned<'_>], master: &Master<'_>) {
 /// The records of a name as RRsets, in order of their type, each with the signatures that cover it behind it;
 /// signatures that cover nothing come first.
 fn grouped<'a>(records: &[&'a Record], master: &'a Master<'_>) -> Vec<Set<'a>> {
-    let has = |rtype| records.iter().any(|record| record.rtype == rtype);
+    // Most names have no signatures, and need it not.
+    let present = LazyCell::new(|| records.iter().map(|record| record.rtype).collect::<HashSet<Rtype>>());
     let mut sets: Vec<((u16, bool), Set<'a>)> = Vec::new();
     for &record in records {
         let ttl = if record.ttl > TTL_MAX { 0 } else { record.ttl };
         let data = master.rdata(record);
         let place = match covered(record.rtype, data) {
             // Signatures are not signed (RFC 4035 §2.2).
-            Some(covered) if covered != Rtype::RRSIG && has(covered) => (covered.to_int(), true),
+            Some(covered) if covered != Rtype::RRSIG && present.contains(&covered) => {
+                (covered.to_int(), true)
+            }
             Some(_) => (0, true),
             None => (record.rtype.to_int(), false),
         };
@@ -212,7 +219,7 @@ fn remove_equal(rtype: Rtype, data: &mut Vec<&[u8]>) {
     if data.len() < 2 {
         return;
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     data.retain(|octets| seen.insert(canonical(rtype, octets)));
 }
 
@@ -237,22 +244,17 @@ fn check_together(owner: &[u8], sets: &[Set<'_>], master: &Master<'_>, faults: &
             _ => continue,
         };
         if set.data.len() > 1 {
-            faults.push(master.fault(
-                set.first,
-                format!("{} has more than one {alone}", shown(owner)),
-                "one",
-            ));
+            let what = || format!("{} has more than one {alone}", shown(owner));
+            faults.push_with(|| master.fault(set.first, what(), "one"));
         }
     }
     let signature = |rtype| matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::KEY);
     if let Some(cname) = sets.iter().find(|set| set.rtype == Rtype::CNAME)
         && let Some(other) = sets.iter().find(|set| set.rtype != Rtype::CNAME && !signature(set.rtype))
     {
-        faults.push(master.fault(
-            cname.first,
-            format!("{} has a CNAME record and other data ({})", shown(owner), other.rtype),
-            "nothing beside CNAME (RFC 1034 §3.6.2)",
-        ));
+        let what = || format!("{} has a CNAME record and other data ({})", shown(owner), other.rtype);
+        let expected = "nothing beside CNAME (RFC 1034 §3.6.2)";
+        faults.push_with(|| master.fault(cname.first, what(), expected));
     }
 }
 
@@ -266,8 +268,8 @@ fn find_origin(master: &Master<'_>, source: &str) -> Result<Folded, Faults> {
     let mut faults = Faults::default();
     for other in soas {
         if !master.owner(other).eq_ignore_ascii_case(&owner) {
-            let what = format!("a second SOA record, of {}", shown(master.owner(other)));
-            faults.push(master.fault(other, what, "one zone in a file"));
+            let what = || format!("a second SOA record, of {}", shown(master.owner(other)));
+            faults.push_with(|| master.fault(other, what(), "one zone in a file"));
         }
     }
     faults.or(Folded::read(&owner).expect("names of a master file are valid"))

@@ -63,7 +63,7 @@ pub(super) fn check(master: &Master<'_>, faults: &mut Faults) {
     for record in master.records.iter().filter(|record| record.rtype == Rtype::NSEC3PARAM) {
         let iterations = Parameters::read(master.rdata(record)).iterations;
         if iterations > ITERATIONS_MAX {
-            faults.push(unusable(master, record, iterations));
+            faults.push_with(|| unusable(master, record, iterations));
         }
     }
 }

@@ -37,6 +37,19 @@ impl<'a> Rrset<'a> {
         })
     }
 
+    /// The same from a place on that this told of a record before; each with its place, which is 0 for the first of all.
+    ///
+    /// # Panics
+    /// When there is no such place.
+    pub fn data_from(self, place: usize) -> impl Iterator<Item = (usize, &'a [u8])> {
+        let mut next = place;
+        Rrset { data: &self.data[place..], ..self }.data().map(move |data| {
+            let place = next;
+            next += size_of::<u16>() + data.len();
+            (place, data)
+        })
+    }
+
     /// The signatures over it, an RRset of their own that may be empty.
     #[inline]
     pub fn signatures(self) -> Rrset<'a> {

@@ -17,6 +17,11 @@ impl Zone {
     ///
     /// Reading it again builds the same zone.
     pub fn to_text(&self) -> String {
+        self.to_text_within(usize::MAX).expect("no text is longer")
+    }
+
+    /// The same; `None` where it would be longer than so many octets, of which little more is ever written.
+    pub fn to_text_within(&self, octets_max: usize) -> Option<String> {
         let names = self.names.iter().map(|(name, node)| (name, Found { node, is_apex: false }.sets()));
         let hidden = (0..self.links.hidden.len()).map(|index| self.links.hidden.get(index));
         let mut owners: Vec<(Vec<u8>, &[u8], &[u8])> = names
@@ -35,10 +40,13 @@ impl Zone {
                     let data = shown(set.rtype, data);
                     writeln!(text, "{owner} {} IN {} {data}", set.ttl, set.rtype)
                         .expect("writing to a string cannot fail");
+                    if text.len() > octets_max {
+                        return None;
+                    }
                 }
             }
         }
-        text
+        Some(text)
     }
 }
 
@@ -205,6 +213,14 @@ mod tests {
         let text = zone.to_text();
         assert_eq!(text.lines().find_map(|line| line.strip_prefix("x.example. 60 IN ")), Some(written));
         assert_eq!(records(&build(&text)), records(&zone), "{text}");
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_is_none() {
+        let zone = build(HEAD);
+        let text = zone.to_text();
+        assert_eq!(zone.to_text_within(text.len()), Some(text.clone()));
+        assert_eq!(zone.to_text_within(text.len() - 1), None);
     }
 
     #[test]

@@ -27,7 +27,8 @@ pub(super) fn read(words: &mut Iter<'_, &[u8]>) -> Option<[u8; LENGTH]> {
     let altitude = plain(words.next()?)?;
     let (is_below, metres) = altitude.strip_prefix('-').map_or((false, altitude), |depth| (true, depth));
     let height = i64::try_from(centimetres(metres)?).ok()?;
-    let altitude = u32::try_from(BOTTOM_CM + if is_below { -height } else { height }).ok()?;
+    let altitude = BOTTOM_CM.checked_add(if is_below { -height } else { height })?;
+    let altitude = u32::try_from(altitude).ok()?;
     let mut precisions = PRECISIONS;
     for (precision, word) in precisions.iter_mut().zip(words) {
         *precision = rounded(centimetres(plain(word)?)?)?;
