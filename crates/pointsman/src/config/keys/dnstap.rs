@@ -25,7 +25,10 @@ pub(super) const DNSTAP: Section<Spec> = Section {
             name: "file",
             flag: None,
             kind: Kind::Path(|s| &mut s.dnstap_file),
-            default: Default::Absent { means: "socket, or nothing", example: "\"pointsman.dnstap\"" },
+            default: Default::Absent {
+                means: "socket, or nothing",
+                example: "\"/var/lib/pointsman/pointsman.dnstap\"",
+            },
             about: "The file to write; not beside socket.",
             consequence: "At start and on SIGHUP a file begins; an older one of that name is renamed, the Unix time \
                 behind its name. None is ever removed: it is for a while, or for a job that removes.",

@@ -46,7 +46,8 @@ pub(crate) const SECONDARY: Section<SecondarySpec> = Section {
             default: Default::Absent { means: "nobody is told", example: "[\"192.0.2.53:53\"]" },
             about: "Where NOTIFY is sent when a zone has a new serial, and at start.",
             consequence: "Without it they ask again only as often as the SOA record says. It is sent from the first \
-                address of listen of the same family, up to six times within two minutes.",
+                address of listen of the same family that is not loopback, up to six times within two minutes; where there \
+                is none, the system chooses.",
         },
     ],
 };
