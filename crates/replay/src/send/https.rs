@@ -31,6 +31,9 @@ use super::tls::{Session, Tls};
 /// The media type of a message.
 const MEDIA_TYPE: &str = "application/dns-message";
 
+/// What many short frames of answers may cost before they are taken up, as h2 counts it: what is read at once has 64 KiB.
+const FRAMES_BUDGET: usize = 1 << 20;
+
 /// One client's HTTP/2 connection.
 pub(super) struct Https {
     secured: Secured,
@@ -78,7 +81,8 @@ impl Https {
         let uri = uri.map_err(|error| secured.refused(&error))?;
         let pipe = Pipe::default();
         let mut builder = Builder::new();
-        builder.enable_push(false);
+        // What comes too late is the server's to be behind with, and no reason to end the connection.
+        builder.enable_push(false).max_local_error_reset_streams(None).data_frame_budget(FRAMES_BUDGET);
         let mut begun = Box::pin(builder.handshake(pipe.clone()));
         // It only writes, and memory always has room.
         let Poll::Ready(begun) = begun.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {

@@ -213,7 +213,7 @@ fn a_section_may_say_more_of_itself_than_is_read_at_first() {
     }
     let mut file = pcapng(1, &[]);
     file[4..8].copy_from_slice(&(2_u32 << 20).to_le_bytes());
-    let refused = Trace::read(Cursor::new(file), PORT).err().expect("it is too long").to_string();
+    let refused = Trace::read(Cursor::new(file), PORT).expect_err("it is too long").to_string();
     assert!(refused.contains("a block of more than"), "{refused}");
 }
 
