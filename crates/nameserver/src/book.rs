@@ -86,10 +86,10 @@ pub enum Edit {
         /// A name that no region has.
         name: String,
     },
-    /// Adds a region, unless there is one of that name.
-    HaveRegion {
-        /// Its name.
-        name: String,
+    /// Adds those regions that there are not yet.
+    HaveRegions {
+        /// Their names.
+        names: Vec<String>,
     },
     /// Removes a region.
     RemoveRegion {
@@ -284,8 +284,7 @@ impl Book {
             Edit::PutZone { zone, master, condition } => self.put_zone(*zone, &master, &condition),
             Edit::DeleteZone { origin, condition } => self.delete_zone(&origin, &condition),
             Edit::AddRegion { name } => self.add_region(name),
-            Edit::HaveRegion { name } if self.region_id(&name).is_some() => Ok(Vec::new()),
-            Edit::HaveRegion { name } => self.add_region(name),
+            Edit::HaveRegions { names } => self.have_regions(names),
             Edit::RemoveRegion { id } => self.remove_region(id),
             Edit::PutPartition { name, source, compiled, regions, condition } => {
                 self.put_partition(name, &source, compiled, &regions, &condition)

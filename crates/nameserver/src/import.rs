@@ -7,7 +7,7 @@ mod ids;
 mod layers;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -234,13 +234,14 @@ impl Edits<'_> {
         let imported = self.news(format!("partition {name}"), Some(&former), &loaded.digest());
         let Some(imported) = imported else { return Ok(Outcome::Same) };
         let built = loaded.build()?;
-        for region in built.regions {
-            if !self.regions.values().any(|known| *known == region) {
-                Arc::make_mut(&mut self.regions).insert(self.next_region_id, region.clone());
-                self.next_region_id += 1;
-                // While the table was read, somebody else may have added it.
-                self.edits.push(Edit::HaveRegion { name: region });
-            }
+        let known: HashSet<&str> = self.regions.values().map(String::as_str).collect();
+        let new: Vec<String> =
+            built.regions.into_iter().filter(|region| !known.contains(region.as_str())).collect();
+        Arc::make_mut(&mut self.regions).extend((self.next_region_id..).zip(new.iter().cloned()));
+        self.next_region_id += new.len() as u32;
+        if !new.is_empty() {
+            // While the table was read, somebody else may have added some.
+            self.edits.push(Edit::HaveRegions { names: new });
         }
         let (text, regions) = (built.text.into_bytes(), self.regions.clone());
         self.edits.extend([Edit::partition(name, &source, text, Condition::Always, regions)?, imported]);

@@ -1,5 +1,6 @@
 //! Regions: names that people give to classes of clients, and ids that are never used again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use api::{Fault, Faults};
@@ -16,11 +17,22 @@ impl Book {
     }
 
     pub(super) fn add_region(&mut self, name: String) -> Result<Vec<Change>, Refused> {
-        check_name(&name).map_err(Faults::from)?;
         if self.region_id(&name).is_some() {
             let what = format!("there is a region {name} already");
             return Err(Faults::from(Fault::whole("name", what, "a name that no region has")).into());
         }
+        Ok(vec![self.new_region(name)?])
+    }
+
+    /// Adds those that are not there. A partition may name a million.
+    pub(super) fn have_regions(&mut self, names: Vec<String>) -> Result<Vec<Change>, Refused> {
+        let mut known: HashSet<String> = self.regions.values().cloned().collect();
+        let new = names.into_iter().filter(|name| known.insert(name.clone()));
+        new.map(|name| self.new_region(name)).collect()
+    }
+
+    fn new_region(&mut self, name: String) -> Result<Change, Refused> {
+        check_name(&name).map_err(Faults::from)?;
         let id = self.next_region_id;
         if RegionId::new(id).is_none() {
             let what = "no region ids are left: they are never used again";
@@ -28,7 +40,7 @@ impl Book {
         }
         self.next_region_id += 1;
         Arc::make_mut(&mut self.regions).insert(id, name.clone());
-        Ok(vec![Change::AddRegion { id, name }])
+        Ok(Change::AddRegion { id, name })
     }
 
     /// Takes a region's columns out of all policies, and makes its prefixes unclassified in all partitions.

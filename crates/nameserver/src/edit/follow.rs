@@ -270,7 +270,7 @@ fn refuse(
 
 fn told(faults: &Faults) -> String {
     let told: Vec<String> = faults.faults.iter().take(FAULTS_TOLD).map(ToString::to_string).collect();
-    let more = faults.faults.len() - told.len();
+    let more = (faults.faults.len() - told.len()) as u64 + faults.omitted;
     let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
     told.join("\n") + &more
 }

@@ -15,7 +15,7 @@ use super::document::{IfAbsent, IfMatch, IfNoneMatch, PartitionName};
 use super::path;
 use super::reply::{Failure, aside, changed, tagged};
 use super::{Http, body, precondition};
-use crate::book::Condition;
+use crate::book::{Condition, check_name};
 
 /// The type of a partition: `prefix,region` lines (RFC 4180).
 const CSV: &str = "text/csv";
@@ -77,6 +77,7 @@ pub(super) async fn put(
     Segments(name): Segments<String>,
     request: Request,
 ) -> Result<Response, Failure> {
+    check_name(&name).map_err(|fault| Failure::new(StatusCode::BAD_REQUEST, fault.what, fault.expected))?;
     let condition = condition(&http, &name, request.headers()).await?;
     let place = http.admission.text().await?;
     let text = body::read(request, &[CSV, body::PLAIN], body::TEXT_MAX).await?;
