@@ -106,6 +106,7 @@ fn where_log_lines_are_objects_so_are_the_faults_at_start() {
     let taken = tcp.local_addr().expect("it is bound").to_string();
     for (code, more, messages) in [
         (2, ["--zone", &missing, "--policy", &missing], &["missing: ", "missing: "][..]),
+        (2, ["--workers", "0", "--token-file", &missing], &["--workers: ", "missing: "]),
         (1, ["--listen", &taken, "--api", "127.0.0.1:0"], &["failed to bind"]),
     ] {
         let more = [&["--log", "json"][..], &more].concat();

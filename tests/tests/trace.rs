@@ -1,7 +1,7 @@
 //! `pointsman trace` from outside: what it tells of captures, what it writes, and what it says of those that are damaged.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tests::folder::Folder;
@@ -141,6 +141,13 @@ fn a_capture_that_breaks_off_is_used_as_far_as_it_goes() {
     }
     assert_eq!(lines(&out), LINES.lines().take(5).collect::<Vec<_>>());
     assert_eq!(json(1, &["info", &cut])["damage"]["packet"], 7);
+    // Also where nobody reads what it prints.
+    for words in [&["info", &cut][..], &["convert", &cut, &folder.at("unread.txt")]] {
+        let (_, unread) = std::io::pipe().expect("a pipe");
+        let mut command = Command::new(program::path());
+        let status = command.arg("trace").args(words).stdout(unread).stderr(Stdio::null()).status();
+        assert_eq!(status.expect("it is started").code(), Some(1), "{words:?}");
+    }
 }
 
 #[test]

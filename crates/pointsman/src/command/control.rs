@@ -86,8 +86,9 @@ impl Control {
             service.stop().await;
             let round =
                 round.ok_or_else(|| Failure::Failed("the round was stopped before its end".into()))?;
-            shown(&round)?;
-            return outcome(&round);
+            // Also where nobody reads it, the exit code is that of the round.
+            let printed = shown(&round);
+            return outcome(&round).and(printed);
         }
         supervision::ready(log);
         let mut printed = Ok(());

@@ -1,5 +1,6 @@
 //! `pointsman serve`: the name server, from its first address to its last answer.
 
+use api::Faults;
 use clap::Args;
 use nameserver::edit::Refused;
 use nameserver::server::{Options, Server};
@@ -30,19 +31,26 @@ impl Serve {
         if self.flags.template {
             return session::print(config::page::template().as_bytes());
         }
-        let (Lowered { options, log, .. }, mut faults) = config::load(&self.flags);
+        let (Lowered { options, log, .. }, faults) = config::load(&self.flags);
         // The start reads the imports itself; here, what is wrong with them joins the list.
-        if self.flags.check || !faults.is_empty() {
-            if self.flags.check {
-                log.begin();
-            }
-            become_user(&options)?;
-            let checked = Server::check(&options).await.map_err(|found| faults.append(found));
-            let held = faults.or(checked.unwrap_or_default())?;
+        if self.flags.check {
+            log.begin();
+            let held = check(&options, faults).await?;
             return session::print(format!("ok, with {held}").as_bytes());
         }
-        serve(options, log).await.map_err(|failure| log.end(failure))
+        let served = match faults.is_empty() {
+            true => serve(options, log).await,
+            false => check(&options, faults).await.map(|_| ()),
+        };
+        served.map_err(|failure| log.end(failure))
     }
+}
+
+/// Looks for all that is wrong beside `faults`; what the server would begin with.
+async fn check(options: &Options, mut faults: Faults) -> Result<String, Failure> {
+    become_user(options)?;
+    let checked = Server::check(options).await.map_err(|found| faults.append(found));
+    Ok(faults.or(checked.unwrap_or_default())?)
 }
 
 /// Becomes the user that the start would become, where this process can: whatever it reads then, and where it writes, is

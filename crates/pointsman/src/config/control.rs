@@ -90,7 +90,7 @@ fn read(path: &Path, text: &str) -> (Form, Result<Lowered, Faults>) {
     (form, lowered)
 }
 
-fn document_of(reader: &mut Reader<'_>, document: &DeTable<'_>, spec: &mut ControlSpec) {
+fn document_of(reader: &mut Reader, document: &DeTable<'_>, spec: &mut ControlSpec) {
     reader.version(document);
     for (name, value) in document {
         match name.get_ref() {

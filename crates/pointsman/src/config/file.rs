@@ -23,10 +23,15 @@ pub(super) fn read_by(
     path: &Path,
     text: &str,
     faults: &mut Faults,
-    document_by: impl FnOnce(&mut Reader<'_>, &DeTable<'_>),
+    document_by: impl FnOnce(&mut Reader, &DeTable<'_>),
 ) {
     let (document, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { path: path.to_string_lossy().into(), text, faults: Vec::new() };
+    let newlines = text.bytes().enumerate().filter(|(_, octet)| *octet == b'\n');
+    let mut reader = Reader {
+        path: path.to_string_lossy().into(),
+        lines: std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect(),
+        faults: Vec::new(),
+    };
     let is_broken = !errors.is_empty();
     // After a broken line the rest is guesswork: faults of keys that are none would only distract.
     if !is_broken {
@@ -62,13 +67,14 @@ pub(crate) fn read_default<S>(key: &Key<S>, value: &str, spec: &mut S) -> Result
 }
 
 /// Takes a document apart.
-pub(super) struct Reader<'a> {
+pub(super) struct Reader {
     path: Arc<str>,
-    text: &'a str,
+    /// Where each line begins.
+    lines: Vec<usize>,
     faults: Vec<Fault>,
 }
 
-impl Reader<'_> {
+impl Reader {
     fn document(&mut self, document: &DeTable<'_>, spec: &mut Spec) {
         self.version(document);
         let sections: Vec<&str> = keys::SECTIONS.iter().map(|section| section.name).collect();
@@ -233,13 +239,12 @@ impl Reader<'_> {
     }
 
     fn place(&self, offset: usize) -> Place {
-        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-        let count = |n: usize| u32::try_from(n + 1).unwrap_or(u32::MAX);
+        let line = self.lines.partition_point(|begin| *begin <= offset);
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Place::File {
             path: self.path.clone(),
-            line: count(before.iter().filter(|byte| **byte == b'\n').count()),
-            column: count(before.len() - line_start),
+            line: count(line),
+            column: count(offset - self.lines[line - 1] + 1),
         }
     }
 }

@@ -127,10 +127,13 @@ impl Demo {
     fn options(&self, folder: &Folder) -> Options {
         let any = |address: SocketAddr| SocketAddr::new(address.ip(), 0);
         let preferred = |address: SocketAddr| if is_free(address) { address } else { any(address) };
+        let listen = self.listen.unwrap_or_else(|| preferred(LISTEN));
+        // The port may be free because nobody has begun to listen for DNS there.
+        let api = if listen.port() == API.port() { any(API) } else { preferred(API) };
         Options {
             probes: nameserver::health::Probes::new(),
-            listen: vec![self.listen.unwrap_or_else(|| preferred(LISTEN))],
-            api: preferred(API),
+            listen: vec![listen],
+            api,
             token: None,
             store: format!("sqlite:{}", folder.path().join("demo.db").display()),
             workers: Some(self.workers.into()),

@@ -45,11 +45,12 @@ pub(super) fn run(files: &Files, work: Work) -> Result<(), Failure> {
         });
     }
     output.finish()?;
-    match files.json {
-        true => print_json(&written)?,
-        false => session::print(shown(&written).as_bytes())?,
-    }
-    written.damage.as_ref().map_or(Ok(()), |damage| Err(damaged(&files.input, damage)))
+    // Also where nobody reads it, the exit code is that of the copy.
+    let printed = match files.json {
+        true => print_json(&written),
+        false => session::print(shown(&written).as_bytes()),
+    };
+    written.damage.as_ref().map_or(printed, |damage| Err(damaged(&files.input, damage)))
 }
 
 /// Writes what is asked for, and tells how many messages were read.

@@ -24,18 +24,19 @@ const GAP_MAX: f64 = 86_400.0;
 pub(super) fn run(input: &Input, json: bool) -> Result<(), Failure> {
     let mut trace = input.open()?;
     let info = Summary::of(&mut trace);
-    if json {
-        print_json(&info)?;
-    } else if info.queries + info.responses > 0 {
-        session::print(shown(&info).as_bytes())?;
-    }
+    // Also where nobody reads it, the exit code is that of the trace.
+    let printed = match json {
+        true => print_json(&info),
+        false if info.queries + info.responses > 0 => session::print(shown(&info).as_bytes()),
+        false => Ok(()),
+    };
     if let Some(damage) = &info.damage {
         return Err(damaged(input, damage));
     }
     if info.queries + info.responses == 0 {
         return Err(input.nothing(trace.skipped()));
     }
-    Ok(())
+    printed
 }
 
 /// LDplayer's row of a trace, then the shares.
