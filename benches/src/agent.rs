@@ -17,6 +17,9 @@ use crate::report::{Limit, Report, Table};
 /// How long each case is measured.
 const TIME: Duration = Duration::from_secs(10);
 
+/// How many reports a second there are at least, of the fifty at which its cost is told.
+const REPORTS_MIN: f64 = 45.0;
+
 /// The same to see that everything works.
 const QUICK: Duration = Duration::from_secs(1);
 
@@ -35,6 +38,8 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
         let measured = measure(burst, is_read, time).with_context(|| what.to_owned())?;
         let share = measured.processor.as_secs_f64() / time.as_secs_f64() * 100.0;
         report.must(format!("agent, {what}: % of a core"), Limit::AtMost(1.0), Some(share));
+        let reports = measured.reports as f64 / time.as_secs_f64();
+        report.must(format!("agent, {what}: reports/s"), Limit::AtLeast(REPORTS_MIN), Some(reports));
         let rate = |count: u64| format!("{:.0}", count as f64 / time.as_secs_f64());
         rows.push(vec![what.to_owned(), rate(measured.reports), rate(measured.looks), format!("{share:.2}")]);
     }

@@ -1,14 +1,14 @@
 //! The programs that are started: ours, servers that end with the run, and those that end by themselves.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use api::replay::ReplayReport;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -42,7 +42,11 @@ pub struct Server {
 
 /// A program that executes what it reads, such as the client of a database, connected all the time.
 #[derive(Debug)]
-pub struct Fed(Killed);
+pub struct Fed {
+    child: Killed,
+    /// What it says, where it is heard.
+    said: Option<BufReader<ChildStdout>>,
+}
 
 /// A process that is killed when dropped.
 #[derive(Debug)]
@@ -158,10 +162,23 @@ impl Fed {
     /// # Errors
     /// Where it does not start.
     pub fn start(command: &mut Command) -> Result<Fed> {
-        let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
-        started
-            .map(|child| Fed(Killed(child)))
-            .with_context(|| format!("{:?} could not be started", command.get_program()))
+        Fed::begin(command.stdout(Stdio::null()))
+    }
+
+    /// The same of one that is heard.
+    ///
+    /// # Errors
+    /// Where it does not start.
+    pub fn start_heard(command: &mut Command) -> Result<Fed> {
+        Fed::begin(command.stdout(Stdio::piped()))
+    }
+
+    fn begin(command: &mut Command) -> Result<Fed> {
+        let started = command.stdin(Stdio::piped()).spawn();
+        let mut child =
+            started.with_context(|| format!("{:?} could not be started", command.get_program()))?;
+        let said = child.stdout.take().map(BufReader::new);
+        Ok(Fed { child: Killed(child), said })
     }
 
     /// Gives it a line, or what else it executes; the pipe holds what is early.
@@ -169,8 +186,19 @@ impl Fed {
     /// # Errors
     /// Where it has ended.
     pub fn line(&mut self, text: &str) -> Result<()> {
-        let input = self.0.0.stdin.as_mut().context("its input")?;
+        let input = self.child.0.stdin.as_mut().context("its input")?;
         input.write_all(text.as_bytes()).context("its input")
+    }
+
+    /// Waits for the next line that it says.
+    ///
+    /// # Errors
+    /// Where it has ended, or is not heard.
+    pub fn hear(&mut self) -> Result<String> {
+        let mut line = String::new();
+        let said = self.said.as_mut().context("its output")?;
+        ensure!(said.read_line(&mut line).context("its output")? > 0, "it has ended");
+        Ok(line.trim_end().to_owned())
     }
 }
 

@@ -17,7 +17,9 @@ impl Folder {
     pub fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("pointsman-test-{}-{number}", std::process::id()));
+        // A process of the same number may have left some: in a namespace of its own each is the first.
+        let name = format!("pointsman-test-{}-{number}-{:08x}", std::process::id(), fastrand::u32(..));
+        let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).expect("a temporary folder can be made");
         Folder(path.canonicalize().expect("the folder was made"))
     }

@@ -27,6 +27,7 @@ impl Nginx {
         program.line("start worker process");
         let mut nginx = Nginx { program: Some(program), workers: Vec::new() };
         while nginx.workers.is_empty() {
+            assert!(nginx.program.as_mut().is_some_and(Program::is_running), "nginx has ended");
             nginx.workers = nginx.children();
         }
         nginx

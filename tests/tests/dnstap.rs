@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use dns::frame_streams::{Control, DNSTAP, push_control};
 use nix::sys::signal::Signal;
@@ -185,7 +186,9 @@ fn a_file_that_cannot_be_written_goes_on_once_it_can() {
         (read("pointsman_dnstap_written_total "), read("pointsman_dnstap_dropped_total{cause=\"failed\"} "))
     };
     let (mut written, mut failed) = counted(&serving);
+    let until = Instant::now() + PROGRAM_WAIT;
     while written + failed < told {
+        assert!(Instant::now() < until, "{written} written and {failed} failed of {told}");
         (written, failed) = counted(&serving);
     }
     let address = serving.dns();

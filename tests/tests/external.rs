@@ -181,7 +181,9 @@ fn a_stalled_service_holds_nobody_up_and_is_tried_again() {
     let server = serving(&folder, service.address, "timeout = \"100 ms\"");
     // Every query is answered while nothing comes from the service, until it was given up several times.
     let mut queries = 0;
+    let until = Instant::now() + PATIENCE;
     while service.connections.load(Ordering::SeqCst) < 3 {
+        assert!(Instant::now() < until, "it is not tried again");
         assert_eq!(asked(&server, "192.0.3.0/24"), (1, SHORT, 24));
         queries += 1;
     }
@@ -237,7 +239,9 @@ fn endless_lines_end_the_connection() {
     let service = Service::start(Arc::new(|_| "x".repeat(10_000)));
     let folder = Folder::new();
     let server = serving(&folder, service.address, "");
+    let until = Instant::now() + PATIENCE;
     while service.connections.load(Ordering::SeqCst) < 2 {
+        assert!(Instant::now() < until, "it is not connected again");
         assert_eq!(asked(&server, "192.0.3.0/24"), (1, SHORT, 24));
     }
     let state = until_state(&server, |state| state["message"].is_string());

@@ -170,7 +170,7 @@ fn a_server_that_no_way_leads_to_is_told() {
     let done = thread::spawn(|| {
         // A network of this thread's own, and of what it begins, with no way out.
         if let Err(cause) = unshare(CloneFlags::CLONE_NEWNET) {
-            eprintln!("skipped: no network namespace can be made here ({cause})");
+            tests::data::skip(&format!("no network namespace can be made here ({cause})"));
             return;
         }
         let folder = Folder::new();
@@ -192,7 +192,7 @@ fn further_loopback_addresses_have_ports_where_one_has_none_left() {
     let done = thread::spawn(|| {
         // A network of this thread's own, and of what it begins, with 32 ports for clients.
         if let Err(cause) = unshare(CloneFlags::CLONE_NEWNET) {
-            eprintln!("skipped: no network namespace can be made here ({cause})");
+            tests::data::skip(&format!("no network namespace can be made here ({cause})"));
             return;
         }
         let up =

@@ -344,13 +344,12 @@ fn http_answers_from_the_same_cache() {
 fn an_upstream_that_never_answers_keeps_nobody_waiting() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let upstream = silent.local_addr().expect("it is bound").to_string();
-    let reverse = Reverse::start(&upstream, &["--timeout", "50ms", "--tries", "1"]);
-    let first = reverse.ask(ONE);
-    assert_eq!((first.rcode.as_str(), first.answer.len()), ("NOERROR", 0));
-    assert!(first.authority[0].starts_with("in-addr.arpa. 0 in soa"), "{:?}", first.authority);
+    let reverse = Reverse::start(&upstream, &["--timeout", "30s", "--tries", "1"]);
     for i in 0..2000 {
         let answer = reverse.ask(&format!("{}.{}.0.10.in-addr.arpa", i % 250, i / 250));
         assert_eq!((answer.rcode.as_str(), answer.answer.len()), ("NOERROR", 0));
+        // Not known yet: what was asked and failed would have a time to live.
+        assert!(answer.authority[0].starts_with("in-addr.arpa. 0 in soa"), "{:?}", answer.authority);
     }
     reverse.stop();
 }

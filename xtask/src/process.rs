@@ -77,6 +77,8 @@ impl Runner {
         let group = self.spawn(command)?;
         match self.events.recv_timeout(limit) {
             Ok(Event::Ended(output)) => {
+                // What it has left in its group is nobody's any more.
+                let _ = killpg(group, Signal::SIGKILL);
                 let output = output.map_err(Failure::NotStarted)?;
                 if output.status.success() { Ok(output) } else { Err(Failure::Ended(output.status)) }
             }

@@ -89,9 +89,12 @@ pub(crate) fn measure(options: &Options, place: &Place, behind: &Behind, report:
         100.0 * ANSWERED_MIN
     ));
     for (what, of) in [("p50", p50), ("p99", p99)] {
-        let ratio = ours.map(|(_, rounds)| added(rounds, of) / best(false, of));
-        // Without a turn that counts, of ours or of theirs, there is nothing to compare.
-        let ratio = ratio.filter(|ratio| ratio.is_normal());
+        // Without a turn of theirs that counts there is nothing to compare; without one of ours we have lost.
+        let theirs = Some(best(false, of)).filter(|added| added.is_finite());
+        let ratio = ours.zip(theirs).map(|((_, rounds), theirs)| match rounds.is_empty() {
+            true => f64::INFINITY,
+            false => added(rounds, of) / theirs,
+        });
         report.must(format!("added latency, {what}, over dnsdist's best"), Limit::AtMost(1.0), ratio);
     }
     Ok(())

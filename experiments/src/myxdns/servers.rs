@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use routing::{Prefix, RegionId};
 use serde_json::json;
@@ -323,9 +323,11 @@ impl Updates {
     pub(super) fn updater(&self) -> Result<Updater> {
         match self {
             Updates::Api(address, source) => Ok(Updater::Api(Client::new(*address), *source)),
-            Updates::Database(socket) => {
-                Ok(Updater::Database(Fed::start(client(socket).args(["--unbuffered", "pdns"]))?))
-            }
+            Updates::Database(socket) => Ok(Updater::Database(Fed::start_heard(client(socket).args([
+                "--unbuffered",
+                "--skip-column-names",
+                "pdns",
+            ]))?)),
         }
     }
 }
@@ -341,14 +343,16 @@ impl Updater {
                 let path = format!("/v1/policies/{NAME}");
                 client.done("PUT", &path, &policy(*source, turn + 1)).context("an update")?;
             }
-            // The client waits for the database between two lines.
+            // Whatever there is becomes something else, else nothing would be written.
             Updater::Database(client) => {
                 let line = format!(
-                    "UPDATE records SET ttl = {} WHERE type = 'A' AND content = '{}';\n",
-                    300 + turn % 2,
+                    "UPDATE records SET ttl = 300 + (ttl + 1) % 2 WHERE type = 'A' AND content = '{}'; \
+                     SELECT ROW_COUNT();\n",
                     address(turn % WEIGHTS.len())
                 );
                 client.line(&line).context("an update")?;
+                let changed = client.hear().context("an update")?;
+                ensure!(changed == "1", "an update has changed {changed} rows");
             }
         }
         Ok(())

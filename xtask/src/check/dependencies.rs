@@ -13,12 +13,20 @@ use crate::checkout::Checkout;
 /// in PostgreSQL and MariaDB, with TLS (sqlx).
 const CRATES_MAX: usize = 255;
 
+/// The workspace's members beside those in `crates`.
+const MEMBERS: [&str; 5] = ["benches", "experiments", "fuzz", "tests", "xtask"];
+
 /// `cargo tree` on a resolved workspace takes a second; the first one may fetch the crates.
 const TREE_MAX: Duration = Duration::from_secs(300);
 
-/// Finds dependencies without a reason, and a tree that has grown too large.
+/// Finds dependencies without a reason, those that are not declared with the others, and a tree that has grown too large.
 pub(super) fn find(checkout: &Checkout) -> Result<Vec<Finding>> {
     let mut findings = unexplained(&checkout.text("Cargo.toml")?);
+    let crates = checkout.crate_folders()?.into_iter().map(|name| format!("crates/{name}"));
+    for member in MEMBERS.map(String::from).into_iter().chain(crates) {
+        let path = format!("{member}/Cargo.toml");
+        findings.extend(undeclared(&path, &checkout.text(&path)?));
+    }
     let arguments = "tree --locked --package pointsman --edges normal,build --target x86_64-unknown-linux-gnu \
                      --prefix none --format {p}";
     let arguments: Vec<&str> = arguments.split_whitespace().collect();
@@ -40,7 +48,7 @@ fn unexplained(manifest: &str) -> Vec<Finding> {
     let (mut inside, mut explained) = (false, false);
     for (index, line) in manifest.lines().map(str::trim).enumerate() {
         if line.starts_with('[') {
-            inside = line == "[workspace.dependencies]";
+            inside = line.starts_with("[workspace.dependencies");
             explained = false;
         } else if line.is_empty() {
             explained = false;
@@ -51,6 +59,24 @@ fn unexplained(manifest: &str) -> Vec<Finding> {
             let what = format!("Cargo.toml:{}: nothing says why {name} is here", index + 1);
             findings
                 .push(Finding::new(what, "put a comment line above it or above its group: what it is for"));
+        }
+    }
+    findings
+}
+
+/// Dependencies of a member that have a version of their own.
+fn undeclared(path: &str, manifest: &str) -> Vec<Finding> {
+    let mut inside = false;
+    let mut findings = Vec::new();
+    for (index, line) in manifest.lines().map(str::trim).enumerate() {
+        if line.starts_with('[') {
+            inside = line.contains("dependencies");
+        }
+        let is_entry = !line.is_empty() && !line.starts_with(['#', '[']);
+        if inside && is_entry && !line.contains("workspace = true") {
+            let what = format!("{path}:{}: this dependency is not one of the workspace's", index + 1);
+            findings
+                .push(Finding::new(what, "declare it in the root's Cargo.toml, with a line that says why"));
         }
     }
     findings
@@ -85,6 +111,17 @@ debug = false
 ";
         let whats: Vec<String> = unexplained(manifest).into_iter().map(|finding| finding.what).collect();
         assert_eq!(whats, ["Cargo.toml:9: nothing says why c is here"]);
+    }
+
+    #[test]
+    fn members_have_no_versions_of_their_own() {
+        let manifest = "[package]\nversion = \"1\"\n[dependencies]\n# Why.\na.workspace = true\nb = \"1\"\n\
+                        c = { workspace = true, features = [\"d\"] }\n[dev-dependencies.e]\nversion = \"1\"\n[lints]\nf = 1\n";
+        let whats: Vec<String> = undeclared("m", manifest).into_iter().map(|finding| finding.what).collect();
+        assert_eq!(
+            whats,
+            [6, 9].map(|line| format!("m:{line}: this dependency is not one of the workspace's"))
+        );
     }
 
     #[test]

@@ -16,10 +16,10 @@ const MARKERS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X
 const EMPTY_NAMES: &[&str] = &["util", "utils", "common", "manager", "managers", "helper", "helpers", "core"];
 
 /// Where rooms are named: the folders with our code.
-const ROOMS: &[&str] = &["benches", "crates", "experiments", "fuzz", "xtask"];
+const ROOMS: &[&str] = &["benches", "crates", "experiments", "fuzz", "python", "tests", "xtask"];
 
 /// The kinds of files that people write here, by the end of their name.
-const WRITTEN: &[&str] = &["md", "py", "rs", "sh", "sql", "toml"];
+const WRITTEN: &[&str] = &["c", "md", "py", "rs", "sh", "sql", "toml"];
 
 /// Finds markers and empty names.
 pub(super) fn find(checkout: &Checkout) -> Result<Vec<Finding>> {
