@@ -5,9 +5,10 @@ Its configuration has a probe `web`.
 
 import os
 from collections.abc import Iterator
+from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -73,7 +74,7 @@ def test_an_algorithm_that_raises_leaves_what_serves(db: Database, rows: Rows) -
 
 
 def test_what_is_absurd_is_refused_whole(db: Database, rows: Rows) -> None:
-    for absurd in (float("nan"), float("inf")):
+    for absurd in (float("nan"), float("inf"), cast("float", Decimal("0.5"))):
         with pytest.raises(ValueError), db.changing(NAME) as changed:
             changed["192.0.2.1"]["europe"] = Cell(absurd)
     with pytest.raises(Refused) as refused, db.changing(NAME) as changed:

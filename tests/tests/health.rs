@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use nix::sys::signal::Signal;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use tests::certificate::Certificate;
 use tests::folder::Folder;
@@ -121,6 +123,50 @@ fn nginx(folder: &Folder, http: SocketAddr, https: SocketAddr, certificate: &Cer
     let mut command = Command::new("/usr/sbin/nginx");
     command.current_dir(folder.path()).args(["-p", ".", "-e", "stderr", "-c", &format!("{name}.conf")]);
     Nginx::start(command)
+}
+
+/// Listens for TLS, says goodbye to whoever comes, and goes on with what is none.
+fn chatters(certificate: &Certificate) -> SocketAddr {
+    let chain = CertificateDer::from_pem_file(&certificate.certificate).expect("it was made");
+    let key = PrivateKeyDer::from_pem_file(&certificate.key).expect("it was made");
+    let tls = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("ring has them")
+        .with_no_client_auth()
+        .with_single_cert(vec![chain], key)
+        .expect("they belong together");
+    let tls = Arc::new(tls);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback binds");
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        while let Ok((mut tcp, _)) = listener.accept() {
+            let mut session = rustls::ServerConnection::new(tls.clone()).expect("it begins");
+            // Who does not believe the certificate goes away.
+            if session.complete_io(&mut tcp).is_ok() {
+                session.send_close_notify();
+                let mut last = Vec::new();
+                session.write_tls(&mut last).expect("memory takes it");
+                last.resize(last.len() + 16_000, 0);
+                let _ = tcp.write_all(&last);
+                // It closes when the other end has.
+                let _ = std::io::copy(&mut tcp, &mut std::io::sink());
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn who_goes_on_behind_the_goodbye_has_closed() {
+    let folder = Folder::new();
+    let port = chatters(&Certificate::new(&folder)).port();
+    let probe = format!(
+        "[[probe]]\nname = \"tls\"\ncheck = \"https\"\nport = {port}\npath = \"/\"\ncertificate = \"any\"\n\
+         interval = \"200 ms\"\nrise = 1\nfall = 1\n"
+    );
+    let mut server = probing(&folder, &probe, &[("tls.example.com", "tls", "answer")]);
+    assert_eq!(server.until("127.0.0.1", "tls", "failing")["last"]["reason"], "closed");
+    server.serving.stop();
 }
 
 #[test]

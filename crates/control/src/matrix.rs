@@ -119,11 +119,14 @@ pub fn with(policy: &Policy, columns: &[Column], regions: &[String], shares: &Sh
     for (number, column) in columns.iter().enumerate() {
         for place in &column.places {
             let is_v4 = policy.servers[*place].address.is_ipv4();
-            let alike = column
-                .places
-                .iter()
-                .filter(|other| policy.servers[**other].address.is_ipv4() == is_v4)
-                .count();
+            let of_family = |places: &[usize]| {
+                places.iter().filter(|other| policy.servers[**other].address.is_ipv4() == is_v4).count()
+            };
+            // Those that are left out take nothing from the others; where all are, they have what they would.
+            let alike = match of_family(&column.drawn) {
+                0 => of_family(&column.places),
+                drawn => drawn,
+            };
             let entry =
                 |share: f64| Entry { probability: Some(rounded(share / alike as f64)), ttl: Some(ttl) };
             let server = &mut policy.servers[*place];
@@ -220,6 +223,19 @@ mod tests {
         check([down, None, None, None], &[&[0.25, 0.25, 0.5], &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]]);
         // The third is not configured.
         check([None, None, down, None], &[&[0.5, 1.0 / 6.0, 1.0 / 3.0], &[1.0, 0.0, 0.0]]);
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_drawn_where_an_address_is_out() {
+        let policy = policy(
+            r#"{"servers":[{"address":"192.0.2.1"},{"address":"192.0.2.2"},{"address":"192.0.2.3"}]}"#,
+        );
+        let configured = addresses(&[&["192.0.2.1", "192.0.2.2"], &["192.0.2.3"]]);
+        let mut columns = columns(&policy, &configured);
+        leave_out(&mut columns, &[None, Some(Out::Failing), None]);
+        let wanted = vec![vec![0.5, 0.5]];
+        let written = with(&policy, &columns, &[], &wanted, 60);
+        assert_rows(&shares(&written, &columns, &[]), &[&[0.5, 0.5]]);
     }
 
     #[test]

@@ -161,16 +161,16 @@ impl Partition {
     }
 
     /// What several partitions say together: for each address the first that has a region for it. The prefixes are
-    /// none inside another, and as few as that allows.
-    pub fn stack(layers: &[Partition]) -> Vec<(Prefix, RegionId)> {
+    /// none inside another, and as few as that allows; `None` where they are more than [`PREFIXES_MAX`].
+    pub fn stack(layers: &[Partition]) -> Option<Vec<(Prefix, RegionId)>> {
         let merged = |runs: fn(&Partition) -> Vec<Run>| {
             let nobody = vec![Run { start: 0, region: RegionId::NONE }];
             layers.iter().rev().fold(nobody, |below, layer| overlay(&runs(layer), &below))
         };
         let mut prefixes = Vec::new();
-        blocks(&merged(Partition::runs_v4), 32, &mut prefixes);
-        blocks(&merged(Partition::runs_v6), 128, &mut prefixes);
-        prefixes
+        blocks(&merged(Partition::runs_v4), 32, PREFIXES_MAX, &mut prefixes)?;
+        blocks(&merged(Partition::runs_v6), 128, PREFIXES_MAX, &mut prefixes)?;
+        Some(prefixes)
     }
 
     /// The ranks of servers, by region and server.

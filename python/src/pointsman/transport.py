@@ -77,7 +77,7 @@ class Transport:
             try:
                 # NaN and the infinities are none of JSON's numbers.
                 content = json.dumps(body, allow_nan=False).encode()
-            except ValueError as cause:
+            except (TypeError, ValueError) as cause:
                 raise Invalid(str(cause)) from cause
             headers["Content-Type"] = "application/json"
         try:

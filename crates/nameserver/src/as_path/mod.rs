@@ -79,7 +79,9 @@ pub fn build(table: Source<'_>, relations: Option<Source<'_>>, servers: &[Server
             free
         }
     };
-    let numbers: Vec<u32> = from.iter().map(|index| read.ases.number(*index)).collect();
+    let servers_in = |index: &u32| ases.iter().filter(|of| *of == index).count();
+    let numbers: Vec<(u32, usize)> =
+        from.iter().map(|index| (read.ases.number(*index), servers_in(index))).collect();
     let regions = regions::group(&hops, &numbers, read.ases.len());
     let text = regions::write(&read, &regions, servers, &ases, &from);
     counts.push(("regions", regions.names.len() as u64));

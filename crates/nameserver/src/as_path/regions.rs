@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use routing::partition::RANKS_MAX;
 use routing::policy::REGIONS_MAX;
 use routing::proximity::csv::UNCLASSIFIED;
 
@@ -24,22 +25,30 @@ pub struct Regions {
     pub depth: u8,
 }
 
-/// Groups `ases` ASes by the order in which they see the servers' ASes: `hops[server][AS]`, and the servers' numbers.
+/// Groups `ases` ASes by the order in which they see the servers' ASes: `hops[server][AS]`, and for each the number of the AS,
+/// with how many servers are in it.
 ///
 /// A region is named by its order: the nearest first, those that are equally near joined by hyphens, as in
 /// `AS3333.AS701-AS7018`. The same order always has the same name, so its number stays over reloads.
-pub fn group(hops: &[Hops], numbers: &[u32], ases: usize) -> Regions {
+pub fn group(hops: &[Hops], numbers: &[(u32, usize)], ases: usize) -> Regions {
     let most = hops.len().min(usize::from(u8::MAX)) as u8;
     let mut orders = Orders::tell(hops, ases, most);
     // Beyond the highest rank that there is, no order changes.
     let highest = orders.ranks.iter().flatten().copied().max().unwrap_or(0);
     orders.depth = highest;
     // With one rank there can still be too many, if each AS has another set of nearest servers; the policy says so.
-    while orders.ranks.len() > REGIONS_MAX && orders.depth > 1 {
+    let lines = |ranks: &Vec<u8>| -> usize {
+        ranks.iter().zip(numbers).filter(|(rank, _)| **rank > 0).map(|(_, (_, servers))| servers).sum()
+    };
+    let is_beyond = |orders: &Orders| {
+        orders.ranks.len() > REGIONS_MAX || orders.ranks.iter().map(lines).sum::<usize>() > RANKS_MAX
+    };
+    while is_beyond(&orders) && orders.depth > 1 {
         orders = Orders::tell(hops, ases, orders.depth - 1);
     }
     let Orders { of_as, ranks, depth } = orders;
-    Regions { of_as, names: ranks.iter().map(|ranks| name(ranks, numbers)).collect(), ranks, depth }
+    let numbers: Vec<u32> = numbers.iter().map(|(number, _)| *number).collect();
+    Regions { of_as, names: ranks.iter().map(|ranks| name(ranks, &numbers)).collect(), ranks, depth }
 }
 
 /// The different orders that ASes see, as [`Regions`] have them.
@@ -148,7 +157,7 @@ mod tests {
     fn the_same_order_is_the_same_region() {
         // Three servers' ASes, seven clients'.
         let hops = [hops("0123-2-"), hops("1113-59"), hops("22239--")];
-        let regions = group(&hops, &[30, 10, 20], 7);
+        let regions = group(&hops, &[(30, 1), (10, 1), (20, 1)], 7);
         assert_eq!(
             regions.names,
             [
@@ -163,13 +172,13 @@ mod tests {
         );
         assert_eq!(regions.of_as, [0, 1, 2, 3, 4, 5, 6].map(Some));
         assert_eq!(regions.ranks[2], [2, 1, 2]);
-        let none = group(&[self::hops("-3"), self::hops("-4")], &[1, 2], 2);
+        let none = group(&[self::hops("-3"), self::hops("-4")], &[(1, 1), (2, 1)], 2);
         assert_eq!((none.of_as, none.names.len()), (vec![None, Some(0)], 1));
         assert_eq!((regions.depth, none.depth), (3, 2), "no AS has more ranks");
         // One hop more to all is the same order.
-        let same = group(&[self::hops("13"), self::hops("35")], &[1, 2], 2);
+        let same = group(&[self::hops("13"), self::hops("35")], &[(1, 1), (2, 1)], 2);
         assert_eq!((same.of_as, same.depth), (vec![Some(0), Some(0)], 2));
-        let alike = group(&[self::hops("1"), self::hops("1"), self::hops("1")], &[1, 2, 3], 1);
+        let alike = group(&[self::hops("1"), self::hops("1"), self::hops("1")], &[(1, 1), (2, 1), (3, 1)], 1);
         assert_eq!(alike.depth, 1, "three servers, and one distance");
     }
 
@@ -177,10 +186,19 @@ mod tests {
     fn too_many_orders_are_told_apart_by_their_first_ranks_alone() {
         let mut rng = fastrand::Rng::with_seed(1);
         let hops: Vec<Hops> = (0..12).map(|_| (0..20_000).map(|_| Some(rng.u8(1..9))).collect()).collect();
-        let numbers: Vec<u32> = (1..=12).collect();
+        let numbers: Vec<(u32, usize)> = (1..=12).map(|number| (number, 1)).collect();
         let regions = group(&hops, &numbers, 20_000);
         assert!(regions.depth < 8 && regions.names.len() <= REGIONS_MAX, "{}", regions.names.len());
         assert!(regions.ranks.iter().flatten().all(|rank| *rank <= regions.depth));
+        // Of a thousand orders with 256 servers, not all ranks have room either.
+        let hops: Vec<Hops> = (0..8).map(|_| (0..2_000).map(|_| Some(rng.u8(1..9))).collect()).collect();
+        let servers: Vec<(u32, usize)> = (1..=8).map(|number| (number, 32)).collect();
+        let [one, all] = [1, 32].map(|each| {
+            let numbers: Vec<(u32, usize)> = servers.iter().map(|(number, _)| (*number, each)).collect();
+            group(&hops, &numbers, 2_000)
+        });
+        let ranked = all.ranks.iter().flatten().filter(|rank| **rank > 0).count();
+        assert!(one.depth > all.depth && 32 * ranked <= RANKS_MAX, "{} {}", one.depth, all.depth);
     }
 
     #[test]

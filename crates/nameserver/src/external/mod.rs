@@ -238,9 +238,13 @@ impl Learning {
                 is_fresh || under_way.contains_key(&(block.address(), block.length()))
             };
             let Next::Ask(block) = state.learner.next(now, |()| true, known) else { break };
-            questions.extend_from_slice(format!("{}\n", block.address()).as_bytes());
+            // One answer is of all blocks that begin with the address.
+            let of_address = (block.address(), 0)..=(block.address(), u8::MAX);
+            if state.under_way.range(of_address).next().is_none() {
+                questions.extend_from_slice(format!("{}\n", block.address()).as_bytes());
+                self.counters.asked();
+            }
             state.under_way.insert((block.address(), block.length()), now);
-            self.counters.asked();
         }
     }
 

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use api::Faults;
 use api::file::{self, DATA_MAX};
-use routing::partition::Rank;
+use api::{Fault, Faults};
+use routing::partition::{PREFIXES_MAX, Rank};
 use routing::proximity::csv;
 use routing::proximity::mmdb::{self, Codes, Field};
 use routing::{Partition, Prefix, RegionId};
@@ -206,7 +206,13 @@ impl<'a> Loaded<'a> {
         let ranks = Partition::default().with_ranks(ranks);
         let named = regions.0.into_inner();
         let name = |region: RegionId| named.name(region);
-        let text = csv::write_ranks(ranks.ranks(), &name) + &csv::write(&Partition::stack(&compiled), &name);
+        let stacked = Partition::stack(&compiled).ok_or_else(|| {
+            let what =
+                "the layers together need too many prefixes: a host cut out of a network leaves one a bit";
+            let layers: Vec<String> = self.layers.iter().map(Layer::source).collect();
+            Faults::from(Fault::whole(layers.join(" and "), what, format!("at most {PREFIXES_MAX}")))
+        })?;
+        let text = csv::write_ranks(ranks.ranks(), &name) + &csv::write(&stacked, &name);
         Ok(Built { text, regions: named.names, counts })
     }
 }

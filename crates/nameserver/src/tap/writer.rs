@@ -222,7 +222,8 @@ impl Writer {
             if messages > 0 {
                 let chunk = std::mem::take(&mut self.chunk);
                 if !output.has_room(chunk.len(), self.config.file_max) {
-                    output.finish(&mut || self.must_leave())?;
+                    // Also where it has no room for its end, no other begins.
+                    let _ = output.finish(&mut || self.must_leave());
                     output = Output::Full;
                     let (to, octets) = (&self.config.destination, self.config.file_max);
                     tracing::warn!(%to, octets, "dnstap ends: the file is full until SIGHUP begins another");

@@ -100,8 +100,9 @@ pub(super) fn overlay(above: &[Run], below: &[Run]) -> Vec<Run> {
     }
 }
 
-/// Appends the blocks that runs of addresses of `bits` bits consist of, those without a region left out.
-pub(super) fn blocks(runs: &[Run], bits: u8, into: &mut Vec<(Prefix, RegionId)>) {
+/// Appends the blocks that runs of addresses of `bits` bits consist of, those without a region left out; `None` where there
+/// would be more than `most`: a host that is cut out of a network leaves a block for each bit.
+pub(super) fn blocks(runs: &[Run], bits: u8, most: usize, into: &mut Vec<(Prefix, RegionId)>) -> Option<()> {
     let max = if bits == 32 { u128::from(u32::MAX) } else { u128::MAX };
     for (at, run) in runs.iter().enumerate().filter(|(_, run)| !run.region.is_none()) {
         let last = runs.get(at + 1).map_or(max, |next| next.start - 1);
@@ -117,6 +118,9 @@ pub(super) fn blocks(runs: &[Run], bits: u8, into: &mut Vec<(Prefix, RegionId)>)
                 32 => IpAddr::V4(Ipv4Addr::from_bits(start as u32)),
                 _ => IpAddr::V6(Ipv6Addr::from_bits(start)),
             };
+            if into.len() >= most {
+                return None;
+            }
             into.extend(Prefix::new(address, bits - size as u8).map(|prefix| (prefix, run.region)));
             match end(size).checked_add(1) {
                 Some(next) if next <= last => start = next,
@@ -124,4 +128,5 @@ pub(super) fn blocks(runs: &[Run], bits: u8, into: &mut Vec<(Prefix, RegionId)>)
             }
         }
     }
+    Some(())
 }

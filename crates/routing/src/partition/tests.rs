@@ -102,7 +102,7 @@ fn in_a_stack_the_first_that_has_a_region_decides() {
     };
     let first = layer(&[("10.0.0.0/8", 1), ("10.1.0.0/16", 0), ("2001:db8::/32", 1)]);
     let second = layer(&[("10.1.2.0/24", 2), ("10.2.0.0/16", 2), ("0.0.0.0/0", 3)]);
-    let stacked = Partition::compile(Partition::stack(&[first, second]));
+    let stacked = Partition::compile(Partition::stack(&[first, second]).expect("few"));
     for (address, id) in [
         ("10.0.0.1", 1),
         ("10.2.0.1", 1),
@@ -116,8 +116,21 @@ fn in_a_stack_the_first_that_has_a_region_decides() {
         assert_eq!(stacked.lookup(address.parse().unwrap()).region, region(id), "{address}");
     }
     let whole = layer(&[("::/0", 7), ("0.0.0.0/0", 7)]);
-    assert_eq!(Partition::stack(&[whole]), [(prefix("0.0.0.0/0"), region(7)), (prefix("::/0"), region(7))]);
-    assert_eq!(Partition::stack(&[]), []);
+    let both = vec![(prefix("0.0.0.0/0"), region(7)), (prefix("::/0"), region(7))];
+    assert_eq!(Partition::stack(&[whole]), Some(both));
+    assert_eq!(Partition::stack(&[]), Some(Vec::new()));
+}
+
+#[test]
+fn blocks_are_bounded_before_they_are_made() {
+    // A host cut out of all addresses leaves a block for each bit.
+    let layer = |text: &str, id| Partition::compile([(prefix(text), region(id))]);
+    let runs = overlay(&layer("2001:db8::1/128", 1).runs_v6(), &layer("::/0", 2).runs_v6());
+    for (most, expected) in [(129, Some(())), (128, None)] {
+        let mut made = Vec::new();
+        assert_eq!(blocks(&runs, 128, most, &mut made), expected);
+        assert!(made.len() <= most);
+    }
 }
 
 proptest! {
@@ -134,7 +147,7 @@ proptest! {
         };
         let layers: Vec<Vec<(Prefix, RegionId)>> = layers.iter().map(entries).collect();
         let compiled: Vec<Partition> = layers.iter().cloned().map(Partition::compile).collect();
-        let stacked = Partition::compile(Partition::stack(&compiled));
+        let stacked = Partition::compile(Partition::stack(&compiled).unwrap());
         for probe in probes(&layers.concat(), others) {
             let mut each = compiled.iter().map(|layer| layer.lookup(probe).region);
             let expected = each.find(|region| !region.is_none()).unwrap_or(RegionId::NONE);

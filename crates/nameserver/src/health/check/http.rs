@@ -66,6 +66,10 @@ fn session(
     ClientConnection::new(config.clone(), name).map_err(|cause| failed(&cause))
 }
 
+fn closed() -> Outcome {
+    Outcome::failed(Reason::Closed, "the connection was closed before an answer")
+}
+
 fn failed(cause: &rustls::Error) -> Outcome {
     Outcome::failed(Reason::Tls, cause.to_string())
 }
@@ -91,7 +95,7 @@ impl Stream {
         loop {
             let count = self.tcp.read(&mut taken).await.map_err(|cause| broken(&cause))?;
             if count == 0 {
-                return Err(Outcome::failed(Reason::Closed, "the connection was closed before an answer"));
+                return Err(closed());
             }
             let Some(tls) = &mut self.tls else {
                 into.extend_from_slice(&taken[..count]);
@@ -100,7 +104,10 @@ impl Stream {
             let before = into.len();
             let mut octets = &taken[..count];
             while !octets.is_empty() {
-                tls.read_tls(&mut octets).map_err(|cause| broken(&cause))?;
+                // TLS takes nothing more behind the other end's goodbye.
+                if tls.read_tls(&mut octets).map_err(|cause| broken(&cause))? == 0 {
+                    return if into.len() > before { Ok(()) } else { Err(closed()) };
+                }
                 let state = match tls.process_new_packets() {
                     Ok(state) => state,
                     Err(cause) => {
