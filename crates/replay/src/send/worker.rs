@@ -88,6 +88,8 @@ pub(super) struct Worker<'a> {
     tally: Tally,
     shown: [u64; 3],
     next_live: u64,
+    /// Whether the live percentile of lateness is older than the other live numbers.
+    is_lateness_stale: bool,
     late: u64,
     /// A client's own socket has little room and is looked at each time.
     unheard: Unheard,
@@ -140,6 +142,7 @@ impl<'a> Worker<'a> {
             tally: Tally::new(with.options.mutation.as_ref()),
             shown: [0; 3],
             next_live: 0,
+            is_lateness_stale: false,
             late: 0,
             unheard: Unheard::new(if with.options.has_sources { held } else { 0 }),
             rows: Rows::new(&with.log),
@@ -165,7 +168,8 @@ impl<'a> Worker<'a> {
         }
         ended?;
         let end = self.now();
-        self.live(end, true);
+        self.live(end);
+        self.live_lateness();
         self.rows.write();
         self.tally.clients = self.clients.len() as u64;
         self.tally.shared = self.shared.iter().flatten().count() as u64;
@@ -183,7 +187,11 @@ impl<'a> Worker<'a> {
             self.lose(now);
             self.close_idle(now);
             if now >= self.next_live {
-                self.live(now, false);
+                self.live(now);
+            }
+            // A percentile takes a walk through the histogram: not while a query is due, as one is whenever we wake.
+            if self.is_lateness_stale && self.next_due().is_none_or(|due| due > now + LATE) {
+                self.live_lateness();
             }
             self.with.verified()?;
             let is_dry = self.ahead.is_empty() && self.prepared.is_empty();
@@ -295,8 +303,8 @@ impl<'a> Worker<'a> {
     }
 
     /// Updates the live numbers.
-    fn live(&mut self, now: u64, is_end: bool) {
-        self.next_live = now + LIVE_EVERY;
+    fn live(&mut self, now: u64) {
+        (self.next_live, self.is_lateness_stale) = (now + LIVE_EVERY, true);
         let live = self.with.live;
         let seen = [self.tally.lateness.len(), self.tally.answers, self.tally.lost_total()];
         for ((shown, seen), cell) in
@@ -305,10 +313,12 @@ impl<'a> Worker<'a> {
             cell.fetch_add(seen - std::mem::replace(shown, seen), Ordering::Relaxed);
         }
         live.late.fetch_add(std::mem::take(&mut self.late), Ordering::Relaxed);
-        // A percentile takes a walk through the histogram: not while a query is due.
-        if is_end || self.next_due().is_none_or(|due| due > now + LATE) {
-            live.lateness_p99.fetch_max(self.tally.lateness.value_at_percentile(99.0), Ordering::Relaxed);
-        }
+    }
+
+    fn live_lateness(&mut self) {
+        self.is_lateness_stale = false;
+        let p99 = self.tally.lateness.value_at_percentile(99.0);
+        self.with.live.lateness_p99.fetch_max(p99, Ordering::Relaxed);
     }
 }
 
