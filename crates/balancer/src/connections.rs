@@ -254,8 +254,8 @@ impl Connections {
             if refused.is_some() { cells.refused.add(1) } else { cells.timeouts.add(1) }
         }
         picker.failed(place, load, now);
-        use io::ErrorKind::{AddrNotAvailable, ConnectionRefused};
-        Ended::Failed { was_idle: matches!(refused, Some(ConnectionRefused | AddrNotAvailable)) }
+        let idle = [io::ErrorKind::ConnectionRefused, io::ErrorKind::AddrNotAvailable];
+        Ended::Failed { was_idle: refused.is_some_and(|refused| idle.contains(&refused)) }
     }
 
     /// Picks a back end that is not among `tried`; another one than the first is in the budget of those that are sent again,
