@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -232,6 +233,32 @@ fn nonsense_is_counted_and_teaches_nothing() {
     let events = &state["events"];
     assert_eq!((&events["malformed"], &events["unasked"]), (&Value::from(1), &Value::from(2)), "{state}");
     assert_eq!((&state["connected"], &events["failed"]), (&Value::from(true), &Value::from(0)), "{state}");
+}
+
+#[test]
+fn blocks_with_one_first_address_are_one_question() {
+    let (release, held) = channel::<()>();
+    let held = Mutex::new(held);
+    // It says nothing until all blocks are under way.
+    let service = Service::start(Arc::new(move |address| {
+        let _ = held.lock().expect("nobody panics").recv();
+        format!("{address} asia\n")
+    }));
+    let folder = Folder::new();
+    let server = serving(&folder, service.address, "timeout = \"5 s\"");
+    let blocks: Vec<String> = (56..65).map(|length| format!("2001:db8:1::/{length}")).collect();
+    for block in &blocks {
+        assert_eq!(asked(&server, block).0, 1);
+    }
+    until_state(&server, |state| state["events"]["asked"] == 9);
+    drop(release);
+    let state = until_state(&server, |state| state["events"]["told"] == 9);
+    assert_eq!(
+        (&state["events"]["unasked"], &state["connected"]),
+        (&Value::from(0), &Value::from(true)),
+        "{state}"
+    );
+    assert_eq!(service.asked.load(Ordering::SeqCst), 1);
 }
 
 #[test]

@@ -242,9 +242,9 @@ impl Learning {
             let of_address = (block.address(), 0)..=(block.address(), u8::MAX);
             if state.under_way.range(of_address).next().is_none() {
                 questions.extend_from_slice(format!("{}\n", block.address()).as_bytes());
-                self.counters.asked();
             }
             state.under_way.insert((block.address(), block.length()), now);
+            self.counters.asked();
         }
     }
 
