@@ -27,7 +27,7 @@ const PICK_MAX: f64 = 100.0;
 const IN_FLIGHT: usize = 160;
 
 /// So patient that a back end is always picked.
-const PATIENCE: Patience = Patience { most_ns: u64::MAX, queued_ns: f32::INFINITY };
+const PATIENCE: Patience = Patience::whole(u64::MAX, f32::INFINITY);
 
 /// Measures all policies, and those that go by credit with leases too.
 pub(crate) fn measure(options: &Options, report: &mut Report) {

@@ -290,7 +290,7 @@ mod tests {
                 let among = Set::from_bits(among & 0xff);
                 let picked = policy.pick(&state, among, time, now, &mut rng);
                 let picked = picked.or_else(|| {
-                    let patience = overload::Patience { most_ns: u64::MAX, queued_ns: f32::INFINITY };
+                    let patience = overload::Patience::whole(u64::MAX, f32::INFINITY);
                     overload::pick(&state, among, now, patience, &mut rng)
                 });
                 prop_assert_eq!(picked.is_some(), !among.is_empty());

@@ -34,13 +34,27 @@ const WAIT_HALF_NS: f32 = 1e9;
 /// stopped for some tens of milliseconds has work when it goes on.
 const WAIT_LEAST_NS: f32 = 30e6;
 
-/// How long a query may take for which nobody has credit.
+/// How long a query may take for which nobody has credit, and how much room there is for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patience {
     /// In nanoseconds.
     pub most_ns: u64,
     /// The same where an agent sees a queue; infinite as long as that may be a burst.
     pub queued_ns: f32,
+    /// How much of such a queue may be full then, from 0 to 1.
+    pub full: f32,
+}
+
+impl Patience {
+    /// With a client that has had less than its share.
+    pub const fn whole(most_ns: u64, queued_ns: f32) -> Patience {
+        Patience { most_ns, queued_ns, full: 1.0 }
+    }
+
+    /// With one that has had more: what it leaves is for the others.
+    fn half(self) -> Patience {
+        Patience { most_ns: self.most_ns / 2, queued_ns: self.queued_ns / 2.0, full: self.full / 2.0 }
+    }
 }
 
 /// Picks among back ends without credit; none where each has as many in flight as `patience` allows.
@@ -62,7 +76,8 @@ pub fn pick(state: &State, among: Set, now_ns: u64, patience: Patience, rng: &mu
 /// Whether a fresh report tells of a queue, and that is as long as it may be.
 fn is_full(state: &State, index: usize, now_ns: u64, patience: Patience) -> bool {
     let Some(room) = state.queued(index, now_ns) else { return false };
-    u64::from(state.in_flight(index)) >= room || state.worked_off_ns(index, 0, now_ns) > patience.queued_ns
+    state.in_flight(index) as f32 >= room as f32 * patience.full
+        || state.worked_off_ns(index, 0, now_ns) > patience.queued_ns
 }
 
 /// Places of [`Fairness`]: clients whose prefixes share one are shed together, and of 1,024 only a flood from
@@ -71,6 +86,9 @@ const PLACES: usize = 1024;
 
 /// Length of a window in which clients are counted, in nanoseconds.
 const WINDOW_NS: u64 = 100_000_000;
+
+/// What one query counts: so much that a prefix that asks once is remembered for some windows.
+const ONE: u32 = 64;
 
 /// Counts what clients ask while nobody has credit, so that those who ask the most are shed first.
 #[derive(Clone, Debug)]
@@ -91,37 +109,51 @@ impl Fairness {
         Fairness { admitted: vec![0; PLACES], asking: 0, total: 0, window: 0, begun_ns: 0, asked_ns: 0 }
     }
 
-    /// How long a query of a client of this prefix, by its hash, may take now that nobody has credit: `timeout_ns`, and
-    /// half of it for those who have had more than their share.
+    /// How long a query of a client of this prefix, by its hash, may take now that nobody has credit: `timeout_ns`. Those who
+    /// have had more than their share have half of that, of the time in queues and of their room.
     pub fn patience(&mut self, prefix_hash: u64, now_ns: u64, timeout_ns: u64) -> Patience {
         if now_ns.saturating_sub(self.asked_ns) > RELIEF_NS {
             self.begun_ns = now_ns;
         }
         self.asked_ns = now_ns;
-        let most_ns = if self.admits(prefix_hash, now_ns) { timeout_ns } else { timeout_ns / 2 };
-        Patience { most_ns, queued_ns: queued_ns(now_ns.saturating_sub(self.begun_ns)) }
+        let patience = Patience::whole(timeout_ns, queued_ns(now_ns.saturating_sub(self.begun_ns)));
+        if self.admits(prefix_hash, now_ns) { patience } else { patience.half() }
     }
 
-    /// Whether a client of this prefix, by its hash, has had less than its fair share of what was sent in this window;
-    /// it is counted then.
+    /// Whether a client of this prefix, by its hash, has had no more than its share of what was sent in this window and, by
+    /// half for each, in those before; it is counted then.
     fn admits(&mut self, prefix_hash: u64, now_ns: u64) -> bool {
-        let window = now_ns / WINDOW_NS;
-        if window != self.window {
-            self.window = window;
-            self.admitted.fill(0);
-            (self.asking, self.total) = (0, 0);
-        }
+        self.age(now_ns / WINDOW_NS);
         let place = &mut self.admitted[(prefix_hash % PLACES as u64) as usize];
         if *place == 0 {
             self.asking += 1;
         }
-        // One more than all equal shares, so that the first of everybody goes.
-        if u64::from(*place) * u64::from(self.asking) > u64::from(self.total) {
+        // By chance some of those who ask as much as others have more than a mean share: an eighth of all on top is nobody's
+        // chance, nor is four times the mean where many ask. The first of everybody goes.
+        let asking = u64::from(self.asking);
+        let most = u64::from(self.total) * (8 + asking.min(24));
+        if u64::from(*place) * asking * 8 > most {
             return false;
         }
-        *place += 1;
-        self.total += 1;
+        *place = place.saturating_add(ONE);
+        self.total = self.total.saturating_add(ONE);
         true
+    }
+
+    /// Takes half of the counts for each window that has passed. To begin with nothing would let whoever asks the most have
+    /// all until another asks.
+    fn age(&mut self, window: u64) {
+        let passed = window.saturating_sub(std::mem::replace(&mut self.window, window));
+        if passed == 0 {
+            return;
+        }
+        let halves = u32::try_from(passed).unwrap_or(u32::MAX);
+        (self.asking, self.total) = (0, 0);
+        for place in &mut self.admitted {
+            *place = place.checked_shr(halves).unwrap_or(0);
+            self.asking += u32::from(*place > 0);
+            self.total = self.total.saturating_add(*place);
+        }
     }
 }
 
@@ -149,7 +181,7 @@ mod tests {
             );
         }
         let mut rng = Rng::with_seed(1);
-        let within = |most_ns| Patience { most_ns, queued_ns: f32::INFINITY };
+        let within = |most_ns| Patience::whole(most_ns, f32::INFINITY);
         let mut pick = |state: &State, most_ns| pick(state, state.all(), 30, within(most_ns), &mut rng);
         assert_eq!(pick(&state, 9_000), Some(Pick { back_end: 0, why: Why::StaleCredit }));
         state.sent(0, 10);
@@ -168,8 +200,7 @@ mod tests {
             state.sent(index, 10);
             state.answered(index, 1, latency, 10);
         }
-        let (patience, mut rng) =
-            (Patience { most_ns: 1_000_000, queued_ns: f32::INFINITY }, Rng::with_seed(1));
+        let (patience, mut rng) = (Patience::whole(1_000_000, f32::INFINITY), Rng::with_seed(1));
         for _ in 0..50 {
             let pick = pick(&state, state.all(), 10, patience, &mut rng).expect("both are in time");
             state.sent(pick.back_end, 10);
@@ -191,7 +222,7 @@ mod tests {
         (0..50).for_each(|_| state.sent(0, now_ns));
         let (burst, standing) = (f32::INFINITY, 50e6);
         let mut is_picked = |state: &State, queued_ns| {
-            let patience = Patience { most_ns: 1_000_000_000, queued_ns };
+            let patience = Patience::whole(1_000_000_000, queued_ns);
             pick(state, state.all(), now_ns, patience, &mut rng).is_some()
         };
         assert!(is_picked(&state, burst) && is_picked(&state, standing));
@@ -201,6 +232,46 @@ mod tests {
         assert!(!is_picked(&state, burst), "its queue holds no more");
         state.lease(0, lease(0, 51));
         assert!(is_picked(&state, standing), "its agent sees no queue: it waits for others");
+    }
+
+    /// A server that answers one query a millisecond, whose queue holds 256; one network asks fifty a millisecond, and ten
+    /// others together one in ten.
+    #[test]
+    fn one_network_does_not_fill_the_queue_that_an_agent_sees() {
+        let (mut state, mut fairness, mut rng) = (State::new(), Fairness::new(), Rng::with_seed(1));
+        state.begin(0, 1, 0);
+        let (mut others, mut flood, mut answered) = ([0, 0], 0, 0);
+        for at_ms in 1..=5_000_u64 {
+            let now_ns = at_ms * 1_000_000;
+            if state.in_flight(0) > 0 {
+                state.answered(0, state.in_flight(0), u64::from(state.in_flight(0)) * 1_000_000, now_ns);
+                answered += 1;
+            }
+            let until_ns = now_ns + 1_000_000;
+            let queue_ns = u64::from(state.in_flight(0)) * 1_000_000;
+            state.lease(0, Lease { hard_until_ns: until_ns, until_ns, queue_ns, room: 256, ..Lease::NONE });
+            for nth in 0..51 {
+                let prefix = if nth < 50 { 7 } else { 100 + at_ms / 10 % 10 };
+                if nth == 50 && at_ms % 10 > 0 {
+                    continue;
+                }
+                let patience = fairness.patience(prefix, now_ns, 1_000_000_000);
+                let is_sent = pick(&state, state.all(), now_ns, patience, &mut rng).is_some();
+                if is_sent {
+                    state.sent(0, now_ns);
+                }
+                match nth {
+                    50 => others[usize::from(is_sent)] += 1,
+                    _ => flood += u32::from(is_sent),
+                }
+            }
+        }
+        // Before anybody else has asked, the one network has all.
+        assert_eq!(others, [1, 499]);
+        assert!(
+            answered > 4_900 && flood > 4_000,
+            "the server has as much to do as it can: {answered}, {flood}"
+        );
     }
 
     #[test]
@@ -227,6 +298,7 @@ mod tests {
         }
         assert_eq!(others, 112);
         assert!((10..40).contains(&flood), "{flood}");
-        assert!(fairness.admits(7, 1 + WINDOW_NS), "a new window");
+        assert!(!fairness.admits(7, 1 + WINDOW_NS), "half of it is remembered");
+        assert!(fairness.admits(7, 1 + 20 * WINDOW_NS), "all is forgotten");
     }
 }
