@@ -233,7 +233,8 @@ impl Credits {
             Taken::Fresh => {
                 add(&self.counters.fresh);
                 agent.at = Some(from);
-                agent.grant(&report, agent.missed(before, report.hello), now);
+                let missed = (report.hello > before).then(|| agent.missed(before, report.hello));
+                agent.grant(&report, missed, now);
             }
             Taken::Introduction => {
                 add(&self.counters.introductions);
@@ -278,11 +279,14 @@ impl Agent {
         between.map(|sequence| self.told_there >> (self.sequence - sequence) & 1).sum()
     }
 
-    /// Puts what a report grants in force; so many hellos before it were not answered.
-    fn grant(&mut self, report: &Report, missed: u64, now: Duration) {
+    /// Puts what a report grants in force; so many hellos before its own were not answered. `None` for another report to a
+    /// hello that was answered: that it comes later says nothing of how well reports come.
+    fn grant(&mut self, report: &Report, missed: Option<u64>, now: Duration) {
         let until = self.account.last().map_or(now, |(_, until)| until);
         let from = until.saturating_sub(report.lease);
-        self.hearing.heard(missed, ns(now.saturating_sub(from)));
+        if let Some(missed) = missed {
+            self.hearing.heard(missed, ns(now.saturating_sub(from)));
+        }
         let queue = Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
         let lease = Lease::reported(report.limit, ns(from), ns(until), queue, &self.hearing);
         let granted = match report.service.transport() {
@@ -428,6 +432,21 @@ mod tests {
         assert_eq!(standing(), Standing::Draining);
         agent.forget_draining(until + DRAINING_KEPT);
         assert_eq!(standing(), Standing::Up);
+    }
+
+    #[tokio::test]
+    async fn how_well_reports_come_is_told_by_the_first_to_each_hello() {
+        let (mut credits, agent, service) = pair().await;
+        while credits.clock.now().monotonic < HELLO_SPACING * 2 {
+            tokio::task::yield_now().await;
+        }
+        take(&mut credits, &agent, report(service, None, 5, 0), &key(1)).await;
+        let hello = heard(&agent).await;
+        for sequence in 6..106 {
+            take(&mut credits, &agent, report(service, Some(hello), sequence, 40), &key(1)).await;
+        }
+        assert_eq!(credits.counters.fresh.load(Ordering::Relaxed), 100);
+        assert!(!credits.agents[&service].hearing.is_good(), "one hello was answered");
     }
 
     #[tokio::test]

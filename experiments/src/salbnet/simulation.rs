@@ -605,7 +605,9 @@ impl World<'_> {
                 link.is_heard = true;
                 let until_ns = link.account.last().map_or(self.now, |(_, until)| ns(until));
                 let from_ns = until_ns - ns(report.lease);
-                link.hearing.heard(report.hello.saturating_sub(before + 1), self.now - from_ns);
+                if let Some(missed) = report.hello.checked_sub(before + 1) {
+                    link.hearing.heard(missed, self.now - from_ns);
+                }
                 let queue =
                     balance::Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
                 let lease = Lease::reported(report.limit, from_ns, until_ns, queue, &link.hearing);
