@@ -200,6 +200,11 @@ impl BackEnd {
         self.is_down.store(is_down, Ordering::Relaxed);
     }
 
+    /// The same, where that is still what it `was`; returns whether it was.
+    pub fn set_down_from(&self, was: bool, is_down: bool) -> bool {
+        self.is_down.compare_exchange(was, is_down, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
     /// Says that it drains, or that it does no longer; either who says so is enough.
     pub fn set_draining(&self, who: Drained, drains: bool) {
         if drains {

@@ -28,8 +28,8 @@ const SLACK: f32 = 0.1;
 /// The share that even a back end that only fails keeps, of [`WHOLE`]: else it could never show that it has recovered.
 const LEAST_SHARE: f32 = 20.0;
 
-/// What a back end that has just come up begins with.
-const BEGIN: f32 = 0.1;
+/// What a back end that has just come up begins with, of [`WHOLE`].
+pub const BEGIN_SHARE: u32 = WHOLE / 10;
 
 /// What became of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,13 +73,19 @@ pub struct Health {
 }
 
 impl Health {
+    /// That of a back end that has come up now.
+    pub fn begun(now: Duration) -> Health {
+        Health { up_at: Some(now), ..Health::default() }
+    }
+
     /// Takes in what became of a probe; `patience` is how long an answer may take.
     pub fn probed(&mut self, probe: Probe, now: Duration, patience: Duration) {
         match probe {
             Probe::Answered => {
-                (self.answered, self.failed, self.heard_at) = (self.answered + 1, 0, Some(now));
+                (self.answered, self.failed) = (self.answered + 1, 0);
+                (self.timeouts, self.heard_at) = (0, Some(now));
                 if self.is_down && self.answered >= RISE {
-                    (self.is_down, self.up_at, self.timeouts) = (false, Some(now), 0);
+                    (self.is_down, self.up_at) = (false, Some(now));
                 }
             }
             Probe::Silent if !self.is_silent(now, patience) => {}
@@ -134,7 +140,8 @@ impl Health {
         let more = (self.failures - least - SLACK).max(0.0) / (1.0 - SLACK);
         let begun = self.up_at.map_or(1.0, |up_at| {
             let since = now.saturating_sub(up_at).as_secs_f32() / slow_start.as_secs_f32().max(0.001);
-            (BEGIN + since * (1.0 - BEGIN)).min(1.0)
+            let begin = BEGIN_SHARE as f32 / WHOLE as f32;
+            (begin + since * (1.0 - begin)).min(1.0)
         });
         // Steeper than in proportion: half of all failing is no half of a server.
         (WHOLE as f32 * (1.0 - more).powi(3) * begun).max(LEAST_SHARE) as u32
@@ -179,6 +186,16 @@ mod tests {
         assert!(!health.is_down(), "it has answered in between");
         health.look(seen, s(4), s(1));
         assert!(health.is_down());
+    }
+
+    #[test]
+    fn timeouts_between_probes_that_are_answered_do_not_add_up() {
+        let mut health = Health::default();
+        for at in 0..100 {
+            health.probed(Probe::Answered, s(4 * at), s(1));
+            health.look(Seen { timeouts: 1, ..Seen::default() }, s(4 * at + 2), s(1));
+            assert!(!health.is_down(), "after {at} names that nobody can resolve");
+        }
     }
 
     /// A server with a quota that stands still for a tenth of a second, while all that waited too long times out.

@@ -13,6 +13,7 @@ use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Set, State};
 
 use crate::counters::{Cells, FrontCounters};
 use crate::field::{BackEnd, Field, WHOLE, eligible};
+use crate::health::BEGIN_SHARE;
 
 /// For which transport a picker picks: leases are of either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +100,7 @@ impl Picker {
                     sent += cells.datagrams.get();
                 }
             }
+            self.state.elsewhere(place, u32::try_from(in_flight).unwrap_or(u32::MAX), sent);
             let lease = match self.transport {
                 For::Datagrams => back_end.udp.get(),
                 For::Connections => {
@@ -110,7 +112,6 @@ impl Picker {
                     Lease { limit, hard_until_ns: lease.until_ns, room: 0, ..lease }
                 }
             };
-            self.state.elsewhere(place, u32::try_from(in_flight).unwrap_or(u32::MAX), sent);
             self.state.lease(place, lease);
         }
         changed
@@ -195,8 +196,15 @@ impl Picker {
         now_ns: u64,
         counters: &FrontCounters,
     ) -> Option<usize> {
-        let among = self.among(tried);
+        let (ready, among) = self.among(tried);
         let picked = self.policy.pick(&self.state, among, key, now_ns, &mut self.rng);
+        let picked = picked.or_else(|| {
+            let left_out = self.recovering(Set::from_bits(ready.bits() & !among.bits()));
+            if left_out.is_empty() {
+                return None;
+            }
+            self.policy.pick(&self.state, left_out, key, now_ns, &mut self.rng)
+        });
         let Pick { back_end, why } = match picked {
             Some(pick) => pick,
             None => self.overdrawn(among, client, now_ns)?,
@@ -214,8 +222,14 @@ impl Picker {
         overload::pick(&self.state, among, now_ns, patience, &mut self.rng)
     }
 
-    /// Those that may be picked now: a back end with a share is among them that often.
-    fn among(&mut self, tried: Set) -> Set {
+    /// Of these, which by chance were not to be picked, those that only begin slowly: with credit they are better than the
+    /// others without. Who fails more than that is not.
+    fn recovering(&self, left_out: Set) -> Set {
+        left_out.iter().filter(|place| self.share[*place] >= BEGIN_SHARE).collect()
+    }
+
+    /// Those that could be picked, and of them those that may be now: a back end with a share is among them that often.
+    fn among(&mut self, tried: Set) -> (Set, Set) {
         let ready = Set::from_bits(self.ready.bits() & !tried.bits());
         let mut among = ready;
         for place in self.partial.and(ready).iter() {
@@ -223,7 +237,7 @@ impl Picker {
                 among = among.without(place);
             }
         }
-        if among.is_empty() { ready } else { among }
+        (ready, if among.is_empty() { ready } else { among })
     }
 
     /// Whether anybody but these could be picked.
@@ -345,6 +359,21 @@ mod tests {
     }
 
     #[test]
+    fn datagrams_take_nothing_of_what_is_granted_in_connections() {
+        let (_, field, counters) = picker(1, "pressure");
+        let policy = Policy::from_name("pressure").expect("one of the names");
+        let mut picker = Picker::new(policy, For::Connections, 0, 1_000_000, 7, Rng::with_seed(1));
+        at(&field, 0).tcp.put(Lease { limit: 1, hard_until_ns: 100, until_ns: 100, ..Lease::NONE });
+        for _ in 0..3 {
+            at(&field, 0).cells[1].datagrams.add(100);
+            picker.look(&field, 99);
+            assert_eq!(picker.state.credit(0), 1);
+        }
+        assert_eq!(picker.pick(1, CLIENT, Set::EMPTY, 99, &counters), Some(0));
+        assert_eq!(counters.picks[Why::Overdrawn as usize].get(), 0);
+    }
+
+    #[test]
     fn who_gets_no_queries_has_no_connections_to_give() {
         let (mut picker, field, _) = picker(2, "pressure");
         at(&field, 1).tcp.put(Lease { limit: 9, until_ns: 100, ..Lease::NONE });
@@ -378,6 +407,21 @@ mod tests {
         at(&field, 1).set_draining(Drained::ByOperator, true);
         picker.look(&field, 3);
         assert_eq!(picks(&mut picker), 1_000, "it is the only one");
+    }
+
+    #[test]
+    fn who_begins_slowly_and_has_credit_comes_before_who_has_none() {
+        let (mut picker, field, counters) = picker(2, "pressure");
+        let lease = |limit| Lease { limit, hard_until_ns: 1_000, until_ns: 1_000, ..Lease::NONE };
+        at(&field, 0).udp.put(lease(0));
+        at(&field, 1).udp.put(lease(1_000));
+        let mut picks = |share, back_end| {
+            at(&field, 1).set_share(share);
+            picker.look(&field, 2);
+            (0..100).filter(|_| picker.pick(1, CLIENT, Set::EMPTY, 2, &counters) == Some(back_end)).count()
+        };
+        assert_eq!(picks(BEGIN_SHARE, 1), 100);
+        assert!(picks(BEGIN_SHARE / 5, 0) > 80, "who fails is not asked more for that");
     }
 
     #[test]

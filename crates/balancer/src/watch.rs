@@ -80,7 +80,7 @@ pub async fn run(field: Arc<ArcSwap<Field>>, probing: Probing, clock: Clock, shu
             _ = looks.tick() => {
                 let now = clock.now().monotonic;
                 let field = field.load_full();
-                follow(&mut watched, &field);
+                follow(&mut watched, &field, &probing, now);
                 look(&mut watched, eligible(&field).0, &probing, now);
                 for watched in watched.values_mut() {
                     if watched.is_due(&probing, now) {
@@ -92,11 +92,19 @@ pub async fn run(field: Arc<ArcSwap<Field>>, probing: Probing, clock: Clock, shu
     }
 }
 
-/// Takes up back ends that have come, and drops those that have gone.
-fn follow(watched: &mut HashMap<SocketAddr, Watched>, field: &Field) {
+/// Takes up back ends that have come, and drops those that have gone. Who comes to others begins slowly.
+fn follow(watched: &mut HashMap<SocketAddr, Watched>, field: &Field, probing: &Probing, now: Duration) {
+    let are_others = !watched.is_empty();
     watched.retain(|_, watched| field.iter().any(|back_end| Arc::ptr_eq(back_end, &watched.back_end)));
     for back_end in field.iter() {
-        watched.entry(back_end.address).or_insert_with(|| Watched::new(back_end.clone()));
+        watched.entry(back_end.address).or_insert_with(|| {
+            let mut watched = Watched::new(back_end.clone());
+            if are_others {
+                watched.health = Health::begun(now);
+                back_end.set_share(watched.health.share(0.0, now, probing.slow_start));
+            }
+            watched
+        });
     }
 }
 
@@ -104,7 +112,7 @@ fn follow(watched: &mut HashMap<SocketAddr, Watched>, field: &Field) {
 fn look(watched: &mut HashMap<SocketAddr, Watched>, ready: Set, probing: &Probing, now: Duration) {
     for watched in watched.values_mut() {
         let seen = seen(&watched.back_end);
-        watched.heed();
+        let was_down = watched.heed();
         let since = Seen {
             answers: seen.answers - watched.last.answers,
             failures: seen.failures - watched.last.failures,
@@ -114,7 +122,7 @@ fn look(watched: &mut HashMap<SocketAddr, Watched>, ready: Set, probing: &Probin
         };
         watched.health.look(since, now, probing.timeout);
         watched.last = seen;
-        watched.settle();
+        watched.settle(was_down);
     }
     // Who gets no queries is no measure for the others.
     let getting = watched.values().filter(|watched| ready.contains(watched.back_end.place));
@@ -149,7 +157,7 @@ impl Watched {
     /// Takes in what became of a probe.
     fn probed(&mut self, probe: io::Result<Probe>, now: Duration, patience: Duration) {
         self.is_probed = false;
-        self.heed();
+        let was_down = self.heed();
         match &probe {
             Ok(probe) => self.health.probed(*probe, now, patience),
             // It may go on for long, and is told once.
@@ -159,27 +167,29 @@ impl Watched {
             Err(_) => {}
         }
         self.is_unsent = probe.is_err();
-        self.settle();
+        self.settle(was_down);
     }
 
-    /// A worker may have found meanwhile that nobody listens there.
-    fn heed(&mut self) {
-        if self.back_end.is_down() {
+    /// A worker may have found meanwhile that nobody listens there; returns whether the back end is held to be down.
+    fn heed(&mut self) -> bool {
+        let is_down = self.back_end.is_down();
+        if is_down {
             self.health.is_gone();
         }
+        is_down
     }
 
-    /// Tells everybody what was found.
-    fn settle(&self) {
-        let (was, is) = (self.back_end.is_down(), self.health.is_down());
-        if was != is {
-            let back_end = self.back_end.address;
-            if is {
-                tracing::warn!(%back_end, "the back end does not answer; it gets no queries");
-            } else {
-                tracing::info!(%back_end, "the back end answers again");
-            }
-            self.back_end.set_down(is);
+    /// Tells everybody what was found, unless a worker has found something since that was heeded: that is next.
+    fn settle(&self, was: bool) {
+        let is = self.health.is_down();
+        if was == is || !self.back_end.set_down_from(was, is) {
+            return;
+        }
+        let back_end = self.back_end.address;
+        if is {
+            tracing::warn!(%back_end, "the back end does not answer; it gets no queries");
+        } else {
+            tracing::info!(%back_end, "the back end answers again");
         }
     }
 
@@ -261,6 +271,34 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_to_others_begins_slowly() {
+        let with = |field: Field, last: u8| {
+            let address = ([192, 0, 2, last], 53).into();
+            field.with(|place| BackEnd::new(place, address, 1, 1)).expect("there is a place")
+        };
+        let shares = |field: &Field| field.iter().map(|back_end| back_end.share()).collect::<Vec<_>>();
+        let (mut watched, second) = (HashMap::new(), Duration::from_secs(1));
+        let first = with(Field::default(), 1);
+        follow(&mut watched, &first, &probing(), second);
+        assert_eq!(shares(&first), [WHOLE]);
+        let both = with(first, 2);
+        follow(&mut watched, &both, &probing(), second);
+        assert_eq!(shares(&both), [WHOLE, WHOLE / 10]);
+        look(&mut watched, eligible(&both).0, &probing(), 2 * second);
+        assert_eq!(shares(&both), [WHOLE; 2]);
+    }
+
+    #[test]
+    fn a_worker_that_finds_it_gone_meanwhile_is_heeded() {
+        let back_end = Arc::new(BackEnd::new(0, ([192, 0, 2, 1], 53).into(), 1, 1));
+        let mut watched = Watched::new(back_end.clone());
+        let was_down = watched.heed();
+        back_end.set_down(true);
+        watched.settle(was_down);
+        assert!(back_end.is_down() && watched.heed() && watched.health.is_down());
+    }
+
+    #[test]
     fn who_gets_no_queries_is_no_measure_of_failures() {
         let field = (0..3).fold(Field::default(), |field, last| {
             let address = ([192, 0, 2, last], 53).into();
@@ -270,7 +308,7 @@ mod tests {
         // Names that nobody can resolve; the third one drains and gets none of them.
         at(2).set_draining(Drained::ByOperator, true);
         let (mut watched, mut now) = (HashMap::new(), Duration::from_secs(1));
-        follow(&mut watched, &field);
+        follow(&mut watched, &field, &probing(), now);
         let servfail = Rcode::SERVFAIL.to_int();
         for _ in 0..50 {
             (0..2).for_each(|place| at(place).cells[0].count_answer(servfail, 1));

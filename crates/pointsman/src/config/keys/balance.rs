@@ -151,7 +151,7 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             flag: Some("slow-start"),
             kind: Kind::Duration(|s| &mut s.slow_start, Duration::ZERO..=Duration::from_secs(3600)),
             default: Default::Value("\"10 s\""),
-            about: "How long a back end that comes up again gets less than its turns, from a tenth of them on.",
+            about: "How long a back end that comes up again, or to others, gets less than its turns, from a tenth of them on.",
             consequence: "Its cache may be cold.",
         },
         Key {
