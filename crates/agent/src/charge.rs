@@ -66,13 +66,17 @@ impl Charge {
             return;
         }
         let new = octets as f64 / growth as f64;
+        // Most of them do not wait in the queue, but where the server has them, such as for others' answers.
+        if new < f64::from(LEAST) {
+            return;
+        }
         self.mean = Some(self.mean.map_or(new, |mean| mean + (new - mean) * WEIGHT));
     }
 
     /// Octets that a datagram takes; never 0.
     pub fn octets(&self) -> u32 {
         let sums = if self.now.is_enough() || !self.before.is_enough() { &self.now } else { &self.before };
-        let mean = self.mean.map(|mean| (mean as u32).max(LEAST));
+        let mean = self.mean.map(|mean| mean as u32);
         if sums.is_enough() {
             if sums.divisor >= LEAST {
                 return sums.divisor;
@@ -132,6 +136,7 @@ mod tests {
             ("one that may be two", vec![1280], vec![], START),
             ("few, and the load", vec![12_800, 128_000], vec![(128_000, 100)], 1280),
             ("too little load", vec![12_800], vec![(12_800, 10)], START),
+            ("a load that waits elsewhere", vec![12_800], vec![(1280, 180)], START),
             ("many", (10..18).map(|count| count * 1280).collect(), vec![], 1280),
             (
                 "many, and foreign datagrams",
