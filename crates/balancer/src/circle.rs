@@ -1,6 +1,6 @@
 //! Whether queries to a back end would come back to the balancer.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 
 /// Whether what is sent to `back_end` comes to who listens at `listens`: an address and port, or all addresses of this
 /// machine of one family with a port. Which they are the system is asked, without a packet.
@@ -16,14 +16,8 @@ pub fn leads_to(listens: SocketAddr, back_end: SocketAddr) -> bool {
 /// Whether an address is this machine's: then what goes there comes from there. A machine may bind addresses that are not
 /// its own (`ip_nonlocal_bind`), so binding tells nothing.
 fn is_ours(address: IpAddr) -> bool {
-    let any: IpAddr =
-        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let source = || {
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        // The port is any: nothing is sent.
-        socket.connect((address, 9)).ok()?;
-        socket.local_addr().ok()
-    };
+    // The port is any: nothing is sent.
+    let source = || net::client::ask(SocketAddr::new(address, 9), None).ok()?.local_addr().ok();
     address.is_loopback()
         || address.is_unspecified()
         || source().is_some_and(|source| source.ip().to_canonical() == address)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -249,10 +249,8 @@ pub async fn ask_by_datagram(
     query: &[u8],
     question_end: usize,
 ) -> io::Result<Vec<u8>> {
-    let any = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
+    let socket = UdpSocket::from_std(net::client::ask(server, None)?)?;
     net::client::may_be_cut(&socket, server.is_ipv4())?;
-    socket.connect(server).await?;
     socket.send(&[preface, query].concat()).await?;
     let mut reply = vec![0; DATAGRAM_MAX];
     loop {

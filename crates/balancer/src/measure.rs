@@ -5,7 +5,7 @@
 //! as fast as answers come but for [`RATE_MAX`]. Weights are in proportion to good answers a second.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::UdpSocket;
@@ -38,9 +38,7 @@ const WEIGHT_MAX: f64 = 100.0;
 /// # Errors
 /// What the system says; `TimedOut` where no good answer came at all.
 pub async fn rate(address: SocketAddr, probing: &Probing) -> io::Result<f64> {
-    let any = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind(SocketAddr::new(any, 0)).await?;
-    socket.connect(address).await?;
+    let socket = UdpSocket::from_std(net::client::ask(address, None)?)?;
     let mut asking = Asking { socket, probing, sent: 0, begun: Instant::now() };
     let mut waits = vec![false; usize::from(WINDOW)];
     let (mut good, mut room) = (0_u64, [0; 4096]);

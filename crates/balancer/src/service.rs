@@ -11,6 +11,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use fastrand::Rng;
 use net::clock::Clock;
+use net::listen::{BindError, Transport};
 use net::shutdown::Shutdown;
 use net::tcp::Limits as TcpLimits;
 use net::udp::UdpListener;
@@ -266,7 +267,8 @@ impl Bound {
             Some((address, key)) => {
                 let names = (name(&options.listen), seed());
                 let credits = Credits::bind(*address, key.clone(), names, field.clone(), clock).await;
-                Some(credits.map_err(|cause| StartError::Bind(not_bound(*address, cause)))?)
+                let not_bound = |cause| BindError::wrap(Transport::Udp, *address, cause);
+                Some(credits.map_err(|cause| StartError::Bind(not_bound(cause)))?)
             }
             None => None,
         };
@@ -323,14 +325,10 @@ fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-fn not_bound(address: SocketAddr, cause: io::Error) -> io::Error {
-    io::Error::other(net::listen::BindError { transport: net::listen::Transport::Udp, address, cause })
-}
-
 /// What this balancer is called by its agents: the same after a restart, and another one on another host (FNV-1a).
 fn name(listen: &[SocketAddr]) -> u64 {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let text = format!("{host} {listen:?}");
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let text = format!("{} {listen:?}", host.to_string_lossy());
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, octet| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -62,7 +62,8 @@ pub struct BindError {
 }
 
 impl BindError {
-    pub(crate) fn wrap(transport: Transport, address: SocketAddr, cause: io::Error) -> io::Error {
+    /// An error of the cause's kind that says so.
+    pub fn wrap(transport: Transport, address: SocketAddr, cause: io::Error) -> io::Error {
         io::Error::new(cause.kind(), Self { transport, address, cause })
     }
 }

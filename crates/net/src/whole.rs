@@ -61,12 +61,6 @@ pub fn hold(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Whether another holds `path`, as far as that shows; nothing is made.
-pub fn is_held(path: &Path) -> bool {
-    let lock = place(path).and_then(|path| File::open(beside(&path, ".lock")?));
-    lock.is_ok_and(|lock| matches!(lock.try_lock(), Err(TryLockError::WouldBlock)))
-}
-
 /// Where the file is, or is to be, that `path` leads to. A device is not replaced by a file, and what a link would lead to
 /// is not guessed.
 fn place(path: &Path) -> io::Result<PathBuf> {
@@ -177,11 +171,9 @@ mod tests {
         let file = folder.write("file", "");
         symlink(&file, folder.at("link")).expect("it is ours");
         let hold = |name: &str| hold(Path::new(&folder.at(name))).expect("the folder can be written");
-        let is_held = |name: &str| is_held(Path::new(&folder.at(name)));
-        assert!(!is_held("file") && !fs::exists(folder.at("file.lock")).expect("it is ours"));
         let held = hold("file");
-        assert!(held.is_some() && hold("link").is_none() && is_held("link") && hold("other").is_some());
+        assert!(held.is_some() && hold("link").is_none() && hold("other").is_some());
         drop(held);
-        assert!(!is_held("link") && hold("link").is_some());
+        assert!(hold("link").is_some());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -82,13 +82,8 @@ async fn over_udp(
     id: u16,
     counts: &UpstreamCounts,
 ) -> io::Result<Answered> {
-    let any: IpAddr = match upstream {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).await?;
     // The kernel drops what does not come from there.
-    socket.connect(upstream).await?;
+    let socket = UdpSocket::from_std(net::client::ask(upstream, None)?)?;
     socket.send(&question::question(address, ask, id)).await?;
     let mut octets = vec![0; DATAGRAM_MAX];
     for _ in 0..FOREIGN_MAX {

@@ -335,6 +335,30 @@ pub const METRICS: &[Metric] = &[
             samples.back_ends(numbers, |back_end| Some(back_end.udp.drops.load(Ordering::Relaxed)));
         },
     },
+    Metric {
+        name: "pointsman_balance_backend_connection_credit",
+        help: "Connections that may still be opened by its agent's word; absent without a lease for them.",
+        kind: Kind::Gauge,
+        unit: "connections",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            let now_ns = numbers.now_ns();
+            samples.back_ends(numbers, |back_end| {
+                let (lease, opened) = (back_end.tcp.get(), back_end.connections.load(Ordering::Relaxed));
+                (now_ns < lease.until_ns).then(|| lease.limit.saturating_sub(opened))
+            });
+        },
+    },
+    Metric {
+        name: "pointsman_balance_backend_connection_drops_total",
+        help: "Connections that its system has turned away, as its agent says.",
+        kind: Kind::Counter,
+        unit: "connections",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            samples.back_ends(numbers, |back_end| Some(back_end.tcp.drops.load(Ordering::Relaxed)));
+        },
+    },
     of_back_end!(
         "pointsman_balance_backend_unsigned_total",
         "Reports from its address that are signed with another key, or not at all.",

@@ -154,8 +154,7 @@ impl Demo {
 /// Puts the sample as an operator would, also into a store that had it; returns the generation that has it all.
 async fn set_up(client: &Client) -> Result<u64, Failure> {
     let get = client.send(Call::new(Method::GET, "/v1/regions")).await?;
-    let there: Vec<Region> = serde_json::from_slice(&get.body)
-        .map_err(|cause| Failure::Failed(format!("the API's answer is not understood: {cause}")))?;
+    let there: Vec<Region> = session::parsed(&get)?;
     let with = |method, path: String, body| Call { body: Some(body), ..Call::new(method, path) };
     let text = |media_type, content: &str, source: &str| Body {
         media_type,

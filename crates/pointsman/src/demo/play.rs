@@ -16,6 +16,7 @@ use super::sample::{Change, SCRIPT};
 use super::screen::View;
 use super::watch::Watch;
 use crate::failure::Failure;
+use crate::session;
 use crate::supervision::Stop;
 use web::client::{Call, Client};
 
@@ -60,7 +61,7 @@ pub(super) async fn play(
     output: &mut Output,
     stop: &mut Stop,
 ) -> Result<Duration, Failure> {
-    let socket = connect(stage.server).await.map_err(|cause| {
+    let socket = connect(stage.server).map_err(|cause| {
         Failure::Failed(format!("the clients have no socket to {}: {cause}", stage.server))
     })?;
     // As many pauses as changes, and one before them.
@@ -145,8 +146,7 @@ pub(super) async fn make(client: &Client, calls: Vec<Call>) -> Result<u64, Failu
         if answer.status == StatusCode::ACCEPTED {
             return Err(Failure::Failed("a worker did not serve the change in time".into()));
         }
-        let changed: Changed = serde_json::from_slice(&answer.body)
-            .map_err(|cause| Failure::Failed(format!("the API's answer is not understood: {cause}")))?;
+        let changed: Changed = session::parsed(&answer)?;
         generation = generation.max(changed.generation);
     }
     Ok(generation)
@@ -202,14 +202,8 @@ fn ask(socket: &UdpSocket, watch: &mut Watch, now: Duration, next: &mut Duration
     *next = now;
 }
 
-async fn connect(server: SocketAddr) -> io::Result<UdpSocket> {
-    let any: IpAddr = match server {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).await?;
-    socket.connect(server).await?;
-    Ok(socket)
+fn connect(server: SocketAddr) -> io::Result<UdpSocket> {
+    UdpSocket::from_std(net::client::ask(server, None)?)
 }
 
 #[cfg(test)]

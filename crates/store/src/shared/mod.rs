@@ -104,9 +104,9 @@ impl Shared {
         let Some(place) = Place::read(url)? else { return Ok(None) };
         let path = PathBuf::from(shown(url));
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = nix::unistd::gethostname().unwrap_or_default();
         // A process id comes again, and so does a host's name; not at the same moment, too.
-        let publisher = format!("{}:{}:{now:x}", host.trim_end(), std::process::id());
+        let publisher = format!("{}:{}:{now:x}", host.to_string_lossy(), std::process::id());
         Ok(Some(Shared {
             path,
             place,
