@@ -12,6 +12,8 @@ mod trace;
 mod transfer;
 mod zone;
 
+use std::net::IpAddr;
+
 use dns::query::HEADER;
 use dns::writer::{End, without_question};
 use dns::{Folded, OptRcode, Query, Rcode, Rtype, Suffixes, Writer};
@@ -244,9 +246,13 @@ fn bodies() -> Vec<Vec<u8>> {
 fn host(octets: &[u8]) {
     let Ok(host) = str::from_utf8(octets) else { return };
     if web::host::is_local(host) {
-        let name = host.trim_end_matches(|end: char| end.is_ascii_digit()).trim_end_matches(':');
-        let is_address = host.bytes().all(|octet| octet.is_ascii_hexdigit() || b"[]:.%".contains(&octet));
-        assert!(is_address || name.eq_ignore_ascii_case("localhost"), "{host:?}");
+        let without_digits = host.trim_end_matches(|end: char| end.is_ascii_digit());
+        let without_port = without_digits.strip_suffix(':').unwrap_or(host);
+        let is_address = [host, without_port].iter().any(|host| {
+            let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+            bare.parse::<IpAddr>().is_ok()
+        });
+        assert!(is_address || without_port.eq_ignore_ascii_case("localhost"), "{host:?}");
     }
 }
 

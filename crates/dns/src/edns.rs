@@ -58,7 +58,7 @@ pub struct Edns {
     pub cookie: Option<Cookie>,
     /// Whether the server's identifier is asked for (RFC 5001 §2.1).
     pub nsid: bool,
-    /// Whether the connection's idle timeout is asked for (RFC 7828); over UDP this is to be ignored.
+    /// Whether the connection's idle timeout is asked for (RFC 7828), whatever is said of it; over UDP this is to be ignored.
     pub tcp_keepalive: bool,
 }
 
@@ -66,9 +66,8 @@ impl Edns {
     /// Reads the options of an OPT record.
     ///
     /// `ttl` is the record's TTL field, which holds extended rcode, version and flags. `None` where the
-    /// options do not fill `rdata` exactly, client subnet breaks the format of RFC 7871 §6, a cookie has
-    /// octets that no cookie has (RFC 7873 §5.2.2), or TCP keepalive neither none nor two (RFC 7828 §3.1):
-    /// the message is a format error. Unknown options are passed over. Where the version is not ours, `rdata` is
+    /// options do not fill `rdata` exactly, client subnet breaks the format of RFC 7871 §6, or a cookie has
+    /// octets that no cookie has (RFC 7873 §5.2.2): the message is a format error. Unknown options are passed over. Where the version is not ours, `rdata` is
     /// not looked at: what stands there, and how, is not known here.
     pub fn read(class: u16, ttl: u32, mut rdata: &[u8]) -> Option<Edns> {
         let mut edns = Edns {
@@ -91,8 +90,7 @@ impl Edns {
                 }
                 COOKIE if edns.cookie.is_none() => edns.cookie = Some(Cookie::read(data)?),
                 NSID => edns.nsid = true,
-                TCP_KEEPALIVE if matches!(data.len(), 0 | 2) => edns.tcp_keepalive = true,
-                TCP_KEEPALIVE => return None,
+                TCP_KEEPALIVE => edns.tcp_keepalive = true,
                 _ => {}
             }
         }
@@ -302,19 +300,24 @@ impl ClientSubnet {
         self.source
     }
 
+    /// How many octets the option takes in a response, code and length included.
+    pub fn written(&self) -> usize {
+        8 + usize::from(self.source).div_ceil(8)
+    }
+
     /// Writes the option for a response: FAMILY, SOURCE and ADDRESS as asked, SCOPE as given.
     ///
     /// Returns how many octets were written. `None` where `out` is too short.
     pub fn write(&self, scope: u8, out: &mut [u8]) -> Option<usize> {
-        let octets = usize::from(self.source).div_ceil(8);
-        let out = out.get_mut(..8 + octets)?;
+        let written = self.written();
+        let out = out.get_mut(..written)?;
         out[..2].copy_from_slice(&CLIENT_SUBNET.to_be_bytes());
-        out[2..4].copy_from_slice(&(4 + octets as u16).to_be_bytes());
+        out[2..4].copy_from_slice(&(written as u16 - 4).to_be_bytes());
         out[4..6].copy_from_slice(&self.family.to_be_bytes());
         out[6] = self.source;
         out[7] = scope;
-        out[8..].copy_from_slice(&self.address[..octets]);
-        Some(8 + octets)
+        out[8..].copy_from_slice(&self.address[..written - 8]);
+        Some(written)
     }
 }
 
@@ -401,8 +404,7 @@ mod tests {
         for (option, expected) in [
             (&[0, 11, 0, 0][..], Some((true, false))),
             (&[0, 11, 0, 2, 0, 100], Some((true, false))),
-            (&[0, 11, 0, 1, 0], None),
-            (&[0, 11, 0, 3, 0, 0, 0], None),
+            (&[0, 11, 0, 1, 0], Some((true, false))),
             (&[0, 3, 0, 0], Some((false, true))),
             (&[0, 3, 0, 1, 7], Some((false, true))),
         ] {

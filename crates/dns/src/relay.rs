@@ -86,9 +86,13 @@ pub fn take_out_subnet(reply: &mut [u8], question_end: usize, added: Added) -> u
         return length;
     }
     let (mut opt, mut end) = (None, question_end);
-    for record in Records::of(reply, question_end) {
+    let additional = u32::from(u16::from_be_bytes([reply[10], reply[11]]));
+    let mut records = Records::of(reply, question_end);
+    while let Some(record) = records.next() {
         let Some(record) = record else { return length };
-        if record.rtype == Rtype::OPT && record.owner_is_root {
+        // In another section it is none (RFC 6891 §6.1.1).
+        let is_additional = records.left < additional;
+        if record.rtype == Rtype::OPT && record.owner_is_root && is_additional {
             opt = Some((end, record.end));
         } else if opt.is_some() {
             return length;
@@ -259,6 +263,8 @@ mod tests {
     fn answers_that_are_not_as_servers_write_them_stay() {
         let with_subnet = [&OPT[..10], &[11], OPTION_24].concat();
         let good = message(0x80, &[A, &with_subnet]);
+        let mut elsewhere = message(0x80, &[&with_subnet]);
+        elsewhere.swap(7, 11);
         for (what, mut reply, added, length) in [
             ("good, its option", good.clone(), Added::Option, good.len() - 11),
             ("good, its record", good.clone(), Added::Record, good.len() - 22),
@@ -266,6 +272,7 @@ mod tests {
             ("without EDNS", message(0x80, &[A]), Added::Record, good.len() - 22),
             ("cut off", good[..good.len() - 1].to_vec(), Added::Record, good.len() - 1),
             ("records behind", message(0x80, &[&with_subnet, A]), Added::Option, good.len()),
+            ("no OPT record, for it is in ANSWER", elsewhere, Added::Record, END + with_subnet.len()),
             ("a header alone", vec![0, 0, 0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0], Added::Record, 12),
             (
                 "an option that breaks off",

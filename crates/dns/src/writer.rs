@@ -2,7 +2,7 @@
 
 use domain::base::iana::{Class, Rcode, Rtype};
 
-use crate::edns::{self, ClientSubnet, Edns, ExtendedError, OPT, Options};
+use crate::edns::{self, Edns, ExtendedError, OPT, Options};
 use crate::fragment::Fragment;
 use crate::name::LABELS_MAX;
 use crate::query::{HEADER, Query, any_opt};
@@ -105,7 +105,7 @@ impl<'a> Writer<'a> {
         let reserved = match &query.edns {
             None => 0,
             Some(Edns { client_subnet: None, .. }) => OPT,
-            Some(Edns { client_subnet: Some(_), .. }) => OPT + ClientSubnet::WRITTEN_MAX,
+            Some(Edns { client_subnet: Some(subnet), .. }) => OPT + subnet.written(),
         };
         let limit = limit.min(out.len()).checked_sub(reserved)?;
         if query.head.len() > limit {

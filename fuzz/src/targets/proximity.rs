@@ -31,9 +31,17 @@ pub(super) fn mrt(octets: &[u8]) {
     }
 }
 
-/// A small table in the second form, as it is and packed.
+/// Relations, packed by others with gzip and bzip2.
+const PACKED: [&str; 2] = [
+    "1f8b080000000000020333ac31aad135e432aa31ae31a8494a2fe00200473e2b4311000000",
+    "425a683931415926535960780e59000002d980001000027800108040042000221a34321003045c13404269f53f177245\
+    38509060780e59",
+];
+
+/// A small table in both forms, and relations, as they are and packed.
 pub(super) fn tables() -> Vec<Vec<u8>> {
-    vec![table(), b"1|2|-1\n2|3|0|bgp\n# all\n".to_vec(), first_form()]
+    let [gzip, bzip2] = PACKED.map(|hex| crate::from_hex(hex).expect("hexadecimal digits"));
+    vec![table(), b"1|2|-1\n2|3|0|bgp\n# all\n".to_vec(), first_form(), gzip, bzip2]
 }
 
 fn record(kind: u8, subtype: u8, body: &[u8]) -> Vec<u8> {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use dns::{Folded, Query};
 use domain::base::Message;
 use nameserver::answer::{Asked, Reply, Transport};
 use nameserver::book::{Book, Condition, Edit};
@@ -190,7 +191,11 @@ pub(super) fn answer(octets: &[u8]) {
     let client = IpAddr::from([127, 0, 0, 1]);
     let now = Now { monotonic: Duration::ZERO, unix: Duration::ZERO };
     let mut out = vec![0; 65_535];
-    for (transport, most) in [(Transport::Udp, 1232), (Transport::Tcp, 65_535)] {
+    let mut name = Folded::root();
+    let said =
+        Query::read(octets, &mut name).ok().and_then(|query| query.edns).map(|edns| edns.udp_payload_size);
+    let taken = usize::from(said.map_or(512, |said| said.clamp(512, 1232)));
+    for (transport, most) in [(Transport::Udp, taken), (Transport::Tcp, 65_535)] {
         let asked = Asked { query: octets, client, transport };
         let mut rng = fastrand::Rng::with_seed(octets.len() as u64);
         let Reply::Send(length) = BOOK.generation.answer(&asked, now, &mut rng, &mut out) else { continue };

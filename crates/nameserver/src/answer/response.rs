@@ -210,7 +210,16 @@ impl<'a> Response<'a> {
             Walk::Delegation(cut, labels) if self.query.rtype == Rtype::DS && labels == name.labels() => {
                 (cut, labels)
             }
-            Walk::Delegation(cut, labels) => return self.referral(zone, cut, labels, current),
+            Walk::Delegation(cut, labels) => {
+                // Where only the parent's parent is served, the child itself says that it has no DS (RFC 4035 §3.1.4.1).
+                let child = (self.query.rtype == Rtype::DS)
+                    .then(|| self.generation.zones.get(name, &self.generation.hash))
+                    .flatten();
+                return match child {
+                    Some(child) => self.at(child, current, chain),
+                    None => self.referral(zone, cut, labels, current),
+                };
+            }
             Walk::Dname(found, labels) => return self.dname(found, labels, current, chain),
             Walk::Missing(encloser, labels) => {
                 match zone.wildcard(encloser, name, labels, &self.generation.hash) {
@@ -243,11 +252,11 @@ impl<'a> Response<'a> {
         if rtype == Rtype::ANY {
             return self.any(zone, found, wildcard, current);
         }
+        if rtype == Rtype::RRSIG && found.rrsets().any(|set| set.is_signed() || set.rtype == Rtype::RRSIG) {
+            return self.signatures(zone, found, wildcard, current);
+        }
         if let Some(set) = found.rrset(rtype) {
             return self.positive(zone, set, wildcard, current);
-        }
-        if rtype == Rtype::RRSIG && found.rrsets().any(Rrset::is_signed) {
-            return self.signatures(zone, found, wildcard, current);
         }
         if let Some(cname) = found.rrset(Rtype::CNAME) {
             return self.cname(zone, cname, wildcard, current, chain);
@@ -279,7 +288,7 @@ impl<'a> Response<'a> {
         Ok(Outcome::Done)
     }
 
-    /// All signatures at a name, of which only the type was asked for.
+    /// All signatures at a name, of which only the type was asked for; those that cover nothing there are a set of their own.
     fn signatures(
         &mut self,
         zone: &'a Zone,
@@ -287,7 +296,10 @@ impl<'a> Response<'a> {
         wildcard: Wildcard<'_>,
         current: Current<'_>,
     ) -> Result<Outcome, Full> {
-        found.rrsets().try_for_each(|set| self.answer(set.signatures(), current))?;
+        found.rrsets().try_for_each(|set| {
+            let is_of_nothing = set.rtype == Rtype::RRSIG;
+            self.answer(if is_of_nothing { set } else { set.signatures() }, current)
+        })?;
         self.prove_wildcard(zone, wildcard, current);
         self.zone_servers(zone)?;
         Ok(Outcome::Done)

@@ -277,6 +277,24 @@ fn the_longest_origin_wins_and_ds_is_the_parents() {
     assert!(lines(&both, &ask("sub.example", Rtype::DS))[1].starts_with("an sub.example 300 DS"));
     let alone = generation(&[("sub.example", child)], Settings::default());
     assert_eq!(lines(&alone, &ask("sub.example", Rtype::DS))[0], "NOERROR aa");
+    let grandchild = generation(&[("example", ZONE), ("a.sub.example", child)], Settings::default());
+    assert_eq!(
+        lines(&grandchild, &ask("a.sub.example", Rtype::DS)),
+        ["NOERROR aa", "au a.sub.example 1 SOA a.a.sub.example. b.a.sub.example. 1 1 1 1 1"]
+    );
+}
+
+#[test]
+fn signatures_that_cover_nothing_stand_beside_the_others() {
+    let signature =
+        |covered| format!("a RRSIG {covered} 13 2 60 20300101000000 20200101000000 1 example. AAAA\n");
+    let zone =
+        format!("$TTL 5\n@ SOA a b 1 1 1 1 1\n@ NS ns\na A 192.0.2.1\n{}{}", signature("A"), signature("MX"));
+    let answered =
+        lines(&generation(&[("example", &zone)], Settings::default()), &ask("a.example", Rtype::RRSIG));
+    let of =
+        |covered: &str| answered.iter().filter(|line| line.contains(&format!("RRSIG {covered} "))).count();
+    assert_eq!((of("A"), of("MX")), (1, 1), "{answered:?}");
 }
 
 #[test]
