@@ -195,6 +195,27 @@ fn a_refusal_of_a_signature_is_no_longer_than_its_client_takes() {
     ours.stop();
 }
 
+#[test]
+fn who_signs_what_is_no_query_is_told_so_signed() {
+    let folder = Folder::new();
+    let ours = serve(&folder, &[key("hmac-sha256", "key.example")], "");
+    let mut command = Command::new("nsupdate");
+    command.args(["-y", &format!("hmac-sha256:key.example:{SECRET}"), "-r", "0"]);
+    command.arg(folder.write(
+        "update",
+        format!(
+            "server {} {}\nzone example.com\nupdate add new.example.com 60 A 192.0.2.1\nsend\n",
+            ours.dns().ip(),
+            ours.dns().port()
+        ),
+    ));
+    let output = command.output().expect("nsupdate is beside dig");
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Without a signature that would be "expected a TSIG".
+    assert_eq!(said.trim_end(), "update failed: NOTIMP");
+    ours.stop();
+}
+
 /// The number of records of a zone, with both SOA records; signatures are no part of it.
 fn data_records(lines: &[&str]) -> usize {
     lines.iter().filter(|line| line.split_ascii_whitespace().nth(3) != Some("TSIG")).count()

@@ -4,7 +4,7 @@
 //! query ─> Transfers::answer ─> signed? verify ─> AXFR, IXFR: allowed? ─> TCP: Outgoing, message by message
 //!                                              │                       `─> UDP: one SOA record or nothing
 //!                                              `─> anything else: Generation::answer, then sign
-//! published generation ─> notifier ─> Schedule: who is to be told what, and when again
+//! published generation ─> notifier ─> Notifications: who is to be told what, and when again
 //! ```
 //! In reading order:
 //! - [`secondaries`]: who may take a zone and who is told; [`keys`]: what they sign with.
@@ -28,7 +28,7 @@ pub mod signature;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use dns::edns::{ExtendedError, Options};
+use dns::edns::{ExtendedError, Options, UDP_PLAIN_PAYLOAD};
 use dns::query::{HEADER, Query};
 use dns::writer::End;
 use dns::{Class, Folded, Rcode, Rtype, Suffixes, Tsig, Writer};
@@ -165,8 +165,13 @@ impl Transfers {
         out: &mut [u8],
     ) -> Option<Respond> {
         let mut name = Folded::root();
-        // What is no query is told so by the one place that does.
-        let query = Query::read(asked.query, &mut name).ok()?;
+        let query = match Query::read(asked.query, &mut name) {
+            Ok(query) => query,
+            Err(dns::query::Refusal::Rcode(_)) => {
+                return self.respond_signed(generation, asked, fast, now, rng, out);
+            }
+            Err(_) => return None,
+        };
         let mut beside = Beside { udp_payload_max: generation.settings.udp_payload_max, ..Beside::default() };
         if let Some(edns) = &query.edns {
             generation.options(edns, asked, now, &mut beside.options);
@@ -220,6 +225,34 @@ impl Transfers {
         });
         let reply = length.map_or(Reply::Drop(Why::NoRoom), Reply::Send);
         Some(if signer.is_some() { Respond::Signed(reply, routed) } else { Respond::Reply(reply) })
+    }
+
+    /// Signs the refusal of what is signed and no query of ours, such as UPDATE: who has signed believes no other answer (RFC
+    /// 8945 §5.3). `None` where no signature is right: then the one place answers that says to all what they may not.
+    fn respond_signed(
+        &self,
+        generation: &Generation,
+        asked: &Asked<'_>,
+        fast: Fast<'_>,
+        now: Now,
+        rng: &mut Rng,
+        out: &mut [u8],
+    ) -> Option<Respond> {
+        let tsig = Tsig::read(asked.query).ok()??;
+        let unix = now.unix.as_secs();
+        let mut signer = signature::verify(asked.query, &tsig, &self.config.keys, unix).ok()?;
+        let limit = match asked.transport {
+            Transport::Tcp => out.len(),
+            // Not more than everybody takes, whatever it says of what it takes.
+            Transport::Udp => out.len().min(UDP_PLAIN_PAYLOAD.into()),
+        };
+        let room = limit.saturating_sub(signer.room());
+        let plain = unsigned(asked.query, &tsig);
+        let (asked, fast) = (Asked { query: &plain, ..*asked }, Fast { limit: None, ..fast });
+        let answered = generation.answer_counted(&asked, fast, now, rng, &mut out[..room]);
+        let Reply::Send(length) = answered.reply else { return Some(answered.reply.into()) };
+        let reply = signer.sign(out, length, unix).map_or(Reply::Drop(Why::NoRoom), Reply::Send);
+        Some(Respond::Signed(reply, None))
     }
 
     /// A transfer, or what is given in its stead; takes the signer along where messages follow.

@@ -17,9 +17,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Transfers;
 use super::counters::count;
-use super::notify::{Due, NOTIFICATIONS_MAX, Schedule, To};
+use super::notify::{Due, NOTIFICATIONS_MAX, Notifications, To};
 use super::signature::Signer;
 use crate::edit::PATIENCE;
+use crate::generation::Generation;
 use crate::publish::Published;
 use crate::zone::Zone;
 
@@ -65,7 +66,7 @@ pub async fn run(
     // Changes wait for nobody, and nobody for them: both times stand, whatever else comes in between.
     let (mut look_at, mut send_at) = (None, Instant::now());
     loop {
-        let due = notifier.schedule.next().map_or(LONG, |due| due.saturating_sub(clock.now().monotonic));
+        let due = notifier.notifications.next().map_or(LONG, |due| due.saturating_sub(clock.now().monotonic));
         let sends = sleep_until((Instant::now() + due).max(send_at));
         let looks = async move {
             match look_at {
@@ -80,10 +81,11 @@ pub async fn run(
             Ok(()) = changes.changed(), if look_at.is_none() => look_at = Some(Instant::now() + GATHER),
             () = looks => {
                 look_at = None;
-                let number = *changes.borrow_and_update();
-                // Who asks after a notification must find the change at every worker.
-                notifier.published.reached(number, PATIENCE).await;
-                notifier.look();
+                changes.borrow_and_update();
+                // Who asks after a notification must find the change at every worker: later ones are not looked at yet.
+                let generation = notifier.published.current();
+                notifier.published.reached(generation.number, PATIENCE).await;
+                notifier.look(&generation);
             }
             () = sends => {
                 notifier.tell_one(&v4, v6.as_ref()).await;
@@ -104,7 +106,7 @@ struct Notifier {
     rng: Rng,
     /// The serial number of each followed zone that was told, or is about to be.
     told: HashMap<Vec<u8>, u32>,
-    schedule: Schedule<Option<Signer>>,
+    notifications: Notifications<Option<Signer>>,
     /// Whether the last look found notifications that had no place.
     has_put_off: bool,
 }
@@ -118,13 +120,12 @@ impl Notifier {
         rng: Rng,
         places: usize,
     ) -> Notifier {
-        let (told, schedule) = (HashMap::new(), Schedule::new(places));
-        Notifier { transfers, published, clock, rng, told, schedule, has_put_off: false }
+        let (told, notifications) = (HashMap::new(), Notifications::new(places));
+        Notifier { transfers, published, clock, rng, told, notifications, has_put_off: false }
     }
 
     /// Finds the zones that have changed. One that is not told to all, as there is no place, is found again.
-    fn look(&mut self) {
-        let generation = self.published.current();
+    fn look(&mut self, generation: &Generation) {
         let now = self.clock.now().monotonic;
         let mut told = HashMap::with_capacity(self.told.len());
         let mut put_off = 0;
@@ -137,7 +138,7 @@ impl Notifier {
             if self.told.get(name) != Some(&zone.serial()) {
                 let put_off_before = put_off;
                 for (address, _) in to {
-                    if !self.schedule.changed(To { zone: name.to_vec(), address }, now) {
+                    if !self.notifications.changed(To { zone: name.to_vec(), address }, now) {
                         count(&self.transfers.counters().notify_put_off);
                         put_off += 1;
                     }
@@ -160,13 +161,13 @@ impl Notifier {
 
     /// Whether a look would find places for what the last one put off.
     fn finds_place_again(&self) -> bool {
-        self.has_put_off && self.schedule.is_half_free()
+        self.has_put_off && self.notifications.is_half_free()
     }
 
     /// Sends the notification that is due, if one is.
     async fn tell_one(&mut self, v4: &UdpSocket, v6: Option<&UdpSocket>) {
         let now = self.clock.now();
-        let to = match self.schedule.due(now.monotonic) {
+        let to = match self.notifications.due(now.monotonic) {
             None => return,
             Some(Due::GivenUp(to)) => {
                 count(&self.transfers.counters().notify_given_up);
@@ -183,7 +184,7 @@ impl Notifier {
             let told = self.transfers.secondaries().told_of(zone.origin());
             told.into_iter().find(|(address, _)| *address == to.address).map(|(_, key)| key)
         });
-        let (Some(zone), Some(key)) = (zone, key) else { return self.schedule.remove(&to) };
+        let (Some(zone), Some(key)) = (zone, key) else { return self.notifications.remove(&to) };
         let id = self.rng.u16(..);
         let mut out = [0; MESSAGE_MAX];
         let mut signer = key.map(Signer::request);
@@ -191,7 +192,7 @@ impl Notifier {
             None => Some(length),
             Some(signer) => signer.sign(&mut out, length, now.unix.as_secs()),
         });
-        let Some(length) = message else { return self.schedule.remove(&to) };
+        let Some(length) = message else { return self.notifications.remove(&to) };
         let socket = if to.address.is_ipv4() { Some(v4) } else { v6 };
         let sent = match socket {
             Some(socket) => socket.send_to(&out[..length], to.address).await.map(|_| ()),
@@ -206,15 +207,28 @@ impl Notifier {
                 tracing::warn!(zone, secondary = %to.address, %cause, "a secondary cannot be told of a change");
             }
         }
-        self.schedule.sent(&to, id, signer, now.monotonic);
+        self.notifications.sent(&to, id, signer, now.monotonic);
+    }
+
+    /// Reads a refusal that does not repeat the question, as of who knows no notifications: it ends them, too (RFC 1996
+    /// §3.12). Not of a signed one, whose answer is signed.
+    fn refused(&self, message: &[u8], from: SocketAddr) -> Option<(To, u16, Rcode)> {
+        let header = message.first_chunk::<HEADER>()?;
+        let (id, rcode) = (u16::from_be_bytes([header[0], header[1]]), Rcode::masked_from_int(header[3]));
+        if !is_answer(header) || header[4..6] != [0, 0] || rcode == Rcode::NOERROR {
+            return None;
+        }
+        let (to, signer) = self.notifications.out_to(from, id)?;
+        signer.is_none().then(|| (to.clone(), id, rcode))
     }
 
     /// Takes what came to our socket: the acknowledgement of a notification that is out, or nothing.
     fn take(&mut self, message: &[u8], from: SocketAddr) {
         let counters = self.transfers.counters();
         let answered = read(message).map(|(zone, id, rcode)| (To { zone, address: from }, id, rcode));
+        let answered = answered.or_else(|| self.refused(message, from));
         let Some((to, id, rcode)) = answered else { return count(&counters.notify_stray) };
-        let Some(signer) = self.schedule.awaits(&to, id) else { return count(&counters.notify_stray) };
+        let Some(signer) = self.notifications.awaits(&to, id) else { return count(&counters.notify_stray) };
         if let Some(signer) = signer {
             let unix = self.clock.now().unix.as_secs();
             let is_signed = Tsig::read(message)
@@ -225,7 +239,7 @@ impl Notifier {
                 return count(&counters.notify_stray);
             }
         }
-        self.schedule.remove(&to);
+        self.notifications.remove(&to);
         if rcode == Rcode::NOERROR {
             count(&counters.notify_acknowledged);
         } else {
@@ -284,12 +298,17 @@ fn compose(zone: &Zone, id: u16, out: &mut [u8]) -> Option<usize> {
 /// Reads the answer to a notification: the zone in wire form, the id and the response code.
 pub fn read(message: &[u8]) -> Option<(Vec<u8>, u16, Rcode)> {
     let header = message.first_chunk::<HEADER>()?;
-    let is_answer = header[2] >> 3 == 0x10 | Opcode::NOTIFY.to_int() && header[4..6] == [0, 1];
+    let is_answer = is_answer(header) && header[4..6] == [0, 1];
     let zone = Folded::read(&message[HEADER..])?;
     let kind = message.get(HEADER + zone.wire_length()..)?.first_chunk::<4>()?;
     let is_soa = kind[..2] == Rtype::SOA.to_int().to_be_bytes() && kind[2..] == [0, 1];
     let rcode = Rcode::masked_from_int(header[3]);
     (is_answer && is_soa).then(|| (zone.wire().to_vec(), u16::from_be_bytes([header[0], header[1]]), rcode))
+}
+
+/// Whether a header is that of an answer to a notification.
+fn is_answer(header: &[u8; HEADER]) -> bool {
+    header[2] >> 3 == 0x10 | Opcode::NOTIFY.to_int()
 }
 
 #[cfg(test)]
@@ -335,26 +354,48 @@ mod tests {
         let secondaries = Secondaries(vec![secondary]);
         let transfers = Arc::new(Transfers::new(Config { secondaries, ..Config::default() }));
         let published = Arc::new(Published::new(book.generation, 1));
+        let generation = published.current();
         let counters = Arc::clone(transfers.counters());
         let mut notifier = Notifier::new(transfers, published, Clock::new(), Rng::with_seed(1), 2);
         let mut told = BTreeSet::new();
         let mut tell = |notifier: &mut Notifier| {
-            let Some(Due::Send(to)) = notifier.schedule.due(Duration::MAX) else {
+            let Some(Due::Send(to)) = notifier.notifications.due(Duration::MAX) else {
                 panic!("nobody is to be told")
             };
-            notifier.schedule.remove(&to);
+            notifier.notifications.remove(&to);
             assert!(told.insert(to.zone), "each zone is told once");
         };
-        notifier.look();
+        notifier.look(&generation);
         assert!(!notifier.finds_place_again());
         tell(&mut notifier);
         assert!(notifier.finds_place_again());
-        notifier.look();
+        notifier.look(&generation);
         assert!(!notifier.finds_place_again(), "all have their place");
         tell(&mut notifier);
         tell(&mut notifier);
-        assert!(notifier.schedule.next().is_none());
+        assert!(notifier.notifications.next().is_none());
         assert_eq!(counters.notify_put_off.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn who_knows_no_notifications_is_told_no_more() {
+        let address: SocketAddr = "192.0.2.1:53".parse().unwrap();
+        let transfers = Arc::new(Transfers::new(Config::default()));
+        let counters = Arc::clone(transfers.counters());
+        let published = Arc::new(Published::new(Book::empty(1, Settings::default()).generation, 1));
+        let mut notifier = Notifier::new(transfers, published, Clock::new(), Rng::with_seed(1), 2);
+        let to = To { zone: b"\x01a\0".to_vec(), address };
+        notifier.notifications.changed(to.clone(), Duration::ZERO);
+        notifier.notifications.sent(&to, 7, None, Duration::ZERO);
+        let refusal = |id: u8, rcode: u8| [0, id, 0x80 | 4 << 3, rcode, 0, 0, 0, 0, 0, 0, 0, 0];
+        notifier.take(&refusal(8, 4), address);
+        notifier.take(&refusal(7, 0), address);
+        notifier.take(&refusal(7, 4), "192.0.2.2:53".parse().unwrap());
+        assert!(notifier.notifications.next().is_some());
+        notifier.take(&refusal(7, 4), address);
+        assert!(notifier.notifications.next().is_none());
+        let counts = [&counters.notify_stray, &counters.notify_refused];
+        assert_eq!(counts.map(|count| count.load(std::sync::atomic::Ordering::Relaxed)), [3, 1]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct To {
 
 /// All notifications that are not acknowledged yet.
 #[derive(Debug)]
-pub struct Schedule<S> {
+pub struct Notifications<S> {
     places: usize,
     waiting: BTreeMap<To, Waiting<S>>,
     /// The same, in order of time.
@@ -46,16 +46,16 @@ struct Waiting<S> {
 /// What is to be done now.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Send it, and call [`Schedule::sent`].
+    /// Send it, and call [`Notifications::sent`].
     Send(To),
     /// It was sent [`ATTEMPTS_MAX`] times; it is forgotten.
     GivenUp(To),
 }
 
-impl<S> Schedule<S> {
+impl<S> Notifications<S> {
     /// Nobody is to be told of anything; at most `places` notifications wait.
     pub fn new(places: usize) -> Self {
-        Schedule { places, waiting: BTreeMap::new(), by_time: BTreeSet::new() }
+        Notifications { places, waiting: BTreeMap::new(), by_time: BTreeSet::new() }
     }
 
     /// The zone has changed: whoever waits to be told of an earlier change is told of this one. False where no place is
@@ -111,6 +111,13 @@ impl<S> Schedule<S> {
         (*sent == id).then_some(signature)
     }
 
+    /// What is out to this address in a message with this id, and its signature.
+    pub fn out_to(&self, address: SocketAddr, id: u16) -> Option<(&To, &S)> {
+        let out = self.waiting.iter().filter(|(to, _)| to.address == address);
+        let mut sent = out.filter_map(|(to, waiting)| Some((to, waiting.sent.as_ref()?)));
+        sent.find(|(_, (sent, _))| *sent == id).map(|(to, (_, signature))| (to, signature))
+    }
+
     /// It was answered, or is not to be told any more.
     pub fn remove(&mut self, to: &To) {
         if let Some(waiting) = self.waiting.remove(to) {
@@ -133,61 +140,61 @@ mod tests {
 
     #[test]
     fn it_is_repeated_with_growing_waits_and_given_up() {
-        let mut schedule = Schedule::new(2);
-        assert!(schedule.changed(to("a"), at(100)));
+        let mut notifications = Notifications::new(2);
+        assert!(notifications.changed(to("a"), at(100)));
         let mut sent = Vec::new();
-        while let Some(next) = schedule.next() {
-            match schedule.due(next) {
+        while let Some(next) = notifications.next() {
+            match notifications.due(next) {
                 Some(Due::Send(to)) => {
-                    schedule.sent(&to, sent.len() as u16, (), next);
+                    notifications.sent(&to, sent.len() as u16, (), next);
                     sent.push(next.as_secs());
                 }
                 other => assert_eq!((other, next), (Some(Due::GivenUp(to("a"))), at(226))),
             }
         }
         assert_eq!(sent, [100, 102, 106, 114, 130, 162]);
-        assert!(schedule.waiting.is_empty());
+        assert!(notifications.waiting.is_empty());
     }
 
     #[test]
     fn an_answer_to_the_last_message_ends_it() {
-        let mut schedule = Schedule::new(2);
-        schedule.changed(to("a"), at(0));
-        assert_eq!(schedule.due(at(0)), Some(Due::Send(to("a"))));
-        schedule.sent(&to("a"), 7, "first", at(0));
-        assert_eq!((schedule.due(at(1)), schedule.due(at(2))), (None, Some(Due::Send(to("a")))));
-        schedule.sent(&to("a"), 8, "second", at(2));
-        assert_eq!(schedule.awaits(&to("a"), 7), None);
-        assert_eq!(schedule.awaits(&to("b"), 8), None);
-        assert_eq!(schedule.awaits(&to("a"), 8), Some(&"second"));
-        schedule.remove(&to("a"));
-        assert_eq!((schedule.next(), schedule.awaits(&to("a"), 8)), (None, None));
+        let mut notifications = Notifications::new(2);
+        notifications.changed(to("a"), at(0));
+        assert_eq!(notifications.due(at(0)), Some(Due::Send(to("a"))));
+        notifications.sent(&to("a"), 7, "first", at(0));
+        assert_eq!((notifications.due(at(1)), notifications.due(at(2))), (None, Some(Due::Send(to("a")))));
+        notifications.sent(&to("a"), 8, "second", at(2));
+        assert_eq!(notifications.awaits(&to("a"), 7), None);
+        assert_eq!(notifications.awaits(&to("b"), 8), None);
+        assert_eq!(notifications.awaits(&to("a"), 8), Some(&"second"));
+        notifications.remove(&to("a"));
+        assert_eq!((notifications.next(), notifications.awaits(&to("a"), 8)), (None, None));
     }
 
     #[test]
     fn a_newer_change_takes_the_place_of_an_older() {
-        let mut schedule = Schedule::new(2);
-        schedule.changed(to("a"), at(0));
-        schedule.sent(&to("a"), 7, (), at(0));
-        schedule.changed(to("b"), at(1));
-        schedule.changed(to("a"), at(1));
-        assert_eq!(schedule.awaits(&to("a"), 7), None, "it told of something older");
-        assert_eq!((schedule.waiting.len(), schedule.by_time.len()), (2, 2));
-        assert_eq!(schedule.due(at(1)), Some(Due::Send(to("a"))));
+        let mut notifications = Notifications::new(2);
+        notifications.changed(to("a"), at(0));
+        notifications.sent(&to("a"), 7, (), at(0));
+        notifications.changed(to("b"), at(1));
+        notifications.changed(to("a"), at(1));
+        assert_eq!(notifications.awaits(&to("a"), 7), None, "it told of something older");
+        assert_eq!((notifications.waiting.len(), notifications.by_time.len()), (2, 2));
+        assert_eq!(notifications.due(at(1)), Some(Due::Send(to("a"))));
     }
 
     #[test]
     fn what_waits_is_bounded() {
-        let mut schedule: Schedule<()> = Schedule::new(4);
+        let mut notifications: Notifications<()> = Notifications::new(4);
         for zone in ["a", "b", "c", "d"] {
-            assert!(schedule.changed(to(zone), at(0)));
+            assert!(notifications.changed(to(zone), at(0)));
         }
-        assert!(!schedule.changed(to("one more"), at(0)));
-        assert!(schedule.changed(to("c"), at(1)), "one that waits already has its place");
-        schedule.remove(&to("a"));
-        assert!(!schedule.is_half_free());
-        schedule.remove(&to("b"));
-        assert!(schedule.is_half_free());
-        assert!(schedule.changed(to("one more"), at(2)));
+        assert!(!notifications.changed(to("one more"), at(0)));
+        assert!(notifications.changed(to("c"), at(1)), "one that waits already has its place");
+        notifications.remove(&to("a"));
+        assert!(!notifications.is_half_free());
+        notifications.remove(&to("b"));
+        assert!(notifications.is_half_free());
+        assert!(notifications.changed(to("one more"), at(2)));
     }
 }
