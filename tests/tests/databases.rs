@@ -221,6 +221,14 @@ fn share(kind: Kind) {
     assert_eq!([generation(&first), generation(&second)], before);
     let why = database.sql(&name, "SELECT what FROM refusal ORDER BY changes DESC LIMIT 1");
     assert!(why.contains("www.example.org. is in none of our zones"), "{why}");
+    // Who starts meanwhile may try again: nothing that it was given is wrong.
+    let url = database.url(&name);
+    let started =
+        Program::start(&["serve", "--store", &url, "--listen", "127.0.0.1:0", "--api", "127.0.0.1:0"]);
+    let ended = started.end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the store holds what cannot be served"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("www.example.org. is in none of our zones"), "{}", ended.stderr);
     let counted = both.map(|server| metric(server, "pointsman_store_outrun_total"));
     let put = first.client().call("PUT", "/v1/policies/n0.example.com", &policy("192.0.2.9", 1));
     assert_eq!(put.status, 503, "{}", put.text());

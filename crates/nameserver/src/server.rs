@@ -86,8 +86,10 @@ pub struct Options {
 /// Why a server did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// What was given or stored is wrong.
+    /// What was given is wrong.
     Faults(Faults),
+    /// What is stored is wrong, such as what a program wrote to a shared store.
+    Stored(Faults),
     /// An address cannot be had.
     Bind(io::Error),
     /// The store cannot be used.
@@ -104,6 +106,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Faults(faults) => write!(f, "{faults}"),
+            StartError::Stored(faults) => write!(f, "the store holds what cannot be served: {faults}"),
             StartError::Bind(cause) => write!(f, "failed to {cause}"),
             StartError::User(what) => write!(f, "failed to {what}"),
             StartError::Tap(what) => f.write_str(what),
@@ -123,6 +126,8 @@ pub struct Server {
     imports: Vec<Import>,
     shutdown: Shutdown,
     workers: Vec<JoinHandle<()>>,
+    /// The TCP ports, held until no worker has a socket any more: who takes the port then gets all of its datagrams.
+    ports: Vec<std::net::TcpListener>,
     tasks: tokio::task::JoinSet<()>,
     tap: Option<Writing>,
 }
@@ -194,6 +199,7 @@ impl Server {
             imports,
             shutdown: Shutdown::new(),
             workers: Vec::new(),
+            ports: Vec::new(),
             tasks: tokio::task::JoinSet::new(),
             tap: None,
         };
@@ -218,12 +224,13 @@ impl Server {
             for listener in udp {
                 let worker = prepared.worker(self.workers.len(), listener.clone());
                 metrics.udp.push(worker.ledger.counters.clone());
-                metrics.sockets.push(listener.clone());
+                metrics.sockets.push(Arc::downgrade(&listener));
                 self.shutdown.on_begin(move || listener.stop());
                 let name = format!("worker-{}", worker.index);
                 let thread = std::thread::Builder::new().name(name).spawn(|| worker.run());
                 self.workers.push(thread.map_err(StartError::System)?);
             }
+            self.ports.push(tcp.try_clone().map_err(StartError::System)?);
             let connections = prepared.connections(address, tcp);
             let queries = connections.ledger.counters.clone();
             metrics.tcp.push(Tcp { connections: connections.counters.clone(), queries });
@@ -276,11 +283,13 @@ impl Server {
     /// Ends all of it: queries that were received are answered, changes that were taken are finished.
     pub async fn stop(mut self) {
         self.shutdown.begin();
-        while self.tasks.join_next().await.is_some() {}
         for worker in self.workers {
             // A worker only ends by itself; what it panicked with has been logged.
             let _ = tokio::task::spawn_blocking(move || worker.join()).await;
         }
+        drop(self.ports);
+        // Last, for a request may take longer than a query.
+        while self.tasks.join_next().await.is_some() {}
         if let Some(tap) = self.tap {
             let _ = tokio::task::spawn_blocking(move || tap.stop()).await;
         }
@@ -318,9 +327,12 @@ impl Prepared {
     async fn new(options: Options) -> Result<(Prepared, store::Store, Book), StartError> {
         let cores = net::thread::cores().map_err(StartError::System)?;
         let workers = options.workers.unwrap_or(cores.len()).clamp(1, WORKERS_MAX);
+        // The sockets take descriptors, too.
+        check_descriptors(options.tcp.connections_max, workers * options.listen.len());
         let bound = bind(&options.listen, workers)?;
-        check_descriptors(options.tcp.connections_max, workers * bound.len());
-        let api = bind_api(options.api).await?;
+        check_receive_buffers(&bound);
+        let api = net::tcp::bind(options.api).map_err(StartError::Bind)?;
+        let api = tokio::net::TcpListener::from_std(api).map_err(StartError::System)?;
         if let Some(user) = &options.user {
             privileges::drop_to(user).map_err(|e| StartError::User(e.to_string()))?;
         }
@@ -330,7 +342,7 @@ impl Prepared {
         let seed = options.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let contents = store.load().await.map_err(|e| StartError::Store(e.to_string()))?;
         let answer_max = usize::from(options.settings.udp_payload_max.max(UDP_PLAIN_PAYLOAD));
-        let mut book = Book::load(contents, seed, options.settings).map_err(StartError::Faults)?;
+        let mut book = Book::load(contents, seed, options.settings).map_err(StartError::Stored)?;
         if options.cookies {
             book.generation.secrets = Arc::new(Secrets::one(secret()?));
         }
@@ -432,6 +444,20 @@ fn check_descriptors(connections_max: usize, sockets: usize) {
     }
 }
 
+/// Warns where the system allows less room for queries that wait than is wanted.
+fn check_receive_buffers(bound: &[Bound]) {
+    let least =
+        bound.iter().flat_map(|bound| &bound.udp).filter_map(|socket| socket.receive_buffer().ok()).min();
+    if let Some(octets) = least.filter(|octets| *octets < RECEIVE_BUFFER) {
+        tracing::warn!(
+            octets,
+            wanted = RECEIVE_BUFFER,
+            "shorter bursts of queries fit the kernel's receive buffers: `sysctl net.core.rmem_max={}`",
+            RECEIVE_BUFFER / 2
+        );
+    }
+}
+
 /// What the connections of an address begin to draw with.
 fn seed_of(seed: u64, address: SocketAddr) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -473,13 +499,6 @@ async fn import(editor: &Editor, imports: &[Import]) -> Result<(), StartError> {
     editor.import(imports).await.map(|_| ()).map_err(|refused| match refused {
         Refused::Faults(faults) => StartError::Faults(faults),
         other => StartError::Store(other.to_string()),
-    })
-}
-
-async fn bind_api(address: SocketAddr) -> Result<tokio::net::TcpListener, StartError> {
-    tokio::net::TcpListener::bind(address).await.map_err(|cause| {
-        let transport = net::listen::Transport::Tcp;
-        StartError::Bind(io::Error::other(net::listen::BindError { transport, address, cause }))
     })
 }
 

@@ -78,7 +78,8 @@ pub async fn run<C, F>(
 
 /// Stores changed verdicts until the shutdown begins, and once more then.
 pub async fn keep(table: Arc<Table>, editor: Editor, shutdown: Shutdown) {
-    while !shutdown.is_begun() {
+    loop {
+        let is_last = shutdown.is_begun();
         for wait in [Wait::Change, Wait::Gather] {
             tokio::select! {
                 () = shutdown.wait() => {}
@@ -86,9 +87,6 @@ pub async fn keep(table: Arc<Table>, editor: Editor, shutdown: Shutdown) {
             }
         }
         let unkept = table.take_unkept();
-        if unkept.is_empty() {
-            continue;
-        }
         let verdicts = unkept.iter().map(|((server, probe), record)| store::Verdict {
             server: *server,
             probe: probe.clone(),
@@ -97,10 +95,15 @@ pub async fn keep(table: Arc<Table>, editor: Editor, shutdown: Shutdown) {
                 since: record.since,
             }),
         });
-        if let Err(cause) = editor.remember(&verdicts.collect::<Vec<_>>()).await {
+        let verdicts: Vec<_> = verdicts.collect();
+        let remembered = if verdicts.is_empty() { Ok(()) } else { editor.remember(&verdicts).await };
+        if let Err(cause) = remembered {
             // They go with the next change; the store's own complaint is in the status.
             tracing::warn!(%cause, "the store did not take what probes found");
             table.put_back(unkept);
+        }
+        if is_last {
+            return;
         }
     }
 }
@@ -196,6 +199,9 @@ mod tests {
 
     use super::super::probe::Check;
     use super::*;
+    use crate::book::Book;
+    use crate::generation::Settings;
+    use crate::publish::Published;
 
     /// What a test's check does with the probe of a server.
     type Doing = Arc<Mutex<Vec<(IpAddr, Duration)>>>;
@@ -309,6 +315,22 @@ mod tests {
         *well.lock().expect("nobody panics") = Duration::ZERO;
         let rose = verdict_at(ProbeVerdict::Passing).await - fell;
         assert!((14..=22).contains(&rose), "{rose}");
+    }
+
+    #[tokio::test]
+    async fn what_was_found_before_the_shutdown_is_stored() {
+        let folder = ::tests::folder::Folder::new();
+        let store = store::Store::open(&format!("sqlite:{}", folder.at("store.db"))).await.expect("a store");
+        let book = Book::empty(1, Settings::default());
+        let published = Arc::new(Published::new(book.generation.clone(), 1));
+        let editor = Editor::start(store, book, published).expect("an editor");
+        let (table, shutdown) = (Arc::new(Table::default()), Shutdown::new());
+        let slot = table.slot(server(1), "web").expect("room");
+        table.note(&slot, passed(), Duration::ZERO, 5, (1, 1));
+        shutdown.begin();
+        keep(table.clone(), editor.clone(), shutdown).await;
+        assert!(table.take_unkept().is_empty());
+        editor.stop().await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -156,6 +156,8 @@ impl Table {
             let (verdict, last) =
                 (entry.record.verdict.word(), entry.record.last.clone().unwrap_or_default());
             self.changed(&mut slots, slot);
+            // Who reads the log may be slow, and answers' changes wait for the slots.
+            drop(slots);
             let ((server, probe), detail) = (&slot.key, last.detail);
             tracing::warn!(%server, probe, verdict, reason = last.reason, detail, "a server's health changed");
         }

@@ -1,8 +1,8 @@
 //! `/metrics`: every number that is exported, declared once.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use axum::extract::State;
 use axum::response::IntoResponse;
@@ -26,8 +26,8 @@ use crate::transfer::counters as transfer;
 pub struct Metrics {
     /// The counters of the UDP workers, in the order of their numbers.
     pub udp: Vec<Arc<Counters>>,
-    /// Their sockets, in the same order.
-    pub sockets: Vec<Arc<net::udp::UdpListener>>,
+    /// Their sockets, in the same order, which they close when they end.
+    pub sockets: Vec<Weak<net::udp::UdpListener>>,
     /// What the TCP listeners counted.
     pub tcp: Vec<Tcp>,
     /// How long changes took.
@@ -374,7 +374,7 @@ pub const METRICS: &[Metric] = &[
         read: |source, samples| {
             for (number, socket) in source.metrics.sockets.iter().enumerate() {
                 // A socket that cannot be asked has no sample.
-                if let Ok(dropped) = socket.kernel_drops() {
+                if let Some(Ok(dropped)) = socket.upgrade().map(|socket| socket.kernel_drops()) {
                     samples.push([number.to_string()], dropped.into());
                 }
             }
@@ -388,7 +388,9 @@ pub const METRICS: &[Metric] = &[
         labels: &["worker"],
         read: |source, samples| {
             for (number, socket) in source.metrics.sockets.iter().enumerate() {
-                samples.push([number.to_string()], socket.receive_failures());
+                if let Some(socket) = socket.upgrade() {
+                    samples.push([number.to_string()], socket.receive_failures());
+                }
             }
         },
     },

@@ -36,6 +36,8 @@ struct Api {
     editor: Editor,
     folder: PathBuf,
     document: Value,
+    /// Whose numbers are told.
+    socket: Option<Arc<net::udp::UdpListener>>,
 }
 
 /// An answer.
@@ -49,8 +51,11 @@ impl Api {
     async fn new(token: Option<&str>) -> Api {
         let udp = vec![Arc::default(), Arc::default()];
         let socket = net::udp::bind(([127, 0, 0, 1], 0).into(), None).expect("loopback binds");
-        let (tcp, sockets) = (vec![Tcp::default()], vec![Arc::new(socket)]);
-        Api::counting(token, Metrics { udp, tcp, sockets, ..Metrics::default() }).await
+        let socket = Arc::new(socket);
+        let (tcp, sockets) = (vec![Tcp::default()], vec![Arc::downgrade(&socket)]);
+        let mut api = Api::counting(token, Metrics { udp, tcp, sockets, ..Metrics::default() }).await;
+        api.socket = Some(socket);
+        api
     }
 
     async fn counting(token: Option<&str>, metrics: Metrics) -> Api {
@@ -65,7 +70,7 @@ impl Api {
         let editor = Editor::start(store, book, published.clone()).expect("an editor");
         let router = router(editor.clone(), token.map(Into::into), metrics);
         let document = serde_json::from_str(&openapi()).expect("a document");
-        Api { service: TowerToHyperService::new(router), published, editor, folder, document }
+        Api { service: TowerToHyperService::new(router), published, editor, folder, document, socket: None }
     }
 
     async fn ask(&self, request: Request) -> Answer {

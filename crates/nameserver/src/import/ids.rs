@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use api::file::{self, DATA_MAX};
@@ -52,8 +53,7 @@ fn write_ids_of(codes: &Path, field: Field, ids: &BTreeMap<&str, u32>) -> Result
     if fs::read_to_string(&beside).is_ok_and(|before| before == lines) {
         return Ok(());
     }
-    let mut part = beside.clone();
-    part.push(".part");
     // Whoever reads it finds it whole.
-    fs::write(&part, lines).and_then(|()| fs::rename(&part, &beside)).map_err(|cause| cause.to_string())
+    net::whole::replace(beside.as_ref(), 0o644, |mut file| file.write_all(lines.as_bytes()))
+        .map_err(|cause| cause.to_string())
 }
