@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use net::clock::Clock;
 use net::udp::UdpListener;
@@ -28,7 +28,8 @@ pub struct Numbers {
     pub panics: Arc<AtomicU64>,
     faces: Mutex<Vec<(&'static str, Arc<front::Counts>)>>,
     connections: Mutex<Vec<(&'static str, Connections)>>,
-    sockets: Mutex<Vec<Arc<UdpListener>>>,
+    /// Those of the threads, which close them when they end.
+    sockets: Mutex<Vec<Weak<UdpListener>>>,
 }
 
 /// What a listener for connections counts.
@@ -94,7 +95,7 @@ impl Numbers {
     /// Calls to receive datagrams that the system failed, over all threads of the DNS face.
     pub fn receive_failures(&self) -> u64 {
         let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        sockets.iter().map(|socket| socket.receive_failures()).sum()
+        sockets.iter().filter_map(Weak::upgrade).map(|socket| socket.receive_failures()).sum()
     }
 
     pub(crate) fn add(&self, face: &'static str, front: &Front) {
@@ -105,8 +106,8 @@ impl Numbers {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).push((face, connections));
     }
 
-    pub(crate) fn add_socket(&self, socket: Arc<UdpListener>) {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+    pub(crate) fn add_socket(&self, socket: &Arc<UdpListener>) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(socket));
     }
 
     /// Logs what the paper's figures show, and what became of the questions.

@@ -122,9 +122,11 @@ fn export(path: &Path) -> Result<(), Failure> {
 
 fn import(from: &Path, to: &Path, memory: usize) -> Result<(), Failure> {
     whole::check(to).map_err(|cause| unwritten(to, &cause))?;
-    if whole::is_held(to) {
-        return Err(unwritten(to, &"a service that runs keeps its cache there"));
-    }
+    let held = whole::hold(to).map_err(|cause| unwritten(to, &cause))?;
+    // Until it is written: what begins meanwhile would read the one before, and put it back.
+    let Some(_held) = held else {
+        return Err(unwritten(to, &"a service that runs keeps its cache there, or another import goes on"));
+    };
     let seed = fastrand::u64(..);
     let (mut cache, reader) = cache::new(memory, 0, seed);
     let mut faults = Faults::default();

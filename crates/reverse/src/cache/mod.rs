@@ -165,7 +165,8 @@ impl Reader {
     }
 
     fn of_shard<K: Table>(&self, index: usize, each: &mut impl FnMut(IpAddr, Entry, &NameText)) {
-        let (mut view, mut name) = (self.view(), NameText::EMPTY);
+        // Kept to the end: a shard that has grown is read as it was, and its names where this view has them.
+        let (view, mut name) = (self.view(), NameText::EMPTY);
         let shard = K::shards(&view.root)[index].clone();
         for at in 0..shard.slots::<K>() {
             let Some((entry, key, reference)) = shard.read::<K>(at) else { continue };
@@ -176,8 +177,7 @@ impl Reader {
             name.clear();
             let known = view.named(address, entry, reference, &mut name).or_else(|| {
                 // Its name was moved since: it is where a new view has it.
-                view = self.view();
-                view.get(address, &mut name)
+                self.view().get(address, &mut name)
             });
             if let Some(entry) = known {
                 each(address, entry, &name);

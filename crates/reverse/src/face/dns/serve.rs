@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dns::edns::UDP_PAYLOAD;
+use net::client::Outgoing;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Verdict};
@@ -92,7 +93,7 @@ impl Dns {
         for (index, listener) in self.udp.into_iter().enumerate() {
             let (front, acl, panics) = (front.for_thread(), acl.clone(), numbers.panics.clone());
             numbers.add("dns", &front);
-            numbers.add_socket(listener.clone());
+            numbers.add_socket(&listener);
             let waits = if self.wait.is_zero() {
                 None
             } else {
@@ -164,7 +165,8 @@ fn work(
         let glances = batch.queries().filter_map(glance);
         let count = wanted.iter_mut().zip(glances).map(|(wanted, address)| *wanted = address).count();
         view.approach_each(&wanted[..count]);
-        batch.answer_each(|Datagram { bytes, client, .. }, out| {
+        batch.answer_each(|datagram, out| {
+            let Datagram { bytes, client, .. } = datagram;
             // Nothing at all to strangers: an answer would be sent to whomever they name.
             if !acl.allows(client.ip()) {
                 front.counts().refused.fetch_add(1, Ordering::Relaxed);
@@ -179,9 +181,7 @@ fn work(
                 Ok(Reply::Send(length)) => Some(length),
                 // What found no room at the door is not learned, and not worth the wait.
                 Ok(Reply::NotYet(length, address)) => match waits {
-                    Some(waits)
-                        if door_full() == before && waits.answer_later(bytes, address, client, clock) =>
-                    {
+                    Some(waits) if door_full() == before && waits.answer_later(&datagram, address, clock) => {
                         None
                     }
                     _ => Some(length),
@@ -200,15 +200,10 @@ fn work(
 
 impl Waits {
     /// Answers when it is known, or when it has waited long enough; false where too many wait.
-    fn answer_later(
-        self: &Arc<Self>,
-        message: &[u8],
-        address: IpAddr,
-        client: SocketAddr,
-        clock: Clock,
-    ) -> bool {
+    fn answer_later(self: &Arc<Self>, datagram: &Datagram<'_>, address: IpAddr, clock: Clock) -> bool {
         let Ok(place) = self.places.clone().try_acquire_owned() else { return false };
-        let (waits, message) = (self.clone(), message.to_vec());
+        let Datagram { bytes, client, local, .. } = *datagram;
+        let (waits, message) = (self.clone(), bytes.to_vec());
         self.runtime.spawn(async move {
             let front = &waits.front;
             let until = tokio::time::Instant::now() + waits.wait;
@@ -223,7 +218,10 @@ impl Waits {
                 match reply {
                     Reply::NotYet(..) if !is_last => {}
                     Reply::Send(length) | Reply::NotYet(length, _) => {
-                        let _ = waits.socket.send_to(&out[..length], client);
+                        // From the address that was asked, as those of the batch.
+                        let mut outgoing = Outgoing::new();
+                        outgoing.push(&out[..length], Some(client), Some(local));
+                        outgoing.send(&waits.socket, |_| {});
                         break;
                     }
                     Reply::Drop => break,
@@ -298,6 +296,25 @@ mod tests {
         client.send_to(&ask(9), serving.at).expect("loopback takes it");
         client.recv(&mut [0; 512]).expect("an answer");
         assert_eq!(serving.numbers.receive_failures(), 1);
+        serving.end().await;
+    }
+
+    #[tokio::test]
+    async fn who_waits_is_answered_from_the_address_that_was_asked() {
+        let address = "0.0.0.0:0".parse().expect("an address");
+        let wait = Duration::from_millis(1);
+        let dns = Dns::bind(&Options { address, wait, workers: 1 }).expect("any address binds");
+        let (front, _door) = front();
+        let serving = Serving::begin(dns, &front);
+        let client = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        // Takes datagrams from there only.
+        client.connect(("127.0.0.2", serving.at.port())).expect("loopback connects");
+        client.send(&ask(9)).expect("loopback takes it");
+        let answered = tokio::task::spawn_blocking(move || {
+            client.set_read_timeout(Some(Duration::from_secs(30))).expect("not zero");
+            client.recv(&mut [0; 512])
+        });
+        answered.await.expect("it does not panic").expect("an answer");
         serving.end().await;
     }
 
