@@ -1,7 +1,7 @@
 //! Shapes that a second program reads: what goes over the HTTP API, into files and out of `--json`.
 //!
-//! Only this crate knows `serde`; everything below the surface works on types of its own. The same
-//! fact has the same name here as in the configuration, the metrics and the documentation.
+//! Everything below the surface works on types of its own. The same fact has the same name here as in the configuration, the
+//! metrics and the documentation.
 //!
 //! - [`fault`]: one mistake in something that a person wrote, with its place; [`mod@file`]: what they wrote it into;
 //!   [`problem`]: why a request was refused.

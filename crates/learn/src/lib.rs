@@ -4,7 +4,7 @@
 //! passed in; it must not go back. Keys, lanes and clients are whatever the user has: addresses, prefixes, zones.
 //!
 //! ```text
-//! ask(key, lane, client) ─> Waiting (a stack a lane, bounded) ─> Learner::next(now, known) ─> a question
+//! ask(key, lane, client) ─> Waiting (a stack a lane, bounded) ─> Learner::next(now, …) ─> a question
 //!                                                                  Pacer: one per interval
 //! ```
 //! - [`learner`]: [`Learner`], the whole of it: what waits, and when the next question is due.

@@ -16,6 +16,13 @@ pub(crate) enum Form {
     Json,
 }
 
+impl Form {
+    /// The form that a configuration or a flag names, which is one of the two words.
+    pub(crate) fn of(word: &str) -> Form {
+        if word == "json" { Form::Json } else { Form::Text }
+    }
+}
+
 /// What is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Log {

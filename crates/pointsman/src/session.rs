@@ -208,7 +208,11 @@ fn served(done: &str, generation: u64, answer: &Answer) -> String {
     }
 }
 
-fn parsed<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
+/// What an answer of the API holds.
+///
+/// # Errors
+/// [`Failure::Failed`] where it is something else.
+pub(crate) fn parsed<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
     serde_json::from_slice(&answer.body).map_err(|cause| {
         Failure::Failed(format!(
             "the API's answer is not understood: {cause}\nIs the server of the same version? --json prints the answer as it is."

@@ -67,7 +67,7 @@ impl Agent {
     /// # Errors
     /// [`Failure`].
     pub(crate) async fn run(self) -> Result<(), Failure> {
-        let form = if self.log == "json" { Form::Json } else { Form::Text };
+        let form = Form::of(&self.log);
         // A table would be torn by every line.
         let level = if self.print { tracing::Level::WARN } else { tracing::Level::INFO };
         let log = Log { form, level };

@@ -106,7 +106,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         credit,
         http: spec.http.map(|placed| placed.value),
     };
-    let form = if given(spec.log) == "json" { Form::Json } else { Form::Text };
+    let form = Form::of(given(spec.log));
     Lowered { options, form }
 }
 

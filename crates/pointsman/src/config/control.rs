@@ -79,7 +79,7 @@ fn read(path: &Path, text: &str) -> (Form, Result<Lowered, Faults>) {
     let (mut spec, mut faults) = (ControlSpec::default(), Faults::default());
     read_defaults(&CONTROL, &mut spec);
     file::read_by(path, text, &mut faults, |reader, document| document_of(reader, document, &mut spec));
-    let form = if given(spec.log.clone()) == "json" { Form::Json } else { Form::Text };
+    let form = Form::of(given(spec.log.clone()));
     if faults.faults.iter().any(|fault| fault.line.is_none()) {
         return (form, Err(faults));
     }

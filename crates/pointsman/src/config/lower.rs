@@ -81,7 +81,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
             lifetime: given(spec.lifetime),
         },
     };
-    let form = if given(spec.log) == "json" { Form::Json } else { Form::Text };
+    let form = Form::of(given(spec.log));
     Lowered {
         options,
         token_file,
@@ -164,6 +164,7 @@ fn idle(spec: &Spec, faults: &mut Faults) {
     let limited = ("responses_per_second", spec.responses_per_second.is_some());
     let asked = ("service", spec.external_service.is_some());
     let tapped = ("socket or file", spec.dnstap_socket.is_some() || spec.dnstap_file.is_some());
+    let to_file = ("file", spec.dnstap_file.is_some());
     let keys = [
         (limited, "window", at(&spec.window)),
         (limited, "slip", at(&spec.slip)),
@@ -175,8 +176,9 @@ fn idle(spec: &Spec, faults: &mut Faults) {
         (asked, "waiting", at(&spec.external_waiting)),
         (asked, "interval", at(&spec.external_interval)),
         (asked, "timeout", at(&spec.external_timeout)),
-        (tapped, "file_max", at(&spec.dnstap_file_max)),
+        (to_file, "file_max", at(&spec.dnstap_file_max)),
         (tapped, "sample", at(&spec.dnstap_sample)),
+        (tapped, "messages", at(&spec.dnstap_messages)),
         (tapped, "identity", at(&spec.dnstap_identity)),
     ];
     without_effect(keys, faults);

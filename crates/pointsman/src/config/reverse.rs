@@ -154,7 +154,7 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
             size: mmdb_size,
         }),
     };
-    let form = if given(spec.log) == "json" { Form::Json } else { Form::Text };
+    let form = Form::of(given(spec.log));
     Lowered { options, form }
 }
 

@@ -147,12 +147,17 @@ fn what_would_have_no_effect_is_a_fault() {
         ],
     );
     check(
-        "[dnstap]\nsample = 2\nfile_max = \"2 GiB\"",
+        "[dnstap]\nsample = 2\nmessages = [\"query\"]",
         &[],
         &[
-            "/etc/p.toml:4:12: file_max without socket or file has no effect; expected both or neither",
             "/etc/p.toml:3:10: sample without socket or file has no effect; expected both or neither",
+            "/etc/p.toml:4:13: messages without socket or file has no effect; expected both or neither",
         ],
+    );
+    check(
+        "[dnstap]\nsocket = \"/run/tap.sock\"\nfile_max = \"2 GiB\"",
+        &[],
+        &["/etc/p.toml:4:12: file_max without file has no effect; expected both or neither"],
     );
 }
 

@@ -74,7 +74,8 @@ pub(crate) const SERVER: Section<Spec> = Section {
                 example: "\"pointsman\"",
             },
             about: "The user to become once all ports are bound.",
-            consequence: "For a start as root, which port 53 may need. Store and imported files are used as this user.",
+            consequence: "For a start as root, which port 53 may need. Store and imported files are used as this user. \
+                Not with the packaged unit, which starts the server as `pointsman` and has port 53.",
         },
         Key {
             name: "workers",
@@ -188,7 +189,7 @@ pub(crate) const SERVER: Section<Spec> = Section {
             kind: Kind::Choice(|s| &mut s.log_level, &["error", "warn", "info", "debug", "trace"]),
             default: Default::Value("\"info\""),
             about: "The least important kind of event that is logged.",
-            consequence: "Queries are never logged, whatever the level; they are counted.",
+            consequence: "Queries are not logged but counted, whatever the level; one that made the server panic is.",
         },
     ],
 };
