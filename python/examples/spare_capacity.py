@@ -2,6 +2,7 @@
 
 import sys
 import time
+from math import isfinite
 from urllib.request import urlopen
 
 from pointsman import Cell, PointsmanError, connect_db
@@ -14,6 +15,8 @@ with connect_db(api) as db:
                 for server, cells in rows.items():
                     try:
                         load = float(urlopen(loads.format(server), timeout=2).read())
+                        if not isfinite(load):
+                            raise ValueError(f"a load of {load}")
                         for region in cells:
                             cells[region] = Cell(probability=max(0.0, 1.0 - load), ttl=30)
                     except (OSError, ValueError) as cause:

@@ -145,7 +145,7 @@ class Database:
         return {region["name"]: region["id"] for region in self._transport.call("GET", "/v1/regions").shape}
 
     def _names(self, rows: Mapping[str, Mapping[Region, Cell]]) -> dict[Region, str]:
-        """The names of regions by number, where numbers are used; the name server tells what it does not know."""
+        """The names of regions by number, where numbers are used."""
         if not any(isinstance(region, int) and region != DEFAULT for cells in rows.values() for region in cells):
             return {}
         return {number: name for name, number in self._numbers().items()}
@@ -174,11 +174,18 @@ def _servers(
             "address": address,
             "default": _cell(cells.get(DEFAULT, Cell())),
             "regions": {
-                names.get(region, str(region)): _cell(cell) for region, cell in cells.items() if region != DEFAULT
+                _name(names, region): _cell(cell) for region, cell in cells.items() if region != DEFAULT
             },
         }
         for address, cells in rows.items()
     ]
+
+
+def _name(names: Mapping[Region, str], region: Region) -> str:
+    """The name of a region. A number that is none's is refused here: another region may have it for its name."""
+    if isinstance(region, int) and region not in names:
+        raise Refused(422, f"there is no region {region}", ())
+    return names.get(region, str(region))
 
 
 def _cell(cell: Cell) -> dict[str, float | int]:
