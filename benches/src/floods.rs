@@ -29,6 +29,9 @@ const RATE: u64 = 60_000;
 /// The pieces of a second in which packets are sent.
 const SLICES: u64 = 1_000;
 
+/// The least share of it that must come to the server: a flood that does not come harms nobody.
+const ARRIVED_MIN: f64 = 0.9;
+
 /// The attacker's addresses and connections at each: two and a half times as many as there are places.
 const ADDRESSES: u16 = 40;
 const PER_ADDRESS: usize = 50;
@@ -66,6 +69,8 @@ struct Seen {
     growth: u64,
     /// Answers beyond the rate, messages that the kernel dropped, connections that gave way.
     counted: [u64; 3],
+    /// Messages that came to the server's UDP sockets, whatever became of them.
+    arrived: u64,
 }
 
 /// Measures all floods that are wanted.
@@ -84,6 +89,17 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut rows = Vec::new();
     for (name, attack) in FLOODS.iter().filter(|(name, _)| options.wants(name)) {
         let seen = measure(*attack, seconds, options.seed).with_context(|| format!("the flood {name}"))?;
+        let (what, least, value) = match attack {
+            Attack::Datagrams(_) => {
+                let arrived = seen.arrived as f64 / seen.took.as_secs_f64();
+                ("packets/s that came to the server", RATE as f64 * ARRIVED_MIN, arrived)
+            }
+            Attack::Crowd(_) => {
+                let members = usize::from(ADDRESSES) * PER_ADDRESS;
+                ("connections that were made", members as f64, seen.sent as f64)
+            }
+        };
+        report.must(format!("{name}: {what}"), Limit::AtLeast(least), Some(value));
         let shares = [&seen.clients.udp, &seen.clients.cookie, &seen.clients.tcp].map(Got::share);
         for (how, share) in ["UDP", "UDP with a cookie", "TCP"].iter().zip(shares) {
             let what = format!("{name}: share of good clients' answers over {how}");
@@ -168,15 +184,16 @@ fn measure(attack: Attack, length: Duration, seed: u64) -> Result<Seen> {
     let text = Client::new(server.api).call("GET", "/metrics", "").text();
     let sum = |prefix: &str| {
         let values = text.lines().filter(|line| line.starts_with(prefix));
-        values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+        values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
     };
     let counted = [
         sum("pointsman_dropped_total{transport=\"udp\",cause=\"rate_limited\"}"),
         sum("pointsman_worker_overflowed_total{"),
         sum("pointsman_tcp_ended_total{cause=\"gave_way\"}"),
     ];
+    let arrived = sum("pointsman_worker_queries_total{") + counted[1];
     server.stop();
-    Ok(Seen { sent: sent.into_inner(), took, clients, growth, counted })
+    Ok(Seen { sent: sent.into_inner(), took, clients, growth, counted, arrived })
 }
 
 fn start(folder: &Folder) -> Serving {

@@ -161,7 +161,7 @@ fn week(model: Model, report: &mut Report) {
     let whole = |count: u64| count as f64 * model.scale;
     let peak = hours.iter().map(|hour| hour.requests).max().unwrap_or(0);
     let leaks = whole(all.leaks);
-    let (named, entries) = server.entries();
+    let (named, entries) = server.entries(HOUR * (2 * WARM_UP));
     beside(
         report,
         "A week, hour by hour",

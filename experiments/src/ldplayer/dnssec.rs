@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use api::replay::ReplayReport;
+use experiments::traces;
 use replay::plot::{Axis, Line, Plot};
 
 use super::servers;
@@ -94,7 +95,8 @@ fn ask(
     let all = asked.map(|percent| format!("do={percent}%"));
     options.extend(all.iter().flat_map(|change| ["--mutate", change]));
     let report = stage.pointsman.replay(&stage.minute, server.address, &options)?;
-    let seconds = report.seconds * 10.0;
+    // Not how long the replay took, which waits for what is lost.
+    let (seconds, _) = traces::to_root_rate(&stage.minute, run.seed)?;
     let megabits = report.answer_octets as f64 * 8.0 / 1e6 / seconds;
     Ok(Arm { server: name, signing, asked, megabits, report })
 }

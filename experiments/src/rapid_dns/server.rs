@@ -249,12 +249,14 @@ impl Server {
         }
     }
 
-    /// Entries with a name, and all entries.
-    pub(crate) fn entries(&self) -> (u64, u64) {
-        let (mut named, mut all) = (0, 0);
+    /// Entries with a name, and all entries, at a virtual time. What has expired is no entry: it is swept in the background.
+    pub(crate) fn entries(&self, at: Duration) -> (u64, u64) {
+        let (mut named, mut all, seconds) = (0, 0, seconds(now(at)));
         self.reader.for_each(|_, entry, _| {
-            all += 1;
-            named += u64::from(entry.state == cache::State::Name);
+            if !entry.is_stale(seconds) {
+                all += 1;
+                named += u64::from(entry.state == cache::State::Name);
+            }
         });
         (named, all)
     }
@@ -308,7 +310,7 @@ mod tests {
         assert_eq!(server.look_up(SECOND + SECOND / 3, address(1)), (Known::NotYet, true));
         assert!(matches!(server.look_up(2 * SECOND, address(1)), (Known::Name(..), true)));
         let expected = Counts { requests: 3, hits: 2, named: 1, questions: 1, ages: 1, ..Counts::default() };
-        assert_eq!((server.counts(), server.entries()), (expected, (1, 1)));
+        assert_eq!((server.counts(), server.entries(2 * SECOND)), (expected, (1, 1)));
     }
 
     #[test]
@@ -322,6 +324,6 @@ mod tests {
         server.pass(31 * SECOND);
         assert_eq!(server.counts().questions, 4);
         server.pass(1_000 * SECOND);
-        assert_eq!((server.counts().questions, server.entries().1), (9, 9));
+        assert_eq!((server.counts().questions, server.entries(1_000 * SECOND).1), (9, 9));
     }
 }
