@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use dns::edns::Edns;
-use dns::query::{HEADER, Refusal};
+use dns::query::{HEADER, Refusal, TRUNCATED};
 use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode, Rtype};
@@ -20,7 +20,7 @@ use tokio::time::error::Elapsed;
 use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
 use crate::counters::FrontCounters;
-use crate::exchange::{ASKED_MAX, Pool, TRUNCATED, ask_by_datagram};
+use crate::exchange::{ASKED_MAX, Pool, ask_by_datagram};
 use crate::field::{BackEnd, Field};
 use crate::message::{OPT, Says, UDP_PAYLOAD, answer};
 use crate::pending::rcode;

@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dns::query::TRUNCATED;
+use net::udp::DATAGRAM_MAX;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Notify;
 
@@ -29,12 +31,6 @@ const NEW_WAIT: Duration = Duration::from_millis(10);
 /// Queries that share a connection before another one is opened: few, for a server that answers in the order in which it was
 /// asked lets them wait for each other, and one with threads may have one of them alone work for each connection.
 const SHARED_FEW: usize = 4;
-
-/// The room for a datagram.
-const DATAGRAM_MAX: usize = 4096;
-
-/// TC, in the third octet of a header (RFC 1035 §4.1.1).
-pub const TRUNCATED: u8 = 0x02;
 
 /// Connections to back ends, each shared by several queries once an answer has come over it: before, it may be one that the
 /// server has not even accepted.

@@ -2,7 +2,7 @@
 
 use dns::edns::Edns;
 pub use dns::edns::{OPT, UDP_PAYLOAD};
-use dns::query::HEADER;
+use dns::query::{HEADER, TRUNCATED};
 use dns::{Rcode, Rtype};
 
 /// What an answer of ours says.
@@ -34,7 +34,7 @@ pub fn answer(
     out[3] &= 0x10;
     match says {
         Says::Rcode(rcode) => out[3] |= rcode.to_int() & 0x0f,
-        Says::Truncated => out[2] |= 0x02,
+        Says::Truncated => out[2] |= TRUNCATED,
     }
     out[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, u8::from(edns.is_some())]);
     let Some(edns) = edns else { return question_end };

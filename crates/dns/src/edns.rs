@@ -67,8 +67,8 @@ impl Edns {
     ///
     /// `ttl` is the record's TTL field, which holds extended rcode, version and flags. `None` where the
     /// options do not fill `rdata` exactly, client subnet breaks the format of RFC 7871 §6, or a cookie has
-    /// octets that no cookie has (RFC 7873 §5.2.2): the message is a format error. Unknown options are passed over. Where the version is not ours, `rdata` is
-    /// not looked at: what stands there, and how, is not known here.
+    /// octets that no cookie has (RFC 7873 §5.2.2): the message is a format error. Unknown options are passed over.
+    /// Where the version is not ours, `rdata` is not looked at: what stands there, and how, is not known here.
     pub fn read(class: u16, ttl: u32, mut rdata: &[u8]) -> Option<Edns> {
         let mut edns = Edns {
             udp_payload_size: class,

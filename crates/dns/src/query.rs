@@ -8,6 +8,12 @@ use crate::name::Folded;
 /// The octets of a message's header (RFC 1035 §4.1.1).
 pub const HEADER: usize = 12;
 
+/// The octets of the longest message: its length has 16 bits over TCP (RFC 1035 §4.2.2).
+pub const MESSAGE_MAX: usize = u16::MAX as usize;
+
+/// The bit of a header's third octet that says that the message is truncated (RFC 1035 §4.1.1).
+pub const TRUNCATED: u8 = 0x02;
+
 /// A well-formed standard query with one question.
 #[derive(Debug)]
 pub struct Query<'a> {

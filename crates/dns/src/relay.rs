@@ -4,11 +4,8 @@
 use std::ops::Range;
 
 use crate::edns::{CLIENT_SUBNET, ClientSubnet, Edns, OPT, OPTION, UDP_PLAIN_PAYLOAD, VERSION};
-use crate::query::{HEADER, Record};
+use crate::query::{HEADER, MESSAGE_MAX, Record};
 use domain::base::iana::{OptionCode, Rtype};
-
-/// The longest message there is (RFC 1035 §4.2.2).
-const MESSAGE_MAX: usize = u16::MAX as usize;
 
 /// What was put into a query, so that it is taken out of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

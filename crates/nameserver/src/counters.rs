@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dns::Rtype;
+use dns::query::HEADER;
 use net::count::Count;
 
 use crate::answer::Why;
@@ -12,9 +13,6 @@ use crate::routed::{Routed, RoutedCounters};
 
 /// How many response codes are told apart: from NOERROR to BADCOOKIE (23), the greatest that we give.
 pub const RCODES: usize = 24;
-
-/// The octets of a message's header (RFC 1035 §4.1.1).
-const HEADER: usize = 12;
 
 /// The types of questions that are counted by name; all others are together in the class behind them, and
 /// answers without a question in the last.

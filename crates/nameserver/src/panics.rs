@@ -5,9 +5,10 @@
 //! the supervisor starts it anew.
 
 use std::any::Any;
-use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::zone::hex;
 
 /// Two panics that are less than this apart end the process.
 pub const PANICS_APART: Duration = Duration::from_secs(1);
@@ -60,14 +61,6 @@ impl Panics {
             _ => Verdict::GoOn,
         }
     }
-}
-
-fn hex(octets: &[u8]) -> String {
-    octets.iter().fold(String::with_capacity(2 * octets.len()), |mut text, octet| {
-        // A string takes all that is written.
-        let _ = write!(text, "{octet:02x}");
-        text
-    })
 }
 
 /// What a panic says, as `panic!` made it.

@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dns::edns::UDP_PAYLOAD;
+use dns::query::HEADER;
 use dns::{Folded, Rcode, Rtype};
 use domain::base::iana::Class;
 use domain::base::name::{Name, ParsedName, ToName};
@@ -108,7 +109,7 @@ pub fn address_of(name: &Folded) -> Option<IpAddr> {
 /// The IPv4 address whose name a message asks for, at a glance: for what need not be right. What is malformed or unusual
 /// is `None`, or some address.
 pub fn glance(message: &[u8]) -> Option<IpAddr> {
-    let mut rest = message.get(QUESTION..)?;
+    let mut rest = message.get(HEADER..)?;
     let mut octets = [0; 4];
     for octet in octets.iter_mut().rev() {
         let (length, behind) = rest.split_first()?;
@@ -118,9 +119,6 @@ pub fn glance(message: &[u8]) -> Option<IpAddr> {
     }
     rest.starts_with(b"\x07in-addr\x04arpa\0").then(|| Ipv4Addr::from(octets).into())
 }
-
-/// Where the question begins in a message (RFC 1035 §4.1).
-const QUESTION: usize = 12;
 
 /// Writes a question.
 ///

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use net::udp::DATAGRAM_MAX;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -13,9 +14,6 @@ use tokio::time::timeout;
 use crate::backend::UpstreamCounts;
 use crate::cache::Why;
 use crate::question::{self, Answered, Ask, NAMES_MAX};
-
-/// The largest datagram that is taken, in octets.
-const DATAGRAM_MAX: usize = 4096;
 
 /// How many datagrams that answer another question one question waits through: so many wrong guesses of an id
 /// are an attack, and then no answer of that socket is believed.

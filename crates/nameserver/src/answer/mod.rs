@@ -20,7 +20,7 @@ mod response;
 use std::net::IpAddr;
 
 use dns::edns::{Edns, Options, UDP_PLAIN_PAYLOAD};
-use dns::query::{HEADER, Query, Refusal};
+use dns::query::{HEADER, MESSAGE_MAX, Query, Refusal};
 use dns::writer::{End, Full, Writer, without_question};
 use dns::{Class, Folded, OptRcode, Rcode, Rtype, Suffixes};
 use fastrand::Rng;
@@ -32,9 +32,6 @@ use crate::generation::Generation;
 use crate::rate_limit::{Account, Verdict};
 use crate::routed::Routed;
 use response::Response;
-
-/// The largest message over TCP, in octets: its length has 16 bits (RFC 1035 §4.2.2).
-const TCP_MAX: usize = 65_535;
 
 /// The unit in which a connection's idle timeout is told, in milliseconds (RFC 7828 §3.1).
 const KEEPALIVE_UNIT_MS: u128 = 100;
@@ -190,7 +187,7 @@ impl Generation {
     #[inline]
     pub(crate) fn size_max(&self, asked: &Asked<'_>, query: &Query<'_>) -> usize {
         match (asked.transport, &query.edns) {
-            (Transport::Tcp, _) => TCP_MAX,
+            (Transport::Tcp, _) => MESSAGE_MAX,
             (Transport::Udp, None) => UDP_PLAIN_PAYLOAD.into(),
             (Transport::Udp, Some(edns)) => {
                 edns.udp_payload_size.min(self.settings.udp_payload_max).max(UDP_PLAIN_PAYLOAD).into()

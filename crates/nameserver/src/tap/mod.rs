@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use dns::dnstap::{Dnstap, Kind, Message, OVERHEAD_MAX, Protocol, Time};
 use dns::frame_streams;
+use dns::query::{HEADER, MESSAGE_MAX};
 
 use crate::answer::Transport;
 
@@ -28,12 +29,6 @@ pub use writer::{Counters, Writer};
 /// Octets of one ring: what a worker sees in some ten milliseconds at its fastest, which is twice what the writer
 /// waits between two rounds; and room for the longest TCP message.
 const RING: usize = 1 << 20;
-
-/// The longest DNS message in octets.
-const MESSAGE_MAX: usize = u16::MAX as usize;
-
-/// The octets of a message's header (RFC 1035 §4.1.1).
-const HEADER: usize = 12;
 
 /// What is told of this program.
 const VERSION: &str = concat!("pointsman ", env!("CARGO_PKG_VERSION"));

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dns::edns::{ExtendedError, Options, UDP_PLAIN_PAYLOAD};
-use dns::query::{HEADER, Query};
+use dns::query::{HEADER, Query, TRUNCATED};
 use dns::writer::End;
 use dns::{Class, Folded, Rcode, Rtype, Suffixes, Tsig, Writer};
 use domain::base::Message;
@@ -57,9 +57,6 @@ pub const TRANSFERS_PER_CLIENT_MAX: usize = 16;
 /// From one log line about a refusal to the next, in seconds: whoever can send a packet brings a refusal about, and a
 /// worker writes the line. All are counted.
 const REFUSAL_LOGGED_SECONDS: u64 = 1;
-
-/// The bit of a header's third octet that says that the message is truncated (RFC 1035 §4.1.1).
-const TRUNCATED: u8 = 0x02;
 
 /// What the operator chose.
 #[derive(Clone, Debug, Default)]

@@ -34,7 +34,7 @@ pub const PACE: Duration = Duration::from_millis(1);
 const LATE_MAX: Duration = Duration::from_millis(10);
 
 /// The largest notification and answer, in octets: a name, an SOA record and a signature, or what somebody sends.
-const MESSAGE_MAX: usize = 1_500;
+const NOTIFICATION_MAX: usize = 1_500;
 
 /// How long to wait where there is nothing to do.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -61,8 +61,8 @@ pub async fn run(
     let mut notifier = Notifier::new(transfers, published, clock, rng, NOTIFICATIONS_MAX);
     let mut changes = notifier.published.changes();
     changes.mark_changed();
-    let mut buffer = [0; MESSAGE_MAX];
-    let mut other = [0; MESSAGE_MAX];
+    let mut buffer = [0; NOTIFICATION_MAX];
+    let mut other = [0; NOTIFICATION_MAX];
     // Changes wait for nobody, and nobody for them: both times stand, whatever else comes in between.
     let (mut look_at, mut send_at) = (None, Instant::now());
     loop {
@@ -186,7 +186,7 @@ impl Notifier {
         });
         let (Some(zone), Some(key)) = (zone, key) else { return self.notifications.remove(&to) };
         let id = self.rng.u16(..);
-        let mut out = [0; MESSAGE_MAX];
+        let mut out = [0; NOTIFICATION_MAX];
         let mut signer = key.map(Signer::request);
         let message = compose(zone, id, &mut out).and_then(|length| match &mut signer {
             None => Some(length),
@@ -405,7 +405,7 @@ mod tests {
         let edit = Edit::zone("Example.org", text, Condition::Always, &book.generation.hash).unwrap();
         book.apply(edit).unwrap();
         let zone = book.generation.zones.iter().next().unwrap();
-        let mut out = [0; MESSAGE_MAX];
+        let mut out = [0; NOTIFICATION_MAX];
         let length = compose(zone, 7, &mut out).unwrap();
         let message = Message::from_slice(&out[..length]).unwrap();
         assert_eq!((message.header().id(), message.header().opcode()), (7, Opcode::NOTIFY));

@@ -5,6 +5,7 @@ use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use api::policy::TTL_MAX;
 use api::{Fault, Faults};
 use dns::{Folded, Rtype};
 use domain::base::name::ParsedName;
@@ -15,9 +16,6 @@ use domain::rdata::ZoneRecordData;
 use super::read::{Master, Record, shown};
 use super::{Node, Zone, nsec3, rrset};
 use crate::names::{NameHash, NameTable};
-
-/// The largest TTL in seconds (RFC 2181 §8).
-const TTL_MAX: u32 = i32::MAX as u32;
 
 impl Zone {
     /// Builds a zone out of the records of a master file.

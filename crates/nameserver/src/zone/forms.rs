@@ -140,7 +140,8 @@ pub(super) fn generic(data: &[u8]) -> String {
     format!("\\# {} {}", data.len(), hex(data))
 }
 
-fn hex(octets: &[u8]) -> String {
+/// Octets as lower-case hexadecimal digits.
+pub(crate) fn hex(octets: &[u8]) -> String {
     octets.iter().fold(String::with_capacity(2 * octets.len()), |mut text, octet| {
         write!(text, "{octet:02x}").expect("writing to a string cannot fail");
         text

@@ -31,6 +31,7 @@ use dns::{Folded, Fragment, Rtype};
 pub use crate::names::Cursor;
 use crate::names::{Entry, NameHash, NameTable, Value};
 pub use denial::Proof;
+pub(crate) use forms::hex;
 use links::Links;
 pub use rrset::Rrset;
 pub use steering::Hindrance;

@@ -16,7 +16,7 @@ use super::lower::resolve;
 use super::spec::{Place, Placed, ProbeSpec};
 
 /// Where Debian keeps the certificates of authorities that browsers believe.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+pub(crate) const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 const INTERVAL: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! What is read of a response.
 
 use dns::OptRcode;
-use dns::query::HEADER;
+use dns::query::{HEADER, TRUNCATED};
 
 use crate::trace::message::{question, rcode};
 
@@ -30,7 +30,7 @@ impl Response {
             id: u16::from_be_bytes([header[0], header[1]]),
             length: octets.len() as u64,
             rcode: rcode(octets),
-            is_truncated: header[2] & 0x02 != 0,
+            is_truncated: header[2] & TRUNCATED != 0,
             question: question(octets),
             octets: is_kept.then(|| octets.into()),
         })

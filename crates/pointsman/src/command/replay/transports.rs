@@ -11,9 +11,7 @@ use replay::send::distance::{Distances, ROUND_TRIP_MAX, SAMPLE_MAX};
 use replay::send::tls::{Tls, Trust};
 
 use super::time;
-
-/// Where Debian and most others keep the authorities that a host trusts.
-const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
+use crate::config::probe::AUTHORITIES;
 
 /// The options.
 #[derive(Args, Debug)]
