@@ -7,13 +7,11 @@ pub mod text;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::Output;
 use std::time::Duration;
 
 use api::Fault;
 use hyper::Method;
-use net::group::Group;
-use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use web::client::{Asked, Call, Client, Unmet};
 
@@ -153,31 +151,18 @@ async fn output(line: &[String], folder: &Path, address: IpAddr) -> Result<Strin
     command.args(words);
     // Numbers have a point in this one.
     command.env("LC_ALL", "C").current_dir(folder);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut group = Group::start(&mut command).map_err(|cause| format!("{name}: {cause}"))?;
-    let (stdout, stderr) = group.pipes();
-    let (stdout, stderr) = tokio::join!(read(stdout), read(stderr));
-    let status = group.wait().await.map_err(|cause| format!("{name}: {cause}"))?;
+    let output = net::group::output(&mut command, ANSWER_MAX).await;
+    let Output { status, stdout, stderr } = output.map_err(|cause| format!("{name}: {cause}"))?;
     if !status.success() {
-        let said = stderr.lines().next().unwrap_or_default().to_owned();
-        return Err(format!("{name} ended with {status}: {said}"));
+        let stderr = String::from_utf8_lossy(&stderr);
+        return Err(format!("{name} ended with {status}: {}", stderr.lines().next().unwrap_or_default()));
     }
-    Ok(stdout)
-}
-
-/// The beginning of what comes out of a pipe; the rest is thrown away, so that the command does not wait for a reader.
-async fn read(pipe: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
-    let Some(mut pipe) = pipe else { return String::new() };
-    let mut kept = Vec::new();
-    // What cannot be read is as if it had not been said.
-    let _ = (&mut pipe).take(ANSWER_MAX as u64).read_to_end(&mut kept).await;
-    let _ = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;
-    String::from_utf8_lossy(&kept).into_owned()
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
@@ -205,37 +190,6 @@ mod tests {
         let secret = check("https://{address}/load").expect_err("there is no TLS");
         assert_eq!(secret.what, "\"https://192.0.2.1\": the load is asked over plain http, without TLS");
         assert_eq!(secret.expected, ASKED.example);
-    }
-
-    #[tokio::test]
-    async fn a_command_that_is_given_up_ends_with_all_that_it_started() {
-        let folder = std::env::temp_dir().join(format!("pointsman-source-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder can be made");
-        // The grandchild tells its number and stays, as the child does.
-        let script = "sleep 600 & echo $! > part; mv part child; wait";
-        let line = ["/bin/sh".to_owned(), "-c".into(), script.into()];
-        let mut running = Box::pin(output(&line, &folder, IpAddr::from([192, 0, 2, 1])));
-        let number = loop {
-            tokio::select! {
-                biased;
-                ended = &mut running => panic!("it ended: {ended:?}"),
-                () = tokio::task::yield_now() => {}
-            }
-            if let Ok(text) = std::fs::read_to_string(folder.join("child")) {
-                break text.trim().to_owned();
-            }
-        };
-        // One that ended is gone, or waits to be waited for.
-        let is_alive = || {
-            let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
-        };
-        assert!(is_alive());
-        drop(running);
-        while is_alive() {
-            tokio::task::yield_now().await;
-        }
-        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     #[test]

@@ -2,10 +2,8 @@
 
 use std::net::IpAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::process::{ExitStatus, Output};
 
-use net::group::Group;
-use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
 use super::super::probe::PLACEHOLDER;
@@ -29,47 +27,24 @@ pub(super) async fn run(line: &[String], server: IpAddr, probe: &str) -> Result<
         .args(arguments.iter().map(|argument| argument.replace(PLACEHOLDER, &server)))
         .env_clear()
         .envs([("PATH", PATH), ("POINTSMAN_SERVER", &server), ("POINTSMAN_PROBE", probe)])
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut group = Group::start(&mut command)
-        .map_err(|cause| Outcome::failed(Reason::NotStarted, format!("{program}: {cause}")))?;
-    let (out, err) = group.pipes();
-    // The child is waited for only when both are at their ends: until then its number cannot be another's.
-    let (out, err) = tokio::join!(first_octets(out), first_octets(err));
-    let status = group.wait().await;
-    let said = if out.trim_ascii().is_empty() { err } else { out };
+        .current_dir("/");
+    let output = net::group::output(&mut command, OUTPUT_MAX).await;
+    let Output { status, stdout, stderr } =
+        output.map_err(|cause| Outcome::failed(Reason::NotStarted, format!("{program}: {cause}")))?;
+    let said = if stdout.trim_ascii().is_empty() { stderr } else { stdout };
     Ok(judged(status, &String::from_utf8_lossy(&said)))
 }
 
-fn judged(status: std::io::Result<ExitStatus>, said: &str) -> Outcome {
+fn judged(status: ExitStatus, said: &str) -> Outcome {
     let line = said.trim().lines().next().unwrap_or_default();
     let with = |what: String| if line.is_empty() { what } else { format!("{what}: {line}") };
-    match status {
-        Ok(status) if status.success() => Outcome::passed(Reason::Exit, with("exit code 0".into())),
-        Ok(status) => match (status.code(), status.signal()) {
-            (Some(code), _) => Outcome::failed(Reason::Exit, with(format!("exit code {code}"))),
-            (None, signal) => Outcome::failed(
-                Reason::Signal,
-                with(format!("ended by signal {}", signal.unwrap_or_default())),
-            ),
-        },
-        Err(cause) => Outcome::failed(Reason::NotStarted, format!("its end was not seen: {cause}")),
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Outcome::passed(Reason::Exit, with("exit code 0".into())),
+        (Some(code), _) => Outcome::failed(Reason::Exit, with(format!("exit code {code}"))),
+        (None, signal) => {
+            Outcome::failed(Reason::Signal, with(format!("ended by signal {}", signal.unwrap_or_default())))
+        }
     }
-}
-
-/// Reads a pipe to its end; returns its first [`OUTPUT_MAX`] octets.
-async fn first_octets(pipe: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
-    let mut kept = Vec::new();
-    let Some(mut pipe) = pipe else { return kept };
-    let mut taken = [0; 1024];
-    // A pipe that cannot be read is as good as closed.
-    while let Ok(count @ 1..) = pipe.read(&mut taken).await {
-        let room = OUTPUT_MAX - kept.len();
-        kept.extend_from_slice(&taken[..count.min(room)]);
-    }
-    kept
 }
 
 #[cfg(test)]
@@ -102,38 +77,5 @@ mod tests {
         let outcome = done(&["/nowhere/to/be/found"]).await;
         assert_eq!((outcome.passed, outcome.reason), (false, Reason::NotStarted));
         assert!(outcome.detail.starts_with("/nowhere/to/be/found: "), "{}", outcome.detail);
-    }
-
-    #[tokio::test]
-    async fn a_command_that_is_given_up_ends_with_all_that_it_started() {
-        let folder = std::env::temp_dir().join(format!("pointsman-probe-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder can be made");
-        let path = folder.join("child");
-        // The grandchild tells its number and stays, as the child does.
-        let script = format!("sleep 600 & echo $! > {0}.part; mv {0}.part {0}; wait", path.display());
-        let line = ["/bin/sh".to_string(), "-c".into(), script];
-        let mut running = Box::pin(run(&line, "192.0.2.7".parse().expect("an address"), "web"));
-        let number = loop {
-            tokio::select! {
-                biased;
-                ended = &mut running => panic!("it ended: {ended:?}"),
-                () = tokio::task::yield_now() => {}
-            }
-            if let Ok(text) = std::fs::read_to_string(&path) {
-                break text.trim().parse::<i32>().expect("a number");
-            }
-        };
-        assert!(is_alive(number));
-        drop(running);
-        while is_alive(number) {
-            tokio::task::yield_now().await;
-        }
-        std::fs::remove_dir_all(&folder).expect("it is ours");
-    }
-
-    /// Whether a process runs: one that ended is gone, or waits to be waited for.
-    fn is_alive(number: i32) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
     }
 }
