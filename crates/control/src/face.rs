@@ -22,16 +22,13 @@ use net::clock::Clock;
 use web::Failure;
 use web::path::Segments;
 use web::reply::refuse_others;
-use web::token::Token;
+use web::token::{HEALTH, guarded};
 
 use crate::numbers::{Numbers, Verdict};
 use crate::readings::Readings;
 
 /// The longest report in octets: one number.
 const REPORT_MAX: usize = 1 << 10;
-
-/// The path that needs no token: a supervisor that asks for it has none.
-const HEALTH: &str = "/v1/health";
 
 /// What every handler can reach.
 #[derive(Clone, Debug)]
@@ -65,19 +62,14 @@ pub fn router(face: Face, token: Option<String>) -> Router {
         .route("/v1/status", get(status))
         .route(HEALTH, get(health))
         .route("/metrics", get(metrics::metrics));
-    match token {
-        Some(token) => {
+    let routes = match token {
+        Some(_) => {
             let routes = routes.route("/v1/loads/{source}/{address}", put(report));
-            let paths = "/v1/loads/SOURCE/ADDRESS, /v1/status, /v1/health or /metrics";
-            let token = Token::new(token, HEALTH);
-            let asked_for = axum::middleware::from_fn_with_state(token, web::token::require);
-            refuse_others(routes, paths).layer(asked_for).with_state(face)
+            refuse_others(routes, "/v1/loads/SOURCE/ADDRESS, /v1/status, /v1/health or /metrics")
         }
-        None => {
-            let routes = refuse_others(routes, "/v1/status, /v1/health or /metrics");
-            web::host::local(routes, Some(HEALTH)).with_state(face)
-        }
-    }
+        None => refuse_others(routes, "/v1/status, /v1/health or /metrics"),
+    };
+    guarded(routes, token).with_state(face)
 }
 
 async fn report(

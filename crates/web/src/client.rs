@@ -17,6 +17,8 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::path::ROOT;
+
 /// How long a connection may take to be made: a server that is there accepts within a round trip.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -432,12 +434,9 @@ impl Client {
     }
 }
 
-/// Encodes one segment of a path (RFC 3986 §3.3); the root's `.` would be taken away on the way, and is `=2E`.
+/// Encodes one segment of a path (RFC 3986 §3.3), the name `.` as [`ROOT`].
 pub fn segment(name: &str) -> String {
-    if name == "." {
-        return "=2E".into();
-    }
-    encoded(name)
+    if name == "." { ROOT.into() } else { encoded(name) }
 }
 
 /// Encodes everything but unreserved characters (RFC 3986 §2.3), for a segment or a value in a query.

@@ -7,6 +7,11 @@ use serde::de::DeserializeOwned;
 
 use crate::reply::Failure;
 
+/// What stands for the name `.` in a path, since clients take a segment of a single dot away even where it is
+/// written as `%2E` (RFC 3986 §5.2.4, §6.2.2.3). No other name is read differently for it: `=2E` is no
+/// escape.
+pub const ROOT: &str = "=2E";
+
 /// The segments that the route leaves open, decoded: a `String`, or a tuple of as many as there are.
 #[derive(Debug)]
 pub struct Segments<T>(pub T);

@@ -3,39 +3,47 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
-use axum::middleware::Next;
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 
+use crate::host;
 use crate::reply::Failure;
+
+/// The path that needs no token: a supervisor that asks for it has none.
+pub const HEALTH: &str = "/v1/health";
+
+/// The same routes, for whoever carries the token; without one, for this machine alone ([`host::local`]). [`HEALTH`] is for all.
+pub fn guarded<S: Clone + Send + Sync + 'static>(routes: Router<S>, token: Option<String>) -> Router<S> {
+    match token {
+        Some(token) => routes.layer(middleware::from_fn_with_state(Token::new(token), require)),
+        None => host::local(routes, Some(HEALTH)),
+    }
+}
 
 /// The token that is asked for. It has no `Debug`, so that no log line can show it.
 #[derive(Clone)]
-pub struct Token {
-    token: Arc<[u8]>,
-    /// The path that needs none.
-    open: &'static str,
-}
+struct Token(Arc<[u8]>);
 
 impl Token {
-    /// A token that every request must carry, but those for the path `open`.
-    pub fn new(token: String, open: &'static str) -> Self {
-        Token { token: token.into_bytes().into(), open }
+    fn new(token: String) -> Self {
+        Token(token.into_bytes().into())
     }
 
     /// Compares in a time that depends on the presented length only, so that nobody can guess octet by octet.
     fn is(&self, presented: &[u8]) -> bool {
-        let differs = |(i, byte): (usize, &u8)| byte ^ self.token.get(i).unwrap_or(&0);
+        let differs = |(i, byte): (usize, &u8)| byte ^ self.0.get(i).unwrap_or(&0);
         let difference = presented.iter().enumerate().map(differs).fold(0, |all, one| black_box(all | one));
-        difference == 0 && presented.len() == self.token.len() && !presented.is_empty()
+        difference == 0 && presented.len() == self.0.len() && !presented.is_empty()
     }
 }
 
 /// Lets a request pass that carries the token, or asks for the open path.
-pub async fn require(State(token): State<Token>, request: Request, next: Next) -> Response {
-    if request.uri().path() == token.open {
+async fn require(State(token): State<Token>, request: Request, next: Next) -> Response {
+    if request.uri().path() == HEALTH {
         return next.run(request).await;
     }
     let sent = request.headers().get(AUTHORIZATION);
@@ -59,7 +67,7 @@ mod tests {
 
     #[test]
     fn only_the_token_itself_is_the_token() {
-        let token = Token::new("secret".into(), "/");
+        let token = Token::new("secret".into());
         for (presented, is) in [
             ("secret", true),
             ("secreT", false),
@@ -70,7 +78,7 @@ mod tests {
         ] {
             assert_eq!(token.is(presented.as_bytes()), is, "{presented:?}");
         }
-        assert!(!Token::new(String::new(), "/").is(b""), "an empty token opens nothing");
+        assert!(!Token::new(String::new()).is(b""), "an empty token opens nothing");
     }
 
     #[test]

@@ -13,8 +13,7 @@ use utoipa::openapi::{Content, Ref, RefOr};
 use utoipa::{IntoParams, OpenApi, ToSchema};
 
 use api::Problem;
-
-use super::status::HEALTH;
+use web::token::HEALTH;
 
 /// The path of a zone.
 #[derive(IntoParams)]

@@ -44,7 +44,6 @@ use utoipa_axum::routes;
 
 use crate::edit::Editor;
 use admission::Admission;
-use web::token::Token;
 
 pub use admission::{CHANGES_MAX, TEXTS_MAX};
 pub use body::{JSON_MAX, POLICY_MAX, TEXT_MAX};
@@ -73,13 +72,7 @@ pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router
         document: text(document).into(),
     };
     let routes = web::reply::refuse_others(routes, "a path of /v1/openapi.json").with_state(http);
-    match token {
-        Some(token) => routes.layer(axum::middleware::from_fn_with_state(
-            Token::new(token, status::HEALTH),
-            web::token::require,
-        )),
-        None => web::host::local(routes, Some(status::HEALTH)),
-    }
+    web::token::guarded(routes, token)
 }
 
 /// The OpenAPI 3.1 document, as `/v1/openapi.json` serves it and `docs/reference/openapi.json` keeps it.

@@ -6,14 +6,9 @@ use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 
-use web::path::Segments;
+use web::path::{ROOT, Segments};
 
 use super::reply::Failure;
-
-/// What stands for the name `.` in a path, since clients take a segment of a single dot away even where it is
-/// written as `%2E` (RFC 3986 §5.2.4, §6.2.2.3). No other name is read differently for it: `=2E` is no
-/// escape.
-const ROOT: &str = "=2E";
 
 /// A domain name in the path.
 pub(super) struct Domain(pub(super) String);

@@ -9,9 +9,6 @@ use api::{Health, Status};
 
 use super::{Http, body};
 
-/// The path that needs no token: a supervisor that asks for it has none.
-pub(super) const HEALTH: &str = "/v1/health";
-
 /// Says that the name server is alive; needs no token.
 #[utoipa::path(
     get, path = "/v1/health", operation_id = "health", tag = "server",
