@@ -144,6 +144,9 @@ impl Service {
         descriptors.check(options.back_ends.len());
         let (clock, stops) = (Clock::new(), Arc::new(AtomicBool::new(false)));
         let bound = Bound::bind(&options, workers, &field, clock).await?;
+        if let Some(short) = net::udp::short_of(&bound.sockets, RECEIVE_BUFFER) {
+            tracing::warn!("{short}");
+        }
         let limits = limits(&options, all);
         let fronts: Vec<Arc<FrontCounters>> = (0..=all).map(|_| Arc::default()).collect();
         let listeners: Vec<Weak<UdpListener>> = bound.sockets.iter().map(Arc::downgrade).collect();

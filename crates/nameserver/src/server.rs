@@ -330,7 +330,9 @@ impl Prepared {
         // The sockets take descriptors, too.
         check_descriptors(options.tcp.connections_max, workers * options.listen.len());
         let bound = bind(&options.listen, workers)?;
-        check_receive_buffers(&bound);
+        if let Some(short) = net::udp::short_of(bound.iter().flat_map(|bound| &bound.udp), RECEIVE_BUFFER) {
+            tracing::warn!("{short}");
+        }
         let api = net::tcp::bind(options.api).map_err(StartError::Bind)?;
         let api = tokio::net::TcpListener::from_std(api).map_err(StartError::System)?;
         if let Some(user) = &options.user {
@@ -441,20 +443,6 @@ fn check_descriptors(connections_max: usize, sockets: usize) {
             "fewer files can be open than TCP may need: raise `ulimit -n` (LimitNOFILE), or lower tcp.connections_max"
         ),
         Err(cause) => tracing::warn!(%cause, "the limit on open files is not known"),
-    }
-}
-
-/// Warns where the system allows less room for queries that wait than is wanted.
-fn check_receive_buffers(bound: &[Bound]) {
-    let least =
-        bound.iter().flat_map(|bound| &bound.udp).filter_map(|socket| socket.receive_buffer().ok()).min();
-    if let Some(octets) = least.filter(|octets| *octets < RECEIVE_BUFFER) {
-        tracing::warn!(
-            octets,
-            wanted = RECEIVE_BUFFER,
-            "shorter bursts of queries fit the kernel's receive buffers: `sysctl net.core.rmem_max={}`",
-            RECEIVE_BUFFER / 2
-        );
     }
 }
 

@@ -19,6 +19,7 @@ use crate::listen::{BindError, Transport};
 use crate::memory::Memory;
 use crate::mmsg;
 use socket2::{Domain, Protocol, Socket, Type};
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -83,6 +84,35 @@ pub fn bind_each(
     receive_buffer: Option<usize>,
 ) -> io::Result<Vec<Arc<UdpListener>>> {
     (0..workers.max(1)).map(|_| bind(address, receive_buffer).map(Arc::new)).collect()
+}
+
+/// Why bursts are lost that were to be kept: the system allows less room for datagrams that wait than was wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Short {
+    /// The least that a socket was given, in octets.
+    pub given: usize,
+    /// What was asked for, in octets.
+    pub wanted: usize,
+}
+
+/// Holds what sockets were given for datagrams that wait against what was asked for, in octets; `None` where all have it, or do
+/// not say.
+pub fn short_of<'a>(sockets: impl IntoIterator<Item = &'a Arc<UdpListener>>, wanted: usize) -> Option<Short> {
+    let given = sockets.into_iter().filter_map(|socket| socket.receive_buffer().ok()).min()?;
+    (given < wanted).then_some(Short { given, wanted })
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Short { given, wanted } = self;
+        // The kernel doubles what it is asked for.
+        let setting = wanted / 2;
+        write!(
+            f,
+            "shorter bursts of queries fit the kernel's receive buffers: {given} octets each and not {wanted}, unless \
+             `sysctl net.core.rmem_max={setting}`"
+        )
+    }
 }
 
 fn bind_socket(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result<UdpListener> {

@@ -264,6 +264,11 @@ fn the_receive_buffer_is_what_was_asked_for() {
     let listener =
         udp::bind("127.0.0.1:0".parse().expect("an address"), Some(100_000)).expect("loopback binds");
     assert_eq!(listener.receive_buffer().expect("the socket can be asked"), 100_000);
+    let sockets = [Arc::new(listener)];
+    assert_eq!(udp::short_of(&sockets, 100_000), None);
+    let short = udp::short_of(&sockets, 200_000).expect("half of that");
+    assert_eq!((short.given, short.wanted), (100_000, 200_000));
+    assert!(short.to_string().ends_with("`sysctl net.core.rmem_max=100000`"), "{short}");
 }
 
 fn listener(address: SocketAddr) -> UdpListener {

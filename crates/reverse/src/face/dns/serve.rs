@@ -72,6 +72,9 @@ impl Dns {
         let (tcp, udp) = net::listen::both(options.address, |address| {
             net::udp::bind_each(address, options.workers, Some(RECEIVE_BUFFER))
         })?;
+        if let Some(short) = net::udp::short_of(&udp, RECEIVE_BUFFER) {
+            tracing::warn!("{short}");
+        }
         Ok(Dns { address: tcp.local_addr()?, wait: options.wait, udp, tcp })
     }
 
