@@ -2,7 +2,6 @@
 
 import sys
 import time
-from math import isfinite
 from urllib.request import urlopen
 
 from pointsman import Cell, PointsmanError, connect_db
@@ -14,12 +13,10 @@ with connect_db(api) as db:
             with db.changing(name) as rows:
                 for server, cells in rows.items():
                     try:
-                        load = float(urlopen(loads.format(server), timeout=2).read())
-                        if not isfinite(load):
-                            raise ValueError(f"a load of {load}")
+                        load = round(100 * float(urlopen(loads.format(server), timeout=2).read())) / 100  # not NaN
                         for region in cells:
                             cells[region] = Cell(probability=max(0.0, 1.0 - load), ttl=30)
-                    except (OSError, ValueError) as cause:
+                    except (OSError, ValueError, OverflowError) as cause:
                         print(f"{server} keeps its shares: {cause}", file=sys.stderr)
         except PointsmanError as cause:
             print(f"{name} keeps its rows: {cause}", file=sys.stderr)

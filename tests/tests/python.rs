@@ -145,9 +145,10 @@ fn an_algorithm_of_twenty_lines_decides() {
     assert_eq!(policy()["servers"][1]["default"]["probability"], 0.5);
 
     // A load that is none, and nobody to ask: such a server keeps its shares, and the others go on.
+    let nowhere = format!("http://{}/{{}}", free_address());
     folder.write("192.0.2.1", "0.5");
-    folder.write("192.0.2.2", "\"much\"");
-    for loads in [&of_files, &format!("http://{}/{{}}", free_address())] {
+    for (loads, load) in [(&of_files, "\"much\""), (&of_files, "NaN"), (&of_files, "inf"), (&nowhere, "")] {
+        folder.write("192.0.2.2", load);
         let ended = run(loads);
         assert!(ended.status.success(), "{}", ended.stderr);
         assert!(ended.stderr.contains("192.0.2.2 keeps its shares"), "{}", ended.stderr);
