@@ -387,7 +387,7 @@ fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
     assert_eq!(ask(balancing.dns, "www.example").rcode, "NOERROR");
 
     let metrics = client.call("GET", "/metrics", "").text();
-    let sent = format!("pointsman_balance_backend_sent_total{{back_end=\"{}\"}} ", first.address);
+    let sent = format!("pointsman_balance_back_end_sent_total{{back_end=\"{}\"}} ", first.address);
     for line in
         [&sent[..], "pointsman_balance_picks_total{why=\"turn\"} ", "pointsman_balance_failed_total 0"]
     {
@@ -538,7 +538,7 @@ fn what_is_seen_is_told() {
     assert!(ask(balancing.dns, "truncated.example").tc, "the client is told, and asks over TCP");
     assert_eq!(ask(balancing.dns, "good.example").rcode, "NOERROR");
     let of = |name: &str| {
-        balancing.metric(&format!("pointsman_balance_backend_{name}{{back_end=\"{}\"}}", odd.address))
+        balancing.metric(&format!("pointsman_balance_back_end_{name}{{back_end=\"{}\"}}", odd.address))
     };
     for (name, count) in [
         ("alien_total", 1.0),
@@ -551,7 +551,7 @@ fn what_is_seen_is_told() {
         assert_eq!(of(name), count, "{name}");
     }
     let bucket = format!("{{le=\"+Inf\",back_end=\"{}\"}}", odd.address);
-    assert_eq!(balancing.metric(&format!("pointsman_balance_backend_latency_seconds_bucket{bucket}")), 2.0);
+    assert_eq!(balancing.metric(&format!("pointsman_balance_back_end_latency_seconds_bucket{bucket}")), 2.0);
     assert_eq!(balancing.metric("pointsman_balance_failed_total"), 3.0);
     // Each pick has a reason, and the thread a step.
     let picks: f64 = ["blind", "latency", "overdrawn"]

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// How the balancer is doing.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BalanceStatus {
     /// The program's version.
     pub version: String,
@@ -34,7 +35,7 @@ pub struct BalanceStatus {
 }
 
 /// How a back end is doing; counts are since start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BackEndStatus {
     /// Its address.
     pub address: String,
@@ -71,13 +72,15 @@ pub struct BackEndStatus {
 }
 
 /// A back end to be added.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewBackEnd {
     /// Its address and port.
+    #[schema(example = "192.0.2.1:53")]
     pub address: String,
-    /// Its weight, from 1.
+    /// Its weight, from 1 to 10,000; of use to policies that have weights.
     #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 10_000)]
     pub weight: u32,
 }
 

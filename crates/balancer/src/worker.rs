@@ -645,6 +645,18 @@ mod tests {
     }
 
     #[test]
+    fn so_many_queries_are_outstanding_and_no_more() {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+        let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+        for client in 1..=20 {
+            bench.take_query(query, ([127, 0, client, 1], 9).into(), None, 1);
+        }
+        let counts = &bench.worker.counters;
+        assert_eq!([&counts.full, &counts.full_client].map(|count| count.get()), [4, 0]);
+        assert_eq!(bench.pending.waiting_for(0).len(), 16);
+    }
+
+    #[test]
     fn who_has_no_line_is_passed_over() {
         // Nobody may send there without having asked for it.
         let unreachable = ([255, 255, 255, 255], 9).into();

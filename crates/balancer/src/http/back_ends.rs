@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{BackEndStatus, NewBackEnd};
+use api::{BackEndStatus, NewBackEnd, Problem};
 use arc_swap::ArcSwap;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use routing::balance::BACK_ENDS_MAX;
 use tokio::sync::{Mutex, Semaphore};
+use utoipa::IntoParams;
 use web::Failure;
 use web::path::Segments;
 
@@ -57,6 +58,35 @@ impl Editing {
     }
 }
 
+/// The path of a back end.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "declares the parameter; `read` reads it")]
+struct AddressPath {
+    /// The back end's address with its port; an IPv6 address in brackets.
+    #[param(example = "192.0.2.1:53")]
+    address: String,
+}
+
+/// Adds a back end, which is given a part of its turns first, and all of them after its slow start.
+#[utoipa::path(
+    post, path = "/v1/backends", operation_id = "add", tag = "back ends",
+    request_body = NewBackEnd,
+    responses(
+        (status = 201, description = "The back ends, with the new one.", body = [BackEndStatus]),
+        (status = 400, description = "The body broke off.", body = Problem),
+        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+        (status = 403, description = "A page of another origin asks.", body = Problem),
+        (status = 408, description = "The body came too slowly.", body = Problem),
+        (
+            status = 409, body = Problem,
+            description = "It is there already, its queries would come back here, or there are as many as can be.",
+        ),
+        (status = 413, description = "The body is too long.", body = Problem),
+        (status = 415, description = "The body is of another type.", body = Problem),
+        (status = 422, description = "The body is no back end.", body = Problem),
+    ),
+)]
 pub(super) async fn add(
     State(http): State<Http>,
     request: Request,
@@ -89,6 +119,20 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(status::of(&http.numbers).back_ends)))
 }
 
+/// Drains a back end, and takes it out when nothing is in flight, after a minute at the latest.
+#[utoipa::path(
+    delete, path = "/v1/backends/{address}", operation_id = "remove", tag = "back ends",
+    params(AddressPath),
+    responses(
+        (status = 200, description = "The back ends that are left.", body = [BackEndStatus]),
+        (status = 400, description = "The path is not UTF-8 when decoded.", body = Problem),
+        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+        (status = 403, description = "A page of another origin asks.", body = Problem),
+        (status = 404, description = "There is no such back end.", body = Problem),
+        (status = 409, description = "It was given queries again while it drained.", body = Problem),
+        (status = 503, description = "Too many are being taken out.", body = Problem),
+    ),
+)]
 pub(super) async fn remove(
     State(http): State<Http>,
     Segments(address): Segments<String>,
@@ -133,6 +177,18 @@ async fn take_out(http: &Http, address: &str) -> Result<Json<Vec<BackEndStatus>>
     Ok(Json(status::of(&http.numbers).back_ends))
 }
 
+/// Gives a back end no more queries; it stays.
+#[utoipa::path(
+    post, path = "/v1/backends/{address}/drain", operation_id = "drain", tag = "back ends",
+    params(AddressPath),
+    responses(
+        (status = 200, description = "The back ends.", body = [BackEndStatus]),
+        (status = 400, description = "The path is not UTF-8 when decoded.", body = Problem),
+        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+        (status = 403, description = "A page of another origin asks.", body = Problem),
+        (status = 404, description = "There is no such back end.", body = Problem),
+    ),
+)]
 pub(super) async fn drain(
     State(http): State<Http>,
     Segments(address): Segments<String>,
@@ -141,6 +197,19 @@ pub(super) async fn drain(
     Ok(Json(status::of(&http.numbers).back_ends))
 }
 
+/// Gives a back end queries again.
+#[utoipa::path(
+    post, path = "/v1/backends/{address}/resume", operation_id = "resume", tag = "back ends",
+    params(AddressPath),
+    responses(
+        (status = 200, description = "The back ends.", body = [BackEndStatus]),
+        (status = 400, description = "The path is not UTF-8 when decoded.", body = Problem),
+        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+        (status = 403, description = "A page of another origin asks.", body = Problem),
+        (status = 404, description = "There is no such back end.", body = Problem),
+        (status = 409, description = "The agent beside it says that it drains.", body = Problem),
+    ),
+)]
 pub(super) async fn resume(
     State(http): State<Http>,
     Segments(address): Segments<String>,

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use api::Problem;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use routing::balance::Why;
@@ -198,7 +199,7 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
-        name: "pointsman_balance_backend_standing",
+        name: "pointsman_balance_back_end_standing",
         help: "1 for what the back end is: up, down or draining.",
         kind: Kind::Gauge,
         unit: "none",
@@ -213,7 +214,7 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
-        name: "pointsman_balance_backend_turns_permille",
+        name: "pointsman_balance_back_end_turns_permille",
         help: "The part of its turns that it gets, in thousandths: less while it starts, and while it fails.",
         kind: Kind::Gauge,
         unit: "thousandths",
@@ -222,9 +223,20 @@ pub const METRICS: &[Metric] = &[
             samples.back_ends(numbers, |back_end| Some(back_end.share().min(WHOLE).into()))
         },
     },
-    back_end!("pointsman_balance_backend_sent_total", "Queries sent, again ones too.", "queries", sent),
+    back_end!("pointsman_balance_back_end_sent_total", "Queries sent, again ones too.", "queries", sent),
     Metric {
-        name: "pointsman_balance_backend_answers_total",
+        name: "pointsman_balance_back_end_share_permille",
+        help: "The part of all queries that was sent to it, in thousandths, since start.",
+        kind: Kind::Gauge,
+        unit: "thousandths",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            let all = status::sent(numbers);
+            samples.back_ends(numbers, |back_end| Some((status::share(back_end, all) * 1e3).round() as u64));
+        },
+    },
+    Metric {
+        name: "pointsman_balance_back_end_answers_total",
         help: "Answers by response code.",
         kind: Kind::Counter,
         unit: "answers",
@@ -241,44 +253,44 @@ pub const METRICS: &[Metric] = &[
         },
     },
     back_end!(
-        "pointsman_balance_backend_timeouts_total",
+        "pointsman_balance_back_end_timeouts_total",
         "Queries without an answer in time.",
         "queries",
         timeouts
     ),
     back_end!(
-        "pointsman_balance_backend_refused_total",
+        "pointsman_balance_back_end_refused_total",
         "Queries that could not be delivered: nobody listens there, or no way leads there.",
         "queries",
         refused
     ),
-    strays!("pointsman_balance_backend_late_total", "Replies that came after their timeout.", late),
-    strays!("pointsman_balance_backend_alien_total", "Replies that answer nothing that was asked.", alien),
+    strays!("pointsman_balance_back_end_late_total", "Replies that came after their timeout.", late),
+    strays!("pointsman_balance_back_end_alien_total", "Replies that answer nothing that was asked.", alien),
     strays!(
-        "pointsman_balance_backend_wrong_question_total",
+        "pointsman_balance_back_end_wrong_question_total",
         "Replies to another question than was asked.",
         wrong_question
     ),
     of_back_end!(
-        "pointsman_balance_backend_connections_total",
+        "pointsman_balance_back_end_connections_total",
         "Connections opened to it.",
         "connections",
         connections
     ),
     of_back_end!(
-        "pointsman_balance_backend_pipelined_total",
+        "pointsman_balance_back_end_pipelined_total",
         "Queries that were sent over a connection while others were under way there.",
         "queries",
         pipelined
     ),
     of_back_end!(
-        "pointsman_balance_backend_crowded_total",
+        "pointsman_balance_back_end_crowded_total",
         "Queries that waited for room in a connection: 128 were open, and all of them full.",
         "queries",
         crowded
     ),
     Metric {
-        name: "pointsman_balance_backend_in_flight",
+        name: "pointsman_balance_back_end_in_flight",
         help: "Queries in flight.",
         kind: Kind::Gauge,
         unit: "queries",
@@ -286,7 +298,7 @@ pub const METRICS: &[Metric] = &[
         read: |numbers, samples| samples.back_ends(numbers, |back_end| Some(back_end.in_flight())),
     },
     Metric {
-        name: "pointsman_balance_backend_credit",
+        name: "pointsman_balance_back_end_credit",
         help: "Queries that may still be sent by its agent's word; absent without a lease.",
         kind: Kind::Gauge,
         unit: "queries",
@@ -299,7 +311,7 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
-        name: "pointsman_balance_backend_lease_left_milliseconds",
+        name: "pointsman_balance_back_end_lease_left_milliseconds",
         help: "For how long its lease is still valid; 0 after its end, absent before the first.",
         kind: Kind::Gauge,
         unit: "milliseconds",
@@ -313,7 +325,7 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
-        name: "pointsman_balance_backend_queue_delay_microseconds",
+        name: "pointsman_balance_back_end_queue_delay_microseconds",
         help: "How long queries wait in its queue, as its agent says; absent without a lease.",
         kind: Kind::Gauge,
         unit: "microseconds",
@@ -326,7 +338,7 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
-        name: "pointsman_balance_backend_drops_total",
+        name: "pointsman_balance_back_end_drops_total",
         help: "Datagrams that its system has turned away, as its agent says.",
         kind: Kind::Counter,
         unit: "datagrams",
@@ -336,7 +348,7 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
-        name: "pointsman_balance_backend_connection_credit",
+        name: "pointsman_balance_back_end_connection_credit",
         help: "Connections that may still be opened by its agent's word; absent without a lease for them.",
         kind: Kind::Gauge,
         unit: "connections",
@@ -350,7 +362,7 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
-        name: "pointsman_balance_backend_connection_drops_total",
+        name: "pointsman_balance_back_end_connection_drops_total",
         help: "Connections that its system has turned away, as its agent says.",
         kind: Kind::Counter,
         unit: "connections",
@@ -360,13 +372,13 @@ pub const METRICS: &[Metric] = &[
         },
     },
     of_back_end!(
-        "pointsman_balance_backend_unsigned_total",
+        "pointsman_balance_back_end_unsigned_total",
         "Reports from its address that are signed with another key, or not at all.",
         "reports",
         unsigned
     ),
     Metric {
-        name: "pointsman_balance_backend_latency_seconds",
+        name: "pointsman_balance_back_end_latency_seconds",
         help: "How long answers took.",
         kind: Kind::Histogram,
         unit: "seconds",
@@ -416,7 +428,17 @@ pub const METRICS: &[Metric] = &[
     },
 ];
 
-/// Answers with all numbers.
+/// Answers all numbers in the OpenMetrics text format, which Prometheus reads.
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "balancer",
+    responses(
+        (
+            status = 200, description = "All numbers.", body = String,
+            content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        ),
+        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+    ),
+)]
 pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
     web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&http.numbers, samples)))
 }

@@ -2,9 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use api::{BackEndStatus, BalanceStatus};
+use api::{BackEndStatus, BalanceStatus, Problem};
 use axum::Json;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use routing::balance::Lease;
 
 use super::Http;
@@ -12,7 +14,26 @@ use crate::counters::Cells;
 use crate::field::{BackEnd, WHOLE};
 use crate::numbers::Numbers;
 
+/// Returns this document.
+#[utoipa::path(
+    get, path = "/v1/openapi.json", operation_id = "openapi", tag = "balancer",
+    responses(
+        (status = 200, description = "The OpenAPI 3.1 document.", body = Object),
+        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+    ),
+)]
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], super::openapi())
+}
+
 /// Says how the balancer is doing.
+#[utoipa::path(
+    get, path = "/v1/status", operation_id = "status", tag = "balancer",
+    responses(
+        (status = 200, description = "How it is doing.", body = BalanceStatus),
+        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+    ),
+)]
 pub(super) async fn status(State(http): State<Http>) -> Json<BalanceStatus> {
     Json(of(&http.numbers))
 }
@@ -20,7 +41,7 @@ pub(super) async fn status(State(http): State<Http>) -> Json<BalanceStatus> {
 /// How a balancer is doing.
 pub fn of(numbers: &Numbers) -> BalanceStatus {
     let field = numbers.field.load();
-    let all: u64 = field.iter().map(|back_end| back_end.sum(|cells| &cells.sent)).sum();
+    let all = sent(numbers);
     let now_ns = numbers.now_ns();
     BalanceStatus {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -43,7 +64,6 @@ pub fn of(numbers: &Numbers) -> BalanceStatus {
 }
 
 fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
-    let sent = back_end.sum(|cells| &cells.sent);
     let answered: u64 = back_end.cells.iter().map(Cells::answers).sum();
     let micros = back_end.sum(|cells| &cells.latency_us);
     let lease = lease(back_end, now_ns);
@@ -52,8 +72,8 @@ fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
         standing: back_end.standing().word().into(),
         weight: back_end.weight,
         turns: f64::from(back_end.share()) / f64::from(WHOLE),
-        sent,
-        share: sent as f64 / all.max(1) as f64,
+        sent: back_end.sum(|cells| &cells.sent),
+        share: share(back_end, all),
         answered,
         failures: back_end.failures(),
         timeouts: back_end.sum(|cells| &cells.timeouts),
@@ -63,6 +83,17 @@ fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
         queue_delay_milliseconds: lease.map(|lease| lease.queue_ns as f64 / 1e6),
         mean_milliseconds: (answered > 0).then(|| micros as f64 / 1e3 / answered as f64),
     }
+}
+
+/// How many queries were sent to the back ends that there are.
+pub(super) fn sent(numbers: &Numbers) -> u64 {
+    numbers.field.load().iter().map(|back_end| back_end.sum(|cells| &cells.sent)).sum()
+}
+
+/// The part of `all` queries that was sent to this back end, from 0 to 1.
+pub(super) fn share(back_end: &BackEnd, all: u64) -> f64 {
+    let sent = back_end.sum(|cells| &cells.sent);
+    sent as f64 / all.max(1) as f64
 }
 
 /// The lease in force.

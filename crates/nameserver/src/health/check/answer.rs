@@ -3,6 +3,9 @@
 /// The longest head that is read, in octets; servers send a few hundred.
 pub const HEAD_MAX: usize = 16 << 10;
 
+/// The most fields of a head; servers send a few dozen.
+const FIELDS_MAX: usize = 256;
+
 /// What the octets so far are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
@@ -14,52 +17,25 @@ pub enum Head {
     Malformed,
 }
 
-/// Reads the status code once the head is whole; interim answers (1xx) before it are passed over.
+/// Reads the status code once the head is whole; interim answers (1xx) before it are passed over, and fields are not judged.
 pub fn head(mut octets: &[u8]) -> Head {
+    let mut config = httparse::ParserConfig::default();
+    config.allow_obsolete_multiline_headers_in_responses(true).ignore_invalid_headers_in_responses(true);
     loop {
-        let line = octets.iter().position(|octet| *octet == b'\n');
-        let status = match (status(&octets[..line.unwrap_or(octets.len())]), line) {
-            (Some(status), Some(_)) => status,
-            (None, None) if is_beginning(octets) => return Head::Partial,
-            (Some(_), None) => return Head::Partial,
-            (None, _) => return Head::Malformed,
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let mut response = httparse::Response::new(&mut fields);
+        let end = match config.parse_response(&mut response, octets) {
+            Ok(httparse::Status::Complete(end)) => end,
+            Ok(httparse::Status::Partial) if octets.len() < HEAD_MAX => return Head::Partial,
+            Ok(httparse::Status::Partial) | Err(_) => return Head::Malformed,
         };
-        let Some(end) = end(octets) else {
-            return if octets.len() < HEAD_MAX { Head::Partial } else { Head::Malformed };
-        };
-        // 101 is another protocol's beginning, and ends this one.
-        if !(100..200).contains(&status) || status == 101 {
-            return Head::Status(status);
+        match response.code {
+            // 101 is another protocol's beginning, and ends this one.
+            Some(100 | 102..200) => octets = &octets[end..],
+            Some(status @ (101 | 200..)) => return Head::Status(status),
+            Some(..100) | None => return Head::Malformed,
         }
-        octets = &octets[end..];
     }
-}
-
-/// The code of `HTTP/1.x NNN reason`.
-fn status(line: &[u8]) -> Option<u16> {
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let rest = line.strip_prefix(b"HTTP/1.")?;
-    let [version, b' ', hundreds @ b'1'..=b'9', tens, ones, rest @ ..] = rest else { return None };
-    let digits = [version, tens, ones].iter().all(|digit| digit.is_ascii_digit());
-    let digit = |digit: &u8| u16::from(digit - b'0');
-    (digits && matches!(rest, [] | [b' ', ..]))
-        .then(|| digit(hundreds) * 100 + digit(tens) * 10 + digit(ones))
-}
-
-/// Whether a line without its end can still become a status line.
-fn is_beginning(line: &[u8]) -> bool {
-    const FORM: &[u8] = b"HTTP/1.";
-    line.len() < b"HTTP/1.1 200\r".len() && line.iter().zip(FORM).all(|(got, wanted)| got == wanted)
-}
-
-/// Where the empty line behind the fields ends.
-fn end(octets: &[u8]) -> Option<usize> {
-    let ends = octets.iter().enumerate().filter(|(_, octet)| **octet == b'\n').map(|(at, _)| at + 1);
-    ends.into_iter().find_map(|at| match &octets[at..] {
-        [b'\n', ..] => Some(at + 1),
-        [b'\r', b'\n', ..] => Some(at + 2),
-        _ => None,
-    })
 }
 
 #[cfg(test)]
@@ -83,6 +59,7 @@ mod tests {
             ("HTTP/1.1 204 \r\n\r\n", Status(204)),
             ("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", Partial),
             ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n", Status(404)),
+            ("HTTP/1.1 200 OK\r\nX: a\r\n folded\r\nno field\r\n: \u{1}\r\n\r\n", Status(200)),
             ("HTTP/1.1 101 Switching Protocols\r\n\r\n", Status(101)),
             ("SSH-2.0-OpenSSH_10\r\n", Malformed),
             ("S", Malformed),
