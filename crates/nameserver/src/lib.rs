@@ -1,7 +1,7 @@
 //! The name server: zones, answers, the generation that holds them, and the threads that serve it.
 //!
 //! In reading order:
-//! - [`server`]: start and stop.
+//! - [`service`]: start and stop.
 //! - [`worker`]: receives a batch of queries over UDP, has each answered, sends the answers; [`connections`]: the same
 //!   over TCP.
 //! - [`answering`]: the path of one query, whatever it came over: answered, counted, told to who watches.
@@ -38,7 +38,7 @@ pub mod policies;
 pub mod publish;
 pub mod rate_limit;
 pub mod routed;
-pub mod server;
+pub mod service;
 pub mod tap;
 pub mod transfer;
 pub mod view;

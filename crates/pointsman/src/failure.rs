@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use api::{Fault, Faults};
-use nameserver::server::StartError;
+use nameserver::service::StartError;
 use web::client::Unmet;
 
 /// The exit codes, as every `--help` of a group of commands has them.

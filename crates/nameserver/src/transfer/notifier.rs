@@ -219,7 +219,7 @@ impl Notifier {
             return None;
         }
         let (to, signer) = self.notifications.out_to(from, id)?;
-        signer.is_none().then(|| (to.clone(), id, rcode))
+        signer.is_none().then_some((to, id, rcode))
     }
 
     /// Takes what came to our socket: the acknowledgement of a notification that is out, or nothing.

@@ -33,6 +33,9 @@ pub struct Notifications<S> {
     waiting: BTreeMap<To, Waiting<S>>,
     /// The same, in order of time.
     by_time: BTreeSet<(Duration, To)>,
+    /// The zones of those whose messages are out, by whom they went to and their ids. Where two have one id, only the later
+    /// one is found.
+    out: BTreeMap<(SocketAddr, u16), Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -55,7 +58,7 @@ pub enum Due {
 impl<S> Notifications<S> {
     /// Nobody is to be told of anything; at most `places` notifications wait.
     pub fn new(places: usize) -> Self {
-        Notifications { places, waiting: BTreeMap::new(), by_time: BTreeSet::new() }
+        Notifications { places, waiting: BTreeMap::new(), by_time: BTreeSet::new(), out: BTreeMap::new() }
     }
 
     /// The zone has changed: whoever waits to be told of an earlier change is told of this one. False where no place is
@@ -100,8 +103,10 @@ impl<S> Notifications<S> {
             self.by_time.remove(&(waiting.due, to.clone()));
             waiting.due = now + FIRST_WAIT * 2_u32.pow(waiting.attempts.min(ATTEMPTS_MAX));
             waiting.attempts += 1;
-            waiting.sent = Some((id, signature));
+            let before = waiting.sent.replace((id, signature));
             self.by_time.insert((waiting.due, to.clone()));
+            self.forget(to, before);
+            self.out.insert((to.address, id), to.zone.clone());
         }
     }
 
@@ -112,16 +117,26 @@ impl<S> Notifications<S> {
     }
 
     /// What is out to this address in a message with this id, and its signature.
-    pub fn out_to(&self, address: SocketAddr, id: u16) -> Option<(&To, &S)> {
-        let out = self.waiting.iter().filter(|(to, _)| to.address == address);
-        let mut sent = out.filter_map(|(to, waiting)| Some((to, waiting.sent.as_ref()?)));
-        sent.find(|(_, (sent, _))| *sent == id).map(|(to, (_, signature))| (to, signature))
+    pub fn out_to(&self, address: SocketAddr, id: u16) -> Option<(To, &S)> {
+        let to = To { zone: self.out.get(&(address, id))?.clone(), address };
+        let signature = self.awaits(&to, id)?;
+        Some((to, signature))
     }
 
     /// It was answered, or is not to be told any more.
     pub fn remove(&mut self, to: &To) {
         if let Some(waiting) = self.waiting.remove(to) {
             self.by_time.remove(&(waiting.due, to.clone()));
+            self.forget(to, waiting.sent);
+        }
+    }
+
+    /// A message is not out any more.
+    fn forget(&mut self, to: &To, sent: Option<(u16, S)>) {
+        if let Some((id, _)) = sent
+            && self.out.get(&(to.address, id)) == Some(&to.zone)
+        {
+            self.out.remove(&(to.address, id));
         }
     }
 }
@@ -167,8 +182,22 @@ mod tests {
         assert_eq!(notifications.awaits(&to("a"), 7), None);
         assert_eq!(notifications.awaits(&to("b"), 8), None);
         assert_eq!(notifications.awaits(&to("a"), 8), Some(&"second"));
+        let out_to = |id| notifications.out_to(to("a").address, id);
+        assert_eq!((out_to(7), out_to(8)), (None, Some((to("a"), &"second"))));
         notifications.remove(&to("a"));
         assert_eq!((notifications.next(), notifications.awaits(&to("a"), 8)), (None, None));
+        assert!(notifications.out.is_empty());
+    }
+
+    #[test]
+    fn of_two_messages_with_one_id_the_later_one_is_found_by_it() {
+        let mut notifications = Notifications::new(2);
+        for zone in ["a", "b"] {
+            notifications.changed(to(zone), at(0));
+            notifications.sent(&to(zone), 7, (), at(0));
+        }
+        notifications.remove(&to("a"));
+        assert_eq!(notifications.out_to(to("b").address, 7), Some((to("b"), &())));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use api::Faults;
 use clap::Args;
 use nameserver::edit::Refused;
-use nameserver::server::{Options, Server};
+use nameserver::service::{Options, Service};
 use net::privileges;
 use nix::unistd::geteuid;
 use tokio::signal::unix::{Signal, SignalKind};
@@ -49,7 +49,7 @@ impl Serve {
 /// Looks for all that is wrong beside `faults`; what the server would begin with.
 async fn check(options: &Options, mut faults: Faults) -> Result<String, Failure> {
     become_user(options)?;
-    let checked = Server::check(options).await.map_err(|found| faults.append(found));
+    let checked = Service::check(options).await.map_err(|found| faults.append(found));
     Ok(faults.or(checked.unwrap_or_default())?)
 }
 
@@ -69,41 +69,41 @@ async fn serve(options: Options, log: Log) -> Result<(), Failure> {
     // Before the start, so that a signal during it is not lost.
     let (mut stop, hang_up) = (Stop::take()?, supervision::signal(SignalKind::hangup())?);
     // On a thread of its own: a file or a store may keep it waiting.
-    let start = tokio::spawn(Server::start(options));
-    let server = tokio::select! {
+    let start = tokio::spawn(Service::start(options));
+    let service = tokio::select! {
         () = stop.wanted() => {
             log.tell("stopped before the start was over");
             return Ok(());
         }
         started = start => started.map_err(|cause| Failure::Failed(format!("the start failed: {cause}")))??,
     };
-    for address in server.listening() {
+    for address in service.listening() {
         log.tell(&format!("listening on {address} (UDP and TCP)"));
     }
-    log.tell(&format!("listening on http://{} (API)", server.api_address()));
+    log.tell(&format!("listening on http://{} (API)", service.api_address()));
     supervision::ready(log);
     // Changes that a reload has made already the stop finishes; all else of it may be left.
     tokio::select! {
         () = stop.wanted() => {}
-        () = reloads(&server, hang_up) => {}
+        () = reloads(&service, hang_up) => {}
     }
     supervision::stopping();
     tracing::info!("stopping");
-    server.stop().await;
+    service.stop().await;
     log.tell("stopped");
     Ok(())
 }
 
 /// Reloads at each SIGHUP. It never returns.
-async fn reloads(server: &Server, mut hang_up: Signal) {
+async fn reloads(service: &Service, mut hang_up: Signal) {
     loop {
         hang_up.recv().await;
-        reload(server).await;
+        reload(service).await;
     }
 }
 
-async fn reload(server: &Server) {
-    match server.reload().await {
+async fn reload(service: &Service) {
+    match service.reload().await {
         Ok(applied) => tracing::info!(generation = applied.generation, "reloaded"),
         Err(Refused::Faults(faults)) => {
             for fault in &faults.faults {

@@ -10,7 +10,7 @@ use nameserver::external;
 use nameserver::generation::{NSID_MAX, Settings};
 use nameserver::import::{Import, Layer};
 use nameserver::rate_limit;
-use nameserver::server::Options;
+use nameserver::service::Options;
 use nameserver::tap::{self, Destination};
 
 use super::layer;

@@ -5,7 +5,7 @@ use clap::Parser;
 use nameserver::generation::Settings;
 use nameserver::import::{Import, Layer};
 use nameserver::rate_limit;
-use nameserver::server::Options;
+use nameserver::service::Options;
 use nameserver::tap;
 
 use super::*;

@@ -29,10 +29,9 @@ use api::{NewRegion, Region};
 use clap::Args;
 use hyper::Method;
 use nameserver::generation::Settings;
-use nameserver::server::{Options, Server};
+use nameserver::service::{Options, Service};
 
-use crate::config::kind::{Given, Kind};
-use crate::config::spec::{Place, Placed};
+use crate::config::kind;
 use crate::failure::Failure;
 use crate::session;
 use crate::supervision::Stop;
@@ -82,20 +81,20 @@ impl Demo {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let mut stop = Stop::take()?.or_hang_up()?;
         let folder = Folder::new(self.dir.as_deref())?;
-        let server = Server::start(self.options(&folder)).await?;
-        let shown = self.show(&server, &mut stop).await;
-        server.stop().await;
+        let service = Service::start(self.options(&folder)).await?;
+        let shown = self.show(&service, &mut stop).await;
+        service.stop().await;
         shown
     }
 
-    async fn show(&self, server: &Server, stop: &mut Stop) -> Result<(), Failure> {
-        let api = format!("http://{}", server.api_address());
+    async fn show(&self, service: &Service, stop: &mut Stop) -> Result<(), Failure> {
+        let api = format!("http://{}", service.api_address());
         let client = Client::new(&api, None)?;
         let generation = set_up(&client).await?;
         let mut rng = fastrand::Rng::new();
         let clients = sample::clients(&mut rng);
         let mut output = Output::new(self.json);
-        let address = play::reached_at(server.listening()[0]);
+        let address = play::reached_at(service.listening()[0]);
         let name = sample::NAME.trim_end_matches('.');
         output.line(&format!(
             "dig @{} -p {} {name} A +subnet={}",
@@ -109,7 +108,7 @@ impl Demo {
         let mut watch = Watch::new(in_force, generation, clients, rng);
         let stage = Stage { client, api, server: address, length: self.length };
         let time = play::play(&stage, &mut watch, &mut output, stop).await?;
-        check_server(server, &mut watch);
+        check_service(service, &mut watch);
         let summary = Summary::new(&watch, time);
         if self.json {
             let json = serde_json::to_vec_pretty(&summary).expect("a summary has a JSON form");
@@ -182,8 +181,8 @@ async fn set_up(client: &Client) -> Result<u64, Failure> {
 }
 
 /// Notes what the server itself knows to have gone wrong.
-fn check_server(server: &Server, watch: &mut Watch) {
-    let editor = server.editor();
+fn check_service(service: &Service, watch: &mut Watch) {
+    let editor = service.editor();
     if let Some(what) = editor.store_complaint() {
         watch.fault(format!("the store complained: {what}"));
     }
@@ -198,12 +197,8 @@ fn is_free(address: SocketAddr) -> bool {
     TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok()
 }
 
-/// Reads a time as the configuration has times.
 fn length(text: &str) -> Result<Duration, String> {
-    let kind: Kind<Option<Placed<Duration>>> = Kind::Duration(|slot| slot, LENGTH);
-    let mut slot = None;
-    let read = kind.read(&Given::Flag(text), Place::Flag("for"), &mut slot);
-    read.ok().and(slot).map(|placed| placed.value).ok_or_else(|| format!("expected {}", kind.expected()))
+    kind::time_within(text, &LENGTH)
 }
 
 #[cfg(test)]
@@ -241,12 +236,12 @@ mod tests {
         let demo = Demo { length: None, listen: any, dir: None, workers: 1, json: true };
         let mut options = demo.options(&folder);
         options.api.set_port(0);
-        let server = Server::start(options).await.expect("the server starts");
-        let client = Client::new(&format!("http://{}", server.api_address()), None).expect("a URL");
+        let service = Service::start(options).await.expect("the server starts");
+        let client = Client::new(&format!("http://{}", service.api_address()), None).expect("a URL");
         let first = set_up(&client).await.expect("the sample is good");
         // Once more, as with a folder that was kept.
         let again = set_up(&client).await.expect("the sample is good");
         assert!(again >= first, "{again} {first}");
-        server.stop().await;
+        service.stop().await;
     }
 }

@@ -69,7 +69,7 @@ pub struct Options {
     pub external: Option<external::Config>,
     /// Who is told of queries and answers, where somebody is.
     pub tap: Option<tap::Config>,
-    /// Files to import at start and at [`Server::reload`].
+    /// Files to import at start and at [`Service::reload`].
     pub imports: Vec<Import>,
     /// The user to become once all ports are bound.
     pub user: Option<String>,
@@ -118,8 +118,8 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// A server that serves.
-pub struct Server {
+/// A name server that serves.
+pub struct Service {
     listening: Vec<SocketAddr>,
     api: SocketAddr,
     editor: Editor,
@@ -157,7 +157,7 @@ struct Prepared {
     seed: u64,
 }
 
-impl Server {
+impl Service {
     /// Holds the imports against what is stored, as a start would, and changes nothing; says what that is.
     ///
     /// # Errors
@@ -188,11 +188,11 @@ impl Server {
     ///
     /// # Errors
     /// [`StartError`]; what was started until then has ended.
-    pub async fn start(mut options: Options) -> Result<Server, StartError> {
+    pub async fn start(mut options: Options) -> Result<Service, StartError> {
         let imports = std::mem::take(&mut options.imports);
         let (prepared, store, book) = Prepared::new(options).await?;
         let published = prepared.answering.published.clone();
-        let mut server = Server {
+        let mut service = Service {
             listening: prepared.bound.iter().map(|bound| bound.address).collect(),
             api: prepared.api.local_addr().map_err(StartError::System)?,
             editor: Editor::start(store, book, published).map_err(StartError::System)?,
@@ -203,10 +203,10 @@ impl Server {
             tasks: tokio::task::JoinSet::new(),
             tap: None,
         };
-        match server.begin(prepared).await {
-            Ok(()) => Ok(server),
+        match service.begin(prepared).await {
+            Ok(()) => Ok(service),
             Err(cause) => {
-                server.stop().await;
+                service.stop().await;
                 Err(cause)
             }
         }
@@ -530,7 +530,7 @@ mod tests {
         };
         let imports = vec![Import::Policy(policy.into())];
         let wrong = Options { imports, ..options.clone() };
-        assert!(matches!(Server::start(wrong).await, Err(StartError::Faults(_))));
+        assert!(matches!(Service::start(wrong).await, Err(StartError::Faults(_))));
         let tap = tap::Config {
             destination: tap::Destination::File(folder.at("nowhere/tap").into()),
             file_max: 1 << 20,
@@ -540,8 +540,8 @@ mod tests {
             identity: String::new(),
         };
         let wrong = Options { tap: Some(tap), ..options.clone() };
-        assert!(matches!(Server::start(wrong).await, Err(StartError::Tap(_))));
+        assert!(matches!(Service::start(wrong).await, Err(StartError::Tap(_))));
         // Whoever has a store open keeps all others from it.
-        Server::start(options).await.expect("nobody has the store").stop().await;
+        Service::start(options).await.expect("nobody has the store").stop().await;
     }
 }
