@@ -193,18 +193,13 @@ impl Crawlers {
 /// Reads an address, or a prefix, whose bits behind its length do not count. One of IPv4-mapped addresses is the IPv4 prefix
 /// that it stands for, since no client has such an address.
 fn read_prefix(text: &str) -> Result<Prefix, String> {
-    let wrong = || format!("'{text}' is no prefix");
-    let (address, length) =
-        text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let whole = if address.is_ipv4() { 32 } else { 128 };
-    let length: u8 = length.map_or(Ok(whole), str::parse).map_err(|_| wrong())?;
-    let prefix = Prefix::new(address, length).ok_or_else(wrong)?;
-    if length < Prefix::MAPPED.length() && Prefix::MAPPED.contains(address) {
+    let prefix = Prefix::read(text).ok_or_else(|| format!("'{text}' is no prefix"))?;
+    let address = text.split('/').next().and_then(|address| address.parse().ok());
+    let is_mapped = address.is_some_and(|address| Prefix::MAPPED.contains(address));
+    if is_mapped && prefix.address().is_ipv6() {
         return Err(format!("'{text}' has fewer than the 96 bits that stand before an IPv4 address"));
     }
-    // As text: so it is read in its own family.
-    prefix.to_string().parse().map_err(|_| wrong())
+    Ok(prefix)
 }
 
 #[cfg(test)]

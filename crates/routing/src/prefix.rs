@@ -40,6 +40,20 @@ impl Prefix {
         Some(Prefix { address, length })
     }
 
+    /// Reads an address, which is a prefix of all its bits, or a prefix whose bits behind its length do not count; `None`
+    /// where it is neither.
+    pub fn read(text: &str) -> Option<Prefix> {
+        match text.parse() {
+            Ok(prefix) | Err(ParsePrefixError::HostBits(prefix)) => Some(prefix),
+            Err(ParsePrefixError::NoLength) => {
+                let address: IpAddr = text.parse().ok()?;
+                let whole = if address.is_ipv4() { 32 } else { 128 };
+                Prefix::new(address, whole).map(Prefix::unmapped)
+            }
+            Err(ParsePrefixError::Address | ParsePrefixError::Length(_)) => None,
+        }
+    }
+
     /// The first address.
     pub fn address(&self) -> IpAddr {
         self.address
@@ -130,6 +144,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn addresses_and_prefixes_are_read() {
+        for (text, expected) in [
+            ("192.0.2.7", Some("192.0.2.7/32")),
+            ("192.0.2.7/24", Some("192.0.2.0/24")),
+            ("2001:db8::9", Some("2001:db8::9/128")),
+            ("::ffff:192.0.2.7", Some("192.0.2.7/32")),
+            ("::ffff:192.0.2.7/120", Some("192.0.2.0/24")),
+            ("192.0.2.7/33", None),
+            ("192.0.2.7/+8", None),
+            ("192.0.2.7/", None),
+            ("example", None),
+        ] {
+            assert_eq!(Prefix::read(text).map(|prefix| prefix.to_string()).as_deref(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn texts() {

@@ -15,8 +15,9 @@ use api::{Fault, TraceDamage};
 use clap::{Args, Subcommand};
 use replay::mutate::Mutation;
 use replay::remarks::counted;
-use replay::trace::cut::{Cut, Network, When};
+use replay::trace::cut::{self, Cut, When};
 use replay::trace::{self, PORT, Skip, Skipped};
+use routing::Prefix;
 
 use crate::failure::Failure;
 use crate::session;
@@ -64,8 +65,8 @@ enum Action {
         #[arg(long, value_name = "TIME")]
         to: Option<When>,
         /// Only clients of this network, such as 192.0.2.0/24. May be given several times
-        #[arg(long, value_name = "NETWORK")]
-        client: Vec<Network>,
+        #[arg(long, value_name = "NETWORK", value_parser = cut::network)]
+        client: Vec<Prefix>,
         /// Only names that end so, such as example.com
         #[arg(long, value_name = "NAME", value_parser = folded)]
         suffix: Option<Suffix>,
@@ -131,7 +132,7 @@ struct Files {
 struct Suffix(Vec<u8>);
 
 fn folded(text: &str) -> Result<Suffix, String> {
-    replay::trace::cut::suffix(text).map(Suffix)
+    cut::suffix(text).map(Suffix)
 }
 
 impl Trace {

@@ -1,11 +1,11 @@
 //! A part of a trace: by time, client, name and kind.
 
-use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
 use dns::Folded;
 use dns::query::HEADER;
+use routing::Prefix;
 
 use super::message::Message;
 use super::text;
@@ -18,7 +18,7 @@ pub struct Cut {
     /// Up to this time, which is not kept.
     pub to: Option<When>,
     /// From or to a client in one of these networks; in any, where there are none.
-    pub clients: Vec<Network>,
+    pub clients: Vec<Prefix>,
     /// With a question for a name that ends so, as [`suffix`] has it.
     pub suffix: Option<Vec<u8>>,
     /// Only queries.
@@ -34,11 +34,13 @@ pub enum When {
     After(Duration),
 }
 
-/// A network: an address and how many bits of it count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    length: u8,
+/// Reads a network of clients: an address, or one with the bits that count behind a slash.
+///
+/// # Errors
+/// What was expected.
+pub fn network(text: &str) -> Result<Prefix, String> {
+    let wrong = || format!("{text} is no network: expected one such as 192.0.2.0/24 or 2001:db8::/32");
+    Prefix::read(text).ok_or_else(wrong)
 }
 
 /// Reads a name that others end in: in wire form in lower case.
@@ -60,7 +62,7 @@ impl Cut {
         let client = message.client.ip().to_canonical();
         self.from.is_none_or(|from| at(from) <= message.time)
             && self.to.is_none_or(|to| message.time < at(to))
-            && (self.clients.is_empty() || self.clients.iter().any(|network| network.has(client)))
+            && (self.clients.is_empty() || self.clients.iter().any(|network| network.contains(client)))
             && !(self.only_queries && message.is_response())
             && self.suffix.as_ref().is_none_or(|suffix| ends(message, suffix))
     }
@@ -71,17 +73,6 @@ fn ends(message: &Message, suffix: &[u8]) -> bool {
     let has_question = message.octets[4..6] != [0, 0];
     let name = message.octets.get(HEADER..).filter(|_| has_question).and_then(Folded::read);
     name.is_some_and(|name| dns::name::is_within(name.wire(), suffix))
-}
-
-impl Network {
-    fn has(&self, address: IpAddr) -> bool {
-        let differ = match (self.address, address) {
-            (IpAddr::V4(one), IpAddr::V4(other)) => u128::from(u32::from(one) ^ u32::from(other)) << 96,
-            (IpAddr::V6(one), IpAddr::V6(other)) => u128::from(one) ^ u128::from(other),
-            _ => return false,
-        };
-        differ.leading_zeros() >= self.length.into()
-    }
 }
 
 impl FromStr for When {
@@ -96,26 +87,6 @@ impl FromStr for When {
         .map_err(|_| {
             format!("{text} is no time: expected seconds since 1970, or +SECONDS since the first message")
         })
-    }
-}
-
-impl FromStr for Network {
-    type Err = String;
-
-    /// An address, or one with the bits that count behind a slash.
-    fn from_str(text: &str) -> Result<Network, String> {
-        let wrong = || format!("{text} is no network: expected one such as 192.0.2.0/24 or 2001:db8::/32");
-        let (address, length) = match text.split_once('/') {
-            Some((address, length)) => (address, Some(length.parse::<u8>().map_err(|_| wrong())?)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let length = length.unwrap_or(most);
-        if length > most {
-            return Err(wrong());
-        }
-        Ok(Network { address, length })
     }
 }
 
@@ -156,7 +127,7 @@ mod tests {
     fn what_is_asked_for_is_kept() {
         let when = |text: &str| Some(text.parse::<When>().expect("a time"));
         let clients =
-            |networks: &[&str]| networks.iter().map(|text| text.parse().expect("a network")).collect();
+            |networks: &[&str]| networks.iter().map(|text| network(text).expect("a network")).collect();
         let suffix = |name: &str| Some(super::suffix(name).expect("a name"));
         let cases: [(Cut, &[usize]); 9] = [
             (Cut::default(), &[1, 2, 3, 4]),
@@ -181,7 +152,7 @@ mod tests {
             assert!(text.parse::<When>().is_err(), "{text}");
         }
         for text in ["", "/8", "192.0.2.0/33", "::/129", "192.0.2.0/", "192.0.2.0/-1", "example"] {
-            assert!(text.parse::<Network>().is_err(), "{text}");
+            assert!(network(text).is_err(), "{text}");
         }
     }
 }
