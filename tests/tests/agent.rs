@@ -455,7 +455,10 @@ fn keys_and_arguments() {
             [&one[..], &["--balancer", "[::]:5310", "--key", &file]].concat(),
             "[::]:5310 is no balancer's address",
         ),
-        ([&one[..], &told, &["--key", &file, "--target-delay", "1h"]].concat(), "expected 1ms to 1s"),
+        (
+            [&one[..], &told, &["--key", &file, "--target-delay", "1h"]].concat(),
+            "expected a time from 1 ms to 1 s",
+        ),
     ] {
         let ended = run(&[&["agent"], &arguments[..]].concat());
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {}", ended.stderr);

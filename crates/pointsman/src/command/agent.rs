@@ -182,6 +182,5 @@ fn is_nowhere(address: SocketAddr) -> bool {
 }
 
 fn target_delay(text: &str) -> Result<Duration, String> {
-    let time = kind::time(text)?;
-    if TARGET_DELAY.contains(&time) { Ok(time) } else { Err("expected 1ms to 1s".into()) }
+    kind::time_within(text, &TARGET_DELAY)
 }

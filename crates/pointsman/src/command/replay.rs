@@ -26,8 +26,7 @@ use replay::send::{Live, THREADS_MAX};
 use replay::trace::PORT;
 use routing::Prefix;
 
-use crate::config::kind::{Given, Kind};
-use crate::config::spec::{Place, Placed};
+use crate::config::kind;
 use crate::failure::Failure;
 use crate::near::is_near;
 use crate::supervision::Stop;
@@ -344,10 +343,7 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let kind: Kind<Option<Placed<Duration>>> = Kind::Duration(|slot| slot, TIMES);
-    let mut slot = None;
-    let read = kind.read(&Given::Flag(text), Place::Flag("time"), &mut slot);
-    read.ok().and(slot).map(|placed| placed.value).ok_or_else(|| format!("expected {}", kind.expected()))
+    kind::time_within(text, &TIMES)
 }
 
 #[cfg(test)]

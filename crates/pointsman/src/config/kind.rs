@@ -118,12 +118,7 @@ impl<S> Kind<S> {
                 written_size(*range.start()),
                 written_size(*range.end())
             ),
-            Kind::Duration(_, range) => format!(
-                "a time from {} to {}, in ms, s, min{}",
-                written(*range.start()),
-                written(*range.end()),
-                if *range.end() > DAY { ", h or d" } else { " or h" },
-            ),
+            Kind::Duration(_, range) => times(range),
             Kind::Address(_) => "an IP address and a port, such as 127.0.0.1:53 or [::1]:53".into(),
             Kind::Addresses(_) => "IP addresses and ports, such as 127.0.0.1:53 or [::1]:53".into(),
             Kind::Waiting(_, range) => format!(
@@ -490,12 +485,27 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         .map_err(|_| "expected a time such as 50ms, 2s, 5min, 1h or 7d".into())
 }
 
+/// Reads a time as keys have it, from and to so long.
+///
+/// # Errors
+/// What it should have been.
+pub(crate) fn time_within(text: &str, range: &RangeInclusive<Duration>) -> Result<Duration, String> {
+    duration(&Given::Flag(text), range).map_err(|_| format!("expected {}", times(range)))
+}
+
 /// Reads a size as keys have it.
 ///
 /// # Errors
 /// What it should have been.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     octets(&Given::Flag(text), &(0..=u64::MAX)).map_err(|_| "expected a size such as 64MiB or 2GiB".into())
+}
+
+/// Says which times there may be.
+fn times(range: &RangeInclusive<Duration>) -> String {
+    let (from, to) = (written(*range.start()), written(*range.end()));
+    let longest = if *range.end() > DAY { ", h or d" } else { " or h" };
+    format!("a time from {from} to {to}, in ms, s, min{longest}")
 }
 
 /// Writes a size in the largest unit that divides it.

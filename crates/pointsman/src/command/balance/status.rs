@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use api::{BackEndStatus, BalanceStatus};
@@ -18,8 +19,8 @@ use crate::terminal;
 /// What clears a terminal and begins at its top (ECMA-48).
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// The least time from one look to the next: nobody reads faster, and the balancer has other things to do.
-const WATCH_MIN: Duration = Duration::from_millis(100);
+/// How far apart looks may be: nobody reads faster, and the balancer has other things to do.
+const WATCH: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(24 * 3_600);
 
 /// The arguments of `balance status`.
 #[derive(Args, Debug)]
@@ -63,8 +64,7 @@ fn picture(text: &str, (columns, rows): (usize, usize)) -> String {
 
 /// Reads how far apart looks are.
 fn watch(text: &str) -> Result<Duration, String> {
-    let time = kind::time(text)?;
-    if time >= WATCH_MIN { Ok(time) } else { Err("expected 100ms or more".into()) }
+    kind::time_within(text, &WATCH)
 }
 
 fn shown(status: BalanceStatus) -> String {
