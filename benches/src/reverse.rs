@@ -2,14 +2,13 @@
 //!
 //! - [`cache`]: memory, look-ups, and how long it takes to be warm; [`names`]: what is in it.
 //! - [`wire`]: look-ups over TCP ([`load`]) and DNS, beside others ([`servers`]).
-//! - [`chaos`]: answers while the upstream is in trouble, with a [`picture`]; [`pauses`]: when the machine was.
+//! - [`chaos`]: answers while the upstream is in trouble; [`pauses`]: when the machine was.
 
 mod cache;
 mod chaos;
 mod load;
 mod names;
 mod pauses;
-mod picture;
 mod servers;
 mod wire;
 

@@ -7,12 +7,13 @@
 //! - [`arrivals`]: when it came to who receives; [`errors`]: how far that is from when it was due;
 //!   [`disturbed`]: which runs others held up;
 //! - [`echo`]: who receives at next to no cost;
-//! - [`quantiles`]: how what many runs or queries came to is told.
+//! - [`quantiles`]: how what many runs or queries came to is told; [`limit`]: where it must lie.
 
 pub mod arrivals;
 pub mod disturbed;
 pub mod echo;
 pub mod errors;
+pub mod limit;
 pub mod machine;
 pub mod nsd;
 pub mod process;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::machine::{self, Stolen};
 use crate::options::Run;
+pub(crate) use experiments::limit::{Limit, number};
 
 /// A report that is being written.
 pub(crate) struct Report {
@@ -51,42 +52,6 @@ pub(crate) struct Must {
     pub(crate) name: String,
     pub(crate) limit: Limit,
     pub(crate) value: f64,
-}
-
-/// Where a value must lie.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Limit {
-    /// At this value or above it.
-    AtLeast(f64),
-    /// At this value or below it.
-    AtMost(f64),
-    /// From the first value to the second, both included.
-    Between(f64, f64),
-    /// At just this value.
-    Exactly(f64),
-}
-
-impl Limit {
-    /// Whether a value lies within the limit.
-    pub(crate) fn holds(self, value: f64) -> bool {
-        match self {
-            Limit::AtLeast(least) => value >= least,
-            Limit::AtMost(most) => value <= most,
-            Limit::Between(least, most) => (least..=most).contains(&value),
-            Limit::Exactly(one) => value == one,
-        }
-    }
-}
-
-impl std::fmt::Display for Limit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match *self {
-            Limit::AtLeast(least) => write!(f, "at least {}", limit(least)),
-            Limit::AtMost(most) => write!(f, "at most {}", limit(most)),
-            Limit::Between(least, most) => write!(f, "from {} to {}", limit(least), limit(most)),
-            Limit::Exactly(one) => write!(f, "exactly {}", limit(one)),
-        }
-    }
 }
 
 impl Must {
@@ -212,29 +177,6 @@ impl Report {
     }
 }
 
-/// A limit as it was set; one that was computed has more digits than people read.
-fn limit(value: f64) -> String {
-    let exact = value.to_string();
-    if exact.len() > "-0.99999".len() { number(value) } else { exact }
-}
-
-/// A number as people read it: whole ones with their thousands apart, others to four digits.
-pub(crate) fn number(value: f64) -> String {
-    if value.fract() != 0.0 {
-        let decimals = (3 - value.abs().log10().floor() as i32).clamp(0, 6);
-        return format!("{value:.*}", decimals as usize);
-    }
-    let digits = format!("{:.0}", value.abs());
-    let mut text = if value < 0.0 { "-".to_owned() } else { String::new() };
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 fn table(part: &Part) -> Option<Value> {
     let Part::Table(Table { title, head, rows }) = part else { return None };
     Some(json!({"title": title, "head": head, "rows": rows}))
@@ -263,31 +205,6 @@ mod tests {
     use crate::options::Size;
 
     #[test]
-    fn limits_hold_or_do_not() {
-        for (limit, inside, outside) in [
-            (Limit::AtLeast(2.0), vec![2.0, 3.0], vec![1.9, f64::NAN]),
-            (Limit::AtMost(2.0), vec![2.0, -1.0], vec![2.1, f64::NAN]),
-            (Limit::Between(1.0, 2.0), vec![1.0, 2.0], vec![0.9, 2.1, f64::NAN]),
-            (Limit::Exactly(5.0), vec![5.0], vec![5.1, f64::NAN]),
-        ] {
-            assert!(inside.iter().all(|value| limit.holds(*value)), "{limit}");
-            assert!(!outside.iter().any(|value| limit.holds(*value)), "{limit}");
-        }
-    }
-
-    #[test]
-    fn limits_are_told_as_they_were_set() {
-        for (limit, told) in [
-            (Limit::AtLeast(0.99995), "at least 0.99995"),
-            (Limit::AtMost(1.1 * 1.1 * 1.1), "at most 1.331"),
-            (Limit::Between(-0.5, 1e3 / 7.0), "from -0.5 to 142.9"),
-            (Limit::Exactly(100_000.0), "exactly 100000"),
-        ] {
-            assert_eq!(limit.to_string(), told);
-        }
-    }
-
-    #[test]
     fn one_that_does_not_hold_is_told_everywhere() {
         let (_, mut report) = Report::of_a_test(Size::Smoke);
         report.must("first", Limit::AtMost(2.0), 1.0);
@@ -300,19 +217,5 @@ mod tests {
         ]);
         assert_eq!(report.json()["must"], expected);
         assert!(crate::page::page(&report).contains("does not hold"));
-    }
-
-    #[test]
-    fn numbers_read_well() {
-        for (value, text) in [
-            (0.0, "0"),
-            (36_150_400.0, "36,150,400"),
-            (-1_234.0, "-1,234"),
-            (92.4, "92.40"),
-            (0.0123, "0.01230"),
-            (12_345.6, "12346"),
-        ] {
-            assert_eq!(number(value), text);
-        }
     }
 }
