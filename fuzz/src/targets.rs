@@ -59,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "bulk", run: reverse::bulk, seeds: reverse::bulks },
     Target { name: "snapshot", run: reverse::snapshot, seeds: reverse::snapshots },
     Target { name: "snapshot_content", run: reverse::snapshot_content, seeds: reverse::damages },
+    Target { name: "import", run: reverse::import, seeds: reverse::imports },
     Target { name: "relay", run: balancer::relay, seeds: balancer::relayed },
     Target { name: "balancer_reply", run: balancer::reply, seeds: balancer::replies },
     Target { name: "body", run: body, seeds: bodies },

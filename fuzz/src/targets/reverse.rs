@@ -1,4 +1,5 @@
-//! What the reverse look-up service reads: answers of upstreams, its own snapshots, and commands of clients.
+//! What the reverse look-up service reads: answers of upstreams, its own snapshots, lines that are imported, and commands
+//! of clients.
 
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
@@ -133,6 +134,31 @@ pub(super) fn bulks() -> Vec<Vec<u8>> {
     ]
     .map(|text| text.as_bytes().to_vec())
     .to_vec()
+}
+
+/// Lines that are imported are put or told once each, in their order, and those that were put can be imported again.
+pub(super) fn import(octets: &[u8]) {
+    const NOW: u32 = 1000;
+    let (mut writer, reader) = cache::new(LIMIT_MIN, 0, 7);
+    let mut wrong = Vec::new();
+    let lines = cache::text::read(octets, NOW, &mut writer, |number, _| wrong.push(number));
+    let lines = lines.expect("memory can be read");
+    assert!(wrong.is_sorted_by(|one, next| one < next) && wrong.last().is_none_or(|last| *last <= lines));
+    let mut text = Vec::new();
+    let written = cache::text::write(&reader, NOW, &mut text).expect("memory takes it");
+    assert!(written + wrong.len() as u64 <= lines, "{written} and {} of {lines}", wrong.len());
+    let (mut writer, _) = cache::new(LIMIT_MIN, 0, 7);
+    let again = cache::text::read(&text[..], NOW, &mut writer, |number, what| panic!("{number}: {what}"));
+    assert_eq!(again.expect("memory can be read"), written);
+}
+
+pub(super) fn imports() -> Vec<Vec<u8>> {
+    [
+        "192.0.2.7\t1060\tA.example\n2001:db8::1\t4000000000\tb.example.\r\n192.0.2.8\t1060\t-\n",
+        "::ffff:192.0.2.9\t1060\tc.example\n192.0.2.7\t999\tgone.example\n\nx\n192.0.2.9\t1060\td.example",
+    ]
+    .map(Vec::from)
+    .into()
 }
 
 /// A snapshot is refused, or every look-up and change in it ends well.
