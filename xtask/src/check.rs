@@ -20,6 +20,9 @@ const LINTS_MAX: Duration = Duration::from_secs(600);
 /// The docs reuse what the lints analysed.
 const DOCS_MAX: Duration = Duration::from_secs(300);
 
+/// The workspace's members beside the house, which is `crates`: none of it may depend on them.
+const BESIDE: [&str; 5] = ["benches", "experiments", "fuzz", "tests", "xtask"];
+
 /// Finds what is against one rule.
 type Rule = fn(&Checkout) -> Result<Vec<Finding>>;
 

@@ -5,16 +5,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::Finding;
+use super::{BESIDE, Finding};
 use crate::checkout::Checkout;
 
 /// The most crates in the program's tree, our own included; each costs build time and an audit. 230, and 13 that come
 /// with the reader of BGP tables (bgpkit-parser): formats with a well-kept library are not ours to read; and 12 for stores
 /// in PostgreSQL and MariaDB, with TLS (sqlx).
 const CRATES_MAX: usize = 255;
-
-/// The workspace's members beside those in `crates`.
-const MEMBERS: [&str; 5] = ["benches", "experiments", "fuzz", "tests", "xtask"];
 
 /// `cargo tree` on a resolved workspace takes a second; the first one may fetch the crates.
 const TREE_MAX: Duration = Duration::from_secs(300);
@@ -23,7 +20,7 @@ const TREE_MAX: Duration = Duration::from_secs(300);
 pub(super) fn find(checkout: &Checkout) -> Result<Vec<Finding>> {
     let mut findings = unexplained(&checkout.text("Cargo.toml")?);
     let crates = checkout.crate_folders()?.into_iter().map(|name| format!("crates/{name}"));
-    for member in MEMBERS.map(String::from).into_iter().chain(crates) {
+    for member in BESIDE.map(String::from).into_iter().chain(crates) {
         let path = format!("{member}/Cargo.toml");
         findings.extend(undeclared(&path, &checkout.text(&path)?));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::Finding;
+use super::{BESIDE, Finding};
 use crate::checkout::Checkout;
 
 /// Our crates and their floors; a crate that is not built yet may be listed already.
@@ -30,9 +30,6 @@ const FLOORS: &[(&str, u8)] = &[
     ("replay", 3),
     ("pointsman", 4),
 ];
-
-/// Members beside the house: no crate may depend on them.
-const BESIDE: &[&str] = &["benches", "experiments", "fuzz", "tests", "xtask"];
 
 /// `cargo tree` on a resolved workspace takes a second; the first one may fetch the crates.
 const TREE_MAX: Duration = Duration::from_secs(300);
