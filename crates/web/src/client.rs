@@ -200,7 +200,7 @@ impl Body {
 }
 
 impl Client {
-    /// A client of the name server's API at `url`.
+    /// A client of the name server's API at `url`, which may be only a host and a port.
     ///
     /// # Errors
     /// What is wrong with the URL.
@@ -208,13 +208,15 @@ impl Client {
         Client::of(url, token, API)
     }
 
-    /// A client of anybody's API at `url`.
+    /// A client of anybody's API at `url`, which may be only a host and a port.
     ///
     /// # Errors
     /// What is wrong with the URL.
     pub fn of(url: &str, token: Option<String>, asked: Asked) -> Result<Client, Fault> {
         let fault = |what: String| Fault::whole(asked.source, what, asked.example);
-        let uri: Uri = url.parse().map_err(|_| fault(format!("{url:?} is no URL")))?;
+        // As a service is told where to listen.
+        let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let uri: Uri = whole.parse().map_err(|_| fault(format!("{url:?} is no URL")))?;
         match uri.scheme_str() {
             Some("http") => {}
             Some("https") => {
@@ -239,7 +241,7 @@ impl Client {
             _ => return Err(fault(format!("{url:?} has a port that is none"))),
         };
         Ok(Client {
-            url: url.into(),
+            url: whole,
             authority: format!("{}:{port}", authority.host()),
             prefix: uri.path().trim_end_matches('/').into(),
             token,
@@ -250,7 +252,7 @@ impl Client {
         })
     }
 
-    /// The URL as it was given.
+    /// The URL, with `http://` before it.
     pub fn url(&self) -> &str {
         &self.url
     }

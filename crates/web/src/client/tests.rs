@@ -217,6 +217,8 @@ fn urls_are_plain_http() {
     for (url, authority, prefix) in [
         ("http://127.0.0.1:8053", "127.0.0.1:8053", ""),
         ("http://[::1]:8053/", "[::1]:8053", ""),
+        ("[::1]:8053", "[::1]:8053", ""),
+        ("localhost:8053/pointsman", "localhost:8053", "/pointsman"),
         ("http://dns.example/pointsman/", "dns.example:80", "/pointsman"),
     ] {
         let client = Client::new(url, None).expect("a URL");
@@ -227,9 +229,8 @@ fn urls_are_plain_http() {
             "https://127.0.0.1:8053",
             "\"https://127.0.0.1:8053\": the API is asked over plain http, without TLS",
         ),
-        ("127.0.0.1:8053", "\"127.0.0.1:8053\" does not begin with http://"),
-        ("localhost:8053", "\"localhost:8053\" does not begin with http://"),
         ("ftp://localhost", "\"ftp://localhost\" does not begin with http://"),
+        ("http:/localhost", "\"http:/localhost\" has a port that is none"),
         ("http://me@localhost", "\"http://me@localhost\" names no host"),
         ("http://localhost:99999", "\"http://localhost:99999\" has a port that is none"),
         ("http://[::1]:", "\"http://[::1]:\" has a port that is none"),
