@@ -275,7 +275,7 @@ pub(crate) fn run(options: &Options, place: &Place, report: &mut Report) -> Resu
 /// Shares of answers against the milliseconds within which they came, both on axes of powers of ten, and the limit.
 fn drawn(rows: &[Row]) -> Plot {
     // How many look-ups there are to one that takes longer.
-    let across = |share: f64| 1.0 / (1.0 - share);
+    let across = |share: f64| (1.0 / (1.0 - share)).round();
     let marks = [0.5, 0.9, 0.99, 0.999, 0.9999].map(|share| (across(share), format!("{} %", share * 1e2)));
     let line = |Row { upstream, face, seen, .. }: &Row| {
         let point = |share: &f64| Some((across(*share), quantile(&seen.all, *share)? / 1e3));
@@ -648,5 +648,21 @@ mod tests {
         // Ticks are ten milliseconds, and may be more than the time.
         assert_eq!(core(0.001, 10, 0).shares_since(&core(0.0, 0, 0)), (0.0, 0.0));
         assert!(Core::now(0).is_ok());
+    }
+
+    #[test]
+    fn what_was_seen_is_drawn_within_the_axes() {
+        let row = |face, slow: f64| {
+            let all = (0..20_000).map(|n| if n < 19_990 { 100.0 } else { slow }).collect();
+            let seen = Seen { all, ..Seen::default() };
+            Row { upstream: "silent", face, seen, seconds: 1, sent: 1, all: Vec::new() }
+        };
+        let plot = drawn(&[row("DNS", 400.0), row("RESP", 20_000.0)]);
+        let names: Vec<&str> = plot.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["limit", "DNS, silent", "RESP, silent"]);
+        let ends = [1, 2].map(|line| plot.lines[line].points.last().map(|(_, ms)| *ms));
+        assert_eq!(ends, [Some(0.4), Some(20.0)]);
+        let svg = plot.svg();
+        assert!(svg.contains(">50 %</text>") && svg.contains(">99.99 %</text>"), "{svg}");
     }
 }
