@@ -3,8 +3,11 @@
 --
 -- Names of zones and policies are absolute, in lower case, with the final dot. Addresses are written as
 -- RFC 5952 has it. Texts are compared by their bytes, blanks at their ends too.
+--
+-- MariaDB commits with each of these statements: one that is broken off is run again from its beginning, so each may be
+-- run twice.
 
-CREATE TABLE generation (
+CREATE TABLE IF NOT EXISTS generation (
     number  BIGINT NOT NULL PRIMARY KEY,
     at      BIGINT NOT NULL, -- Unix time of the commit, in seconds
     what    TEXT   NOT NULL, -- what changed, in words, shortened
@@ -13,7 +16,7 @@ CREATE TABLE generation (
     CONSTRAINT generation_number_is_positive CHECK (number >= 1)
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
-CREATE TABLE zone (
+CREATE TABLE IF NOT EXISTS zone (
     origin VARCHAR(1024) CHARACTER SET ascii COLLATE ascii_nopad_bin NOT NULL PRIMARY KEY,
     text   LONGTEXT NOT NULL, -- master file
     CONSTRAINT zone_origin_is_absolute_and_lower_case
@@ -21,7 +24,7 @@ CREATE TABLE zone (
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- A removed region keeps its row, so that its id is never given to another.
-CREATE TABLE region (
+CREATE TABLE IF NOT EXISTS region (
     id         BIGINT NOT NULL PRIMARY KEY, -- 0 means unclassified and has no row
     name       VARCHAR(255) NOT NULL,
     removed_in BIGINT,                      -- the generation that removed it; NULL while in use
@@ -32,13 +35,13 @@ CREATE TABLE region (
     CONSTRAINT region_name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255)
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
-CREATE TABLE "partition" (
+CREATE TABLE IF NOT EXISTS "partition" (
     name VARCHAR(255) NOT NULL PRIMARY KEY,
     text LONGTEXT NOT NULL, -- the source as it was given
     CONSTRAINT partition_name_has_1_to_255_characters CHECK (char_length(name) BETWEEN 1 AND 255)
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
-CREATE TABLE policy (
+CREATE TABLE IF NOT EXISTS policy (
     id            BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     answers       BIGINT NOT NULL, -- how many servers an answer holds; 0 = all
     when_all_down VARCHAR(6) NOT NULL, -- 'answer' = as if all were up; 'empty' = no address
@@ -51,7 +54,7 @@ CREATE TABLE policy (
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- The owner names that a policy serves; the one at position 0 is the policy's key.
-CREATE TABLE policy_name (
+CREATE TABLE IF NOT EXISTS policy_name (
     policy_id BIGINT NOT NULL,
     position  BIGINT NOT NULL,
     name      VARCHAR(1024) CHARACTER SET ascii COLLATE ascii_nopad_bin NOT NULL UNIQUE,
@@ -63,7 +66,7 @@ CREATE TABLE policy_name (
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- A policy's servers, in order, each with its entry of the default column.
-CREATE TABLE policy_server (
+CREATE TABLE IF NOT EXISTS policy_server (
     policy_id   BIGINT NOT NULL,
     position    BIGINT NOT NULL,
     address     VARCHAR(45) NOT NULL,
@@ -83,7 +86,7 @@ CREATE TABLE policy_server (
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- One cell of the matrix: a server's entry for one region.
-CREATE TABLE policy_row (
+CREATE TABLE IF NOT EXISTS policy_row (
     policy_id   BIGINT NOT NULL,
     address     VARCHAR(45) NOT NULL,
     region_id   BIGINT NOT NULL,
@@ -97,7 +100,7 @@ CREATE TABLE policy_row (
     CONSTRAINT policy_row_ttl_is_from_0_to_2147483647 CHECK (ttl BETWEEN 0 AND 2147483647)
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 -- What an operator set. A server without a row was never set, which means up.
-CREATE TABLE server (
+CREATE TABLE IF NOT EXISTS server (
     address VARCHAR(45) NOT NULL PRIMARY KEY,
     up      BIGINT NOT NULL, -- 1 = may be drawn, 0 = never drawn
     CONSTRAINT server_address_is_lower_case
@@ -106,13 +109,13 @@ CREATE TABLE server (
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- Files named at start or by the configuration, as they were when last imported.
-CREATE TABLE import (
+CREATE TABLE IF NOT EXISTS import (
     path   VARCHAR(768) NOT NULL PRIMARY KEY,
     digest TEXT NOT NULL -- of the file's content; equal digests are not imported again
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- What probes last held of servers, for the first answers after a start. No generation's business.
-CREATE TABLE health (
+CREATE TABLE IF NOT EXISTS health (
     server  VARCHAR(45) NOT NULL,
     probe   VARCHAR(63) NOT NULL,
     failing BIGINT NOT NULL, -- 1 = not drawn, 0 = drawn
@@ -124,29 +127,29 @@ CREATE TABLE health (
 
 -- One row. Who changes what is served holds it until the end of its transaction, so that changes are numbered in the
 -- order in which others see them.
-CREATE TABLE writer (
+CREATE TABLE IF NOT EXISTS writer (
     id      BIGINT NOT NULL PRIMARY KEY,
     changes BIGINT NOT NULL, -- the number of the last change
     CONSTRAINT writer_is_one_row CHECK (id = 1)
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
-INSERT INTO writer (id, changes) VALUES (1, 0);
+INSERT IGNORE INTO writer (id, changes) VALUES (1, 0);
 
 -- Which tables were changed. A change above generation.changes of the current generation is not served yet.
-CREATE TABLE change_log (
+CREATE TABLE IF NOT EXISTS change_log (
     number BIGINT NOT NULL PRIMARY KEY,
     at     BIGINT NOT NULL, -- Unix time, in seconds
     what   TEXT   NOT NULL  -- the table
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- What was changed directly and cannot be served, and why.
-CREATE TABLE refusal (
+CREATE TABLE IF NOT EXISTS refusal (
     changes BIGINT NOT NULL PRIMARY KEY, -- the number of the last change that there was
     at      BIGINT NOT NULL,             -- Unix time, in seconds
     what    TEXT   NOT NULL              -- everything that is wrong, shortened
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- A name server logs its commits by itself; @pointsman_commits tells it from others.
-CREATE PROCEDURE log_change(changed VARCHAR(64))
+CREATE OR REPLACE PROCEDURE log_change(changed VARCHAR(64))
 BEGIN
     IF @pointsman_commits IS NULL THEN
         UPDATE writer SET changes = changes + 1;
@@ -154,27 +157,27 @@ BEGIN
     END IF;
 END;
 
-CREATE TRIGGER zone_insert BEFORE INSERT ON "zone" FOR EACH ROW CALL log_change('zone');
-CREATE TRIGGER zone_update BEFORE UPDATE ON "zone" FOR EACH ROW CALL log_change('zone');
-CREATE TRIGGER zone_delete BEFORE DELETE ON "zone" FOR EACH ROW CALL log_change('zone');
-CREATE TRIGGER region_insert BEFORE INSERT ON "region" FOR EACH ROW CALL log_change('region');
-CREATE TRIGGER region_update BEFORE UPDATE ON "region" FOR EACH ROW CALL log_change('region');
-CREATE TRIGGER region_delete BEFORE DELETE ON "region" FOR EACH ROW CALL log_change('region');
-CREATE TRIGGER partition_insert BEFORE INSERT ON "partition" FOR EACH ROW CALL log_change('partition');
-CREATE TRIGGER partition_update BEFORE UPDATE ON "partition" FOR EACH ROW CALL log_change('partition');
-CREATE TRIGGER partition_delete BEFORE DELETE ON "partition" FOR EACH ROW CALL log_change('partition');
-CREATE TRIGGER policy_insert BEFORE INSERT ON "policy" FOR EACH ROW CALL log_change('policy');
-CREATE TRIGGER policy_update BEFORE UPDATE ON "policy" FOR EACH ROW CALL log_change('policy');
-CREATE TRIGGER policy_delete BEFORE DELETE ON "policy" FOR EACH ROW CALL log_change('policy');
-CREATE TRIGGER policy_name_insert BEFORE INSERT ON "policy_name" FOR EACH ROW CALL log_change('policy_name');
-CREATE TRIGGER policy_name_update BEFORE UPDATE ON "policy_name" FOR EACH ROW CALL log_change('policy_name');
-CREATE TRIGGER policy_name_delete BEFORE DELETE ON "policy_name" FOR EACH ROW CALL log_change('policy_name');
-CREATE TRIGGER policy_server_insert BEFORE INSERT ON "policy_server" FOR EACH ROW CALL log_change('policy_server');
-CREATE TRIGGER policy_server_update BEFORE UPDATE ON "policy_server" FOR EACH ROW CALL log_change('policy_server');
-CREATE TRIGGER policy_server_delete BEFORE DELETE ON "policy_server" FOR EACH ROW CALL log_change('policy_server');
-CREATE TRIGGER policy_row_insert BEFORE INSERT ON "policy_row" FOR EACH ROW CALL log_change('policy_row');
-CREATE TRIGGER policy_row_update BEFORE UPDATE ON "policy_row" FOR EACH ROW CALL log_change('policy_row');
-CREATE TRIGGER policy_row_delete BEFORE DELETE ON "policy_row" FOR EACH ROW CALL log_change('policy_row');
-CREATE TRIGGER server_insert BEFORE INSERT ON "server" FOR EACH ROW CALL log_change('server');
-CREATE TRIGGER server_update BEFORE UPDATE ON "server" FOR EACH ROW CALL log_change('server');
-CREATE TRIGGER server_delete BEFORE DELETE ON "server" FOR EACH ROW CALL log_change('server');
+CREATE OR REPLACE TRIGGER zone_insert BEFORE INSERT ON "zone" FOR EACH ROW CALL log_change('zone');
+CREATE OR REPLACE TRIGGER zone_update BEFORE UPDATE ON "zone" FOR EACH ROW CALL log_change('zone');
+CREATE OR REPLACE TRIGGER zone_delete BEFORE DELETE ON "zone" FOR EACH ROW CALL log_change('zone');
+CREATE OR REPLACE TRIGGER region_insert BEFORE INSERT ON "region" FOR EACH ROW CALL log_change('region');
+CREATE OR REPLACE TRIGGER region_update BEFORE UPDATE ON "region" FOR EACH ROW CALL log_change('region');
+CREATE OR REPLACE TRIGGER region_delete BEFORE DELETE ON "region" FOR EACH ROW CALL log_change('region');
+CREATE OR REPLACE TRIGGER partition_insert BEFORE INSERT ON "partition" FOR EACH ROW CALL log_change('partition');
+CREATE OR REPLACE TRIGGER partition_update BEFORE UPDATE ON "partition" FOR EACH ROW CALL log_change('partition');
+CREATE OR REPLACE TRIGGER partition_delete BEFORE DELETE ON "partition" FOR EACH ROW CALL log_change('partition');
+CREATE OR REPLACE TRIGGER policy_insert BEFORE INSERT ON "policy" FOR EACH ROW CALL log_change('policy');
+CREATE OR REPLACE TRIGGER policy_update BEFORE UPDATE ON "policy" FOR EACH ROW CALL log_change('policy');
+CREATE OR REPLACE TRIGGER policy_delete BEFORE DELETE ON "policy" FOR EACH ROW CALL log_change('policy');
+CREATE OR REPLACE TRIGGER policy_name_insert BEFORE INSERT ON "policy_name" FOR EACH ROW CALL log_change('policy_name');
+CREATE OR REPLACE TRIGGER policy_name_update BEFORE UPDATE ON "policy_name" FOR EACH ROW CALL log_change('policy_name');
+CREATE OR REPLACE TRIGGER policy_name_delete BEFORE DELETE ON "policy_name" FOR EACH ROW CALL log_change('policy_name');
+CREATE OR REPLACE TRIGGER policy_server_insert BEFORE INSERT ON "policy_server" FOR EACH ROW CALL log_change('policy_server');
+CREATE OR REPLACE TRIGGER policy_server_update BEFORE UPDATE ON "policy_server" FOR EACH ROW CALL log_change('policy_server');
+CREATE OR REPLACE TRIGGER policy_server_delete BEFORE DELETE ON "policy_server" FOR EACH ROW CALL log_change('policy_server');
+CREATE OR REPLACE TRIGGER policy_row_insert BEFORE INSERT ON "policy_row" FOR EACH ROW CALL log_change('policy_row');
+CREATE OR REPLACE TRIGGER policy_row_update BEFORE UPDATE ON "policy_row" FOR EACH ROW CALL log_change('policy_row');
+CREATE OR REPLACE TRIGGER policy_row_delete BEFORE DELETE ON "policy_row" FOR EACH ROW CALL log_change('policy_row');
+CREATE OR REPLACE TRIGGER server_insert BEFORE INSERT ON "server" FOR EACH ROW CALL log_change('server');
+CREATE OR REPLACE TRIGGER server_update BEFORE UPDATE ON "server" FOR EACH ROW CALL log_change('server');
+CREATE OR REPLACE TRIGGER server_delete BEFORE DELETE ON "server" FOR EACH ROW CALL log_change('server');

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use sqlx::SqlSafeStr;
+#[cfg(feature = "mysql")]
+use sqlx::migrate::Migrate as _;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 
 use super::sql::{Sql, values};
@@ -40,7 +42,7 @@ pub(crate) fn versions(sql: &Sql) -> &'static [Version] {
 /// Brings the tables to the last of `versions`; programs that start together wait for each other.
 pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) -> Result<(), OpenError> {
     // The migrator makes its own table first.
-    are_there(sql, path).await?;
+    let is_begun = are_there(sql, path).await?;
     let sort = |error: sqlx::Error| OpenError::from(StoreError::sort_shared(path, &error));
     let known = versions.last().map_or(0, |(version, ..)| *version);
     let steps = versions.iter().map(|&(version, word, text)| {
@@ -51,7 +53,13 @@ pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) ->
         #[cfg(feature = "postgres")]
         Sql::Postgres(sql) => migrator.run_direct(None, &mut **sql, false).await,
         #[cfg(feature = "mysql")]
-        Sql::Mysql(sql) => migrator.run_direct(None, &mut **sql, false).await,
+        Sql::Mysql(sql) => {
+            let forgotten = if is_begun { forget_broken_off(sql).await } else { Ok(()) };
+            match forgotten {
+                Ok(()) => migrator.run_direct(None, &mut **sql, false).await,
+                failed => failed,
+            }
+        }
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         Sql::Absent(never) => match *never {},
     };
@@ -62,6 +70,19 @@ pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) ->
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => sort(error),
         other => StoreError::Failed { path: path.to_path_buf(), cause: other.to_string() }.into(),
     })
+}
+
+/// Has a migration that was broken off run again: MariaDB has no transaction around what makes tables, so its migrations may
+/// each be run twice.
+#[cfg(feature = "mysql")]
+async fn forget_broken_off(sql: &mut sqlx::MySqlConnection) -> Result<(), MigrateError> {
+    // Who holds the lock may be in the middle of one.
+    sql.lock().await?;
+    let forgotten =
+        sqlx::query("DELETE FROM _sqlx_migrations WHERE success = FALSE").execute(&mut *sql).await;
+    sql.unlock().await?;
+    forgotten?;
+    Ok(())
 }
 
 /// Whether the tables are there, of the last of `versions`.
