@@ -19,6 +19,8 @@ pub(super) struct Noted {
     pub(super) output: u64,
     inode: u64,
     last: Instant,
+    /// Held against other runs, which would write to the same file.
+    _held: File,
 }
 
 impl Noted {
@@ -35,6 +37,8 @@ impl Noted {
             return Err(failed("--resume needs files: < access.log >> named.log"));
         }
         let cause = |cause: io::Error| failed(&cause.to_string());
+        let held = net::whole::hold(path).map_err(cause)?;
+        let held = held.ok_or_else(|| failed("another run has it; wait for its end"))?;
         let inode = input.metadata().map_err(cause)?.ino();
         let (read, written, noted) = match fs::read_to_string(path) {
             Ok(text) => noted(&text)
@@ -59,7 +63,10 @@ impl Noted {
         // What was written after the last note is written again.
         output.set_len(written).map_err(cause)?;
         output.seek(SeekFrom::Start(written)).map_err(cause)?;
-        Ok(Noted { input: read, output: written, inode, last: Instant::now() })
+        let noted = Noted { input: read, output: written, inode, last: Instant::now(), _held: held };
+        // What ends before the first note goes on from here, too.
+        noted.write(path)?;
+        Ok(noted)
     }
 
     /// Writes it down, once a second, or now.
@@ -69,6 +76,12 @@ impl Noted {
         }
         self.last = Instant::now();
         out.flush().map_err(|cause| Failure::output(&cause))?;
+        // A note never says more than what is there, also after the machine has stopped.
+        out.get_ref().sync_data().map_err(|cause| Failure::output(&cause))?;
+        self.write(path)
+    }
+
+    fn write(&self, path: &Path) -> Result<(), Failure> {
         let noted = net::whole::replace(path, 0o600, |mut file| {
             file.write_all(format!("{}\n{}\n{}\n", self.input, self.output, self.inode).as_bytes())
         });
@@ -106,8 +119,12 @@ mod tests {
             noted.map(|noted| (noted, BufWriter::new(output))).map_err(|failure| format!("{failure:?}"))
         };
         let (mut first, mut to) = begin(Some("192.0.2.1 a\n"), &log).unwrap();
+        assert_eq!(fs::read_to_string(&state).unwrap().lines().next(), Some("0"), "before the first line");
         first.input = 12;
         first.note(&state, &mut to, true).unwrap();
+        let second = begin(None, &log).err().unwrap();
+        assert!(second.contains("another run has it"), "{second}");
+        drop(first);
         fs::rename(&log, &rotated).unwrap();
         let refused = begin(Some("192.0.2.2 b\n192.0.2.3 c\n"), &log).err().unwrap();
         assert!(refused.contains("was it rotated?"), "{refused}");
