@@ -203,7 +203,7 @@ impl Drop for Place {
 }
 
 /// Returns the address that stands for all addresses one client can choose from: of IPv6 the /64.
-fn client_of(address: IpAddr) -> IpAddr {
+pub fn client_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),

@@ -170,7 +170,7 @@ impl Numbers {
                 foreign = get(&counts.foreign),
                 many = get(&counts.many),
                 cut = get(&counts.cut),
-                milliseconds = counts.times.sum(),
+                milliseconds = counts.times.sum() / 1_000,
                 "upstream since start"
             );
         }

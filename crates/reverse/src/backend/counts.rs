@@ -8,7 +8,10 @@ use crate::histogram::Histogram;
 use crate::question::Answered;
 
 /// Upper bounds of how long questions took, in milliseconds.
-pub const TIMES_MS: [u64; 12] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000];
+pub const TIMES_US: [u64; 14] = [
+    200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
+    5_000_000,
+];
 
 /// What the back end did, since start, and what it holds now.
 #[derive(Debug, Default)]
@@ -129,7 +132,7 @@ impl Default for UpstreamCounts {
             cut: AtomicU64::default(),
             many: AtomicU64::default(),
             foreign: AtomicU64::default(),
-            times: Histogram::new(&TIMES_MS),
+            times: Histogram::new(&TIMES_US),
         }
     }
 }
@@ -143,7 +146,7 @@ impl UpstreamCounts {
     /// Counts how a question ended.
     pub(super) fn count(&self, answered: &Answered, took: Duration) {
         let add = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);
-        self.times.observe(took.as_millis() as u64);
+        self.times.observe(took.as_micros() as u64);
         match answered {
             Answered::Name(..) | Answered::Verdict(..) => add(&self.names),
             Answered::NoName(_) | Answered::Nothing(_) => add(&self.no_names),

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use learn::{Backoff, Learner, Limits, Next, Order, Pacer, Repeats};
+use net::admission::client_of;
 use net::clock::Now;
 
 use super::behaviour::Behaviour;
@@ -124,7 +125,7 @@ impl BackEnd {
             // One lane, and one client that may have all of it: plain Rapid DNS.
             self.learner.ask(address, (false, 0), IpAddr::from([0, 0, 0, 0]));
         } else if !self.in_flight.contains(&address) {
-            self.learner.ask(address, lane(address), client);
+            self.learner.ask(address, lane(address), client_of(client));
         }
     }
 

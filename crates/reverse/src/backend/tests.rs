@@ -121,6 +121,16 @@ fn name(ttl: u32) -> Answered {
 const ONE: &str = "192.0.2.1";
 
 #[test]
+fn addresses_that_one_client_can_choose_from_have_its_places_together() {
+    let mut world = World::new(Behaviour { per_client: 2, ..behaviour() });
+    for number in 0..10 {
+        let [address, client] = ["192.0.2.", "2001:db8::"].map(|of| format!("{of}{number}").parse().unwrap());
+        world.back_end.note(Wanted { address, client });
+    }
+    assert_eq!(world.counted(|counts| &counts.depth), 2);
+}
+
+#[test]
 fn an_address_is_learned() {
     let mut world = World::new(behaviour());
     assert_eq!(world.look_up(ONE), Known::NotYet);

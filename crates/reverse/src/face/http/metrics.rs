@@ -363,18 +363,18 @@ pub const METRICS: &[Metric] = &[
         unit: "seconds",
         labels: &[],
         read: |numbers, samples| {
-            histogram(samples, numbers.upstreams.iter().map(|(_, counts)| &counts.times), 1000.0);
+            histogram(samples, numbers.upstreams.iter().map(|(_, counts)| &counts.times), 1e6);
         },
     },
     Metric {
         name: "pointsman_reverse_upstream_milliseconds_total",
-        help: "How long questions took in sum, by upstream: over its questions, the mean.",
+        help: "How long questions took until they were answered or given up, in sum, by upstream.",
         kind: Kind::Counter,
         unit: "milliseconds",
         labels: &["upstream"],
         read: |numbers, samples| {
             for (address, counts) in &numbers.upstreams {
-                samples.push([address.to_string()], counts.times.sum());
+                samples.push([address.to_string()], counts.times.sum() / 1_000);
             }
         },
     },

@@ -73,7 +73,7 @@ pub(super) async fn status(State(http): State<Http>) -> Json<ReverseStatus> {
                     questions: get(&counts.questions),
                     answers: counted(counts.answers()),
                     failures: counted(Why::ALL.map(Why::word).into_iter().zip(&counts.failures)),
-                    mean_milliseconds: (ended > 0).then(|| counts.times.sum() as f64 / ended as f64),
+                    mean_milliseconds: (ended > 0).then(|| counts.times.sum() as f64 / 1e3 / ended as f64),
                 }
             })
             .collect(),
