@@ -47,7 +47,7 @@ pub struct BackEndStatus {
     pub turns: f64,
     /// Queries sent to it.
     pub sent: u64,
-    /// The part of all queries that was sent to it.
+    /// The part of what was sent to the back ends that there are, each since it was added.
     pub share: f64,
     /// Its answers.
     pub answered: u64,

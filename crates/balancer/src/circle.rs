@@ -1,6 +1,6 @@
 //! Whether queries to a back end would come back to the balancer.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// Whether what is sent to `back_end` comes to who listens at `listens`: an address and port, or all addresses of this
 /// machine of one family with a port. Which they are the system is asked, without a packet.
@@ -9,15 +9,16 @@ pub fn leads_to(listens: SocketAddr, back_end: SocketAddr) -> bool {
     listens.port() == back_end.port()
         && own.is_ipv4() == other.is_ipv4()
         && (own == other
-            || own.is_unspecified() && is_ours(other)
+            || own.is_unspecified() && is_ours(back_end)
             || other.is_unspecified() && own.is_loopback())
 }
 
 /// Whether an address is this machine's: then what goes there comes from there. A machine may bind addresses that are not
 /// its own (`ip_nonlocal_bind`), so binding tells nothing.
-fn is_ours(address: IpAddr) -> bool {
-    // The port is any: nothing is sent.
-    let source = || net::client::ask(SocketAddr::new(address, 9), None).ok()?.local_addr().ok();
+fn is_ours(at: SocketAddr) -> bool {
+    let at = net::client::canonical(at);
+    let address = at.ip();
+    let source = || net::client::ask(at, None).ok()?.local_addr().ok();
     address.is_loopback()
         || address.is_unspecified()
         || source().is_some_and(|source| source.ip().to_canonical() == address)

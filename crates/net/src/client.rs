@@ -37,6 +37,15 @@ const CHARGE_MAX: usize = 4_096;
 /// Events that one [`Readiness::ready`] tells: what is beyond is told by the next one.
 const EVENTS_MAX: usize = 64;
 
+/// The address by which somebody is known: that of an IPv4 host written as one of IPv6 (`::ffff:192.0.2.1`) is its own; others
+/// stay as they are, with the interface of a link-local one.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(v4) => (v4, address.port()).into(),
+        IpAddr::V6(_) => address,
+    }
+}
+
 /// Opens a socket that sends from any source address of a family and tells at which one an answer arrived, and when.
 ///
 /// # Errors
@@ -313,6 +322,17 @@ mod tests {
 
     /// How long a test waits for loopback to deliver.
     const WAIT: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn only_a_mapped_address_is_another_one() {
+        for (given, known) in [
+            ("[::ffff:192.0.2.1]:53", "192.0.2.1:53"),
+            ("192.0.2.1:53", "192.0.2.1:53"),
+            ("[fe80::1%2]:53", "[fe80::1%2]:53"),
+        ] {
+            assert_eq!(canonical(given.parse().expect("an address")).to_string(), known);
+        }
+    }
 
     #[test]
     fn one_socket_asks_from_many_addresses_and_hears_where() {

@@ -248,8 +248,7 @@ fn find(http: &Http, address: &str) -> Result<Arc<BackEnd>, Failure> {
 
 /// Reads an address with a port; that of an IPv4 server written as one of IPv6 (`::ffff:192.0.2.1`) is its own.
 fn read(address: &str) -> Option<SocketAddr> {
-    let address: SocketAddr = address.parse().ok()?;
-    Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    address.parse().ok().map(net::client::canonical)
 }
 
 #[cfg(test)]

@@ -226,7 +226,7 @@ pub const METRICS: &[Metric] = &[
     back_end!("pointsman_balance_back_end_sent_total", "Queries sent, again ones too.", "queries", sent),
     Metric {
         name: "pointsman_balance_back_end_share_permille",
-        help: "The part of all queries that was sent to it, in thousandths, since start.",
+        help: "The part of what was sent to the back ends that there are, each since it was added, in thousandths.",
         kind: Kind::Gauge,
         unit: "thousandths",
         labels: &["back_end"],
@@ -260,7 +260,8 @@ pub const METRICS: &[Metric] = &[
     ),
     back_end!(
         "pointsman_balance_back_end_refused_total",
-        "Queries that could not be delivered: nobody listens there, or no way leads there.",
+        "Queries that could not be delivered, as nobody listens there or no way leads there, or whose connection ended before \
+         their answer.",
         "queries",
         refused
     ),
@@ -273,7 +274,7 @@ pub const METRICS: &[Metric] = &[
     ),
     of_back_end!(
         "pointsman_balance_back_end_connections_total",
-        "Connections opened to it.",
+        "Connections begun to it, also such as it refused.",
         "connections",
         connections
     ),
@@ -339,7 +340,7 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_balance_back_end_drops_total",
-        help: "Datagrams that its system has turned away, as its agent says.",
+        help: "Datagrams that its system has turned away, by its agent's own count, which begins with the agent.",
         kind: Kind::Counter,
         unit: "datagrams",
         labels: &["back_end"],
@@ -363,7 +364,7 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_balance_back_end_connection_drops_total",
-        help: "Connections that its system has turned away, as its agent says.",
+        help: "Connections that its system has turned away, by its agent's own count, which begins with the agent.",
         kind: Kind::Counter,
         unit: "connections",
         labels: &["back_end"],

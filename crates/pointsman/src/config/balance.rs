@@ -16,7 +16,7 @@ use routing::balance::BACK_ENDS_MAX;
 
 use super::flags::{Flagged, Over};
 use super::keys::{BALANCE, Section};
-use super::lower::{count, given, is_told, resolve};
+use super::lower::{apart, count, given, is_told, resolve};
 use super::spec::{BalanceSpec, Placed};
 use crate::credit_key;
 use crate::log::Form;
@@ -130,6 +130,8 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
         faults
             .push(place.fault(format!("http is {value}, which other machines reach"), "a loopback address"));
     }
+    let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
+    apart(listen.chain(spec.http.iter().map(|http| ("http", http.value, &http.place))), faults);
     for Placed { value, place } in spec.listen.iter().filter(|listen| listen.value.port() != 0) {
         for back_end in seen.iter().filter(|back_end| circle::leads_to(*value, **back_end)) {
             let what = if back_end == value {
@@ -241,7 +243,7 @@ mod tests {
 
     #[test]
     fn everything_wrong_is_listed_at_once_with_its_place() {
-        let text = "version = \"v1\"\n[balance]\nlisten = [\"192.0.2.1:53\"]\n\
+        let text = "version = \"v1\"\n[balance]\nlisten = [\"192.0.2.1:53\", \"0.0.0.0:53\"]\n\
                     backend = [\"192.0.2.1\", \"192.0.2.1:53\", \"192.0.2.2=0\", \"192.0.2.3:0\", \"[::ffff:192.0.2.1]:53\"]\n\
                     policy = \"fastest\"\nspeed = 9\ntimeout = \"1 h\"\n";
         let found = lowered(text, &["--tries", "0"]).expect_err("much is wrong");
@@ -254,6 +256,7 @@ mod tests {
             "/etc/p.toml:4:25: backend has 192.0.2.1:53 twice; expected each server once",
             "/etc/p.toml:4:56: 192.0.2.3:0 has port 0",
             "/etc/p.toml:4:71: backend has 192.0.2.1:53 twice; expected each server once",
+            "/etc/p.toml:3:27: listen has 0.0.0.0:53 and 192.0.2.1:53, one of which has the other within it",
             "/etc/p.toml:3:11: 192.0.2.1:53 is in listen and in backend",
         ];
         let lines: Vec<&str> = found.lines().collect();

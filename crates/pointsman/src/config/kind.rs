@@ -406,7 +406,7 @@ fn resolver(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
 pub(crate) fn with_port(text: &str) -> Result<SocketAddr, &'static str> {
     let with_port = text.parse().or_else(|_| text.parse().map(|ip: IpAddr| SocketAddr::new(ip, 53)));
     let address = with_port.map_err(|_| "expected an IP address, with a port where it is not 53")?;
-    Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    Ok(net::client::canonical(address))
 }
 
 fn back_end(given: &Given<'_>) -> Result<(SocketAddr, u32), Wrong> {

@@ -93,39 +93,54 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
 }
 
 fn addresses(spec: &Spec, faults: &mut Faults) {
-    for (index, Placed { value, place }) in spec.listen.iter().enumerate() {
-        let Some(other) = spec.listen[..index].iter().find(|other| collide(other.value, *value)) else {
-            continue;
-        };
-        if other.value == *value {
-            faults.push(place.fault(format!("listen has {value} twice"), "each address once"));
-        } else {
-            let what =
-                format!("listen has {value} and {}, one of which has the other within it", other.value);
-            faults.push(place.fault(what, "one for all interfaces, or one for each"));
-        }
-    }
+    let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
+    let api = spec.api.iter().map(|api| ("api", api.value, &api.place));
+    apart(listen.chain(api), faults);
     let Some(api) = &spec.api else { return };
-    if let Some(listen) = spec.listen.iter().find(|listen| collide(listen.value, api.value)) {
-        let what = if listen.value == api.value {
-            format!("api and listen are both {}", api.value)
-        } else {
-            format!("api is {}, and listen {} at the same port", api.value, listen.value)
-        };
-        faults.push(api.place.fault(what, "another port for one of them"));
-    }
     if !is_loopback(api.value) && spec.token_file.is_none() {
         let what = format!("api is {}, which other machines reach, and there is no token_file", api.value);
         faults.push(api.place.fault(what, "a token_file (--token-file), or a loopback address"));
     }
 }
 
+/// Finds listeners that cannot be beside each other, each told with the key that has it.
+pub(super) fn apart<'a>(
+    all: impl Iterator<Item = (&'static str, SocketAddr, &'a Place)>,
+    faults: &mut Faults,
+) {
+    let all: Vec<_> = all.collect();
+    for (index, (key, value, place)) in all.iter().enumerate() {
+        let Some((before, other, _)) = all[..index].iter().find(|(_, other, _)| collide(*other, *value))
+        else {
+            continue;
+        };
+        faults.push(match (before == key, other == value) {
+            (true, true) => place.fault(format!("{key} has {value} twice"), "each address once"),
+            (true, false) => {
+                let what = format!("{key} has {value} and {other}, one of which has the other within it");
+                place.fault(what, "one for all interfaces, or one for each")
+            }
+            (false, true) => {
+                place.fault(format!("{key} and {before} are both {value}"), "another port for one of them")
+            }
+            (false, false) => {
+                let what = format!("{key} is {value}, and {before} {other} at the same port");
+                place.fault(what, "another port for one of them")
+            }
+        });
+    }
+}
+
 /// Whether two sockets cannot have these addresses: they are the same, or one is for all interfaces. Port 0 is any free
 /// port, of which there can be several.
 fn collide(one: SocketAddr, other: SocketAddr) -> bool {
-    let (own, others) = (one.ip(), other.ip());
-    let meet = own == others || own.is_unspecified() || others.is_unspecified();
-    one.port() != 0 && one.port() == other.port() && own.is_ipv4() == others.is_ipv4() && meet
+    let interface = |at: SocketAddr| match at {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let is_same = one.ip() == other.ip() && interface(one) == interface(other);
+    let meet = is_same || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && one.is_ipv4() == other.is_ipv4() && meet
 }
 
 fn secondaries(spec: &Spec, faults: &mut Faults) {

@@ -21,7 +21,7 @@ use reverse::{Crawlers, Options};
 use super::flags::{Flagged, Over};
 use super::keys::{REVERSE, Section};
 use super::kind;
-use super::lower::{at, count, given, resolve, without_effect};
+use super::lower::{apart, at, count, given, resolve, without_effect};
 use super::spec::{Placed, ReverseSpec};
 use crate::log::Form;
 use routing::Prefix;
@@ -188,9 +188,11 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
         whole("there is nobody to ask", "upstream (--upstream ADDR)");
     }
     let faces = || {
-        let dns = spec.dns.iter().map(|Placed { value: (address, _), place }| (address, place));
-        let others = spec.resp.iter().chain(&spec.rapid).chain(&spec.http);
-        dns.chain(others.map(|Placed { value, place }| (value, place)))
+        let dns = spec.dns.iter().map(|Placed { value: (address, _), place }| ("dns", *address, place));
+        let others = [("resp", &spec.resp), ("rapid", &spec.rapid), ("http", &spec.http)];
+        dns.chain(
+            others.into_iter().flat_map(|(key, face)| face.iter().map(move |at| (key, at.value, &at.place))),
+        )
     };
     if faces().next().is_none() && spec.mmdb.is_none() {
         let expected = "dns, resp, rapid, http or mmdb (--dns ADDR, --resp ADDR, --rapid ADDR, --http ADDR or --mmdb FILE)";
@@ -199,7 +201,8 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
     if let Some(beyond) = spec.upstream.get(UPSTREAMS_MAX) {
         faults.push(beyond.place.fault("there are too many upstreams", format!("{UPSTREAMS_MAX} at most")));
     }
-    for (value, place) in faces() {
+    apart(faces(), faults);
+    for (_, value, place) in faces() {
         if !value.ip().to_canonical().is_loopback() && spec.allow.is_empty() {
             let what = format!("{value} is not loopback, and there is nobody who may ask there");
             faults.push(place.fault(what, "allow (--allow PREFIX) for each network of clients"));

@@ -178,6 +178,7 @@ fn contradictions_are_faults_where_they_were_given() {
             "/etc/p.toml:2:7: api and listen are both 127.0.0.1:53; expected another port for one of them",
         ],
     );
+    check("listen = [\"[fe80::1%2]:53\", \"[fe80::1%3]:53\"]", &[], &[]);
     check(
         "api = \"127.0.0.1:53\"\nlisten = [\"127.0.0.1:5300\", \"[::]:53\", \"0.0.0.0:5300\", \"0.0.0.0:53\"]",
         &[],

@@ -103,13 +103,14 @@ pub struct Ports {
 
 impl Ports {
     /// Where a server listens for a carrier.
-    pub fn of(self, carrier: Carrier, server: SocketAddr) -> SocketAddr {
-        match carrier {
-            Carrier::Udp | Carrier::Tcp => server,
-            Carrier::Tls => SocketAddr::new(server.ip(), self.tls),
-            Carrier::Quic => SocketAddr::new(server.ip(), self.quic),
-            Carrier::Https => SocketAddr::new(server.ip(), self.https),
-        }
+    pub fn of(self, carrier: Carrier, mut server: SocketAddr) -> SocketAddr {
+        server.set_port(match carrier {
+            Carrier::Udp | Carrier::Tcp => server.port(),
+            Carrier::Tls => self.tls,
+            Carrier::Quic => self.quic,
+            Carrier::Https => self.https,
+        });
+        server
     }
 }
 
