@@ -125,16 +125,21 @@ impl Writer {
         &self.counters
     }
 
-    /// Makes the file, where it is one, so that a wrong path is seen before anything starts.
+    /// Makes the file, where it is one, so that a wrong path is seen before anything starts. Where there is no room for it now,
+    /// that is tried again later: nobody goes unanswered for it.
     ///
     /// # Errors
     /// What the system says of the file, with its path.
     pub(crate) fn make_file(&mut self) -> Result<(), String> {
         if let Destination::File(path) = &self.config.destination {
             let path = path.display().to_string();
-            let made =
-                self.open().map_err(|cause| format!("failed to make the dnstap file {path}: {cause}"))?;
-            self.made = Some(made);
+            match self.open() {
+                Ok(made) => self.made = Some(made),
+                Err(cause) if is_full(&cause) => {
+                    tracing::warn!(path, %cause, "no room for the dnstap file; it is tried again and again");
+                }
+                Err(cause) => return Err(format!("failed to make the dnstap file {path}: {cause}")),
+            }
         }
         Ok(())
     }
@@ -366,5 +371,21 @@ impl fmt::Display for Destination {
         match self {
             Destination::Socket(path) | Destination::File(path) => write!(f, "{}", path.display()),
         }
+    }
+}
+
+/// Whether a file cannot be written for want of room alone, which somebody may make.
+fn is_full(cause: &io::Error) -> bool {
+    matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_want_of_room_is_waited_for() {
+        let [no_space, no_quota, no_right] = [28, 122, 13].map(io::Error::from_raw_os_error);
+        assert!(is_full(&no_space) && is_full(&no_quota) && !is_full(&no_right));
     }
 }

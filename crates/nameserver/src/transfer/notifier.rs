@@ -251,13 +251,14 @@ impl Notifier {
 }
 
 /// The source address of the family of `any` for these targets: the first address in `local` of which they can be reached,
-/// or any that the system chooses.
+/// or any that the system chooses. A link-local one reaches its own link only.
 fn source(local: &[SocketAddr], targets: &[SocketAddr], any: IpAddr) -> IpAddr {
     let of_family = |address: &IpAddr| address.is_ipv4() == any.is_ipv4();
     let mut targets = targets.iter().map(SocketAddr::ip).filter(of_family);
     let all_are_here = targets.all(|target| target.is_loopback());
     let mut own = local.iter().map(SocketAddr::ip).filter(of_family);
-    own.find(|own| all_are_here || !own.is_loopback()).unwrap_or(any)
+    let is_link_local = |own: &IpAddr| matches!(own, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    own.find(|own| all_are_here || !own.is_loopback() && !is_link_local(own)).unwrap_or(any)
 }
 
 async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
@@ -324,7 +325,7 @@ mod tests {
 
     #[test]
     fn secondaries_elsewhere_are_told_from_an_address_that_reaches_them() {
-        let any: IpAddr = Ipv4Addr::UNSPECIFIED.into();
+        let [any, v6]: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
         let at = |addresses: &[&str]| -> Vec<SocketAddr> {
             addresses.iter().map(|address| SocketAddr::new(address.parse().unwrap(), 53)).collect()
         };
@@ -336,7 +337,10 @@ mod tests {
             (&["127.0.0.1"], &["2001:db8::53"], "127.0.0.1"),
             (&["::1"], &["192.0.2.53"], "0.0.0.0"),
             (&["0.0.0.0"], &["192.0.2.53"], "0.0.0.0"),
+            (&["fe80::1", "2001:db8::1"], &["2001:db8::53"], "2001:db8::1"),
+            (&["fe80::1"], &["2001:db8::53"], "::"),
         ] {
+            let any = if targets[0].contains(':') && local[0] != "127.0.0.1" { v6 } else { any };
             let source = source(&at(local), &at(targets), any);
             assert_eq!(source.to_string(), expected, "{local:?} {targets:?}");
         }
