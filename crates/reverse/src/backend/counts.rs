@@ -7,7 +7,7 @@ use crate::cache::Why;
 use crate::histogram::Histogram;
 use crate::question::Answered;
 
-/// Upper bounds of how long questions took, in milliseconds.
+/// Upper bounds of how long questions took, in microseconds.
 pub const TIMES_US: [u64; 14] = [
     200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
     5_000_000,

@@ -41,10 +41,19 @@ pub(crate) fn versions(sql: &Sql) -> &'static [Version] {
 
 /// Brings the tables to the last of `versions`; programs that start together wait for each other.
 pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) -> Result<(), OpenError> {
-    // The migrator makes its own table first.
-    let is_begun = are_there(sql, path).await?;
     let sort = |error: sqlx::Error| OpenError::from(StoreError::sort_shared(path, &error));
     let known = versions.last().map_or(0, |(version, ..)| *version);
+    let failed = |error| match error {
+        MigrateError::VersionMissing(found) => {
+            OpenError::Newer { path: path.to_path_buf(), found, known, copy: None }
+        }
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => sort(error),
+        other => StoreError::Failed { path: path.to_path_buf(), cause: other.to_string() }.into(),
+    };
+    // The migrator makes its own table first.
+    if are_there(sql, path).await? {
+        forget_broken_off(sql).await.map_err(failed)?;
+    }
     let steps = versions.iter().map(|&(version, word, text)| {
         Migration::new(version, Cow::Borrowed(word), MigrationType::Simple, text.into_sql_str(), false)
     });
@@ -53,36 +62,32 @@ pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) ->
         #[cfg(feature = "postgres")]
         Sql::Postgres(sql) => migrator.run_direct(None, &mut **sql, false).await,
         #[cfg(feature = "mysql")]
-        Sql::Mysql(sql) => {
-            let forgotten = if is_begun { forget_broken_off(sql).await } else { Ok(()) };
-            match forgotten {
-                Ok(()) => migrator.run_direct(None, &mut **sql, false).await,
-                failed => failed,
-            }
-        }
+        Sql::Mysql(sql) => migrator.run_direct(None, &mut **sql, false).await,
         #[cfg(not(all(feature = "postgres", feature = "mysql")))]
         Sql::Absent(never) => match *never {},
     };
-    done.map_err(|error| match error {
-        MigrateError::VersionMissing(found) => {
-            OpenError::Newer { path: path.to_path_buf(), found, known, copy: None }
-        }
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => sort(error),
-        other => StoreError::Failed { path: path.to_path_buf(), cause: other.to_string() }.into(),
-    })
+    done.map_err(failed)
 }
 
-/// Has a migration that was broken off run again: MariaDB has no transaction around what makes tables, so its migrations may
-/// each be run twice.
-#[cfg(feature = "mysql")]
-async fn forget_broken_off(sql: &mut sqlx::MySqlConnection) -> Result<(), MigrateError> {
-    // Who holds the lock may be in the middle of one.
-    sql.lock().await?;
-    let forgotten =
-        sqlx::query("DELETE FROM _sqlx_migrations WHERE success = FALSE").execute(&mut *sql).await;
-    sql.unlock().await?;
-    forgotten?;
-    Ok(())
+/// Has a migration that was broken off run again, in MariaDB: there each of its statements is committed, and may be run
+/// twice. In PostgreSQL they are one transaction.
+async fn forget_broken_off(sql: &mut Sql) -> Result<(), MigrateError> {
+    match sql {
+        #[cfg(feature = "postgres")]
+        Sql::Postgres(_) => Ok(()),
+        #[cfg(feature = "mysql")]
+        Sql::Mysql(sql) => {
+            // Who holds the lock may be in the middle of one.
+            sql.lock().await?;
+            let text = "DELETE FROM _sqlx_migrations WHERE success = FALSE";
+            let forgotten = sqlx::query(text).execute(&mut **sql).await;
+            sql.unlock().await?;
+            forgotten?;
+            Ok(())
+        }
+        #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+        Sql::Absent(never) => match *never {},
+    }
 }
 
 /// Whether the tables are there, of the last of `versions`.
