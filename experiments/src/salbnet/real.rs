@@ -25,7 +25,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use replay::observe::Observer;
 
-use crate::options::{Run, Size};
+use crate::options::Run;
 use crate::process::Pointsman;
 use crate::quota;
 use crate::report::{Report, number};
@@ -144,18 +144,14 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
         field.capacities = capacities;
         let samples = rounds(run, &mut field, case, &asked, loads)?;
         told::all(run, case, &samples, loads, &capacities, report);
-        if is_vain(run.size, &samples) {
-            report
-                .say("Broken off, as all turns were void. Try again when nothing else runs on this machine.");
+        if turns::is_vain(run.size, &samples) {
+            report.say(
+                "Broken off, as most turns were void. Try again when nothing else runs on this machine.",
+            );
             return Ok(());
         }
     }
     Ok(())
-}
-
-/// Whether a full run would go on for nothing.
-fn is_vain(size: Size, samples: &[Sample]) -> bool {
-    size == Size::Full && samples.iter().all(|sample| sample.outcome.conditions.void().is_some())
 }
 
 /// All rounds of a case; in each, arms have their turns at one load after the other.
@@ -183,7 +179,7 @@ fn rounds(run: &Run, field: &mut Field, case: &Case, asked: &Loads, loads: &[f64
             };
             let order = turns::order(run.size, round, &mut draws);
             samples.extend(turns::round(round, &order, *wanted, tries, turn)?);
-            if is_vain(run.size, &samples) {
+            if turns::is_vain(run.size, &samples) {
                 return Ok(samples);
             }
         }

@@ -73,6 +73,12 @@ pub(super) fn round(
     Ok(samples)
 }
 
+/// Whether a full run goes on for nothing, as of two turns so far less than one counts: too few pairs would be left.
+pub(super) fn is_vain(size: Size, samples: &[Sample]) -> bool {
+    let void = samples.iter().filter(|sample| sample.outcome.conditions.void().is_some()).count();
+    size == Size::Full && 2 * void > samples.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,6 +133,19 @@ mod tests {
             let last = samples.iter().filter(|sample| sample.outcome.conditions.void().is_some()).count();
             let before: usize = samples.iter().map(|sample| sample.voids.len()).sum();
             assert_eq!((before + last, before), (void.len(), turns.len() - 3));
+        }
+    }
+
+    #[test]
+    fn a_full_run_is_broken_off_where_most_turns_are_void() {
+        for (void, of, is_broken_off) in
+            [(0, 0, false), (0, 3, false), (2, 4, false), (2, 3, true), (3, 3, true)]
+        {
+            let sample =
+                |at| Sample { round: 0, arm: at, load: 0.9, outcome: outcome(at < void), voids: Vec::new() };
+            let samples: Vec<_> = (0..of).map(sample).collect();
+            assert_eq!(is_vain(Size::Full, &samples), is_broken_off, "{void} of {of}");
+            assert!(!is_vain(Size::Quick, &samples));
         }
     }
 }
