@@ -146,7 +146,7 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
         told::all(run, case, &samples, loads, &capacities, report);
         if turns::is_vain(run.size, &samples) {
             report.say(
-                "Broken off, as most turns were void. Try again when nothing else runs on this machine.",
+                "Broken off, as more than one turn in four was void. Try again when nothing else runs on this machine.",
             );
             return Ok(());
         }

@@ -73,10 +73,11 @@ pub(super) fn round(
     Ok(samples)
 }
 
-/// Whether a full run goes on for nothing, as of two turns so far less than one counts: too few pairs would be left.
+/// Whether a full run goes on for nothing, as more than one in four turns so far do not count: of seven pairs, for which both
+/// of two turns must, less than four would be left.
 pub(super) fn is_vain(size: Size, samples: &[Sample]) -> bool {
     let void = samples.iter().filter(|sample| sample.outcome.conditions.void().is_some()).count();
-    size == Size::Full && 2 * void > samples.len()
+    size == Size::Full && 4 * void > samples.len()
 }
 
 #[cfg(test)]
@@ -137,9 +138,9 @@ mod tests {
     }
 
     #[test]
-    fn a_full_run_is_broken_off_where_most_turns_are_void() {
+    fn a_full_run_is_broken_off_where_many_turns_are_void() {
         for (void, of, is_broken_off) in
-            [(0, 0, false), (0, 3, false), (2, 4, false), (2, 3, true), (3, 3, true)]
+            [(0, 0, false), (0, 3, false), (2, 8, false), (2, 7, true), (3, 3, true)]
         {
             let sample =
                 |at| Sample { round: 0, arm: at, load: 0.9, outcome: outcome(at < void), voids: Vec::new() };
