@@ -29,7 +29,7 @@ pub struct ReplayReport {
     /// Processes that sent.
     #[serde(default = "one")]
     pub processes: u64,
-    /// From the beginning to the last answer or loss.
+    /// From the beginning to the last query or answer; the wait for answers that never come is not in it.
     pub seconds: f64,
     /// Whether the run was interrupted.
     pub interrupted: bool,

@@ -74,16 +74,17 @@ pub fn lost_here(report: &ReplayReport) -> Option<String> {
     if !sockets.is_empty() {
         let (open, limit) = (report.sockets.most_open, report.sockets.limit);
         // The limit is no more than what may be: who has few descriptors has most of them open already.
-        let why = if open < limit {
-            format!(
+        let (why, or) = if open < limit {
+            let why = format!(
                 "not {limit} (80 % of the descriptor limit), as each thread has its share, the program's own files \
                  take descriptors too, or ports ran out"
-            )
+            );
+            (why, "; against a want of ports, use --source-prefix or a shorter --idle")
         } else {
-            "80 % of the descriptor limit".into()
+            ("80 % of the descriptor limit".into(), "")
         };
         ways.push(format!(
-            "{}: {} could be open, {why}; raise that limit (ulimit -n), or use more --processes",
+            "{}: {} could be open, {why}; raise that limit (ulimit -n), or use more --processes{or}",
             sockets.join(", "),
             counted(open, "socket")
         ));
@@ -156,6 +157,7 @@ mod tests {
         let of = |lost| open(12, lost);
         let few = open(4, &[("evicted", 3)]).expect("some are");
         assert!(few.contains("evicted 3: 4 sockets could be open, not 12 ("), "{few}");
+        assert!(few.contains("ulimit -n") && few.contains("--source-prefix"), "{few}");
         assert_eq!(of(&[("timeout", 9), ("interrupted", 2)]), None);
         for (lost, parts) in [
             (

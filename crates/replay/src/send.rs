@@ -153,7 +153,7 @@ pub struct Done {
     pub tally: Tally,
     /// What was met in the trace.
     pub met: Met,
-    /// From the beginning to the last answer or loss.
+    /// From the beginning to the last query or answer; the wait for answers that never come is not in it.
     pub time: Duration,
     /// Whether it was stopped.
     pub interrupted: bool,
@@ -256,7 +256,7 @@ where
     })
 }
 
-/// What came of a thread: its counts, what it met in the trace, and when its last answer came.
+/// What came of a thread: its counts, what it met in the trace, and when it last sent a query or had an answer.
 type Ended = io::Result<(Tally, Met, u64)>;
 
 impl Shared<'_> {

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::session;
 use copy::Work;
 pub(super) use copy::changed;
-use progress::Progress;
+use progress::{Line, Progress};
 
 /// The arguments of `trace`.
 #[derive(Args, Debug)]
@@ -79,15 +79,18 @@ enum Action {
     },
     /// Write a trace's queries with changes: DO, EDNS, flags, client subnet, names, types
     ///
-    /// do=SHARE, rd=SHARE, ad=SHARE, cd=SHARE: this share of the clients sets the flag, the others do not; DO
-    /// adds EDNS where there is none, and without DO the EDNS stays.
+    /// do=SHARE, rd=SHARE, ad=SHARE, cd=SHARE: this share of the clients sets the
+    /// flag, the others do not; DO adds EDNS where there is none, and without DO the
+    /// EDNS stays.
     /// edns=SIZE or edns=none: EDNS with this UDP size, or none.
     /// ecs=client, ecs=NETWORK or ecs=none: client subnet.
-    /// unique: a label before the name that no other query has. prefix=NAME: these labels.
+    /// unique: a label before the name that no other query has.
+    /// prefix=NAME: these labels.
     /// suffix=OLD:NEW: names that end in OLD end in NEW. type=TYPE.
     ///
-    /// All but the flags take @SHARE behind them, such as edns=1232@50%. Flags, edns and ecs are drawn for a
-    /// client and all of its queries, names and types for each query. Responses are left out.
+    /// All but the flags take @SHARE behind them, such as edns=1232@50%. Flags, edns
+    /// and ecs are drawn for a client and all of its queries, names and types for each
+    /// query. Responses are left out.
     #[command(
         verbatim_doc_comment,
         after_help = "Example:\n  pointsman trace mutate yesterday.pcap.xz signed.pcap do=100% edns=1232@50%"
@@ -165,13 +168,17 @@ impl Trace {
 }
 
 impl Input {
-    fn open(&self) -> Result<trace::Trace, Failure> {
+    /// The trace, and the line that says how far it is read.
+    fn open(&self) -> Result<(trace::Trace, Line), Failure> {
         let path = if self.file == Path::new("-") { Path::new("/dev/stdin") } else { &self.file };
         let file = File::open(path)
             .map_err(|cause| Failure::file(&self.file, format!("it cannot be read: {cause}"), ""))?;
         let length = file.metadata().map_or(0, |metadata| metadata.len());
-        trace::Trace::read(Progress::new(file, length), self.port)
-            .map_err(|error| Failure::file(&self.file, error.to_string(), ""))
+        let progress = Progress::new(file, length);
+        let line = progress.line();
+        let trace = trace::Trace::read(progress, self.port)
+            .map_err(|error| Failure::file(&self.file, error.to_string(), ""))?;
+        Ok((trace, line))
     }
 
     /// What to say of a trace without a message.

@@ -17,6 +17,10 @@ use super::tally::Cause;
 /// Room for one datagram: what a packet of QUIC can be.
 const ROOM: usize = 64 << 10;
 
+/// The furthest ahead that a timer is put on the agenda, in nanoseconds: those of closed connections stay there, and the
+/// idle timeout that a server has may be minutes. One that comes too soon asks the connection anew.
+const TIMER_MAX: u64 = 1_000_000_000;
+
 /// A connection and its socket.
 #[derive(Debug)]
 pub(super) struct Datagrams {
@@ -165,7 +169,8 @@ impl Datagrams {
             }
         });
         if let Some(at) = quic.timeout() {
-            let at = super::nanos(at.saturating_duration_since(around.anchor)).max(around.now + 1);
+            let at = super::nanos(at.saturating_duration_since(around.anchor));
+            let at = at.clamp(around.now + 1, around.now + TIMER_MAX);
             if timers.put(at) {
                 around.agenda.push(at, around.token, What::Timer);
             }

@@ -272,7 +272,7 @@ pub(super) fn token(slot: usize, serial: u64) -> u64 {
 pub(super) fn cause(error: &io::Error) -> Cause {
     match error.kind() {
         _ if client::is_out_of_descriptors(error) || client::is_out_of_ports(error) => Cause::NoSocket,
-        _ if client::is_out_of_room(error) => Cause::NoRoom,
+        _ if client::is_out_of_room(error) || client::is_too_long(error) => Cause::NoRoom,
         io::ErrorKind::ConnectionRefused => Cause::Refused,
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Cause::Reset,
         io::ErrorKind::TimedOut => Cause::Timeout,

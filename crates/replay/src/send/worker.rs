@@ -91,6 +91,8 @@ pub(super) struct Worker<'a> {
     /// Whether the live percentile of lateness is older than the other live numbers.
     is_lateness_stale: bool,
     late: u64,
+    /// When a query was last sent or answered.
+    last: u64,
     /// A client's own socket has little room and is looked at each time.
     unheard: Unheard,
     rows: Rows<'a>,
@@ -144,12 +146,13 @@ impl<'a> Worker<'a> {
             next_live: 0,
             is_lateness_stale: false,
             late: 0,
+            last: 0,
             unheard: Unheard::new(if with.options.has_sources { held } else { 0 }),
             rows: Rows::new(&with.log),
         })
     }
 
-    /// Sends all of its share and waits for the answers; returns the counts, and when the last answer came.
+    /// Sends all of its share and waits for the answers; returns the counts, and when a query was last sent or answered.
     pub(super) fn run(mut self, source: &mut Source<'_>) -> io::Result<(Tally, u64)> {
         // Where these are refused, the run tells how late it was.
         let _ = net::thread::punctual();
@@ -174,7 +177,8 @@ impl<'a> Worker<'a> {
         self.tally.clients = self.clients.len() as u64;
         self.tally.shared = self.shared.iter().flatten().count() as u64;
         self.tally.sockets_limit = self.with.sockets_max as u64;
-        Ok((self.tally, end))
+        // Where none was sent, the time is what it took to find that out.
+        Ok((self.tally, if self.last > 0 { self.last } else { end }))
     }
 
     fn go(&mut self, source: &mut Source<'_>) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! C-DNS (RFC 8618): queries and responses in pairs, in blocks with tables of what they share.
 //!
-//! - [`Pairs`]: the file, a block at a time.
+//! - [`Pairs`]: the file, a block at a time, the next one made ready in a thread of its own.
 //! - `cbor`: the items of its notation, from a stream.
 //! - `block`: one block, its tables and its pairs in order of time.
 //! - `rebuilt`: a pair as DNS messages.
@@ -8,6 +8,9 @@
 mod block;
 mod cbor;
 mod rebuilt;
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 
 use minicbor::decode::{Decoder, Error};
 
@@ -33,10 +36,7 @@ const MAJOR: u64 = 1;
 
 /// A stream of queries and responses.
 pub(super) struct Pairs {
-    items: Items,
-    parameters: Vec<Parameters>,
-    /// How many blocks are left, where the file says so.
-    left: Option<u64>,
+    blocks: Receiver<Next>,
     block: Block,
     /// Octets before the block that was read last.
     offset: u64,
@@ -45,6 +45,24 @@ pub(super) struct Pairs {
     before: u64,
     /// Which pair the last message is half of, from 1.
     pair: u64,
+}
+
+/// The blocks of a file. To read one and to put it in order takes milliseconds, for which no query that is due is to wait.
+struct Blocks {
+    items: Items,
+    parameters: Vec<Parameters>,
+    /// How many are left, where the file says so.
+    left: Option<u64>,
+}
+
+/// What comes next in a file.
+struct Next {
+    /// Octets before it.
+    offset: u64,
+    /// A block, or the end, or what is wrong there.
+    block: Result<Option<Block>, String>,
+    /// What it has that gives no message.
+    skipped: Skipped,
 }
 
 /// How times were stored in a block.
@@ -65,13 +83,18 @@ impl Pairs {
             let parameters = parameters(&preamble)?;
             Ok((parameters, items.begin_array()?))
         };
-        let (parameters, left) = read(&mut items).map_err(|what: String| Damage {
-            packet: 0,
-            offset: items.offset(),
-            what: format!("the C-DNS file's preamble: {what}"),
-        })?;
+        let damage = |offset, what| Damage { packet: 0, offset, what };
+        let (parameters, left) = read(&mut items)
+            .map_err(|what: String| damage(items.offset(), format!("the C-DNS file's preamble: {what}")))?;
         let offset = items.offset();
-        Ok(Pairs { items, parameters, left, block: Block::default(), offset, pairs: 0, before: 0, pair: 0 })
+        // No place to wait in: one is used, and the next one is ready or under way.
+        let (to, blocks) = sync_channel(0);
+        let all = Blocks { items, parameters, left };
+        thread::Builder::new()
+            .name("blocks-ahead".into())
+            .spawn(move || all.read(&to))
+            .map_err(|cause| damage(offset, format!("the system gives no thread to read it: {cause}")))?;
+        Ok(Pairs { blocks, block: Block::default(), offset, pairs: 0, before: 0, pair: 0 })
     }
 
     /// How many pairs were read, whole or half ones.
@@ -102,31 +125,52 @@ impl Pairs {
             }
             return Ok(true);
         }
-        self.offset = self.items.offset();
         self.next_block(skipped).map_err(|what| Damage { packet: self.pairs + 1, offset: self.offset, what })
     }
 
     fn next_block(&mut self, skipped: &mut Skipped) -> Result<bool, String> {
-        let is_last = match &mut self.left {
-            Some(left) => match left.checked_sub(1) {
-                Some(less) => {
-                    *left = less;
-                    false
-                }
-                None => true,
-            },
-            None => self.items.is_break()?,
-        };
-        if is_last {
-            self.left = Some(0);
-            // What the compression finds wrong at its end would not be seen otherwise.
-            return self.items.finish().map(|()| false);
-        }
-        let octets = self.items.item(BLOCK_MAX)?;
-        self.block = Block::read(octets, &self.parameters, skipped)?;
+        // Its panic was told where it happened.
+        let next = self.blocks.recv().map_err(|_| "the thread that reads ahead has failed")?;
+        self.offset = next.offset;
+        skipped.merge(&next.skipped);
+        let Some(block) = next.block? else { return Ok(false) };
+        self.block = block;
         self.before = self.pairs;
         self.pairs += self.block.pairs();
         Ok(true)
+    }
+}
+
+impl Blocks {
+    /// Reads until the end, or until nobody wants any more.
+    fn read(mut self, to: &SyncSender<Next>) {
+        // Where this is refused, it has as much of a core as others.
+        let _ = net::thread::stand_back();
+        loop {
+            let (offset, mut skipped) = (self.items.offset(), Skipped::default());
+            let block = self.next(&mut skipped);
+            let is_last = !matches!(block, Ok(Some(_)));
+            if to.send(Next { offset, block, skipped }).is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    fn next(&mut self, skipped: &mut Skipped) -> Result<Option<Block>, String> {
+        let is_last = match &mut self.left {
+            Some(0) => true,
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => self.items.is_break()?,
+        };
+        if is_last {
+            // What the compression finds wrong at its end would not be seen otherwise.
+            return self.items.finish().map(|()| None);
+        }
+        let octets = self.items.item(BLOCK_MAX)?;
+        Block::read(octets, &self.parameters, skipped).map(Some)
     }
 }
 

@@ -65,7 +65,11 @@ impl Replay {
             return self.conclude(&plan, mutation, &done, made);
         }
         let census = match plan.wanted() {
-            None => Census::default(),
+            None => {
+                // It holds what it has read ahead.
+                drop(first);
+                Census::default()
+            }
             Some(wanted) => {
                 // Of a run that is stopped meanwhile nothing is sent, whatever the census is.
                 let mut first = first;

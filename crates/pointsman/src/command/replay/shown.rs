@@ -24,7 +24,9 @@ pub(super) fn verdict(report: &ReplayReport, beside: Beside) -> Result<(), Failu
     if let Some(damage) = &report.schedule.damage {
         failed.push(format!("{}: {damage}; what stands before was replayed", report.trace));
     }
-    if report.answers == 0 && report.queries > 0 && !report.interrupted {
+    // What was only cut off by an interruption may have been answered.
+    let cut_off = report.lost_by.get("interrupted").copied().unwrap_or(0);
+    if report.answers == 0 && report.lost > cut_off {
         let causes: Vec<String> =
             report.lost_by.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
         let why = beside.tls_error.map(|error| format!("; the first failure was: {error}"));
@@ -197,6 +199,7 @@ mod tests {
             let report = ReplayReport {
                 queries: 5,
                 answers: if is_answered { 5 } else { 0 },
+                lost: if is_answered { 0 } else { 5 },
                 lost_by: [("refused".into(), 5)].into(),
                 on_time: Some(!is_late),
                 schedule: ScheduleMet { damage, ..ScheduleMet::default() },
@@ -218,6 +221,20 @@ mod tests {
                     assert_eq!(told.contains(LATE), is_late, "{told}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn who_interrupts_is_told_that_nobody_answered_where_some_waited_in_vain() {
+        for (timeouts, is_told) in [(0, false), (3, true)] {
+            let report = ReplayReport {
+                interrupted: true,
+                queries: 5,
+                lost: 5,
+                lost_by: [("interrupted".into(), 5 - timeouts), ("timeout".into(), timeouts)].into(),
+                ..ReplayReport::default()
+            };
+            assert_eq!(verdict(&report, Beside::default()).is_err(), is_told, "{timeouts}");
         }
     }
 

@@ -29,9 +29,10 @@ pub(super) struct Work {
 /// # Errors
 /// [`Failure`]; what could be read of a damaged trace is written before.
 pub(super) fn run(files: &Files, work: Work) -> Result<(), Failure> {
-    let mut trace = files.input.open()?;
+    let (mut trace, progress) = files.input.open()?;
     let mut output = Output::create(&files.out)?;
     let (mut written, read) = copied(&mut trace, work, &mut output)?;
+    progress.end();
     written.file = files.out.display().to_string();
     if written.messages + written.left_out == 0 && written.damage.is_none() {
         drop(output);

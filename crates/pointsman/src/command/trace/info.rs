@@ -22,8 +22,9 @@ const GAP_MAX: f64 = 86_400.0;
 /// # Errors
 /// [`Failure`]; what could be read of a damaged trace is printed before.
 pub(super) fn run(input: &Input, json: bool) -> Result<(), Failure> {
-    let mut trace = input.open()?;
+    let (mut trace, progress) = input.open()?;
     let info = Summary::of(&mut trace);
+    progress.end();
     // Also where nobody reads it, the exit code is that of the trace.
     let printed = match json {
         true => print_json(&info),
@@ -43,7 +44,8 @@ pub(super) fn run(input: &Input, json: bool) -> Result<(), Failure> {
 fn shown(info: &TraceInfo) -> String {
     let mut row = session::table(&["START", "LENGTH", "INTER-ARRIVAL", "CLIENTS", "QUERIES"]);
     row.add_row([
-        utc(info.start_ns),
+        // Only queries set it.
+        if info.queries > 0 { utc(info.start_ns) } else { "-".into() },
         format!("{:.3} s", info.seconds),
         format!("{:.6} ± {:.6} s", info.gap_mean_seconds, info.gap_deviation_seconds),
         info.clients.to_string(),

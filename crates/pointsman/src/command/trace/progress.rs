@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a command may take before it says how far it is, and how often it then does.
@@ -17,13 +18,49 @@ pub(crate) struct Progress {
     length: u64,
     read: u64,
     next: Option<Instant>,
-    is_shown: bool,
+    line: Line,
+}
+
+/// The line on the terminal; whoever has a copy can end it.
+#[derive(Clone, Default)]
+pub(crate) struct Line(Arc<Mutex<Shown>>);
+
+#[derive(Default, PartialEq)]
+enum Shown {
+    #[default]
+    NotYet,
+    There,
+    NoMore,
+}
+
+impl Line {
+    /// Takes the line away for good, so that something else can be printed there.
+    pub(crate) fn end(&self) {
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *shown, Shown::NoMore) == Shown::There {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    fn show(&self, text: &str) {
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if *shown != Shown::NoMore {
+            *shown = Shown::There;
+            // A terminal that takes nothing is no reason to stop.
+            let _ = write!(io::stderr(), "\r{text}");
+        }
+    }
 }
 
 impl Progress {
     pub(crate) fn new(file: File, length: u64) -> Progress {
         let next = io::stderr().is_terminal().then(|| Instant::now() + AFTER);
-        Progress { file, length, read: 0, next, is_shown: false }
+        Progress { file, length, read: 0, next, line: Line::default() }
+    }
+
+    /// Its line, for whoever prints before all is read.
+    pub(crate) fn line(&self) -> Line {
+        self.line.clone()
     }
 }
 
@@ -33,9 +70,7 @@ impl Read for Progress {
         self.read += read as u64;
         if self.next.is_some_and(|next| Instant::now() >= next) {
             self.next = Some(Instant::now() + EVERY);
-            self.is_shown = true;
-            // A terminal that takes nothing is no reason to stop.
-            let _ = write!(io::stderr(), "\r{}", bar(self.read, self.length));
+            self.line.show(&bar(self.read, self.length));
         }
         Ok(read)
     }
@@ -43,9 +78,7 @@ impl Read for Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.is_shown {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        self.line.end();
     }
 }
 

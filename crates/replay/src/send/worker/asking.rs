@@ -55,6 +55,9 @@ impl Worker<'_> {
 
     /// Asks a query for the first time.
     fn ask(&mut self, mut prepared: Prepared, now: u64) {
+        // A client's own socket is a system call for each, so that the others' of this turn have taken their time.
+        let is_shared = prepared.asked.carrier == Carrier::Udp && prepared.source.is_some();
+        let now = if is_shared { now } else { self.now() };
         let asked = &mut prepared.asked;
         (asked.sent, asked.until) = (now, now.saturating_add(nanos(self.with.options.timeout)));
         self.tally.due(asked.planned.due, asked.carrier);
@@ -268,6 +271,7 @@ impl Worker<'_> {
     fn sent(&mut self, due: u64, sent: u64) {
         // With a window nothing is due at any time, and so nothing is late.
         let due = if self.with.options.window.is_some() { sent } else { due };
+        self.last = self.last.max(sent);
         self.late += u64::from(sent.saturating_sub(due) > LATE);
         self.tally.sent(due, sent);
     }
@@ -299,7 +303,12 @@ impl Worker<'_> {
             worker.sockets.open(opening, now, &worker.readiness, &mut worker.tally).map(Ok)
         };
         let mut opened = open(self);
-        if opened.as_ref().is_err_and(net::client::is_out_of_descriptors) && self.evict() {
+        // A closed connection of TCP keeps its port for a while, another's socket does not.
+        let has_run_out = |error: &io::Error| {
+            net::client::is_out_of_descriptors(error)
+                || matches!(carrier, Carrier::Udp | Carrier::Quic) && net::client::is_out_of_ports(error)
+        };
+        if opened.as_ref().is_err_and(has_run_out) && self.evict() {
             opened = open(self);
         }
         if let Ok(Ok(slot)) = opened {

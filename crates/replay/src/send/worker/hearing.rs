@@ -272,6 +272,7 @@ impl Worker<'_> {
             self.tally.truncated += 1;
             return self.ask_again(asked, self.now());
         }
+        self.last = self.last.max(at);
         self.tally.answered(asked.planned.due, asked.sent, at, response.rcode, asked.is_quiet);
         self.compare(&asked, response.octets, at);
         if self.with.log.is_wanted {
