@@ -12,7 +12,7 @@
 //! - [`balancing`]: a balancer, and back ends that do whatever a test wants.
 //! - [`credit`]: the balancer's end of the credit protocol, and a bad way between the two.
 //! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data,
-//!   and how a test says that it skips; [`fresh`]: files that are written from declarations.
+//!   and how a test says that it skips; [`fresh`]: files that are written from declarations; [`openapi`]: a document's operations.
 
 pub mod balancing;
 pub mod certificate;
@@ -25,6 +25,7 @@ pub mod fresh;
 pub mod guide;
 pub mod http;
 pub mod nginx;
+pub mod openapi;
 pub mod peer;
 pub mod program;
 pub mod query;

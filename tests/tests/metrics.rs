@@ -101,11 +101,22 @@ fn queries_are_counted_by_what_became_of_them() {
     assert_eq!(workers("pointsman_worker_overflowed_total"), 0);
     assert!((1..=12).contains(&workers("pointsman_worker_batches_total")));
 
-    // What is no more keeps its counts, under no name.
+    // What is no more keeps its counts, and its name where a scrape had told it; a counter that falls would be taken
+    // for a restart.
     server.call("DELETE", "/v1/policies/www.example.com", "");
-    let metrics = server.call("GET", "/metrics", "").text();
-    let routed = samples(&metrics, "pointsman_routed_answers_total");
-    assert_eq!(routed[r#"policy="removed",region="europe",server="192.0.2.2""#], 3);
+    let routed_now = || {
+        let metrics = server.call("GET", "/metrics", "").text();
+        let routed = samples(&metrics, "pointsman_routed_answers_total");
+        routed.into_iter().map(|(labels, count)| (labels.to_owned(), count)).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(routed_now()[r#"policy="www.example.com.",region="europe",server="192.0.2.2""#], 3);
+    server.call("PUT", "/v1/policies/two.example.com", &SINGLE.replace("one.", "two."));
+    ask("two.example.com", "A").udp(server.dns());
+    server.call("DELETE", "/v1/policies/two.example.com", "");
+    let removed = r#"policy="removed",region="unclassified",server="none""#;
+    assert_eq!(routed_now()[removed], 1);
+    server.call("PUT", "/v1/policies/two.example.com", &SINGLE.replace("one.", "two."));
+    assert_eq!(routed_now()[removed], 1);
     server.stop();
 }
 

@@ -262,7 +262,7 @@ fn regions_come_and_go_while_serving() {
     assert_eq!(ask(&server, "www.example.com", "10.1.8.0/24"), ["www.example.com. 10 in a 192.0.2.1"]);
     assert_eq!(ask(&server, "www.example.com", "10.2.0.0/16"), ["www.example.com. 20 in a 192.0.2.2"]);
     let policy = server.call("GET", "/v1/policies/www.example.com", "").text();
-    assert!(!policy.contains("asia"), "its columns go: {policy}");
+    assert!(!policy.contains("asia"), "its rows go: {policy}");
     let lookup = server.call("GET", "/v1/partitions/default/lookup?address=10.1.8.1", "").json();
     assert_eq!((&lookup["id"], &lookup["region"]), (&json!(0), &json!(null)), "{lookup}");
 

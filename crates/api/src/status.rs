@@ -168,11 +168,11 @@ pub struct TransferState {
 pub struct Counters {
     /// Messages that came in.
     pub queries: u64,
-    /// Answers by the name of the header's response code, such as NOERROR; codes that were never answered
-    /// are absent.
+    /// Answers by the name of their response code, such as NOERROR or, with its upper bits in EDNS, BADVERS; codes that
+    /// were never answered are absent. Transfers are not among them, answers of `send_failed` are.
     pub answers: BTreeMap<String, u64>,
-    /// Messages that got no answer, by cause: `no_query`, `no_room`, `rate_limited`, `send_failed`,
-    /// `panicked`.
+    /// Messages that got no answer, by cause: `no_query`, `no_room`, `rate_limited`, `send_failed` (the system did not
+    /// take the answer), `panicked`.
     pub dropped: BTreeMap<String, u64>,
     /// Answers with TC set.
     pub truncated: u64,

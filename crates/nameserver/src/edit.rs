@@ -213,7 +213,7 @@ impl Editor {
         Ok((region, self.acknowledge(done.generation).await))
     }
 
-    /// Removes a region: its columns go, its prefixes become region 0.
+    /// Removes a region: its rows go, its prefixes become region 0.
     ///
     /// # Errors
     /// [`Refused`].
@@ -487,6 +487,10 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
         }
         Err(what) => {
             tracing::error!(%what, "the store did not take a change");
+            // Nobody else commits there: so one of ours had happened, of which the store could tell nothing.
+            if matches!(what, CommitError::Conflict { .. }) {
+                follow::load_again(shared, runtime);
+            }
             for (reply, ..) in taken {
                 let _ = reply.send(Err(Refused::Store(what.to_string())));
             }
@@ -573,4 +577,32 @@ fn store_changes(
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generation::Settings;
+    use ::tests::folder::Folder;
+
+    #[tokio::test]
+    async fn a_commit_that_happened_unknown_refuses_one_change_and_no_more() {
+        let folder = Folder::new();
+        let store = Store::open(&format!("sqlite:{}", folder.at("store.db"))).await.expect("a store");
+        let book = Book::empty(1, Settings::default());
+        let published = Arc::new(Published::new(book.generation.clone(), 2));
+        let editor = Editor::start(store, book, published).expect("a thread");
+        editor.add_region("one").await.expect("it is taken");
+        // As if neither its answer came nor the store could tell afterwards.
+        let unknown = Change::AddRegion { id: 2, name: "two".into() };
+        let committed = editor.shared.store.commit(1, &[unknown]).await;
+        assert_eq!(committed, Ok(2));
+        let refused = editor.add_region("three").await.expect_err("there is more than it is based on");
+        assert!(matches!(refused, Refused::Store(_)), "{refused:?}");
+        let (id, applied) = editor.add_region("three").await.expect("all was loaded again");
+        assert_eq!((id, applied.generation, applied.reached), (3, 3, true));
+        let names: Vec<String> = editor.regions().into_iter().map(|region| region.name).collect();
+        assert_eq!(names, ["one", "two", "three"]);
+        editor.stop().await;
+    }
 }

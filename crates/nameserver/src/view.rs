@@ -114,27 +114,31 @@ impl Editor {
         Ok(explain(&book, steered, asked, fast))
     }
 
-    /// What policies decided, by policy, region and server as text. What is no more is `removed`, a client of no region
-    /// `unclassified`, no server `none`.
-    pub fn routed_names(&self, routed: BTreeMap<Routed, u64>) -> BTreeMap<[String; 3], u64> {
+    /// What policies decided, by policy, region and server as text: a client of no region is `unclassified`, no server
+    /// `none`. `labels` keeps what each was called first, so that no count ever leaves its name; what is no more when
+    /// it is first read is `removed`.
+    pub fn routed_names(
+        &self,
+        routed: BTreeMap<Routed, u64>,
+        labels: &mut BTreeMap<Routed, [String; 3]>,
+    ) -> BTreeMap<[String; 3], u64> {
         let book = self.book();
         let policies: HashMap<u64, &Steered> =
             book.generation.policies.iter().map(|(_, steered)| (steered.key_hash, &**steered)).collect();
-        let mut named = BTreeMap::new();
-        for (Routed { policy, region, server }, count) in routed {
-            let removed = || "removed".to_string();
+        let labels_of = |Routed { policy, region, server }| {
             let policy = policies.get(&policy).map(|steered| dns::name::to_text(steered.key()));
             let region = match region {
                 RegionId::NONE => Some("unclassified".into()),
                 region => book.regions.get(&region.get()).cloned(),
             };
-            let server = match server {
-                None => "none".into(),
-                Some(address) => address.to_string(),
-            };
-            let [policy, region] = [policy, region].map(|name| name.unwrap_or_else(removed));
-            let names = [policy, region, server];
-            *named.entry(names).or_insert(0) += count;
+            let server = server.map_or_else(|| "none".into(), |address: IpAddr| address.to_string());
+            let [policy, region] = [policy, region].map(|name| name.unwrap_or_else(|| "removed".into()));
+            [policy, region, server]
+        };
+        let mut named = BTreeMap::new();
+        for (what, count) in routed {
+            let labels = labels.entry(what).or_insert_with(|| labels_of(what));
+            *named.entry(labels.clone()).or_insert(0) += count;
         }
         named
     }

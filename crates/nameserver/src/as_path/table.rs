@@ -65,6 +65,8 @@ pub struct Counts {
     pub without_origin: u64,
     /// Routes to everywhere, which say nothing of anybody's AS.
     pub default_routes: u64,
+    /// Routes to IPv4 addresses as IPv6 has them (`::ffff:0:0/96`), which nobody may announce: those of IPv4 decide.
+    pub mapped_routes: u64,
     /// Prefixes with an origin.
     pub prefixes: u64,
     /// Those of them that have several.
@@ -86,6 +88,7 @@ impl Counts {
             ("incomplete", self.incomplete),
             ("without_origin", self.without_origin),
             ("default_routes", self.default_routes),
+            ("mapped_routes", self.mapped_routes),
             ("prefixes", self.prefixes),
             ("several_origins", self.several_origins),
             ("ases", self.ases),
@@ -173,8 +176,12 @@ impl Reading {
             self.counts.default_routes += 1;
             return Ok(());
         }
-        let origin = self.path(&route.path)?;
         let prefix = Prefix::new(route.address, route.length).ok_or("a prefix is longer than an address")?;
+        if route.length >= Prefix::MAPPED.length() && Prefix::MAPPED.contains(route.address) {
+            self.counts.mapped_routes += 1;
+            return Ok(());
+        }
+        let origin = self.path(&route.path)?;
         let Some(origin) = origin else {
             self.counts.without_origin += 1;
             return Ok(());

@@ -228,6 +228,7 @@ fn second_form() -> Vec<u8> {
         rib(2, &[16, 10, 1], &[entry(2, &[(SEQUENCE, &[1, 5]), (SET, &[6, 7])])]),
         rib(2, &[0], &[sequence(&[1])]),
         rib(4, &[32, 0x20, 1, 0xd, 0xb8], &[sequence(&[1, 70_000])]),
+        rib(4, &[112, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1], &[sequence(&[1, 9])]),
         rib(2, &[24, 10, 2, 3], &[entry(0, &[(SET, &[8])])]),
     ]
     .concat()
@@ -243,12 +244,13 @@ fn the_second_form_and_both_packers() {
     for octets in [plain, gzip.finish().unwrap(), bzip2.finish().unwrap()] {
         let table = table::read("t", &octets).unwrap();
         let expected = Counts {
-            records: 6,
-            routes: 7,
+            records: 7,
+            routes: 8,
             as_sets: 2,
             incomplete: 1,
             without_origin: 1,
             default_routes: 1,
+            mapped_routes: 1,
             prefixes: 3,
             several_origins: 1,
             ases: 6,

@@ -157,6 +157,25 @@ pub(super) fn end_turn(shared: &Shared, runtime: &tokio::runtime::Handle) {
     }
 }
 
+/// Loads all of a store that nobody shares, whose last commit had an end that was not known.
+pub(super) fn load_again(shared: &Shared, runtime: &tokio::runtime::Handle) {
+    let (begun, before) = (Instant::now(), shared.book.load_full());
+    let contents = runtime.block_on(shared.store.load()).map_err(|cause| cause.to_string());
+    let draft = contents.and_then(|contents| {
+        let number = contents.generation;
+        let mut draft = before.following(contents).map_err(|faults| told(&faults))?;
+        draft.generation.number = number;
+        Ok(draft)
+    });
+    match draft {
+        Ok(draft) => {
+            tracing::warn!(generation = draft.generation.number, "what the store holds was loaded again");
+            drop(install(shared, draft, before, begun, runtime));
+        }
+        Err(why) => tracing::error!(%why, "what the store holds was not loaded again"),
+    }
+}
+
 /// Takes over what there is; whether somebody was quicker, so that there is more.
 fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, StoreError> {
     let Some(store) = shared.store.shared() else { return Ok(false) };

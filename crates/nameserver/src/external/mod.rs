@@ -272,7 +272,7 @@ impl Learning {
         }
         let region = state.region(said.region).ok_or(Wrong::UnknownRegion)?;
         for (address, length) in blocks {
-            let block = Prefix::new(address, length).unwrap_or(Prefix::MAPPED);
+            let Some(block) = Prefix::new(address, length) else { continue };
             self.external.learn(block, region, now);
             self.counters.learned();
         }

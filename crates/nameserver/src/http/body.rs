@@ -13,9 +13,8 @@ pub(super) use web::body::read;
 /// prefixes of the Internet several times over. Longer ones come from files.
 pub const TEXT_MAX: usize = 64 << 20;
 
-/// The longest policy in octets: some 70,000 entries of 60 octets, a hundred servers in every country twice
-/// over.
-pub const POLICY_MAX: usize = 4 << 20;
+/// The longest policy in octets, the same as of a file: whoever controls its rows puts all of what was read there.
+pub const POLICY_MAX: usize = api::file::WRITTEN_MAX as usize;
 
 /// The longest other body in octets: each holds a name and an address at most.
 pub const JSON_MAX: usize = 16 << 10;

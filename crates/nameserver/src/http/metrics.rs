@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::extract::State;
 use axum::response::IntoResponse;
@@ -44,6 +44,9 @@ pub struct Metrics {
     pub external: Option<Arc<external::Counters>>,
     /// What became of the API's requests and connections.
     pub api: Arc<web::Counters>,
+    /// What is counted of policies, as it was called when it was first read; as much as workers and TCP listeners tell
+    /// apart ([`ROUTED_MAX`](crate::routed::ROUTED_MAX) each), as they do not forget either.
+    pub labels: Mutex<BTreeMap<Routed, [String; 3]>>,
 }
 
 /// What a TCP listener counted.
@@ -321,8 +324,8 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "pointsman_routed_answers_total",
         help: "Answers that a policy decided, by policy, the client's region and the server that stands first: \
-               unclassified is a client of no region, none an answer without address, removed what is no more. The \
-               first 8192 together are told apart for each worker and TCP listener, the others are in other.",
+               unclassified is a client of no region, none an answer without address. What is removed keeps its name; \
+               what was so before the first scrape that would tell of it is in removed. The first 8192 together are told apart for each worker and TCP listener, the others are in other.",
         kind: Kind::Counter,
         unit: "messages",
         labels: &["policy", "region", "server"],
@@ -705,7 +708,10 @@ pub const METRICS: &[Metric] = &[
 )]
 pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
     let status = http.status().await;
-    let routed = http.editor.routed_names(http.metrics.routed());
+    let routed = {
+        let mut labels = http.metrics.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        http.editor.routed_names(http.metrics.routed(), &mut labels)
+    };
     let probes = http.editor.probes();
     let source = Source { status: &status, metrics: &http.metrics, routed: &routed, probes: &probes };
     web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&source, samples)))

@@ -47,7 +47,7 @@ pub(super) async fn get(
 /// The name in the path is the key; the names in the body add to it, and it may be listed among them.
 #[utoipa::path(
     put, path = "/v1/policies/{owner}", operation_id = "put_policy", tag = "policies", params(Owner, IfMatch, IfAbsent),
-    request_body(description = "The policy, at most 4 MiB.", content = Policy),
+    request_body(description = "The policy, at most 16 MiB.", content = Policy),
     responses((status = 200, description = "Every worker serves it.", body = Changed)),
 )]
 pub(super) async fn put(

@@ -34,7 +34,7 @@ pub(super) async fn add(State(http): State<Http>, request: Request) -> Result<Re
     Ok((status(applied), Json(RegionAdded { id, generation: applied.generation })).into_response())
 }
 
-/// Removes a region: its columns go, its prefixes become region 0.
+/// Removes a region: its rows go, its prefixes become region 0.
 #[utoipa::path(
     delete, path = "/v1/regions/{id}", operation_id = "remove_region", tag = "regions", params(RegionId),
     responses(

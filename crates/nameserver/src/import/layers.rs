@@ -9,7 +9,7 @@ use api::{Fault, Faults};
 use routing::partition::{PREFIXES_MAX, Rank};
 use routing::proximity::csv;
 use routing::proximity::mmdb::{self, Codes, Field};
-use routing::{Partition, Prefix, RegionId};
+use routing::{Partition, RegionId};
 
 use super::{Counts, shown};
 use crate::as_path;
@@ -116,9 +116,10 @@ impl Layer {
                 let codes_source = shown(codes);
                 let lines = file::text(&codes_source, content.remove(1))?;
                 let codes = Codes::read(&codes_source, &lines, *field, &|region| regions.id(region))?;
-                let entries: Vec<(Prefix, RegionId)> = mmdb::read(&source, &content[0], &codes)?;
+                let (entries, unseen) = mmdb::read(&source, &content[0], &codes)?;
                 let named = regions.0.borrow();
-                Ok((csv::write(&entries, &|region| named.name(region)), Vec::new()))
+                let text = csv::write(&entries, &|region| named.name(region));
+                Ok((text, vec![("codes_without_networks", unseen)]))
             }
             Layer::AsPath { servers, relations, .. } => {
                 let relations_source = relations.as_deref().map(shown);

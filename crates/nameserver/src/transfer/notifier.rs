@@ -40,7 +40,7 @@ const NOTIFICATION_MAX: usize = 1_500;
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Tells secondaries of changes until `shutdown` begins, from the addresses in `local` where they are specific:
-/// secondaries know us by them. What is sent from a loopback address reaches this machine only, so such a one serves where
+/// secondaries know us by them. Of several of a family it is the one by which the system reaches a secondary. What is sent from a loopback address reaches this machine only, so such a one serves where
 /// all secondaries of its family are here.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub async fn run(
     shutdown: Shutdown,
 ) -> io::Result<()> {
     let targets: Vec<SocketAddr> = transfers.secondaries().all_told().collect();
-    let from = |any| (source(&local, &targets, any), 0);
+    let from = |any| (source(&local, &targets, routed, any), 0);
     let v4 = UdpSocket::bind(from(Ipv4Addr::UNSPECIFIED.into())).await?;
     // A system without IPv6 tells nobody over it.
     let v6 = UdpSocket::bind(from(Ipv6Addr::UNSPECIFIED.into())).await.ok();
@@ -104,7 +104,7 @@ struct Notifier {
     published: Arc<Published>,
     clock: Clock,
     rng: Rng,
-    /// The serial number of each followed zone that was told, or is about to be.
+    /// The serial number of each zone of which those that follow it were told, or are about to be.
     told: HashMap<Vec<u8>, u32>,
     notifications: Notifications<Option<Signer>>,
     /// Whether the last look found notifications that had no place.
@@ -130,24 +130,27 @@ impl Notifier {
         let mut told = HashMap::with_capacity(self.told.len());
         let mut put_off = 0;
         for zone in generation.zones.iter() {
-            let to = self.transfers.secondaries().told_of(zone.origin());
-            if to.is_empty() || zone.is_steered() {
+            if zone.is_steered() {
                 continue;
             }
             let name = zone.origin().wire();
-            if self.told.get(name) != Some(&zone.serial()) {
-                let put_off_before = put_off;
-                for (address, _) in to {
-                    if !self.notifications.changed(To { zone: name.to_vec(), address }, now) {
-                        count(&self.transfers.counters().notify_put_off);
-                        put_off += 1;
-                    }
-                }
-                if put_off > put_off_before {
-                    continue;
+            // Who follows it is only looked up where it has changed: both can be thousands.
+            if let Some((name, serial)) = self.told.remove_entry(name)
+                && serial == zone.serial()
+            {
+                told.insert(name, serial);
+                continue;
+            }
+            let put_off_before = put_off;
+            for (address, _) in self.transfers.secondaries().told_of(zone.origin()) {
+                if !self.notifications.changed(To { zone: name.to_vec(), address }, now) {
+                    count(&self.transfers.counters().notify_put_off);
+                    put_off += 1;
                 }
             }
-            told.insert(name.to_vec(), zone.serial());
+            if put_off == put_off_before {
+                told.insert(name.to_vec(), zone.serial());
+            }
         }
         self.told = told;
         self.has_put_off = put_off > 0;
@@ -250,15 +253,32 @@ impl Notifier {
     }
 }
 
-/// The source address of the family of `any` for these targets: the first address in `local` of which they can be reached,
-/// or any that the system chooses. A link-local one reaches its own link only.
-fn source(local: &[SocketAddr], targets: &[SocketAddr], any: IpAddr) -> IpAddr {
+/// The source address of the family of `any` for these targets: one in `local` of which they can be reached, best one that
+/// is `routed` to one of them, else the first; or any that the system chooses. A link-local one reaches its own link only.
+fn source(
+    local: &[SocketAddr],
+    targets: &[SocketAddr],
+    routed: impl Fn(SocketAddr) -> Option<IpAddr>,
+    any: IpAddr,
+) -> IpAddr {
     let of_family = |address: &IpAddr| address.is_ipv4() == any.is_ipv4();
-    let mut targets = targets.iter().map(SocketAddr::ip).filter(of_family);
-    let all_are_here = targets.all(|target| target.is_loopback());
-    let mut own = local.iter().map(SocketAddr::ip).filter(of_family);
+    let targets: Vec<SocketAddr> = targets.iter().copied().filter(|target| of_family(&target.ip())).collect();
+    let all_are_here = targets.iter().all(|target| target.ip().is_loopback());
     let is_link_local = |own: &IpAddr| matches!(own, IpAddr::V6(v6) if v6.is_unicast_link_local());
-    own.find(|own| all_are_here || !own.is_loopback() && !is_link_local(own)).unwrap_or(any)
+    let own = local.iter().map(SocketAddr::ip).filter(of_family);
+    let own: Vec<IpAddr> =
+        own.filter(|own| all_are_here || !own.is_loopback() && !is_link_local(own)).collect();
+    let mut chosen = targets.into_iter().filter_map(routed);
+    chosen.find(|address| own.contains(address)).or(own.first().copied()).unwrap_or(any)
+}
+
+/// The address of ours from which the system reaches a target; nothing is sent.
+fn routed(target: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr =
+        if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(target).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
@@ -341,9 +361,20 @@ mod tests {
             (&["fe80::1"], &["2001:db8::53"], "::"),
         ] {
             let any = if targets[0].contains(':') && local[0] != "127.0.0.1" { v6 } else { any };
-            let source = source(&at(local), &at(targets), any);
+            let source = source(&at(local), &at(targets), |_| None, any);
             assert_eq!(source.to_string(), expected, "{local:?} {targets:?}");
         }
+        let local = at(&["10.0.0.5", "192.0.2.1"]);
+        for (by, expected) in
+            [("192.0.2.1", "192.0.2.1"), ("10.0.0.5", "10.0.0.5"), ("192.0.2.9", "10.0.0.5")]
+        {
+            let routed =
+                |target: SocketAddr| (target.ip().to_string() == "198.51.100.2").then(|| by.parse().unwrap());
+            let targets = at(&["198.51.100.1", "198.51.100.2"]);
+            assert_eq!(source(&local, &targets, routed, any).to_string(), expected, "{by}");
+        }
+        let loopback: IpAddr = Ipv4Addr::LOCALHOST.into();
+        assert_eq!(routed(SocketAddr::new(loopback, 53)), Some(loopback));
     }
 
     #[test]

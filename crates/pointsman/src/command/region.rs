@@ -31,7 +31,7 @@ enum Action {
         /// The region's name, which no other region has
         name: String,
     },
-    /// Remove a region: its columns go, its prefixes become region 0
+    /// Remove a region: its rows go, its prefixes become region 0
     #[command(after_help = "Example:\n  pointsman region remove europe")]
     Remove {
         /// The region's name or number

@@ -13,7 +13,7 @@
 //! Networks whose code is not listed are unclassified. So are the 6to4 and Teredo blocks, where
 //! databases repeat the IPv4 networks: an address in them does not tell where an IPv6 client is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use api::{Fault, Faults};
@@ -91,19 +91,25 @@ impl Codes {
     }
 }
 
-/// Reads the networks of `database` whose codes are listed, ascending by family and address. `source` names
-/// the database in faults.
+/// Reads the networks of `database` whose codes are listed, ascending by family and address, and how many of the listed
+/// codes no network has. `source` names the database in faults.
 ///
 /// # Errors
 /// A fault where the database is damaged, has more than [`NETWORKS_MAX`] networks, or has no network
-/// with such a code.
-pub fn read(source: &str, database: &[u8], codes: &Codes) -> Result<Vec<(Prefix, RegionId)>, Faults> {
+/// with such a code, or none with one that is listed.
+pub fn read(source: &str, database: &[u8], codes: &Codes) -> Result<(Vec<(Prefix, RegionId)>, u64), Faults> {
     let damaged = |error: MaxMindDbError| {
         Faults::from(Fault::whole(source, error.to_string(), "a MaxMind database that is not damaged"))
     };
     let reader = Reader::from_source(database).map_err(damaged)?;
-    let mut networks =
-        Networks { reader: &reader, codes, regions: HashMap::new(), entries: Vec::new(), read: 0 };
+    let mut networks = Networks {
+        reader: &reader,
+        codes,
+        regions: HashMap::new(),
+        unseen: codes.regions.keys().map(String::as_str).collect(),
+        entries: Vec::new(),
+        read: 0,
+    };
     networks.read_v4().map_err(damaged)?;
     if reader.metadata().ip_version == 6 {
         networks.read_v6().map_err(damaged)?;
@@ -112,17 +118,22 @@ pub fn read(source: &str, database: &[u8], codes: &Codes) -> Result<Vec<(Prefix,
         let expected = format!("at most {NETWORKS_MAX}");
         return Err(Fault::whole(source, "too many networks", expected).into());
     }
+    let (kind, path) = match codes.field {
+        Field::Country => ("a country", "country/iso_code"),
+        Field::Continent => ("a continent", "continent/code"),
+        Field::Asn => ("an AS number", "autonomous_system_number"),
+    };
     if networks.regions.values().all(Option::is_none) {
-        let (kind, path) = match codes.field {
-            Field::Country => ("a country", "country/iso_code"),
-            Field::Continent => ("a continent", "continent/code"),
-            Field::Asn => ("an AS number", "autonomous_system_number"),
-        };
         return Err(
             Fault::whole(source, format!("no network has {kind}"), format!("records with {path}")).into()
         );
     }
-    Ok(networks.entries)
+    let (unseen, listed) = (networks.unseen.len(), codes.regions.len());
+    if listed > 0 && unseen == listed {
+        let expected = format!("codes as they stand in {path}, or another field");
+        return Err(Fault::whole(source, "no network has any of the codes that are listed", expected).into());
+    }
+    Ok((networks.entries, unseen as u64))
 }
 
 impl Field {
@@ -154,6 +165,8 @@ struct Networks<'a> {
     codes: &'a Codes,
     /// What the records say, by where they lie: many networks share one. `None` where it has no code.
     regions: HashMap<usize, Option<RegionId>>,
+    /// Listed codes that no record has had so far.
+    unseen: HashSet<&'a str>,
     entries: Vec<(Prefix, RegionId)>,
     read: usize,
 }
@@ -220,7 +233,7 @@ impl Networks<'_> {
     }
 
     /// The region of a record's code: [`RegionId::NONE`] where it is not listed.
-    fn region(&self, found: LookupResult<'_, &[u8]>) -> Result<Option<RegionId>, MaxMindDbError> {
+    fn region(&mut self, found: LookupResult<'_, &[u8]>) -> Result<Option<RegionId>, MaxMindDbError> {
         let text = |path: [&str; 2]| found.decode_path::<&str>(&path.map(PathElement::Key));
         let code = match self.codes.field {
             Field::Country => match text(["country", "iso_code"])? {
@@ -233,7 +246,10 @@ impl Networks<'_> {
                 found.decode_path::<u32>(&path)?.map(|number| number.to_string())
             }
         };
-        Ok(code.map(|code| self.codes.regions.get(&code).copied().unwrap_or_default()))
+        Ok(code.map(|code| {
+            self.unseen.remove(code.as_str());
+            self.codes.regions.get(&code).copied().unwrap_or_default()
+        }))
     }
 }
 
@@ -293,7 +309,9 @@ mod tests {
                 assert!(entries.unwrap_err().to_string().contains("no network has an AS number"));
                 continue;
             }
-            let partition = Partition::compile(entries.unwrap());
+            let (entries, unseen) = entries.unwrap();
+            assert_eq!(unseen, 0, "{file}");
+            let partition = Partition::compile(entries);
             let mut classified = 0;
             for found in all() {
                 let network = found.network().unwrap();
@@ -307,6 +325,25 @@ mod tests {
             }
             assert!(classified > 20, "{file}: {classified}");
         }
+    }
+
+    #[test]
+    fn codes_that_no_network_has_are_told() {
+        let Some(database) = data("routing/GeoIP2-Country-Test.mmdb") else { return };
+        let known = |_: &str| RegionId::new(1);
+        let read = |field, text: &str| {
+            let codes = Codes::read("codes", text, field, &known).expect("codes");
+            read("database", &database, &codes).map(|(entries, unseen)| (entries.len(), unseen))
+        };
+        let (countries, unseen) =
+            read(Field::Country, "GB,europe\nUK,europe\nZZ,europe\n").expect("one is there");
+        assert!(countries > 0 && unseen == 2, "{countries} {unseen}");
+        let fault =
+            read(Field::Continent, "DE,europe\nFR,europe\n").expect_err("countries are no continents");
+        let expected = "database: no network has any of the codes that are listed; expected codes as they stand in \
+                        continent/code, or another field";
+        assert_eq!(fault.to_string(), expected);
+        assert_eq!(read(Field::Country, "# none yet\n").expect("none is wrong"), (0, 0));
     }
 
     #[test]

@@ -10,13 +10,16 @@ use std::time::Duration;
 #[cfg(feature = "postgres")]
 use sqlx::postgres::{PgListener, PgPoolOptions};
 
-use super::sql::{ANSWER_WAIT, Place};
+#[cfg(feature = "postgres")]
+use super::sql::ANSWER_WAIT;
+use super::sql::Place;
 
 /// How often MariaDB is looked at, which has no notifications: a change is seen after half of that on average, and
 /// forty looks a second at two rows cost it nothing.
 pub const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How often PostgreSQL is looked at without a notification: it makes up for those that were lost with a connection.
+#[cfg(feature = "postgres")]
 const UNTOLD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The first pause before a database that was lost is tried again.

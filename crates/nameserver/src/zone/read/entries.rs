@@ -515,7 +515,9 @@ fn expected(what: &str, token: Option<&str>) -> String {
         "illegal signature time" => "YYYYMMDDHHmmSS in UTC, or seconds since 1970 (RFC 4034 §3.2)",
         "illegal NSEC3 salt" => "at most 255 octets in hexadecimal digits, or - for none (RFC 5155 §3.3)",
         "trailing tokens" => "the end of the line",
-        what if what.starts_with("unknown control") => "$ORIGIN, $TTL or $INCLUDE",
+        what if what.starts_with("unknown control") => {
+            "$ORIGIN, $TTL or $INCLUDE; what $GENERATE stands for is written by named-compilezone"
+        }
         what if what.starts_with("different class") => "class IN",
         "bad name" => "labels of 1 to 63 octets, 255 in all",
         what if SVC_PARAMS.iter().any(|part| what.contains(part)) => {
