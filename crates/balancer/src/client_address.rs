@@ -1,6 +1,6 @@
 //! How a back end learns whose query it is: by client subnet (RFC 7871), by the PROXY protocol, or not at all.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use dns::ClientSubnet;
 
@@ -73,6 +73,13 @@ impl ClientAddress {
             }
         }
         ports.iter().for_each(|port| out.extend_from_slice(&port.to_be_bytes()));
+    }
+
+    /// The subnet to put into a question of our own, where that is the way: that no client is to be known, so that who
+    /// cannot be asked with a subnet cannot be asked so, either.
+    pub fn own_subnet(self) -> Option<ClientSubnet> {
+        matches!(self, ClientAddress::Subnet { .. })
+            .then(|| ClientSubnet::new(Ipv4Addr::UNSPECIFIED.into(), 0))
     }
 
     /// What precedes a question of our own.

@@ -14,6 +14,7 @@ use dns::{Folded, Query, Rcode, Rtype};
 use net::admission::Admission;
 use net::clock::Clock;
 use net::tcp::Limits;
+use routing::Acl;
 use routing::balance::Set;
 use tokio::time::error::Elapsed;
 
@@ -70,6 +71,8 @@ pub struct Connections {
     pub limits: Limits,
     /// Gives clients' connections their places, and takes them back from who is idle.
     pub admission: Arc<Admission>,
+    /// Who may ask; everybody where it is not given.
+    pub allow: Option<Acl>,
 }
 
 /// What is picked by, and where it is counted.
@@ -132,6 +135,15 @@ enum Ended {
 }
 
 impl Connections {
+    /// Whether a client may ask; one who may not is counted.
+    pub(crate) fn lets_in(&self, client: IpAddr) -> bool {
+        let may_ask = self.allow.as_ref().is_none_or(|allow| allow.allows(client));
+        if !may_ask {
+            self.desk().counters.strangers.add(1);
+        }
+        may_ask
+    }
+
     /// Answers one query; `None` where it gets no answer.
     pub(crate) async fn answer(&self, query: &[u8], way: Way) -> Option<Vec<u8>> {
         let asked = match self.read(query) {
@@ -375,7 +387,18 @@ pub(crate) mod tests {
             outstanding_max: OUTSTANDING_MAX,
             limits,
             admission: Arc::new(limits.admission()),
+            allow: None,
         }
+    }
+
+    #[test]
+    fn strangers_are_not_let_in() {
+        let mut connections = connections(&[], Limits::default(), Onward::Connections);
+        assert!(connections.lets_in([198, 51, 100, 7].into()));
+        connections.allow = Some(Acl::new(vec!["192.0.2.0/24".parse().expect("a prefix")]));
+        let let_in = [[192, 0, 2, 7], [198, 51, 100, 7], [127, 0, 0, 1]]
+            .map(|client| connections.lets_in(client.into()));
+        assert_eq!((let_in, connections.desk().counters.strangers.get()), ([true, false, true], 1));
     }
 
     /// Where nobody listens.

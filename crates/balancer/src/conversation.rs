@@ -30,6 +30,7 @@ pub async fn serve(connections: Arc<Connections>, listener: TcpListener, shutdow
     let mut acceptor = Acceptor::new(listener, shutdown.clone());
     while let Some(event) = acceptor.next().await {
         match event {
+            Event::Connected(_, client) if !connections.lets_in(client.ip()) => {}
             Event::Connected(stream, client) => {
                 let Ok(place) = connections.admission.admit(client.ip()) else {
                     connections.desk().counters.full.add(1);

@@ -86,6 +86,8 @@ pub struct FrontCounters {
     pub answers: Count,
     /// Looks for messages that the system failed: clients are left alone for a while then.
     pub receive_failed: Count,
+    /// Messages and connections of clients that may not ask: dropped, closed.
+    pub strangers: Count,
     /// Messages that were no query, dropped: shorter than a header, or responses.
     pub no_query: Count,
     /// Malformed queries, answered here.

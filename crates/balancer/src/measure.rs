@@ -57,7 +57,7 @@ pub async fn rate(address: SocketAddr, probing: &Probing) -> io::Result<f64> {
         let reply = &room[..received?];
         let Some(id) = reply.first_chunk().map(|id| u16::from_be_bytes(*id)) else { continue };
         let waited = waits.get_mut(usize::from(id)).is_some_and(std::mem::take);
-        if waited && answers(reply, &probing.query, probing.query.len()) {
+        if waited && answers(reply, &probing.question, probing.question.len()) {
             let is_good = !is_failure(reply[3] & 0x0f) && Instant::now() >= counted;
             good += u64::from(is_good);
         }
@@ -91,9 +91,8 @@ impl Asking<'_> {
             tokio::time::sleep_until(due).await;
         }
         self.sent += 1;
-        let mut query = self.probing.query.clone();
-        query[..2].copy_from_slice(&id.to_be_bytes());
-        self.socket.send(&[&self.probing.preface[..], &query].concat()).await.map(drop)
+        let preface = self.probing.client_address.own_preface();
+        self.socket.send(&[preface, self.probing.query(id)].concat()).await.map(drop)
     }
 }
 

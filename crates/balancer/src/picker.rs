@@ -293,7 +293,7 @@ impl Picker {
         self.state.answered(place, load, cost, now_ns);
     }
 
-    /// A query was not even sent, for which the back end is not to blame.
+    /// A query will get no answer, for which the back end is not to blame.
     pub fn unsent(&mut self, place: usize) {
         if let Some(cells) = self.cells(place) {
             cells.ended.add(1);

@@ -15,6 +15,7 @@ use net::listen::{BindError, Transport};
 use net::shutdown::Shutdown;
 use net::tcp::Limits as TcpLimits;
 use net::udp::UdpListener;
+use routing::Acl;
 use routing::balance::Policy;
 use tokio::task::JoinSet;
 
@@ -63,6 +64,8 @@ pub struct Options {
     pub per_client_max: u16,
     /// How queries over connections go to back ends.
     pub onward: Onward,
+    /// Who may ask; everybody where it is not given.
+    pub allow: Option<Acl>,
     /// How back ends learn whose query it is.
     pub client_address: ClientAddress,
     /// What clients over connections may hold.
@@ -184,6 +187,7 @@ impl Service {
             stops: stops.clone(),
             clock,
             limits,
+            allow: options.allow.clone(),
         });
         if let Err(cause) = service.spawn(threads) {
             service.stop().await;
@@ -320,6 +324,7 @@ fn connections(options: &Options, field: Arc<ArcSwap<Field>>, desk: Desk, clock:
         outstanding_max: options.outstanding_max,
         limits: options.tcp,
         admission: Arc::new(options.tcp.admission()),
+        allow: options.allow.clone(),
     }
 }
 

@@ -8,12 +8,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use dns::Rcode;
+use dns::relay::add_subnet;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use routing::balance::Set;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
+use crate::client_address::ClientAddress;
 use crate::exchange::ask_by_datagram;
 use crate::field::{BackEnd, Field, eligible};
 use crate::health::{Health, Probe, Seen};
@@ -28,10 +31,10 @@ const DOWN_PROBES: u32 = 4;
 /// How back ends are watched.
 #[derive(Clone, Debug)]
 pub struct Probing {
-    /// The question, without its id; see [`question`].
-    pub query: Vec<u8>,
-    /// What stands before the question: a header of the PROXY protocol, or nothing.
-    pub preface: Vec<u8>,
+    /// The question as a message, without its id; see [`question`].
+    pub question: Vec<u8>,
+    /// How back ends learn whose queries they are: who cannot be asked that way does not answer probes, either.
+    pub client_address: ClientAddress,
     /// Whether an answer that says that the server failed is no answer: where the question was chosen.
     pub is_strict: bool,
     /// From one probe of a back end to the next; a quarter of it while it is down.
@@ -40,6 +43,18 @@ pub struct Probing {
     pub timeout: Duration,
     /// How long a back end that comes up gets less than its turns.
     pub slow_start: Duration,
+}
+
+impl Probing {
+    /// The question as it is sent.
+    pub(crate) fn query(&self, id: u16) -> Vec<u8> {
+        let mut query = self.question.clone();
+        query[..2].copy_from_slice(&id.to_be_bytes());
+        if let Some(subnet) = self.client_address.own_subnet() {
+            add_subnet(&mut query, self.question.len(), None, &subnet);
+        }
+        query
+    }
 }
 
 /// A question as a message with id 0: a name in wire format, and a type.
@@ -206,10 +221,9 @@ impl Watched {
 
 /// Probes; an error is our own and says nothing of the back end.
 async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, io::Result<Probe>) {
-    let mut query = probing.query;
-    query[..2].copy_from_slice(&fastrand::u16(..).to_be_bytes());
-    let end = query.len();
-    let asked = ask_by_datagram(address, &probing.preface, &query, end);
+    let query = probing.query(fastrand::u16(..));
+    let preface = probing.client_address.own_preface();
+    let asked = ask_by_datagram(address, &preface, &query, probing.question.len());
     let probe = match tokio::time::timeout(probing.timeout, asked).await {
         Err(_) => Ok(Probe::Silent),
         Ok(Ok(reply)) if is_good(reply[3] & 0x0f, probing.is_strict) => Ok(Probe::Answered),
@@ -219,9 +233,11 @@ async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, io::Result
     (address, probe)
 }
 
-/// Whether a response code is that of a server that works.
+/// Whether a response code is that of a server that works, and knows what the probe asks it with.
 fn is_good(rcode: u8, is_strict: bool) -> bool {
-    rcode != 2 && !(is_strict && is_failure(rcode))
+    let says_so = [Rcode::FORMERR, Rcode::SERVFAIL].contains(&Rcode::masked_from_int(rcode));
+    let is_bad = says_so || is_strict && is_failure(rcode);
+    !is_bad
 }
 
 #[cfg(test)]
@@ -229,16 +245,40 @@ mod tests {
     use super::*;
     use crate::field::{Drained, WHOLE};
     use crate::health::{FALL, RISE};
-    use dns::Rcode;
+    use dns::{Folded, Query};
+    use tokio::net::UdpSocket;
 
     fn probing() -> Probing {
         Probing {
-            query: question(b"\0", 2),
-            preface: Vec::new(),
+            question: question(b"\0", 2),
+            client_address: ClientAddress::Hidden,
             is_strict: false,
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(1),
             slow_start: Duration::from_secs(1),
+        }
+    }
+
+    #[tokio::test]
+    async fn who_knows_no_subnet_does_not_answer_a_probe_where_queries_have_one() {
+        let server = UdpSocket::bind("127.0.0.1:0").await.expect("loopback binds");
+        let address = server.local_addr().expect("it is bound");
+        let subnet = ClientAddress::Subnet { v4_bits: 24, v6_bits: 56 };
+        for (client_address, expected) in [(ClientAddress::Hidden, Probe::Answered), (subnet, Probe::Failed)]
+        {
+            let probing = Probing { client_address, timeout: Duration::from_secs(10), ..probing() };
+            let answers = async {
+                let mut message = [0; 512];
+                let (length, from) = server.recv_from(&mut message).await.expect("it is asked");
+                let edns = Query::read(&message[..length], &mut Folded::root()).expect("a query").edns;
+                let rcode = if edns.is_some() { Rcode::FORMERR } else { Rcode::NOERROR };
+                let end = probing.question.len();
+                (message[2], message[3]) = (0x80, rcode.to_int());
+                message[10..12].fill(0);
+                server.send_to(&message[..end], from).await.expect("it is sent");
+            };
+            let ((_, probed), ()) = tokio::join!(probe(address, probing.clone()), answers);
+            assert_eq!(probed.expect("it was asked"), expected, "{client_address:?}");
         }
     }
 

@@ -15,6 +15,7 @@ use dns::{Folded, Query, Rcode};
 use net::client::{Incoming, Outgoing, Readiness, Trouble};
 use net::clock::Clock;
 use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
+use routing::Acl;
 
 use crate::client_address::{ClientAddress, Transport};
 use crate::clients::Clients;
@@ -84,6 +85,8 @@ pub struct Worker {
     pub clock: Clock,
     /// How long and how much it waits.
     pub limits: Limits,
+    /// Who may ask; everybody where it is not given.
+    pub allow: Option<Acl>,
 }
 
 /// What a worker works with.
@@ -228,7 +231,7 @@ impl Bench {
         for place in ailing.iter() {
             if broken.contains(place) {
                 self.lines.close(place);
-                self.abandon(place, now);
+                self.send_elsewhere(place, now);
             }
             self.open(place);
         }
@@ -274,6 +277,10 @@ impl Bench {
     }
 
     fn take_query(&mut self, octets: &[u8], client: SocketAddr, local: Option<IpAddr>, now: u64) {
+        // Nothing at all to strangers: an answer would be sent to whomever they name.
+        if self.worker.allow.as_ref().is_some_and(|allow| !allow.allows(client.ip())) {
+            return self.worker.counters.strangers.add(1);
+        }
         let (key, question_end, edns) = match Query::read(octets, &mut self.name) {
             Ok(query) => (self.worker.picker.hash_question(&query), query.head.len(), query.edns),
             Err(Refusal::Silence) => return self.worker.counters.no_query.add(1),
@@ -344,25 +351,23 @@ impl Bench {
         (waiting.back_end, waiting.sent_ns, waiting.tried) = (place, now, tried.with(place));
         let (pending, rng) = (&mut self.pending, worker.picker.rng());
         let line = self.lines.of(place).find(|line| pending.sent(index, *line, rng).is_ok());
-        if let Some(line) = line {
-            let load = if tried.is_empty() {
-                worker.picker.sent(place, now)
-            } else {
-                worker.counters.retries.add(1);
-                worker.picker.sent_again(place, now)
-            };
-            self.pending.get_mut(index).load = load;
-            if self.push(line, index) {
-                return;
-            }
-            // What we lack here is no back end's fault.
-            self.worker.picker.unsent(place);
+        let Some(line) = line else {
+            self.worker.counters.no_id.add(1);
+            return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+        };
+        if !self.push(line, index) {
+            // What we lack here is no back end's fault, and uses up nothing that it grants.
             self.worker.counters.send_failed.add(1);
             self.pending.unsent(index);
             return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
         }
-        self.worker.counters.no_id.add(1);
-        self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+        let picker = &mut self.worker.picker;
+        self.pending.get_mut(index).load = if tried.is_empty() {
+            picker.sent(place, now)
+        } else {
+            self.worker.counters.retries.add(1);
+            picker.sent_again(place, now)
+        };
     }
 
     /// Sends a query to another back end, or gives it up.
@@ -553,6 +558,15 @@ impl Bench {
         }
     }
 
+    /// Goes on with the queries that wait at lines of ours that are closed, for which no back end is to blame.
+    fn send_elsewhere(&mut self, place: usize, now: u64) {
+        for index in self.pending.waiting_for(place) {
+            self.worker.picker.unsent(place);
+            let next = self.pending.time_out(index);
+            self.dispatch_again(next, now);
+        }
+    }
+
     fn flush(&mut self) {
         self.lines.flush(&self.worker.counters.send_failed);
         self.send_answers();
@@ -595,6 +609,7 @@ mod tests {
             counters: Arc::default(),
             stops: Arc::default(),
             clock: Clock::new(),
+            allow: None,
             limits: Limits {
                 timeout_ns: 1_000,
                 tries: 2,
@@ -639,9 +654,29 @@ mod tests {
         assert!(before[0].iter().all(|port| !after[0].contains(port)), "{before:?} {after:?}");
         assert_eq!((&before[1], after[0].len()), (&after[1], 2));
         assert_eq!(waiting(&bench), [0, 4]);
+        let cells = bench.worker.picker.cells(0).expect("it is there");
+        assert_eq!([cells.refused.get(), cells.in_flight()], [0, 0], "its socket is ours");
         bench.lines.hear(0, Trouble::Socket);
         bench.mend(MEND_NS + 1);
         assert_eq!(ports(&bench, 0), after[0], "it is not time yet");
+    }
+
+    #[test]
+    fn strangers_get_nothing() {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+        bench.worker.allow = Some(Acl::new(vec!["192.0.2.0/24".parse().expect("a prefix")]));
+        let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+        for (client, octets) in [
+            ([192, 0, 2, 7], &query[..]),
+            ([198, 51, 100, 7], query),
+            ([198, 51, 100, 7], &query[..13]),
+            ([127, 0, 0, 1], query),
+        ] {
+            bench.take_query(octets, (client, 9).into(), None, 1);
+        }
+        let counts = &bench.worker.counters;
+        assert_eq!([&counts.strangers, &counts.malformed].map(|count| count.get()), [2, 0]);
+        assert_eq!((bench.pending.waiting_for(0).len(), bench.answers.len()), (2, 0));
     }
 
     #[test]
@@ -680,6 +715,7 @@ mod tests {
         ask(&mut bench);
         let cells = bench.worker.picker.cells(0).expect("it is there");
         assert_eq!([&cells.timeouts, &cells.refused].map(|count| count.get()), [0, 0]);
+        assert_eq!([&cells.sent, &cells.datagrams].map(|count| count.get()), [0, 0], "nothing has left");
         assert_eq!((cells.in_flight(), bench.worker.counters.send_failed.get()), (0, 1));
         assert!(bench.pending.is_empty() && bench.answers.len() == 1);
         assert_eq!(bench.wait(1), ROOM_WAIT);

@@ -209,7 +209,7 @@ impl Connections {
                 ("strangers", get(&of.ended_by_handler)),
                 ("refused", get(&of.refused_full) + get(&of.refused_per_client)),
                 ("accept_failed", get(&of.accept_failed)),
-                ("broken", get(&of.accept_aborted)),
+                ("broken", get(&of.accept_aborted) + get(&of.ended_reset)),
                 ("idle", get(&of.ended_idle)),
                 ("late", get(&of.ended_query_late)),
                 ("untaken", get(&of.ended_answers_untaken)),

@@ -13,6 +13,7 @@ use net::admission::GIVING_WAY_MAX;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::{tcp, whole};
+use routing::Acl;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -20,7 +21,6 @@ use crate::backend::{self, BackEnd, Behaviour, IN_FLIGHT_MAX, Kept, Task, Upstre
 use crate::cache::snapshot::Unread;
 use crate::cache::{self, Reader, Writer};
 use crate::crawlers::Crawlers;
-use crate::face::acl::Acl;
 use crate::face::dns::{self, Dns};
 use crate::face::http::{self, Http, check::Check};
 use crate::face::mmdb;

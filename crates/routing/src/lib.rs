@@ -11,7 +11,9 @@
 //!   say of them.
 //! - [`selection`]: how servers are ordered by their weights; [`rotation`]: whose turn it is.
 //! - [`balance`]: which back end of a balancer gets a query.
+//! - [`acl`]: who may ask at all, where not everybody may.
 
+pub mod acl;
 pub mod balance;
 pub mod external;
 pub mod health;
@@ -25,6 +27,7 @@ pub mod route;
 pub mod selection;
 pub mod servers;
 
+pub use acl::Acl;
 pub use external::External;
 pub use health::{Health, SlotId};
 pub use partition::{Leaf, Partition};

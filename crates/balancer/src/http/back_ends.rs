@@ -130,6 +130,7 @@ pub(super) async fn add(
         (status = 403, description = "A page of another origin asks.", body = Problem),
         (status = 404, description = "There is no such back end.", body = Problem),
         (status = 409, description = "It was given queries again while it drained.", body = Problem),
+        (status = 500, description = "A fault of the balancer's; its log says more.", body = Problem),
         (status = 503, description = "Too many are being taken out.", body = Problem),
     ),
 )]

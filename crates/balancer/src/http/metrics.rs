@@ -115,6 +115,12 @@ pub const METRICS: &[Metric] = &[
         "looks",
         receive_failed
     ),
+    front!(
+        "pointsman_balance_strangers_total",
+        "Messages and connections of clients that allow does not name: dropped, closed.",
+        "messages",
+        strangers
+    ),
     front!("pointsman_balance_no_query_total", "Messages that were no query, dropped.", "messages", no_query),
     front!("pointsman_balance_malformed_total", "Malformed queries, answered here.", "queries", malformed),
     front!(

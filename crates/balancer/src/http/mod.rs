@@ -78,8 +78,6 @@ struct Opening;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     #[test]
     fn openapi_is_the_one_that_is_kept() {
         ::tests::fresh::check("docs/reference/balance-openapi.json", &super::openapi());
@@ -87,18 +85,8 @@ mod tests {
 
     #[test]
     fn every_path_is_there_with_its_statuses() {
-        let document: Value = serde_json::from_str(&super::openapi()).expect("it is JSON");
-        let mut found: Vec<String> = Vec::new();
-        for (path, item) in document["paths"].as_object().expect("paths") {
-            for (method, operation) in item.as_object().expect("methods") {
-                let responses = operation["responses"].as_object().expect("responses");
-                let statuses: Vec<&str> = responses.keys().map(String::as_str).collect();
-                found.push(format!("{method} {path} {}", statuses.join(" ")));
-            }
-        }
-        found.sort();
         let expected = [
-            "delete /v1/backends/{address} 200 400 401 403 404 409 503",
+            "delete /v1/backends/{address} 200 400 401 403 404 409 500 503",
             "get /metrics 200 401",
             "get /v1/openapi.json 200 401",
             "get /v1/status 200 401",
@@ -106,6 +94,6 @@ mod tests {
             "post /v1/backends/{address}/drain 200 400 401 403 404",
             "post /v1/backends/{address}/resume 200 400 401 403 404 409",
         ];
-        assert_eq!(found, expected);
+        assert_eq!(::tests::openapi::operations(&super::openapi()), expected);
     }
 }

@@ -12,6 +12,7 @@ use balancer::connections::Onward;
 use balancer::watch::{Probing, question};
 use clap::Args;
 use dns::Rtype;
+use routing::Acl;
 use routing::balance::BACK_ENDS_MAX;
 
 use super::flags::{Flagged, Over};
@@ -81,6 +82,8 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
     let timeout = given(spec.timeout);
     let subnet = [spec.subnet_v4, spec.subnet_v6].map(|bits| u8::try_from(given(bits)).unwrap_or(u8::MAX));
     let client_address = client_address(given(spec.client_address), subnet);
+    let allow = spec.allow.iter().map(|prefix| prefix.value).collect();
+    let allow = (!spec.allow.is_empty()).then(|| Acl::new(allow));
     let options = Options {
         listen: spec.listen.iter().map(|placed| placed.value).collect(),
         back_ends: spec.backend.iter().map(|placed| placed.value).collect(),
@@ -93,11 +96,12 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         // The key's range ends there.
         per_client_max: u16::try_from(given(spec.per_client_max)).unwrap_or(u16::MAX),
         onward: if given(spec.tcp) == "udp" { Onward::Datagrams } else { Onward::Connections },
+        allow,
         client_address,
         tcp: net::tcp::Limits::default(),
         probing: Probing {
-            query: probe,
-            preface: client_address.own_preface(),
+            question: probe,
+            client_address,
             is_strict: spec.probe.is_some(),
             interval: given(spec.probe_interval),
             timeout,
@@ -131,7 +135,11 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
             .push(place.fault(format!("http is {value}, which other machines reach"), "a loopback address"));
     }
     let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
-    apart(listen.chain(spec.http.iter().map(|http| ("http", http.value, &http.place))), faults);
+    apart(listen.clone().chain(spec.http.iter().map(|http| ("http", http.value, &http.place))), faults);
+    // Over UDP alone, so that the API, over TCP alone, may have the same port.
+    if let Some(Placed { value, place }) = &spec.credit {
+        listen.for_each(|listen| apart([listen, ("credit", *value, place)].into_iter(), faults));
+    }
     for Placed { value, place } in spec.listen.iter().filter(|listen| listen.value.port() != 0) {
         for back_end in seen.iter().filter(|back_end| circle::leads_to(*value, **back_end)) {
             let what = if back_end == value {
@@ -235,10 +243,24 @@ mod tests {
         let at = |text: &str| text.parse().expect("an address");
         assert_eq!(file.back_ends, [(at("192.0.2.1:53"), 1), (at("[2001:db8::1]:5300"), 3)]);
         assert_eq!((file.policy.as_str(), file.timeout.as_millis(), file.tries), ("p2c", 250, 2));
-        let flags = ["--backend", "192.0.2.7,192.0.2.8=2", "--policy", "wrr", "--log", "json"];
+        assert_eq!(file.allow, None, "everybody may ask");
+        let flags = [
+            "--backend",
+            "192.0.2.7,192.0.2.8=2",
+            "--policy",
+            "wrr",
+            "--log",
+            "json",
+            "--allow",
+            "10.0.0.0/8",
+            "--allow",
+            "192.0.2.1",
+        ];
         let over = lowered(text, &flags).expect("it is right");
         assert!(over.form == Form::Json && over.options.policy == "wrr");
         assert_eq!(over.options.back_ends, [(at("192.0.2.7:53"), 1), (at("192.0.2.8:53"), 2)]);
+        let allow = ["10.0.0.0/8", "192.0.2.1/32"].map(|text| text.parse().expect("a prefix"));
+        assert_eq!(over.options.allow, Some(Acl::new(allow.to_vec())));
     }
 
     #[test]
@@ -265,16 +287,17 @@ mod tests {
             assert!(line.starts_with(expected), "{line}\nis not\n{expected}");
         }
         let text = "version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\"]\nprobe = \"example.com\"\n\
-                    credit = \"127.0.0.1:1\"\nhttp = \"0.0.0.0:80\"\n";
-        let found = lowered(text, &[]).expect_err("three things are wrong");
+                    credit = \"127.0.0.1:1\"\nhttp = \"0.0.0.0:80\"\nlisten = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\n";
+        let found = lowered(text, &[]).expect_err("four things are wrong");
         let lines: Vec<&str> = found.lines().collect();
         let expected = [
             "/etc/p.toml:6:8: http is 0.0.0.0:80, which other machines reach",
+            "/etc/p.toml:5:10: credit and listen are both 127.0.0.1:1",
             "/etc/p.toml:4:9: probe is \"example.com\"",
             "/etc/p.toml:5:10: there is credit and no key",
         ];
         assert!(
-            lines.len() == 3 && lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)),
+            lines.len() == 4 && lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)),
             "{found}"
         );
         for (probe, is_right) in [

@@ -78,7 +78,7 @@ fn over_key<S: Flagged>(key: &'static Key<S>, flag: &'static str) -> Arg {
     let action = if key.kind.is_list() { ArgAction::Append } else { ArgAction::Set };
     let several = if key.kind.is_list() { " May be given several times." } else { "" };
     let expected = match key.kind {
-        Kind::Boolean(_) | Kind::Integer(..) | Kind::Octets(..) | Kind::Choice(..) => {
+        Kind::Boolean(_) | Kind::Integer(..) | Kind::Octets(..) | Kind::Choice(..) | Kind::Name(..) => {
             format!(" Expected: {}.", key.kind.expected())
         }
         _ => String::new(),

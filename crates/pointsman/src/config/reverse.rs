@@ -12,7 +12,6 @@ use clap::Args;
 use hyper::header::HeaderName;
 use net::whole;
 use reverse::backend::{Behaviour, Kept, Paper, Ttl};
-use reverse::face::acl::Acl;
 use reverse::face::http::check::{Check, NotYet};
 use reverse::face::{dns, mmdb};
 use reverse::service::UPSTREAMS_MAX;
@@ -24,7 +23,7 @@ use super::kind;
 use super::lower::{apart, at, count, given, resolve, without_effect};
 use super::spec::{Placed, ReverseSpec};
 use crate::log::Form;
-use routing::Prefix;
+use routing::{Acl, Prefix};
 
 /// What `reverse` was given on the command line; values are read when all of the configuration is.
 #[derive(Args, Debug)]
@@ -216,13 +215,6 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
                 upstream.value
             );
             faults.push(place.fault(what, "another address for the service"));
-        }
-    }
-    let wait = spec.wait.as_ref().map_or(Duration::ZERO, |wait| wait.value);
-    for Placed { value: (address, own), place } in &spec.dns {
-        if !own.unwrap_or(wait).is_zero() && address.ip().is_unspecified() {
-            let what = format!("{address} is an address for all interfaces, and questions wait");
-            faults.push(place.fault(what, "an address for each interface, or no wait"));
         }
     }
 }

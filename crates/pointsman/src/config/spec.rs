@@ -150,6 +150,7 @@ pub(crate) struct ReverseSpec {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BalanceSpec {
     pub(crate) listen: Vec<Placed<SocketAddr>>,
+    pub(crate) allow: Vec<Placed<Prefix>>,
     pub(crate) backend: Vec<Placed<(SocketAddr, u32)>>,
     pub(crate) policy: Option<Placed<&'static str>>,
     pub(crate) timeout: Option<Placed<Duration>>,

@@ -3,7 +3,6 @@
 //! `dns`, `rapid`, `resp` and `http` are what clients speak; `stream` is what those over connections share, `acl` who may
 //! ask, and `mmdb` the cache as a file for programs that read such.
 
-pub mod acl;
 pub mod dns;
 pub mod http;
 pub mod mmdb;

@@ -19,11 +19,10 @@ use std::time::Duration;
 use net::accept::{Acceptor, Event};
 use net::admission::{Admission, Place};
 use net::shutdown::Shutdown;
+use routing::Acl;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
-
-use super::acl::Acl;
 
 /// Connections open at a time at one address; further ones are closed at once. Some hundred programs hold one each.
 pub const CONNECTIONS_MAX: usize = 800;
@@ -85,7 +84,7 @@ pub struct Counters {
     pub refused: AtomicU64,
     /// Not accepted: the system had no descriptor or memory.
     pub accept_failed: AtomicU64,
-    /// Gone before they could be accepted.
+    /// Gone before they could be accepted, reset or lost.
     pub broken: AtomicU64,
     /// Closed for silence.
     pub idle: AtomicU64,
@@ -163,8 +162,10 @@ thread_local! {
 enum Turn {
     /// Requests were answered; this could not be sent at once.
     Answered(Step, Vec<u8>),
-    /// The connection is at its end.
+    /// The client has closed the connection.
     Ended,
+    /// The connection was reset or lost.
+    Broken,
 }
 
 async fn converse(
@@ -195,7 +196,11 @@ async fn converse(
                 },
             }
         };
-        let Turn::Answered(step, unsent) = turn else { return };
+        let (step, unsent) = match turn {
+            Turn::Answered(step, unsent) => (step, unsent),
+            Turn::Ended => return,
+            Turn::Broken => return add(&counters.broken),
+        };
         if kept.is_empty() {
             begun = None;
         } else if step.taken > 0 || begun.is_none() {
@@ -204,7 +209,7 @@ async fn converse(
         if !unsent.is_empty() {
             match timeout_at(Instant::now() + MESSAGE, stream.write_all(&unsent)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return,
+                Ok(Err(_)) => return add(&counters.broken),
                 Err(_) => return add(&counters.untaken),
             }
         }
@@ -230,7 +235,8 @@ fn read(
         let count = behind.filled().len();
         Poll::Ready(match read {
             Ok(()) if count > 0 => answer(stream, conversation, kept, count, room),
-            _ => Turn::Ended,
+            Ok(()) => Turn::Ended,
+            Err(_) => Turn::Broken,
         })
     })
 }
@@ -255,7 +261,7 @@ fn answer(
         false => match stream.try_write(out) {
             Ok(sent) => sent,
             Err(cause) if cause.kind() == ErrorKind::WouldBlock => 0,
-            Err(_) => return Turn::Ended,
+            Err(_) => return Turn::Broken,
         },
     };
     Turn::Answered(step, out[sent..].to_vec())
@@ -336,6 +342,32 @@ mod tests {
         served.shutdown.begin();
         drop(open);
         served.task.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_reset_is_counted_and_an_end_is_not() {
+        let served = start(1);
+        for is_read in [true, false] {
+            let mut client = TcpStream::connect(served.address).await.unwrap();
+            client.write_all(b"a\n").await.unwrap();
+            // A connection that is closed with something unread is reset.
+            let mut answer = [0; 2];
+            match is_read {
+                true => client.read_exact(&mut answer).await.unwrap(),
+                false => client.peek(&mut answer).await.unwrap(),
+            };
+        }
+        let broken = || served.counters.broken.load(Ordering::Relaxed);
+        tokio::time::timeout(Duration::from_secs(10), async {
+            while broken() == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("it is counted");
+        served.shutdown.begin();
+        served.task.await.unwrap().unwrap();
+        assert_eq!(broken(), 1);
     }
 
     // The clock runs by itself while everybody waits, so the limits come at once.

@@ -118,7 +118,8 @@ pub(crate) const CONTROL: Section<ControlSpec> = Section {
         Key {
             name: "step",
             flag: None,
-            kind: Kind::Number(|s| &mut s.step, f64::MIN_POSITIVE..=1.0),
+            // Less at each of a server's addresses is no change (`control::matrix`).
+            kind: Kind::Number(|s| &mut s.step, 0.01..=1.0),
             default: Default::Value("0.25"),
             about: "Algorithm III: the most that a share changes in a round.",
             consequence: "Smaller is slower, and calmer where a source says something wrong.",

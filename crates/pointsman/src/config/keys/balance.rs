@@ -20,6 +20,15 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             consequence: "Each address has its own workers.",
         },
         Key {
+            name: "allow",
+            flag: Some("allow"),
+            kind: Kind::Prefixes(|s| &mut s.allow),
+            default: Default::Absent { means: "everybody", example: "[\"192.0.2.0/24\"]" },
+            about: "The clients that may ask, beside loopback.",
+            consequence: "Others get no answer. Resolvers see the balancer's address alone, so that in front of them nothing \
+                else keeps the world out.",
+        },
+        Key {
             name: "backend",
             flag: Some("backend"),
             kind: Kind::BackEnds(|s| &mut s.backend),
@@ -36,7 +45,7 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             kind: Kind::Choice(|s| &mut s.policy, &routing::balance::NAMES),
             default: Default::Value("\"pressure\""),
             about: "Which back end gets a query.",
-            consequence: "docs/concepts/balance.md tells them apart.",
+            consequence: "docs/concepts/balance.md (of the package: /usr/share/doc/pointsman) tells them apart.",
         },
         Key {
             name: "timeout",
@@ -128,7 +137,7 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             flag: Some("probe"),
             kind: Kind::Name(|s| &mut s.probe, "a name and a type, such as \"example.com SOA\""),
             default: Default::Absent {
-                means: "`. NS`, to which any answer but SERVFAIL will do",
+                means: "`. NS`, to which any answer but FORMERR and SERVFAIL will do",
                 example: "\"example.com SOA\"",
             },
             about: "The question by which back ends are probed.",

@@ -130,8 +130,7 @@ pub(crate) const REVERSE: Section<ReverseSpec> = Section {
             default: Default::Value("\"0 ms\""),
             about: "How long a DNS question over UDP waits for a name that is not known yet, at addresses of dns that \
                 do not say it.",
-            consequence: "For clients that cannot ask twice. 4,096 wait at a time; the addresses of dns must then be \
-                those of one interface.",
+            consequence: "For clients that cannot ask twice. 4,096 wait at a time.",
         },
         Key {
             name: "workers",

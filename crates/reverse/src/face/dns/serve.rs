@@ -15,9 +15,9 @@ use net::clock::Clock;
 use net::shutdown::Shutdown;
 use net::tcp::{Limits, Verdict};
 use net::udp::{BATCH_MAX, Batch, Datagram, UdpListener};
+use routing::Acl;
 use tokio::sync::Semaphore;
 
-use super::super::acl::Acl;
 use super::{Reply, answer};
 use crate::backend::seconds;
 use crate::front::Front;

@@ -16,13 +16,13 @@ use axum::extract::{Extension, Query, State};
 use axum::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use routing::Acl;
 use utoipa::IntoParams;
 use web::{Failure, Peer};
 
 use super::Http;
 use crate::backend::seconds;
 use crate::crawlers::Identity;
-use crate::face::acl::Acl;
 use crate::front::Known;
 use crate::name::NameText;
 

@@ -1,8 +1,8 @@
-//! Who may ask: the cache is a list of visitors, and answers must not go to the world.
+//! Who may ask.
 
 use std::net::IpAddr;
 
-use routing::Prefix;
+use crate::prefix::Prefix;
 
 /// Clients that may ask, by prefix. Loopback always may.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
