@@ -64,7 +64,7 @@ pub struct Meter {
     /// When the last whole sample was taken.
     sampled: Option<Duration>,
     room: Room,
-    /// What all balancers have sent since this was made.
+    /// What all balancers have sent since this was made and the kernel took, up to the last hello that was answered.
     arrived: u64,
     /// What has become of the last hello that was answered.
     since: Since,
@@ -78,6 +78,9 @@ pub struct Meter {
 /// What was seen since a hello was answered.
 #[derive(Clone, Copy, Debug, Default)]
 struct Since {
+    /// What all balancers have sent, and what was turned away of it and of what others sent.
+    sent: u64,
+    dropped: u64,
     /// Octets that were charged then.
     charged: u64,
     /// Octets that waited then.
@@ -121,7 +124,7 @@ impl Meter {
     /// Where there is no such balancer.
     pub fn hear(&mut self, balancer: usize, hello: &Hello, now: Duration) -> bool {
         let Some(told) = self.links[balancer].hear(hello, now) else { return false };
-        self.arrived += told.sent;
+        self.since.sent += told.sent;
         self.since.unanswered = self.since.unanswered.saturating_add(told.unanswered);
         self.since.is_wanted |= told.is_half_used;
         true
@@ -177,6 +180,8 @@ impl Meter {
         }
         self.room = Room::of(&sample.queues, self.charge.octets());
         if is_owing {
+            // Of what was turned away the service has taken nothing.
+            self.arrived += self.since.sent.saturating_sub(self.since.dropped);
             self.drain.observe(sample.at, self.arrived, self.room.length, self.since.is_wanted);
             self.since = Since { charged: charged(sample), queued: now, ..Since::default() };
         }
@@ -204,7 +209,9 @@ impl Meter {
 
     /// Takes what each sample tells.
     fn observe(&mut self, sample: &Sample) {
-        if self.drops.observe(&sample.queues) > 0 && !self.since.is_closed {
+        let dropped = self.drops.observe(&sample.queues);
+        self.since.dropped += dropped;
+        if dropped > 0 && !self.since.is_closed {
             self.close(sample.at);
         }
         for queue in &sample.queues {
@@ -420,6 +427,25 @@ mod tests {
         meter.sample(&sample(STEP * 4, 9));
         let told = told(&mut meter, STEP * 4);
         assert!(matches!(told[..], [(0, 40..), (1, 30)]), "{told:?}");
+    }
+
+    #[test]
+    fn what_was_turned_away_was_not_taken() {
+        let mut meter = Meter::new(service(), Settings::default(), [1]);
+        let octets = meter.charge.octets();
+        // Of a hundred in 20 ms eighty find no room, and as many wait as before.
+        for step in 0..20_u32 {
+            let at = STEP * step;
+            let sent = u64::from(step) * 100;
+            let (nonce, sequence, heard) = (5, u64::from(step) + 1, meter.links()[0].next - 1);
+            let hello = Hello { balancer: 7, nonce, service: service(), sequence, heard, sent, answered: 0 };
+            let _ = meter.hear(0, &hello, at);
+            let waiting =
+                Waiting::Datagrams { charged: 100 * octets, queued: 100 * octets, room: 200 * octets };
+            meter.sample(&Sample { at, queues: vec![Queue { inode: 1, waiting, drops: 80 * step }] });
+            let _ = told(&mut meter, at);
+        }
+        assert_eq!(meter.drain_rate().map(f64::round), Some(1_000.0));
     }
 
     #[test]

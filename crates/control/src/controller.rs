@@ -363,8 +363,9 @@ impl Controller {
         let (policy, outcome) = (&round.policy, round.outcome.word());
         let standings = self.told.iter_mut().zip(&self.standings);
         for ((told, standing), server) in standings.zip(&round.servers) {
-            // The reason alone may be another one in each round.
-            let state = (server.load.is_some(), *standing);
+            // The reason alone may be another one in each round. Who has no share has no load either, also in a round that
+            // ended before that was looked at.
+            let state = (server.load.is_some() && *standing == Standing::Drawn, *standing);
             if std::mem::replace(told, state) != state {
                 match server.why.as_str() {
                     "" => tracing::info!(server = %server.address, "its load is known"),

@@ -96,8 +96,8 @@ impl fmt::Display for BindError {
                 )
             }
             io::ErrorKind::PermissionDenied if address.port() < 1024 => f.write_str(
-                "ports under 1024 need a privilege: choose a port from 1024 on, start as root (and set `user`), \
-                 or give the program CAP_NET_BIND_SERVICE",
+                "ports under 1024 need a privilege: choose a port from 1024 on, give the program CAP_NET_BIND_SERVICE, or \
+                 start as root (`serve` then goes on as its `user`)",
             ),
             io::ErrorKind::AddrNotAvailable => f.write_str(
                 "this host has no such address; `ip address` lists those it has (with a scope, as in fe80::1%2, \

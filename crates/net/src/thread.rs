@@ -14,12 +14,15 @@ const THIS_THREAD: Pid = Pid::from_raw(0);
 
 /// Lists the cores that the calling thread may run on, by number, in rising order.
 ///
-/// In a container or under `taskset` these are fewer than the machine has.
+/// In a container or under `taskset` these are fewer than the machine has. Where the system does not say which they are,
+/// as on a machine for more than 1,024 processors, they are the first ones, as many as it says there are.
 ///
 /// # Errors
-/// What the system says when the affinity mask cannot be read.
+/// What the system says when it does not say how many there are, either.
 pub fn cores() -> io::Result<Vec<usize>> {
-    let allowed = sched_getaffinity(THIS_THREAD)?;
+    let Ok(allowed) = sched_getaffinity(THIS_THREAD) else {
+        return Ok((0..std::thread::available_parallelism()?.get()).collect());
+    };
     Ok((0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).collect())
 }
 

@@ -79,7 +79,7 @@ enum Command {
     Balance(Box<Balance>),
     /// Tell balancers what the server beside it can still take
     #[command(after_help = ends(
-        "pointsman agent --service udp:192.0.2.1:53 --balancer 192.0.2.9:5390 --key credit.key"
+        "pointsman agent --service udp:192.0.2.1:53 --balancer 192.0.2.10:5380 --key credit.key"
     ))]
     Agent(Box<Agent>),
     /// Make the key that balancers and agents share

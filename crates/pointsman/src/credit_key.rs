@@ -18,7 +18,7 @@ pub(crate) fn read(path: &Path) -> Result<Key, Fault> {
         Fault::whole(
             path.to_string_lossy(),
             format!("there is no key in it: {what}"),
-            "64 hexadecimal digits, as `pointsman key new`",
+            "64 hexadecimal digits, as `pointsman key new` writes them",
         )
     })
 }
