@@ -12,7 +12,8 @@
 //! - [`balancing`]: a balancer, and back ends that do whatever a test wants.
 //! - [`credit`]: the balancer's end of the credit protocol, and a bad way between the two.
 //! - [`guide`]: the documentation as a test reads it; [`folder`]: a temporary folder; [`data`]: the folder of test data,
-//!   and how a test says that it skips; [`fresh`]: files that are written from declarations; [`openapi`]: a document's operations.
+//!   and how a test says that it skips; [`fresh`]: files that are written from declarations; [`openapi`]: what a
+//!   document of an API has.
 
 pub mod balancing;
 pub mod certificate;

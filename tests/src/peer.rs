@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::certificate::Certificate;
 use crate::folder::Folder;
@@ -134,6 +135,9 @@ pub fn nsd(folder: &Path, address: SocketAddr, more: &str, clauses: &str) -> Str
 /// Ports that Linux gives nobody by itself: a client's socket must not get a peer's port before the peer does.
 const PORTS: Range<u16> = 20_000..32_000;
 
+/// How many of them this process has looked at: nobody is told one that another is about to take.
+static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
+
 /// An address of loopback whose port was free for UDP and TCP a moment ago.
 ///
 /// # Panics
@@ -144,6 +148,11 @@ pub fn free_address() -> SocketAddr {
 
 /// As [`free_address`]; `None` where there is none.
 pub fn find_address() -> Option<SocketAddr> {
-    let mut tries = (0..PORT_TRIES).map(|_| SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(PORTS))));
+    // Processes begin at different ports.
+    let begin = std::process::id().wrapping_mul(61);
+    let mut tries = (0..PORT_TRIES).map(|_| {
+        let step = begin.wrapping_add(LOOKED_AT.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u32;
+        SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + step as u16))
+    });
     tries.find(|address| TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok())
 }

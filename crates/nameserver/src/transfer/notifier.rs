@@ -40,8 +40,8 @@ const NOTIFICATION_MAX: usize = 1_500;
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// Tells secondaries of changes until `shutdown` begins, from the addresses in `local` where they are specific:
-/// secondaries know us by them. Of several of a family it is the one by which the system reaches a secondary. What is sent from a loopback address reaches this machine only, so such a one serves where
-/// all secondaries of its family are here.
+/// secondaries know us by them. Of several of a family it is the one by which the system reaches a secondary. What is sent
+/// from a loopback address reaches this machine only, so such a one serves where all secondaries of its family are here.
 ///
 /// # Errors
 /// Where the system gives no socket.
