@@ -1,6 +1,6 @@
 //! Other people's servers, which ours is compared with: each on a port and in a folder of its own.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
@@ -154,5 +154,16 @@ pub fn find_address() -> Option<SocketAddr> {
         let step = begin.wrapping_add(LOOKED_AT.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u32;
         SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + step as u16))
     });
-    tries.find(|address| TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok())
+    tries.find(|address| !is_taken(address.port()))
+}
+
+/// Whether any socket of this machine has the port. That is read and not tried: a process that is begun meanwhile would have
+/// the socket that it is tried with, too, until it has become the program that it is to be.
+fn is_taken(port: u16) -> bool {
+    ["tcp", "tcp6", "udp", "udp6"].into_iter().any(|transport| {
+        let table = std::fs::read_to_string(format!("/proc/net/{transport}")).unwrap_or_default();
+        let own =
+            |line: &str| line.split_whitespace().nth(1)?.rsplit_once(':').map(|(_, port)| port.to_owned());
+        table.lines().skip(1).filter_map(own).any(|own| u16::from_str_radix(&own, 16) == Ok(port))
+    })
 }
