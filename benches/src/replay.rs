@@ -98,7 +98,7 @@ impl Sent {
 }
 
 /// Rows that can be asked for.
-const ROWS: &[&str] = &["even", "recorded", "root", "rivals", "fast", "connections"];
+const ROWS: &[&str] = &["even", "awake", "recorded", "root", "rivals", "fast", "connections"];
 
 /// Measures all rows that are wanted.
 ///
@@ -118,6 +118,9 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
     let mut timing = Timing { lengths, table: Vec::new(), musts: Vec::new(), seconds: (0, 0) };
     if options.wants("even") {
         timing.even(options, &place)?;
+    }
+    if options.wants("awake") {
+        timing.awake(options, &place)?;
     }
     senders::allow_prefix()?;
     if options.wants("recorded") {
@@ -152,6 +155,9 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
         "Rows with \"frames\": with `--frames`, queries leave as Ethernet frames of the replayer's own, past the system's \
          UDP, routing and packet filter; the others leave through one UDP socket, with a source address each.",
     );
+    report.note(
+        "Rows with \"at rest\" and \"--awake\": in turns, without and with that option; all of their runs count.",
+    );
     report.note(format!(
         "A run of ours is disturbed where other programs and the machine's host had more than {} % of its time, and is \
          done again; where as many as are wanted were disturbed, all count.",
@@ -184,6 +190,29 @@ impl Timing {
                 Ok((disturbed::held_up(&report), self.errors(&dues, &arrived)?))
             });
             self.ours(&format!("gaps of {name}"), runs.with_context(|| format!("gaps of {name}"))?);
+        }
+        Ok(())
+    }
+
+    /// Ours with equal gaps, where cores may rest and where they may not, in turns; all runs count.
+    fn awake(&mut self, options: &Options, place: &Place) -> Result<()> {
+        let file = place.folder.join("even.txt");
+        let length = self.lengths.ignored + self.lengths.measured;
+        for (name, gap) in &GAPS[2..4] {
+            let mut arms =
+                [("at rest", &[][..]), ("--awake", &["--awake"])].map(|arm| (arm, Vec::new(), 0.0));
+            for run in 0..self.lengths.runs {
+                let dues = traces::even(&file, *gap, length, options.seed + run as u64)?;
+                for ((_, more), errors, held_up) in &mut arms {
+                    let (report, arrived) = received(|| senders::pointsman(&file, more))?;
+                    errors.push(self.errors(&dues, &arrived)?);
+                    *held_up = disturbed::held_up(&report).max(*held_up);
+                }
+            }
+            for ((told, _), errors, held_up) in &arms {
+                let (runs, held_up) = (errors.len().to_string(), format!("{:.3}", held_up * 1e2));
+                self.row("pointsman", &format!("gaps of {name}, {told}"), runs, held_up, errors);
+            }
         }
         Ok(())
     }

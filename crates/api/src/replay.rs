@@ -29,6 +29,9 @@ pub struct ReplayReport {
     /// Processes that sent.
     #[serde(default = "one")]
     pub processes: u64,
+    /// Whether the host's cores were kept from resting.
+    #[serde(default)]
+    pub awake: bool,
     /// From the beginning to the last query or answer; the wait for answers that never come is not in it.
     pub seconds: f64,
     /// Whether the run was interrupted.

@@ -15,7 +15,7 @@
 //! - [`count`]: a number that one thread counts and others read.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
-//! - [`thread`]: pinning to a core, coming soon, standing back, resting.
+//! - [`thread`]: pinning to a core, coming soon, standing back, resting; [`awake`]: cores that do not rest.
 //! - [`group`]: a command, and all that it starts.
 //! - [`descriptors`]: as many files and sockets as the system allows.
 //! - [`privileges`]: giving root away after the ports are bound.
@@ -32,6 +32,7 @@ compile_error!(
 
 pub mod accept;
 pub mod admission;
+pub mod awake;
 pub mod client;
 pub mod clock;
 pub mod count;

@@ -30,6 +30,8 @@ pub struct About {
     pub threads: usize,
     /// Processes, each with as many threads.
     pub processes: usize,
+    /// Whether the host's cores were kept from resting.
+    pub awake: bool,
     /// The most that the 99.9th percentile of lateness may be, in microseconds.
     pub tolerance_us: f64,
 }
@@ -59,6 +61,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         seed: about.seed,
         threads: (about.threads * about.processes) as u64,
         processes: about.processes as u64,
+        awake: about.awake,
         seconds: done.time.as_secs_f64(),
         interrupted: done.interrupted,
         queries: tally.queries,

@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
+use net::awake::Awake;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use replay::observe::Observer;
@@ -130,10 +131,12 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
          the time; where 1 % of all queries are sent more than 1 ms late; and where the load is off by more than {:.0} % of \
          what it was to be. A full run tries it again at the end of the round, {TRIES_MAX} times in all; the last one stands. \
          Balancer, agents and dnsdist go before all else on their core (SCHED_FIFO), the replayer on its own, as if they \
-         had machines of their own.",
+         had machines of their own. Cores are kept from resting (SCHED_IDLE): a core of a virtual machine that rests goes back \
+         to the host, and wakes late.",
         told::PAIRS_MIN,
         100.0 * LOAD_OFF_MAX
     ));
+    let _awake = Awake::begin().context("to keep cores from resting")?;
     for case in CASES.iter().filter(|case| run.wants(case.part)) {
         let loads = case.wanted(run.size);
         if loads.is_empty() {
@@ -237,7 +240,7 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load, rate: f64, seed:
     }
     let began = Instant::now();
     let (served_before, waits) = (field.used()?, Waits::of(balancer.id())?);
-    let used = children() - field.ended;
+    let (used, own) = (children() - field.ended, spent(UsageWho::RUSAGE_SELF));
     let (pointsman, address) = (field.pointsman.clone(), balancer.address);
     let replayed = thread::scope(|scope| {
         let replay = scope.spawn(|| pointsman.replay(&load.trace, address, &options));
@@ -258,10 +261,12 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load, rate: f64, seed:
         // All see the same machine, the last for the longest.
         busy = of_it.host_cores.iter().sum();
     }
+    // Cores that are kept from resting are busy with nothing.
+    let own = (spent(UsageWho::RUSAGE_SELF) - own) / seconds;
     let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
     let conditions = Conditions {
         machine: (ours + case.shares.iter().sum::<f64>()) / cores,
-        others: (busy * began.elapsed().as_secs_f64() / seconds - ours - served).max(0.0) / cores,
+        others: (busy * began.elapsed().as_secs_f64() / seconds - ours - served - own).max(0.0) / cores,
         waited,
         late: replayed.lateness_us.p99 / 1e3,
         servers: served / case.can(&case.shares),
@@ -279,8 +284,12 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load, rate: f64, seed:
 
 /// Processor time of children that have ended, in seconds.
 fn children() -> f64 {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
-    usage.map_or(0.0, |usage| {
+    spent(UsageWho::RUSAGE_CHILDREN)
+}
+
+/// Processor time of this process, or of its children that have ended, in seconds.
+fn spent(by: UsageWho) -> f64 {
+    getrusage(by).map_or(0.0, |usage| {
         (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6
     })
 }

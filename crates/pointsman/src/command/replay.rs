@@ -133,6 +133,10 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "I", hide = true)]
     process: Option<u16>,
 
+    /// Keep this host's cores from resting meanwhile, as those of a virtual machine wake late. It uses all that others leave of
+    /// them
+    #[arg(long)]
+    awake: bool,
     /// The most that the 99.9th percentile of lateness may be
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = time)]
     tolerance: Duration,

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use api::Fault;
 use api::replay::ReplayReport;
+use net::awake::Awake;
 use net::hop::Hop;
 use net::whole;
 use replay::mutate::Mutation;
@@ -60,6 +61,7 @@ impl Replay {
         let mut made = Made::default();
         let outputs = self.outputs(&mut made)?;
         let Said { plan, mutation, tls, hops } = said;
+        let _awake = self.awake()?;
         if self.processes > 1 && self.is_first() {
             let done = self.by_several(mutation.as_ref(), outputs, live)?;
             return self.conclude(&plan, mutation, &done, made);
@@ -141,6 +143,12 @@ impl Replay {
         };
         let observer = self.observe.filter(|_| self.is_first()).map(observed).transpose()?;
         Ok(Outputs { log, compare, observer })
+    }
+
+    /// Keeps cores from resting where that is wanted, the first process for all.
+    fn awake(&self) -> Result<Option<Awake>, Failure> {
+        let awake = (self.awake && self.is_first()).then(Awake::begin).transpose();
+        awake.map_err(|cause| Failure::Failed(format!("--awake: cores cannot be kept from resting: {cause}")))
     }
 
     /// A schedule for each thread.
@@ -255,6 +263,7 @@ impl Replay {
             seed: self.seed,
             threads: usize::from(self.threads),
             processes: usize::from(self.processes),
+            awake: self.awake,
             tolerance_us: self.tolerance.as_secs_f64() * 1e6,
         };
         let report = report(about, done);

@@ -38,9 +38,10 @@ pub(super) fn verdict(report: &ReplayReport, beside: Beside) -> Result<(), Failu
         ));
     }
     let late = (report.on_time == Some(false)).then(|| {
+        let awake = if report.awake { "" } else { " --awake on a virtual machine," };
         format!(
             "OUT OF TOLERANCE: 99.9 % of the queries were sent within {:.0} us of their time, more than the {:.0} us \
-             allowed (--tolerance).\nThis run is no faithful replay: use more --threads, a slower --speed or a \
+             allowed (--tolerance).\nThis run is no faithful replay: use{awake} more --threads, a slower --speed or a \
              quieter machine ({}).",
             report.lateness_us.p999,
             report.tolerance_us,
