@@ -96,6 +96,12 @@ impl Latency {
         self.mean_ns + self.slope * (load as f32 - self.mean_load)
     }
 
+    /// What answers took lately, in nanoseconds; 0 where nothing is known.
+    #[inline]
+    pub fn mean_ns(&self) -> f32 {
+        self.mean_ns
+    }
+
     /// How long ago the last answer came, in nanoseconds.
     #[inline]
     pub fn age_ns(&self, now_ns: u64) -> u64 {
