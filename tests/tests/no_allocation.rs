@@ -1,11 +1,11 @@
-//! Nothing between a query's octets and its answer's allocates.
+//! Nothing between a query's octets and its answer's allocates, nor does a worker that receives and sends them.
 //!
 //! In a test program of its own, for it brings its own allocator.
 #![allow(unsafe_code, reason = "an allocator can be written in no other way")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use nameserver::generation::Settings;
 use nameserver::rate_limit::{Limits, RateLimit};
 use nameserver::tap::{Config, Destination, Exchange, Writer};
 use net::clock::Now;
+use net::udp::{self, BATCH_MAX, Batch, Sent};
 use routing::external::{Asking, NOTES_MAX};
 use routing::policy::Context;
 use routing::{Down, External, Family, Partition, Policy, RegionId, Rotation, State, Why, route};
@@ -404,4 +405,34 @@ fn what_an_external_service_knows_is_found_and_noted_without_allocating() {
     }
     assert_eq!(reasons, [0, 0, 3 * NOTES_MAX as u32]);
     assert!(external.lost() > 0, "the notes became full");
+}
+
+#[test]
+fn a_worker_that_receives_and_sends_allocates_nothing() {
+    let listener = udp::bind("0.0.0.0:0".parse().expect("an address"), None).expect("loopback binds");
+    let asked = ([127, 0, 0, 1], listener.local_address().port());
+    let client = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+    let mut batch = Batch::new(1232);
+    let mut sent = Sent::default();
+    let mut seen = 0;
+    let before = ALLOCATIONS.get();
+    assert!(before > 0, "the allocator does not count");
+    for _ in 0..50 {
+        for _ in 0..BATCH_MAX {
+            client.send_to(b"a query of some length", SocketAddr::from(asked)).expect("loopback sends");
+            seen += 1;
+        }
+        let mut left = BATCH_MAX;
+        while left > 0 {
+            left -= batch.receive(&listener).expect("datagrams are there");
+            batch.answer_each(|datagram, out| {
+                out[..datagram.bytes.len()].copy_from_slice(datagram.bytes);
+                Some(datagram.bytes.len())
+            });
+            let now = batch.send(&listener);
+            sent = Sent { sent: sent.sent + now.sent, failed: sent.failed + now.failed };
+        }
+    }
+    assert_eq!(ALLOCATIONS.get(), before, "allocations in the loop");
+    assert_eq!(sent, Sent { sent: seen, failed: 0 });
 }

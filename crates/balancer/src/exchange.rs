@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dns::query::TRUNCATED;
 use net::udp::DATAGRAM_MAX;
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::{TcpSocket, UdpSocket};
 use tokio::sync::Notify;
 
 use crate::field::BackEnd;
@@ -171,8 +171,11 @@ impl Server {
         question_end: usize,
         [open, new]: [Counted; 2],
     ) -> io::Result<Vec<u8>> {
+        let address = back_end.address;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // Where there was no descriptor for one, nothing is begun that the agent would look for.
         back_end.connections.fetch_add(1, Ordering::Relaxed);
-        let stream = TcpStream::connect(back_end.address).await?;
+        let stream = socket.connect(address).await?;
         stream.set_nodelay(true)?;
         let pipeline = Arc::new(Pipeline::begin(stream, preface, back_end.clone(), open));
         let reply = {
@@ -269,7 +272,7 @@ mod tests {
     use net::framing::prefix;
     use std::collections::HashSet;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::task::JoinHandle;
 
     const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";

@@ -12,9 +12,10 @@ use arc_swap::ArcSwap;
 use fastrand::Rng;
 use net::clock::Clock;
 use net::listen::{BindError, Transport};
+use net::privileges::{self, PrivilegesError};
 use net::shutdown::Shutdown;
 use net::tcp::Limits as TcpLimits;
-use net::udp::UdpListener;
+use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
 use routing::Acl;
 use routing::balance::Policy;
 use tokio::task::JoinSet;
@@ -35,12 +36,6 @@ use crate::picker::{For, Picker};
 use crate::watch::{self, Probing};
 use crate::worker::{Limits, Worker};
 
-/// The most worker threads for one address: more than any machine has cores that a socket could use.
-pub const WORKERS_MAX: usize = 256;
-
-/// Room for queries that wait for a worker, in octets: a burst of some five thousand.
-const RECEIVE_BUFFER: usize = 4 << 20;
-
 /// What a balancer is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -50,6 +45,8 @@ pub struct Options {
     pub back_ends: Vec<(SocketAddr, u32)>,
     /// The policy's name, one of `routing::balance::NAMES`.
     pub policy: String,
+    /// The user to become once all is bound; the one that started it where not given.
+    pub user: Option<String>,
     /// Worker threads for each address; a thread for each core that we may use where not given.
     pub workers: Option<usize>,
     /// How long one back end may take for an answer.
@@ -85,6 +82,8 @@ pub enum StartError {
     Bind(io::Error),
     /// The system refused a thread or a socket.
     System(io::Error),
+    /// Root could not be given away.
+    User(PrivilegesError),
     /// The options contradict each other.
     Options(String),
 }
@@ -94,6 +93,7 @@ impl std::fmt::Display for StartError {
         match self {
             StartError::Bind(cause) => write!(f, "failed to {cause}"),
             StartError::System(cause) => write!(f, "the system refused a thread or a socket: {cause}"),
+            StartError::User(cause) => write!(f, "failed to {cause}"),
             StartError::Options(what) => f.write_str(what),
         }
     }
@@ -149,6 +149,9 @@ impl Service {
         let bound = Bound::bind(&options, workers, &field, clock).await?;
         if let Some(short) = net::udp::short_of(&bound.sockets, RECEIVE_BUFFER) {
             tracing::warn!("{short}");
+        }
+        if let Some(user) = &options.user {
+            privileges::drop_to(user).map_err(StartError::User)?;
         }
         let limits = limits(&options, all);
         let fronts: Vec<Arc<FrontCounters>> = (0..=all).map(|_| Arc::default()).collect();

@@ -24,6 +24,7 @@ fn options() -> Options {
     Options {
         listen: vec![([127, 0, 0, 1], 0).into(); 2],
         back_ends: vec![(([127, 0, 0, 1], 9).into(), 1)],
+        user: None,
         policy: "wrr".into(),
         workers: Some(2),
         timeout: Duration::from_secs(1),

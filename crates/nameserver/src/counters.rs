@@ -1,8 +1,5 @@
 //! What a worker counts: plain cells that only one thread writes, read by whoever asks.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use dns::Rtype;
 use dns::query::HEADER;
 use net::count::Count;
@@ -37,17 +34,10 @@ pub const TYPES: [Rtype; 15] = [
 /// How many classes of types there are: each of [`TYPES`], others, and none.
 pub const TYPE_CLASSES: usize = TYPES.len() + 2;
 
-/// The upper bounds of [`Latency`]'s buckets in microseconds: from what a commit takes on a fast disk to the
-/// time after which a change is answered unfinished. One more bucket is for all above.
-pub const LATENCY_BOUNDS_US: [u64; 12] =
+/// The upper bounds of how long changes took, in microseconds: from what a commit takes on a fast disk to the time after
+/// which a change is answered unfinished.
+pub const UPDATES_US: [u64; 12] =
     [500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 5_000_000];
-
-/// How long something took, in buckets; several threads may write.
-#[derive(Debug, Default)]
-pub struct Latency {
-    buckets: [AtomicU64; LATENCY_BOUNDS_US.len() + 1],
-    sum_us: AtomicU64,
-}
 
 /// One worker's counts since start.
 #[derive(Debug, Default)]
@@ -117,26 +107,6 @@ impl Counters {
             Verdict::Exempt => self.rate_exempt.add(1),
             Verdict::Slip => self.rate_slipped.add(1),
         }
-    }
-}
-
-impl Latency {
-    /// Counts one duration.
-    pub fn add(&self, took: Duration) {
-        let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let bucket = LATENCY_BOUNDS_US.partition_point(|bound| *bound < took);
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(took, Ordering::Relaxed);
-    }
-
-    /// How many were counted in each bucket, that of all above the bounds last.
-    pub fn buckets(&self) -> [u64; LATENCY_BOUNDS_US.len() + 1] {
-        std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed))
-    }
-
-    /// The sum of all durations in microseconds.
-    pub fn sum_us(&self) -> u64 {
-        self.sum_us.load(Ordering::Relaxed)
     }
 }
 
@@ -227,17 +197,6 @@ mod tests {
             assert_eq!(counted, [name], "{message:02x?}");
             let all = counters.answers.iter().flatten().flatten();
             assert_eq!(all.map(Count::get).sum::<u64>(), 1, "{message:02x?}");
-        }
-    }
-
-    #[test]
-    fn a_duration_is_in_the_bucket_whose_bound_it_does_not_exceed() {
-        let last = LATENCY_BOUNDS_US.len();
-        for (took, bucket) in [(0, 0), (500, 0), (501, 1), (5_000_000, last - 1), (5_000_001, last)] {
-            let latency = Latency::default();
-            latency.add(Duration::from_micros(took));
-            assert_eq!(latency.buckets()[bucket], 1, "{took} us");
-            assert_eq!(latency.sum_us(), took);
         }
     }
 }

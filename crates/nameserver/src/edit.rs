@@ -20,13 +20,14 @@ use std::time::{Duration, Instant};
 
 use api::Faults;
 use arc_swap::ArcSwap;
+use net::histogram::Histogram;
 use store::{Change, CommitError, Store};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::book::{Book, Edit};
 pub use crate::book::{Condition, Etag, Refused};
-use crate::counters::Latency;
+use crate::counters::UPDATES_US;
 use crate::generation::Generation;
 use crate::import::{self, Import, Loading, Outcome};
 use crate::publish::Published;
@@ -73,7 +74,7 @@ struct Shared {
     /// How the partitions' files were read, as of the last time.
     loading: Mutex<BTreeMap<String, api::PartitionState>>,
     started: Instant,
-    latency: Arc<Latency>,
+    latency: Arc<Histogram>,
     following: follow::Following,
 }
 
@@ -115,7 +116,7 @@ impl Editor {
             complaints: Mutex::default(),
             loading: Mutex::default(),
             started: Instant::now(),
-            latency: Arc::default(),
+            latency: Arc::new(Histogram::new(&UPDATES_US)),
             following: follow::Following::default(),
         });
         let runtime = tokio::runtime::Handle::current();
@@ -140,8 +141,8 @@ impl Editor {
         &self.shared.published
     }
 
-    /// How long commits took, from the taking of their changes to the slowest worker's serving them.
-    pub fn latency(&self) -> Arc<Latency> {
+    /// How long commits took in microseconds, from the taking of their changes to the slowest worker's serving them.
+    pub fn latency(&self) -> Arc<Histogram> {
         self.shared.latency.clone()
     }
 
@@ -517,13 +518,13 @@ fn install(
     let replaced = (shared.published.publish(generation), before);
     // Workers that wait for packets need nothing, and others end their batch first.
     if shared.published.reached_soon(number) {
-        shared.latency.add(begun.elapsed());
+        shared.latency.observe_time(begun.elapsed());
         return Some(replaced);
     }
     let (published, latency) = (shared.published.clone(), shared.latency.clone());
     runtime.spawn(async move {
         published.reached(number, PATIENCE).await;
-        latency.add(begun.elapsed());
+        latency.observe_time(begun.elapsed());
         drop(replaced);
     });
     None

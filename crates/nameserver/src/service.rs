@@ -14,7 +14,7 @@ use net::clock::Clock;
 use net::privileges;
 use net::shutdown::Shutdown;
 use net::tcp::Limits;
-use net::udp::UdpListener;
+use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
 
 use crate::answering::{Answering, Ledger};
 use crate::book::Book;
@@ -32,12 +32,6 @@ use crate::rate_limit::{self, RateLimit};
 use crate::tap::{self, Writer, Writing};
 use crate::transfer::{self, Transfers, notifier};
 use crate::worker::Worker;
-
-/// The most worker threads for one address: more than any machine has cores that a socket could use.
-pub const WORKERS_MAX: usize = 256;
-
-/// Room for queries that wait for a worker, in octets: a burst of some five thousand.
-const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// Descriptors that are neither workers' sockets nor TCP connections that are kept, with room to spare: store, API, log,
 /// listeners, and connections that give way.

@@ -12,7 +12,7 @@
 //!   place to wait for all of them.
 //! - [`tls`]: which certificates clients take.
 //! - [`listen`]: why an address could not be bound, and how to go on.
-//! - [`count`]: a number that one thread counts and others read.
+//! - [`count`]: a number that one thread counts and others read; [`histogram`]: how many were how large.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
 //! - [`thread`]: pinning to a core, coming soon, standing back, resting; [`awake`]: cores that do not rest.
@@ -39,6 +39,7 @@ pub mod count;
 pub mod descriptors;
 pub mod framing;
 pub mod group;
+pub mod histogram;
 pub mod hop;
 pub mod listen;
 // What is mapped is a raw pointer, and the crates that wrap it are unsafe for files all the same.

@@ -31,6 +31,12 @@ pub use crate::mmsg::{
     ANSWER_MAX, BATCH_MAX, Batch, DATAGRAM_MAX, Datagram, RECEIVE_REST_MAX, RECEIVE_TOLD, Sent,
 };
 
+/// The most workers for one address: more than any machine has cores that a socket could use.
+pub const WORKERS_MAX: usize = 256;
+
+/// Room for queries that wait for a worker, in octets: a burst of some five thousand.
+pub const RECEIVE_BUFFER: usize = 4 << 20;
+
 /// Longest time that a send may wait for room in the socket's send buffer.
 ///
 /// The buffer is full when the link is slower than we are, or when datagrams wait in it for a neighbour that

@@ -6,11 +6,13 @@
 //! - [`config`]: every key of `serve`, declared once; [`log`]: what is logged.
 //! - [`session`]: what the commands of the API share; [`origin`]: which zone a file is of.
 //! - [`token`]: the API's token in a file; [`credit_key`]: the key of balancers and agents in one.
+//! - [`account`]: the user that a service becomes.
 //! - [`near`]: addresses that may be loaded without asking anybody.
 //! - [`supervision`]: who runs the process is told how far it is, and asks by signals.
 //! - [`terminal`]: pictures that are drawn over themselves.
 //! - [`failure`]: why a command did not succeed, and the exit code.
 
+mod account;
 mod cli;
 mod command;
 mod config;

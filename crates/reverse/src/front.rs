@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use net::histogram::Histogram;
 use tokio::sync::mpsc;
 
 use crate::cache::{Entry, Reader, State, TOGETHER, Verdict, View, Why};
 use crate::crawlers::{Crawlers, Identity};
-use crate::histogram::Histogram;
 use crate::learned::Learned;
 use crate::name::NameText;
 

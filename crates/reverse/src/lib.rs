@@ -13,7 +13,6 @@
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`crawlers`]: which crawler an address is.
 //! - [`cache`]: what is known; [`name`]: which names are kept.
-//! - [`histogram`]: how many observations were how large.
 //! - [`service`]: [`Service`], all of it, started and stopped; [`numbers`]: what it counts.
 
 pub mod backend;
@@ -21,7 +20,6 @@ pub mod cache;
 pub mod crawlers;
 pub mod face;
 pub mod front;
-pub mod histogram;
 pub mod learned;
 pub mod name;
 pub mod numbers;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use net::admission::GIVING_WAY_MAX;
 use net::clock::Clock;
+use net::privileges::{self, PrivilegesError};
 use net::shutdown::Shutdown;
 use net::{tcp, whole};
 use routing::Acl;
@@ -43,6 +44,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(3600);
 /// What a service is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The user to become once all is bound; the one that started it where not given.
+    pub user: Option<String>,
     /// The resolvers that are asked, in turn.
     pub upstreams: Vec<SocketAddr>,
     /// How the back end learns.
@@ -80,6 +83,8 @@ pub struct Options {
 pub enum StartError {
     /// An address cannot be had.
     Bind(io::Error),
+    /// Root could not be given away.
+    User(PrivilegesError),
     /// The snapshot cannot be used.
     Snapshot(PathBuf, Unread),
     /// Another process writes a file that is to be written.
@@ -94,6 +99,7 @@ impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             StartError::Bind(cause) => write!(f, "failed to {cause}"),
+            StartError::User(cause) => write!(f, "failed to {cause}"),
             StartError::Snapshot(path, why) => {
                 write!(f, "{}: {why}; move it away to begin with an empty cache", path.display())
             }
@@ -132,6 +138,16 @@ pub struct Service {
 }
 
 impl Service {
+    /// Looks whether what is to be written could be, and changes nothing.
+    ///
+    /// # Errors
+    /// [`StartError::Unwritable`], for the first that could not.
+    pub fn check(options: &Options) -> Result<(), StartError> {
+        let check =
+            |path: &PathBuf| whole::check(path).map_err(|cause| StartError::Unwritable(path.clone(), cause));
+        written(options).try_for_each(check)
+    }
+
     /// Starts everything; returns when all faces answer.
     ///
     /// # Errors
@@ -142,6 +158,10 @@ impl Service {
             options.dns.iter().map(Dns::bind).collect::<io::Result<_>>().map_err(StartError::Bind)?;
         let streams = bind_streams(&options).map_err(StartError::Bind)?;
         let pages = bind(&options.http).map_err(StartError::Bind)?;
+        if let Some(user) = &options.user {
+            privileges::drop_to(user).map_err(StartError::User)?;
+        }
+        // By the user that will write it.
         let held = hold(&options)?;
         let (front, numbers, task) = lay_out(&options)?;
         let (clock, database) = (numbers.clock, task.reader.clone());
@@ -289,13 +309,17 @@ fn raise_descriptors(options: &Options) {
 
 /// Sees that nobody else writes the files that are to be written.
 fn hold(options: &Options) -> Result<Vec<File>, StartError> {
-    let (kept, mmdb) =
-        (options.kept.iter().map(|kept| &kept.path), options.mmdb.iter().map(|mmdb| &mmdb.path));
     let hold = |path: &PathBuf| match whole::hold(path) {
         Ok(held) => held.ok_or_else(|| StartError::Held(path.clone())),
         Err(cause) => Err(StartError::Unwritable(path.clone(), cause)),
     };
-    kept.chain(mmdb).map(hold).collect()
+    written(options).map(hold).collect()
+}
+
+/// The files that are to be written.
+fn written(options: &Options) -> impl Iterator<Item = &PathBuf> {
+    let (kept, mmdb) = (options.kept.iter(), options.mmdb.iter());
+    kept.map(|kept| &kept.path).chain(mmdb.map(|mmdb| &mmdb.path))
 }
 
 /// Makes what all faces ask, what counts, and what learns, around the cache.

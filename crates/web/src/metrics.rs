@@ -5,6 +5,7 @@ use std::fmt;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use net::histogram::Histogram as Observed;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -68,6 +69,22 @@ impl Samples {
     /// Adds a histogram: the values of its labels, the sum, and the counts by upper bounds.
     pub fn histogram<const N: usize>(&mut self, labels: [String; N], sum: f64, buckets: Vec<(f64, u64)>) {
         self.histograms.push(Histogram { labels: labels.into(), sum, buckets });
+    }
+
+    /// Adds what was observed, of several histograms with the same bounds together; so many of their unit are one of the
+    /// metric's.
+    pub fn observed<'a>(&mut self, all: impl IntoIterator<Item = &'a Observed>, unit: f64) {
+        let (mut sum, mut buckets) = (0, Vec::<(f64, u64)>::new());
+        for one in all {
+            sum += one.sum();
+            for (index, (bound, count)) in one.cells().enumerate() {
+                match buckets.get_mut(index) {
+                    Some((_, bucket)) => *bucket += count,
+                    None => buckets.push((bound.map_or(f64::INFINITY, |bound| bound as f64 / unit), count)),
+                }
+            }
+        }
+        self.histogram([], sum as f64 / unit, buckets);
     }
 }
 

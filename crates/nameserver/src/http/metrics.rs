@@ -10,10 +10,11 @@ use dns::OptRcode;
 
 use api::{ProbeState, ProbeVerdict, Status};
 use net::count::Count;
+use net::histogram::Histogram;
 use web::metrics::{Kind, Samples};
 
 use super::Http;
-use crate::counters::{Counters, LATENCY_BOUNDS_US, Latency, RCODES, TYPE_CLASSES, type_name};
+use crate::counters::{Counters, RCODES, TYPE_CLASSES, type_name};
 use crate::edit::follow;
 use crate::external;
 use crate::fast::Shared;
@@ -30,8 +31,8 @@ pub struct Metrics {
     pub sockets: Vec<Weak<net::udp::UdpListener>>,
     /// What the TCP listeners counted.
     pub tcp: Vec<Tcp>,
-    /// How long changes took.
-    pub updates: Arc<Latency>,
+    /// How long changes took, in microseconds.
+    pub updates: Arc<Histogram>,
     /// What became of what others changed in the same store.
     pub following: Arc<follow::Counters>,
     /// What the writer of dnstap counted.
@@ -303,7 +304,7 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Histogram,
         unit: "seconds",
         labels: &[],
-        read: |source, samples| samples.latency(&source.metrics.updates),
+        read: |source, samples| samples.observed([&*source.metrics.updates], 1e6),
     },
     Metric {
         name: "pointsman_queries_total",
@@ -822,7 +823,6 @@ impl Metrics {
 trait Read {
     fn transfers(&mut self, source: &Source<'_>, causes: &[Cause<transfer::Counters, AtomicU64>]);
     fn workers(&mut self, source: &Source<'_>, count: fn(&Counters) -> &Count);
-    fn latency(&mut self, latency: &Latency);
 }
 
 impl Read for Samples {
@@ -836,12 +836,6 @@ impl Read for Samples {
         for (number, worker) in source.metrics.udp.iter().enumerate() {
             self.push([number.to_string()], count(worker).get());
         }
-    }
-
-    fn latency(&mut self, latency: &Latency) {
-        let seconds = |microseconds: u64| microseconds as f64 / 1e6;
-        let bounds = LATENCY_BOUNDS_US.map(seconds).into_iter().chain([f64::INFINITY]);
-        self.histogram([], seconds(latency.sum_us()), bounds.zip(latency.buckets()).collect());
     }
 }
 

@@ -13,6 +13,7 @@ use axum::http::HeaderMap;
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use net::histogram::Histogram;
 use net::shutdown::Shutdown;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -480,9 +481,8 @@ async fn every_metric_is_declared_once_and_exported() {
 
 #[tokio::test]
 async fn a_change_is_in_the_histogram_once_it_is_served() {
-    let updates = Arc::new(crate::counters::Latency::default());
-    updates.add(std::time::Duration::from_millis(3));
-    updates.add(std::time::Duration::from_secs(60));
+    let updates = Arc::new(Histogram::new(&crate::counters::UPDATES_US));
+    [3_000, 60_000_000].into_iter().for_each(|us| updates.observe(us));
     let api = Api::counting(None, Metrics { updates, ..Metrics::default() }).await;
     let text = api.get("/metrics").await.body;
     for line in ["bucket{le=\"0.002\"} 0", "bucket{le=\"0.005\"} 1", "bucket{le=\"+Inf\"} 2", "sum 60.003"] {

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use tokio::signal::unix::SignalKind;
 use web::client::{BALANCE, Client};
 
+use crate::account;
 use crate::config::balance::{self as config, Flags, Lowered};
 use crate::failure::Failure;
 use crate::log::Log;
@@ -87,7 +88,8 @@ impl Balance {
 
 /// Looks at the configuration, or balances by it.
 async fn run(flags: &Flags) -> Result<(), Failure> {
-    let (Lowered { options, form }, faults) = config::load(flags);
+    let (Lowered { options, form }, mut faults) = config::load(flags);
+    account::look_up(options.user.as_deref(), &mut faults);
     if flags.check {
         faults.or(())?;
         return session::print(b"ok");

@@ -15,6 +15,7 @@ use reverse::cache::{self, snapshot, text};
 use reverse::{Options, Service};
 use tokio::signal::unix::SignalKind;
 
+use crate::account;
 use crate::config::kind;
 use crate::config::reverse::{self as config, Flags, Lowered};
 use crate::failure::Failure;
@@ -80,9 +81,12 @@ impl Reverse {
 
 /// Looks at the configuration, or serves by it.
 async fn run(flags: &Flags) -> Result<(), Failure> {
-    let (Lowered { options, form }, faults) = config::load(flags);
+    let (Lowered { options, form }, mut faults) = config::load(flags);
+    account::look_up(options.user.as_deref(), &mut faults);
     if flags.check {
         faults.or(())?;
+        account::become_user(options.user.as_deref())?;
+        Service::check(&options).map_err(|error| Failure::Failed(error.to_string()))?;
         return session::print(b"ok");
     }
     let log = Log { form, level: tracing::Level::INFO };

@@ -5,9 +5,9 @@ use clap::Args;
 use nameserver::edit::Refused;
 use nameserver::service::{Options, Service};
 use net::privileges;
-use nix::unistd::geteuid;
 use tokio::signal::unix::{Signal, SignalKind};
 
+use crate::account::become_user;
 use crate::config::serve::Flags;
 use crate::config::{self, lower::Lowered};
 use crate::failure::Failure;
@@ -48,20 +48,10 @@ impl Serve {
 
 /// Looks for all that is wrong beside `faults`; what the server would begin with.
 async fn check(options: &Options, mut faults: Faults) -> Result<String, Failure> {
-    become_user(options)?;
+    // That there is no such user is told with all else.
+    become_user(options.user.as_deref().filter(|user| privileges::look_up(user).is_ok()))?;
     let checked = Service::check(options).await.map_err(|found| faults.append(found));
     Ok(faults.or(checked.unwrap_or_default())?)
-}
-
-/// Becomes the user that the start would become, where this process can: whatever it reads then, and where it writes, is
-/// looked at with that user's rights. That there is no such user is told with all else.
-fn become_user(options: &Options) -> Result<(), Failure> {
-    match &options.user {
-        Some(user) if geteuid().is_root() && privileges::look_up(user).is_ok() => {
-            privileges::drop_to(user).map_err(|cause| Failure::Failed(format!("failed to {cause}")))
-        }
-        _ => Ok(()),
-    }
 }
 
 async fn serve(options: Options, log: Log) -> Result<(), Failure> {

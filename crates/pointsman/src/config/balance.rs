@@ -88,6 +88,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         listen: spec.listen.iter().map(|placed| placed.value).collect(),
         back_ends: spec.backend.iter().map(|placed| placed.value).collect(),
         policy: given(spec.policy).into(),
+        user: spec.user.map(|user| user.value),
         workers: spec.workers.map(|placed| count(placed.value)),
         timeout,
         tries: count(given(spec.tries)),

@@ -11,6 +11,7 @@ use balancer::circle;
 use clap::Args;
 use hyper::header::HeaderName;
 use net::whole;
+use nix::unistd::geteuid;
 use reverse::backend::{Behaviour, Kept, Paper, Ttl};
 use reverse::face::http::check::{Check, NotYet};
 use reverse::face::{dns, mmdb};
@@ -54,7 +55,10 @@ pub(crate) struct Lowered {
 pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
     let (mut spec, mut faults) = super::of_file(flags.config.as_deref());
     flags.over.read(&mut spec.reverse, &mut faults);
-    files(&spec.reverse, &mut faults);
+    // Root could write anywhere; whether the user whom the service becomes can, the command asks.
+    if spec.reverse.user.is_none() || !geteuid().is_root() {
+        files(&spec.reverse, &mut faults);
+    }
     (lower(spec.reverse, &mut faults), faults)
 }
 
@@ -113,6 +117,7 @@ fn lower(spec: ReverseSpec, faults: &mut Faults) -> Lowered {
     let snapshot_interval = given(spec.snapshot_interval);
     let crawlers = Arc::new(crawlers(spec.crawlers.as_ref(), faults));
     let options = Options {
+        user: spec.user.map(|user| user.value),
         upstreams: plain(&spec.upstream),
         behaviour: Behaviour {
             interval: given(spec.interval),

@@ -143,6 +143,7 @@ pub(crate) struct ReverseSpec {
     pub(crate) snapshot: Option<Placed<PathBuf>>,
     pub(crate) snapshot_interval: Option<Placed<Duration>>,
     pub(crate) paper: Option<Placed<bool>>,
+    pub(crate) user: Option<Placed<String>>,
     pub(crate) log: Option<Placed<&'static str>>,
 }
 
@@ -169,6 +170,7 @@ pub(crate) struct BalanceSpec {
     pub(crate) credit: Option<Placed<SocketAddr>>,
     pub(crate) key: Option<Placed<PathBuf>>,
     pub(crate) http: Option<Placed<SocketAddr>>,
+    pub(crate) user: Option<Placed<String>>,
     pub(crate) log: Option<Placed<&'static str>>,
 }
 

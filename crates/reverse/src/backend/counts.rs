@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use net::histogram::Histogram;
+
 use crate::cache::Why;
-use crate::histogram::Histogram;
 use crate::question::Answered;
 
 /// Upper bounds of how long questions took, in microseconds.
@@ -146,7 +147,7 @@ impl UpstreamCounts {
     /// Counts how a question ended.
     pub(super) fn count(&self, answered: &Answered, took: Duration) {
         let add = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);
-        self.times.observe(took.as_micros() as u64);
+        self.times.observe_time(took);
         match answered {
             Answered::Name(..) | Answered::Verdict(..) => add(&self.names),
             Answered::NoName(_) | Answered::Nothing(_) => add(&self.no_names),

@@ -76,7 +76,7 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
         Key {
             name: "workers",
             flag: Some("workers"),
-            kind: Kind::Integer(|s| &mut s.workers, 1..=balancer::service::WORKERS_MAX as u64),
+            kind: Kind::Integer(|s| &mut s.workers, 1..=net::udp::WORKERS_MAX as u64),
             default: Default::Absent { means: "one for each core", example: "2" },
             about: "How many threads carry datagrams at each address.",
             consequence: "More than there are cores is slower.",
@@ -190,6 +190,17 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             default: Default::Absent { means: "there is no HTTP", example: "\"127.0.0.1:8055\"" },
             about: "The address of HTTP: status, metrics, and back ends that come and go.",
             consequence: "There is no token, so it must be a loopback address.",
+        },
+        Key {
+            name: "user",
+            flag: Some("user"),
+            kind: Kind::Name(|s| &mut s.user, "the name of a user of this system"),
+            default: Default::Absent {
+                means: "the service stays the user that started it",
+                example: "\"pointsman\"",
+            },
+            about: "The user to become once all ports are bound.",
+            consequence: "For a start as root, which port 53 may need. The file of the key is read before.",
         },
         Key {
             name: "log",

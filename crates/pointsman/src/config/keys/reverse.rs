@@ -300,6 +300,17 @@ pub(crate) const REVERSE: Section<ReverseSpec> = Section {
             consequence: "With true: duplicates in one stack, failures forgotten, nothing stale. Not together with confirm.",
         },
         Key {
+            name: "user",
+            flag: Some("user"),
+            kind: Kind::Name(|s| &mut s.user, "the name of a user of this system"),
+            default: Default::Absent {
+                means: "the service stays the user that started it",
+                example: "\"pointsman\"",
+            },
+            about: "The user to become once all ports are bound.",
+            consequence: "For a start as root, which port 53 may need. The snapshot and the MMDB file are read and written as this user.",
+        },
+        Key {
             name: "log",
             flag: Some("log"),
             kind: Kind::Choice(|s| &mut s.log, &["text", "json"]),

@@ -1,6 +1,6 @@
 //! The keys above all headings: what `serve` needs first.
 
-use nameserver::service::WORKERS_MAX;
+use net::udp::WORKERS_MAX;
 
 use super::{Default, Key, Section};
 use crate::config::kind::Kind;

@@ -12,7 +12,6 @@ use web::metrics::{Kind, Samples};
 use super::Http;
 use crate::cache::{Verdict, Why};
 use crate::front::{self, LOOKED_AT_ONE_IN, WORDS};
-use crate::histogram::Histogram;
 use crate::numbers::{Numbers, get};
 
 /// A number that is exported, and what reads it.
@@ -91,7 +90,7 @@ pub const METRICS: &[Metric] = &[
         read: |numbers, samples| {
             const { assert!(LOOKED_AT_ONE_IN == 16) };
             let faces = numbers.faces();
-            histogram(samples, faces.iter().map(|(_, counts)| &counts.ages), 1.0);
+            samples.observed(faces.iter().map(|(_, counts)| &counts.ages), 1.0);
         },
     },
     Metric {
@@ -363,7 +362,7 @@ pub const METRICS: &[Metric] = &[
         unit: "seconds",
         labels: &[],
         read: |numbers, samples| {
-            histogram(samples, numbers.upstreams.iter().map(|(_, counts)| &counts.times), 1e6);
+            samples.observed(numbers.upstreams.iter().map(|(_, counts)| &counts.times), 1e6);
         },
     },
     Metric {
@@ -474,21 +473,6 @@ fn each<'a>(samples: &mut Samples, counts: impl IntoIterator<Item = (&'static st
     for (word, count) in counts {
         samples.push([word.into()], get(count));
     }
-}
-
-/// Tells histograms of the same bounds, together; so many of their unit are one of the metric's.
-fn histogram<'a>(samples: &mut Samples, histograms: impl Iterator<Item = &'a Histogram>, unit: f64) {
-    let (mut sum, mut cells) = (0, Vec::<(f64, u64)>::new());
-    for histogram in histograms {
-        sum += histogram.sum();
-        for (index, (bound, count)) in histogram.cells().enumerate() {
-            match cells.get_mut(index) {
-                Some((_, cell)) => *cell += count,
-                None => cells.push((bound.map_or(f64::INFINITY, |bound| bound as f64 / unit), count)),
-            }
-        }
-    }
-    samples.histogram([], sum as f64 / unit, cells);
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! How many observations were how large: cells that anybody may read while they are written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Counts observations by upper bounds that were fixed when it was made.
 #[derive(Debug)]
@@ -9,6 +10,13 @@ pub struct Histogram {
     /// One for each bound, and one for what is larger than all.
     cells: Box<[AtomicU64]>,
     sum: AtomicU64,
+}
+
+/// Without bounds: how many there were, and their sum.
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram::new(&[])
+    }
 }
 
 impl Histogram {
@@ -22,6 +30,11 @@ impl Histogram {
     pub fn observe(&self, value: u64) {
         self.cells[self.bounds.partition_point(|bound| *bound < value)].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// Counts an observation of this duration, where bounds are in microseconds.
+    pub fn observe_time(&self, took: Duration) {
+        self.observe(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
     /// The upper bounds, with how many were at most so large but larger than the one before; last, without a bound,
@@ -48,5 +61,7 @@ mod tests {
         let cells: Vec<_> = histogram.cells().collect();
         assert_eq!(cells, [(Some(1), 2), (Some(5), 2), (Some(10), 1), (None, 2)]);
         assert_eq!(histogram.sum(), 128);
+        histogram.observe_time(Duration::from_nanos(5_999));
+        assert_eq!((histogram.cells().nth(1), histogram.sum()), (Some((Some(5), 3)), 133));
     }
 }
