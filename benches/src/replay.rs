@@ -17,6 +17,7 @@ use experiments::errors::{Errors, P999_MAX, QUARTILES_MAX, SECOND, SECONDS_MIN};
 use experiments::process::FirstSession;
 use experiments::traces::MINUTE;
 use experiments::{arrivals, disturbed, traces};
+use net::awake::Awake;
 
 use crate::machine;
 use crate::options::Options;
@@ -120,7 +121,10 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
         timing.even(options, &place)?;
     }
     if options.wants("awake") {
-        timing.awake(options, &place)?;
+        match Awake::begin() {
+            Ok(_) => timing.awake(options, &place)?,
+            Err(why) => report.note(format!("The rows with \"--awake\" are left out: {why}.")),
+        }
     }
     senders::allow_prefix()?;
     if options.wants("recorded") {

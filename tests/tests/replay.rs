@@ -143,6 +143,7 @@ fn the_report_has_its_keys_and_the_log_a_row_a_query() {
         assert_eq!(report[key], expected, "{key}: {report}");
     }
     assert!(report["seconds"].as_f64() > Some(0.1), "{report}");
+    assert_eq!(report["awake"], false);
     assert_eq!(report["rcodes"], serde_json::json!({ "NOERROR": 120 }));
     for key in ["due_per_second", "sent_per_second"] {
         let seconds = report[key].as_array().expect("a list");
@@ -449,9 +450,33 @@ fn a_run_that_is_late_ends_with_3() {
     let folder = Folder::new();
     let serving = serving(&folder);
     let trace = trace(&folder, 50, 2, "udp");
-    let ended = replay(&[&trace, "--server", &serving.dns().to_string(), "--tolerance", "0ms"]);
+    let server = serving.dns().to_string();
+    let ended = replay(&[&trace, "--server", &server, "--tolerance", "0ms"]);
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
-    assert!(ended.stderr.contains("OUT OF TOLERANCE"), "{}", ended.stderr);
+    for part in ["OUT OF TOLERANCE", "--awake on a virtual machine"] {
+        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    }
+    serving.stop();
+}
+
+#[test]
+fn cores_are_kept_awake_where_that_can_be() {
+    let folder = Folder::new();
+    let serving = serving(&folder);
+    let (trace, server) = (trace(&folder, 5, 1, "udp"), serving.dns().to_string());
+    let arguments = [&[&trace, "--server", &server, "--awake"][..], &ANY].concat();
+    match net::awake::Awake::begin() {
+        Ok(_) => assert_eq!(reported(0, &arguments)["awake"], true),
+        Err(why) => {
+            let ended = replay(&arguments);
+            assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+            assert!(
+                ended.stderr.contains(&format!("--awake: cores cannot be kept from resting: {why}")),
+                "{}",
+                ended.stderr
+            );
+        }
+    }
     serving.stop();
 }
 

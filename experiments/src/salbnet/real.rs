@@ -111,6 +111,14 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
         turn: Load::new(folder, seconds, PATIENCE, run.seed)?,
         reference: Load::new(folder, shorter, REFERENCE_PATIENCE, run.seed)?,
     };
+    let awake = Awake::begin();
+    let rest = match &awake {
+        Ok(_) => {
+            "Cores are kept from resting: a virtual machine's core that rests goes back to the host, and wakes late."
+                .into()
+        }
+        Err(why) => format!("Cores may rest, and wake late on a virtual machine: {why}."),
+    };
     report.say(&format!(
         "Debian's BIND three times, each with a share of one processor by a control group: 10 ms from one refill to the \
          next, for shares below 10 % longer, as the kernel takes no quota below 1 ms. Each name is the end of a chain of \
@@ -131,12 +139,10 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
          the time; where 1 % of all queries are sent more than 1 ms late; and where the load is off by more than {:.0} % of \
          what it was to be. A full run tries it again at the end of the round, {TRIES_MAX} times in all; the last one stands. \
          Balancer, agents and dnsdist go before all else on their core (SCHED_FIFO), the replayer on its own, as if they \
-         had machines of their own. Cores are kept from resting (SCHED_IDLE): a core of a virtual machine that rests goes back \
-         to the host, and wakes late.",
+         had machines of their own. {rest}",
         told::PAIRS_MIN,
         100.0 * LOAD_OFF_MAX
     ));
-    let _awake = Awake::begin().context("to keep cores from resting")?;
     for case in CASES.iter().filter(|case| run.wants(case.part)) {
         let loads = case.wanted(run.size);
         if loads.is_empty() {
@@ -240,7 +246,7 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load, rate: f64, seed:
     }
     let began = Instant::now();
     let (served_before, waits) = (field.used()?, Waits::of(balancer.id())?);
-    let (used, own) = (children() - field.ended, spent(UsageWho::RUSAGE_SELF));
+    let used = children() - field.ended;
     let (pointsman, address) = (field.pointsman.clone(), balancer.address);
     let replayed = thread::scope(|scope| {
         let replay = scope.spawn(|| pointsman.replay(&load.trace, address, &options));
@@ -261,12 +267,10 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load, rate: f64, seed:
         // All see the same machine, the last for the longest.
         busy = of_it.host_cores.iter().sum();
     }
-    // Cores that are kept from resting are busy with nothing.
-    let own = (spent(UsageWho::RUSAGE_SELF) - own) / seconds;
     let cores = thread::available_parallelism().map_or(1, usize::from) as f64;
     let conditions = Conditions {
         machine: (ours + case.shares.iter().sum::<f64>()) / cores,
-        others: (busy * began.elapsed().as_secs_f64() / seconds - ours - served - own).max(0.0) / cores,
+        others: (busy * began.elapsed().as_secs_f64() / seconds - ours - served).max(0.0) / cores,
         waited,
         late: replayed.lateness_us.p99 / 1e3,
         servers: served / case.can(&case.shares),
@@ -284,12 +288,8 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load, rate: f64, seed:
 
 /// Processor time of children that have ended, in seconds.
 fn children() -> f64 {
-    spent(UsageWho::RUSAGE_CHILDREN)
-}
-
-/// Processor time of this process, or of its children that have ended, in seconds.
-fn spent(by: UsageWho) -> f64 {
-    getrusage(by).map_or(0.0, |usage| {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN);
+    usage.map_or(0.0, |usage| {
         (usage.user_time().num_microseconds() + usage.system_time().num_microseconds()) as f64 / 1e6
     })
 }

@@ -133,8 +133,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "I", hide = true)]
     process: Option<u16>,
 
-    /// Keep this host's cores from resting meanwhile, as those of a virtual machine wake late. It uses all that others leave of
-    /// them
+    /// Keep this host's cores from resting meanwhile, as those of a virtual machine wake late. Needs root
     #[arg(long)]
     awake: bool,
     /// The most that the 99.9th percentile of lateness may be

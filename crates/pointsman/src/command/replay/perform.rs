@@ -148,7 +148,8 @@ impl Replay {
     /// Keeps cores from resting where that is wanted, the first process for all.
     fn awake(&self) -> Result<Option<Awake>, Failure> {
         let awake = (self.awake && self.is_first()).then(Awake::begin).transpose();
-        awake.map_err(|cause| Failure::Failed(format!("--awake: cores cannot be kept from resting: {cause}")))
+        let what = |cause: io::Error| format!("cores cannot be kept from resting: {cause}");
+        Ok(awake.map_err(|cause| Fault::whole("--awake", what(cause), ""))?)
     }
 
     /// A schedule for each thread.
