@@ -74,7 +74,7 @@ pub(super) const OURS: &str = "pressure";
 pub(super) const WRR: &str = "wrr, equal";
 pub(super) const DNSDIST: &str = "dnsdist";
 
-/// Through which servers are measured: it knows nothing of them, and leaves none idle while another has work waiting.
+/// Through which servers are measured: it is told nothing of them, and leaves none idle while another has work waiting.
 pub(super) const NEUTRAL: Arm =
     arm("least-outstanding", Who::Ours("least-outstanding"), Weights::Equal, Size::Quick);
 
