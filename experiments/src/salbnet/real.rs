@@ -132,15 +132,15 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
          from when they were due. After each value half the width of its 95 % confidence interval over runs; plots draw \
          medians. What must hold is held against the median, over rounds, of what ours came to beside a rival in the same \
          round: one slow moment of the machine makes the p99 of a run many times as high, and a mean is little but the \
-         worst of its runs. The median of all that could be lies from the least to the greatest of five such pairs with 93.8 %, of \
-         seven with 98.4 %; of fewer than {} nothing is said, and what must hold does not. \
+         worst of its runs. Beside it stands between which of these pairs the median of all that could be lies, and how sure \
+         that is; of fewer than {} nothing is said, and what must hold does not. \
          A turn is void where balancer, agents, replayer and servers (these as if they used all they may) use more than \
          70 % of the machine, or others more than 10 %; where a thread of the balancer waits for its core for more than 10 % of \
          the time; where 1 % of all queries are sent more than 1 ms late; and where the load is off by more than {:.0} % of \
          what it was to be. A full run tries it again at the end of the round, {TRIES_MAX} times in all; the last one stands. \
          Balancer, agents and dnsdist go before all else on their core (SCHED_FIFO), the replayer on its own, as if they \
          had machines of their own. {rest}",
-        told::PAIRS_MIN,
+        outcome::VALUES_LEAST,
         100.0 * LOAD_OFF_MAX
     ));
     for case in CASES.iter().filter(|case| run.wants(case.part)) {
@@ -153,9 +153,9 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
         field.capacities = capacities;
         let samples = rounds(run, &mut field, case, &asked, loads)?;
         told::all(run, case, &samples, loads, &capacities, report);
-        if turns::is_vain(run.size, &samples) {
+        if turns::is_vain(run.size, case, &samples) {
             report.say(
-                "Broken off, as more than one turn in four was void. Try again when nothing else runs on this machine.",
+                "Broken off, as too many turns were void. Try again when nothing else runs on this machine.",
             );
             return Ok(());
         }
@@ -167,7 +167,7 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
 fn rounds(run: &Run, field: &mut Field, case: &Case, asked: &Loads, loads: &[f64]) -> Result<Vec<Sample>> {
     let (mut capacities, tries) = (field.capacities, run.size.of(TRIES_MAX, 1, 1));
     let mut samples = Vec::new();
-    let rounds = |load: f64| turns::rounds(run.size, case.demands(run.size, load));
+    let rounds = |load: f64| turns::rounds(run.size, case, load);
     let most = loads.iter().map(|load| rounds(*load)).max().unwrap_or(0);
     for round in 0..most {
         let seed = run.seed.wrapping_add(round);
@@ -188,7 +188,7 @@ fn rounds(run: &Run, field: &mut Field, case: &Case, asked: &Loads, loads: &[f64
             };
             let order = turns::order(run.size, round, &mut draws);
             samples.extend(turns::round(round, &order, *wanted, tries, turn)?);
-            if turns::is_vain(run.size, &samples) {
+            if turns::is_vain(run.size, case, &samples) {
                 return Ok(samples);
             }
         }

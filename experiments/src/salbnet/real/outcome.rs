@@ -166,17 +166,50 @@ pub(super) fn interval(values: &[f64]) -> (f64, f64) {
     (mean, T.get(degrees).copied().unwrap_or(1.96) * error)
 }
 
-/// How sure it is that the median of whatever so many values were drawn from lies between the least of them and the greatest,
-/// from 0 to 1: they are not all on one side of it.
-pub(super) fn confidence(values: usize) -> f64 {
-    (1.0 - 2.0 * 0.5_f64.powi(values as i32)).max(0.0)
+/// The median of some values, and between which of them the median of whatever they were drawn from lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Median {
+    pub(super) value: f64,
+    pub(super) from: f64,
+    pub(super) to: f64,
+    /// How sure that is, from [`SURE_LEAST`] to 1.
+    pub(super) sure: f64,
 }
 
-/// The least, the median and the greatest; none of nothing, or where something is no number.
-pub(super) fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
-    values.sort_by(f64::total_cmp);
-    let middle = median(&values)?;
-    values.iter().all(|value| !value.is_nan()).then_some([values[0], middle, values[values.len() - 1]])
+/// How sure an interval for a median must be.
+const SURE_LEAST: f64 = 0.9;
+
+/// Values without which there is no interval that is so sure: all of four are on one side of it in one case of eight.
+pub(super) const VALUES_LEAST: usize = 5;
+
+impl Median {
+    /// The narrowest interval that has as many values below as above it, whatever they are drawn from. None of fewer than
+    /// [`VALUES_LEAST`], or where something is no number.
+    pub(super) fn of(mut values: Vec<f64>) -> Option<Median> {
+        values.sort_by(f64::total_cmp);
+        let count = values.len();
+        let value = middle(&values)?;
+        let sure = |left_out: usize| 1.0 - 2.0 * share_with_at_most(left_out, count);
+        let left_out = (0..count.div_ceil(2)).take_while(|left_out| sure(*left_out) >= SURE_LEAST).last()?;
+        let (from, to) = (values[left_out], values[count - 1 - left_out]);
+        Some(Median { value, from, to, sure: sure(left_out) })
+    }
+}
+
+/// The median of ascending values; none of nothing, or where something is no number.
+pub(super) fn middle(values: &[f64]) -> Option<f64> {
+    values.iter().all(|value| !value.is_nan()).then(|| median(values))?
+}
+
+/// How often at most so many of all tosses of a coin are heads.
+fn share_with_at_most(heads: usize, tosses: usize) -> f64 {
+    let mut share = 0.5_f64.powi(tosses as i32);
+    let mut sum = share;
+    for number in 0..heads {
+        share *= (tosses - number) as f64 / (number + 1) as f64;
+        sum += share;
+    }
+    sum
 }
 
 #[cfg(test)]
@@ -245,23 +278,21 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_has_its_median_in_the_middle() {
-        assert_eq!(spread(vec![3.0, 1.0, 9.0]), Some([1.0, 3.0, 9.0]));
-        assert_eq!(spread(vec![3.0, 1.0, 9.0, 4.0]), Some([1.0, 3.5, 9.0]));
-        assert_eq!(
-            spread(vec![f64::INFINITY, 0.5, f64::INFINITY]),
-            Some([0.5, f64::INFINITY, f64::INFINITY])
-        );
-        assert_eq!(spread(vec![0.5]), Some([0.5; 3]));
-        assert_eq!(spread(Vec::new()), None);
-        assert_eq!(spread(vec![1.0, f64::NAN]), None);
-    }
-
-    #[test]
-    fn a_spread_is_an_interval_for_the_median() {
-        for (values, expected) in [(0, 0.0), (1, 0.0), (2, 0.5), (4, 0.875), (5, 0.9375), (7, 0.984_375)] {
-            assert_eq!(confidence(values), expected, "{values}");
+    fn a_median_has_an_interval_from_five_values_on() {
+        // From 1 to so many, backwards: which of them the interval goes from, and how sure it is.
+        for (count, from, sure) in
+            [(5, 1.0, 0.9375), (7, 1.0, 0.984_375), (8, 2.0, 0.929_687_5), (15, 4.0, 0.964_843_75)]
+        {
+            let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            let count = f64::from(count);
+            let expected = Median { value: (count + 1.0) / 2.0, from, to: count + 1.0 - from, sure };
+            assert_eq!(Median::of(values), Some(expected));
         }
+        let many = |value: f64| vec![value; VALUES_LEAST];
+        assert_eq!(Median::of(many(f64::INFINITY)).map(|median| median.value), Some(f64::INFINITY));
+        assert_eq!(Median::of(many(1.0)[1..].to_vec()), None);
+        assert_eq!(Median::of([many(1.0), vec![f64::NAN]].concat()), None);
+        assert_eq!((middle(&[]), middle(&[0.5]), middle(&[1.0, f64::NAN])), (None, Some(0.5), None));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use replay::plot::{Axis, Line, Plot};
 
 use super::cases::Case;
 use super::field::{ARMS, DNSDIST, OURS, WRR};
-use super::outcome::{Conditions, Outcome, confidence, interval, spread};
+use super::outcome::{Conditions, Median, Outcome, interval, middle};
 use super::turns::Sample;
 use crate::options::{Run, Size};
 use crate::report::{Limit, Report, number};
@@ -18,10 +18,6 @@ const ERRORS: Value = Outcome::errors;
 const PERCENT: Value = |outcome| outcome.errors() * 100.0;
 const COST: Value = |outcome| outcome.work.cost_us();
 const LOAD_HAD: Value = |outcome| outcome.conditions.load_had;
-
-/// Pairs of runs without which a median says nothing: from the least to the greatest of fewer there is no interval of 90 %
-/// for it.
-pub(super) const PAIRS_MIN: usize = 5;
 
 /// Answered in runs that are too short to say more, at least.
 const ANSWERED_LEAST: f64 = 0.3;
@@ -74,7 +70,11 @@ pub(super) fn all(
     for (title, unit, value, is_log) in drawings {
         let lines = present(samples)
             .map(|arm| {
-                let point = |load: &f64| Some((*load, spread(values(samples, arm, *load, value))?[1]));
+                let point = |load: &f64| {
+                    let mut values = values(samples, arm, *load, value);
+                    values.sort_by(f64::total_cmp);
+                    Some((*load, middle(&values)?))
+                };
                 let points = loads.iter().filter_map(point);
                 Line::new(ARMS[arm].name, points.collect())
             })
@@ -174,7 +174,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
             runs().next().map(share).unwrap_or_default(),
             cell(arm, COST),
             cell(arm, LOAD_HAD),
-            format!("{:.0} %", 100.0 * most(|conditions| conditions.servers)),
+            cell(arm, |outcome| outcome.conditions.servers * 100.0),
             format!("{:.0} %", 100.0 * most(|conditions| conditions.machine)),
             format!("{:.0} %", 100.0 * most(|conditions| conditions.others)),
             format!("{:.1} %", 100.0 * most(|conditions| conditions.waited)),
@@ -195,7 +195,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
         "received, %",
         "a query took the servers, us",
         "load it had",
-        "servers used of what they may at most",
+        "servers used of what they may, %",
         "machine used at most",
         "by others at most",
         "balancer waited for its core at most",
@@ -206,8 +206,7 @@ fn table(title: &str, case: &Case, samples: &[Sample], load: f64, report: &mut R
 }
 
 /// What must hold at a load, of what our runs came to beside a rival's of the same rounds: the median over rounds, and of
-/// several rivals the one beside whom it is the highest. Where fewer than [`PAIRS_MIN`] rounds have two runs that count, it does
-/// not hold.
+/// several rivals the one beside whom it is the highest. Where too few rounds have two runs that count, it does not hold.
 fn musts(case: &Case, samples: &[Sample], load: f64, report: &mut Report) {
     let mut rows = Vec::new();
     for (rival, words, value, most) in [
@@ -220,21 +219,23 @@ fn musts(case: &Case, samples: &[Sample], load: f64, report: &mut Report) {
         for arm in (0..ARMS.len()).filter(|arm| ARMS[*arm].name.starts_with(rival)) {
             let ratios = beside(samples, arm, load, value);
             let rounds = ratios.len();
-            let found = spread(ratios).filter(|_| rounds >= PAIRS_MIN);
-            let median = found.map_or(f64::NAN, |[_, median, _]| median);
+            let found = Median::of(ratios);
+            let median = found.map_or(f64::NAN, |found| found.value);
             // Not `f64::max`, to which what is no number is nothing.
             highest = if median > highest || median.is_nan() { median } else { highest };
             let (name, words) = (ARMS[arm].name, words.split(' ').take_while(|word| *word != "beside"));
             let mut row = vec![name.to_owned(), words.collect::<Vec<_>>().join(" "), rounds.to_string()];
-            row.extend((0..3).map(|at| found.map_or("-".to_owned(), |found| number(found[at]))));
-            row.push(found.map_or("-".to_owned(), |_| format!("{:.1}", 100.0 * confidence(rounds))));
+            let cells = |found: Median| {
+                let numbers = [found.value, found.from, found.to].map(number);
+                numbers.into_iter().chain([format!("{:.1}", 100.0 * found.sure)]).collect()
+            };
+            row.extend(found.map_or(vec!["-".to_owned(); 4], cells));
             rows.push(row);
         }
         let name = format!("really run, {}, load {load}: {words}", case.name);
         report.must(name, Limit::AtMost(most), highest);
     }
-    let head =
-        ["beside", "of", "rounds", "least", "median", "greatest", "from least to greatest, sure to, %"];
+    let head = ["beside", "of", "rounds", "median", "that of all lies from", "to", "sure to, %"];
     report.table(&format!("{}, load {load}: {OURS} beside rivals, round by round", case.name), &head, rows);
 }
 

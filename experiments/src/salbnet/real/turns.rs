@@ -4,8 +4,9 @@
 use anyhow::Result;
 use fastrand::Rng;
 
-use super::field::ARMS;
-use super::outcome::Outcome;
+use super::cases::Case;
+use super::field::{ARMS, OURS};
+use super::outcome::{Outcome, VALUES_LEAST};
 use crate::options::Size;
 
 /// How often a turn is tried in a full run: what makes one void has mostly passed at the end of its round, and a round
@@ -13,9 +14,13 @@ use crate::options::Size;
 pub(super) const TRIES_MAX: u32 = 2;
 
 /// Rounds of a full run: those in which all arms take part, and the ones after them for those of which something is
-/// demanded. Medians of seven pairs have an interval, from the least to the greatest, of 98 %.
+/// demanded.
 const ROUNDS_OF_ALL: u64 = 3;
 const ROUNDS: u64 = 7;
+
+/// The same at a load that servers can answer. What a query costs them changes by some percent from turn to turn, and near
+/// what they can that decides whether they have queues at all.
+const ROUNDS_BELOW: u64 = 15;
 
 /// An arm's run in one round.
 #[derive(Debug)]
@@ -30,9 +35,14 @@ pub(super) struct Sample {
     pub(super) voids: Vec<&'static str>,
 }
 
-/// How many rounds there are where something is demanded, or not.
-pub(super) fn rounds(size: Size, is_demanded: bool) -> u64 {
-    size.of(if is_demanded { ROUNDS } else { ROUNDS_OF_ALL }, 1, 1)
+/// How many rounds a case has at a load.
+pub(super) fn rounds(size: Size, case: &Case, load: f64) -> u64 {
+    let full = match (case.demands(size, load), load < 1.0) {
+        (false, _) => ROUNDS_OF_ALL,
+        (true, true) => ROUNDS_BELOW,
+        (true, false) => ROUNDS,
+    };
+    size.of(full, 1, 1)
 }
 
 /// The arms that take part in a round, in the order of their turns: those of which something is demanded next to each
@@ -73,16 +83,28 @@ pub(super) fn round(
     Ok(samples)
 }
 
-/// Whether a full run goes on for nothing, as more than one in four turns so far do not count: of seven pairs, for which both
-/// of two turns must, less than four would be left.
-pub(super) fn is_vain(size: Size, samples: &[Sample]) -> bool {
-    let void = samples.iter().filter(|sample| sample.outcome.conditions.void().is_some()).count();
-    size == Size::Full && 4 * void > samples.len()
+/// Whether a run goes on for nothing: of what is demanded, so many rounds are lost at each load that with some rival too few
+/// pairs can be left.
+pub(super) fn is_vain(size: Size, case: &Case, samples: &[Sample]) -> bool {
+    let demanding = || case.wanted(size).iter().filter(|load| case.demands(size, **load));
+    let is_lost = |load: &f64| {
+        let void = |arm: usize, round: u64| {
+            let turn = |sample: &&Sample| (sample.arm, sample.round) == (arm, round) && sample.load == *load;
+            samples.iter().find(turn).is_some_and(|sample| sample.outcome.conditions.void().is_some())
+        };
+        let ours = ARMS.iter().position(|arm| arm.name == OURS).unwrap_or(0);
+        let rounds = rounds(size, case, *load);
+        let left =
+            |rival: usize| (0..rounds).filter(|round| !void(ours, *round) && !void(rival, *round)).count();
+        (0..ARMS.len()).any(|arm| ARMS[arm].is_judged() && left(arm) < VALUES_LEAST)
+    };
+    demanding().next().is_some() && demanding().all(is_lost)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::salbnet::real::cases::CASES;
     use crate::salbnet::real::outcome::{Conditions, Window, Work};
 
     /// What came of a turn that was sent late, or not.
@@ -107,7 +129,7 @@ mod tests {
         let (first, next) = (order(Size::Full, 0, draws), order(Size::Full, 1, draws));
         assert_ne!(first, next, "another one in the next round");
         let judged = first.iter().take_while(|arm| ARMS[**arm].is_judged()).count();
-        let last = order(Size::Full, ROUNDS - 1, draws);
+        let last = order(Size::Full, ROUNDS_BELOW - 1, draws);
         assert_eq!(last.len(), judged, "in the last round none but those of which something is demanded");
         assert!(last.iter().all(|arm| first[..judged].contains(arm)));
     }
@@ -138,15 +160,28 @@ mod tests {
     }
 
     #[test]
-    fn a_full_run_is_broken_off_where_many_turns_are_void() {
-        for (void, of, is_broken_off) in
-            [(0, 0, false), (0, 3, false), (2, 8, false), (2, 7, true), (3, 3, true)]
-        {
-            let sample =
-                |at| Sample { round: 0, arm: at, load: 0.9, outcome: outcome(at < void), voids: Vec::new() };
-            let samples: Vec<_> = (0..of).map(sample).collect();
-            assert_eq!(is_vain(Size::Full, &samples), is_broken_off, "{void} of {of}");
-            assert!(!is_vain(Size::Quick, &samples));
+    fn a_full_run_is_broken_off_where_nothing_can_be_proved_any_more() {
+        let [unequal, buffers] = [&CASES[0], &CASES[2]];
+        let judged: Vec<usize> = (0..ARMS.len()).filter(|arm| ARMS[*arm].is_judged()).collect();
+        let other = (0..ARMS.len()).find(|arm| !ARMS[*arm].is_judged()).expect("not all are");
+        // The first rounds of one arm at a load.
+        let void = |arm: usize, load: f64, rounds: u64| {
+            let sample = move |round| Sample { round, arm, load, outcome: outcome(true), voids: Vec::new() };
+            (0..rounds).map(sample)
+        };
+        let lost = |arm: usize, less: u64| {
+            let loads = unequal.wanted(Size::Full).iter().filter(|load| **load >= 0.9);
+            let most = |load: f64| rounds(Size::Full, unequal, load) - VALUES_LEAST as u64 + 1 - less;
+            loads.flat_map(|load| void(arm, *load, most(*load))).collect::<Vec<_>>()
+        };
+        for arm in &judged {
+            assert!(is_vain(Size::Full, unequal, &lost(*arm, 0)), "{arm}");
+            assert!(!is_vain(Size::Full, unequal, &lost(*arm, 1)), "{arm}");
         }
+        assert!(!is_vain(Size::Full, unequal, &[]) && !is_vain(Size::Full, unequal, &lost(other, 0)));
+        let at_one: Vec<_> = void(judged[0], 0.9, ROUNDS_BELOW).collect();
+        assert!(!is_vain(Size::Full, unequal, &at_one), "the other loads are left");
+        assert!(!is_vain(Size::Quick, unequal, &lost(judged[0], 0)), "nothing is demanded there");
+        assert!(!is_vain(Size::Full, buffers, &lost(judged[0], 0)), "nor here");
     }
 }
