@@ -157,7 +157,8 @@ impl Outcome {
 
 /// A mean, and half the width of its 95 % confidence interval (Student's t); NaN for one value alone.
 pub(super) fn interval(values: &[f64]) -> (f64, f64) {
-    const T: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+    const T: [f64; 14] =
+        [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145];
     let count = values.len();
     let mean = values.iter().sum::<f64>() / count as f64;
     let Some(degrees) = count.checked_sub(2) else { return (mean, f64::NAN) };
@@ -300,5 +301,8 @@ mod tests {
         let (mean, half) = interval(&[1.0, 2.0, 3.0]);
         assert!((mean - 2.0).abs() < 1e-9 && (half - 4.303 / 3.0_f64.sqrt()).abs() < 1e-3, "{half}");
         assert!(interval(&[1.0]).1.is_nan());
+        // As many as there are rounds at most: squares of 1 to 15 from their mean sum up to 280.
+        let (_, half) = interval(&(1..=15).map(f64::from).collect::<Vec<_>>());
+        assert!((half - 2.145 * (280.0_f64 / 14.0 / 15.0).sqrt()).abs() < 1e-9, "{half}");
     }
 }
