@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// From one refill to the next, where the share allows it: short beside the times that are measured.
-const PERIOD: Duration = Duration::from_millis(10);
+/// From one refill to the next, where nothing else is said: short beside the times that are measured.
+pub(crate) const PERIOD: Duration = Duration::from_millis(10);
 
 /// The kernel takes no smaller quota (`min_cfs_quota_period`), so that small shares have a longer period.
 const QUOTA_MIN: Duration = Duration::from_millis(1);
@@ -22,6 +22,7 @@ pub(crate) struct Quota {
     folders: Vec<PathBuf>,
     counter: Counter,
     is_unified: bool,
+    period: Duration,
 }
 
 /// Where the kernel counts the processor time of a group.
@@ -55,15 +56,15 @@ pub(crate) fn are_there() -> Result<()> {
             }
         }
     }
-    Quota::new("try", 0.5).map(drop)
+    Quota::new("try", 0.5, PERIOD).map(drop)
 }
 
 impl Quota {
-    /// Makes a group that may use this share of one processor.
+    /// Makes a group that may use this share of one processor, refilled each period, or less often where the share is small.
     ///
     /// # Errors
     /// Where there are no such groups here, or they are not ours to make.
-    pub(crate) fn new(name: &str, share: f64) -> Result<Quota> {
+    pub(crate) fn new(name: &str, share: f64, period: Duration) -> Result<Quota> {
         let roots = Roots::here()?;
         if roots.is_unified {
             write(&roots.quota.join("cgroup.subtree_control"), "+cpu")?;
@@ -72,7 +73,7 @@ impl Quota {
         let group = |root: &Path| root.join(&name);
         let is_unified = roots.is_unified;
         let counter = counter(&group(&roots.counter), is_unified);
-        let mut quota = Quota { folders: Vec::new(), counter, is_unified };
+        let mut quota = Quota { folders: Vec::new(), counter, is_unified, period };
         let mut folders = vec![group(&roots.quota), group(&roots.counter)];
         folders.dedup();
         for folder in folders {
@@ -88,7 +89,7 @@ impl Quota {
     /// # Errors
     /// What the kernel says.
     pub(crate) fn set(&self, share: f64) -> Result<()> {
-        let (quota, period) = micros(share);
+        let (quota, period) = micros(share, self.period);
         let to = |file: &str, text: &str| write(&self.folders[0].join(file), text);
         if self.is_unified {
             return to("cpu.max", &format!("{quota} {period}"));
@@ -173,8 +174,8 @@ fn counted(text: &str, after: &str) -> Option<f64> {
 }
 
 /// Quota and period in microseconds.
-fn micros(share: f64) -> (u128, u128) {
-    let period = PERIOD.max(QUOTA_MIN.div_f64(share));
+fn micros(share: f64, period: Duration) -> (u128, u128) {
+    let period = period.max(QUOTA_MIN.div_f64(share));
     (period.mul_f64(share).max(QUOTA_MIN).as_micros(), period.as_micros())
 }
 
@@ -196,7 +197,7 @@ mod tests {
     #[test]
     fn small_shares_have_a_longer_period() {
         for (share, expected) in [(0.2, (2_000, 10_000)), (0.1, (1_000, 10_000)), (0.05, (1_000, 20_000))] {
-            assert_eq!(micros(share), expected, "{share}");
+            assert_eq!(micros(share, PERIOD), expected, "{share}");
         }
     }
 

@@ -16,7 +16,7 @@ use crate::options::Run;
 use crate::report::Report;
 
 /// What may be done alone: all that is on the virtual clock, and each case that is really run.
-pub(crate) const PARTS: &[&str] = &[VIRTUAL, "unequal", "moving", "buffers", "restart"];
+pub(crate) const PARTS: &[&str] = &[VIRTUAL, "unequal", "moving", "containers", "buffers", "restart"];
 
 const VIRTUAL: &str = "virtual";
 

@@ -164,6 +164,27 @@ pub const METRICS: &[Metric] = &[
         SERVICE,
         |seen, samples| seen.each(samples, |service| Some(service.queue_delay_us)),
     ),
+    gauge(
+        "pointsman_agent_quota_microseconds",
+        "Processor time that the server may use in each period, where its control group has a quota.",
+        "microseconds",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| service.quota.map(|quota| quota.quota_us)),
+    ),
+    gauge(
+        "pointsman_agent_quota_period_microseconds",
+        "From one refill of that quota to the next.",
+        "microseconds",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| service.quota.map(|quota| quota.period_us)),
+    ),
+    gauge(
+        "pointsman_agent_query_cost_nanoseconds",
+        "Processor time that a query has cost lately, where the server has a quota.",
+        "nanoseconds",
+        SERVICE,
+        |seen, samples| seen.each(samples, |service| service.quota.map(|quota| quota.cost_ns)),
+    ),
     counter(
         "pointsman_agent_drops_total",
         "Datagrams or connections that the kernel has turned away.",

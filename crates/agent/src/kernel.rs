@@ -4,20 +4,25 @@
 //! sees the sockets of the network namespace in which the agent runs. A list costs tens of microseconds, more where there
 //! are many sockets; one socket alone a few. Where the agent may (root, or the server's own user where the kernel lets one process look into
 //! another), it also takes a duplicate of a socket for a moment and asks that ([`duplicate`]): a few microseconds, so
-//! that drops are seen within a few milliseconds.
+//! that drops are seen within a few milliseconds. Then it also knows the server's process, and looks at the quota of its
+//! control group ([`group`]).
 
 pub mod diag;
 pub mod duplicate;
+pub mod group;
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use credit::{Service, Transport};
+use net::clock::Clock;
 
 use crate::queue::{Queue, Sample, Waiting};
+use crate::quota::Reading;
 use diag::{Diag, Family, Found};
 use duplicate::Duplicates;
+use group::Group;
 
 /// From one search for the processes that hold the sockets to the next, where the last one has failed: it reads the
 /// descriptors of all processes, for which reports wait. Each failure doubles it.
@@ -29,6 +34,9 @@ const SEARCH_INTERVAL_MAX: Duration = Duration::from_secs(600);
 /// From one look at the list of sockets to the next, where less is enough: duplicates tell that the queues are empty, or
 /// there is one socket alone. A server that opens a further socket is noticed so soon.
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// From one look for a server's control group to the next: it may be moved, and get a quota at any time.
+const GROUP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The last search for the processes that hold the sockets.
 #[derive(Debug)]
@@ -48,6 +56,8 @@ pub struct Kernel {
     duplicates: Duplicates,
     searched: Option<Search>,
     listed: Option<Duration>,
+    group: Option<Group>,
+    grouped: Option<Duration>,
 }
 
 impl Kernel {
@@ -64,6 +74,8 @@ impl Kernel {
             duplicates: Duplicates::default(),
             searched: None,
             listed: None,
+            group: None,
+            grouped: None,
         })
     }
 
@@ -119,6 +131,32 @@ impl Kernel {
                 None
             }
         }
+    }
+
+    /// What the server's control group counts; nothing where that cannot be seen, or it has no quota.
+    pub fn used(&mut self, clock: &Clock) -> Option<Reading> {
+        let now = clock.now().monotonic;
+        if self.grouped.is_none_or(|at| now.saturating_sub(at) >= GROUP_INTERVAL) {
+            self.grouped = Some(now);
+            let group = self.duplicates.process().and_then(Group::of);
+            let folder = |group: &Option<Group>| group.as_ref().map(|group| group.folder().to_owned());
+            let (before, after) = (folder(&self.group), folder(&group));
+            if before != after {
+                let service = self.service;
+                match after {
+                    Some(folder) => {
+                        tracing::info!(%service, folder = %folder.display(), "has a quota of processor time")
+                    }
+                    None => tracing::info!(%service, "has no quota of processor time that is seen any more"),
+                }
+            }
+            self.group = group;
+        }
+        let read = self.group.as_ref()?.read(clock);
+        read.unwrap_or_else(|_| {
+            self.group = None;
+            None
+        })
     }
 
     /// Whether samples that are not whole can be had.

@@ -19,6 +19,7 @@ use crate::charge::Charge;
 use crate::drain::Drain;
 use crate::link::{self, Link};
 use crate::queue::{Drops, Room, Sample, Waiting};
+use crate::quota::{Quota, Reading};
 
 /// How many are granted where the queue is empty, however slow the service is believed to be: with less than some it
 /// could never show that it is faster.
@@ -58,7 +59,10 @@ pub struct Meter {
     charge: Charge,
     drain: Drain,
     drops: Drops,
+    quota: Quota,
     links: Vec<Link>,
+    /// How many queries of all balancers were answered since this was made.
+    answered: u64,
     /// The inodes of the last sample.
     sockets: Vec<u32>,
     /// When the last whole sample was taken.
@@ -106,6 +110,8 @@ impl Meter {
             charge: Charge::default(),
             drain: Drain::default(),
             drops: Drops::default(),
+            quota: Quota::default(),
+            answered: 0,
             links: first.into_iter().map(Link::new).collect(),
             sockets: Vec::new(),
             sampled: None,
@@ -125,9 +131,26 @@ impl Meter {
     pub fn hear(&mut self, balancer: usize, hello: &Hello, now: Duration) -> bool {
         let Some(told) = self.links[balancer].hear(hello, now) else { return false };
         self.since.sent += told.sent;
+        let answered = i64::try_from(told.sent).unwrap_or(i64::MAX).saturating_sub(told.unanswered);
+        self.answered += answered.max(0).cast_unsigned();
         self.since.unanswered = self.since.unanswered.saturating_add(told.unanswered);
         self.since.is_wanted |= told.is_half_used;
         true
+    }
+
+    /// Takes what the server's control group counts; nothing where it has no quota of processor time, or that is not known.
+    pub fn used(&mut self, reading: Option<Reading>) {
+        self.quota.take(reading, self.answered);
+    }
+
+    /// What its quota leaves the server at `now`, where enough is known of it.
+    pub fn quota(&self, now: Duration) -> Option<credit::Quota> {
+        self.quota.told(now)
+    }
+
+    /// When what the group counts should be looked at, beside each whole sample.
+    pub fn next_reading(&self) -> Option<Duration> {
+        self.quota.next_look()
     }
 
     /// Whether a hello waits for an answer.
@@ -276,7 +299,7 @@ impl Meter {
     }
 
     fn report(&mut self, balancer: usize, hello: Option<&Hello>, now: Duration) -> Report {
-        let queue_delay = self.queue_delay();
+        let (queue_delay, quota) = (self.queue_delay(), self.quota(now));
         let link = &mut self.links[balancer];
         let sequence = link.next;
         link.next += 1;
@@ -296,6 +319,7 @@ impl Meter {
             backlog_limit: count(self.room.limit),
             lease: self.settings.lease,
             draining: self.is_draining,
+            quota: hello.and_then(|_| quota),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use api::{AgentBalancer, AgentService, AgentStatus};
+use api::{AgentBalancer, AgentQuota, AgentService, AgentStatus};
 use credit::{HELLO_LEN, Hello, Key, REPORT_LEN, Refused, Service, Transport};
 use net::clock::Clock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -221,7 +221,7 @@ impl Runner {
     fn run(&mut self) {
         let mut published = Duration::ZERO;
         while !self.shared.is_stopping.load(Ordering::Acquire) {
-            self.sockets.wait(self.tick());
+            self.sockets.wait(self.tick(self.shared.clock.now().monotonic));
             let now = self.shared.clock.now().monotonic;
             self.hear(now);
             self.look(now);
@@ -233,10 +233,14 @@ impl Runner {
         }
     }
 
-    fn tick(&self) -> u16 {
+    /// For how many milliseconds to wait at most.
+    fn tick(&self, now: Duration) -> u16 {
         let is_filled =
             |watched: &Watched| watched.kernel.has_duplicates() && watched.meter.room().length > 0;
-        if self.watched.iter().any(is_filled) { TICK_FILLED_MS } else { TICK_MS }
+        let tick = if self.watched.iter().any(is_filled) { TICK_FILLED_MS } else { TICK_MS };
+        let readings = self.watched.iter().filter_map(|watched| watched.meter.next_reading());
+        let until = readings.min().map(|at| at.saturating_sub(now).as_micros().div_ceil(1_000));
+        until.map_or(tick, |until| u16::try_from(until).unwrap_or(tick).min(tick))
     }
 
     fn hear(&mut self, now: Duration) {
@@ -286,11 +290,16 @@ impl Runner {
                 add(&counts.glances);
                 meter.glance(&glance);
             }
+            let service = meter.service();
+            let is_reading_due = meter.next_reading().is_some_and(|at| at <= now);
+            // Of connections nobody knows what one costs.
+            if service.transport() == Transport::Udp && (meter.is_due(now) || is_reading_due) {
+                meter.used(kernel.used(&self.shared.clock));
+            }
             if !meter.is_due(now) {
                 continue;
             }
             add(&counts.samples);
-            let service = meter.service();
             let sample = match kernel.sample(now) {
                 Ok(sample) => sample,
                 Err(cause) => {
@@ -376,6 +385,13 @@ fn shown(watched: &Watched, balancers: &[SocketAddr], now: Duration) -> AgentSer
         drops: meter.dropped(),
         credit: meter.credit(),
         draining: meter.is_draining(),
+        quota: meter.quota(now).map(|quota| AgentQuota {
+            quota_us: micros(quota.quota),
+            period_us: micros(quota.period),
+            refill_us: micros(quota.refill),
+            left_us: quota.left_us,
+            cost_ns: u64::try_from(quota.cost.as_nanos()).unwrap_or(u64::MAX),
+        }),
         balancers: balancers.collect(),
     }
 }

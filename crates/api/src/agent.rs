@@ -41,8 +41,25 @@ pub struct AgentService {
     pub credit: u64,
     /// Whether it takes no more.
     pub draining: bool,
+    /// What its quota of processor time leaves the server; nothing where it has none, or too little is known of it.
+    pub quota: Option<AgentQuota>,
     /// Whom it is told.
     pub balancers: Vec<AgentBalancer>,
+}
+
+/// What a server's quota of processor time leaves it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AgentQuota {
+    /// How much it may use in each period, in microseconds.
+    pub quota_us: u64,
+    /// From one refill to the next, in microseconds.
+    pub period_us: u64,
+    /// Until the next refill, in microseconds.
+    pub refill_us: u64,
+    /// What is left until then, in microseconds; below 0 where more was used than there was.
+    pub left_us: i32,
+    /// What a query costs of it, in nanoseconds.
+    pub cost_ns: u64,
 }
 
 /// What an agent knows of one balancer about one service.

@@ -38,7 +38,7 @@ pub mod status;
 pub mod trace;
 pub mod zone;
 
-pub use agent::{AgentBalancer, AgentService, AgentStatus};
+pub use agent::{AgentBalancer, AgentQuota, AgentService, AgentStatus};
 pub use balance::{BackEndStatus, BalanceStatus, NewBackEnd};
 pub use control::{
     ControlOutcome, ControlReading, ControlRound, ControlRow, ControlServer, ControlShare, LoadReport,

@@ -14,7 +14,7 @@ use credit::{
 use fastrand::Rng;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
-use routing::balance::{Hearing, Lease, Queue};
+use routing::balance::{Hearing, Lease, Quota, Told};
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
@@ -287,8 +287,16 @@ impl Agent {
         if let Some(missed) = missed {
             self.hearing.heard(missed, ns(now.saturating_sub(from)));
         }
-        let queue = Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
-        let lease = Lease::reported(report.limit, ns(from), ns(until), queue, &self.hearing);
+        let quota = report.quota.map_or(Quota::NONE, |quota| Quota {
+            quota_ns: ns(quota.quota),
+            period_ns: ns(quota.period),
+            refill_ns: ns(now.saturating_add(quota.refill)),
+            left_ns: i64::from(quota.left_us) * 1_000,
+            cost_ns: ns(quota.cost),
+            ended: sent(&report.service, &self.back_end).1,
+        });
+        let told = Told { queue_ns: ns(report.queue_delay), room: report.backlog_limit.into(), quota };
+        let lease = Lease::reported(report.limit, ns(from), ns(until), told, &self.hearing);
         let granted = match report.service.transport() {
             Transport::Udp => &self.back_end.udp,
             Transport::Tcp => &self.back_end.tcp,
@@ -375,6 +383,7 @@ mod tests {
             backlog_limit: 9,
             lease: Duration::from_secs(3600),
             draining: false,
+            quota: None,
         }
     }
 

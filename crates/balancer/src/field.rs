@@ -5,10 +5,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use net::count::Count;
-use routing::balance::{BACK_ENDS_MAX, Lease, Set};
+use routing::balance::{BACK_ENDS_MAX, Lease, Quota, Set};
 
 use crate::counters::{Cells, RCODES, Strays};
 use crate::picker::is_failure;
@@ -132,8 +132,42 @@ pub struct Granted {
     until_ns: AtomicU64,
     queue_ns: AtomicU64,
     room: AtomicU64,
+    quota: GrantedQuota,
     /// Datagrams or connections that the system has turned away there.
     pub drops: AtomicU64,
+}
+
+/// What a quota leaves, in cells.
+#[derive(Debug, Default)]
+struct GrantedQuota {
+    quota_ns: AtomicU64,
+    period_ns: AtomicU64,
+    refill_ns: AtomicU64,
+    left_ns: AtomicI64,
+    cost_ns: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl GrantedQuota {
+    fn put(&self, quota: Quota) {
+        self.quota_ns.store(quota.quota_ns, Ordering::Relaxed);
+        self.period_ns.store(quota.period_ns, Ordering::Relaxed);
+        self.refill_ns.store(quota.refill_ns, Ordering::Relaxed);
+        self.left_ns.store(quota.left_ns, Ordering::Relaxed);
+        self.cost_ns.store(quota.cost_ns, Ordering::Relaxed);
+        self.ended.store(quota.ended, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Quota {
+        Quota {
+            quota_ns: self.quota_ns.load(Ordering::Relaxed),
+            period_ns: self.period_ns.load(Ordering::Relaxed),
+            refill_ns: self.refill_ns.load(Ordering::Relaxed),
+            left_ns: self.left_ns.load(Ordering::Relaxed),
+            cost_ns: self.cost_ns.load(Ordering::Relaxed),
+            ended: self.ended.load(Ordering::Relaxed),
+        }
+    }
 }
 
 impl Granted {
@@ -144,6 +178,7 @@ impl Granted {
         self.until_ns.store(lease.until_ns, Ordering::Relaxed);
         self.queue_ns.store(lease.queue_ns, Ordering::Relaxed);
         self.room.store(lease.room, Ordering::Relaxed);
+        self.quota.put(lease.quota);
     }
 
     /// The lease in force, or the last one.
@@ -154,6 +189,7 @@ impl Granted {
             until_ns: self.until_ns.load(Ordering::Relaxed),
             queue_ns: self.queue_ns.load(Ordering::Relaxed),
             room: self.room.load(Ordering::Relaxed),
+            quota: self.quota.get(),
         }
     }
 }

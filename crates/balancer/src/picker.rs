@@ -9,7 +9,7 @@ use dns::Query;
 use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
 use routing::balance::pressure::Step;
-use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Set, State};
+use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Quota, Set, State};
 
 use crate::counters::{Cells, FrontCounters};
 use crate::field::{BackEnd, Field, WHOLE, eligible};
@@ -109,7 +109,7 @@ impl Picker {
                     let lease = back_end.tcp.get();
                     let left = lease.limit.saturating_sub(back_end.connections.load(Ordering::Relaxed));
                     let limit = self.state.sent_total(place) + left;
-                    Lease { limit, hard_until_ns: lease.until_ns, room: 0, ..lease }
+                    Lease { limit, hard_until_ns: lease.until_ns, room: 0, quota: Quota::NONE, ..lease }
                 }
             };
             self.state.lease(place, lease);

@@ -168,6 +168,7 @@ mod tests {
             backlog_limit: 256,
             lease: LEASE,
             draining: false,
+            quota: None,
         }
     }
 

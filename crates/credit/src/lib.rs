@@ -19,13 +19,13 @@ pub mod message;
 pub use account::{Account, Taken};
 pub use hearing::{Heard, Hearing};
 pub use key::Key;
-pub use message::{HELLO_LEN, Hello, REPORT_LEN, Refused, Report, Service, Transport};
+pub use message::{HELLO_LEN, Hello, Quota, REPORT_LEN, Refused, Report, Service, Transport};
 
 use std::time::Duration;
 
 /// From one hello to the next, and from one report to the next, where nothing asks for one sooner.
 ///
-/// Fifty a second follow a load that moves within a tenth of a second, and are 12 kB/s both ways.
+/// Fifty a second follow a load that moves within a tenth of a second, and are 13 kB/s both ways.
 pub const INTERVAL: Duration = Duration::from_millis(20);
 
 /// For how long a report is valid, from when the hello was sent that it answers: three intervals, so that two lost

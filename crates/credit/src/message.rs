@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!  0  "PMCR"                       4  octets
-//!  4  version                      1  always 1
+//!  4  version                      1  always 2
 //!  5  kind                         1  1 hello, 2 report
 //!  6  transport of the service     1  1 UDP, 2 TCP
 //!  7  flags                        1  of a report: 1 draining; all others 0
@@ -34,7 +34,12 @@
 //!  92  backlog                     4
 //!  96  limit of the backlog        4
 //! 100  lease                       4  microseconds
-//! 104  digest                     32  of octets 0 to 103
+//! 104  quota                       4  microseconds; 0, with all to the digest, where none is known
+//! 108  period                      4  microseconds
+//! 112  until the next refill       4  microseconds
+//! 116  left of the quota           4  microseconds, signed
+//! 120  cost of a query             4  nanoseconds
+//! 124  digest                     32  of octets 0 to 123
 //! ```
 
 use std::fmt;
@@ -47,12 +52,15 @@ use crate::key::{Key, MAC_LEN};
 /// Octets of a hello.
 pub const HELLO_LEN: usize = 112;
 
-/// Octets of a report: 24 more than of a hello. An introduction, which anybody can send again from anywhere, is answered with
+/// Octets of a report: 44 more than of a hello. An introduction, which anybody can send again from anywhere, is answered with
 /// a hello and so with less; reports go to who has just sent a new hello.
-pub const REPORT_LEN: usize = 136;
+pub const REPORT_LEN: usize = 156;
+
+/// Octets of what a report says of a quota.
+const QUOTA_LEN: usize = 20;
 
 const MAGIC: [u8; 4] = *b"PMCR";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const KIND_HELLO: u8 = 1;
 const KIND_REPORT: u8 = 2;
 const FLAG_DRAINING: u8 = 1;
@@ -125,6 +133,23 @@ pub struct Report {
     pub lease: Duration,
     /// Whether the service is about to stop: it serves what it has, and takes no more.
     pub draining: bool,
+    /// What its quota of processor time leaves it; none where it has none, or too little is known of it.
+    pub quota: Option<Quota>,
+}
+
+/// What a server's quota of processor time leaves it when a report is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// How much it may use in each period; whole microseconds, at most 71 minutes, not 0.
+    pub quota: Duration,
+    /// From one refill to the next; whole microseconds, at most 71 minutes, not 0.
+    pub period: Duration,
+    /// Until the next refill; whole microseconds, at most the period.
+    pub refill: Duration,
+    /// What is left until then, in microseconds; below 0 where it has used more than it may.
+    pub left_us: i32,
+    /// How much a query uses; at most 4 s, not 0.
+    pub cost: Duration,
 }
 
 /// Says why octets are no message. Each is to be counted, none is to be answered.
@@ -213,6 +238,7 @@ impl Report {
         writer.half(self.backlog);
         writer.half(self.backlog_limit);
         writer.half(micros(self.lease));
+        writer.quota(self.quota);
         writer.end(key)
     }
 
@@ -236,6 +262,7 @@ impl Report {
             backlog_limit: reader.half(),
             lease: Duration::from_micros(reader.half().into()),
             draining: flags & FLAG_DRAINING != 0,
+            quota: reader.quota()?,
         };
         if flags & !FLAG_DRAINING != 0 {
             return Err(Refused::Malformed);
@@ -280,6 +307,17 @@ impl Writer<'_> {
 
     fn half(&mut self, number: u32) {
         self.octets(&number.to_be_bytes());
+    }
+
+    fn quota(&mut self, quota: Option<Quota>) {
+        let Some(Quota { quota, period, refill, left_us, cost }) = quota else {
+            return self.octets(&[0; QUOTA_LEN]);
+        };
+        self.half(micros(quota));
+        self.half(micros(period));
+        self.half(micros(refill));
+        self.octets(&left_us.to_be_bytes());
+        self.half(u32::try_from(cost.as_nanos()).unwrap_or(u32::MAX));
     }
 
     fn octets(&mut self, octets: &[u8]) {
@@ -330,6 +368,24 @@ impl<'a> Reader<'a> {
 
     fn half(&mut self) -> u32 {
         u32::from_be_bytes(self.array())
+    }
+
+    fn quota(&mut self) -> Result<Option<Quota>, Refused> {
+        let octets = self.array::<QUOTA_LEN>();
+        if octets == [0; QUOTA_LEN] {
+            return Ok(None);
+        }
+        let mut reader = Reader(&octets);
+        let quota = Quota {
+            quota: Duration::from_micros(reader.half().into()),
+            period: Duration::from_micros(reader.half().into()),
+            refill: Duration::from_micros(reader.half().into()),
+            left_us: i32::from_be_bytes(reader.array()),
+            cost: Duration::from_nanos(reader.half().into()),
+        };
+        let is_whole = !quota.quota.is_zero() && !quota.cost.is_zero() && !quota.period.is_zero();
+        let can_be = is_whole && quota.refill <= quota.period;
+        can_be.then_some(Some(quota)).ok_or(Refused::Malformed)
     }
 
     fn array<const N: usize>(&mut self) -> [u8; N] {
@@ -426,6 +482,13 @@ mod tests {
             backlog_limit: 9,
             lease: Duration::from_millis(60),
             draining: true,
+            quota: Some(Quota {
+                quota: Duration::from_millis(20),
+                period: Duration::from_millis(100),
+                refill: Duration::from_micros(77),
+                left_us: -2,
+                cost: Duration::from_nanos(0x0504_0302),
+            }),
         }
     }
 
@@ -434,7 +497,7 @@ mod tests {
     fn a_hello_lies_as_documented() {
         let mut out = [0xff; HELLO_LEN];
         assert_eq!(hello().write(&key(1), &mut out), HELLO_LEN);
-        let mut expected = b"PMCR\x01\x01\x01\x00".to_vec();
+        let mut expected = b"PMCR\x02\x01\x01\x00".to_vec();
         expected.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1, 0, 53, 0, 0, 0, 0, 0, 0]);
         for high in [0x00, 0x10, 0x20, 0x30, 0x40, 0x50] {
             expected.extend((1..=8).map(|low| high | low));
@@ -448,12 +511,17 @@ mod tests {
         let mut out = [0xff; REPORT_LEN];
         assert_eq!(report().write(&key(1), &mut out), REPORT_LEN);
         let mut expected =
-            b"PMCR\x01\x02\x02\x01\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01\x03\x55\0\0\0\0\0\0".to_vec();
+            b"PMCR\x02\x02\x02\x01\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01\x03\x55\0\0\0\0\0\0".to_vec();
         for number in [1_u64, 2, 3, 4, 5, 6, 7] {
             expected.extend(number.to_be_bytes());
         }
         expected.extend([1, 2, 3, 4, 0, 0, 0, 8, 0, 0, 0, 9, 0, 0, 0xea, 0x60]);
+        let without = expected.clone();
+        expected
+            .extend([0, 0, 0x4e, 0x20, 0, 1, 0x86, 0xa0, 0, 0, 0, 77, 0xff, 0xff, 0xff, 0xfe, 5, 4, 3, 2]);
         assert_eq!(out[..REPORT_LEN - MAC_LEN], expected);
+        Report { quota: None, ..report() }.write(&key(1), &mut out);
+        assert_eq!(out[..REPORT_LEN - MAC_LEN], [&without[..], &[0; QUOTA_LEN]].concat());
     }
 
     #[test]
@@ -511,6 +579,11 @@ mod tests {
             assert_eq!(Hello::read(&signed(HELLO_LEN, change), &key(1)), Err(Refused::Malformed));
             assert_eq!(Report::read(&signed(REPORT_LEN, change), &key(1)), Err(Refused::Malformed));
         }
+        // Parts of a quota that are 0, and a refill that is further away than a period.
+        for (field, octet) in [(104..108, 0), (108..112, 0), (120..124, 0), (112..113, 1)] {
+            let changed = signed(REPORT_LEN, &|octets| octets[field.clone()].fill(octet));
+            assert_eq!(Report::read(&changed, &key(1)), Err(Refused::Malformed), "{field:?}");
+        }
         for field in [32..40, 40..48] {
             let zero = signed(HELLO_LEN, &|octets| octets[field.clone()].fill(0));
             assert_eq!(Hello::read(&zero, &key(1)), Err(Refused::Malformed));
@@ -550,6 +623,7 @@ mod tests {
             service in services(),
             numbers: [u64; 7],
             halves: [u32; 4],
+            quota in proptest::option::of((1..=u32::MAX, 1..=u32::MAX, any::<u32>(), any::<i32>(), 1..=u32::MAX)),
             draining: bool,
         ) {
             let [balancer, nonce, sequence, heard, sent, answered, drops] = numbers;
@@ -558,8 +632,12 @@ mod tests {
             let length = hello.write(&key(3), &mut out);
             prop_assert_eq!(Hello::read(&out[..length], &key(3)), Ok(hello));
             let micros = |half: u32| Duration::from_micros(half.into());
+            let quota = quota.map(|(quota, period, refill, left_us, cost)| Quota {
+                quota: micros(quota), period: micros(period), refill: micros(refill.min(period)), left_us,
+                cost: Duration::from_nanos(cost.into()),
+            });
             let report = Report {
-                balancer, nonce, service, sequence, hello: heard, sent, limit: answered, drops, draining,
+                balancer, nonce, service, sequence, hello: heard, sent, limit: answered, drops, draining, quota,
                 queue_delay: micros(halves[0]), backlog: halves[1], backlog_limit: halves[2], lease: micros(halves[3]),
             };
             let length = report.write(&key(3), &mut out);

@@ -121,7 +121,7 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
     };
     report.say(&format!(
         "Debian's BIND three times, each with a share of one processor by a control group: 10 ms from one refill to the \
-         next, for shares below 10 % longer, as the kernel takes no quota below 1 ms. Each name is the end of a chain of \
+         next where nothing else is said, for shares below 10 % longer, as the kernel takes no quota below 1 ms. Each name is the end of a chain of \
          aliases, and held against a list of keys many times, so that a query is some work. Load comes from 33 sessions with \
          the slides' mean of 75 queries/s, multiplied; each turn lasts {seconds} s, of which the first {BEGIN} is left out. \
          What a query costs the servers changes within minutes with the machine's host, so all arms take turns, in another \

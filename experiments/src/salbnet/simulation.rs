@@ -19,10 +19,11 @@ use std::time::Duration;
 
 use agent::meter::Meter;
 use agent::queue::{Queue, Sample, Waiting};
+use agent::quota::Reading;
 use credit::{Account, HELLO_SPACING, Hello, INTERVAL, Report, Service, Taken, Transport};
 use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
-use routing::balance::{self, Hearing, Lease, Policy, State};
+use routing::balance::{Hearing, Lease, Policy, Quota, State, Told};
 
 use crate::quantiles::quantile;
 
@@ -226,6 +227,11 @@ struct Budget {
     /// The period in which it was last filled, and the tick at which it was last looked at.
     period: u64,
     tick: u64,
+    /// How long after the begin of a period the first one has begun.
+    begun_ns: u64,
+    /// What was used in all, and until when the last of it lasts.
+    used_ns: u64,
+    until_ns: u64,
 }
 
 /// An agent's thread: see `agent::run`.
@@ -284,7 +290,7 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
         slowed: 1.0,
         fails: false,
         gone: false,
-        budget: Budget::default(),
+        budget: Budget { begun_ns: Rng::with_seed(seed ^ number as u64).u64(..SECOND), ..Budget::default() },
         drops: 0,
         socket: 1,
         agent: Agent {
@@ -566,6 +572,9 @@ impl World<'_> {
             if !meter.is_owing() && meter.is_open() {
                 meter.glance(&sample);
             }
+            if meter.is_due(now) || meter.next_reading().is_some_and(|at| at <= now) {
+                meter.used(running.budget.reading(&running.server, self.now));
+            }
             if meter.is_due(now) {
                 meter.sample(&sample);
             }
@@ -575,6 +584,7 @@ impl World<'_> {
             });
         }
         let tick = if meter.room().length > 0 { TICK_FILLED_NS } else { TICK_NS };
+        let tick = meter.next_reading().map_or(tick, |at| tick.min(ns(at).saturating_sub(self.now).max(MS)));
         if self.now < self.scenario.length_ns {
             self.at(tick, Next::AgentLooks(server, waits));
         }
@@ -608,9 +618,17 @@ impl World<'_> {
                 if let Some(missed) = report.hello.checked_sub(before + 1) {
                     link.hearing.heard(missed, self.now - from_ns);
                 }
-                let queue =
-                    balance::Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
-                let lease = Lease::reported(report.limit, from_ns, until_ns, queue, &link.hearing);
+                let quota = report.quota.map_or(Quota::NONE, |quota| Quota {
+                    quota_ns: ns(quota.quota),
+                    period_ns: ns(quota.period),
+                    refill_ns: self.now + ns(quota.refill),
+                    left_ns: i64::from(quota.left_us) * 1_000,
+                    cost_ns: ns(quota.cost),
+                    ended: link.ended,
+                });
+                let told =
+                    Told { queue_ns: ns(report.queue_delay), room: report.backlog_limit.into(), quota };
+                let lease = Lease::reported(report.limit, from_ns, until_ns, told, &link.hearing);
                 state.lease(server, lease);
             }
             Taken::Introduction if self.now - link.told_ns >= ns(HELLO_SPACING) => {
@@ -671,7 +689,8 @@ impl Running {
 impl Budget {
     /// Takes the time of a query that begins now; or says when the next period begins that leaves something for it.
     fn take(&mut self, now: u64, time: u64, quota: u64, period: u64, was_busy: bool) -> Option<u64> {
-        let (quota, index, tick) = (quota.cast_signed(), now / period, now / SCHEDULER_NS);
+        let (quota, tick) = (quota.cast_signed(), now / SCHEDULER_NS);
+        let index = (now + self.begun_ns) / period;
         let filled = (index - self.period).min(1_000).cast_signed() * quota;
         (self.left_ns, self.period) = ((self.left_ns + filled).min(quota), index);
         // As long as it neither sleeps nor a tick comes, nobody looks.
@@ -679,10 +698,26 @@ impl Budget {
         self.tick = tick;
         if is_seen && self.left_ns <= 0 {
             let periods = 1 + (-self.left_ns / quota).cast_unsigned();
-            return Some((index + periods) * period);
+            return Some((index + periods) * period - self.begun_ns);
         }
         self.left_ns -= time.cast_signed();
+        self.used_ns += time;
+        self.until_ns = now + time;
         None
+    }
+
+    /// What the kernel tells of it.
+    fn reading(&self, server: &Server, now: u64) -> Option<Reading> {
+        let Work::Limited { quota_ns, period_ns, .. } = server.work else { return None };
+        let used_ns = self.used_ns - self.until_ns.saturating_sub(now);
+        Some(Reading {
+            from: time(now),
+            at: time(now),
+            quota: time(quota_ns),
+            period: time(period_ns),
+            periods: (now + self.begun_ns) / period_ns,
+            used: time(used_ns),
+        })
     }
 }
 

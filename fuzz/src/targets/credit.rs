@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use credit::key::MAC_LEN;
-use credit::{Account, HELLO_LEN, Heard, Hearing, Hello, Key, REPORT_LEN, Refused, Report, Taken};
+use credit::{Account, HELLO_LEN, Heard, Hearing, Hello, Key, Quota, REPORT_LEN, Refused, Report, Taken};
 
 fn key() -> Key {
     Key::new(&[7; 32])
@@ -101,6 +101,13 @@ pub(super) fn reports() -> Vec<Vec<u8>> {
         backlog_limit: 256,
         lease: Duration::from_millis(60),
         draining,
+        quota: draining.then_some(Quota {
+            quota: Duration::from_millis(20),
+            period: Duration::from_millis(100),
+            refill: Duration::from_millis(70),
+            left_us: -300,
+            cost: Duration::from_micros(250),
+        }),
     };
     let write = |report: Report| {
         let mut out = vec![0; REPORT_LEN];

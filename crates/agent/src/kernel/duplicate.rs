@@ -25,6 +25,7 @@ pub struct Duplicates(Vec<Place>);
 #[derive(Debug)]
 struct Place {
     inode: u32,
+    number: Pid,
     process: OwnedFd,
     descriptor: RawFd,
 }
@@ -72,12 +73,17 @@ impl Duplicates {
             };
             let Ok(opened) = opened else { return };
             process = opened.try_clone().ok();
-            let place = Place { inode, process: opened, descriptor };
+            let place = Place { inode, number, process: opened, descriptor };
             // Where we may not, it is not tried again a thousand times a second.
             if place.look().is_ok() {
                 self.0.push(place);
             }
         }
+    }
+
+    /// A process that holds one of them.
+    pub fn process(&self) -> Option<Pid> {
+        self.0.first().map(|place| place.number)
     }
 
     /// How many sockets were found.

@@ -9,7 +9,7 @@
 //! ```
 //! In reading order:
 //! - [`set`]: sets of back ends; [`state`]: what is known of each; [`latency`]: how long it takes at which load;
-//!   [`pace`]: how fast it works off what it has.
+//!   [`pace`]: how fast it works off what it has; [`quota`]: when it has to rest.
 //! - the policies, a file each: [`wrr`], [`random`], [`least_outstanding`], [`p2c`], [`ewma`], [`hot_cold`], [`hash`],
 //!   [`credit`] and [`pressure`].
 //! - [`overload`]: the order in which queries still go somewhere when nobody has credit, and who is shed.
@@ -24,6 +24,7 @@ pub mod overload;
 pub mod p2c;
 pub mod pace;
 pub mod pressure;
+pub mod quota;
 pub mod random;
 pub mod set;
 pub mod state;
@@ -33,8 +34,9 @@ use fastrand::Rng;
 
 pub use latency::Latency;
 pub use pace::Pace;
+pub use quota::Quota;
 pub use set::Set;
-pub use state::{Hearing, Lease, Queue, State};
+pub use state::{Hearing, Lease, State, Told};
 
 /// The most back ends of a balancer: a [`Set`] is one word.
 pub const BACK_ENDS_MAX: usize = 64;

@@ -61,7 +61,7 @@ impl Patience {
 pub fn pick(state: &State, among: Set, now_ns: u64, patience: Patience, rng: &mut Rng) -> Option<Pick> {
     let stale: Set =
         among.iter().filter(|index| state.has_lapsed(*index, now_ns) && state.credit(*index) > 0).collect();
-    let in_flight = |index| state.expected_ns(index, now_ns);
+    let in_flight = |index| state.expected_with_quota_ns(index, now_ns);
     if let Some((back_end, _)) = least(stale, rng, in_flight) {
         return Some(Pick { back_end, why: Why::StaleCredit });
     }

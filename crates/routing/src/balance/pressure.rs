@@ -114,7 +114,7 @@ impl Pressure {
 /// What is gone by: when the answer is expected, and later where others are in flight already.
 #[inline]
 fn cost(state: &State, index: usize, now_ns: u64) -> f32 {
-    state.expected_ns(index, now_ns) * if state.in_flight(index) == 0 { 1.0 } else { BUSY }
+    state.expected_with_quota_ns(index, now_ns) * if state.in_flight(index) == 0 { 1.0 } else { BUSY }
 }
 
 /// Two by chance, different where there are two; who answers twice as many in a time is drawn twice as often.

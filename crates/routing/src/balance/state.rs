@@ -1,5 +1,6 @@
 //! What is known of each back end: in flight, sent, latency, lease.
 
+use super::quota::{Left, Quota};
 use super::{BACK_ENDS_MAX, Latency, Pace, Set};
 
 /// How long after its end a lease still tells something, in nanoseconds: half a second is many times what a report takes,
@@ -26,15 +27,19 @@ pub struct Lease {
     pub queue_ns: u64,
     /// How many its queue holds; 0 where that is not known.
     pub room: u64,
+    /// What the server's quota of processor time leaves it.
+    pub quota: Quota,
 }
 
-/// What an agent says of its server's queue.
+/// What an agent says of its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Queue {
-    /// How long a query waits in it, in nanoseconds.
-    pub delay_ns: u64,
-    /// How many it holds; 0 where that is not known.
+pub struct Told {
+    /// How long a query waits in its queue, in nanoseconds.
+    pub queue_ns: u64,
+    /// How many its queue holds; 0 where that is not known.
     pub room: u64,
+    /// What its quota of processor time leaves it.
+    pub quota: Quota,
 }
 
 /// After how long at rest a back end is due for a look, in nanoseconds: ten queries a second are no load, and a server
@@ -70,16 +75,18 @@ impl Hearing {
 
 impl Lease {
     /// Before the first report.
-    pub const NONE: Lease = Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0, room: 0 };
+    pub const NONE: Lease =
+        Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0, room: 0, quota: Quota::NONE };
 
     /// The lease of a report that answers what was said at `from_ns`.
     ///
     /// Its limit is hard only while the next report is not overdue, and where reports come well: else that the credit is
     /// spent says more about the way of reports than about the queue, and one server's lost reports would drive its
     /// queries to others that have none to spare.
-    pub fn reported(limit: u64, from_ns: u64, until_ns: u64, queue: Queue, hearing: &Hearing) -> Lease {
+    pub fn reported(limit: u64, from_ns: u64, until_ns: u64, told: Told, hearing: &Hearing) -> Lease {
         let hard_until_ns = if hearing.is_good() { from_ns + HARD_NS } else { 0 };
-        Lease { limit, hard_until_ns, until_ns, queue_ns: queue.delay_ns, room: queue.room }
+        let Told { queue_ns, room, quota } = told;
+        Lease { limit, hard_until_ns, until_ns, queue_ns, room, quota }
     }
 }
 
@@ -255,7 +262,7 @@ impl State {
         paced.max(if in_flight == 0 { 0.0 } else { silent })
     }
 
-    /// How long a query would take that is sent there now, in nanoseconds.
+    /// How long a query would take that is sent there now, in nanoseconds, by what was seen of answers.
     ///
     /// What was learned of latencies is a line, and what is in flight may be more than any load at which it was seen: so who
     /// has something in flight takes at least as long as it takes to work that off. Who has had nothing in flight for a while
@@ -269,6 +276,31 @@ impl State {
         let busy = expected.max(self.worked_off_ns(index, 1, now_ns));
         if in_flight == 0 { at_rest } else { busy }
     }
+
+    /// The same, with what an agent tells of the server's quota of processor time.
+    ///
+    /// When the server will stand still is known then, and comes on top of what it takes; its pace, which is a mean over that,
+    /// says nothing more. At rest it counts by how scarce is what is left.
+    #[inline]
+    pub fn expected_with_quota_ns(&self, index: usize, now_ns: u64) -> f32 {
+        let Some(left) = self.left(index, now_ns) else { return self.expected_ns(index, now_ns) };
+        let in_flight = self.in_flight(index);
+        let works = match in_flight {
+            0 => self.expected_ns(index, now_ns) * left.scarcity(),
+            _ => self.latency[index].at(in_flight + 1),
+        };
+        works + left.rests_ns(in_flight + 1)
+    }
+
+    /// What is left of its quota of processor time, where a report says so that is still valid.
+    #[inline]
+    fn left(&self, index: usize, now_ns: u64) -> Option<Left> {
+        let quota = &self.lease[index].quota;
+        if quota.quota_ns == 0 || !self.is_leased(index, now_ns) {
+            return None;
+        }
+        quota.left(self.sent_total(index).saturating_sub(self.in_flight(index).into()), now_ns)
+    }
 }
 
 #[cfg(test)]
@@ -278,7 +310,7 @@ mod tests {
     #[test]
     fn limits_are_hard_only_where_reports_come_well() {
         let (mut hearing, prompt) = (Hearing::default(), PROMPT_NS);
-        let reported = |hearing: &Hearing| Lease::reported(1, 5, 99, Queue::default(), hearing);
+        let reported = |hearing: &Hearing| Lease::reported(1, 5, 99, Told::default(), hearing);
         let hard = |hearing: &Hearing| reported(hearing).hard_until_ns == 5 + HARD_NS;
         assert!(!hard(&hearing));
         (0..20).for_each(|_| hearing.heard(0, prompt));

@@ -16,7 +16,7 @@ use super::{NAME, Pace, SHARE};
 use crate::myxdns::closed_loop::DEMAND;
 use crate::myxdns::world::{CLUSTERS, REGION, REQUESTS, SCALE};
 use crate::process::{Killed, logged};
-use crate::quota::{Counter, Quota};
+use crate::quota::{Counter, PERIOD, Quota};
 use crate::serving::{self, ENDS_WITH_US, program};
 
 /// The second octet of all addresses of the first world, those of the next being one more: of loopback, which has them
@@ -159,7 +159,7 @@ impl World {
 
 impl Site {
     fn start(address: Ipv4Addr, pace: Pace) -> Result<Site> {
-        let quota = Quota::new(&address.to_string(), SHARE)?;
+        let quota = Quota::new(&address.to_string(), SHARE, PERIOD)?;
         let requests = f64::from(REQUESTS.0 + REQUESTS.1) / 2.0 * CLUSTERS as f64;
         let work = pace.second().mul_f64(DEMAND * SCALE.threshold * SHARE / requests);
         let site = program()?.with_file_name("site");

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::field::Field;
+use super::turns::ROUNDS;
 use crate::options::Size;
+use crate::quota::PERIOD;
 
 /// From one move of the antagonist to the next.
 const MOVE: Duration = Duration::from_secs(2);
@@ -16,8 +18,15 @@ const AWAY_AT: Duration = Duration::from_millis(1_500);
 const AWAY: Duration = Duration::from_secs(1);
 const WARMS: Duration = Duration::from_millis(500);
 
+/// From one refill to the next where a container runtime sets a limit and is told nothing of it.
+const CONTAINER_PERIOD: Duration = Duration::from_millis(100);
+
 /// From which load on our policy must be so much better.
 const LOADED: f64 = 0.9;
+
+/// Rounds at a load that servers can answer. What a query costs them changes by some percent from turn to turn, and near
+/// what they can that decides whether they have queues at all. With long periods it does not: quotas make more of a difference.
+const ROUNDS_BELOW: u64 = 15;
 
 /// From one look whether the load has ended to the next.
 const LOOK: Duration = Duration::from_millis(10);
@@ -31,6 +40,8 @@ pub(super) struct Case {
     pub(super) about: &'static str,
     /// What each may use of one processor.
     pub(super) shares: [f64; 3],
+    /// From one refill of that to the next, where it is not too small.
+    pub(super) period: Duration,
     /// Octets of their receive buffers; the system's default for 0.
     pub(super) buffers: [u32; 3],
     event: Event,
@@ -38,6 +49,8 @@ pub(super) struct Case {
     loads: [&'static [f64]; 3],
     /// Whether what is demanded of unequal and moving servers is demanded here.
     is_demanded: bool,
+    /// How many rounds there are then at loads that servers can answer.
+    pub(super) rounds_below: u64,
 }
 
 /// What happens to the servers during a turn.
@@ -57,30 +70,48 @@ pub(super) const CASES: &[Case] = &[
         part: "unequal",
         about: "20, 10 and 5 % of one processor.",
         shares: [0.2, 0.1, 0.05],
+        period: PERIOD,
         buffers: [0; 3],
         event: Event::Nothing,
         loads: [&[0.6, 0.9, 1.05, 1.2], &[0.9], &[0.5]],
         is_demanded: true,
+        rounds_below: ROUNDS_BELOW,
     },
     Case {
         name: "Moving antagonist",
         part: "moving",
         about: "Every two seconds another of three equal servers (12 %) has half.",
         shares: [0.12; 3],
+        period: PERIOD,
         buffers: [0; 3],
         event: Event::Moves,
         loads: [&[0.9], &[0.9], &[]],
         is_demanded: true,
+        rounds_below: ROUNDS_BELOW,
+    },
+    Case {
+        name: "Containers",
+        part: "containers",
+        about: "20, 10 and 5 % of one processor in each 100 ms, as container runtimes limit it.",
+        shares: [0.2, 0.1, 0.05],
+        period: CONTAINER_PERIOD,
+        buffers: [0; 3],
+        event: Event::Nothing,
+        loads: [&[0.9], &[0.9], &[]],
+        is_demanded: true,
+        rounds_below: ROUNDS,
     },
     Case {
         name: "Buffer trap",
         part: "buffers",
         about: "Three equal servers (12 %), with receive buffers of 64 kB, 64 kB and 4 MB.",
         shares: [0.12; 3],
+        period: PERIOD,
         buffers: [32 << 10, 32 << 10, 2 << 20],
         event: Event::Nothing,
         loads: [&[0.95], &[], &[]],
         is_demanded: false,
+        rounds_below: 0,
     },
     Case {
         name: "Cold restart",
@@ -88,10 +119,12 @@ pub(super) const CASES: &[Case] = &[
         about: "One of three equal servers (12 %) is ended, started again a second later, and slow then: an eighth of \
             its share, twice as much every half second.",
         shares: [0.12; 3],
+        period: PERIOD,
         buffers: [0; 3],
         event: Event::Restarts,
         loads: [&[0.6], &[], &[]],
         is_demanded: false,
+        rounds_below: 0,
     },
 ];
 

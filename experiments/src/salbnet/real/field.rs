@@ -180,7 +180,7 @@ impl Field {
             let path = field.configuration(number);
             fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
             // It starts with all of a processor.
-            let quota = Quota::new(&number.to_string(), 1.0)?;
+            let quota = Quota::new(&number.to_string(), 1.0, case.period)?;
             field.back_ends.push(BackEnd { server: None, quota, address, statistics });
             field.begin(number)?;
             field.back_ends[number].quota.set(share)?;

@@ -16,11 +16,7 @@ pub(super) const TRIES_MAX: u32 = 2;
 /// Rounds of a full run: those in which all arms take part, and the ones after them for those of which something is
 /// demanded.
 const ROUNDS_OF_ALL: u64 = 3;
-const ROUNDS: u64 = 7;
-
-/// The same at a load that servers can answer. What a query costs them changes by some percent from turn to turn, and near
-/// what they can that decides whether they have queues at all.
-const ROUNDS_BELOW: u64 = 15;
+pub(super) const ROUNDS: u64 = 7;
 
 /// An arm's run in one round.
 #[derive(Debug)]
@@ -39,7 +35,7 @@ pub(super) struct Sample {
 pub(super) fn rounds(size: Size, case: &Case, load: f64) -> u64 {
     let full = match (case.demands(size, load), load < 1.0) {
         (false, _) => ROUNDS_OF_ALL,
-        (true, true) => ROUNDS_BELOW,
+        (true, true) => case.rounds_below,
         (true, false) => ROUNDS,
     };
     size.of(full, 1, 1)
@@ -129,7 +125,7 @@ mod tests {
         let (first, next) = (order(Size::Full, 0, draws), order(Size::Full, 1, draws));
         assert_ne!(first, next, "another one in the next round");
         let judged = first.iter().take_while(|arm| ARMS[**arm].is_judged()).count();
-        let last = order(Size::Full, ROUNDS_BELOW - 1, draws);
+        let last = order(Size::Full, ROUNDS - 1, draws);
         assert_eq!(last.len(), judged, "in the last round none but those of which something is demanded");
         assert!(last.iter().all(|arm| first[..judged].contains(arm)));
     }
@@ -161,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_full_run_is_broken_off_where_nothing_can_be_proved_any_more() {
-        let [unequal, buffers] = [&CASES[0], &CASES[2]];
+        let case = |part: &str| CASES.iter().find(|case| case.part == part).expect("there is one");
+        let [unequal, buffers] = [case("unequal"), case("buffers")];
         let judged: Vec<usize> = (0..ARMS.len()).filter(|arm| ARMS[*arm].is_judged()).collect();
         let other = (0..ARMS.len()).find(|arm| !ARMS[*arm].is_judged()).expect("not all are");
         // The first rounds of one arm at a load.
@@ -179,7 +176,7 @@ mod tests {
             assert!(!is_vain(Size::Full, unequal, &lost(*arm, 1)), "{arm}");
         }
         assert!(!is_vain(Size::Full, unequal, &[]) && !is_vain(Size::Full, unequal, &lost(other, 0)));
-        let at_one: Vec<_> = void(judged[0], 0.9, ROUNDS_BELOW).collect();
+        let at_one: Vec<_> = void(judged[0], 0.9, unequal.rounds_below).collect();
         assert!(!is_vain(Size::Full, unequal, &at_one), "the other loads are left");
         assert!(!is_vain(Size::Quick, unequal, &lost(judged[0], 0)), "nothing is demanded there");
         assert!(!is_vain(Size::Full, buffers, &lost(judged[0], 0)), "nor here");

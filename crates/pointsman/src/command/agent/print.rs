@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal, Write as _};
 use std::time::Duration;
 
 use agent::View;
-use api::{AgentBalancer, AgentService, AgentStatus};
+use api::{AgentBalancer, AgentQuota, AgentService, AgentStatus};
 use tokio::sync::oneshot;
 
 use crate::demo::screen::grouped;
@@ -112,10 +112,11 @@ fn line(service: &AgentService, seconds: u64) -> String {
     let heard = service.balancers.iter().filter(|balancer| balancer.heard).count();
     format!(
         "{seconds:>4} s  {}  queue {backlog} of {backlog_limit}, free {free}, delay {}, drained {}/s, drops {drops}, \
-         credit {credit}, heard {heard} of {}{}",
+         {}credit {credit}, heard {heard} of {}{}",
         service.service,
         delay(service.queue_delay_us),
         service.drain_per_second.map_or("-".into(), grouped),
+        service.quota.map_or(String::new(), |left| format!("quota {}, ", quota(left))),
         service.balancers.len(),
         if service.draining { ", draining" } else { "" },
     )
@@ -133,6 +134,7 @@ fn table(status: &AgentStatus) -> Vec<String> {
         "delay",
         "drained/s",
         "drops",
+        "quota",
         "credit",
     ]);
     for service in &status.services {
@@ -151,6 +153,7 @@ fn table(status: &AgentStatus) -> Vec<String> {
             delay(service.queue_delay_us),
             service.drain_per_second.map_or("-".into(), grouped),
             grouped(service.drops),
+            service.quota.map_or("-".into(), quota),
             grouped(service.credit),
         ]);
     }
@@ -186,6 +189,12 @@ fn bar(part: u64, whole: u64) -> String {
     "█".repeat(usize::try_from(blocks).unwrap_or(0)) + &"·".repeat(usize::try_from(BAR - blocks).unwrap_or(0))
 }
 
+/// What is left of a quota, of how much.
+fn quota(quota: AgentQuota) -> String {
+    let millis = |micros: f64| micros / 1e3;
+    format!("{:.1} of {:.1} ms", millis(f64::from(quota.left_us)), millis(quota.quota_us as f64))
+}
+
 fn delay(micros: u64) -> String {
     match micros {
         0 => "0".into(),
@@ -212,6 +221,13 @@ mod tests {
             drops: 3,
             credit: 226,
             draining: false,
+            quota: Some(AgentQuota {
+                quota_us: 20_000,
+                period_us: 100_000,
+                refill_us: 40_000,
+                left_us: 12_345,
+                cost_ns: 80_000,
+            }),
             balancers: vec![AgentBalancer {
                 address: "192.0.2.9:5390".into(),
                 balancer: Some("1".into()),
@@ -232,9 +248,9 @@ mod tests {
     #[test]
     fn a_table() {
         let expected = "\
-service                  sockets  queue                  free  charge  delay   drained/s  drops  credit
-udp:192.0.2.1:53         2        █·········  24 of 512  430   832     1.9 ms  12,500     3      226
-tcp:192.0.2.1:53 absent  0        ··········  0 of 0     0     -       0       -          0      0
+service                  sockets  queue                  free  charge  delay   drained/s  drops  quota            credit
+udp:192.0.2.1:53         2        █·········  24 of 512  430   832     1.9 ms  12,500     3      12.3 of 20.0 ms  226
+tcp:192.0.2.1:53 absent  0        ··········  0 of 0     0     -       0       -          0      -                0
 
 balancer        service           heard  sent       answered   a second  credit
 192.0.2.9:5390  udp:192.0.2.1:53  yes    1,234,567  1,234,540  12,480    226";
@@ -247,8 +263,8 @@ balancer        service           heard  sent       answered   a second  credit
         assert_eq!(
             lines,
             [
-                "   7 s  udp:192.0.2.1:53  queue 24 of 512, free 430, delay 1.9 ms, drained 12,500/s, drops 3, credit 226, \
-                 heard 1 of 1",
+                "   7 s  udp:192.0.2.1:53  queue 24 of 512, free 430, delay 1.9 ms, drained 12,500/s, drops 3, quota 12.3 of \
+                 20.0 ms, credit 226, heard 1 of 1",
                 "   7 s  tcp:192.0.2.1:53  absent: no credit",
             ]
         );

@@ -1,0 +1,173 @@
+//! For how long a server's quota of processor time makes it stand still.
+//!
+//! A container with a limit may use so much in each period; once that is used up it stands still until the next one begins,
+//! for up to nearly a whole period of, mostly, 100 ms. Nothing that was seen of it says when: until then it is as fast as any.
+//! So its agent tells what is left and when there will be more, and what was answered since has been paid for.
+//!
+//! Who will stand still is left alone until then. And of servers at rest goes the one that has saved most: what is not used
+//! before the next refill is lost, and what is used too soon is missed when many queries come at once.
+
+/// How much more or less a server counts that has used up its quota too soon, or has saved it: as much as one that has
+/// queries in flight counts beside one at rest.
+pub const SCARCITY_MAX: f32 = 2.0;
+
+/// What an agent has told of its server's quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Quota {
+    /// How much it may use in each period, in nanoseconds of processor time; 0 where it has no quota, or nothing is known.
+    pub quota_ns: u64,
+    /// From one refill to the next, in nanoseconds.
+    pub period_ns: u64,
+    /// When the next refill comes, in nanoseconds of the monotonic clock.
+    pub refill_ns: u64,
+    /// What was left when it was told, in nanoseconds; negative where it has used what was not there.
+    pub left_ns: i64,
+    /// What a query costs, in nanoseconds of processor time.
+    pub cost_ns: u64,
+    /// How many of all queries sent there had ended when it was told.
+    pub ended: u64,
+}
+
+impl Quota {
+    /// None, or none that is known.
+    pub const NONE: Quota =
+        Quota { quota_ns: 0, period_ns: 0, refill_ns: 0, left_ns: 0, cost_ns: 0, ended: 0 };
+
+    /// What is left at `now_ns`; `ended` counts as [`Quota::ended`] does. None without a quota.
+    #[inline]
+    pub fn left(&self, ended: u64, now_ns: u64) -> Option<Left> {
+        if self.quota_ns == 0 || self.period_ns == 0 {
+            return None;
+        }
+        let (quota_ns, cost_ns) = (self.quota_ns as f32, self.cost_ns as f32);
+        let mut left_ns = self.left_ns as f32 - ended.saturating_sub(self.ended) as f32 * cost_ns;
+        let mut refill_ns = self.refill_ns;
+        if now_ns >= refill_ns {
+            let refills = (now_ns - refill_ns) / self.period_ns + 1;
+            left_ns = (left_ns + refills as f32 * quota_ns).min(quota_ns);
+            refill_ns += refills * self.period_ns;
+        }
+        let period_ns = self.period_ns as f32;
+        Some(Left { quota_ns, period_ns, cost_ns, left_ns, refill_ns: (refill_ns - now_ns) as f32 })
+    }
+}
+
+/// What is left of a quota at some time; all in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Left {
+    quota_ns: f32,
+    period_ns: f32,
+    cost_ns: f32,
+    left_ns: f32,
+    /// Until the next refill.
+    refill_ns: f32,
+}
+
+impl Left {
+    /// For how long the server will stand still until it has answered so many, in nanoseconds.
+    #[inline]
+    pub fn rests_ns(&self, queries: u32) -> f32 {
+        let lacking = queries as f32 * self.cost_ns - self.left_ns;
+        if lacking <= 0.0 {
+            return 0.0;
+        }
+        // A quota of more than a period is that of several processors, which work on what is left at once.
+        let processors = (self.quota_ns / self.period_ns).max(1.0);
+        let until_refill = self.refill_ns - self.left_ns.max(0.0) / processors;
+        let refills = (lacking / self.quota_ns).floor();
+        until_refill.max(0.0) + refills * (self.period_ns - self.quota_ns / processors).max(0.0)
+    }
+
+    /// How scarce it is: 1 where, evenly used, it lasts until the next refill, 2 where it is half of that; from
+    /// 1 / [`SCARCITY_MAX`] to [`SCARCITY_MAX`].
+    #[inline]
+    pub fn scarcity(&self) -> f32 {
+        let (left, time) = (self.left_ns / self.quota_ns, self.refill_ns / self.period_ns);
+        if left <= 0.0 { SCARCITY_MAX } else { (time / left).clamp(1.0 / SCARCITY_MAX, SCARCITY_MAX) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// 20 ms in each 100, of which 5 are left; the next refill comes at 1,060 ms. A query costs one.
+    const QUOTA: Quota = Quota {
+        quota_ns: 20 * MS,
+        period_ns: 100 * MS,
+        refill_ns: 1_060 * MS,
+        left_ns: 5 * MS as i64,
+        cost_ns: MS,
+        ended: 700,
+    };
+
+    #[test]
+    fn it_stands_still_from_when_nothing_is_left_to_the_next_refill() {
+        for (what, queries, ended, now_ms, expected_ms) in [
+            ("enough is left", 5, 700, 1_000, 0.0),
+            ("for one of them it is not", 6, 700, 1_000, 55.0),
+            ("two have been paid for since", 4, 702, 1_000, 57.0),
+            ("and all that was left", 1, 705, 1_010, 50.0),
+            ("and more", 1, 708, 1_010, 50.0),
+            ("there is more since then", 5, 705, 1_060, 0.0),
+            ("what is left is not saved up", 21, 700, 1_060, 80.0),
+            ("a period later", 21, 710, 1_170, 70.0),
+            ("not even the next refill is enough", 26, 700, 1_000, 55.0 + 80.0),
+        ] {
+            let left = QUOTA.left(ended, now_ms * MS).expect("it has a quota");
+            let rests = left.rests_ns(queries) / MS as f32;
+            assert!((rests - expected_ms).abs() < 0.01, "{what}: {rests} ms");
+        }
+    }
+
+    #[test]
+    fn several_processors_use_up_what_is_left_sooner_and_hardly_rest() {
+        let quota = Quota { quota_ns: 400 * MS, left_ns: 40 * MS as i64, ..QUOTA };
+        let left = quota.left(700, 1_000 * MS).expect("it has a quota");
+        let rests = [40, 41, 2_041].map(|queries| left.rests_ns(queries) / MS as f32);
+        assert_eq!(rests, [0.0, 50.0, 50.0]);
+    }
+
+    #[test]
+    fn scarce_is_what_does_not_last() {
+        for (what, ended, now_ms, expected) in [
+            ("a quarter, for three fifths of a period", 700, 1_000, SCARCITY_MAX),
+            ("a fifth, for a quarter", 701, 1_035, 1.25),
+            ("a quarter, for a quarter", 700, 1_035, 1.0),
+            ("a quarter, for a fifth", 700, 1_040, 0.8),
+            ("a quarter, for less than an eighth", 700, 1_050, 1.0 / SCARCITY_MAX),
+            ("nothing", 705, 1_059, SCARCITY_MAX),
+            ("all, for all", 700, 1_060, 1.0),
+        ] {
+            let scarcity = QUOTA.left(ended, now_ms * MS).expect("it has a quota").scarcity();
+            assert!((scarcity - expected).abs() < 0.01, "{what}: {scarcity}");
+        }
+    }
+
+    #[test]
+    fn who_has_no_quota_has_nothing_left_of_it() {
+        assert_eq!(Quota::NONE.left(0, u64::MAX), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_told_is_a_time_and_a_share(
+            quota_ns: u32, period_ns: u32, refill_ns: u64, left_ns: i32, cost_ns: u32, ended: u64,
+            queries: u32, now_ended: u64, now_ns in 0..u64::MAX / 2,
+        ) {
+            let refill_ns = refill_ns / 2;
+            let quota = Quota {
+                quota_ns: quota_ns.into(), period_ns: period_ns.into(), refill_ns, left_ns: left_ns.into(),
+                cost_ns: cost_ns.into(), ended,
+            };
+            if let Some(left) = quota.left(now_ended, now_ns) {
+                let (rests, scarcity) = (left.rests_ns(queries), left.scarcity());
+                prop_assert!(rests >= 0.0 && rests.is_finite(), "{rests}");
+                prop_assert!((1.0 / SCARCITY_MAX..=SCARCITY_MAX).contains(&scarcity), "{scarcity}");
+            }
+        }
+    }
+}
