@@ -23,6 +23,7 @@ pub mod database;
 pub mod flood;
 pub mod folder;
 pub mod fresh;
+pub mod group;
 pub mod guide;
 pub mod http;
 pub mod nginx;

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use credit::{HELLO_LEN, Hello, Key, Report, Service, Taken};
 use nix::sys::signal::{Signal, kill};
@@ -14,6 +14,7 @@ use socket2::{Domain, Socket, Type};
 use tests::certificate::Certificate;
 use tests::credit::{Balancer, key_file};
 use tests::folder::Folder;
+use tests::group::Group;
 use tests::http::Client;
 use tests::peer::{Encrypted, Peer, free_address};
 use tests::program::{self, PROGRAM_WAIT, Program};
@@ -386,6 +387,51 @@ fn without_rights_the_list_of_sockets_is_enough() {
         socket.recv(&mut [0; 64]).expect("it is there");
         agent.stop();
     }
+}
+
+/// What a control group leaves its server is told with what a query costs, and no longer once the server has left the group.
+#[test]
+fn a_quota_of_processor_time_is_told() {
+    let group = match Group::limited(20_000, 100_000) {
+        Ok(group) => group,
+        Err(cause) => {
+            // Not eprintln: the test harness would keep it to itself.
+            let skipped = format!("skipped: no control group with a quota can be made here: {cause}\n");
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), skipped.as_bytes());
+            return;
+        }
+    };
+    let folder = Folder::new();
+    let ours = Serving::start(&folder, &["--zone", &folder.write("example.com.zone", ZONE)]);
+    group.take(ours.program.pid());
+    let services = [service("udp", ours.dns())];
+    let mut balancer = Balancer::new(&services);
+    let agent = Agent::start(&folder, &services, &balancer);
+    balancer.wait(0, |report| report.limit > report.sent);
+    let mut asked_until = |is_wanted: &dyn Fn(&Report) -> bool| {
+        let until = Instant::now() + PROGRAM_WAIT;
+        loop {
+            (0..5).for_each(|_| drop(Question::new("www.example.com", "A").udp(ours.dns())));
+            balancer.sent[0] += 5;
+            let sent = balancer.sent[0];
+            let report = balancer.wait(0, |report| report.sent == sent);
+            if is_wanted(&report) {
+                return report;
+            }
+            assert!(Instant::now() < until, "{report:?}");
+        }
+    };
+    let told = asked_until(&|report| report.quota.is_some()).quota.expect("it is there");
+    let (quota, period) = (Duration::from_millis(20), Duration::from_millis(100));
+    assert_eq!((told.quota, told.period), (quota, period));
+    assert!(told.refill <= period && told.left_us <= 20_000, "{told:?}");
+    assert!(told.cost > Duration::ZERO && told.cost < quota, "{told:?}");
+    agent.wait(|seen| seen["quota"]["period_us"] == 100_000);
+    group.release(ours.program.pid());
+    asked_until(&|report| report.quota.is_none());
+    agent.wait(|seen| seen["quota"].is_null());
+    agent.stop();
+    ours.stop();
 }
 
 #[test]

@@ -26,7 +26,8 @@ const COST_ANSWERS_MIN: f64 = 10.0;
 /// After how long without an answer what was used since the last one is not for the next.
 const COST_SILENCE: Duration = Duration::from_secs(1);
 
-/// How many quotas can be owed: what the kernel notes too late is taken off the next one or two.
+/// How many quotas can be owed: a kernel that looks every 4 ms or 10 whether one is used up takes what was too much off the next
+/// ones.
 const OWED_MAX: i64 = 10;
 
 /// What a control group counts.
@@ -141,7 +142,7 @@ impl Quota {
         let begun = self.begin.map(|begin| next(begin.middle(), reading.period, last.at));
         let begun = begun.filter(|begun| *begun <= reading.at);
         // When in between it was used nobody tells: evenly, but for what was not there.
-        let elapsed = (reading.at - last.at).as_secs_f64();
+        let elapsed = reading.at.saturating_sub(last.at).as_secs_f64();
         let part = |time: Duration| (used as f64 * (time.as_secs_f64() / elapsed).clamp(0.0, 1.0)) as i64;
         self.left_ns = match begun {
             None => self.left_ns - used,

@@ -66,6 +66,9 @@ pub struct BackEndStatus {
     /// How long queries wait in its queue, in milliseconds; absent without a lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_delay_milliseconds: Option<f64>,
+    /// How much of a processor its server may use, by its quota; absent without a lease, or where no quota is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_processors: Option<f64>,
     /// How long an answer took, in milliseconds, in the mean; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_milliseconds: Option<f64>,

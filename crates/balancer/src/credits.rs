@@ -444,6 +444,42 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_is_left_of_a_quota_counts_from_when_it_is_heard() {
+        let (mut credits, agent, service) = pair().await;
+        while credits.clock.now().monotonic < HELLO_SPACING * 2 {
+            tokio::task::yield_now().await;
+        }
+        take(&mut credits, &agent, report(service, None, 5, 0), &key(1)).await;
+        let hello = heard(&agent).await;
+        let back_end = credits.field.load().iter().next().expect("it is there").clone();
+        // Of 30 that were sent seven are in flight.
+        back_end.cells[0].datagrams.add(30);
+        back_end.cells[0].sent.add(30);
+        back_end.cells[0].ended.add(23);
+        let millis = Duration::from_millis;
+        let (quota, period, refill) = (millis(20), millis(100), millis(70));
+        let left = credit::Quota { quota, period, refill, left_us: -300, cost: Duration::from_micros(250) };
+        let before = credits.clock.now().monotonic;
+        let told = Report { quota: Some(left), ..report(service, Some(hello), 6, 40) };
+        take(&mut credits, &agent, told, &key(1)).await;
+        let after = credits.clock.now().monotonic;
+        let lease = back_end.udp.get();
+        let refill_ns = ns(before + refill)..=ns(after + refill);
+        assert!(refill_ns.contains(&lease.quota.refill_ns), "{lease:?}");
+        let expected = Quota {
+            quota_ns: 20_000_000,
+            period_ns: 100_000_000,
+            refill_ns: lease.quota.refill_ns,
+            left_ns: -300_000,
+            cost_ns: 250_000,
+            ended: 23,
+        };
+        assert_eq!(lease.quota, expected);
+        take(&mut credits, &agent, report(service, Some(hello), 7, 40), &key(1)).await;
+        assert_eq!(back_end.udp.get().quota, Quota::NONE);
+    }
+
+    #[tokio::test]
     async fn how_well_reports_come_is_told_by_the_first_to_each_hello() {
         let (mut credits, agent, service) = pair().await;
         while credits.clock.now().monotonic < HELLO_SPACING * 2 {

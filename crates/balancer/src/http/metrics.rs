@@ -345,6 +345,20 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "pointsman_balance_back_end_quota_millicores",
+        help: "Thousandths of a processor that its server may use, as its agent says; absent where no quota is known.",
+        kind: Kind::Gauge,
+        unit: "thousandths of a processor",
+        labels: &["back_end"],
+        read: |numbers, samples| {
+            let now_ns = numbers.now_ns();
+            samples.back_ends(numbers, |back_end| {
+                let processors = status::lease(back_end, now_ns)?.quota.processors()?;
+                Some((processors * 1_000.0).round() as u64)
+            });
+        },
+    },
+    Metric {
         name: "pointsman_balance_back_end_drops_total",
         help: "Datagrams that its system has turned away, by its agent's own count, which begins with the agent.",
         kind: Kind::Counter,

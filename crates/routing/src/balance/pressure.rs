@@ -144,9 +144,9 @@ fn by_speed(state: &State, among: Set, rng: &mut Rng) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::Lease;
     use crate::balance::latency::UNKNOWN_NS;
     use crate::balance::state::LAPSED_NS;
+    use crate::balance::{Lease, Quota};
 
     #[test]
     fn it_falls_back_step_by_step() {
@@ -186,6 +186,42 @@ mod tests {
             state.sent(0, 10);
             let picked = pressure.pick(&state, state.all(), 7, 20, &mut rng).map(|pick| pick.back_end);
             assert_eq!(picked, Some(expected), "{latency}");
+        }
+    }
+
+    #[test]
+    fn who_will_stand_still_is_left_alone_and_who_has_saved_most_goes_first() {
+        const MS: u64 = 1_000_000;
+        let quota = |left_ms: i64| Quota {
+            quota_ns: 20 * MS,
+            period_ns: 100 * MS,
+            refill_ns: 60 * MS,
+            left_ns: left_ms * MS.cast_signed(),
+            cost_ns: MS,
+            ended: 1,
+        };
+        for (what, left, in_flight, expected) in [
+            ("the faster one has nothing left", [0, 10], [0, 0], 1),
+            ("both have enough, and the slower one has saved more", [6, 18], [0, 0], 1),
+            ("as much of it is left to both", [10, 10], [0, 0], 0),
+            ("what is left to the faster one is for what it has", [1, 10], [1, 3], 1),
+            ("nobody has any, and the slower one has more to do", [0, 0], [0, 2], 0),
+        ] {
+            let (mut state, mut rng, mut pressure) = (State::new(), Rng::with_seed(1), Pressure::new());
+            for (index, latency) in [(0, MS), (1, MS * 3 / 2)] {
+                state.begin(index, 1, 0);
+                state.sent(index, 10);
+                state.answered(index, 1, latency, 10);
+                (0..in_flight[index]).for_each(|_| state.sent(index, 10));
+                let (limit, until) = (100, 50 * MS);
+                let quota = quota(left[index]);
+                state.lease(
+                    index,
+                    Lease { limit, hard_until_ns: until, until_ns: until, quota, ..Lease::NONE },
+                );
+            }
+            let picked = pressure.pick(&state, state.all(), 7, 20, &mut rng);
+            assert_eq!(picked, Some(Pick { back_end: expected, why: Why::Credit }), "{what}");
         }
     }
 

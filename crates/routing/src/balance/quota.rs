@@ -33,6 +33,12 @@ impl Quota {
     pub const NONE: Quota =
         Quota { quota_ns: 0, period_ns: 0, refill_ns: 0, left_ns: 0, cost_ns: 0, ended: 0 };
 
+    /// How many processors it is; none without a quota.
+    pub fn processors(&self) -> Option<f64> {
+        let is_known = self.quota_ns > 0 && self.period_ns > 0;
+        is_known.then(|| self.quota_ns as f64 / self.period_ns as f64)
+    }
+
     /// What is left at `now_ns`; `ended` counts as [`Quota::ended`] does. None without a quota.
     #[inline]
     pub fn left(&self, ended: u64, now_ns: u64) -> Option<Left> {
@@ -149,7 +155,8 @@ mod tests {
 
     #[test]
     fn who_has_no_quota_has_nothing_left_of_it() {
-        assert_eq!(Quota::NONE.left(0, u64::MAX), None);
+        assert_eq!((Quota::NONE.left(0, u64::MAX), Quota::NONE.processors()), (None, None));
+        assert_eq!(QUOTA.processors(), Some(0.2));
     }
 
     proptest! {
