@@ -319,7 +319,7 @@ impl Meter {
             backlog_limit: count(self.room.limit),
             lease: self.settings.lease,
             draining: self.is_draining,
-            quota: hello.and_then(|_| quota),
+            quota: hello.and(quota),
         }
     }
 

@@ -247,7 +247,8 @@ mod tests {
             let step = MS / 10;
             while self.looked + step <= at {
                 self.looked += step;
-                if (self.looked - self.begin.min(self.looked)).as_micros() % self.period.as_micros() == 0 {
+                let since = self.looked.saturating_sub(self.begin).as_micros();
+                if since.is_multiple_of(self.period.as_micros()) {
                     self.left = 20 * MS;
                 }
                 if self.busy.contains(&self.looked) && self.left >= step {
