@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use routing::balance::overload::{self, Patience};
-use routing::balance::{Lease, NAMES, Policy, State};
+use routing::balance::{Lease, NAMES, Policy, Quota, State};
 
 use crate::options::Options;
 use crate::report::{Limit, Report, Table, median};
@@ -29,15 +29,38 @@ const IN_FLIGHT: usize = 160;
 /// So patient that a back end is always picked.
 const PATIENCE: Patience = Patience::whole(u64::MAX, f32::INFINITY);
 
-/// Measures all policies, and those that go by credit with leases too.
+/// What agents tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    Leases,
+    /// And what quotas of processor time leave.
+    Quotas,
+}
+
+/// Quotas as container runtimes set them: a fifth of a processor.
+const QUOTA: Quota = Quota {
+    quota_ns: 20_000_000,
+    period_ns: 100_000_000,
+    refill_ns: 0,
+    left_ns: 10_000_000,
+    cost_ns: 80_000,
+    ended: 0,
+};
+
+/// Measures all policies, and those that go by what agents tell with that too.
 pub(crate) fn measure(options: &Options, report: &mut Report) {
     // Without leases `credit` has nothing to pick by.
-    let unleased = NAMES.iter().filter(|name| **name != "credit").map(|name| (*name, false));
+    let unleased = NAMES.iter().filter(|name| **name != "credit").map(|name| (*name, Told::Nothing));
     let mut worlds: Vec<(String, World, Vec<f64>)> = unleased
-        .chain([("credit", true), ("pressure", true)])
-        .map(|(name, leased)| {
-            let what = if leased { format!("{name}, with leases") } else { name.to_owned() };
-            (what, World::new(name, leased, options.seed), Vec::new())
+        .chain([("credit", Told::Leases), ("pressure", Told::Leases), ("pressure", Told::Quotas)])
+        .map(|(name, told)| {
+            let what = match told {
+                Told::Nothing => name.to_owned(),
+                Told::Leases => format!("{name}, with leases"),
+                Told::Quotas => format!("{name}, with quotas"),
+            };
+            (what, World::new(name, told, options.seed), Vec::new())
         })
         .collect();
     // In turns, as a machine that has just woken up is slow for longer than all passes of one take.
@@ -67,21 +90,21 @@ struct World {
     policy: Policy,
     state: State,
     rng: Rng,
-    is_leased: bool,
+    told: Told,
     now_ns: u64,
     /// Those in flight: the back end, the load then, and when it was sent.
     flying: std::collections::VecDeque<(usize, u32, u64)>,
 }
 
 impl World {
-    fn new(name: &str, is_leased: bool, seed: u64) -> World {
+    fn new(name: &str, told: Told, seed: u64) -> World {
         let mut state = State::new();
         (0..BACK_ENDS).for_each(|index| state.begin(index, 1 + index as u32 % 4, 1));
         World {
             policy: Policy::from_name(name).expect("one of the names"),
             state,
             rng: Rng::with_seed(seed),
-            is_leased,
+            told,
             now_ns: 1_000_000,
             flying: std::collections::VecDeque::new(),
         }
@@ -92,12 +115,17 @@ impl World {
         let mut took = Duration::ZERO;
         let all = self.state.all();
         for _ in 0..BATCHES {
-            if self.is_leased {
+            if self.told != Told::Nothing {
                 let until_ns = self.now_ns + 60_000_000;
                 for index in 0..BACK_ENDS {
                     let limit = self.state.sent_total(index) + 20;
                     let lease = Lease { limit, hard_until_ns: until_ns, until_ns, ..Lease::NONE };
                     self.state.lease(index, lease);
+                    if self.told == Told::Quotas {
+                        let ended = self.state.sent_total(index) - u64::from(self.state.in_flight(index));
+                        let refill_ns = self.now_ns.next_multiple_of(QUOTA.period_ns);
+                        self.state.quota(index, Quota { refill_ns, ended, ..QUOTA });
+                    }
                 }
             }
             let keys: [u64; BATCH] = std::array::from_fn(|_| self.rng.u64(..));

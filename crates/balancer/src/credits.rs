@@ -14,7 +14,7 @@ use credit::{
 use fastrand::Rng;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
-use routing::balance::{Hearing, Lease, Quota, Told};
+use routing::balance::{Hearing, Lease, Queue, Quota};
 use tokio::net::UdpSocket;
 use tokio::time::MissedTickBehavior;
 
@@ -295,13 +295,14 @@ impl Agent {
             cost_ns: ns(quota.cost),
             ended: sent(&report.service, &self.back_end).1,
         });
-        let told = Told { queue_ns: ns(report.queue_delay), room: report.backlog_limit.into(), quota };
-        let lease = Lease::reported(report.limit, ns(from), ns(until), told, &self.hearing);
+        let queue = Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
+        let lease = Lease::reported(report.limit, ns(from), ns(until), queue, &self.hearing);
         let granted = match report.service.transport() {
             Transport::Udp => &self.back_end.udp,
             Transport::Tcp => &self.back_end.tcp,
         };
         granted.put(lease);
+        granted.quota.put(quota);
         granted.drops.store(report.drops, Ordering::Relaxed);
         if report.service.transport() == Transport::Udp {
             self.back_end.set_draining(Drained::ByAgent, report.draining);
@@ -463,20 +464,20 @@ mod tests {
         let told = Report { quota: Some(left), ..report(service, Some(hello), 6, 40) };
         take(&mut credits, &agent, told, &key(1)).await;
         let after = credits.clock.now().monotonic;
-        let lease = back_end.udp.get();
+        let told = back_end.udp.quota.get();
         let refill_ns = ns(before + refill)..=ns(after + refill);
-        assert!(refill_ns.contains(&lease.quota.refill_ns), "{lease:?}");
+        assert!(refill_ns.contains(&told.refill_ns), "{told:?}");
         let expected = Quota {
             quota_ns: 20_000_000,
             period_ns: 100_000_000,
-            refill_ns: lease.quota.refill_ns,
+            refill_ns: told.refill_ns,
             left_ns: -300_000,
             cost_ns: 250_000,
             ended: 23,
         };
-        assert_eq!(lease.quota, expected);
+        assert_eq!(told, expected);
         take(&mut credits, &agent, report(service, Some(hello), 7, 40), &key(1)).await;
-        assert_eq!(back_end.udp.get().quota, Quota::NONE);
+        assert_eq!(back_end.udp.quota.get(), Quota::NONE);
     }
 
     #[tokio::test]

@@ -132,14 +132,15 @@ pub struct Granted {
     until_ns: AtomicU64,
     queue_ns: AtomicU64,
     room: AtomicU64,
-    quota: GrantedQuota,
+    /// What the server's quota of processor time leaves it.
+    pub quota: ToldQuota,
     /// Datagrams or connections that the system has turned away there.
     pub drops: AtomicU64,
 }
 
-/// What a quota leaves, in cells.
+/// What a quota leaves, in cells as those of a lease.
 #[derive(Debug, Default)]
-struct GrantedQuota {
+pub struct ToldQuota {
     quota_ns: AtomicU64,
     period_ns: AtomicU64,
     refill_ns: AtomicU64,
@@ -148,8 +149,9 @@ struct GrantedQuota {
     ended: AtomicU64,
 }
 
-impl GrantedQuota {
-    fn put(&self, quota: Quota) {
+impl ToldQuota {
+    /// Puts what was told in the place of what was told before.
+    pub fn put(&self, quota: Quota) {
         self.quota_ns.store(quota.quota_ns, Ordering::Relaxed);
         self.period_ns.store(quota.period_ns, Ordering::Relaxed);
         self.refill_ns.store(quota.refill_ns, Ordering::Relaxed);
@@ -158,7 +160,8 @@ impl GrantedQuota {
         self.ended.store(quota.ended, Ordering::Relaxed);
     }
 
-    fn get(&self) -> Quota {
+    /// What was told last.
+    pub fn get(&self) -> Quota {
         Quota {
             quota_ns: self.quota_ns.load(Ordering::Relaxed),
             period_ns: self.period_ns.load(Ordering::Relaxed),
@@ -178,7 +181,6 @@ impl Granted {
         self.until_ns.store(lease.until_ns, Ordering::Relaxed);
         self.queue_ns.store(lease.queue_ns, Ordering::Relaxed);
         self.room.store(lease.room, Ordering::Relaxed);
-        self.quota.put(lease.quota);
     }
 
     /// The lease in force, or the last one.
@@ -189,7 +191,6 @@ impl Granted {
             until_ns: self.until_ns.load(Ordering::Relaxed),
             queue_ns: self.queue_ns.load(Ordering::Relaxed),
             room: self.room.load(Ordering::Relaxed),
-            quota: self.quota.get(),
         }
     }
 }

@@ -9,7 +9,7 @@ use dns::Query;
 use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
 use routing::balance::pressure::Step;
-use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Quota, Set, State};
+use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Set, State};
 
 use crate::counters::{Cells, FrontCounters};
 use crate::field::{BackEnd, Field, WHOLE, eligible};
@@ -102,14 +102,17 @@ impl Picker {
             }
             self.state.elsewhere(place, u32::try_from(in_flight).unwrap_or(u32::MAX), sent);
             let lease = match self.transport {
-                For::Datagrams => back_end.udp.get(),
+                For::Datagrams => {
+                    self.state.quota(place, back_end.udp.quota.get());
+                    back_end.udp.get()
+                }
                 For::Connections => {
                     // Granted are connections, and a query that finds one open needs none. One too many is not taken,
                     // and tried again only a second later: so the limit is hard for as long as it is valid.
                     let lease = back_end.tcp.get();
                     let left = lease.limit.saturating_sub(back_end.connections.load(Ordering::Relaxed));
                     let limit = self.state.sent_total(place) + left;
-                    Lease { limit, hard_until_ns: lease.until_ns, room: 0, quota: Quota::NONE, ..lease }
+                    Lease { limit, hard_until_ns: lease.until_ns, room: 0, ..lease }
                 }
             };
             self.state.lease(place, lease);

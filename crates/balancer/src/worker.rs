@@ -747,14 +747,7 @@ mod tests {
 
     /// An agent has just said that the queue has room for one, which something waits in.
     fn grant_one(back_end: &BackEnd) {
-        let one = Lease {
-            limit: 1,
-            hard_until_ns: u64::MAX,
-            until_ns: u64::MAX,
-            queue_ns: 1,
-            room: 1,
-            ..Lease::NONE
-        };
+        let one = Lease { limit: 1, hard_until_ns: u64::MAX, until_ns: u64::MAX, queue_ns: 1, room: 1 };
         back_end.udp.put(one);
     }
 

@@ -23,7 +23,7 @@ use agent::quota::Reading;
 use credit::{Account, HELLO_SPACING, Hello, INTERVAL, Report, Service, Taken, Transport};
 use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
-use routing::balance::{Hearing, Lease, Policy, Quota, State, Told};
+use routing::balance::{self, Hearing, Lease, Policy, Quota, State};
 
 use crate::quantiles::quantile;
 
@@ -626,10 +626,11 @@ impl World<'_> {
                     cost_ns: ns(quota.cost),
                     ended: link.ended,
                 });
-                let told =
-                    Told { queue_ns: ns(report.queue_delay), room: report.backlog_limit.into(), quota };
-                let lease = Lease::reported(report.limit, from_ns, until_ns, told, &link.hearing);
+                let queue =
+                    balance::Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
+                let lease = Lease::reported(report.limit, from_ns, until_ns, queue, &link.hearing);
                 state.lease(server, lease);
+                state.quota(server, quota);
             }
             Taken::Introduction if self.now - link.told_ns >= ns(HELLO_SPACING) => {
                 self.hello(balancer, server);

@@ -353,7 +353,8 @@ pub const METRICS: &[Metric] = &[
         read: |numbers, samples| {
             let now_ns = numbers.now_ns();
             samples.back_ends(numbers, |back_end| {
-                let processors = status::lease(back_end, now_ns)?.quota.processors()?;
+                status::lease(back_end, now_ns)?;
+                let processors = back_end.udp.quota.get().processors()?;
                 Some((processors * 1_000.0).round() as u64)
             });
         },

@@ -81,7 +81,7 @@ fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
         unsigned: back_end.unsigned.load(Ordering::Relaxed),
         credit: lease.map(|lease| credit(back_end, &lease)),
         queue_delay_milliseconds: lease.map(|lease| lease.queue_ns as f64 / 1e6),
-        quota_processors: lease.and_then(|lease| lease.quota.processors()),
+        quota_processors: lease.and_then(|_| back_end.udp.quota.get().processors()),
         mean_milliseconds: (answered > 0).then(|| micros as f64 / 1e3 / answered as f64),
     }
 }

@@ -36,7 +36,7 @@ pub use latency::Latency;
 pub use pace::Pace;
 pub use quota::Quota;
 pub use set::Set;
-pub use state::{Hearing, Lease, State, Told};
+pub use state::{Hearing, Lease, Queue, State};
 
 /// The most back ends of a balancer: a [`Set`] is one word.
 pub const BACK_ENDS_MAX: usize = 64;

@@ -94,16 +94,17 @@ impl Pressure {
         match self.step {
             Step::Credit => {
                 let able = Set::from_bits(among.bits() & !spent.bits());
-                let (back_end, _) = least(able, rng, |index| cost(state, index, now_ns))?;
+                let back_end = soonest(state, able, now_ns, rng)?;
                 Some(Pick { back_end, why: Why::Credit })
             }
             Step::TwoChoices => {
                 let (one, other) = two_by_speed(state, among, rng)?;
-                let is_better = cost(state, other, now_ns) < cost(state, one, now_ns);
+                let cost = |index| by_load(state, index) * state.expected_with_quota_ns(index, now_ns);
+                let is_better = cost(other) < cost(one);
                 Some(Pick { back_end: if is_better { other } else { one }, why: Why::TwoChoices })
             }
             Step::Latency => {
-                let (back_end, _) = least(among, rng, |index| cost(state, index, now_ns))?;
+                let back_end = soonest(state, among, now_ns, rng)?;
                 Some(Pick { back_end, why: Why::Latency })
             }
             Step::Blind => hash::pick(state, among, key).map(|pick| Pick { why: Why::Blind, ..pick }),
@@ -111,10 +112,22 @@ impl Pressure {
     }
 }
 
-/// What is gone by: when the answer is expected, and later where others are in flight already.
+/// The one whose answer is expected first.
 #[inline]
-fn cost(state: &State, index: usize, now_ns: u64) -> f32 {
-    state.expected_with_quota_ns(index, now_ns) * if state.in_flight(index) == 0 { 1.0 } else { BUSY }
+fn soonest(state: &State, among: Set, now_ns: u64, rng: &mut Rng) -> Option<usize> {
+    // Most have no quota, and to look for one at each takes as long as all the rest.
+    let (back_end, _) = if state.limited().and(among).is_empty() {
+        least(among, rng, |index| by_load(state, index) * state.expected_ns(index, now_ns))?
+    } else {
+        least(among, rng, |index| by_load(state, index) * state.expected_with_quota_ns(index, now_ns))?
+    };
+    Some(back_end)
+}
+
+/// How much what is expected counts: more where others are in flight already.
+#[inline]
+fn by_load(state: &State, index: usize) -> f32 {
+    if state.in_flight(index) == 0 { 1.0 } else { BUSY }
 }
 
 /// Two by chance, different where there are two; who answers twice as many in a time is drawn twice as often.
@@ -214,11 +227,8 @@ mod tests {
                 state.answered(index, 1, latency, 10);
                 (0..in_flight[index]).for_each(|_| state.sent(index, 10));
                 let (limit, until) = (100, 50 * MS);
-                let quota = quota(left[index]);
-                state.lease(
-                    index,
-                    Lease { limit, hard_until_ns: until, until_ns: until, quota, ..Lease::NONE },
-                );
+                state.lease(index, Lease { limit, hard_until_ns: until, until_ns: until, ..Lease::NONE });
+                state.quota(index, quota(left[index]));
             }
             let picked = pressure.pick(&state, state.all(), 7, 20, &mut rng);
             assert_eq!(picked, Some(Pick { back_end: expected, why: Why::Credit }), "{what}");

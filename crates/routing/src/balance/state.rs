@@ -27,19 +27,15 @@ pub struct Lease {
     pub queue_ns: u64,
     /// How many its queue holds; 0 where that is not known.
     pub room: u64,
-    /// What the server's quota of processor time leaves it.
-    pub quota: Quota,
 }
 
-/// What an agent says of its server.
+/// What an agent says of its server's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Told {
-    /// How long a query waits in its queue, in nanoseconds.
-    pub queue_ns: u64,
-    /// How many its queue holds; 0 where that is not known.
+pub struct Queue {
+    /// How long a query waits in it, in nanoseconds.
+    pub delay_ns: u64,
+    /// How many it holds; 0 where that is not known.
     pub room: u64,
-    /// What its quota of processor time leaves it.
-    pub quota: Quota,
 }
 
 /// After how long at rest a back end is due for a look, in nanoseconds: ten queries a second are no load, and a server
@@ -75,18 +71,16 @@ impl Hearing {
 
 impl Lease {
     /// Before the first report.
-    pub const NONE: Lease =
-        Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0, room: 0, quota: Quota::NONE };
+    pub const NONE: Lease = Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0, room: 0 };
 
     /// The lease of a report that answers what was said at `from_ns`.
     ///
     /// Its limit is hard only while the next report is not overdue, and where reports come well: else that the credit is
     /// spent says more about the way of reports than about the queue, and one server's lost reports would drive its
     /// queries to others that have none to spare.
-    pub fn reported(limit: u64, from_ns: u64, until_ns: u64, told: Told, hearing: &Hearing) -> Lease {
+    pub fn reported(limit: u64, from_ns: u64, until_ns: u64, queue: Queue, hearing: &Hearing) -> Lease {
         let hard_until_ns = if hearing.is_good() { from_ns + HARD_NS } else { 0 };
-        let Told { queue_ns, room, quota } = told;
-        Lease { limit, hard_until_ns, until_ns, queue_ns, room, quota }
+        Lease { limit, hard_until_ns, until_ns, queue_ns: queue.delay_ns, room: queue.room }
     }
 }
 
@@ -104,6 +98,9 @@ pub struct State {
     latency: [Latency; BACK_ENDS_MAX],
     pace: [Pace; BACK_ENDS_MAX],
     lease: [Lease; BACK_ENDS_MAX],
+    /// Who has told of a quota, and what.
+    limited: Set,
+    quota: [Quota; BACK_ENDS_MAX],
     /// When the last answer came, or the first query after a rest went.
     moved_ns: [u64; BACK_ENDS_MAX],
 }
@@ -122,6 +119,8 @@ impl State {
             latency: [Latency::UNKNOWN; BACK_ENDS_MAX],
             pace: [Pace::UNKNOWN; BACK_ENDS_MAX],
             lease: [Lease::NONE; BACK_ENDS_MAX],
+            limited: Set::EMPTY,
+            quota: [Quota::NONE; BACK_ENDS_MAX],
             moved_ns: [0; BACK_ENDS_MAX],
         }
     }
@@ -137,6 +136,7 @@ impl State {
         self.latency[index] = Latency::begun(now_ns);
         self.pace[index] = Pace::UNKNOWN;
         self.lease[index] = Lease::NONE;
+        self.quota(index, Quota::NONE);
         self.moved_ns[index] = now_ns;
     }
 
@@ -159,6 +159,19 @@ impl State {
     /// A report has come.
     pub fn lease(&mut self, index: usize, lease: Lease) {
         self.lease[index] = lease;
+    }
+
+    /// What its agent has told of its quota of processor time, which counts as long as the lease is valid.
+    pub fn quota(&mut self, index: usize, quota: Quota) {
+        let others = self.limited.without(index);
+        self.limited = if quota.quota_ns > 0 { others.with(index) } else { others };
+        self.quota[index] = quota;
+    }
+
+    /// Those whose agents have told of a quota.
+    #[inline]
+    pub fn limited(&self) -> Set {
+        self.limited
     }
 
     /// A query goes there.
@@ -295,11 +308,11 @@ impl State {
     /// What is left of its quota of processor time, where a report says so that is still valid.
     #[inline]
     fn left(&self, index: usize, now_ns: u64) -> Option<Left> {
-        let quota = &self.lease[index].quota;
-        if quota.quota_ns == 0 || !self.is_leased(index, now_ns) {
+        if !self.limited.contains(index) || !self.is_leased(index, now_ns) {
             return None;
         }
-        quota.left(self.sent_total(index).saturating_sub(self.in_flight(index).into()), now_ns)
+        let ended = self.sent_total(index).saturating_sub(self.in_flight(index).into());
+        self.quota[index].left(ended, now_ns)
     }
 }
 
@@ -310,7 +323,7 @@ mod tests {
     #[test]
     fn limits_are_hard_only_where_reports_come_well() {
         let (mut hearing, prompt) = (Hearing::default(), PROMPT_NS);
-        let reported = |hearing: &Hearing| Lease::reported(1, 5, 99, Told::default(), hearing);
+        let reported = |hearing: &Hearing| Lease::reported(1, 5, 99, Queue::default(), hearing);
         let hard = |hearing: &Hearing| reported(hearing).hard_until_ns == 5 + HARD_NS;
         assert!(!hard(&hearing));
         (0..20).for_each(|_| hearing.heard(0, prompt));
