@@ -132,7 +132,7 @@ impl Meter {
         let Some(told) = self.links[balancer].hear(hello, now) else { return false };
         self.since.sent += told.sent;
         let answered = i64::try_from(told.sent).unwrap_or(i64::MAX).saturating_sub(told.unanswered);
-        self.answered += answered.max(0).cast_unsigned();
+        self.answered = self.answered.saturating_add(answered.max(0).cast_unsigned());
         self.since.unanswered = self.since.unanswered.saturating_add(told.unanswered);
         self.since.is_wanted |= told.is_half_used;
         true
