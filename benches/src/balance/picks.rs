@@ -124,7 +124,7 @@ impl World {
                     if self.told == Told::Quotas {
                         let ended = self.state.sent_total(index) - u64::from(self.state.in_flight(index));
                         let refill_ns = self.now_ns.next_multiple_of(QUOTA.period_ns);
-                        self.state.quota(index, Quota { refill_ns, ended, ..QUOTA });
+                        self.state.quota(index, Quota { refill_ns, ended, ..QUOTA }, self.now_ns);
                     }
                 }
             }

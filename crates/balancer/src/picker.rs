@@ -103,7 +103,7 @@ impl Picker {
             self.state.elsewhere(place, u32::try_from(in_flight).unwrap_or(u32::MAX), sent);
             let lease = match self.transport {
                 For::Datagrams => {
-                    self.state.quota(place, back_end.udp.quota.get());
+                    self.state.quota(place, back_end.udp.quota.get(), now_ns);
                     back_end.udp.get()
                 }
                 For::Connections => {

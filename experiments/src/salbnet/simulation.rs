@@ -258,6 +258,7 @@ struct Link {
     is_heard: bool,
     told_ns: u64,
     ended: u64,
+    quota: Quota,
 }
 
 struct World<'a> {
@@ -310,6 +311,7 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
             is_heard: false,
             told_ns: 0,
             ended: 0,
+            quota: Quota::NONE,
         };
         Balancer {
             state,
@@ -410,8 +412,11 @@ impl World<'_> {
         }
         let key = drawn.u64(..QUESTIONS).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let client = drawn.u64(..200);
-        let Balancer { state, policy, fairness, rng, .. } = &mut self.balancers[balancer];
+        let Balancer { state, policy, fairness, rng, links, .. } = &mut self.balancers[balancer];
         let all = state.all();
+        for (server, link) in links.iter().enumerate() {
+            state.quota(server, link.quota, self.now);
+        }
         let picked = policy.pick(state, all, key, self.now, rng).or_else(|| {
             let patience = fairness.patience(client, self.now, DEADLINE_NS);
             overload::pick(state, all, self.now, patience, rng)
@@ -630,7 +635,7 @@ impl World<'_> {
                     balance::Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
                 let lease = Lease::reported(report.limit, from_ns, until_ns, queue, &link.hearing);
                 state.lease(server, lease);
-                state.quota(server, quota);
+                link.quota = quota;
             }
             Taken::Introduction if self.now - link.told_ns >= ns(HELLO_SPACING) => {
                 self.hello(balancer, server);

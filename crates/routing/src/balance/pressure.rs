@@ -73,9 +73,8 @@ impl Pressure {
     /// Picks; none where all leases are fresh and nobody has credit.
     #[inline]
     pub fn pick(&mut self, state: &State, among: Set, key: u64, now_ns: u64, rng: &mut Rng) -> Option<Pick> {
-        let (mut leased, mut lapsed, mut spent, mut known) = (false, false, Set::EMPTY, false);
+        let (mut leased, mut lapsed, mut spent) = (false, false, Set::EMPTY);
         for index in among.iter() {
-            known |= state.latency(index).is_known(now_ns);
             if state.is_prompt(index, now_ns) {
                 leased = true;
                 if state.credit(index) == 0 {
@@ -85,10 +84,10 @@ impl Pressure {
                 lapsed |= state.is_leased(index, now_ns) || state.has_lapsed(index, now_ns);
             }
         }
-        self.step = match (leased, lapsed, known) {
-            (true, ..) => Step::Credit,
-            (_, true, _) => Step::TwoChoices,
-            (_, _, true) => Step::Latency,
+        self.step = match (leased, lapsed) {
+            (true, _) => Step::Credit,
+            (_, true) => Step::TwoChoices,
+            _ if among.iter().any(|index| state.latency(index).is_known(now_ns)) => Step::Latency,
             _ => Step::Blind,
         };
         match self.step {
@@ -228,7 +227,7 @@ mod tests {
                 (0..in_flight[index]).for_each(|_| state.sent(index, 10));
                 let (limit, until) = (100, 50 * MS);
                 state.lease(index, Lease { limit, hard_until_ns: until, until_ns: until, ..Lease::NONE });
-                state.quota(index, quota(left[index]));
+                state.quota(index, quota(left[index]), 10);
             }
             let picked = pressure.pick(&state, state.all(), 7, 20, &mut rng);
             assert_eq!(picked, Some(Pick { back_end: expected, why: Why::Credit }), "{what}");

@@ -39,57 +39,83 @@ impl Quota {
         is_known.then(|| self.quota_ns as f64 / self.period_ns as f64)
     }
 
-    /// What is left at `now_ns`; `ended` counts as [`Quota::ended`] does. None without a quota.
-    #[inline]
-    pub fn left(&self, ended: u64, now_ns: u64) -> Option<Left> {
-        if self.quota_ns == 0 || self.period_ns == 0 {
-            return None;
+    /// The same at some time when so many have ended: these have been paid for, and where there was a refill, what was left
+    /// is lost, and what is owed is not.
+    #[must_use]
+    pub fn at(self, ended: u64, now_ns: u64) -> Quota {
+        if self.processors().is_none() {
+            return self;
         }
-        let (quota_ns, cost_ns) = (self.quota_ns as f32, self.cost_ns as f32);
-        let mut left_ns = self.left_ns as f32 - ended.saturating_sub(self.ended) as f32 * cost_ns;
-        let mut refill_ns = self.refill_ns;
-        if now_ns >= refill_ns {
-            let refills = (now_ns - refill_ns) / self.period_ns + 1;
-            left_ns = (left_ns + refills as f32 * quota_ns).min(quota_ns);
-            refill_ns += refills * self.period_ns;
-        }
-        let period_ns = self.period_ns as f32;
-        Some(Left { quota_ns, period_ns, cost_ns, left_ns, refill_ns: (refill_ns - now_ns) as f32 })
+        let paid_ns = ended.saturating_sub(self.ended).saturating_mul(self.cost_ns);
+        let left_ns = self.left_ns.saturating_sub_unsigned(paid_ns);
+        let paid = Quota { left_ns, ended: ended.max(self.ended), ..self };
+        let Some(since_ns) = now_ns.checked_sub(self.refill_ns) else { return paid };
+        let refills = (since_ns / self.period_ns).saturating_add(1);
+        let most_ns = i64::try_from(self.quota_ns).unwrap_or(i64::MAX);
+        let left_ns = left_ns.saturating_add_unsigned(refills.saturating_mul(self.quota_ns)).min(most_ns);
+        let refill_ns = self.refill_ns.saturating_add(refills.saturating_mul(self.period_ns));
+        Quota { left_ns, refill_ns, ..paid }
     }
 }
 
-/// What is left of a quota at some time; all in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Left {
-    quota_ns: f32,
-    period_ns: f32,
-    cost_ns: f32,
-    left_ns: f32,
-    /// Until the next refill.
-    refill_ns: f32,
+/// A [`Quota`] with what picks need of it, worked out beforehand: each pick looks at those of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Budget {
+    refill_ns: u64,
+    /// For how many queries there is enough, and for how many more when there is all of it again.
+    affords: f32,
+    refill_affords: f32,
+    /// How long it takes to use up what is left, in nanoseconds.
+    lasts_ns: f32,
+    /// How scarce it is, for each nanosecond until the refill.
+    scarcity_per_ns: f32,
+    /// How long it stands still in a period in which it uses up all.
+    still_ns: f32,
 }
 
-impl Left {
+impl Budget {
+    /// None without a quota.
+    pub fn new(quota: Quota) -> Option<Budget> {
+        let processors = quota.processors()? as f32;
+        let (quota_ns, left_ns, cost_ns) =
+            (quota.quota_ns as f32, quota.left_ns as f32, quota.cost_ns.max(1) as f32);
+        // A quota of more than a period is that of several processors, which work on what is left at once.
+        let working = processors.max(1.0);
+        Some(Budget {
+            refill_ns: quota.refill_ns,
+            affords: left_ns / cost_ns,
+            refill_affords: quota_ns / cost_ns,
+            lasts_ns: left_ns.max(0.0) / working,
+            scarcity_per_ns: processors / left_ns.max(1.0),
+            still_ns: (quota.period_ns as f32 - quota_ns / working).max(0.0),
+        })
+    }
+
     /// For how long the server will stand still until it has answered so many, in nanoseconds.
     #[inline]
-    pub fn rests_ns(&self, queries: u32) -> f32 {
-        let lacking = queries as f32 * self.cost_ns - self.left_ns;
+    pub fn rests_ns(&self, queries: f32, now_ns: u64) -> f32 {
+        let lacking = queries - self.affords;
         if lacking <= 0.0 {
             return 0.0;
         }
-        // A quota of more than a period is that of several processors, which work on what is left at once.
-        let processors = (self.quota_ns / self.period_ns).max(1.0);
-        let until_refill = self.refill_ns - self.left_ns.max(0.0) / processors;
-        let refills = (lacking / self.quota_ns).floor();
-        until_refill.max(0.0) + refills * (self.period_ns - self.quota_ns / processors).max(0.0)
+        let until_refill_ns = (self.refill_in_ns(now_ns) - self.lasts_ns).max(0.0);
+        if lacking < self.refill_affords {
+            return until_refill_ns;
+        }
+        until_refill_ns + (lacking / self.refill_affords).floor() * self.still_ns
     }
 
     /// How scarce it is: 1 where, evenly used, it lasts until the next refill, 2 where it is half of that; from
     /// 1 / [`SCARCITY_MAX`] to [`SCARCITY_MAX`].
     #[inline]
-    pub fn scarcity(&self) -> f32 {
-        let (left, time) = (self.left_ns / self.quota_ns, self.refill_ns / self.period_ns);
-        if left <= 0.0 { SCARCITY_MAX } else { (time / left).clamp(1.0 / SCARCITY_MAX, SCARCITY_MAX) }
+    pub fn scarcity(&self, now_ns: u64) -> f32 {
+        (self.refill_in_ns(now_ns) * self.scarcity_per_ns).clamp(1.0 / SCARCITY_MAX, SCARCITY_MAX)
+    }
+
+    #[inline]
+    fn refill_in_ns(&self, now_ns: u64) -> f32 {
+        // Signed, for which a processor has an instruction, and as the refill may come between what was told and a pick.
+        self.refill_ns.wrapping_sub(now_ns).cast_signed() as f32
     }
 }
 
@@ -110,10 +136,15 @@ mod tests {
         ended: 700,
     };
 
+    /// What is left of a quota when so many have ended.
+    fn budget(quota: Quota, ended: u64, now_ms: u64) -> Budget {
+        Budget::new(quota.at(ended, now_ms * MS)).expect("it has a quota")
+    }
+
     #[test]
     fn it_stands_still_from_when_nothing_is_left_to_the_next_refill() {
         for (what, queries, ended, now_ms, expected_ms) in [
-            ("enough is left", 5, 700, 1_000, 0.0),
+            ("enough is left", 5_u8, 700, 1_000, 0.0),
             ("for one of them it is not", 6, 700, 1_000, 55.0),
             ("two have been paid for since", 4, 702, 1_000, 57.0),
             ("and all that was left", 1, 705, 1_010, 50.0),
@@ -123,8 +154,7 @@ mod tests {
             ("a period later", 21, 710, 1_170, 70.0),
             ("not even the next refill is enough", 26, 700, 1_000, 55.0 + 80.0),
         ] {
-            let left = QUOTA.left(ended, now_ms * MS).expect("it has a quota");
-            let rests = left.rests_ns(queries) / MS as f32;
+            let rests = budget(QUOTA, ended, now_ms).rests_ns(f32::from(queries), now_ms * MS) / MS as f32;
             assert!((rests - expected_ms).abs() < 0.01, "{what}: {rests} ms");
         }
     }
@@ -132,8 +162,8 @@ mod tests {
     #[test]
     fn several_processors_use_up_what_is_left_sooner_and_hardly_rest() {
         let quota = Quota { quota_ns: 400 * MS, left_ns: 40 * MS as i64, ..QUOTA };
-        let left = quota.left(700, 1_000 * MS).expect("it has a quota");
-        let rests = [40, 41, 2_041].map(|queries| left.rests_ns(queries) / MS as f32);
+        let budget = budget(quota, 700, 1_000);
+        let rests = [40.0, 41.0, 2_041.0].map(|queries| budget.rests_ns(queries, 1_000 * MS) / MS as f32);
         assert_eq!(rests, [0.0, 50.0, 50.0]);
     }
 
@@ -148,14 +178,14 @@ mod tests {
             ("nothing", 705, 1_059, SCARCITY_MAX),
             ("all, for all", 700, 1_060, 1.0),
         ] {
-            let scarcity = QUOTA.left(ended, now_ms * MS).expect("it has a quota").scarcity();
+            let scarcity = budget(QUOTA, ended, now_ms).scarcity(now_ms * MS);
             assert!((scarcity - expected).abs() < 0.01, "{what}: {scarcity}");
         }
     }
 
     #[test]
     fn who_has_no_quota_has_nothing_left_of_it() {
-        assert_eq!((Quota::NONE.left(0, u64::MAX), Quota::NONE.processors()), (None, None));
+        assert_eq!((Budget::new(Quota::NONE), Quota::NONE.processors()), (None, None));
         assert_eq!(QUOTA.processors(), Some(0.2));
     }
 
@@ -170,8 +200,8 @@ mod tests {
                 quota_ns: quota_ns.into(), period_ns: period_ns.into(), refill_ns, left_ns: left_ns.into(),
                 cost_ns: cost_ns.into(), ended,
             };
-            if let Some(left) = quota.left(now_ended, now_ns) {
-                let (rests, scarcity) = (left.rests_ns(queries), left.scarcity());
+            if let Some(budget) = Budget::new(quota.at(now_ended, now_ns)) {
+                let (rests, scarcity) = (budget.rests_ns(queries as f32, now_ns), budget.scarcity(now_ns));
                 prop_assert!(rests >= 0.0 && rests.is_finite(), "{rests}");
                 prop_assert!((1.0 / SCARCITY_MAX..=SCARCITY_MAX).contains(&scarcity), "{scarcity}");
             }

@@ -1,6 +1,6 @@
 //! What is known of each back end: in flight, sent, latency, lease.
 
-use super::quota::{Left, Quota};
+use super::quota::{Budget, Quota};
 use super::{BACK_ENDS_MAX, Latency, Pace, Set};
 
 /// How long after its end a lease still tells something, in nanoseconds: half a second is many times what a report takes,
@@ -98,9 +98,9 @@ pub struct State {
     latency: [Latency; BACK_ENDS_MAX],
     pace: [Pace; BACK_ENDS_MAX],
     lease: [Lease; BACK_ENDS_MAX],
-    /// Who has told of a quota, and what.
+    /// Who has told of a quota, and what is left of it.
     limited: Set,
-    quota: [Quota; BACK_ENDS_MAX],
+    budget: [Budget; BACK_ENDS_MAX],
     /// When the last answer came, or the first query after a rest went.
     moved_ns: [u64; BACK_ENDS_MAX],
 }
@@ -120,7 +120,7 @@ impl State {
             pace: [Pace::UNKNOWN; BACK_ENDS_MAX],
             lease: [Lease::NONE; BACK_ENDS_MAX],
             limited: Set::EMPTY,
-            quota: [Quota::NONE; BACK_ENDS_MAX],
+            budget: [Budget::default(); BACK_ENDS_MAX],
             moved_ns: [0; BACK_ENDS_MAX],
         }
     }
@@ -136,7 +136,7 @@ impl State {
         self.latency[index] = Latency::begun(now_ns);
         self.pace[index] = Pace::UNKNOWN;
         self.lease[index] = Lease::NONE;
-        self.quota(index, Quota::NONE);
+        self.quota(index, Quota::NONE, now_ns);
         self.moved_ns[index] = now_ns;
     }
 
@@ -161,11 +161,14 @@ impl State {
         self.lease[index] = lease;
     }
 
-    /// What its agent has told of its quota of processor time, which counts as long as the lease is valid.
-    pub fn quota(&mut self, index: usize, quota: Quota) {
+    /// What its agent has told of its quota of processor time, which counts as long as the lease is valid; told again before
+    /// picks, as what has ended since then is paid for, and a refill may have come.
+    pub fn quota(&mut self, index: usize, quota: Quota, now_ns: u64) {
+        let ended = self.sent_total(index).saturating_sub(self.in_flight(index).into());
+        let budget = Budget::new(quota.at(ended, now_ns));
         let others = self.limited.without(index);
-        self.limited = if quota.quota_ns > 0 { others.with(index) } else { others };
-        self.quota[index] = quota;
+        self.limited = if budget.is_some() { others.with(index) } else { others };
+        self.budget[index] = budget.unwrap_or_default();
     }
 
     /// Those whose agents have told of a quota.
@@ -296,23 +299,15 @@ impl State {
     /// says nothing more. At rest it counts by how scarce is what is left.
     #[inline]
     pub fn expected_with_quota_ns(&self, index: usize, now_ns: u64) -> f32 {
-        let Some(left) = self.left(index, now_ns) else { return self.expected_ns(index, now_ns) };
-        let in_flight = self.in_flight(index);
-        let works = match in_flight {
-            0 => self.expected_ns(index, now_ns) * left.scarcity(),
-            _ => self.latency[index].at(in_flight + 1),
-        };
-        works + left.rests_ns(in_flight + 1)
-    }
-
-    /// What is left of its quota of processor time, where a report says so that is still valid.
-    #[inline]
-    fn left(&self, index: usize, now_ns: u64) -> Option<Left> {
         if !self.limited.contains(index) || !self.is_leased(index, now_ns) {
-            return None;
+            return self.expected_ns(index, now_ns);
         }
-        let ended = self.sent_total(index).saturating_sub(self.in_flight(index).into());
-        self.quota[index].left(ended, now_ns)
+        let (latency, budget) = (&self.latency[index], &self.budget[index]);
+        let in_flight = self.in_flight(index);
+        let expected = latency.at(in_flight + 1);
+        let at_rest = if latency.age_ns(now_ns) < LOOK_NS { expected * budget.scarcity(now_ns) } else { 0.0 };
+        let works = if in_flight == 0 { at_rest } else { expected };
+        works + budget.rests_ns((in_flight + 1) as f32, now_ns)
     }
 }
 
