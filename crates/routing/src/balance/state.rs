@@ -332,6 +332,25 @@ mod tests {
     }
 
     #[test]
+    fn a_quota_that_is_told_again_is_paid_for_and_refilled() {
+        let quota = Quota { quota_ns: 20, period_ns: 100, refill_ns: 60, left_ns: 5, cost_ns: 5, ended: 0 };
+        let mut state = State::new();
+        state.begin(0, 1, 0);
+        state.lease(0, Lease { until_ns: 1_000, ..Lease::NONE });
+        let expected = |state: &mut State, now_ns| {
+            state.quota(0, quota, now_ns);
+            state.expected_with_quota_ns(0, now_ns)
+        };
+        state.sent(0, 10);
+        assert_eq!(expected(&mut state, 10), 45.0, "enough for the one that is in flight, for 5 of 50");
+        state.answered(0, 1, 10, 20);
+        assert_eq!(expected(&mut state, 20), 10.0 * 2.0 + 40.0, "nothing is left");
+        assert_eq!(expected(&mut state, 60), 10.0, "as much as lasts until the next refill");
+        state.quota(0, Quota::NONE, 60);
+        assert!(state.limited().is_empty());
+    }
+
+    #[test]
     fn credit_is_absolute_and_runs_out_with_time() {
         let mut state = State::new();
         state.begin(3, 0, 0);
