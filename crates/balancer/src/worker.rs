@@ -212,8 +212,7 @@ impl Bench {
     fn replace(&mut self, place: usize, now: u64) {
         for index in self.pending.waiting_for(place) {
             // Only a back end that has nothing in flight is taken out, so these were sent between two looks.
-            let next = self.pending.time_out(index);
-            self.dispatch_again(next, now);
+            self.dispatch_again(index, now);
         }
         self.lines.forget(place);
         self.open(place);
@@ -370,8 +369,9 @@ impl Bench {
         };
     }
 
-    /// Sends a query to another back end, or gives it up.
+    /// Sends a query that has waited in vain to another back end, or gives it up.
     fn dispatch_again(&mut self, index: Index, now: u64) {
+        let index = self.pending.time_out(index);
         let tried = self.pending.get(index).tried;
         let picker = &self.worker.picker;
         if tried.len() < self.worker.limits.tries && picker.has_others(tried.or(self.lines.closed())) {
@@ -520,8 +520,7 @@ impl Bench {
                 cells.timeouts.add(1);
             }
             self.worker.picker.failed(place, load, now);
-            let next = self.pending.time_out(index);
-            self.dispatch_again(next, now);
+            self.dispatch_again(index, now);
         }
         self.pending.forget_late(now, timeout);
     }
@@ -553,8 +552,7 @@ impl Bench {
                 cells.refused.add(1);
             }
             self.worker.picker.failed(place, load, now);
-            let next = self.pending.time_out(index);
-            self.dispatch_again(next, now);
+            self.dispatch_again(index, now);
         }
     }
 
@@ -562,8 +560,7 @@ impl Bench {
     fn send_elsewhere(&mut self, place: usize, now: u64) {
         for index in self.pending.waiting_for(place) {
             self.worker.picker.unsent(place);
-            let next = self.pending.time_out(index);
-            self.dispatch_again(next, now);
+            self.dispatch_again(index, now);
         }
     }
 
