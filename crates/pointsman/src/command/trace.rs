@@ -102,7 +102,7 @@ enum Action {
         #[arg(value_name = "CHANGE", required = true)]
         changes: Vec<String>,
         /// What all draws begin with: the same seed gives the same output
-        #[arg(long, value_name = "N", default_value_t = 0)]
+        #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
     },
 }
