@@ -170,6 +170,11 @@ impl Meter {
         !self.since.is_closed
     }
 
+    /// Whether glances should follow each other soon: something waits, and they could show what is to be reported at once.
+    pub fn wants_glances(&self) -> bool {
+        self.is_open() && self.room.length > 0
+    }
+
     /// Takes a sample that is not whole.
     pub fn glance(&mut self, sample: &Sample) {
         self.observe(sample);
@@ -451,6 +456,26 @@ mod tests {
         meter.sample(&sample(STEP * 4, 9));
         let told = told(&mut meter, STEP * 4);
         assert!(matches!(told[..], [(0, 40..), (1, 30)]), "{told:?}");
+    }
+
+    #[test]
+    fn glances_are_wanted_while_something_waits_until_something_is_turned_away() {
+        let mut meter = granted();
+        assert!(!meter.wants_glances(), "nothing waits");
+        let octets = meter.charge.octets();
+        let waits = |at, drops| {
+            let waiting = Waiting::Datagrams { charged: 9 * octets, queued: 9 * octets, room: 200 * octets };
+            Sample { at, queues: vec![Queue { inode: 1, waiting, drops }] }
+        };
+        let _ = hear(&mut meter, 0, 4);
+        meter.sample(&waits(STEP * 4, 0));
+        let _ = told(&mut meter, STEP * 4);
+        assert!(meter.wants_glances());
+        meter.glance(&waits(STEP * 4 + STEP / 5, 1));
+        assert!(!meter.wants_glances(), "all is taken back until the next hello");
+        let _ = hear(&mut meter, 0, 5);
+        meter.sample(&waits(STEP * 5, 1));
+        assert!(meter.wants_glances());
     }
 
     #[test]

@@ -22,12 +22,12 @@ pub const SERVICES_MAX: usize = 64;
 /// The most balancers of one agent, each with a report an interval.
 pub const BALANCERS_MAX: usize = 16;
 
-/// From one look at the queues to the next, in milliseconds, as long as something waits in one of them and a look is
-/// cheap.
+/// From one look at the queues to the next, in milliseconds, as long as a look is cheap and could show what is to be told at
+/// once.
 const TICK_FILLED_MS: u16 = 4;
 
-/// The same where the queues are empty, or a look is not cheap: as late a stop and a drain are noticed. A little longer
-/// than an interval, so that a hello ends the wait rather than comes just after it.
+/// The same where not all of that is so: as late a stop and a drain are noticed. A little longer than an interval, so that a
+/// hello ends the wait rather than comes just after it.
 const TICK_MS: u16 = 25;
 
 /// How many datagrams are received before the queues are looked at again: more than balancers send at once.
@@ -221,9 +221,11 @@ impl Runner {
     fn run(&mut self) {
         let mut published = Duration::ZERO;
         while !self.shared.is_stopping.load(Ordering::Acquire) {
-            self.sockets.wait(self.tick(self.shared.clock.now().monotonic));
+            let has_come = self.sockets.wait(self.tick(self.shared.clock.now().monotonic));
             let now = self.shared.clock.now().monotonic;
-            self.hear(now);
+            if has_come {
+                self.hear(now);
+            }
             self.look(now);
             self.report(now);
             if now.saturating_sub(published) >= PUBLISH_INTERVAL {
@@ -235,9 +237,9 @@ impl Runner {
 
     /// For how many milliseconds to wait at most.
     fn tick(&self, now: Duration) -> u16 {
-        let is_filled =
-            |watched: &Watched| watched.kernel.has_duplicates() && watched.meter.room().length > 0;
-        let tick = if self.watched.iter().any(is_filled) { TICK_FILLED_MS } else { TICK_MS };
+        let wants_glances =
+            |watched: &Watched| watched.kernel.has_duplicates() && watched.meter.wants_glances();
+        let tick = if self.watched.iter().any(wants_glances) { TICK_FILLED_MS } else { TICK_MS };
         let readings = self.watched.iter().filter_map(|watched| watched.meter.next_reading());
         let until = readings.min().map(|at| at.saturating_sub(now).as_micros().div_ceil(1_000));
         until.map_or(tick, |until| u16::try_from(until).unwrap_or(tick).min(tick))
@@ -426,12 +428,12 @@ impl Sockets {
         self.v4.iter().chain(&self.v6)
     }
 
-    /// Waits until something was received, or for so many milliseconds.
-    fn wait(&self, millis: u16) {
+    /// Waits until something was received, or for so many milliseconds; false where nothing was.
+    fn wait(&self, millis: u16) -> bool {
         let mut all: Vec<PollFd<'_>> =
             self.all().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
         // What ends the wait is seen by looking, an interruption too.
-        let _ = poll(&mut all, PollTimeout::from(millis));
+        poll(&mut all, PollTimeout::from(millis)) != Ok(0)
     }
 
     /// Takes what has come; each family is asked first at every second turn, so that none is kept from being heard.

@@ -37,7 +37,7 @@ pub(crate) const DEADLINE_NS: u64 = SECOND;
 /// One way between balancer and server.
 const WAY_NS: u64 = 100 * US;
 
-/// From one look of an agent at its queue to the next, as long as something waits in it, and else.
+/// From one look of an agent at its queue to the next, as long as that could show what is to be told at once, and else.
 const TICK_FILLED_NS: u64 = 4 * MS;
 const TICK_NS: u64 = 20 * MS;
 
@@ -588,7 +588,7 @@ impl World<'_> {
                 true
             });
         }
-        let tick = if meter.room().length > 0 { TICK_FILLED_NS } else { TICK_NS };
+        let tick = if meter.wants_glances() { TICK_FILLED_NS } else { TICK_NS };
         let tick = meter.next_reading().map_or(tick, |at| tick.min(ns(at).saturating_sub(self.now).max(MS)));
         if self.now < self.scenario.length_ns {
             self.at(tick, Next::AgentLooks(server, waits));
