@@ -164,15 +164,10 @@ impl Meter {
         self.is_owing() || self.is_doubtful || self.sampled.is_none_or(|at| now.saturating_sub(at) >= due)
     }
 
-    /// Whether a glance could show something to report at once. Once something was turned away, nothing is granted, and
-    /// nothing more is told before the next hello.
-    pub fn is_open(&self) -> bool {
-        !self.since.is_closed
-    }
-
-    /// Whether glances should follow each other soon: something waits, and they could show what is to be reported at once.
+    /// Whether glances are worth it: something waits, and they could show what is to be reported at once. Once something was
+    /// turned away, nothing is granted, and nothing more is told before the next hello.
     pub fn wants_glances(&self) -> bool {
-        self.is_open() && self.room.length > 0
+        !self.since.is_closed && self.room.length > 0
     }
 
     /// Takes a sample that is not whole.

@@ -286,7 +286,7 @@ impl Runner {
         for Watched { meter, kernel, is_found, is_refused } in &mut self.watched {
             meter.drain(is_draining);
             if !meter.is_owing()
-                && meter.is_open()
+                && meter.wants_glances()
                 && let Some(glance) = kernel.glance(now)
             {
                 add(&counts.glances);

@@ -574,7 +574,7 @@ impl World<'_> {
         let waits = running.agent.waits;
         let mut made = Vec::new();
         if !running.agent.stopped {
-            if !meter.is_owing() && meter.is_open() {
+            if !meter.is_owing() && meter.wants_glances() {
                 meter.glance(&sample);
             }
             if meter.is_due(now) || meter.next_reading().is_some_and(|at| at <= now) {
