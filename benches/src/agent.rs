@@ -94,12 +94,12 @@ struct Measured {
 fn measure_here(burst: usize, is_read: bool, time: Duration) -> Result<Measured> {
     let server = UdpSocket::bind("127.0.0.1:0")?;
     server.set_read_timeout(Some(INTERVAL))?;
-    let ends = AtomicBool::new(false);
+    let (at, ends) = (server.local_addr()?, AtomicBool::new(false));
     thread::scope(|scope| {
         if is_read {
             scope.spawn(|| receive(&server, &ends));
         }
-        let measured = measure(server.local_addr()?, burst, time, |told| told.limit > told.sent || !is_read);
+        let measured = measure(at, burst, time, |told| told.limit > told.sent || !is_read);
         ends.store(true, Ordering::Relaxed);
         measured
     })
