@@ -59,7 +59,7 @@ pub(super) fn perform(run: &Run, report: &mut Report) {
         .into_iter()
         .filter(|scenario| run.size.of(true, true, small.contains(&scenario.name)))
         .map(|scenario| Scenario { length_ns: length(run, &scenario), ..scenario });
-    let mut rows = Vec::new();
+    let (mut rows, mut uses) = (Vec::new(), Vec::new());
     for scenario in chosen {
         let ours =
             Medians::of(&scenario, &Arm { name: OURS, policy: OURS, is_tuned: false }, run.seed, seeds);
@@ -77,18 +77,26 @@ pub(super) fn perform(run: &Run, report: &mut Report) {
         report.must(format!("{name}: share that failed"), most, ours.failed);
         // Who waits for others works on as many as there are.
         let is_bound = !scenario.servers.iter().any(|server| matches!(server.work, Work::Waits(..)));
-        let bound = is_bound.then(|| {
-            let arm = Arm { name: ONE_QUEUE, policy: ONE_QUEUE, is_tuned: false };
-            Medians::of(&scenario, &arm, run.seed, seeds).cell()
-        });
-        let cells = std::iter::once(&ours).chain(&rivals).map(Medians::cell);
-        let cells = cells.chain([bound.unwrap_or_else(|| "-".to_owned())]);
-        rows.push([scenario.name.to_owned(), scenario.about.to_owned()].into_iter().chain(cells).collect());
+        let arm = Arm { name: ONE_QUEUE, policy: ONE_QUEUE, is_tuned: false };
+        let bound = is_bound.then(|| Medians::of(&scenario, &arm, run.seed, seeds));
+        let all: Vec<_> =
+            std::iter::once(Some(&ours)).chain(rivals.iter().map(Some)).chain([bound.as_ref()]).collect();
+        let row = |cell: fn(&Medians) -> String| -> Vec<String> {
+            let cells = all.iter().map(|one| one.map_or_else(|| "-".to_owned(), cell));
+            [name.to_owned(), scenario.about.to_owned()].into_iter().chain(cells).collect()
+        };
+        rows.push(row(Medians::cell));
+        if ours.used.is_finite() {
+            uses.push(row(|one| format!("{:.1}", one.used * 100.0)));
+        }
     }
     let names = RIVALS.iter().map(|arm| arm.name);
     let head: Vec<&str> =
         ["scenario", "what happens", OURS].into_iter().chain(names).chain([ONE_QUEUE]).collect();
     report.table("p99 in milliseconds, and the share that failed: medians over seeds", &head, rows);
+    if !uses.is_empty() {
+        report.table("what servers with quotas used of what they may, %: medians over seeds", &head, uses);
+    }
     loads(run, seeds.min(21), report);
 }
 
@@ -127,6 +135,7 @@ struct Medians {
     p50: f64,
     p99: f64,
     failed: f64,
+    used: f64,
 }
 
 impl Medians {
@@ -151,6 +160,7 @@ impl Medians {
             p50: median(&|outcome| outcome.quantile(0.5)),
             p99: median(&|outcome| outcome.quantile(0.99)),
             failed: median(&Outcome::failed),
+            used: median(&|outcome| outcome.used),
         }
     }
 

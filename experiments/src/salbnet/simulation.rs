@@ -12,20 +12,23 @@
 //! What a query is - when it comes, to whom, how much work it makes - is drawn for each by its number, and not as the
 //! run goes: with the same seed all policies get the same queries, so that they differ by what they do and not by luck.
 
+mod server;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use std::time::Duration;
 
 use agent::meter::Meter;
-use agent::queue::{Queue, Sample, Waiting};
-use agent::quota::Reading;
+use agent::queue::Sample;
 use credit::{Account, HELLO_SPACING, Hello, INTERVAL, Report, Service, Taken, Transport};
 use fastrand::Rng;
 use routing::balance::overload::{self, Fairness};
 use routing::balance::{self, Hearing, Lease, Policy, Quota, State};
 
 use crate::quantiles::quantile;
+use server::{Begun, Drawn, Running};
+pub(crate) use server::{Server, Work};
 
 pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000_000;
@@ -41,44 +44,11 @@ const WAY_NS: u64 = 100 * US;
 const TICK_FILLED_NS: u64 = 4 * MS;
 const TICK_NS: u64 = 20 * MS;
 
-/// What a queued query is charged, in octets: as over loopback.
-const CHARGE: u32 = 832;
-
-/// From one look of the scheduler at who has used up its quota to the next, as long as they do not sleep: a kernel with
-/// 250 ticks a second.
-const SCHEDULER_NS: u64 = 4 * MS;
-
 /// No policy, but what hardly any can better, as none knows who will be free first: one queue for all servers.
 pub(crate) const ONE_QUEUE: &str = "one queue";
 
 /// How many different questions there are: what `hash` goes by.
 const QUESTIONS: u64 = 10_000;
-
-/// How a server works.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Work {
-    /// On one query after the other, so many nanoseconds for each in the mean: half of it fixed, half by chance.
-    Busy(u64),
-    /// It reads at once. Of its queries this share is in the cache; the others wait for others, at least so long and
-    /// as long again in the mean.
-    Waits(f64, u64),
-    /// As [`Busy`](Work::Busy) as long as its quota lasts, which is the same in each period of so many nanoseconds: a
-    /// control group. What it uses beyond it until somebody looks is taken off the next ones.
-    Limited { mean_ns: u64, quota_ns: u64, period_ns: u64 },
-}
-
-/// What a server is like.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Server {
-    pub(crate) work: Work,
-    /// Slots of its queue.
-    pub(crate) slots: usize,
-    /// How many it takes out of its queue at once, where so many are there, to work on them one after the other: the kernel
-    /// knows nothing more of them.
-    pub(crate) takes: usize,
-    /// What `wrr` is told about it where it is told the truth.
-    pub(crate) capacity: u32,
-}
 
 /// What happens to a server at some time.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +120,8 @@ pub(crate) struct Outcome {
     /// The latency of each query, in nanoseconds; sorted.
     pub(crate) latencies: Vec<u64>,
     pub(crate) failures: usize,
+    /// What servers with quotas have used of what they may in the scenario's length; not a number without quotas.
+    pub(crate) used: f64,
 }
 
 impl Outcome {
@@ -193,47 +165,6 @@ struct Query {
     is_done: bool,
 }
 
-/// What chance makes of a query's work, whichever server gets it.
-#[derive(Clone, Copy, Debug)]
-struct Drawn {
-    /// Below the share of cached answers it is one of them; from 0 to 1.
-    rank: f64,
-    /// How much longer it takes than the least, in means.
-    more: f64,
-}
-
-struct Running {
-    server: Server,
-    queue: VecDeque<usize>,
-    /// How many at its front were taken out.
-    taken: usize,
-    /// Changes with each that is begun or broken off, so that what was to end before is not.
-    run: u64,
-    is_busy: bool,
-    slowed: f64,
-    fails: bool,
-    gone: bool,
-    budget: Budget,
-    /// What the kernel has turned away at its socket, and which socket that is.
-    drops: u32,
-    socket: u32,
-    agent: Agent,
-}
-
-/// What is left of a quota.
-#[derive(Clone, Copy, Debug, Default)]
-struct Budget {
-    left_ns: i64,
-    /// The period in which it was last filled, and the tick at which it was last looked at.
-    period: u64,
-    tick: u64,
-    /// How long after the begin of a period the first one has begun.
-    begun_ns: u64,
-    /// What was used in all, and until when the last of it lasts.
-    used_ns: u64,
-    until_ns: u64,
-}
-
 /// An agent's thread: see `agent::run`.
 struct Agent {
     stopped: bool,
@@ -270,6 +201,8 @@ struct World<'a> {
     events: BinaryHeap<Reverse<(u64, u64, Next)>>,
     queries: Vec<Query>,
     servers: Vec<Running>,
+    /// One beside each server.
+    agents: Vec<Agent>,
     balancers: Vec<Balancer>,
     hellos: Vec<Hello>,
     reports: Vec<Report>,
@@ -282,23 +215,14 @@ struct World<'a> {
 /// Runs a scenario with a policy of this name or with [`ONE_QUEUE`]; `weights` says whether the policy is told capacities.
 pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -> Outcome {
     let (count, seed) = (scenario.balancers.len(), own_seed(seed));
-    let servers = scenario.servers.iter().enumerate().map(|(number, server)| Running {
-        server: *server,
-        queue: VecDeque::new(),
-        taken: 0,
-        run: 0,
-        is_busy: false,
-        slowed: 1.0,
-        fails: false,
-        gone: false,
-        budget: Budget { begun_ns: Rng::with_seed(seed ^ number as u64).u64(..SECOND), ..Budget::default() },
-        drops: 0,
-        socket: 1,
-        agent: Agent {
-            stopped: scenario.feedback.none,
-            meter: Meter::new(service(number), agent::Settings::default(), (0..count).map(|_| 1)),
-            waits: 0,
-        },
+    let servers = scenario.servers.iter().enumerate().map(|(number, server)| {
+        let begun_ns = Rng::with_seed(seed ^ number as u64).u64(..SECOND);
+        Running::new(*server, policy != ONE_QUEUE, begun_ns)
+    });
+    let agents = (0..scenario.servers.len()).map(|server| Agent {
+        stopped: scenario.feedback.none,
+        meter: Meter::new(service(server), agent::Settings::default(), (0..count).map(|_| 1)),
+        waits: 0,
     });
     let balancers = (0..count).map(|number| {
         let mut state = State::new();
@@ -333,6 +257,7 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
         events: BinaryHeap::new(),
         queries: Vec::new(),
         servers: servers.collect(),
+        agents: agents.collect(),
         balancers: balancers.collect(),
         hellos: Vec::new(),
         reports: Vec::new(),
@@ -341,7 +266,9 @@ pub(crate) fn run(scenario: &Scenario, policy: &str, weights: bool, seed: u64) -
         together: (policy == ONE_QUEUE).then(VecDeque::new),
     };
     world.run();
-    let mut outcome = world.outcome;
+    let all = world.servers.iter().filter_map(|server| server.used_of(scenario.length_ns));
+    let (used, may) = all.fold((0.0, 0.0), |sums, one| (sums.0 + one.0, sums.1 + one.1));
+    let mut outcome = Outcome { used: used / may, ..world.outcome };
     outcome.latencies.sort_unstable();
     outcome
 }
@@ -374,7 +301,7 @@ impl World<'_> {
                 }
                 Next::Report(balancer, server, number) => self.report(balancer, server, number),
                 Next::AgentLooks(server, turn) => {
-                    if self.servers[server].agent.waits == turn {
+                    if self.agents[server].waits == turn {
                         self.look(server);
                     }
                 }
@@ -490,39 +417,26 @@ impl World<'_> {
         {
             running.queue.extend(together.pop_front());
         }
-        let first = running.queue.front().copied();
-        let was_busy = std::mem::replace(&mut running.is_busy, first.is_some());
-        running.run += 1;
-        let Some(first) = first else { return };
-        let (run, slowed) = (running.run, running.slowed);
-        let (mean, limit) = match running.server.work {
-            Work::Busy(mean) => (mean, None),
-            Work::Limited { mean_ns, quota_ns, period_ns } => (mean_ns, Some((quota_ns, period_ns))),
-            Work::Waits(..) => return,
-        };
-        let time = (mean as f64 * slowed / 2.0 * (1.0 + self.queries[first].work.more)) as u64;
-        if let Some((quota, period)) = limit
-            && let Some(until) = running.budget.take(self.now, time, quota, period, was_busy)
-        {
-            if let Some(together) = &mut self.together {
-                running.queue.drain(..).for_each(|query| together.push_front(query));
+        let first = running.queue.front().map(|query| self.queries[*query].work);
+        let (begun, run) = (running.begin(first, self.now), running.run);
+        match begun {
+            Some(Begun::For(time)) => self.at(time, Next::Served(server, run)),
+            Some(Begun::NotBefore(until)) => {
+                if let Some(together) = &mut self.together {
+                    running.queue.drain(..).for_each(|query| together.push_front(query));
+                }
+                // What has come meanwhile it has not received.
+                self.at(until - self.now, Next::Refilled(server, run));
             }
-            // What has come meanwhile it has not received.
-            let wait = until - self.now;
-            return self.at(wait, Next::Refilled(server, run));
+            None => {}
         }
-        if running.taken == 0 {
-            running.taken = running.queue.len().min(running.server.takes);
-        }
-        self.at(time, Next::Served(server, run));
     }
 
     fn served(&mut self, server: usize, run: u64) {
         if self.servers[server].run != run {
             return;
         }
-        if let Some(query) = self.servers[server].queue.pop_front() {
-            self.servers[server].taken -= 1;
+        if let Some(query) = self.servers[server].done() {
             self.at(WAY_NS, Next::Answered(query, true));
         }
         self.begin(server);
@@ -557,7 +471,7 @@ impl World<'_> {
     }
 
     fn hello_reaches(&mut self, balancer: usize, server: usize, number: usize) {
-        let agent = &mut self.servers[server].agent;
+        let agent = &mut self.agents[server];
         if !agent.stopped {
             agent.meter.hear(balancer, &self.hellos[number], time(self.now));
             self.look(server);
@@ -567,18 +481,17 @@ impl World<'_> {
     /// An agent has woken.
     fn look(&mut self, server: usize) {
         let now = time(self.now);
-        let running = &mut self.servers[server];
+        let running = &self.servers[server];
         let sample = Sample { at: now, queues: running.queues() };
-        let meter = &mut running.agent.meter;
-        running.agent.waits += 1;
-        let waits = running.agent.waits;
-        let mut made = Vec::new();
-        if !running.agent.stopped {
+        let Agent { stopped, meter, waits } = &mut self.agents[server];
+        *waits += 1;
+        let (turn, mut made) = (*waits, Vec::new());
+        if !*stopped {
             if !meter.is_owing() && meter.wants_glances() {
                 meter.glance(&sample);
             }
             if meter.is_due(now) || meter.next_reading().is_some_and(|at| at <= now) {
-                meter.used(running.budget.reading(&running.server, self.now));
+                meter.used(running.reading(self.now));
             }
             if meter.is_due(now) {
                 meter.sample(&sample);
@@ -591,7 +504,7 @@ impl World<'_> {
         let tick = if meter.wants_glances() { TICK_FILLED_NS } else { TICK_NS };
         let tick = meter.next_reading().map_or(tick, |at| tick.min(ns(at).saturating_sub(self.now).max(MS)));
         if self.now < self.scenario.length_ns {
-            self.at(tick, Next::AgentLooks(server, waits));
+            self.at(tick, Next::AgentLooks(server, turn));
         }
         let feedback = self.scenario.feedback;
         for (balancer, report) in made {
@@ -650,15 +563,8 @@ impl World<'_> {
         match event {
             Event::Slowed(slowed) => running.slowed = slowed,
             Event::Fails(fails) => running.fails = fails,
-            Event::AgentStops(stops) => running.agent.stopped = stops,
-            Event::Gone(gone) => {
-                running.gone = gone;
-                running.socket += u32::from(gone);
-                running.queue.clear();
-                running.taken = 0;
-                running.is_busy = false;
-                running.run += 1;
-            }
+            Event::AgentStops(stops) => self.agents[server].stopped = stops,
+            Event::Gone(gone) => running.go(gone),
         }
     }
 }
@@ -672,59 +578,6 @@ fn own_seed(seed: u64) -> u64 {
 /// Exponentially distributed, with a mean of 1.
 fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.f64()).ln()
-}
-
-impl Running {
-    /// How many wait in its queue.
-    fn waiting(&self) -> usize {
-        self.queue.len() - self.taken
-    }
-
-    /// What the kernel says of its socket; a resolver reads at once.
-    fn queues(&self) -> Vec<Queue> {
-        if self.gone {
-            return Vec::new();
-        }
-        let octets = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).saturating_mul(CHARGE);
-        let (waiting, room) = (octets(self.waiting()), octets(self.server.slots));
-        let waiting = Waiting::Datagrams { charged: waiting, room, queued: waiting };
-        vec![Queue { inode: self.socket, waiting, drops: self.drops }]
-    }
-}
-
-impl Budget {
-    /// Takes the time of a query that begins now; or says when the next period begins that leaves something for it.
-    fn take(&mut self, now: u64, time: u64, quota: u64, period: u64, was_busy: bool) -> Option<u64> {
-        let (quota, tick) = (quota.cast_signed(), now / SCHEDULER_NS);
-        let index = (now + self.begun_ns) / period;
-        let filled = (index - self.period).min(1_000).cast_signed() * quota;
-        (self.left_ns, self.period) = ((self.left_ns + filled).min(quota), index);
-        // As long as it neither sleeps nor a tick comes, nobody looks.
-        let is_seen = !was_busy || tick != self.tick;
-        self.tick = tick;
-        if is_seen && self.left_ns <= 0 {
-            let periods = 1 + (-self.left_ns / quota).cast_unsigned();
-            return Some((index + periods) * period - self.begun_ns);
-        }
-        self.left_ns -= time.cast_signed();
-        self.used_ns += time;
-        self.until_ns = now + time;
-        None
-    }
-
-    /// What the kernel tells of it.
-    fn reading(&self, server: &Server, now: u64) -> Option<Reading> {
-        let Work::Limited { quota_ns, period_ns, .. } = server.work else { return None };
-        let used_ns = self.used_ns - self.until_ns.saturating_sub(now);
-        Some(Reading {
-            from: time(now),
-            at: time(now),
-            quota: time(quota_ns),
-            period: time(period_ns),
-            periods: (now + self.begun_ns) / period_ns,
-            used: time(used_ns),
-        })
-    }
 }
 
 fn service(server: usize) -> Service {
