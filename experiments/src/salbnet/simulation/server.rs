@@ -212,3 +212,50 @@ impl Budget {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it takes for each of these rounds of queries that come together, 10 ns of work each and 3 to take them out.
+    fn times(has_own_queue: bool, rounds: &[usize]) -> Vec<u64> {
+        let server = Server { work: Work::Busy(10), slots: 9, takes: 2, take_ns: 3, capacity: 1 };
+        let (mut running, mut times) = (Running::new(server, has_own_queue, 0), Vec::new());
+        for round in rounds {
+            running.queue.extend(0..*round);
+            while let Some(Begun::For(time)) =
+                running.begin(running.queue.front().map(|_| Drawn { rank: 0.0, more: 1.0 }), 0)
+            {
+                times.push(time);
+                running.done();
+            }
+        }
+        times
+    }
+
+    #[test]
+    fn queries_that_are_taken_out_together_cost_that_once() {
+        assert_eq!(times(true, &[1, 1]), [13, 13]);
+        assert_eq!(times(true, &[3, 2]), [13, 10, 13, 13, 10]);
+    }
+
+    #[test]
+    fn from_one_queue_for_all_they_cost_it_only_who_is_woken() {
+        assert_eq!(times(false, &[3, 1]), [13, 10, 10, 13]);
+    }
+
+    #[test]
+    fn what_is_used_beyond_a_quota_is_taken_off_the_next_ones() {
+        let work = Work::Limited { mean_ns: 10 * MS, quota_ns: MS, period_ns: 10 * MS };
+        let server = Server { work, slots: 9, takes: 2, take_ns: 0, capacity: 1 };
+        let mut running = Running::new(server, true, 10 * MS);
+        running.queue.extend(0..3);
+        let query = Some(Drawn { rank: 0.0, more: 0.0 });
+        // Half of the mean is fixed.
+        assert_eq!(running.begin(query, 0), Some(Begun::For(5 * MS)));
+        running.done();
+        assert_eq!(running.begin(query, 5 * MS), Some(Begun::NotBefore(50 * MS)), "it owes four of five");
+        assert_eq!(running.begin(query, 50 * MS), Some(Begun::For(5 * MS)));
+        assert_eq!(running.used_of(100 * MS), Some((10.0 * MS as f64, 10.0 * MS as f64)));
+    }
+}
