@@ -26,10 +26,10 @@ pub(super) const V4_WINDOW: usize = 8;
 /// The same for IPv6, whose prefixes crowd: as many ranges as begin in most allocations, so that one slot is
 /// most of the way. Their cache lines are fetched at the same time, where tables below tables would be fetched
 /// one after the other, and would end at a depth that the processor cannot foresee.
-pub(super) const V6_WINDOW: usize = 48;
+pub(super) const V6_WINDOW: usize = 30;
 
 /// In a window, every so many'th range is compared first, and then those between two of them.
-const STRIDE: usize = 6;
+const STRIDE: usize = 5;
 
 /// Ranges by their first key, with a tree of tables that leads to the few that come into question.
 ///
