@@ -128,7 +128,7 @@ impl Running {
         let take = if takes { self.server.take_ns as f64 } else { 0.0 };
         let time = ((take + mean as f64 / 2.0 * (1.0 + first.more)) * self.slowed) as u64;
         if let Some((quota, period)) = limit
-            && let Some(until) = self.budget.take(now, time, quota, period, was_busy)
+            && let Some(until) = self.budget.spend(now, time, quota, period, was_busy)
         {
             return Some(Begun::NotBefore(until));
         }
@@ -193,8 +193,8 @@ impl Running {
 }
 
 impl Budget {
-    /// Takes the time of a query that begins now; or says when the next period begins that leaves something for it.
-    fn take(&mut self, now: u64, time: u64, quota: u64, period: u64, was_busy: bool) -> Option<u64> {
+    /// Spends the time of a query that begins now; or says when the next period begins that leaves something for it.
+    fn spend(&mut self, now: u64, time: u64, quota: u64, period: u64, was_busy: bool) -> Option<u64> {
         let (quota, tick) = (quota.cast_signed(), now / SCHEDULER_NS);
         let index = (now + self.begun_ns) / period;
         let filled = (index - self.period).min(1_000).cast_signed() * quota;
