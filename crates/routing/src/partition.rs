@@ -224,13 +224,13 @@ impl Partition {
         let (first, end) = (self.cells[cell] as usize, self.cells[cell + 1] as usize);
         let starts = &self.lower[first..end];
         let at = starts.partition_point(|start| *start <= lower) - 1;
-        let scope = scope(starts[at], starts.get(at + 1).copied(), lower);
+        let scope = scope(u64::BITS, starts[at], starts.get(at + 1).copied(), lower);
         Leaf { region: RegionId::from_word(self.lower_words[first + at]), scope: 64 + scope }
     }
 
     fn of_runs(v4: &[Run], v6: &[Run], regions: BTreeMap<RegionId, u64>) -> Partition {
         let ranges = (v4.len() + v6.len()) as u64;
-        let v4 = v4.iter().map(|run| (run.start as u32, run.region.get())).collect();
+        let v4: Vec<(u32, u32)> = v4.iter().map(|run| (run.start as u32, run.region.get())).collect();
         let mut upper: Vec<(u64, u32)> = Vec::with_capacity(v6.len());
         let (mut cells, mut lower, mut lower_words) = (Vec::new(), Vec::new(), Vec::new());
         let mut before = RegionId::NONE;
@@ -268,8 +268,8 @@ impl Partition {
         lower.shrink_to_fit();
         lower_words.shrink_to_fit();
         Partition {
-            v4: Ranges::new(v4),
-            v6: Ranges::new(upper),
+            v4: Ranges::new(&v4),
+            v6: Ranges::new(&upper),
             cells,
             lower,
             lower_words,
@@ -284,7 +284,7 @@ impl Partition {
     }
 
     fn runs_v6(&self) -> Vec<Run> {
-        let mut runs = Vec::with_capacity(self.v6.len + self.lower.len());
+        let mut runs = Vec::with_capacity(self.v6.iter().len() + self.lower.len());
         for (high, word) in self.v6.iter() {
             let high = u128::from(high) << 64;
             if word & CELL == 0 {

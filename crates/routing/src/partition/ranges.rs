@@ -1,7 +1,5 @@
 //! The ranges of one family, and the tables that find the one that an address is in.
 
-use std::fmt;
-
 use crate::region::RegionId;
 
 /// The bit of a range's word that says: this is a divided /64, and the lower bits are the cell's number.
@@ -20,7 +18,8 @@ const WINDOW: u32 = 1 << 30;
 /// take more memory for them.
 const RANGES_PER_SLOT: usize = 2;
 
-/// How many ranges may begin in an IPv4 slot that has no table: 8 ranges are as long as a cache line.
+/// How many ranges may begin in an IPv4 slot that has no table: the starts of 8 are half a cache line, and are compared
+/// at once.
 pub(super) const V4_WINDOW: usize = 8;
 
 /// The same for IPv6, whose prefixes crowd: as many ranges as begin in most allocations, so that one slot is
@@ -36,39 +35,42 @@ const STRIDE: usize = 5;
 /// `W` is how many ranges may begin in a slot that has no table of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Ranges<K: Key, const W: usize> {
-    /// Ascending from 0; the word is a region, or [`CELL`] and the number of a cell. At the end
-    /// `W + 1` more with the highest key are filling, so that a window always fits.
-    ranges: Vec<K::Range>,
-    /// How many of them are ranges.
-    pub(super) len: usize,
-    /// All tables, each its own description, as a range, and then its slots, so that a small one is in one cache
-    /// line with its slots; and last the slot that stands for all addresses.
+    /// Where ranges begin, ascending from 0. At the end `W + 1` more of the highest key are filling, so that a
+    /// window always fits. They lie close together, as those of a window are read from side to side.
+    starts: Vec<K>,
+    /// What each says: a region, or [`CELL`] and the number of a cell.
+    words: Vec<u32>,
+    /// All tables, each its own description and then its slots, so that a small one is in one cache line with its
+    /// slots; and last the slot that stands for all keys.
     slots: Vec<u32>,
 }
 
 /// A table divides the keys from one start to another into slots of equal width.
 #[derive(Clone, Copy, Debug)]
-struct Table<K> {
+struct Table {
     /// Where the first slot begins, a multiple of the width. Lower keys belong to that slot as well.
-    low: K,
+    low: u64,
     /// The number of its last slot. Higher keys belong to that slot as well.
     last: u32,
-    /// The logarithm of the width, at most 64.
+    /// The logarithm of the width, below 64.
     shift: u32,
 }
 
+/// How many words describe a table.
+const TABLE_WORDS: usize = 3;
+
 /// The bits of a table's word that are its last slot's number; the others are the logarithm of the width.
-const LAST_BITS: u32 = 25;
+const LAST_BITS: u32 = 26;
 
 impl<K: Key, const W: usize> Ranges<K, W> {
     /// `ranges` ascend by start, and the first starts at 0.
-    pub(super) fn new(from: Vec<(K, u32)>) -> Self {
-        let len = from.len();
-        let mut ranges = Vec::with_capacity(len + W + 1);
-        ranges.extend(from.into_iter().map(|(start, word)| start.range(word)));
-        ranges.resize(len + W + 1, K::MAX.range(0));
-        let mut built = Ranges { ranges, len, slots: Vec::new() };
-        let root = built.slot(0, len, K::ZERO);
+    pub(super) fn new(from: &[(K, u32)]) -> Self {
+        let mut starts = Vec::with_capacity(from.len() + W + 1);
+        starts.extend(from.iter().map(|(start, _)| *start));
+        starts.resize(from.len() + W + 1, K::MAX);
+        let words = from.iter().map(|(_, word)| *word).collect();
+        let mut built = Ranges { starts, words, slots: Vec::new() };
+        let root = built.slot(0, from.len(), 0);
         built.slots.push(root);
         built.slots.shrink_to_fit();
         built
@@ -77,18 +79,18 @@ impl<K: Key, const W: usize> Ranges<K, W> {
     /// The word of the range that holds `key`, and the scope there.
     #[inline(always)]
     pub(super) fn find(&self, key: K) -> (u32, u8) {
-        let mut slot = *self.slots.last().expect("there is always one for all addresses");
+        let mut slot = *self.slots.last().expect("there is always one for all keys");
         while slot & (REFERENCE | WINDOW) == REFERENCE {
             let table = &self.slots[(slot & !REFERENCE) as usize..];
-            slot = table[K::WORDS + Table::<K>::read(table).slot_of(key) as usize];
+            slot = table[TABLE_WORDS + Table::read(table).slot_of(key.into()) as usize];
         }
         if slot & REFERENCE == 0 {
             return (slot & RegionId::BITS, (slot >> 24) as u8);
         }
         let first = (slot & !(REFERENCE | WINDOW)) as usize;
-        let window = self.ranges[first + 1..].first_chunk::<W>().expect("W + 1 are filling");
+        let window = self.starts[first + 1..].first_chunk::<W>().expect("W + 1 are filling");
         // Ranges behind the slot's last begin behind the key, so counting needs no end.
-        let begins = |range: &K::Range| usize::from(K::parts(range).0 <= key);
+        let begins = |start: &K| usize::from(*start <= key);
         let mut begun = 0;
         if W > 2 * STRIDE {
             let last_of = |stride: usize| &window[stride * STRIDE - 1];
@@ -98,34 +100,34 @@ impl<K: Key, const W: usize> Ranges<K, W> {
             begun += window.iter().map(begins).sum::<usize>();
         }
         // The highest key counts the filling too.
-        let at = (first + begun).min(self.len - 1);
-        (K::parts(&self.ranges[at]).1, self.scope(at, key))
+        let at = (first + begun).min(self.words.len() - 1);
+        (self.words[at], self.scope(at, key.into()))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (K, u32)> + '_ {
-        self.ranges[..self.len].iter().map(K::parts)
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (K, u32)> + '_ {
+        self.words.iter().zip(&self.starts).map(|(word, start)| (*start, *word))
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&self.ranges[..]) + size_of_val(&self.slots[..])
+        size_of_val(&self.starts[..]) + size_of_val(&self.words[..]) + size_of_val(&self.slots[..])
     }
 
     #[inline(always)]
-    fn start(&self, at: usize) -> K {
-        K::parts(&self.ranges[at]).0
+    fn start(&self, at: usize) -> u64 {
+        self.starts[at].into()
     }
 
     #[inline(always)]
-    fn scope(&self, at: usize, key: K) -> u8 {
-        let next = if at + 1 < self.len { Some(self.start(at + 1)) } else { None };
-        scope(self.start(at), next, key)
+    fn scope(&self, at: usize, key: u64) -> u8 {
+        let next = if at + 1 < self.words.len() { Some(self.start(at + 1)) } else { None };
+        scope(K::BITS, self.start(at), next, key)
     }
 
     /// What stands in the slot that begins at `key`, in range `first`, and ends before range `end`
     /// begins; makes the tables below it.
-    fn slot(&mut self, first: usize, end: usize, key: K) -> u32 {
+    fn slot(&mut self, first: usize, end: usize, key: u64) -> u32 {
         let begin = end - first - 1;
-        let word = K::parts(&self.ranges[first]).1;
+        let word = self.words[first];
         if begin == 0 && word & CELL == 0 {
             return u32::from(self.scope(first, key)) << 24 | word;
         }
@@ -134,14 +136,14 @@ impl<K: Key, const W: usize> Ranges<K, W> {
         }
         let at = self.slots.len();
         let table = Table::over(self.start(first + 1), self.start(end - 1), begin / RANGES_PER_SLOT);
-        self.slots.extend_from_slice(table.written().as_ref());
+        self.slots.extend(table.written());
         let slots = self.slots.len();
         self.slots.resize(slots + table.last as usize + 1, 0);
         let mut from = first;
         for i in 0..=table.last {
-            let rest = &self.ranges[from + 1..end];
-            let to = from + 1 + rest.partition_point(|range| table.slot_of(K::parts(range).0) <= i);
-            let slot = self.slot(from, to, table.low.advance(i, table.shift));
+            let rest = &self.starts[from + 1..end];
+            let to = from + 1 + rest.partition_point(|start| table.slot_of((*start).into()) <= i);
+            let slot = self.slot(from, to, table.low + (u64::from(i) << table.shift));
             self.slots[slots + i as usize] = slot;
             from = to - 1;
         }
@@ -149,134 +151,71 @@ impl<K: Key, const W: usize> Ranges<K, W> {
     }
 }
 
-impl<K: Key> Table<K> {
+impl Table {
     /// A table of `slots` slots or down to half as many, the first of which holds `lowest` and the
     /// last `highest`.
-    fn over(lowest: K, highest: K, slots: usize) -> Self {
+    fn over(lowest: u64, highest: u64, slots: usize) -> Self {
+        let slots = slots.min((1 << LAST_BITS) - 1) as u64;
         let mut shift = 0;
         // The width is a power of two, so that every slot but the first and the last is a block.
-        while highest.distance(lowest.floor(shift), shift) > slots as u64 {
+        while (highest >> shift) - (lowest >> shift) > slots {
             shift += 1;
         }
-        let low = lowest.floor(shift);
-        Table { low, last: highest.distance(low, shift) as u32, shift }
+        let last = ((highest >> shift) - (lowest >> shift)) as u32;
+        Table { low: lowest >> shift << shift, last, shift }
     }
 
     /// The table that these words begin with.
     #[inline(always)]
     fn read(words: &[u32]) -> Self {
-        let (low, word) = K::read(words);
+        let [low, high, word] = *words.first_chunk::<TABLE_WORDS>().expect("a table is written whole");
+        let low = u64::from(high) << 32 | u64::from(low);
         Table { low, last: word & ((1 << LAST_BITS) - 1), shift: word >> LAST_BITS }
     }
 
-    fn written(&self) -> K::Range {
-        self.low.range(self.shift << LAST_BITS | self.last)
+    fn written(&self) -> [u32; TABLE_WORDS] {
+        [self.low as u32, (self.low >> 32) as u32, self.shift << LAST_BITS | self.last]
     }
 
     #[inline(always)]
-    fn slot_of(&self, key: K) -> u32 {
-        key.distance(self.low, self.shift).min(u64::from(self.last)) as u32
+    fn slot_of(&self, key: u64) -> u32 {
+        (key.saturating_sub(self.low) >> self.shift).min(u64::from(self.last)) as u32
     }
 }
 
-/// The shortest prefix length whose block around `key` does not leave the range that begins at
-/// `start` and ends before `next`.
+/// The shortest prefix length whose block around `key`, of `bits` bits, does not leave the range that begins at
+/// `start` and ends before `next`; 0 where that is all there is.
 ///
 /// A block leaves the range when it reaches its nearest neighbour on either side, `start - 1` or
 /// `next`. So it must be one bit longer than what `key` has in common with either of them.
 #[inline(always)]
-pub(super) fn scope<K: Key>(start: K, next: Option<K>, key: K) -> u8 {
-    let left = start.predecessor().map_or(0, |before| 1 + key.common_bits(before));
-    let right = next.map_or(0, |behind| 1 + key.common_bits(behind));
-    left.max(right) as u8
+pub(super) fn scope(bits: u32, start: u64, next: Option<u64>, key: u64) -> u8 {
+    if start == 0 && next.is_none() {
+        return 0;
+    }
+    // Where there is no neighbour, a key that differs in each bit stands for it.
+    let all = u64::MAX >> (u64::BITS - bits);
+    let left = if start == 0 { all } else { key ^ (start - 1) };
+    let right = next.map_or(all, |next| key ^ next);
+    // Neither neighbour is the key itself, so the last bit changes nothing; known to be set, it spares a test.
+    let same = (left.min(right) | 1).leading_zeros() - (u64::BITS - bits);
+    1 + same as u8
 }
 
-/// A word of address.
-pub(super) trait Key: Copy + Ord {
-    /// A range: the key at which it begins, low word first, and its word. They lie together so that
-    /// one cache line holds both.
-    type Range: Copy + fmt::Debug + AsRef<[u32]>;
-    /// How many words a range has.
-    const WORDS: usize;
-    /// The lowest address.
-    const ZERO: Self;
-    /// The highest address.
+/// The bits of an address, or of its upper half.
+pub(super) trait Key: Copy + Ord + Into<u64> {
+    /// How many bits.
+    const BITS: u32;
+    /// The highest.
     const MAX: Self;
-
-    /// The range that begins here.
-    fn range(self, word: u32) -> Self::Range;
-
-    /// Where a range begins, and its word.
-    fn parts(range: &Self::Range) -> (Self, u32);
-
-    /// The same of the range that these words begin with.
-    fn read(words: &[u32]) -> (Self, u32);
-
-    /// The address before it.
-    fn predecessor(self) -> Option<Self>;
-
-    /// How many leading bits are equal.
-    fn common_bits(self, other: Self) -> u32;
-
-    /// How far it lies behind `from`, in units of 2^`shift`; 0 where it lies before it.
-    fn distance(self, from: Self, shift: u32) -> u64;
-
-    /// The next lower multiple of 2^`shift`.
-    fn floor(self, shift: u32) -> Self;
-
-    /// The address `units` of 2^`shift` further on.
-    fn advance(self, units: u32, shift: u32) -> Self;
 }
 
-macro_rules! key {
-    ($word:ty, $words:literal, $range:expr, $parts:expr) => {
-        impl Key for $word {
-            type Range = [u32; $words];
-            const WORDS: usize = $words;
-            const ZERO: $word = 0;
-            const MAX: $word = <$word>::MAX;
-
-            fn range(self, word: u32) -> [u32; $words] {
-                $range(self, word)
-            }
-
-            #[inline(always)]
-            fn parts(range: &[u32; $words]) -> ($word, u32) {
-                $parts(range)
-            }
-
-            #[inline(always)]
-            fn read(words: &[u32]) -> ($word, u32) {
-                $parts(words.first_chunk().expect("a range is written whole"))
-            }
-
-            #[inline(always)]
-            fn predecessor(self) -> Option<$word> {
-                self.checked_sub(1)
-            }
-
-            #[inline(always)]
-            fn common_bits(self, other: $word) -> u32 {
-                (self ^ other).leading_zeros()
-            }
-
-            #[inline(always)]
-            fn distance(self, from: $word, shift: u32) -> u64 {
-                u64::from(self.saturating_sub(from) >> shift)
-            }
-
-            fn floor(self, shift: u32) -> $word {
-                self >> shift << shift
-            }
-
-            fn advance(self, units: u32, shift: u32) -> $word {
-                self + (<$word>::from(units) << shift)
-            }
-        }
-    };
+impl Key for u32 {
+    const BITS: u32 = u32::BITS;
+    const MAX: u32 = u32::MAX;
 }
 
-key!(u32, 2, |start, word| [start, word], |range: &[u32; 2]| (range[0], range[1]));
-key!(u64, 3, |start: u64, word| [start as u32, (start >> 32) as u32, word], |range: &[u32; 3]| {
-    (u64::from(range[1]) << 32 | u64::from(range[0]), range[2])
-});
+impl Key for u64 {
+    const BITS: u32 = u64::BITS;
+    const MAX: u64 = u64::MAX;
+}
