@@ -21,6 +21,11 @@
 //! An IPv6 range is kept by the upper 64 bits of its address; a /64 that is itself divided is one
 //! *cell*, with its own short list of lower 64 bits. Everything is a flat array of plain words.
 //!
+//! Tried and left: IPv6 ranges of eight octets, 48 bits of start and 16 of word, with all that is divided further in
+//! cells. They are found in 9 % less time, where few are divided; a million single /56s took twice the memory, and three
+//! times as long. And every fifth start once more, together, so that fewer cache lines are read: that line has to come
+//! before it is known which others to read, and a million prefixes took half as long again.
+//!
 //! In reading order: [`Partition`], here; `ranges`: the look-up; `runs`: prefixes made flat.
 
 mod ranges;
