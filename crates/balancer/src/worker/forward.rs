@@ -1,0 +1,286 @@
+//! The way of a query: to a back end, to another where that one does not answer, and its answer back to the client.
+
+use std::net::{IpAddr, SocketAddr};
+
+use dns::query::Refusal;
+use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
+use dns::writer::without_question;
+use dns::{Query, Rcode};
+use net::udp::DATAGRAM_MAX;
+
+use super::Bench;
+use crate::client_address::{ClientAddress, Transport};
+use crate::field::Standing;
+use crate::message::{Says, UDP_PAYLOAD, answer};
+use crate::pending::{Asker, Index, Unmatched, rcode};
+
+impl Bench {
+    /// Takes in what a client has sent.
+    pub(super) fn take_query(&mut self, octets: &[u8], client: SocketAddr, local: Option<IpAddr>, now: u64) {
+        // Nothing at all to strangers: an answer would be sent to whomever they name.
+        if self.worker.allow.as_ref().is_some_and(|allow| !allow.allows(client.ip())) {
+            return self.worker.counters.strangers.add(1);
+        }
+        let (key, question_end, edns) = match Query::read(octets, &mut self.name) {
+            Ok(query) => (self.worker.picker.hash_question(&query), query.head.len(), query.edns),
+            Err(Refusal::Silence) => return self.worker.counters.no_query.add(1),
+            Err(refusal) => {
+                let rcode = match refusal {
+                    Refusal::Rcode(rcode) => rcode,
+                    _ => Rcode::FORMERR,
+                };
+                self.worker.counters.malformed.add(1);
+                if let Some(length) = without_question(octets, rcode, UDP_PAYLOAD, &mut self.room[..]) {
+                    self.send_answer(length, client, local);
+                }
+                return;
+            }
+        };
+        let Some(counted_at) = self.clients.take(self.worker.picker.hash_client(client.ip())) else {
+            return self.worker.counters.full_client.add(1);
+        };
+        let id = u16::from_be_bytes([octets[0], octets[1]]);
+        let asker = Asker { client, local, id, counted_at, added: Added::Nothing };
+        match self.pending.take(asker, octets, question_end, key) {
+            Ok(index) => {
+                if edns.as_ref().is_some_and(|edns| edns.tcp_keepalive) {
+                    let query = &mut self.pending.get_mut(index).query;
+                    let length = take_out_keepalive(query, question_end);
+                    query.truncate(length);
+                }
+                if let Some(subnet) = self.worker.limits.client_address.subnet(client.ip()) {
+                    let waiting = self.pending.get_mut(index);
+                    waiting.asker.added =
+                        add_subnet(&mut waiting.query, question_end, edns.as_ref(), &subnet);
+                }
+                self.dispatch(index, now);
+            }
+            Err(_) => {
+                self.clients.give_back(counted_at);
+                self.worker.counters.full.add(1);
+            }
+        }
+    }
+
+    /// Takes in what came back on a line, and passes it on to who has asked.
+    pub(super) fn take_reply(&mut self, line: u16, place: usize, octets: &[u8], now: u64) {
+        let index = match self.pending.matching(line, octets) {
+            Ok(index) => index,
+            Err(why) => {
+                if let Some(cells) = self.worker.picker.cells(place) {
+                    match why {
+                        Unmatched::Alien => cells.alien.add(1),
+                        Unmatched::Late => cells.late.add(1),
+                        Unmatched::WrongQuestion => cells.wrong_question.add(1),
+                    }
+                }
+                return;
+            }
+        };
+        let waiting = self.pending.get(index);
+        let (asker, load) = (waiting.asker, waiting.load);
+        let latency = now.saturating_sub(waiting.sent_ns);
+        if octets.len() < DATAGRAM_MAX && asker.added == Added::Nothing {
+            let passed_on = self.pass_on(octets, asker.client, asker.local);
+            passed_on[..2].copy_from_slice(&asker.id.to_be_bytes());
+        } else {
+            let length = if octets.len() >= DATAGRAM_MAX {
+                // Its end may be lost.
+                self.answer(index, Says::Truncated)
+            } else {
+                self.room[..octets.len()].copy_from_slice(octets);
+                self.room[..2].copy_from_slice(&asker.id.to_be_bytes());
+                let question_end = self.pending.get(index).question_end;
+                take_out_subnet(&mut self.room[..octets.len()], question_end, asker.added)
+            };
+            self.send_answer(length, asker.client, asker.local);
+        }
+        self.worker.picker.answered(place, load, rcode(octets).to_int(), latency, now);
+        self.worker.counters.answers.add(1);
+        self.clients.give_back(asker.counted_at);
+        self.pending.end(index);
+    }
+
+    /// Goes on with queries whose back ends did not answer in time.
+    pub(super) fn expire(&mut self, now: u64) {
+        let timeout = self.worker.limits.timeout_ns;
+        while let Some(index) = self.pending.first_sent_before(now.saturating_sub(timeout)) {
+            let waiting = self.pending.get(index);
+            let (place, load) = (waiting.back_end, waiting.load);
+            if let Some(cells) = self.worker.picker.cells(place) {
+                cells.timeouts.add(1);
+            }
+            self.worker.picker.failed(place, load, now);
+            self.dispatch_again(index, now);
+        }
+        self.pending.forget_late(now, timeout);
+    }
+
+    /// Goes on with queries of back ends that are gone: nobody is there, so nobody answers.
+    pub(super) fn bury(&mut self) {
+        let gone = self.lines.take_gone();
+        if gone.is_empty() {
+            return;
+        }
+        let now = self.now();
+        for place in gone.iter() {
+            if let Some(back_end) = self.worker.picker.back_end(place) {
+                if back_end.standing() == Standing::Up {
+                    tracing::warn!(back_end = %back_end.address, "nobody listens at the back end, or no way leads there");
+                }
+                back_end.set_down(true);
+            }
+            self.look(now);
+            self.abandon(place, now);
+        }
+    }
+
+    /// Goes on with the queries that wait at lines of ours that are closed, for which no back end is to blame.
+    pub(super) fn send_elsewhere(&mut self, place: usize, now: u64) {
+        for index in self.pending.waiting_for(place) {
+            self.worker.picker.unsent(place);
+            self.dispatch_again(index, now);
+        }
+    }
+
+    /// Sends a query that has waited in vain to another back end, or gives it up.
+    pub(super) fn dispatch_again(&mut self, index: Index, now: u64) {
+        let index = self.pending.time_out(index);
+        let tried = self.pending.get(index).tried;
+        let picker = &self.worker.picker;
+        if tried.len() < self.worker.limits.tries && picker.has_others(tried.or(self.lines.closed())) {
+            if picker.may_retry() {
+                return self.dispatch(index, now);
+            }
+            self.worker.counters.retries_denied.add(1);
+        }
+        self.worker.counters.failed.add(1);
+        self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+    }
+
+    /// Goes on with the queries that wait for a back end.
+    pub(super) fn abandon(&mut self, place: usize, now: u64) {
+        for index in self.pending.waiting_for(place) {
+            let load = self.pending.get(index).load;
+            if let Some(cells) = self.worker.picker.cells(place) {
+                cells.refused.add(1);
+            }
+            self.worker.picker.failed(place, load, now);
+            self.dispatch_again(index, now);
+        }
+    }
+
+    /// Sends a query to a back end, for the first time or again.
+    fn dispatch(&mut self, index: Index, now: u64) {
+        let waiting = self.pending.get(index);
+        let (key, client, tried) = (waiting.key, waiting.asker.client.ip(), waiting.tried);
+        let closed = self.lines.closed();
+        let (worker, passed_over) = (&mut self.worker, tried.or(closed));
+        let Some(place) = worker.picker.pick(key, client, passed_over, now, &worker.counters) else {
+            let (servfail, has_others) =
+                (Says::Rcode(Rcode::SERVFAIL), worker.picker.has_others(passed_over));
+            let says = if !has_others && !closed.is_empty() {
+                worker.counters.no_socket.add(1);
+                Some(servfail)
+            } else if !has_others || !tried.is_empty() {
+                worker.counters.failed.add(1);
+                Some(servfail)
+            } else if worker.limits.steers && worker.picker.has_connections(now) {
+                worker.counters.steered.add(1);
+                Some(Says::Truncated)
+            } else {
+                worker.counters.shed.add(1);
+                None
+            };
+            return self.give_up(index, says);
+        };
+        // What follows from the back end is set before it waits, for then its place in the order is fixed.
+        let waiting = self.pending.get_mut(index);
+        (waiting.back_end, waiting.sent_ns, waiting.tried) = (place, now, tried.with(place));
+        let (pending, rng) = (&mut self.pending, worker.picker.rng());
+        let line = self.lines.of(place).find(|line| pending.sent(index, *line, rng).is_ok());
+        let Some(line) = line else {
+            self.worker.counters.no_id.add(1);
+            return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+        };
+        if !self.push(line, index) {
+            // What we lack here is no back end's fault, and uses up nothing that it grants.
+            self.worker.counters.send_failed.add(1);
+            self.pending.unsent(index);
+            return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
+        }
+        let picker = &mut self.worker.picker;
+        self.pending.get_mut(index).load = if tried.is_empty() {
+            picker.sent(place, now)
+        } else {
+            self.worker.counters.retries.add(1);
+            picker.sent_again(place, now)
+        };
+    }
+
+    /// A query that does not wait is answered by us, or not at all.
+    fn give_up(&mut self, index: Index, says: Option<Says>) {
+        let waiting = self.pending.get(index);
+        let asker = waiting.asker;
+        if let Some(says) = says {
+            let length = self.answer(index, says);
+            self.send_answer(length, asker.client, asker.local);
+        }
+        self.clients.give_back(asker.counted_at);
+        self.pending.give_back(index);
+    }
+
+    /// Writes an answer of ours to the query in a place.
+    fn answer(&mut self, index: Index, says: Says) -> usize {
+        let waiting = self.pending.get(index);
+        let edns = match waiting.asker.added {
+            Added::Record => None,
+            _ => Query::read(&waiting.query, &mut self.name).ok().and_then(|query| query.edns),
+        };
+        answer(
+            &waiting.query,
+            waiting.question_end,
+            edns.as_ref(),
+            waiting.asker.id,
+            says,
+            &mut self.room[..],
+        )
+    }
+
+    fn push(&mut self, line: u16, index: Index) -> bool {
+        let waiting = self.pending.get(index);
+        let mut octets = &waiting.query;
+        let way = self.worker.limits.client_address;
+        if way == ClientAddress::Proxy {
+            let bound = self.worker.listener.local_address();
+            let local = waiting.asker.local.map_or(bound, |local| SocketAddr::new(local, bound.port()));
+            self.prefaced.clear();
+            way.preface(Transport::Datagram, waiting.asker.client, local, &mut self.prefaced);
+            self.prefaced.extend_from_slice(&waiting.query);
+            octets = &self.prefaced;
+        }
+        self.lines.push(line, octets, &self.worker.counters.send_failed)
+    }
+
+    /// Sends what the room holds, with the other answers of this turn.
+    fn send_answer(&mut self, length: usize, client: SocketAddr, local: Option<IpAddr>) {
+        self.make_room();
+        self.answers.push(&self.room[..length], Some(client), local);
+    }
+
+    /// Sends an answer in the same way; returns its octets, which may still be changed.
+    fn pass_on(&mut self, octets: &[u8], client: SocketAddr, local: Option<IpAddr>) -> &mut [u8] {
+        self.make_room();
+        self.answers.push(octets, Some(client), local)
+    }
+
+    fn make_room(&mut self) {
+        if self.answers.is_full() {
+            self.send_answers();
+        }
+        if self.answers.is_full() {
+            self.worker.counters.send_failed.add(self.answers.len() as u64);
+            self.answers.clear();
+        }
+    }
+}

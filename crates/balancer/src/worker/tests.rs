@@ -1,0 +1,226 @@
+//! What a worker does with queries, replies and its sockets, step by step.
+
+use std::net::SocketAddr;
+
+use super::*;
+use crate::field::{BackEnd, Drained};
+use crate::lines::MEND_NS;
+use crate::picker::For;
+use fastrand::Rng;
+use net::count::Count;
+use routing::balance::{Lease, Policy};
+
+fn picker(policy: &str) -> Picker {
+    let policy = Policy::from_name(policy).expect("one of the names");
+    Picker::new(policy, For::Datagrams, 0, 1_000, 7, Rng::with_seed(1))
+}
+
+/// A worker that has looked at these back ends once.
+fn bench(back_ends: &[SocketAddr]) -> Bench {
+    let field = back_ends.iter().fold(Field::default(), |field, address| {
+        field.with(|place| BackEnd::new(place, *address, 1, 1)).expect("there is a place")
+    });
+    let listener = net::udp::bind(([127, 0, 0, 1], 0).into(), None).expect("loopback binds");
+    let worker = Worker {
+        index: 0,
+        core: None,
+        listener: Arc::new(listener),
+        field: Arc::new(ArcSwap::from_pointee(field)),
+        picker: picker("wrr"),
+        counters: Arc::default(),
+        stops: Arc::default(),
+        clock: Clock::new(),
+        allow: None,
+        limits: Limits {
+            timeout_ns: 1_000,
+            tries: 2,
+            sockets: 2,
+            outstanding_max: 16,
+            per_client_max: 16,
+            client_address: ClientAddress::Hidden,
+            steers: true,
+        },
+    };
+    let mut bench = worker.bench().expect("there are descriptors");
+    bench.look(1);
+    bench
+}
+
+/// A query of a client comes.
+fn ask(bench: &mut Bench) {
+    let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+    bench.take_query(query, ([127, 0, 0, 1], 9).into(), None, 1);
+}
+
+fn ports(bench: &Bench, place: usize) -> Vec<u16> {
+    let sockets = bench.lines.of(place).filter_map(|line| bench.lines.socket(line));
+    sockets.map(|socket| socket.local_addr().expect("it is bound").port()).collect()
+}
+
+#[test]
+fn a_line_that_will_not_do_is_opened_anew_and_what_waits_goes_on() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into(), ([127, 0, 0, 2], 9).into()]);
+    (0..4).for_each(|_| ask(&mut bench));
+    let waiting = |bench: &Bench| [0, 1].map(|place| bench.pending.waiting_for(place).len());
+    assert_eq!(waiting(&bench), [2, 2]);
+    let before = [0, 1].map(|place| ports(&bench, place));
+    for trouble in [Trouble::Datagram, Trouble::NobodyListens] {
+        bench.lines.hear(0, trouble);
+        bench.mend(MEND_NS);
+        assert_eq!(ports(&bench, 0), before[0], "{trouble:?} is not the line's");
+    }
+    bench.lines.hear(0, Trouble::Socket);
+    bench.mend(MEND_NS);
+    let after = [0, 1].map(|place| ports(&bench, place));
+    assert!(before[0].iter().all(|port| !after[0].contains(port)), "{before:?} {after:?}");
+    assert_eq!((&before[1], after[0].len()), (&after[1], 2));
+    assert_eq!(waiting(&bench), [0, 4]);
+    let cells = bench.worker.picker.cells(0).expect("it is there");
+    assert_eq!([cells.refused.get(), cells.in_flight()], [0, 0], "its socket is ours");
+    bench.lines.hear(0, Trouble::Socket);
+    bench.mend(MEND_NS + 1);
+    assert_eq!(ports(&bench, 0), after[0], "it is not time yet");
+}
+
+#[test]
+fn strangers_get_nothing() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+    bench.worker.allow = Some(Acl::new(vec!["192.0.2.0/24".parse().expect("a prefix")]));
+    let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+    for (client, octets) in [
+        ([192, 0, 2, 7], &query[..]),
+        ([198, 51, 100, 7], query),
+        ([198, 51, 100, 7], &query[..13]),
+        ([127, 0, 0, 1], query),
+    ] {
+        bench.take_query(octets, (client, 9).into(), None, 1);
+    }
+    let counts = &bench.worker.counters;
+    assert_eq!([&counts.strangers, &counts.malformed].map(|count| count.get()), [2, 0]);
+    assert_eq!((bench.pending.waiting_for(0).len(), bench.answers.len()), (2, 0));
+}
+
+#[test]
+fn so_many_queries_are_outstanding_and_no_more() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+    let query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+    for client in 1..=20 {
+        bench.take_query(query, ([127, 0, client, 1], 9).into(), None, 1);
+    }
+    let counts = &bench.worker.counters;
+    assert_eq!([&counts.full, &counts.full_client].map(|count| count.get()), [4, 0]);
+    assert_eq!(bench.pending.waiting_for(0).len(), 16);
+}
+
+#[test]
+fn who_has_no_line_is_passed_over() {
+    // Nobody may send there without having asked for it.
+    let unreachable = ([255, 255, 255, 255], 9).into();
+    let mut bench = bench(&[unreachable, ([127, 0, 0, 1], 9).into()]);
+    (0..4).for_each(|_| ask(&mut bench));
+    assert_eq!(bench.pending.waiting_for(1).len(), 4);
+    let mut bench = self::bench(&[unreachable]);
+    ask(&mut bench);
+    let counts = &bench.worker.counters;
+    assert_eq!([&counts.no_socket, &counts.no_id, &counts.shed].map(|count| count.get()), [1, 0, 0]);
+    assert!(bench.pending.is_empty() && bench.answers.len() == 1);
+}
+
+#[test]
+fn what_the_system_has_no_room_for_is_no_back_ends_fault() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+    let (_theirs, failed) = (bench.lines.stop_up(0), Count::default());
+    for line in bench.lines.of(0).collect::<Vec<_>>() {
+        while bench.lines.push(line, &[7; 32], &failed) {}
+    }
+    ask(&mut bench);
+    let cells = bench.worker.picker.cells(0).expect("it is there");
+    assert_eq!([&cells.timeouts, &cells.refused].map(|count| count.get()), [0, 0]);
+    assert_eq!([&cells.sent, &cells.datagrams].map(|count| count.get()), [0, 0], "nothing has left");
+    assert_eq!((cells.in_flight(), bench.worker.counters.send_failed.get()), (0, 1));
+    assert!(bench.pending.is_empty() && bench.answers.len() == 1);
+    assert_eq!(bench.wait(1), ROOM_WAIT);
+}
+
+#[test]
+fn clients_who_cannot_be_heard_are_left_alone_for_a_while() {
+    let mut bench = bench(&[]);
+    let to = bench.worker.listener.local_address();
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+    client.send_to(&[0], to).expect("it is sent");
+    bench.readiness.wait(Duration::from_secs(10)).expect("it waits");
+    let hears = |bench: &mut Bench| {
+        let mut ready = bench.readiness.ready().expect("it tells");
+        ready.any(|ready| ready.token == CLIENTS)
+    };
+    assert!(hears(&mut bench));
+    bench.go_deaf(&io::ErrorKind::OutOfMemory.into(), 1);
+    bench.hear_again(DEAF_NS);
+    assert!(!hears(&mut bench), "it would be looked at again and again");
+    bench.hear_again(DEAF_NS + 1);
+    assert!(hears(&mut bench) && bench.worker.counters.receive_failed.get() == 1);
+}
+
+fn counts(bench: &Bench) -> [u64; 4] {
+    let FrontCounters { failed, shed, steered, retries, .. } = &*bench.worker.counters;
+    [failed, shed, steered, retries].map(|count| count.get())
+}
+
+/// An agent has just said that the queue has room for one, which something waits in.
+fn grant_one(back_end: &BackEnd) {
+    let one = Lease { limit: 1, hard_until_ns: u64::MAX, until_ns: u64::MAX, queue_ns: 1, room: 1 };
+    back_end.udp.put(one);
+}
+
+#[test]
+fn where_no_back_end_is_queries_fail_and_without_credit_they_are_shed() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+    bench.worker.picker = picker("credit");
+    let back_end = bench.worker.field.load().iter().next().expect("it is there").clone();
+    grant_one(&back_end);
+    bench.look(1);
+    (0..2).for_each(|_| ask(&mut bench));
+    assert_eq!(bench.pending.waiting_for(0).len(), 1);
+    assert_eq!((counts(&bench), bench.answers.len()), ([0, 1, 0, 0], 0));
+    back_end.set_draining(Drained::ByOperator, true);
+    bench.look(1);
+    ask(&mut bench);
+    assert_eq!((counts(&bench), bench.answers.len()), ([1, 1, 0, 0], 1));
+    assert_eq!(bench.pending.waiting_for(0).len(), 1);
+}
+
+#[test]
+fn clients_are_sent_to_tcp_only_where_it_is_another_way() {
+    for (steers, expected) in [(true, [0, 0, 1, 0]), (false, [0, 1, 0, 0])] {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+        (bench.worker.picker, bench.worker.limits.steers) = (picker("credit"), steers);
+        let back_end = bench.worker.field.load().iter().next().expect("it is there").clone();
+        grant_one(&back_end);
+        back_end.tcp.put(Lease { limit: 9, until_ns: u64::MAX, ..Lease::NONE });
+        bench.look(1);
+        (0..2).for_each(|_| ask(&mut bench));
+        assert_eq!((counts(&bench), bench.answers.len()), (expected, usize::from(steers)));
+    }
+}
+
+#[test]
+fn what_was_sent_and_finds_nobody_else_with_credit_has_failed() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into(), ([127, 0, 0, 2], 9).into()]);
+    bench.worker.picker = picker("credit");
+    bench.worker.field.load().iter().for_each(|back_end| grant_one(back_end));
+    bench.look(1);
+    (0..2).for_each(|_| ask(&mut bench));
+    bench.abandon(0, 1);
+    assert_eq!((counts(&bench), bench.answers.len()), ([1, 0, 0, 0], 1));
+}
+
+#[test]
+fn how_long_a_connection_may_be_idle_is_asked_no_back_end() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+    let plain = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
+    let mut query = [&plain[..], b"\0\x0b\0\0"].concat();
+    query[plain.len() - 1] = 4;
+    bench.take_query(&query, ([127, 0, 0, 1], 9).into(), None, 1);
+    let waiting = bench.pending.waiting_for(0);
+    assert_eq!(bench.pending.get(waiting[0]).query[2..], plain[2..]);
+}
