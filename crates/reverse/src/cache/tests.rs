@@ -1,4 +1,5 @@
 use super::*;
+use crate::name::NameText;
 use std::time::Duration;
 
 use proptest::prelude::*;
