@@ -25,7 +25,11 @@ fn trace(folder: &Folder, clients: usize) -> String {
 
 /// Answers everything until the test ends; returns where.
 fn answering() -> String {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+    answering_at(Ipv4Addr::LOCALHOST)
+}
+
+fn answering_at(address: Ipv4Addr) -> String {
+    let socket = UdpSocket::bind((address, 0)).expect("an address of this machine binds");
     let address = socket.local_addr().expect("it is bound").to_string();
     thread::spawn(move || {
         let mut octets = [0; 512];
@@ -187,25 +191,51 @@ fn a_server_that_no_way_leads_to_is_told() {
     done.join().expect("it holds");
 }
 
-#[test]
-fn further_loopback_addresses_have_ports_where_one_has_none_left() {
+/// Does this in a network of this thread's own, and of what it begins, with 32 ports for clients.
+fn with_few_ports(work: impl FnOnce() + Send + 'static) {
     let done = thread::spawn(|| {
-        // A network of this thread's own, and of what it begins, with 32 ports for clients.
         if let Err(cause) = unshare(CloneFlags::CLONE_NEWNET) {
             tests::data::skip(&format!("no network namespace can be made here ({cause})"));
             return;
         }
-        let up =
-            Command::new("ip").args(["link", "set", "lo", "up"]).status().expect("ip (Debian: iproute2)");
-        assert!(up.success());
-        let server = answering();
+        ip(&["link", "set", "lo", "up"]);
         std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "20000 20031")
             .expect("it is this namespace's");
+        work();
+    });
+    done.join().expect("it holds");
+}
+
+fn ip(arguments: &[&str]) {
+    let status = Command::new("ip").args(arguments).status().expect("ip (Debian: iproute2)");
+    assert!(status.success(), "ip {arguments:?}");
+}
+
+#[test]
+fn further_loopback_addresses_have_ports_where_one_has_none_left() {
+    with_few_ports(|| {
         let folder = Folder::new();
-        let trace = trace(&folder, 150);
+        let (trace, server) = (trace(&folder, 150), answering());
         let report = report(&limited(1_000, &[&trace, "--server", &server, "--idle", "1h"]));
         assert_eq!((count(&report, "answers"), count(&report, "most_open")), (150, 150), "{report}");
         assert!((118..=150).contains(&count(&report, "further_sources")), "{report}");
     });
-    done.join().expect("it holds");
+}
+
+#[test]
+fn where_ports_run_out_the_least_recently_used_socket_gives_its_own() {
+    with_few_ports(|| {
+        // No loopback address, so that there is one to send from.
+        let address = Ipv4Addr::new(10, 9, 0, 1);
+        ip(&["address", "add", "10.9.0.1/32", "dev", "lo"]);
+        let folder = Folder::new();
+        let (trace, server) = (trace(&folder, 150), answering_at(address));
+        let report = report(&limited(1_000, &[&trace, "--server", &server, "--idle", "1h"]));
+        let told = ["udp", "most_open", "further_sources"].map(|key| count(&report, key));
+        // One port is the server's.
+        assert_eq!(told, [150, 31, 0], "{report}");
+        assert_eq!(count(&report, "evicted"), 150 - 31, "{report}");
+        assert_eq!(count(&report, "answers") + count(&report, "lost"), 150, "{report}");
+        assert!(count(&report, "answers") > 100, "{report}");
+    });
 }
