@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tests::data;
 use tests::folder::Folder;
-use tests::program::{Ended, Program};
+use tests::program::{self, Ended, Program};
 use tests::serving::Serving;
 
 /// A tolerance that no machine misses: time is not what these tests are about.
@@ -578,6 +578,7 @@ fn an_interrupted_run_still_reports() {
     for (signal, more) in [
         (Signal::SIGINT, &[][..]),
         (Signal::SIGTERM, &[]),
+        (Signal::SIGHUP, &[]),
         // A thread that owns no client has the same beginning and end as the others.
         (Signal::SIGTERM, &["--loop", "1000000000", "--threads", "2"]),
         (Signal::SIGTERM, &["--loop", "1000000000", "--processes", "2"]),
@@ -593,6 +594,27 @@ fn an_interrupted_run_still_reports() {
         let told = (&report["interrupted"], &report["lost_by"]["interrupted"]);
         assert_eq!(told, (&true.into(), &1.into()), "{signal} {more:?}: {report}");
     }
+}
+
+#[test]
+fn a_run_under_nohup_outlives_its_terminal() {
+    let folder = Folder::new();
+    let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+    server.set_read_timeout(Some(Duration::from_secs(60))).expect("it is a time");
+    let lines = ["10.0", "11.0", "9000.0"].map(|at| format!("{at} 192.0.2.1:1 udp a.example. A -\n"));
+    let trace = folder.write("queries.txt", lines.concat());
+    let mut command = Command::new("nohup");
+    command.arg(program::path()).args(["replay", &trace, "--timeout", "1h", "--tolerance", "1h", "--json"]);
+    command.args(["--server", &server.local_addr().expect("it is bound").to_string()]);
+    let program = Program::spawn(command);
+    server.recv_from(&mut [0; 512]).expect("the first query comes");
+    program.signal(Signal::SIGHUP);
+    server.recv_from(&mut [0; 512]).expect("it has gone on");
+    program.signal(Signal::SIGTERM);
+    let ended = program.end();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    let report: Value = serde_json::from_str(&ended.stdout).expect("a report");
+    assert_eq!(report["lost_by"]["interrupted"], 2, "{report}");
 }
 
 #[test]

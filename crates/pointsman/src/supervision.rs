@@ -23,12 +23,14 @@ impl Stop {
         Ok(Stop(vec![signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]))
     }
 
-    /// Takes SIGHUP, too: for what is only shown, once nobody looks any more.
+    /// Takes SIGHUP, too, unless it is ignored (`nohup`): for what somebody looks at, once nobody does any more.
     ///
     /// # Errors
     /// As [`signal`] has them.
     pub(crate) fn or_hang_up(mut self) -> Result<Stop, Failure> {
-        self.0.push(signal(SignalKind::hangup())?);
+        if !ignores_hang_up() {
+            self.0.push(signal(SignalKind::hangup())?);
+        }
         Ok(self)
     }
 
@@ -40,6 +42,14 @@ impl Stop {
         })
         .await;
     }
+}
+
+/// Whether whoever began this process had it ignore SIGHUP.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    ignored.is_some_and(|set| set & 1 << (System::SIGHUP as u64 - 1) != 0)
 }
 
 /// Takes a signal from now on, whose own action is then not taken any more.

@@ -195,7 +195,7 @@ impl Replay {
     pub(crate) async fn run(self) -> Result<(), Failure> {
         let said = self.said()?;
         let live = Arc::new(Live::default());
-        let (told, mut stop) = (Arc::clone(&live), Stop::take()?);
+        let (told, mut stop) = (Arc::clone(&live), Stop::take()?.or_hang_up()?);
         let waits = tokio::spawn(async move {
             stop.wanted().await;
             told.stop.store(true, Ordering::Relaxed);
