@@ -63,7 +63,7 @@ const TABLE_WORDS: usize = 3;
 const LAST_BITS: u32 = 26;
 
 impl<K: Key, const W: usize> Ranges<K, W> {
-    /// `ranges` ascend by start, and the first starts at 0.
+    /// `from` ascends by start, and the first start is 0.
     pub(super) fn new(from: &[(K, u32)]) -> Self {
         let mut starts = Vec::with_capacity(from.len() + W + 1);
         starts.extend(from.iter().map(|(start, _)| *start));
