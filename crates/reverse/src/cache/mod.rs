@@ -137,6 +137,19 @@ impl Root {
         Root { seed: *seed, v4: v4.clone(), v6: v6.clone(), segments: segments.clone() }
     }
 
+    /// What is known of an address, of itself or by its prefix, and where its name is.
+    #[inline]
+    fn known(&self, address: IpAddr) -> Option<(Entry, u32)> {
+        let found = match address {
+            IpAddr::V4(v4) => find(&self.v4, u32::from(v4), self.seed),
+            IpAddr::V6(v6) => find(&self.v6, u128::from(v6), self.seed),
+        };
+        match found {
+            Some(found) if !prefix::is_key(address) => Some(found),
+            _ => self.empty_prefix(address).map(|entry| (entry, 0)),
+        }
+    }
+
     /// What is known of the longest prefix that an address is in, where that has no name in it. One that has something
     /// says more than a shorter one around it that is said to be empty.
     fn empty_prefix(&self, address: IpAddr) -> Option<Entry> {

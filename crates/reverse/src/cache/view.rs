@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-use super::{Entry, Root, SHARDS, State, Table, approach, find, names, octets, prefix};
+use super::{Entry, Root, SHARDS, State, Table, approach, names, octets, prefix};
 use crate::name::NameText;
 
 /// Look-ups of [`View::get_each`] that wait for memory together: what they touch is some six lines each, which the
@@ -66,7 +66,7 @@ impl View {
     #[inline]
     pub fn get(&self, address: IpAddr, name: &mut NameText) -> Option<Entry> {
         name.clear();
-        let (entry, reference) = self.find(address)?;
+        let (entry, reference) = self.root.known(address)?;
         self.named(address, entry, reference, name).or_else(|| self.anew(address, name))
     }
 
@@ -100,7 +100,7 @@ impl View {
         addresses.iter().for_each(|address| self.approach(*address));
         let segments = &self.root.segments;
         for (found, address) in found.iter_mut().zip(addresses) {
-            *found = self.find(*address);
+            *found = self.root.known(*address);
             if let Some((Entry { state: State::Name, .. }, reference)) = found {
                 names::approach(segments, *reference);
             }
@@ -116,20 +116,8 @@ impl View {
     #[cold]
     fn anew(&self, address: IpAddr, name: &mut NameText) -> Option<Entry> {
         let view = self.reader.view();
-        let (entry, reference) = view.find(address)?;
+        let (entry, reference) = view.root.known(address)?;
         view.named(address, entry, reference, name)
-    }
-
-    #[inline]
-    fn find(&self, address: IpAddr) -> Option<(Entry, u32)> {
-        let found = match address {
-            IpAddr::V4(v4) => find(&self.root.v4, u32::from(v4), self.root.seed),
-            IpAddr::V6(v6) => find(&self.root.v6, u128::from(v6), self.root.seed),
-        };
-        match found {
-            Some(found) if !prefix::is_key(address) => Some(found),
-            _ => self.root.empty_prefix(address).map(|entry| (entry, 0)),
-        }
     }
 
     /// Has the slots fetched where a look-up begins.

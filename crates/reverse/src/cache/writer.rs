@@ -138,23 +138,12 @@ impl Writer {
 
     /// What is known of an address.
     pub fn get(&self, address: IpAddr) -> Option<Entry> {
-        let found = match address {
-            IpAddr::V4(v4) => find(&self.root.v4, u32::from(v4), self.root.seed),
-            IpAddr::V6(v6) => find(&self.root.v6, u128::from(v6), self.root.seed),
-        };
-        match found {
-            Some((entry, _)) if !prefix::is_key(address) => Some(entry),
-            _ => self.root.empty_prefix(address),
-        }
+        self.root.known(address).map(|(entry, _)| entry)
     }
 
     /// Reads the name of an address, where it has one.
     pub fn name(&self, address: IpAddr, name: &mut NameText) {
-        let found = match address {
-            IpAddr::V4(v4) => find(&self.root.v4, u32::from(v4), self.root.seed),
-            IpAddr::V6(v6) => find(&self.root.v6, u128::from(v6), self.root.seed),
-        };
-        if let Some((Entry { state: State::Name, .. }, reference)) = found
+        if let Some((Entry { state: State::Name, .. }, reference)) = self.root.known(address)
             && names::read(&self.root.segments, reference, octets(address), name).is_err()
         {
             name.clear();
