@@ -585,7 +585,10 @@ fn an_interrupted_run_still_reports() {
     ] {
         let asked =
             ["replay", &trace, "--server", &address, "--timeout", "1h", "--tolerance", "1h", "--json"];
-        let program = Program::start(&[&asked, more].concat());
+        // Whoever runs this may do so under nohup.
+        let mut command = Command::new("env");
+        command.arg("--default-signal").arg(program::path()).args([&asked, more].concat());
+        let program = Program::spawn(command);
         server.recv_from(&mut [0; 512]).expect("the first query comes");
         program.signal(signal);
         let ended = program.end();
