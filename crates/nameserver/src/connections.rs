@@ -1,5 +1,6 @@
 //! The connections of one address, whose queries take the same path as those over UDP, one at a time.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -72,7 +73,11 @@ impl Connections {
                 }
             }
         };
-        if let Err(cause) = net::tcp::serve(listener, admission, limits, counters, shutdown, handler).await {
+        let told = |cause: &io::Error| {
+            tracing::warn!(%cause, "TCP cannot accept connections; it is tried again and again");
+        };
+        let served = net::tcp::serve(listener, admission, limits, counters, shutdown, told, handler).await;
+        if let Err(cause) = served {
             tracing::error!(%cause, "TCP is not served");
         }
     }

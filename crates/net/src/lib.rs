@@ -7,7 +7,8 @@
 //!
 //! - [`udp`]: one blocking socket per thread, a batch received and sent with one system call each.
 //! - [`accept`]: connections of a listener, and the tasks that serve them; [`admission`] says who may have a place.
-//! - [`tcp`]: DNS over them, with limits on everything that a client can hold; [`framing`] is its pure part.
+//! - [`tcp`]: DNS over them, with limits on everything that a client can hold; [`framing`] is its pure part; [`linger`]:
+//!   how one ends.
 //! - [`client`]: the sockets of who asks: datagrams in batches from many source addresses, connections, and one
 //!   place to wait for all of them.
 //! - [`tls`]: which certificates clients take.
@@ -41,6 +42,7 @@ pub mod framing;
 pub mod group;
 pub mod histogram;
 pub mod hop;
+pub mod linger;
 pub mod listen;
 // What is mapped is a raw pointer, and the crates that wrap it are unsafe for files all the same.
 #[allow(unsafe_code)]

@@ -119,8 +119,13 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
 /// learns it without a time-out. Connections that hold a place without using it lose it early in a crowd
 /// ([`Limits::idle_when_crowded`]) in any case.
 ///
-/// After the shutdown began, nothing more is read, the answers that wait are sent, and the function returns
-/// when all connections are closed, at most [`Limits::message`] later.
+/// After the shutdown began, nothing more is answered, the answers that wait are sent, and the function returns
+/// when all connections are closed, at most [`Limits::message`] and [`LINGER_MAX`](crate::linger::LINGER_MAX) later.
+/// Where a connection ends by the shutdown, by its lifetime or by the handler, the client has the latter to take what it
+/// was sent.
+///
+/// `told` hears why the system gives no descriptor for a connection, at most once in
+/// [`TOLD_INTERVAL`](crate::accept::TOLD_INTERVAL).
 ///
 /// `admission` and [`Counters`] may be shared by several listeners: places are counted over all of them.
 ///
@@ -135,6 +140,7 @@ pub async fn serve<M, H>(
     limits: Limits,
     counters: Arc<Counters>,
     shutdown: Shutdown,
+    told: impl Fn(&io::Error),
     make_handler: M,
 ) -> io::Result<()>
 where
@@ -175,7 +181,12 @@ where
                 }
             }
             Event::Aborted(_) => Counters::add(&counters.accept_aborted, 1),
-            Event::Failed { .. } => Counters::add(&counters.accept_failed, 1),
+            Event::Failed { cause, is_to_tell } => {
+                Counters::add(&counters.accept_failed, 1);
+                if is_to_tell {
+                    told(&cause);
+                }
+            }
             Event::Panicked => Counters::add(&counters.handler_panics, 1),
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
 /// What a test that hangs is ended by; nothing here takes a hundredth of it.
@@ -197,6 +197,24 @@ async fn shutdown_ends_the_listener_and_idle_connections() {
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
 
+#[tokio::test]
+async fn answers_that_a_client_has_not_read_outlive_the_connection() {
+    let served = Served::new(loopback(), Limits::default());
+    let socket = TcpSocket::new_v4().expect("a socket");
+    // So little that nearly all is still to be sent when the server ends.
+    socket.set_recv_buffer_size(4096).expect("the size can be set");
+    let mut client = socket.connect(served.address).await.expect("the listener listens");
+    // Behind the one that closes is more than is read at a time.
+    let asked = [frame(b"long"), frame(b"close"), frame(&[b'x'; 30_000])].concat();
+    client.write_all(&asked).await.expect("it is taken");
+    until(|| value(&served.counters.answers) == 1).await;
+    let mut taken = Vec::new();
+    client.read_to_end(&mut taken).await.expect("the connection ends well");
+    assert_eq!(taken.len(), 2 + MESSAGE_MAX);
+    drop(client);
+    assert_eq!(value(&served.end().await.ended_by_handler), 1);
+}
+
 /// A served listener on this host.
 struct Served {
     address: SocketAddr,
@@ -221,10 +239,13 @@ impl Served {
             limits,
             Arc::clone(&counters),
             shutdown.clone(),
+            |_| {},
             |client, asked| {
                 move |query: &[u8], out: &mut [u8]| match query {
                     b"who" => put(out, format!("{client} asked {asked}").as_bytes()),
                     b"panic" => panic!("asked to"),
+                    b"close" => Verdict::Close,
+                    b"long" => Verdict::Reply(out.len()),
                     _ => put(out, query),
                 }
             },

@@ -4,12 +4,13 @@
 
 use net::shutdown::Shutdown;
 use net::tcp::{self, Counters, Limits, Verdict};
+use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a test that hangs is ended by.
@@ -20,12 +21,20 @@ async fn out_of_descriptors_is_counted_and_passes() {
     let listener = tcp::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("loopback binds");
     let address = listener.local_addr().expect("a bound socket has an address");
     let (counters, shutdown) = (Arc::new(Counters::default()), Shutdown::new());
+    let told = Arc::new(AtomicU64::new(0));
     let task = tokio::spawn(tcp::serve(
         listener,
         Arc::new(Limits::default().admission()),
         Limits::default(),
         Arc::clone(&counters),
         shutdown.clone(),
+        {
+            let told = Arc::clone(&told);
+            move |cause| {
+                assert_eq!(cause.raw_os_error(), Some(Errno::EMFILE as i32));
+                told.fetch_add(1, Ordering::Relaxed);
+            }
+        },
         |_, _| |_: &[u8], _: &mut [u8]| Verdict::Close,
     ));
     // The listener is registered before descriptors run out.
@@ -44,6 +53,7 @@ async fn out_of_descriptors_is_counted_and_passes() {
     };
     tokio::time::timeout(PATIENCE, waiting).await.expect("accepting fails, and is tried again");
     assert_eq!(counters.accepted.load(Ordering::Relaxed), 0);
+    assert_eq!(told.load(Ordering::Relaxed), 1, "it is told once, not each time");
 
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).expect("the limit can be raised again");
     let waiting = async {

@@ -3,6 +3,7 @@
 use super::{Counters, Limits, Messages, Next, Verdict};
 use crate::admission::Place;
 use crate::framing::{self, Assembler, FRAME_MAX, PREFIX_LEN};
+use crate::linger::linger;
 use crate::shutdown::Shutdown;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -10,7 +11,7 @@ use std::mem;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
 /// Octets that this process holds for an idle connection, without its handler and the kernel's socket.
@@ -41,6 +42,13 @@ pub(super) enum End {
     Lifetime,
     GaveWay,
     ByShutdown,
+}
+
+impl End {
+    /// Whether a client that did nothing wrong may be sending just then, and may not have taken all answers.
+    fn is_ours(self) -> bool {
+        matches!(self, End::ByHandler | End::Lifetime | End::ByShutdown)
+    }
 }
 
 /// Serves one client over any stream.
@@ -137,10 +145,26 @@ where
     /// Answers queries until the connection ends.
     pub(super) async fn converse(mut self, shutdown: &Shutdown) -> End {
         let end = self.serve(shutdown).await;
-        if self.streamed.is_some() {
+        if self.streamed.take().is_some() {
             Counters::add(&self.counters.streams_cut, 1);
         }
+        if end.is_ours() {
+            self.part().await;
+        }
         end
+    }
+
+    /// Closes our side, and lets the client take what the kernel still has for it. Who needs the place gets it.
+    async fn part(&mut self) {
+        self.unread = Vec::new();
+        self.unsent = Vec::new();
+        self.place.waits(self.has_asked);
+        if self.stream.shutdown().await.is_ok() {
+            tokio::select! {
+                () = self.place.gives_way() => {}
+                () = linger(&mut self.stream) => {}
+            }
+        }
     }
 
     async fn serve(&mut self, shutdown: &Shutdown) -> End {
@@ -363,7 +387,7 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::io::{AsyncReadExt, DuplexStream, duplex};
     use tokio::task::JoinHandle;
     use tokio::time::advance;
 
@@ -727,7 +751,14 @@ mod tests {
             served.ask(b"busy").await;
             served.read_frame().await;
         }
-        assert_eq!(served.ends_between(3).await, End::Lifetime);
+        served.pass(3).await;
+        served.ask(b"just in time").await;
+        assert_eq!(served.read_frame().await, b"just in time");
+        served.pass(1).await;
+        assert_eq!(served.client.read(&mut [0; 1]).await.expect("the stream ends well"), 0);
+        assert!(!served.task.is_finished(), "the client has not closed its side");
+        drop(served.client);
+        assert_eq!(served.task.await.expect("no panic"), End::Lifetime);
     }
 
     #[tokio::test(start_paused = true)]

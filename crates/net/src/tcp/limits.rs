@@ -26,7 +26,7 @@ pub struct Limits {
     /// wait at one time (up to [`UNSENT_MAX`](super::UNSENT_MAX) octets) until the client has taken the last
     /// of them. One octet a second does not extend it. Default 5 s.
     pub message: Duration,
-    /// How long a connection may be open at all, however busy; it ends between two messages. Default 10 min,
+    /// How long a connection may be open at all, however busy; it ends between two answers. Default 10 min,
     /// so that places change hands.
     pub lifetime: Duration,
 }

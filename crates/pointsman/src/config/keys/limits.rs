@@ -65,7 +65,7 @@ pub(super) const TCP: Section<Spec> = Section {
             kind: Kind::Duration(|s| &mut s.lifetime, TIME_FLOOR..=TIME_CEILING),
             default: Default::Value("\"10 min\""),
             about: "How long a connection may be open at all.",
-            consequence: "A busy one ends between two messages, so that places change hands.",
+            consequence: "A busy one ends between two answers, so that places change hands.",
         },
     ],
 };

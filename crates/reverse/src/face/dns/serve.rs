@@ -132,7 +132,11 @@ impl Dns {
             };
             let limits = Limits::default();
             let places = Arc::new(limits.admission());
-            if let Err(cause) = net::tcp::serve(tcp, places, limits, counters, shutdown, handler).await {
+            let told = |cause: &io::Error| {
+                tracing::warn!(%cause, "TCP cannot accept connections; it is tried again and again");
+            };
+            let served = net::tcp::serve(tcp, places, limits, counters, shutdown, told, handler).await;
+            if let Err(cause) = served {
                 tracing::error!(%cause, "TCP is not served");
             }
         });
