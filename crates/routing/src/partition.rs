@@ -24,7 +24,9 @@
 //! Tried and left: IPv6 ranges of eight octets, 48 bits of start and 16 of word, with all that is divided further in
 //! cells. They are found in 9 % less time, where few are divided; a million single /56s took twice the memory, and three
 //! times as long. And every fifth start once more, together, so that fewer cache lines are read: that line has to come
-//! before it is known which others to read, and a million prefixes took half as long again.
+//! before it is known which others to read, and a million prefixes took half as long again. And windows whose starts are
+//! 32 bits behind their first, with their words right behind them: a quarter of the cache lines, but more to compute, and
+//! as one waits for few lines at a time, a million prefixes of IPv6 took a fifth longer.
 //!
 //! In reading order: [`Partition`], here; `ranges`: the look-up; `runs`: prefixes made flat.
 
