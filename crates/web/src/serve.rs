@@ -2,9 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -17,8 +18,9 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use net::accept::{Acceptor, Event};
+use net::linger::linger;
 use net::shutdown::Shutdown;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Sleep;
 
@@ -95,17 +97,36 @@ async fn connection(
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         let answered = router.call(request);
-        async move { answered.await.inspect(|answer| counted.answered(answer.status())) }
+        // Only what may be moved gives its stream back.
+        Box::pin(async move { answered.await.inspect(|answer| counted.answered(answer.status())) })
     });
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        // What goes wrong on a connection is its client's to know; here it is only counted.
-        ended = &mut connection => return ended.unwrap_or_else(|how| counters.ended(&how)),
-        () = tokio::time::sleep(CONNECTION_LIFETIME) => add(&counters.lifetime),
-        () = shutdown.wait() => {}
+    let mut connection = http.serve_connection(TokioIo::new(stream), service);
+    let ended = tokio::select! {
+        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
+        () = tokio::time::sleep(CONNECTION_LIFETIME) => {
+            add(&counters.lifetime);
+            None
+        }
+        () = shutdown.wait() => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            Pin::new(&mut connection).graceful_shutdown();
+            let last = poll_fn(|context| connection.poll_without_shutdown(context));
+            let Ok(Ok(())) = tokio::time::timeout(LAST_REQUEST_WAIT, last).await else { return };
+            Ok(())
+        }
+    };
+    // What goes wrong on a connection is its client's to know; here it is only counted.
+    if let Err(how) = ended {
+        return counters.ended(&how);
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = tokio::time::timeout(LAST_REQUEST_WAIT, connection).await;
+    // Who was refused before all of a body had come may still be sending it.
+    let mut stream = connection.into_parts().io.into_inner();
+    if stream.shutdown().await.is_ok() {
+        linger(&mut stream).await;
+    }
 }
 
 /// A connection that fails when nothing of what is written is taken for [`UNTAKEN`].
@@ -203,8 +224,9 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::*;
-    use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use axum::http::StatusCode;
+    use axum::routing::{get, put};
+    use tokio::io::AsyncReadExt;
 
     #[tokio::test]
     async fn what_is_accepted_sends_at_once() {
@@ -228,6 +250,25 @@ mod tests {
         let mut answered = String::new();
         client.read_to_string(&mut answered).await.unwrap();
         assert_eq!(counters.responses().collect::<Vec<_>>(), [(200, 1), (404, 1)], "{answered}");
+        shutdown.begin();
+        served.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_is_refused_before_all_of_its_body_has_come_learns_why() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (counters, shutdown) = (Arc::<Counters>::default(), Shutdown::new());
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let router = Router::new().route("/", put(|| async { StatusCode::UNAUTHORIZED }));
+        let served = tokio::spawn(serve(listener, router, |_| true, counters.clone(), shutdown.clone()));
+        const BODY: usize = 16 << 20;
+        let head = format!("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: {BODY}\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&vec![b'x'; BODY]).await.expect("it is taken, though nobody wants it");
+        let mut answered = String::new();
+        client.read_to_string(&mut answered).await.expect("the connection ends well");
+        assert!(answered.starts_with("HTTP/1.1 401 "), "{answered}");
+        drop(client);
         shutdown.begin();
         served.await.unwrap();
     }
