@@ -145,7 +145,7 @@ impl fmt::Display for OpenError {
             }
             OpenError::Url { url, cause } => write!(
                 f,
-                "the store '{url}' is no URL: {cause}; in a user and a password, /?#@ are written as %2F %3F %23 %40"
+                "the URL of the store '{url}' is wrong: {cause}; in a user and a password, /?#@ are written as %2F %3F %23 %40"
             ),
             OpenError::NoFolder { path } => {
                 let folder = path.parent().unwrap_or(path).display();

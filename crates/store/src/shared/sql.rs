@@ -17,6 +17,48 @@ use crate::store::BUSY_TIMEOUT;
 /// hold up changes for ever, and a store of a million records is loaded in less.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
+/// What the driver of PostgreSQL knows behind the question mark of a URL; `options[...]` it knows, too.
+#[cfg(feature = "postgres")]
+const POSTGRES_PARAMETERS: &[&str] = &[
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+
+/// What that of MariaDB knows.
+#[cfg(feature = "mysql")]
+const MYSQL_PARAMETERS: &[&str] = &[
+    "sslmode",
+    "ssl-mode",
+    "sslca",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "charset",
+    "collation",
+    "statement-cache-capacity",
+    "socket",
+    "timezone",
+    "time-zone",
+];
+
 /// Where a database is, and as whom to go there.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
@@ -120,11 +162,13 @@ impl Place {
         match url.split_once("://").map(|(scheme, _)| scheme) {
             #[cfg(feature = "postgres")]
             Some("postgres" | "postgresql") => {
+                check_parameters(url, POSTGRES_PARAMETERS)?;
                 let options: PgConnectOptions = url.parse().map_err(wrong)?;
                 Ok(Some(Place::Postgres(Box::new(options.disable_statement_logging()))))
             }
             #[cfg(feature = "mysql")]
             Some("mysql" | "mariadb") => {
+                check_parameters(url, MYSQL_PARAMETERS)?;
                 let options: MySqlConnectOptions = url.parse().map_err(wrong)?;
                 // Ours is set below; the time zone is no business of ours.
                 let options = options.pipes_as_concat(false).no_engine_substitution(false).timezone(None);
@@ -168,6 +212,28 @@ impl Place {
         sql.raw(&settings).await?;
         Ok(sql)
     }
+}
+
+/// Refuses a URL with a parameter that its driver does not know. Drivers pass over such a one, so that TLS which was asked
+/// for in other words would not be had; and that of PostgreSQL logs its value.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+fn check_parameters(url: &str, known: &[&str]) -> Result<(), OpenError> {
+    let query = url.split('#').next().and_then(|url| url.split_once('?')).map_or("", |(_, query)| query);
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (key, value) =
+            parameter.split_once('=').map_or((parameter, None), |(key, value)| (key, Some(value)));
+        let is_option = known.contains(&"options") && key.starts_with("options[") && key.ends_with(']');
+        if is_option || known.contains(&key) {
+            continue;
+        }
+        // What does not look like one may be a part of a password with a question mark in it.
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let is_shown = value.is_some() && key.chars().all(plain) && !query.contains('@');
+        let key = if is_shown { format!("'{key}'") } else { "behind its question mark".into() };
+        let cause = format!("the parameter {key} is not known; there are {}", known.join(", "));
+        return Err(OpenError::Url { url: shown(url), cause });
+    }
+    Ok(())
 }
 
 /// A query with its values.
@@ -316,6 +382,30 @@ mod connecting {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn a_parameter_that_is_not_known_is_refused_and_its_value_not_told() {
+        for (url, named) in [
+            ("postgres://admin@db/dns?ssl_mode=hunter2", "'ssl_mode'"),
+            ("postgresql://admin@db/dns?sslmode=require&&sslpassword=hunter2", "'sslpassword'"),
+            ("mysql://admin@db/dns?ssl-mode=REQUIRED&sslrootcert=hunter2#x=y", "'sslrootcert'"),
+            ("mariadb://admin@db/dns?options[a]=hunter2", "behind its question mark"),
+            ("postgres://admin@db/dns?hunter2", "behind its question mark"),
+            ("postgres://admin@db/dns?sslpassword%3Dhunter2=", "behind its question mark"),
+            ("postgres://admin:12?hunter2=3&x@db/dns", "behind its question mark"),
+        ] {
+            let told = Place::read(url).expect_err("it is not known").to_string();
+            assert!(told.contains(&format!("the parameter {named} is not known")), "{told}");
+            assert!(!told.contains("hunter2"), "{told}");
+        }
+        for url in [
+            "postgres://admin@db/dns?sslmode=verify-full&sslrootcert=/db.pem&options[lock_timeout]=5s&options=-c%20a=b",
+            "mysql://admin@db/dns?ssl-mode=VERIFY_IDENTITY&ssl-ca=/db.pem&socket=/run/db",
+            "postgres://admin@db/dns?",
+        ] {
+            assert!(matches!(Place::read(url), Ok(Some(_))), "{url}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_database_that_does_not_answer_is_not_waited_for_long() {
