@@ -27,8 +27,8 @@ pub(super) struct Frames {
     /// Octets before the buffer.
     before: u64,
     frames: u64,
-    /// Which conversations' queries have frames of their own, a bit for each: those that come with their responses are
-    /// then the same again.
+    /// Which conversations' queries have frames of their own in this stream, a bit for each: those that come with their
+    /// responses are then the same again.
     have_queries: u8,
 }
 
@@ -96,6 +96,7 @@ impl Frames {
                             .map_or(Ok(false), |error| Err(self.damage(error.to_string())));
                     }
                     self.decoder = Decoder::new(DNSTAP);
+                    self.have_queries = 0;
                 }
                 Ok(Next::Wanting) => {
                     self.at = at;
@@ -288,6 +289,12 @@ mod tests {
             let damage = damage.expect("something else stands behind it");
             assert!(damage.what.contains(what), "{damage}");
             assert_eq!((found.len(), damage.offset), (1, one.len() as u64));
+        }
+        // What is due of one does not hang on what stands before it.
+        let other = file(&[seen(Kind::AUTH_RESPONSE)]);
+        for both in [[&one[..], &other], [&other, &one]] {
+            let (found, _) = messages(&mut read(both.concat()));
+            assert_eq!(found.iter().filter(|message| !message.is_response()).count(), 2);
         }
     }
 
