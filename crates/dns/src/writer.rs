@@ -45,6 +45,7 @@ pub struct Writer<'a> {
     suffixes: &'a mut Suffixes,
     /// Those of the question come in with the first name that is to be compressed: most answers have none.
     known: usize,
+    keeps_case: bool,
 }
 
 /// Room for the name suffixes that compression remembers in one message.
@@ -113,7 +114,13 @@ impl<'a> Writer<'a> {
         }
         out[..query.head.len()].copy_from_slice(query.head);
         let length = query.head.len();
-        Some(Writer { out, length, limit, counts: [0; 3], options: None, suffixes, known: 0 })
+        Some(Writer { out, length, limit, counts: [0; 3], options: None, suffixes, known: 0, keeps_case: false })
+    }
+
+    /// Ends names with pointers only at such as are the same in case, too, as in zone transfers (RFC 5936 §3.4): a
+    /// secondary would take over the spelling of the question, or of whatever name came first.
+    pub fn keep_case(&mut self) {
+        self.keeps_case = true;
     }
 
     /// Keeps room for the options with which the message is to end; for a query with EDNS, before anything is
@@ -337,7 +344,9 @@ impl<'a> Writer<'a> {
         let known = self.suffixes.0[..self.known].iter();
         known.filter(|s| s.label == label && s.behind == behind).map(|s| s.at).find(|at| {
             let at = usize::from(*at);
-            self.out[at..].get(..octets.len()).is_some_and(|there| there.eq_ignore_ascii_case(octets))
+            self.out[at..].get(..octets.len()).is_some_and(|there| {
+                if self.keeps_case { there == octets } else { there.eq_ignore_ascii_case(octets) }
+            })
         })
     }
 
