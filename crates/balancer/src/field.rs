@@ -109,6 +109,10 @@ pub struct BackEnd {
     pub strays: Strays,
     /// Reports from its address that are not signed with our key.
     pub unsigned: AtomicU64,
+    /// Whether a worker wants to know at once whether it is there.
+    pub is_doubted: AtomicBool,
+    /// Probes to which it has replied, whatever it said.
+    pub replied: AtomicU64,
 }
 
 /// Who has said that a back end drains.
@@ -213,6 +217,8 @@ impl BackEnd {
             crowded: AtomicU64::new(0),
             strays: Strays::default(),
             unsigned: AtomicU64::new(0),
+            is_doubted: AtomicBool::new(false),
+            replied: AtomicU64::new(0),
         }
     }
 

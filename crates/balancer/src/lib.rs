@@ -11,6 +11,7 @@
 //! - [`client_address`]: how a back end learns whose query it is.
 //! - [`clients`]: how many queries each client has under way.
 //! - [`pending`]: queries that wait for replies; [`lines`]: sockets to back ends; [`worker`]: the thread that has both.
+//! - [`doubts`]: back ends that may be gone.
 //! - [`conversation`]: clients over TCP; [`connections`]: what they share, and how their queries are carried.
 //! - [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection that several share.
 //! - [`message`]: the answers that are made here.
@@ -30,6 +31,7 @@ pub mod conversation;
 pub mod counters;
 pub mod credits;
 pub mod descriptors;
+pub mod doubts;
 pub mod exchange;
 pub mod field;
 pub mod health;

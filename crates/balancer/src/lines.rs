@@ -33,8 +33,10 @@ pub struct Lines {
     first: usize,
     /// Lines with datagrams that wait to be sent.
     ready: Vec<u16>,
-    /// Back ends of which the system said just now that nobody is there.
+    /// Back ends of which the system said just now that no way leads there, and those at which nobody listens, as it has
+    /// heard.
     gone: Set,
+    refused: Set,
     /// Those whose lines are to be opened anew: the system said that one of them will not do.
     broken: Set,
     /// Those that lack some of their lines, and those that lack all.
@@ -58,6 +60,7 @@ impl Lines {
             first: 0,
             ready: Vec::with_capacity(LINES_MAX),
             gone: Set::EMPTY,
+            refused: Set::EMPTY,
             broken: Set::EMPTY,
             incomplete: Set::EMPTY,
             closed: Set::EMPTY,
@@ -125,17 +128,20 @@ impl Lines {
 
     /// Notes what the system says of a line to a back end.
     pub fn hear(&mut self, place: usize, trouble: Trouble) {
-        if matches!(trouble, Trouble::NobodyListens | Trouble::NoWay) {
-            self.gone = self.gone.with(place);
+        match trouble {
+            Trouble::NobodyListens => self.refused = self.refused.with(place),
+            Trouble::NoWay => self.gone = self.gone.with(place),
+            Trouble::Socket | Trouble::Datagram => {}
         }
         if matches!(trouble, Trouble::NoWay | Trouble::Socket) {
             self.broken = self.broken.with(place);
         }
     }
 
-    /// The back ends of which the system said, since this was last asked, that nobody is there.
-    pub fn take_gone(&mut self) -> Set {
-        std::mem::take(&mut self.gone)
+    /// The back ends of which the system said, since this was last asked, that no way leads there, and those of which it has
+    /// heard that nobody listens.
+    pub fn take_gone(&mut self) -> (Set, Set) {
+        (std::mem::take(&mut self.gone), std::mem::take(&mut self.refused))
     }
 
     /// The back ends that have no line, although they are to have some.
@@ -281,15 +287,17 @@ mod tests {
 
     #[test]
     fn only_some_troubles_are_of_the_line_or_of_who_is_there() {
-        for (trouble, is_broken, is_gone) in [
-            (Trouble::Datagram, false, false),
-            (Trouble::NobodyListens, false, true),
-            (Trouble::NoWay, true, true),
-            (Trouble::Socket, true, false),
+        for (trouble, is_broken, is_gone, is_refused) in [
+            (Trouble::Datagram, false, false, false),
+            (Trouble::NobodyListens, false, false, true),
+            (Trouble::NoWay, true, true, false),
+            (Trouble::Socket, true, false, false),
         ] {
             let mut lines = Lines::new(1);
             lines.hear(3, trouble);
-            assert_eq!((lines.broken.contains(3), lines.take_gone().contains(3)), (is_broken, is_gone));
+            let (gone, refused) = lines.take_gone();
+            let heard = [lines.broken, gone, refused].map(|places| places.contains(3));
+            assert_eq!(heard, [is_broken, is_gone, is_refused]);
         }
     }
 }

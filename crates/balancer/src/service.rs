@@ -18,6 +18,7 @@ use net::tcp::Limits as TcpLimits;
 use net::udp::{RECEIVE_BUFFER, UdpListener, WORKERS_MAX};
 use routing::Acl;
 use routing::balance::Policy;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::client_address::ClientAddress;
@@ -180,6 +181,7 @@ impl Service {
             let rng = Rng::with_seed(seed());
             Picker::new(policy.clone(), transport, thread, limits.timeout_ns, hash_seed, rng)
         };
+        let doubted = Arc::new(Notify::new());
         let threads = bound.sockets.into_iter().enumerate().map(|(index, listener)| Worker {
             index,
             core: Some(cores[index % workers % cores.len()]),
@@ -191,6 +193,7 @@ impl Service {
             clock,
             limits,
             allow: options.allow.clone(),
+            doubted: doubted.clone(),
         });
         if let Err(cause) = service.spawn(threads) {
             service.stop().await;
@@ -211,7 +214,7 @@ impl Service {
         if let Some(credits) = bound.credits {
             tasks.spawn(credits.run(shutdown.clone()));
         }
-        tasks.spawn(watch::run(field.clone(), options.probing, clock, shutdown.clone()));
+        tasks.spawn(watch::run(field.clone(), options.probing, clock, doubted, shutdown.clone()));
         if let Some(listener) = bound.pages {
             let editing = Arc::new(Editing::new(field, all + 1, descriptors));
             let router = http::router(Http { numbers, editing });

@@ -1,4 +1,5 @@
-//! Probes, and what is counted, looked at ten times a second: who is down, and who gets less.
+//! Probes, and what is counted, looked at ten times a second: who is down, and who gets less. Whom a worker doubts is probed
+//! at once.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,6 +14,7 @@ use dns::relay::add_subnet;
 use net::clock::Clock;
 use net::shutdown::Shutdown;
 use routing::balance::Set;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -77,8 +79,14 @@ struct Watched {
     is_unsent: bool,
 }
 
-/// Watches until the shutdown begins.
-pub async fn run(field: Arc<ArcSwap<Field>>, probing: Probing, clock: Clock, shutdown: Shutdown) {
+/// Watches until the shutdown begins; `doubted` is told when a worker doubts that a back end is there.
+pub async fn run(
+    field: Arc<ArcSwap<Field>>,
+    probing: Probing,
+    clock: Clock,
+    doubted: Arc<Notify>,
+    shutdown: Shutdown,
+) {
     let mut watched: HashMap<SocketAddr, Watched> = HashMap::new();
     let mut probes = JoinSet::new();
     let mut looks = tokio::time::interval(LOOK);
@@ -97,11 +105,13 @@ pub async fn run(field: Arc<ArcSwap<Field>>, probing: Probing, clock: Clock, shu
                 let field = field.load_full();
                 follow(&mut watched, &field, &probing, now);
                 look(&mut watched, eligible(&field).0, &probing, now);
-                for watched in watched.values_mut() {
-                    if watched.is_due(&probing, now) {
-                        probes.spawn(probe(watched.back_end.address, probing.clone()));
-                    }
-                }
+            }
+            () = doubted.notified() => {}
+        }
+        let now = clock.now().monotonic;
+        for watched in watched.values_mut() {
+            if watched.is_due(&probing, now) {
+                probes.spawn(probe(watched.back_end.clone(), probing.clone()));
             }
         }
     }
@@ -211,7 +221,10 @@ impl Watched {
     fn is_due(&mut self, probing: &Probing, now: Duration) -> bool {
         let divisor = if self.health.is_down() { DOWN_PROBES } else { 1 };
         let interval = probing.interval / divisor;
-        let is_due = !self.is_probed && self.probed.is_none_or(|last| now.saturating_sub(last) >= interval);
+        let is_time = || self.probed.is_none_or(|last| now.saturating_sub(last) >= interval);
+        // One at a time, however many doubts there are.
+        let is_due =
+            !self.is_probed && (self.back_end.is_doubted.swap(false, Ordering::Relaxed) || is_time());
         if is_due {
             (self.probed, self.is_probed) = (Some(now), true);
         }
@@ -220,11 +233,14 @@ impl Watched {
 }
 
 /// Probes; an error is our own and says nothing of the back end.
-async fn probe(address: SocketAddr, probing: Probing) -> (SocketAddr, io::Result<Probe>) {
+async fn probe(back_end: Arc<BackEnd>, probing: Probing) -> (SocketAddr, io::Result<Probe>) {
+    let address = back_end.address;
     let query = probing.query(fastrand::u16(..));
     let preface = probing.client_address.own_preface();
     let asked = ask_by_datagram(address, &preface, &query, probing.question.len());
-    let probe = match tokio::time::timeout(probing.timeout, asked).await {
+    let asked = tokio::time::timeout(probing.timeout, asked).await;
+    back_end.replied.fetch_add(u64::from(matches!(asked, Ok(Ok(_)))), Ordering::Relaxed);
+    let probe = match asked {
         Err(_) => Ok(Probe::Silent),
         Ok(Ok(reply)) if is_good(reply[3] & 0x0f, probing.is_strict) => Ok(Probe::Answered),
         Ok(Err(cause)) if net::client::is_shortage(&cause) => Err(cause),
@@ -263,6 +279,7 @@ mod tests {
     async fn who_knows_no_subnet_does_not_answer_a_probe_where_queries_have_one() {
         let server = UdpSocket::bind("127.0.0.1:0").await.expect("loopback binds");
         let address = server.local_addr().expect("it is bound");
+        let back_end = Arc::new(BackEnd::new(0, address, 1, 1));
         let subnet = ClientAddress::Subnet { v4_bits: 24, v6_bits: 56 };
         for (client_address, expected) in [(ClientAddress::Hidden, Probe::Answered), (subnet, Probe::Failed)]
         {
@@ -277,7 +294,7 @@ mod tests {
                 message[10..12].fill(0);
                 server.send_to(&message[..end], from).await.expect("it is sent");
             };
-            let ((_, probed), ()) = tokio::join!(probe(address, probing.clone()), answers);
+            let ((_, probed), ()) = tokio::join!(probe(back_end.clone(), probing.clone()), answers);
             assert_eq!(probed.expect("it was asked"), expected, "{client_address:?}");
         }
     }
@@ -294,6 +311,31 @@ mod tests {
             watched.probed(Ok(Probe::Answered), second, second);
             assert_eq!(back_end.is_down(), left > 0);
         }
+    }
+
+    #[tokio::test]
+    async fn who_is_doubted_is_probed_at_once_and_whoever_replies_is_there() {
+        let server = UdpSocket::bind("127.0.0.1:0").await.expect("loopback binds");
+        let back_end = Arc::new(BackEnd::new(0, server.local_addr().expect("it is bound"), 1, 1));
+        let (mut watched, probing) = (Watched::new(back_end.clone()), probing());
+        let now = Duration::from_secs(1);
+        assert!(watched.is_due(&probing, now));
+        back_end.is_doubted.store(true, Ordering::Relaxed);
+        assert!(!watched.is_due(&probing, now), "one is under way");
+        watched.probed(Ok(Probe::Silent), now, probing.timeout);
+        assert!(watched.is_due(&probing, now));
+        watched.probed(Ok(Probe::Silent), now, probing.timeout);
+        assert!(!watched.is_due(&probing, now));
+        let fails = async {
+            let mut message = [0; 512];
+            let (length, from) = server.recv_from(&mut message).await.expect("it is asked");
+            (message[2], message[3]) = (0x80, Rcode::SERVFAIL.to_int());
+            server.send_to(&message[..length], from).await.expect("it is sent");
+        };
+        let probing = Probing { timeout: Duration::from_secs(10), ..probing };
+        let ((_, probed), ()) = tokio::join!(probe(back_end.clone(), probing), fails);
+        assert_eq!(probed.expect("it was asked"), Probe::Failed);
+        assert_eq!(back_end.replied.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -18,10 +18,12 @@ use net::client::{Incoming, Outgoing, Readiness, Trouble};
 use net::clock::Clock;
 use net::udp::{BATCH_MAX, DATAGRAM_MAX, UdpListener};
 use routing::Acl;
+use tokio::sync::Notify;
 
 use crate::client_address::ClientAddress;
 use crate::clients::Clients;
 use crate::counters::FrontCounters;
+use crate::doubts::Doubts;
 use crate::field::Field;
 use crate::lines::{LINES_MAX, Lines, place_of};
 use crate::pending::Pending;
@@ -88,6 +90,8 @@ pub struct Worker {
     pub limits: Limits,
     /// Who may ask; everybody where it is not given.
     pub allow: Option<Acl>,
+    /// Told when a back end is doubted, so that it is probed at once.
+    pub doubted: Arc<Notify>,
 }
 
 /// What a worker works with.
@@ -96,6 +100,7 @@ struct Bench {
     readiness: Readiness,
     pending: Pending,
     lines: Lines,
+    doubts: Doubts,
     answers: Outgoing,
     clients: Clients,
     name: Folded,
@@ -135,6 +140,7 @@ impl Worker {
             readiness,
             pending: Pending::new(self.limits.outstanding_max, LINES_MAX),
             lines: Lines::new(self.limits.sockets),
+            doubts: Doubts::new(),
             answers: Outgoing::new(),
             clients: Clients::new(self.limits.per_client_max),
             name: Folded::root(),
@@ -183,7 +189,7 @@ impl Bench {
             }
             self.expire(now);
             self.flush();
-            self.bury();
+            self.bury(now);
             self.mend(now);
             self.flush();
         }
@@ -216,6 +222,7 @@ impl Bench {
             self.dispatch_again(index, now);
         }
         self.lines.forget(place);
+        self.doubts.forget(place);
         self.open(place);
     }
 

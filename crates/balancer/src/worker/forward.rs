@@ -1,6 +1,7 @@
 //! The way of a query: to a back end, to another where that one does not answer, and its answer back to the client.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::Ordering;
 
 use dns::query::Refusal;
 use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
@@ -13,6 +14,7 @@ use crate::client_address::{ClientAddress, Transport};
 use crate::field::Standing;
 use crate::message::{Says, UDP_PAYLOAD, answer};
 use crate::pending::{Asker, Index, Unmatched, rcode};
+use crate::picker::Picker;
 
 impl Bench {
     /// Takes in what a client has sent.
@@ -117,12 +119,15 @@ impl Bench {
     }
 
     /// Goes on with queries of back ends that are gone: nobody is there, so nobody answers.
-    pub(super) fn bury(&mut self) {
-        let gone = self.lines.take_gone();
-        if gone.is_empty() {
-            return;
+    ///
+    /// That no way leads there is the system's own word; that nobody listens is a packet's, and comes into doubt first.
+    pub(super) fn bury(&mut self, now: u64) {
+        let (gone, refused) = self.lines.take_gone();
+        for place in refused.iter() {
+            self.doubt(place, now);
         }
-        let now = self.now();
+        let picker = &self.worker.picker;
+        let gone = gone.or(self.doubts.settle(|place| heard(picker, place), now));
         for place in gone.iter() {
             if let Some(back_end) = self.worker.picker.back_end(place) {
                 if back_end.standing() == Standing::Up {
@@ -132,6 +137,17 @@ impl Bench {
             }
             self.look(now);
             self.abandon(place, now);
+        }
+    }
+
+    /// Comes to doubt that a back end is there, and has that found out.
+    fn doubt(&mut self, place: usize, now: u64) {
+        let picker = &self.worker.picker;
+        let (Some(back_end), Some(cells)) = (picker.back_end(place), picker.cells(place)) else { return };
+        // A packet that answers nothing that was sent means nothing.
+        if cells.in_flight() > 0 && self.doubts.begin(place, heard(picker, place), now) {
+            back_end.is_doubted.store(true, Ordering::Relaxed);
+            self.worker.doubted.notify_one();
         }
     }
 
@@ -175,7 +191,11 @@ impl Bench {
         let waiting = self.pending.get(index);
         let (key, client, tried) = (waiting.key, waiting.asker.client.ip(), waiting.tried);
         let closed = self.lines.closed();
-        let (worker, passed_over) = (&mut self.worker, tried.or(closed));
+        let (worker, mut passed_over) = (&mut self.worker, tried.or(closed));
+        let doubted = passed_over.or(self.doubts.all());
+        if worker.picker.has_others(doubted) {
+            passed_over = doubted;
+        }
         let Some(place) = worker.picker.pick(key, client, passed_over, now, &worker.counters) else {
             let (servfail, has_others) =
                 (Says::Rcode(Rcode::SERVFAIL), worker.picker.has_others(passed_over));
@@ -283,4 +303,10 @@ impl Bench {
             self.answers.clear();
         }
     }
+}
+
+/// How much this thread has heard from a back end, and its probes.
+fn heard(picker: &Picker, place: usize) -> u64 {
+    let here = picker.cells(place).map_or(0, |cells| cells.answers() + cells.late.get());
+    here + picker.back_end(place).map_or(0, |back_end| back_end.replied.load(Ordering::Relaxed))
 }

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::field::{BackEnd, Drained};
+use crate::doubts::DOUBT_NS;
+use crate::field::{BackEnd, Drained, Standing};
 use crate::lines::MEND_NS;
 use crate::picker::For;
 use fastrand::Rng;
@@ -31,6 +32,7 @@ fn bench(back_ends: &[SocketAddr]) -> Bench {
         stops: Arc::default(),
         clock: Clock::new(),
         allow: None,
+        doubted: Arc::default(),
         limits: Limits {
             timeout_ns: 1_000,
             tries: 2,
@@ -223,4 +225,73 @@ fn how_long_a_connection_may_be_idle_is_asked_no_back_end() {
     bench.take_query(&query, ([127, 0, 0, 1], 9).into(), None, 1);
     let waiting = bench.pending.waiting_for(0);
     assert_eq!(bench.pending.get(waiting[0]).query[2..], plain[2..]);
+}
+
+/// Two back ends with two queries each, and the first one.
+fn bench_of_two() -> (Bench, Arc<BackEnd>) {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into(), ([127, 0, 0, 2], 9).into()]);
+    (0..4).for_each(|_| ask(&mut bench));
+    let first = bench.worker.picker.back_end(0).expect("it is there").clone();
+    (bench, first)
+}
+
+/// Whoever guesses a port can have the system say that nobody listens.
+#[test]
+fn who_is_said_to_be_gone_and_answers_stays() {
+    for is_probed in [false, true] {
+        let (mut bench, first) = bench_of_two();
+        bench.lines.hear(0, Trouble::NobodyListens);
+        bench.bury(1);
+        assert!(first.is_doubted.load(Ordering::Relaxed));
+        (0..2).for_each(|_| ask(&mut bench));
+        assert_eq!(
+            [0, 1].map(|place| bench.pending.waiting_for(place).len()),
+            [2, 4],
+            "others are preferred"
+        );
+        if is_probed {
+            first.replied.store(1, Ordering::Relaxed);
+        } else {
+            first.cells[0].count_answer(0, 1);
+        }
+        bench.bury(DOUBT_NS + 1);
+        assert_eq!((first.standing(), bench.pending.waiting_for(0).len()), (Standing::Up, 2));
+        (0..2).for_each(|_| ask(&mut bench));
+        assert_eq!(bench.pending.waiting_for(0).len(), 3);
+    }
+}
+
+#[test]
+fn who_is_said_to_be_gone_and_is_silent_is_left() {
+    let (mut bench, first) = bench_of_two();
+    let left = |bench: &Bench| (first.is_down(), bench.pending.waiting_for(1).len());
+    bench.lines.hear(0, Trouble::NobodyListens);
+    bench.bury(1);
+    bench.lines.hear(0, Trouble::NobodyListens);
+    bench.bury(DOUBT_NS);
+    assert_eq!(left(&bench), (false, 2));
+    bench.bury(DOUBT_NS + 1);
+    assert_eq!(left(&bench), (true, 4));
+    assert_eq!(first.cells[0].refused.get(), 2);
+}
+
+#[test]
+fn who_has_no_way_is_left_at_once_and_who_was_not_asked_is_not_doubted() {
+    let (mut bench, first) = bench_of_two();
+    bench.lines.hear(0, Trouble::NoWay);
+    bench.bury(1);
+    assert!(first.is_down() && bench.pending.waiting_for(0).is_empty());
+    bench.lines.hear(0, Trouble::NobodyListens);
+    bench.bury(1);
+    assert!(bench.doubts.all().is_empty() && !first.is_doubted.load(Ordering::Relaxed));
+}
+
+#[test]
+fn who_is_doubted_is_asked_where_nobody_else_is() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+    ask(&mut bench);
+    bench.lines.hear(0, Trouble::NobodyListens);
+    bench.bury(1);
+    ask(&mut bench);
+    assert_eq!(bench.pending.waiting_for(0).len(), 2);
 }
