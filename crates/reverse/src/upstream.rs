@@ -41,7 +41,8 @@ impl Ids {
     }
 }
 
-/// Asks over UDP and, where the answer is cut, over TCP; `counts` what came that was no answer to this, and the rcodes.
+/// Asks over UDP and, where the answer is cut, over TCP; `counts` that it was asked, what came that was no answer to this, and
+/// the rcodes.
 ///
 /// Never [`Answered::Truncated`] or [`Answered::Foreign`].
 ///
@@ -83,6 +84,7 @@ async fn over_udp(
     // The kernel drops what does not come from there.
     let socket = UdpSocket::from_std(net::client::ask(upstream, None)?)?;
     socket.send(&question::question(address, ask, id)).await?;
+    counts.questions.fetch_add(1, Ordering::Relaxed);
     let mut octets = vec![0; DATAGRAM_MAX];
     for _ in 0..FOREIGN_MAX {
         let length = socket.recv(&mut octets).await?;
@@ -124,5 +126,24 @@ fn note_header(octets: &[u8], counts: &UpstreamCounts) {
     counts.rcodes[usize::from(codes & 15)].fetch_add(1, Ordering::Relaxed);
     if usize::from(u16::from_be_bytes([*high, *low])) > NAMES_MAX {
         counts.many.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_what_was_sent_counts_as_asked() {
+        let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // The system refuses a socket to this one.
+        let nobody = "255.255.255.255:53".parse().unwrap();
+        for (upstream, questions) in [(gone, 1), (nobody, 0)] {
+            let counts = UpstreamCounts::default();
+            let wait = Duration::from_secs(10);
+            let asked = ask(upstream, "192.0.2.1".parse().unwrap(), &Ask::Name, 7, wait, &counts).await;
+            assert!(matches!(asked, Ok(Answered::Failed(Why::Timeout))), "{upstream}: {asked:?}");
+            assert_eq!(counts.questions.load(Ordering::Relaxed), questions, "{upstream}");
+        }
     }
 }

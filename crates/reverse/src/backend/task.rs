@@ -195,7 +195,6 @@ impl Task {
         let index = self.upstreams.next(self.clock.now().monotonic);
         let (upstream, counts) = self.upstreams.at(index);
         let (ids, wait, clock) = (ids.clone(), self.timeout, self.clock);
-        counts.questions.fetch_add(1, Ordering::Relaxed);
         flights.spawn(async move {
             let begun = clock.now().monotonic;
             let asked = upstream::ask(upstream, question.address, &question.ask, ids.next(), wait, &counts);
