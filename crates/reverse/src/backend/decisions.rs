@@ -291,9 +291,10 @@ impl BackEnd {
                     return self.above(question, u8::MAX, now);
                 }
             }
-            // The empty entry stands until it expires, and it is asked for again.
+            // Not for long, but it is known: who has no name is no crawler. Rapid DNS's empty entry stands until it expires.
             Answered::NoName(_) | Answered::Nothing(_) => {
-                self.cache.put(address, Entry::new(State::Asked, now, PLACEHOLDER), &NameText::EMPTY);
+                let state = if self.behaviour.paper.is_some() { State::Asked } else { State::NoName };
+                self.cache.put(address, Entry::new(state, now, PLACEHOLDER), &NameText::EMPTY);
             }
             Answered::Unusable(seconds) => {
                 let state =

@@ -179,17 +179,22 @@ fn a_stale_name_is_served_while_it_is_renewed_and_while_that_fails() {
 
 #[test]
 fn absences_are_kept_unless_they_are_not_to_be() {
-    for (negative, expected) in [(true, "no_name"), (false, "not_yet")] {
+    for negative in [true, false] {
         let mut world = World::new(Behaviour { negative, ..behaviour() });
         world.look_up(ONE);
         world.turn(Answered::NoName(5));
         world.pass(119);
-        assert_eq!(world.look_up(ONE).word(), expected);
+        assert_eq!(world.look_up(ONE).word(), "no_name");
         assert_eq!(world.turn(name(1)), None);
         world.pass(2);
-        assert_eq!(world.look_up(ONE).word(), expected);
+        assert_eq!(world.look_up(ONE).word(), "no_name");
         assert_eq!(world.turn(name(1)).is_some(), !negative);
     }
+    // The paper's are empty entries.
+    let mut world = World::new(Behaviour { negative: false, paper: Some(Paper::default()), ..behaviour() });
+    world.look_up(ONE);
+    world.turn(Answered::NoName(5));
+    assert_eq!(world.look_up(ONE), Known::NotYet);
 }
 
 #[test]
