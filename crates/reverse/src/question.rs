@@ -256,6 +256,7 @@ fn names(message: &Message<[u8]>) -> Option<Answered> {
     Some(match (best, seen) {
         (Some(name), _) => Answered::Name(name, ttl),
         (None, 1..) => Answered::Unusable(ttl),
+        (None, 0) if is_referral(message) => Answered::Failed(Why::Refused),
         (None, 0) => absence(message, &aliases),
     })
 }
@@ -283,6 +284,7 @@ fn addresses(message: &Message<[u8]>, address: IpAddr) -> Option<Answered> {
     }
     Some(match (found, seen) {
         (true, _) => Answered::Verdict(Verdict::Confirmed, ttl),
+        (false, 0) if is_referral(message) => Answered::Failed(Why::Refused),
         (false, 0) => Answered::Verdict(Verdict::Mismatch, ttl.min(negative_ttl(message))),
         (false, _) => Answered::Verdict(Verdict::Mismatch, ttl),
     })
@@ -303,6 +305,13 @@ fn absence(message: &Message<[u8]>, aliases: &Aliases<'_>) -> Answered {
     }
 }
 
+/// Whether an answer without the wanted records only says who would know (RFC 2308 §2.2): its server does not resolve for us.
+fn is_referral(message: &Message<[u8]>) -> bool {
+    let Ok(authority) = message.authority() else { return false };
+    let has = |rtype| authority.flatten().any(|record| record.rtype() == rtype);
+    message.header().rcode() == Rcode::NOERROR && has(Rtype::NS) && !has(Rtype::SOA)
+}
+
 /// How long an absence may be believed: the lower of the SOA's TTL and MINIMUM (RFC 2308 §5); 0 without one.
 fn negative_ttl(message: &Message<[u8]>) -> u32 {
     let Ok(authority) = message.authority() else { return 0 };
@@ -316,6 +325,8 @@ fn negative_ttl(message: &Message<[u8]>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain::base::Ttl;
+    use domain::rdata::{Ns, Soa};
     use proptest::prelude::*;
 
     const ADDRESS: &str = "192.0.2.7";
@@ -369,6 +380,34 @@ mod tests {
         assert_eq!(told(&answer(Rcode::NXDOMAIN, &[(PTR, "CNAME", "a.example")])), "none 0");
         assert_eq!(told(&answer(Rcode::SERVFAIL, &[])), "Failed(Servfail)");
         assert_eq!(told(&answer(Rcode::REFUSED, &[])), "Failed(Refused)");
+    }
+
+    #[test]
+    fn a_referral_is_no_answer() {
+        let address = ADDRESS.parse().unwrap();
+        let host = Ask::Addresses(NameText::from_text(b"www.example").unwrap());
+        let zone = name("192.in-addr.arpa");
+        let told = |ask: &Ask, rcode, has_soa| {
+            let asked = question(address, ask, 77);
+            let message = MessageBuilder::new_vec().start_answer(Message::from_slice(&asked).unwrap(), rcode);
+            let mut message = message.unwrap().authority();
+            message.push((zone.clone(), 300, Ns::new(name("ns.example")))).unwrap();
+            if has_soa {
+                let time = Ttl::from_secs(60);
+                let soa = Soa::new(zone.clone(), zone.clone(), 1.into(), time, time, time, time);
+                message.push((zone.clone(), 300, soa)).unwrap();
+            }
+            format!("{:?}", read(&message.finish(), address, ask, 77))
+        };
+        for (ask, absent, missing) in
+            [(Ask::Name, "NoName(60)", "Nothing(0)"), (host, "Verdict(Mismatch, 60)", "Verdict(Mismatch, 0)")]
+        {
+            assert_eq!(told(&ask, Rcode::NOERROR, false), "Failed(Refused)", "{ask:?}");
+            assert_eq!(told(&ask, Rcode::NOERROR, true), absent);
+            assert_eq!(told(&ask, Rcode::NXDOMAIN, false), missing);
+        }
+        // Something is there, or servers would not be named for it.
+        assert_eq!(told(&Ask::Prefix(24), Rcode::NOERROR, false), "NoName(0)");
     }
 
     #[test]

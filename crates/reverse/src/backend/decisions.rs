@@ -31,8 +31,8 @@ pub const IN_FLIGHT_MAX: usize = 256;
 /// Of those, in one lane, so that networks whose servers are slow do not take all of them.
 pub const LANE_IN_FLIGHT_MAX: usize = 32;
 
-/// How long it is kept that nobody could tell whether a name leads back, or whether there is anything in a prefix: as
-/// long as RFC 9520 §3.2 lets failures be kept.
+/// How long it is kept that nobody could tell whether a name leads back, or whether there is anything in a prefix, and that
+/// something is not there for a time that nobody told: as long as RFC 9520 §3.2 lets failures be kept.
 pub const UNCONFIRMED: Duration = Duration::from_secs(300);
 
 /// How long a prefix is not asked for that was said to be empty and is not: its servers do not follow RFC 8020.
@@ -283,7 +283,8 @@ impl BackEnd {
                 return Some(Question { ask: Ask::Addresses(name), life, tried: 0, ..question });
             }
             Answered::NoName(seconds) | Answered::Nothing(seconds) if self.behaviour.negative => {
-                self.cache.put(address, Entry::new(State::NoName, now, ttl.of(seconds)), &NameText::EMPTY);
+                let entry = Entry::new(State::NoName, now, self.absent_for(seconds));
+                self.cache.put(address, entry, &NameText::EMPTY);
                 if matches!(answered, Answered::Nothing(_))
                     && self.behaviour.prefixes
                     && self.behaviour.paper.is_none()
@@ -318,6 +319,9 @@ impl BackEnd {
     /// Keeps the verdict on a name, with the lower of both lives.
     fn told_verdict(&mut self, question: Question, name: &NameText, answered: Answered, now: u32) {
         let (verdict, life) = match answered {
+            Answered::Verdict(Verdict::Mismatch, ttl) => {
+                (Verdict::Mismatch, question.life.min(self.absent_for(ttl)))
+            }
             Answered::Verdict(verdict, ttl) => (verdict, question.life.min(self.behaviour.ttl.of(ttl))),
             // Nobody can tell, so it is not confirmed any more either.
             _ => (Verdict::NotYet, question.life.min(UNCONFIRMED)),
@@ -342,7 +346,7 @@ impl BackEnd {
         now: u32,
     ) -> Option<Question> {
         let (state, life) = match answered {
-            Answered::Nothing(ttl) => (State::NoName, self.behaviour.ttl.of(ttl)),
+            Answered::Nothing(ttl) => (State::NoName, self.absent_for(ttl)),
             Answered::NoName(ttl) => (State::Asked, self.behaviour.ttl.of(ttl)),
             _ => (State::Asked, UNCONFIRMED),
         };
@@ -379,6 +383,13 @@ impl BackEnd {
                 self.cache.put_prefix(address, bits, Entry::new(State::Asked, now, CONTRADICTED));
             }
         }
+    }
+
+    /// How long it is kept that something is not there. Where nothing says for how long it may be (RFC 2308 §5), not as
+    /// long as names whose record does not count; the paper makes no difference.
+    fn absent_for(&self, seconds: u32) -> Duration {
+        let life = self.behaviour.ttl.of(seconds);
+        if seconds == 0 && self.behaviour.paper.is_none() { life.min(UNCONFIRMED) } else { life }
     }
 
     /// Whether this is the name that is known of an address.

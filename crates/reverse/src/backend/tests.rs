@@ -198,6 +198,34 @@ fn absences_are_kept_unless_they_are_not_to_be() {
 }
 
 #[test]
+fn what_nothing_says_the_life_of_is_kept_for_minutes() {
+    let since = |left| Since { age: 0, left, stale: false };
+    for (said, left) in [(Answered::NoName(0), 300), (Answered::Nothing(0), 300), (Answered::NoName(5), 1000)]
+    {
+        let mut world = World::new(behaviour());
+        world.look_up(ONE);
+        world.turn(said);
+        assert_eq!(world.look_up(ONE), Known::NoName(since(left)), "{said:?}");
+    }
+    for (said, left) in [(verdict(Verdict::Mismatch, 0), 300), (verdict(Verdict::Confirmed, 0), 1000)] {
+        let mut world = World::new(Behaviour { confirm: true, ..behaviour() });
+        world.look_up(ONE);
+        world.step(name(1));
+        world.step(said);
+        let Known::Name(known, _) = world.look_up(ONE) else { panic!("it has a name") };
+        assert_eq!(known, since(left), "{said:?}");
+    }
+    let mut world = World::new(Behaviour { prefixes: true, ..behaviour() });
+    world.look_up(ONE);
+    (0..4).for_each(|_| _ = world.step(Answered::Nothing(0)));
+    assert_eq!(world.look_up("192.0.2.77"), Known::NoName(since(300)));
+    let mut world = World::new(Behaviour { paper: Some(Paper::default()), ..behaviour() });
+    world.look_up(ONE);
+    world.turn(Answered::NoName(0));
+    assert_eq!(world.look_up(ONE), Known::NoName(since(1000)), "as it did");
+}
+
+#[test]
 fn the_paper_keeps_duplicates_and_forgets_failures() {
     let mut world = World::new(Behaviour { paper: Some(Paper::default()), ..behaviour() });
     for address in [ONE, ONE, "192.0.2.2", ONE] {
