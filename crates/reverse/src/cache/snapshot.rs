@@ -24,6 +24,7 @@ use net::whole;
 use super::entry;
 use super::names::{SEGMENT, SEGMENTS_MAX, Segments};
 use super::table::{Key, Shard};
+use super::writer::slot_octets_max;
 use super::{Reader, Root, SHARDS, View, Writer};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"pm-names");
@@ -214,7 +215,7 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
     // never get fewer, so those keep to what `Writer::grow` leaves them.
     let octets = |words: usize| words * 8;
     let (slots, all) = (octets(begin - HEADER - table.len()), octets(end - HEADER - table.len()));
-    if slots > limit - limit / 8 || all > limit.saturating_mul(2) {
+    if slots > slot_octets_max(limit) || all > limit.saturating_mul(2) {
         return Err(Unread::TooLarge);
     }
     match mapping.octets().len().cmp(&((end + 1) * 8)) {

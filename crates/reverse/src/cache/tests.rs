@@ -377,6 +377,26 @@ fn text_in_and_out() {
     }
 }
 
+#[test]
+fn what_comes_when_the_limit_is_reached_has_slots_all_the_same() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    (0..60_000).for_each(|number| put(&mut cache, v4(number), &format!("h{number:060}.example.net")));
+    assert!(cache.octets() > LIMIT_MIN - LIMIT_MIN / 8, "{} octets", cache.octets());
+    let six = |number: u32| IpAddr::V6((u128::from(number) << 64).into());
+    (0..500).for_each(|number| put(&mut cache, six(number), "-"));
+    let known = (0..500).filter(|number| got(&reader, six(*number)).is_some()).count();
+    assert_eq!(known, 500);
+    cache.put_prefix(v4(0xc000_0200), 24, Entry::new(State::NoName, 1000, DAY));
+    assert!(cache.prefix(v4(0xc000_0200), 24).is_some());
+    // A snapshot of it is read under the same limit, also where all else are slots.
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    (0..300_000).for_each(|number| put(&mut cache, v4(number), "-"));
+    (0..5_000).for_each(|number| put(&mut cache, six(number), "-"));
+    let mut file = Vec::new();
+    snapshot::write(&reader.view(), 1001, &mut file).unwrap();
+    assert_eq!(snapshot::read(&file[..], LIMIT_MIN, 0).unwrap().0.len(), cache.len());
+}
+
 /// 34,938 addresses of name servers with what their PTR was in 2017 (a sparse sample: few share anything).
 #[test]
 fn real_names_take_forty_octets_at_most() {

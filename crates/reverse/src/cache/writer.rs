@@ -19,6 +19,15 @@ pub const LIMIT_MIN: usize = 4 << 20;
 /// longest back-off of RFC 9520.
 const FAILURES_KEPT: u32 = 300;
 
+/// Slots that each shard may have whatever the limit says, 96 KiB in all: when the first entries of a family come, the others
+/// may have taken everything.
+const SLOTS_ALWAYS: usize = 64;
+
+/// The most octets of slots under a limit: the last eighth is for names, so that slots do not take what lets those change.
+pub(super) fn slot_octets_max(limit: usize) -> usize {
+    limit - limit / 8 + SHARDS * SLOTS_ALWAYS * 8 * (u32::WORDS + u128::WORDS)
+}
+
 /// The fewest names that are worth a collection.
 const DROPPED_MIN: usize = 1000;
 
@@ -81,7 +90,7 @@ pub struct Counts {
     pub expired: u64,
     /// Entries that had to make room for another.
     pub evicted: u64,
-    /// Entries that were not put because there was no room for their name.
+    /// Entries that were not put because there was no room for them or their name.
     pub no_room: u64,
     /// Collections of names that came to their end.
     pub collections: u64,
@@ -212,13 +221,15 @@ impl Writer {
             self.counts.no_room += 1;
             return self.make_room(key);
         };
-        self.counts.puts += 1;
         let hash = key.hash(self.root.seed);
         let index = shard(hash);
         self.grow::<K>(index);
         let place = K::shards(&self.root)[index].place(key, hash);
         let (at, fresh) = match place {
-            Place::None => return,
+            Place::None => {
+                self.counts.no_room += 1;
+                return;
+            }
             Place::Found(at, old, was) => {
                 self.dropped =
                     self.dropped.saturating_add(usize::from(old.state == State::Name && was != reference));
@@ -234,6 +245,7 @@ impl Writer {
                 (at, Some(false))
             }
         };
+        self.counts.puts += 1;
         K::shards(&self.root)[index].write(at, key, &entry, reference);
         if let Some(fresh) = fresh {
             let used = K::used(self);
@@ -289,8 +301,8 @@ impl Writer {
         }
         let slot = 8 * K::WORDS;
         let wanted = ((live + 1) * 5 / 3).max(8);
-        // The last eighth is for names, so that slots do not take what lets those change.
         let room = (self.limit - self.limit / 8).saturating_sub(self.octets() - slots * slot) / slot;
+        let room = room.max(SLOTS_ALWAYS);
         let fitted = part::fitted(wanted * K::WORDS) / K::WORDS;
         let size = if wanted.min(room) > slots {
             if fitted <= room { fitted } else { wanted.min(room) }
