@@ -147,8 +147,12 @@ fn import(from: &Path, to: &Path, memory: usize) -> Result<(), Failure> {
     let count = read.map_err(|cause| Failure::file(from, format!("it cannot be read: {cause}"), ""))?;
     faults.or(())?;
     snapshot::save(&reader.view(), now(), to).map_err(|cause| unwritten(to, &cause))?;
-    let kept = cache.len();
-    session::print(format!("{}: {kept} entries of {count} lines", to.display()).as_bytes())
+    let (kept, counts) = (cache.len(), cache.counts());
+    let lost = match counts.evicted + counts.no_room {
+        0 => String::new(),
+        _ => format!("; {} made room for others, {} found none (--memory)", counts.evicted, counts.no_room),
+    };
+    session::print(format!("{}: {kept} entries of {count} lines{lost}", to.display()).as_bytes())
 }
 
 fn unwritten(path: &Path, cause: &dyn std::fmt::Display) -> Failure {

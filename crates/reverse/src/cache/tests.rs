@@ -397,6 +397,26 @@ fn what_comes_when_the_limit_is_reached_has_slots_all_the_same() {
     assert_eq!(snapshot::read(&file[..], LIMIT_MIN, 0).unwrap().0.len(), cache.len());
 }
 
+#[test]
+fn lines_beyond_the_limit_take_the_place_of_what_expires_first() {
+    // By their order, and all at the same time: then any of them go.
+    for step in [1, 0] {
+        let lines: String = (0..150_000u32)
+            .map(|number| {
+                let address = std::net::Ipv4Addr::from(number.wrapping_mul(0x9e37_79b9));
+                format!("{address}\t{}\th{number}.some-longer-name.example.net\n", 10_000 + step * number)
+            })
+            .collect();
+        let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+        let count = text::read(lines.as_bytes(), 1000, &mut cache, |line, what| panic!("{line}: {what}"));
+        assert_eq!(count.unwrap(), 150_000);
+        assert!(cache.octets() <= 2 * LIMIT_MIN, "{} octets", cache.octets());
+        let last =
+            (140_000..150_000u32).filter(|n| got(&reader, v4(n.wrapping_mul(0x9e37_79b9))).is_some()).count();
+        assert!(last > 7_500 && cache.len() > 50_000, "{step}: {last} of the last, {} of all", cache.len());
+    }
+}
+
 /// 34,938 addresses of name servers with what their PTR was in 2017 (a sparse sample: few share anything).
 #[test]
 fn real_names_take_forty_octets_at_most() {

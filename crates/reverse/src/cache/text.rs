@@ -15,6 +15,10 @@ pub const LINE_MAX: usize = 39 + 1 + 10 + 1 + 254 + 2;
 /// The most octets of a line that is none: what has longer ones is no text, and is read no further.
 const WRONG_LINE_MAX: u64 = 64 << 10;
 
+/// After how many lines it is looked whether the cache is nearly full: names of fewer fit into what is left then, also
+/// of the smallest cache.
+const LINES_BETWEEN: u64 = 1000;
+
 /// Writes all that is known at `now`; returns how many lines.
 ///
 /// # Errors
@@ -35,8 +39,8 @@ pub fn write(reader: &Reader, now: u32, out: &mut impl Write) -> io::Result<u64>
     done.map(|()| lines)
 }
 
-/// Puts all lines that have not expired; returns how many lines there are. Each that is none goes to `wrong`, with its number,
-/// counted from 1, and what is wrong with it.
+/// Puts all lines that have not expired, and sweeps where the cache gets full; returns how many lines there are. Each that
+/// is none goes to `wrong`, with its number, counted from 1, and what is wrong with it.
 ///
 /// # Errors
 /// What `from` says.
@@ -58,6 +62,10 @@ pub fn read(
             Ok((address, entry, name)) if !entry.is_stale(now) => cache.put(address, entry, &name),
             Ok(_) => {}
             Err(what) => wrong(number, what),
+        }
+        // Nobody else does meanwhile, and without it what is taken out frees no names.
+        if number % LINES_BETWEEN == 0 && cache.is_nearly_full() {
+            (0..2 * Writer::SWEEPS).for_each(|_| cache.sweep(now));
         }
         if length as u64 == WRONG_LINE_MAX && line.last() != Some(&b'\n') {
             return Ok(number);

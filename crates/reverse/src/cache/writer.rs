@@ -198,6 +198,11 @@ impl Writer {
         self.slot_octets + self.names.octets()
     }
 
+    /// Whether so much of the limit is taken that the next round of sweeps takes out an eighth of the names.
+    pub fn is_nearly_full(&self) -> bool {
+        self.octets() > self.limit - self.limit / 16
+    }
+
     /// For how many seconds expired names and absences are kept.
     pub fn stale(&self) -> u32 {
         self.stale
@@ -356,7 +361,11 @@ impl Writer {
             let slot = at;
             at += 1;
             let Some((entry, key, reference)) = shard.read::<K>(slot) else { continue };
-            if entry.state == State::Name && entry.expiry < shed {
+            // Of those that expire at that very time, which may be all, an eighth goes too: others each time, for new ones
+            // come into the slots that become free.
+            let is_its_turn = (slot as u64 + self.counts.collections).is_multiple_of(8);
+            let is_shed = entry.expiry < shed || entry.expiry == shed && is_its_turn;
+            if entry.state == State::Name && is_shed {
                 self.evict::<K>(index, slot);
                 continue;
             }
@@ -393,7 +402,7 @@ impl Writer {
         }
         self.names.release(&self.root.segments);
         // Before there is no room for a name that was just learned, those that expire first make some.
-        self.shedding = self.octets() > self.limit - self.limit / 16;
+        self.shedding = self.is_nearly_full();
         if self.shedding || self.dropped > (self.len() / 2).max(DROPPED_MIN) {
             self.names.begin_collection();
             (self.collecting, self.dropped) = (true, 0);
