@@ -242,6 +242,7 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
         return Err(Unread::Damaged("it is damaged: a slot, or a name in a segment that is not there"));
     }
     let (mut writer, reader) = Writer::over(root, limit, stale);
+    writer.look_at_names();
     // Which names are there already, the writer learns by collecting them with its first sweeps.
     writer.dropped = usize::MAX;
     Ok((writer, reader))

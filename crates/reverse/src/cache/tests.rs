@@ -323,6 +323,35 @@ fn a_snapshot_that_is_none_is_refused() {
 }
 
 #[test]
+fn names_of_a_snapshot_that_are_none_are_taken_out() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    put(&mut cache, v4(1), "one.example");
+    put(&mut cache, v4(2), "two.example");
+    let long = "a".repeat(64);
+    for (number, text) in ["a\n192.0.2.1.example", &long, "127.0.0.1", ""].into_iter().enumerate() {
+        let mut name = NameText::EMPTY;
+        text.bytes().for_each(|octet| name.push(octet).unwrap());
+        cache.put(v4(10 + number as u32), Entry::new(State::Name, 1000, DAY), &name);
+        cache.put(IpAddr::V6((number as u128).into()), Entry::new(State::Name, 1000, DAY), &name);
+    }
+    let mut file = Vec::new();
+    snapshot::write(&reader.view(), 1001, &mut file).unwrap();
+    // The second one's tail is in a segment that is not there.
+    let head = file.windows(4).position(|octets| octets == b"\x03two").expect("it is there");
+    file[head + 6] = 9;
+    let mut words: Vec<u64> = file.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    let (sum, content) = words.split_last_mut().expect("a checksum");
+    *sum = snapshot::checksum(content.iter().copied());
+    let file: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let (read, reader) = snapshot::read(&file, LIMIT_MIN, 0).unwrap();
+    let mut text = Vec::new();
+    text::write(&reader, 1001, &mut text).unwrap();
+    assert_eq!(String::from_utf8(text).unwrap(), "0.0.0.1\t87400\tone.example\n");
+    assert_eq!((read.len(), read.counts().evicted), (1, 9));
+    assert_eq!(got(&reader, v4(10)), None);
+}
+
+#[test]
 fn a_file_is_replaced_whole() {
     let folder = std::env::temp_dir().join(format!("pointsman-names-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

@@ -38,6 +38,9 @@ const SWEPT_MAX: usize = 2048;
 /// How many slots a name counts for that is moved: it takes a microsecond or two.
 const MOVED: usize = 32;
 
+/// How many slots ahead a name is fetched that is looked at.
+const LOOKED_AHEAD: usize = 16;
+
 /// How many slots of a shard show when an eighth of its names has expired.
 const SAMPLE: usize = 8192;
 
@@ -213,6 +216,34 @@ impl Writer {
         self.counts
     }
 
+    /// Takes out the entries whose name is none that is kept: a snapshot is somebody's file, and what is in it is looked at
+    /// here once, before anybody is told of it.
+    pub(super) fn look_at_names(&mut self) {
+        for index in 0..SHARDS {
+            self.look_at_shard::<u32>(index);
+            self.look_at_shard::<u128>(index);
+        }
+    }
+
+    fn look_at_shard<K: Table>(&mut self, index: usize) {
+        let (shard, mut name) = (K::shards(&self.root)[index].clone(), NameText::EMPTY);
+        let named = |at: usize| shard.read::<K>(at).filter(|(entry, ..)| entry.state == State::Name);
+        let slots = shard.slots::<K>();
+        for at in 0..slots {
+            // Names lie anywhere in memory: those of the next slots are on their way meanwhile.
+            if at + LOOKED_AHEAD < slots
+                && let Some((_, _, reference)) = named(at + LOOKED_AHEAD)
+            {
+                names::approach(&self.root.segments, reference);
+            }
+            let Some((_, key, reference)) = named(at) else { continue };
+            let read = names::read(&self.root.segments, reference, octets(key.address()), &mut name);
+            if read.is_err() || !name.is_kept() {
+                self.evict::<K>(index, at);
+            }
+        }
+    }
+
     fn publish(&mut self) {
         self.shared.store(Arc::new(self.root.copy()));
     }
@@ -380,10 +411,7 @@ impl Writer {
             } else if self.collecting && entry.state == State::Name && self.names.is_old(reference) {
                 work = work.saturating_sub(MOVED);
                 let read = names::read(&self.root.segments, reference, octets(key.address()), &mut name);
-                // A snapshot is somebody's file: what is in it is looked at here once.
-                let moved =
-                    read.ok().filter(|()| name.is_kept()).and_then(|()| self.intern(key.address(), &name));
-                match moved {
+                match read.ok().and_then(|()| self.intern(key.address(), &name)) {
                     Some(reference) => shard.write(slot, key, &entry, reference),
                     None => self.evict::<K>(index, slot),
                 }
