@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use api::Faults;
 use arc_swap::ArcSwap;
 use net::histogram::Histogram;
-use store::{Change, CommitError, Store};
+use store::{Change, CommitError, Store, StoreError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -79,11 +79,11 @@ struct Shared {
 }
 
 /// What the store complained of. A full disk shows at commits only, so a check that finds nothing does not take
-/// back what the last commit failed with.
+/// back all that the last commit may have failed with.
 #[derive(Default)]
 struct Complaints {
-    commit: Option<String>,
-    check: Option<String>,
+    commit: Option<StoreError>,
+    check: Option<StoreError>,
 }
 
 struct Request {
@@ -159,16 +159,21 @@ impl Editor {
     /// What the store last complained of; `None` while it takes changes.
     pub fn store_complaint(&self) -> Option<String> {
         let complaints = lock(&self.shared.complaints);
-        let complaint = complaints.check.clone().or_else(|| complaints.commit.clone());
+        let complaint = complaints.check.as_ref().or(complaints.commit.as_ref()).map(ToString::to_string);
         drop(complaints);
         complaint.or_else(|| self.shared.following.complaint())
     }
 
     /// Asks the store whether it could take a change now, and remembers the answer.
     pub async fn check_store(&self) -> Option<String> {
-        let complaint = self.shared.store.check().await.err().map(|e| e.to_string());
-        lock(&self.shared.complaints).check.clone_from(&complaint);
-        complaint
+        let found = self.shared.store.check().await.err();
+        let told = found.as_ref().map(ToString::to_string);
+        let mut complaints = lock(&self.shared.complaints);
+        if found.is_none() && complaints.commit.as_ref().is_some_and(StoreError::shows_in_check) {
+            complaints.commit = None;
+        }
+        complaints.check = found;
+        told
     }
 
     /// Stores what probes hold of servers.
@@ -570,7 +575,7 @@ fn store_changes(
             shared.following.reached();
             None
         }
-        Err(cause) => Some(cause.to_string()),
+        Err(CommitError::Store(cause)) => Some(cause.clone()),
     };
     *lock(&shared.complaints) = Complaints { commit: complaint, check: None };
     committed
@@ -586,13 +591,40 @@ mod tests {
     use crate::generation::Settings;
     use ::tests::folder::Folder;
 
-    #[tokio::test]
-    async fn a_commit_that_happened_unknown_refuses_one_change_and_no_more() {
-        let folder = Folder::new();
+    /// An editor of an empty store in a folder.
+    async fn start(folder: &Folder) -> Editor {
         let store = Store::open(&format!("sqlite:{}", folder.at("store.db"))).await.expect("a store");
         let book = Book::empty(1, Settings::default());
         let published = Arc::new(Published::new(book.generation.clone(), 2));
-        let editor = Editor::start(store, book, published).expect("a thread");
+        Editor::start(store, book, published).expect("a thread")
+    }
+
+    #[tokio::test]
+    async fn a_check_takes_back_what_a_check_would_show() {
+        let (folder, path) = (Folder::new(), std::path::PathBuf::from("store.db"));
+        let editor = start(&folder).await;
+        for (cause, stays) in [
+            (StoreError::Locked { path: path.clone() }, false),
+            (StoreError::Unreachable { path: path.clone(), cause: String::new() }, false),
+            (StoreError::Slow { path: path.clone() }, false),
+            (StoreError::Full { path: path.clone() }, true),
+            (StoreError::Gone { path: path.clone() }, true),
+        ] {
+            let told = cause.to_string();
+            lock(&editor.shared.complaints).commit = Some(cause);
+            assert_eq!(editor.store_complaint().as_ref(), Some(&told));
+            assert_eq!(editor.check_store().await, None, "the store is well");
+            assert_eq!(editor.store_complaint(), stays.then_some(told));
+        }
+        editor.add_region("one").await.expect("it is taken");
+        assert_eq!(editor.store_complaint(), None, "a commit takes all of it back");
+        editor.stop().await;
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_happened_unknown_refuses_one_change_and_no_more() {
+        let folder = Folder::new();
+        let editor = start(&folder).await;
         editor.add_region("one").await.expect("it is taken");
         // As if neither its answer came nor the store could tell afterwards.
         let unknown = Change::AddRegion { id: 2, name: "two".into() };

@@ -274,6 +274,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether [`Store::check`](crate::Store::check) would find it, too, as long as it lasts. What has to do with writing,
+    /// such as a full disk, shows at commits only.
+    pub fn shows_in_check(&self) -> bool {
+        matches!(self, StoreError::Locked { .. } | StoreError::Unreachable { .. } | StoreError::Slow { .. })
+    }
+
     /// Sorts an error of SQLite at `path`.
     pub(crate) fn sort(path: &Path, error: &rusqlite::Error) -> Self {
         use rusqlite::Error::{
