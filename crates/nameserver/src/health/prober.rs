@@ -30,6 +30,9 @@ const JITTER: f64 = 0.1;
 /// How long changed verdicts are gathered before they are stored: one sync of the disk for all.
 const KEPT_AFTER: Duration = Duration::from_secs(1);
 
+/// How long verdicts wait that the store did not take: it may be away for hours, and each try may wait for it.
+const KEPT_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
 /// What is told where a policy names a probe that is configured no more.
 const NO_PROBE: &str = "the configuration has no [[probe]] of this name";
 
@@ -78,9 +81,10 @@ pub async fn run<C, F>(
 
 /// Stores changed verdicts until the shutdown begins, and once more then.
 pub async fn keep(table: Arc<Table>, editor: Editor, shutdown: Shutdown) {
+    let mut first = Wait::Change;
     loop {
         let is_last = shutdown.is_begun();
-        for wait in [Wait::Change, Wait::Gather] {
+        for wait in [first, Wait::Gather] {
             tokio::select! {
                 () = shutdown.wait() => {}
                 () = wait.over(&table) => {}
@@ -97,11 +101,15 @@ pub async fn keep(table: Arc<Table>, editor: Editor, shutdown: Shutdown) {
         });
         let verdicts: Vec<_> = verdicts.collect();
         let remembered = if verdicts.is_empty() { Ok(()) } else { editor.remember(&verdicts).await };
-        if let Err(cause) = remembered {
-            // They go with the next change; the store's own complaint is in the status.
-            tracing::warn!(%cause, "the store did not take what probes found");
-            table.put_back(unkept);
-        }
+        first = match remembered {
+            Ok(()) => Wait::Change,
+            Err(cause) => {
+                // The store's own complaint is in the status.
+                tracing::warn!(%cause, "the store did not take what probes found; it is asked again");
+                table.put_back(unkept);
+                Wait::Refused
+            }
+        };
         if is_last {
             return;
         }
@@ -111,6 +119,7 @@ pub async fn keep(table: Arc<Table>, editor: Editor, shutdown: Shutdown) {
 #[derive(Clone, Copy)]
 enum Wait {
     Change,
+    Refused,
     Gather,
 }
 
@@ -118,6 +127,7 @@ impl Wait {
     async fn over(self, table: &Table) {
         match self {
             Wait::Change => table.changed_verdicts().await,
+            Wait::Refused => sleep(KEPT_AGAIN_AFTER).await,
             Wait::Gather => sleep(KEPT_AFTER).await,
         }
     }
@@ -195,6 +205,7 @@ async fn one(probe: &Probe, check: impl Future<Output = Outcome> + Send + 'stati
 mod tests {
     use std::sync::Mutex;
 
+    use ::tests::folder::Folder;
     use api::ProbeVerdict;
 
     use super::super::probe::Check;
@@ -317,13 +328,47 @@ mod tests {
         assert!((14..=22).contains(&rose), "{rose}");
     }
 
-    #[tokio::test]
-    async fn what_was_found_before_the_shutdown_is_stored() {
-        let folder = ::tests::folder::Folder::new();
-        let store = store::Store::open(&format!("sqlite:{}", folder.at("store.db"))).await.expect("a store");
+    /// An editor of an empty store in a folder.
+    async fn editor(folder: &Folder) -> Editor {
+        let store = open(folder).await;
         let book = Book::empty(1, Settings::default());
         let published = Arc::new(Published::new(book.generation.clone(), 1));
-        let editor = Editor::start(store, book, published).expect("an editor");
+        Editor::start(store, book, published).expect("an editor")
+    }
+
+    async fn open(folder: &Folder) -> store::Store {
+        store::Store::open(&format!("sqlite:{}", folder.at("store.db"))).await.expect("a store")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_store_did_not_take_is_stored_without_another_change() {
+        let folder = Folder::new();
+        let editor = editor(&folder).await;
+        let (table, shutdown) = (Arc::new(Table::default()), Shutdown::new());
+        let (there, away) = (folder.at("store.db"), folder.at("away.db"));
+        std::fs::rename(&there, &away).expect("it is there");
+        let slot = table.slot(server(1), "web").expect("room");
+        let failed = Outcome::failed(Reason::Refused, String::new());
+        table.note(&slot, failed, Duration::ZERO, 5, (1, 1));
+        let keeping = tokio::spawn(keep(table.clone(), editor.clone(), shutdown.clone()));
+        sleep(KEPT_AFTER * 2).await;
+        let unkept = table.take_unkept();
+        assert_eq!(unkept.len(), 1, "the store did not take it");
+        table.put_back(unkept);
+        std::fs::rename(&away, &there).expect("it is there");
+        sleep(KEPT_AFTER + KEPT_AGAIN_AFTER).await;
+        assert!(table.take_unkept().is_empty());
+        shutdown.begin();
+        keeping.await.expect("it ends");
+        editor.stop().await;
+        let held = open(&folder).await.load().await.expect("it is read").health;
+        assert!(held[&(server(1), "web".into())].failing);
+    }
+
+    #[tokio::test]
+    async fn what_was_found_before_the_shutdown_is_stored() {
+        let folder = Folder::new();
+        let editor = editor(&folder).await;
         let (table, shutdown) = (Arc::new(Table::default()), Shutdown::new());
         let slot = table.slot(server(1), "web").expect("room");
         table.note(&slot, passed(), Duration::ZERO, 5, (1, 1));
