@@ -46,6 +46,8 @@ pub(super) struct Response<'a> {
     pub(super) end: End,
     /// What the answer to the asked name is counted as: a class, and how many of its last labels it is about.
     counted: (rate_limit::Class, usize),
+    /// Whether the asked name is an alias: that is the same answer whatever the type.
+    is_alias: bool,
     /// Whether it is about all names that a wildcard or DNAME stands in for, and not about the name above it.
     is_synthesized: bool,
     /// What a policy decided, while the answer has it.
@@ -108,6 +110,7 @@ impl<'a> Response<'a> {
             rng,
             end: begin(generation),
             counted: (rate_limit::Class::Error, 0),
+            is_alias: false,
             is_synthesized: false,
             routed: None,
         }
@@ -175,7 +178,11 @@ impl<'a> Response<'a> {
     pub(super) fn account(&self) -> Account {
         use rate_limit::Class;
         let (class, labels) = self.counted;
-        let rtype = if class == Class::Positive { self.query.rtype.to_int() } else { 0 };
+        let rtype = match class {
+            Class::Positive if self.is_alias => Rtype::CNAME.to_int(),
+            Class::Positive => self.query.rtype.to_int(),
+            _ => 0,
+        };
         let name = self.generation.hash.of_suffix(self.query.name, labels);
         Account { class, name: if self.is_synthesized { !name } else { name }, rtype }
     }

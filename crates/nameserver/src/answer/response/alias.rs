@@ -37,6 +37,7 @@ impl<'a> Response<'a> {
         current: Current<'_>,
         chain: &mut Chain,
     ) -> Result<Outcome, Full> {
+        self.is_alias |= current.is_asked;
         self.answer(set, current)?;
         self.prove_wildcard(zone, wildcard, current);
         let target = set.data().next().expect("an RRset has a record");
@@ -55,6 +56,7 @@ impl<'a> Response<'a> {
         self.end.authoritative |= current.is_asked;
         self.note(rate_limit::Class::Positive, labels, current);
         self.is_synthesized |= current.is_asked;
+        self.is_alias |= current.is_asked;
         let set = found.rrset(Rtype::DNAME).expect("the walk ended at a DNAME");
         let owner = current.folded.suffix(labels);
         if chain.is_new_dname(self.generation.hash.of_suffix(current.folded, labels)) {

@@ -198,6 +198,10 @@ fn like_answers_share_a_rate() {
         (Verdict::Slip, ["other.test A", "more.test A", "example AXFR"]),
         (Verdict::Slip, ["x.wc.example A", "y.wc.example A", "z.wc.example A"]),
         (Verdict::Slip, ["q.d.example A", "r.d.example A", "s.d.example A"]),
+        // An alias is the same answer for each type.
+        (Verdict::Slip, ["alias.example A", "alias.example MX", "alias.example CNAME"]),
+        (Verdict::Slip, ["x.wc.example A", "y.wc.example MX", "z.wc.example CNAME"]),
+        (Verdict::Slip, ["q.d.example A", "r.d.example MX", "s.d.example CNAME"]),
     ] {
         assert_eq!(verdicts(&generation, all), [Verdict::Within, Verdict::Within, third], "{all:?}");
     }
