@@ -26,6 +26,8 @@ pub struct Link {
     pub reports: u64,
     /// Queries or connections a second, averaged.
     pub demand: f64,
+    /// What was sent and is in no average yet: hellos that are heard at once have no time between them.
+    unaveraged: u64,
 }
 
 /// What a hello adds to what is known.
@@ -51,6 +53,7 @@ impl Link {
             reported: None,
             reports: 0,
             demand: 0.0,
+            unaveraged: 0,
         }
     }
 
@@ -94,8 +97,10 @@ impl Link {
     }
 
     fn average(&mut self, sent: u64, time: Duration) {
+        self.unaveraged = self.unaveraged.saturating_add(sent);
         let seconds = time.as_secs_f64();
         if seconds > 0.0 {
+            let sent = std::mem::take(&mut self.unaveraged);
             let kept = (-seconds / DEMAND_TIME.as_secs_f64()).exp();
             self.demand = self.demand * kept + sent as f64 / seconds * (1.0 - kept);
         }
@@ -158,6 +163,23 @@ mod tests {
             link.hear(&hello(1, number, 1, number * 20, 0), Duration::from_millis(number * 20));
         }
         assert!((link.demand - 1_000.0).abs() < 1.0, "{}", link.demand);
+    }
+
+    #[test]
+    fn hellos_that_are_heard_at_once_all_count() {
+        let mut links = [Link::new(1), Link::new(1)];
+        for (link, each) in links.iter_mut().zip([1, 5]) {
+            link.next += 1;
+            // The second has five times as many hellos, and an agent that hears all of a turn's at one time.
+            for number in 0..=100 * each {
+                link.hear(
+                    &hello(1, number, 1, number * 20, 0),
+                    Duration::from_millis(number.div_ceil(each) * 20),
+                );
+            }
+        }
+        let [one, other] = links.map(|link| link.demand);
+        assert!((one - 1_000.0).abs() < 1.0 && (other - 5_000.0).abs() < 5.0, "{one} {other}");
     }
 
     #[test]
