@@ -187,6 +187,9 @@ impl Edit {
     ) -> Result<Edit, Faults> {
         let mut faults = check_name(name).err().map(Faults::from).unwrap_or_default();
         let text = file::text(source, text).map_err(Faults::from);
+        if let Ok(text) = &text {
+            faults.append(partitions::zeros(source, text));
+        }
         match text.and_then(|text| Partitioned::compile(source, text, &regions)) {
             Ok(compiled) => faults.or(Edit::PutPartition {
                 name: name.into(),

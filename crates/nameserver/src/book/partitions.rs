@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::Faults;
+use api::{Fault, Faults};
 use routing::proximity::csv;
 use routing::{Leaf, Partition, RegionId};
 use store::Change;
@@ -148,6 +148,18 @@ impl Book {
         Arc::make_mut(&mut self.partitions).insert(name.clone(), compiled);
         self.compile_policies_again(|spec| spec.partition == name)
     }
+}
+
+/// The lines with a character 0, each once: PostgreSQL stores no such text, and a comment may have one.
+pub(super) fn zeros(source: &str, text: &str) -> Faults {
+    let mut faults = Faults::default();
+    for (line, number) in text.lines().zip(1..) {
+        if let Some(at) = line.find('\0') {
+            let column = u32::try_from(at + 1).unwrap_or(u32::MAX);
+            faults.push(Fault::at(source, number, column, "a character U+0000", "a text without it"));
+        }
+    }
+    faults
 }
 
 /// The ids of regions by name: a partition may name them a million times.

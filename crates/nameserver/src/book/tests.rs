@@ -54,6 +54,21 @@ fn decides(book: &Book, name: &str) -> bool {
         .is_some_and(|zone| zone.policy_at(&name, hash).is_some())
 }
 
+#[test]
+fn a_partition_holds_no_character_zero() {
+    let (book, _) = book();
+    let text = b"10.0.0.0/8,eu\n# a\0b\0\n10.1.0.0/16,us\n\0".to_vec();
+    let put = Edit::partition("default", "p", text, Condition::Always, book.regions.clone());
+    let faults = put.map(|_| ()).unwrap_err();
+    let zeros: Vec<(Option<u32>, Option<u32>)> = faults
+        .faults
+        .iter()
+        .filter(|fault| fault.what.contains("U+0000"))
+        .map(|fault| (fault.line, fault.column))
+        .collect();
+    assert_eq!(zeros, [(Some(2), Some(4)), (Some(4), Some(1))], "{faults}");
+}
+
 /// What a store would hold after these changes.
 fn stored(changes: &[Change]) -> Contents {
     let mut contents = Contents::default();
