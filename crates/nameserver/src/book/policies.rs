@@ -39,7 +39,22 @@ impl Book {
         let key = spec.names.first().map_or("", String::as_str);
         let source = format!("stored policy {key}");
         let key = folded(key, &source)?;
-        self.install_policy(spec, &key, Origin { source: &source, text: None })
+        let written = spec.names.clone();
+        let origin = Origin { source: &source, text: None };
+        self.install_policy(spec, &key, origin)?;
+        // The store finds a policy by the text of its name, and ours is the canonical one.
+        let installed = self.policy_of(&key).and_then(|id| self.generation.policies.get(id));
+        let canonical = &installed.expect("the policy was put").spec.names;
+        let names = written.iter().zip(canonical).enumerate();
+        let differ = names.filter(|(_, (written, canonical))| written != canonical);
+        let found: Vec<Pointed> = differ
+            .map(|(index, (written, canonical))| Pointed {
+                pointer: pointer(&[&"names", &index]),
+                what: format!("{written} is another form of {canonical}"),
+                expected: canonical.clone(),
+            })
+            .collect();
+        if found.is_empty() { Ok(()) } else { Err(origin.place(found)) }
     }
 
     pub(super) fn put_policy(

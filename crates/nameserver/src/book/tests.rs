@@ -124,6 +124,23 @@ fn data_that_is_no_longer_taken_does_not_keep_a_stored_zone_from_loading() {
 }
 
 #[test]
+fn a_stored_policys_names_are_canonical() {
+    let (_, changes) = book();
+    let mut contents = stored(&changes);
+    let before = contents.policies[0].names.clone();
+    for (index, written, canonical) in
+        [(0, r"w\119w.example.", "www.example."), (1, r"\042.cdn.example.", "*.cdn.example.")]
+    {
+        contents.policies[0].names[index] = written.into();
+        let faults = Book::load(contents.clone(), 1, Settings::default()).map(|_| ()).unwrap_err();
+        let told = format!("/names/{index}: {written} is another form of {canonical}");
+        assert!(faults.to_string().contains(&told), "{faults}");
+        contents.policies[0].names.clone_from(&before);
+    }
+    Book::load(contents, 1, Settings::default()).unwrap();
+}
+
+#[test]
 fn a_region_beyond_all_others_is_told() {
     let (book, changes) = book();
     for (last, is_served) in [(RegionId::MAX.get(), true), (RegionId::MAX.get() + 1, false)] {
