@@ -62,8 +62,9 @@ struct Agent {
     introduced: Duration,
     /// The sequence of the last hello.
     sequence: u64,
-    /// A bit for each of the last hellos, the last one's lowest: set where it went to the agent that is heard. Others answer
-    /// introductions, which anybody can repeat.
+    /// A bit for each of the last hellos, the last one's lowest: set where it went to the agent that is heard, when it was due.
+    /// Others answer introductions, which anybody can repeat, or come before their time, and an agent answers the last of
+    /// those that it hears at once.
     told_there: u64,
     /// How well its reports come.
     hearing: Hearing,
@@ -206,12 +207,13 @@ impl Credits {
         let now = self.clock.now().monotonic;
         let (sent, answered) = sent(&service, &agent.back_end);
         let is_there = agent.at == Some(to);
+        let is_due = now.saturating_sub(agent.told) >= INTERVAL;
         if is_there {
             agent.told = now;
         }
         let hello = agent.account.hello(now, sent, answered);
         agent.sequence = hello.sequence;
-        agent.told_there = agent.told_there << 1 | u64::from(is_there);
+        agent.told_there = agent.told_there << 1 | u64::from(is_there && is_due);
         let mut octets = [0; HELLO_LEN];
         let length = hello.write(&self.key, &mut octets);
         add(&self.counters.hellos);
@@ -272,7 +274,7 @@ impl Agent {
         }
     }
 
-    /// How many of the last 64 hellos between these two went to the agent.
+    /// How many of the last 64 hellos between these two the agent should have answered.
     fn missed(&self, before: u64, hello: u64) -> u64 {
         let remembered = (self.sequence + 1).saturating_sub(u64::BITS.into());
         let between = remembered.max(before + 1)..hello;
@@ -493,6 +495,37 @@ mod tests {
         }
         assert_eq!(credits.counters.fresh.load(Ordering::Relaxed), 100);
         assert!(!credits.agents[&service].hearing.is_good(), "one hello was answered");
+    }
+
+    /// Half of the credit is used, and until a report comes there is a hello a millisecond: an agent that hears several at
+    /// once answers the last.
+    #[tokio::test]
+    async fn hellos_before_their_time_need_no_answer_each() {
+        let (mut credits, agent, service) = pair().await;
+        while credits.clock.now().monotonic < HELLO_SPACING * 2 {
+            tokio::task::yield_now().await;
+        }
+        take(&mut credits, &agent, report(service, None, 5, 0), &key(1)).await;
+        let first = heard(&agent).await;
+        take(&mut credits, &agent, report(service, Some(first), 6, 40), &key(1)).await;
+        let at = agent.local_addr().expect("it is bound");
+        for (sequence, told, expected) in [(7, Duration::MAX, 0), (8, Duration::ZERO, 2)] {
+            let before = credits.agents[&service].sequence;
+            for _ in 0..3 {
+                credits.agents.get_mut(&service).expect("it is there").told = told;
+                while credits.clock.now().monotonic < INTERVAL {
+                    tokio::task::yield_now().await;
+                }
+                credits.hello(service, at).await;
+            }
+            let told = &credits.agents[&service];
+            assert_eq!(told.missed(before, told.sequence), expected);
+            heard(&agent).await;
+            heard(&agent).await;
+            let last = heard(&agent).await;
+            take(&mut credits, &agent, report(service, Some(last), sequence, 40), &key(1)).await;
+        }
+        assert_eq!(credits.counters.fresh.load(Ordering::Relaxed), 3);
     }
 
     #[tokio::test]
