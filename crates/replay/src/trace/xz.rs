@@ -4,8 +4,11 @@ use std::io::{self, BufRead, Read};
 
 use lzma_rust2::{Action, Status, XzStream};
 
-/// The most memory that unpacking may take, in KiB; `xz -9` needs 64 MiB, and a header can ask for 4 GiB.
-const KIB_MAX: u32 = 128 << 10;
+/// The largest window that a block may ask for, in KiB; `xz -9` has 64 MiB, and a header can ask for 4 GiB.
+const WINDOW_MAX: u32 = 128 << 10;
+
+/// What unpacking takes beside the window, in KiB, as the crate counts it.
+const BESIDE: u32 = 40;
 
 /// Streams of xz, one after the other.
 ///
@@ -20,7 +23,17 @@ pub(super) struct Xz<R> {
 
 impl<R: BufRead> Xz<R> {
     pub(super) fn new(source: R) -> Xz<R> {
-        Xz { source, stream: XzStream::new_mem_limit(true, KIB_MAX), failed: None }
+        Xz { source, stream: XzStream::new_mem_limit(true, WINDOW_MAX + BESIDE), failed: None }
+    }
+
+    /// The error in words for people, where a window is too large.
+    fn told(&self, error: io::Error) -> io::Error {
+        let window = self.stream.memory_usage().map_or(0, |usage| usage.saturating_sub(BESIDE));
+        if window <= WINDOW_MAX {
+            return error;
+        }
+        let what = format!("an xz block asks for a window of {window} KiB, {WINDOW_MAX} KiB are given");
+        io::Error::new(io::ErrorKind::InvalidData, what)
     }
 }
 
@@ -35,13 +48,16 @@ impl<R: BufRead> Read for Xz<R> {
             let before = self.stream.total_out();
             let done = match self.stream.process(packed, buffer, action) {
                 Ok(done) => done,
-                Err(error) => match self.stream.total_out() - before {
-                    0 => return Err(error),
-                    given => {
-                        self.failed = Some(error);
-                        return Ok(given as usize);
+                Err(error) => {
+                    let error = self.told(error);
+                    match self.stream.total_out() - before {
+                        0 => return Err(error),
+                        given => {
+                            self.failed = Some(error);
+                            return Ok(given as usize);
+                        }
                     }
-                },
+                }
             };
             self.source.consume(done.bytes_consumed);
             if done.bytes_produced > 0 || buffer.is_empty() || done.status == Status::StreamEnd {
@@ -82,6 +98,27 @@ mod tests {
         let file = [packed(&one), vec![0; 8], packed(&other)].concat();
         Xz::new(&file[..]).read_to_end(&mut unpacked).expect("it is whole");
         assert!(unpacked == [one, other].concat());
+    }
+
+    #[test]
+    fn the_window_is_bounded() {
+        // A line by `xz` itself; the window of 2^27 octets, and the next larger one of half as much again, stand in
+        // the header of a block with that header's checksum.
+        let file = |window: [u8; 8]| {
+            let mut file = b"\xfd7zXZ\0\0\x01\x69\x22\xde\x36\x02\0\x21\x01".to_vec();
+            file.extend(window);
+            file.extend(b"\x01\0\x1a0.0 192.0.2.1:1 udp a. A -\n\0\0\x48\xc8\x8c\x16");
+            file.extend(b"\0\x01\x2f\x1b\xaa\x44\xff\xb8\x90\x42\x99\x0d\x01\0\0\0\0\x01YZ");
+            file
+        };
+        let unpacked = |file: &[u8]| {
+            let mut unpacked = Vec::new();
+            Xz::new(file).read_to_end(&mut unpacked).map(|_| unpacked)
+        };
+        let given = unpacked(&file([30, 0, 0, 0, 0x9b, 0x07, 0x51, 0x66])).expect("as much is given");
+        assert_eq!(given, b"0.0 192.0.2.1:1 udp a. A -\n");
+        let error = unpacked(&file([31, 0, 0, 0, 0xfe, 0x60, 0xed, 0xde])).expect_err("it is too much");
+        assert!(error.to_string().contains("a window of 196608 KiB, 131072 KiB are given"), "{error}");
     }
 
     #[test]
