@@ -255,7 +255,8 @@ impl Dissector {
             self.of_streams(|streams, skipped, take| streams.go_on(packet.time, skipped, take));
         }
         if let Err(skip) = self.dissect(&packet) {
-            self.skipped.count(skip);
+            // A header that is not there whole was cut off like anything else.
+            self.skipped.count(if packet.is_cut && skip == Skip::Broken { Skip::Cut } else { skip });
         }
     }
 
@@ -274,7 +275,7 @@ impl Dissector {
                 }
             },
         };
-        match packet::transport(datagram.protocol, payload)? {
+        match packet::transport(datagram.protocol, payload, datagram.is_cut)? {
             Segment::Udp { source, destination, payload } => {
                 let (source, destination) =
                     ((datagram.source, source).into(), (datagram.destination, destination).into());
@@ -290,10 +291,6 @@ impl Dissector {
                 self.of_streams(|streams, skipped, take| {
                     streams.add((source, destination), packet.time, &piece, skipped, take);
                 });
-                // What was cut off comes never, or is sent again: the stream waits for it as for any other.
-                if datagram.is_cut {
-                    return Err(Skip::Cut);
-                }
             }
         }
         Ok(())

@@ -42,6 +42,8 @@ pub(super) struct Packet<'a> {
     pub(super) link: u16,
     /// From the link header on, as far as it was captured.
     pub(super) octets: &'a [u8],
+    /// Whether there was more of it.
+    pub(super) is_cut: bool,
 }
 
 /// A stream of packets.
@@ -217,6 +219,7 @@ impl Interfaces {
                     time: Duration::from_secs(packet.ts_sec.into()) + fraction,
                     link: interface.link,
                     octets: packet.data,
+                    is_cut: packet.caplen < packet.origlen,
                 }
             }
             PcapBlockOwned::NG(Block::SectionHeader(section)) => {
@@ -246,12 +249,14 @@ impl Interfaces {
                     time: interface.time(ticks),
                     link: interface.link,
                     octets: packet.data.get(..packet.caplen as usize).unwrap_or(packet.data),
+                    is_cut: packet.caplen < packet.origlen,
                 }
             }
             PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
                 let interface = self.known.first().ok_or("a packet of no interface")?;
-                let octets = packet.data.get(..packet.origlen as usize).unwrap_or(packet.data);
-                Packet { time: self.last, link: interface.link, octets }
+                let whole = packet.data.get(..packet.origlen as usize);
+                let octets = whole.unwrap_or(packet.data);
+                Packet { time: self.last, link: interface.link, octets, is_cut: whole.is_none() }
             }
             PcapBlockOwned::NG(_) => return Ok(None),
         };

@@ -67,6 +67,8 @@ pub(super) struct Piece<'a> {
     pub(super) sequence: u32,
     pub(super) is_first: bool,
     pub(super) octets: &'a [u8],
+    /// Whether the capture has less of it than there was.
+    pub(super) is_cut: bool,
 }
 
 /// Reads link and IP headers.
@@ -79,8 +81,8 @@ pub(super) fn network(link: u16, octets: &[u8]) -> Result<Datagram<'_>, Skip> {
     }
 }
 
-/// Reads the header of UDP or TCP.
-pub(super) fn transport(protocol: u8, octets: &[u8]) -> Result<Segment<'_>, Skip> {
+/// Reads the header of UDP or TCP; `is_cut` says that the capture has less of it and its payload than there was.
+pub(super) fn transport(protocol: u8, octets: &[u8], is_cut: bool) -> Result<Segment<'_>, Skip> {
     match protocol {
         UDP => {
             let (header, rest) = octets.split_first_chunk::<8>().ok_or(Skip::Broken)?;
@@ -96,7 +98,7 @@ pub(super) fn transport(protocol: u8, octets: &[u8]) -> Result<Segment<'_>, Skip
             let length = usize::from(header[12] >> 4) * 4;
             let payload = octets.get(length..).filter(|_| length >= header.len()).ok_or(Skip::Broken)?;
             let sequence = u32::from(word(header, 4)) << 16 | u32::from(word(header, 6));
-            let piece = Piece { sequence, is_first: header[13] & 0x02 != 0, octets: payload };
+            let piece = Piece { sequence, is_first: header[13] & 0x02 != 0, octets: payload, is_cut };
             Ok(Segment::Tcp { source: word(header, 0), destination: word(header, 2), piece })
         }
         _ => Err(Skip::Protocol),
@@ -238,7 +240,7 @@ mod tests {
         // One extension after another without an end is no DNS.
         let endless = ipv6_packet(HOP_BY_HOP, &[0; 240]);
         let datagram = network(101, &endless).unwrap();
-        assert_eq!(transport(datagram.protocol, datagram.payload).unwrap_err(), Skip::Protocol);
+        assert_eq!(transport(datagram.protocol, datagram.payload, false).unwrap_err(), Skip::Protocol);
     }
 
     #[test]
@@ -257,8 +259,9 @@ mod tests {
         let options = [UDP, 0, 0, 0, 0, 0, 0, 0];
         let whole = ipv6_packet(DESTINATION, &[&options[..], &udp].concat());
         for length in 0..whole.len() {
-            let read = network(101, &whole[..length])
-                .and_then(|datagram| transport(datagram.protocol, datagram.payload).map(|_| datagram.is_cut));
+            let read = network(101, &whole[..length]).and_then(|datagram| {
+                transport(datagram.protocol, datagram.payload, datagram.is_cut).map(|_| datagram.is_cut)
+            });
             assert!(read.is_err() || read == Ok(true), "{length}: {read:?}");
         }
         assert!(network(101, &whole).is_ok_and(|datagram| !datagram.is_cut));

@@ -71,6 +71,8 @@ struct Ahead {
     sequence: u32,
     time: Duration,
     octets: Vec<u8>,
+    /// Whether it is counted already, as cut.
+    is_cut: bool,
 }
 
 impl Default for Streams {
@@ -197,9 +199,10 @@ impl Stream {
             }
             sequence = sequence.wrapping_add(1);
         }
+        // What was cut off comes never, or is sent again: it is waited for as anything else. The piece counts once.
+        let or_cut = |skip| if piece.is_cut { Skip::Cut } else { skip };
         if piece.octets.is_empty() {
-            skipped.count(Skip::NoData);
-            return;
+            return skipped.count(or_cut(Skip::NoData));
         }
         let next = match self.next {
             // The same ports once more; the capture lacks the SYN.
@@ -209,14 +212,19 @@ impl Stream {
             }
             Some(next) => next,
             None if begins_message(piece.octets) => *self.next.insert(sequence),
-            None => return skipped.count(Skip::Stream),
+            None => return skipped.count(or_cut(Skip::Stream)),
         };
         if distance(sequence, next) > 0 {
-            return self.keep(Ahead { sequence, time, octets: piece.octets.to_vec() }, skipped, take);
+            skipped.add(Skip::Cut, piece.is_cut.into());
+            let (octets, is_cut) = (piece.octets.to_vec(), piece.is_cut);
+            return self.keep(Ahead { sequence, time, octets, is_cut }, skipped, take);
         }
         match fresh(sequence, piece.octets, next) {
-            [] => skipped.count(Skip::Repeated),
-            fresh => self.append(fresh, time, take),
+            [] => skipped.count(or_cut(Skip::Repeated)),
+            fresh => {
+                skipped.add(Skip::Cut, piece.is_cut.into());
+                self.append(fresh, time, take);
+            }
         }
         self.append_ahead(time, take);
     }
@@ -269,8 +277,7 @@ impl Stream {
         self.ahead.sort_by_key(|ahead| distance(ahead.sequence, next));
         let found = self.ahead.iter().position(|ahead| begins_message(&ahead.octets));
         let useless = self.ahead.drain(..found.unwrap_or(self.ahead.len()));
-        skipped.add(Skip::Stream, useless.len() as u64);
-        drop(useless);
+        skipped.add(Skip::Stream, useless.filter(|ahead| !ahead.is_cut).count() as u64);
         self.next = self.ahead.first().map(|ahead| ahead.sequence);
         self.append_ahead(Duration::ZERO, take);
     }

@@ -320,6 +320,37 @@ fn what_gives_no_message_is_counted_by_cause() {
     assert_eq!(unknown.skipped().of(Skip::Link), 1);
 }
 
+/// Captures of one packet, of which so many octets were kept.
+fn snapped(packet: &[u8], kept: usize) -> [Vec<u8>; 2] {
+    let length = (packet.len() as u32).to_le_bytes();
+    let packets = [packet[..kept].to_vec()];
+    let (mut pcap, mut pcapng) = (pcap(101, &packets), pcapng(101, &packets));
+    pcap[36..40].copy_from_slice(&length);
+    let at = pcapng.len() - 4 - kept.next_multiple_of(4) - 4;
+    pcapng[at..at + 4].copy_from_slice(&length);
+    [pcap, pcapng]
+}
+
+#[test]
+fn what_the_snap_length_cut_is_counted_as_that_wherever_it_was_cut() {
+    let (datagram, segment) = (udp(&query(1)), tcp(1, false, &framed(&query(1))));
+    let cuts = |packet| (0..Vec::len(packet)).map(move |kept| (packet, kept));
+    for (packet, kept) in cuts(&datagram).chain(cuts(&segment)) {
+        for file in snapped(packet, kept) {
+            let mut trace = read(file);
+            assert_eq!(messages(&mut trace), (vec![], None));
+            // Where a message begins in it, that has no end either.
+            let skipped = trace.skipped().iter().filter(|(skip, _)| *skip != Skip::Unfinished);
+            assert_eq!(skipped.collect::<Vec<_>>(), [(Skip::Cut, 1)], "{kept} of {}", packet.len());
+        }
+    }
+    // One that is ahead of what is missing in its stream is counted once, too.
+    let ahead = tcp(200, false, &framed(&query(1)));
+    let (found, skipped) = ids(&[tcp(99, true, b""), ahead[..45].to_vec()]);
+    assert_eq!(found, Vec::<u16>::new());
+    assert_eq!(skipped.iter().collect::<Vec<_>>(), [(Skip::Cut, 1), (Skip::NoData, 1)]);
+}
+
 #[test]
 fn fragments_become_whole_in_any_order() {
     let whole = udp(&[query(9), vec![0; 100]].concat());
