@@ -263,19 +263,19 @@ impl Dissector {
     fn dissect(&mut self, packet: &Packet<'_>) -> Result<(), Skip> {
         let datagram = packet::network(packet.link, packet.octets)?;
         let whole;
-        let payload = match datagram.fragment {
-            None => datagram.payload,
+        let (protocol, payload) = match datagram.fragment {
+            None => (datagram.protocol, datagram.payload),
             // A piece that was cut in the capture would leave its octets out of the whole.
             Some(_) if datagram.is_cut => return Err(Skip::Cut),
             Some(_) => match self.fragments.add(&datagram, packet.time, &mut self.skipped)? {
                 None => return Ok(()),
                 Some(octets) => {
                     whole = octets;
-                    &whole
+                    packet::whole(&datagram, &whole)?
                 }
             },
         };
-        match packet::transport(datagram.protocol, payload, datagram.is_cut)? {
+        match packet::transport(protocol, payload, datagram.is_cut)? {
             Segment::Udp { source, destination, payload } => {
                 let (source, destination) =
                     ((datagram.source, source).into(), (datagram.destination, destination).into());

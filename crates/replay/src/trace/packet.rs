@@ -139,13 +139,29 @@ fn ipv6(octets: &[u8]) -> Result<Datagram<'_>, Skip> {
         address.copy_from_slice(&header[at..at + 16]);
         address.into()
     };
-    let (mut payload, is_cut) = match usize::from(word(header, 4)) {
+    let (rest, is_cut) = match usize::from(word(header, 4)) {
         // A jumbogram, or a length that the capturing host left to its network card.
         0 => (rest, false),
         wanted => (&rest[..wanted.min(rest.len())], wanted > rest.len()),
     };
-    let mut protocol = header[6];
-    let mut fragment = None;
+    let (protocol, payload, fragment) = extensions(header[6], rest)?;
+    Ok(Datagram { source: address(8), destination: address(24), protocol, payload, is_cut, fragment })
+}
+
+/// The protocol and payload of a datagram that was put together of its pieces: destination options of IPv6 are in the
+/// pieces, too (RFC 8200 §4.5).
+pub(super) fn whole<'a>(datagram: &Datagram<'_>, octets: &'a [u8]) -> Result<(u8, &'a [u8]), Skip> {
+    if datagram.source.is_ipv4() {
+        return Ok((datagram.protocol, octets));
+    }
+    match extensions(datagram.protocol, octets)? {
+        (protocol, payload, None) => Ok((protocol, payload)),
+        (.., Some(_)) => Err(Skip::Fragment),
+    }
+}
+
+/// What stands behind IPv6's extension headers: its protocol, itself, and which piece it is, where it is one.
+fn extensions(mut protocol: u8, mut payload: &[u8]) -> Result<(u8, &[u8], Option<Fragment>), Skip> {
     for _ in 0..EXTENSIONS_MAX {
         if !matches!(protocol, HOP_BY_HOP | ROUTING | DESTINATION | FRAGMENT) {
             break;
@@ -159,11 +175,10 @@ fn ipv6(octets: &[u8]) -> Result<Datagram<'_>, Skip> {
         // One that is all of the datagram is like none (RFC 6946).
         if is_fragment && (more || offset > 0) {
             let id = u32::from(word(extension, 4)) << 16 | u32::from(word(extension, 6));
-            fragment = Some(Fragment { id, offset, more });
-            break;
+            return Ok((protocol, payload, Some(Fragment { id, offset, more })));
         }
     }
-    Ok(Datagram { source: address(8), destination: address(24), protocol, payload, is_cut, fragment })
+    Ok((protocol, payload, None))
 }
 
 fn word(header: &[u8], at: usize) -> u16 {

@@ -373,18 +373,23 @@ fn fragments_become_whole_in_any_order() {
     let mut whole = Vec::new();
     let builder = PacketBuilder::ipv6([1; 16], [2; 16], 64).udp(CLIENT.1, SERVER.1);
     builder.write(&mut whole, &[query(9), vec![0; 100]].concat()).expect("it fits");
-    let piece = |from: usize, to: usize, more: bool| {
-        let place = (from as u16 | u16::from(more)).to_be_bytes();
-        let header = [17, 0, place[0], place[1], 0, 0, 0, 7];
-        let mut packet = [&whole[..40], &header, &whole[40 + from..40 + to]].concat();
-        packet[4..6].copy_from_slice(&((8 + to - from) as u16).to_be_bytes());
-        packet[6] = 44;
-        packet
-    };
-    let pieces = [piece(0, 48, true), piece(48, 96, true), piece(96, whole.len() - 40, false)];
-    for order in [[0, 1, 2], [2, 0, 1]] {
-        let (found, skipped) = ids(&order.map(|index| pieces[index].clone()));
-        assert_eq!((found, skipped.iter().next()), (vec![9], None), "{order:?} over IPv6");
+    let (header, datagram) = whole.split_at(40);
+    // Options for the destination may stand before what is cut into pieces.
+    let options = [17, 0, 1, 4, 0, 0, 0, 0];
+    for (protocol, whole) in [(17, datagram.to_vec()), (60, [&options, datagram].concat())] {
+        let piece = |from: usize, to: usize, more: bool| {
+            let place = (from as u16 | u16::from(more)).to_be_bytes();
+            let fragment = [protocol, 0, place[0], place[1], 0, 0, 0, 7];
+            let mut packet = [header, &fragment, &whole[from..to]].concat();
+            packet[4..6].copy_from_slice(&((8 + to - from) as u16).to_be_bytes());
+            packet[6] = 44;
+            packet
+        };
+        let pieces = [piece(0, 48, true), piece(48, 96, true), piece(96, whole.len(), false)];
+        for order in [[0, 1, 2], [2, 0, 1]] {
+            let (found, skipped) = ids(&order.map(|index| pieces[index].clone()));
+            assert_eq!((found, skipped.iter().next()), (vec![9], None), "{order:?} of {protocol} over IPv6");
+        }
     }
 }
 
