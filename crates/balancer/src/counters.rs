@@ -50,6 +50,12 @@ impl Cells {
         self.sent.get().saturating_sub(ended)
     }
 
+    /// Queries that went as datagrams and are no longer in flight: a thread sends all of its queries so, or none.
+    #[inline]
+    pub fn datagrams_ended(&self) -> u64 {
+        self.datagrams.get().saturating_sub(self.in_flight())
+    }
+
     /// All answers.
     pub fn answers(&self) -> u64 {
         self.answered.iter().map(Count::get).sum()

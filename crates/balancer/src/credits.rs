@@ -328,9 +328,8 @@ impl Agent {
 fn sent(service: &Service, back_end: &BackEnd) -> (u64, u64) {
     match service.transport() {
         Transport::Udp => {
-            // A thread sends all of its queries as datagrams, or none.
-            let ended = |cells: &Cells| cells.datagrams.get().saturating_sub(cells.in_flight());
-            (back_end.sum(|cells| &cells.datagrams), back_end.cells.iter().map(ended).sum())
+            let ended = back_end.cells.iter().map(Cells::datagrams_ended);
+            (back_end.sum(|cells| &cells.datagrams), ended.sum())
         }
         Transport::Tcp => {
             let opened = back_end.connections.load(Ordering::Relaxed);

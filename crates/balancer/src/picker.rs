@@ -93,14 +93,15 @@ impl Picker {
         for back_end in self.field.iter() {
             let place = back_end.place;
             self.share[place] = back_end.share();
-            let (mut in_flight, mut sent) = (0, 0);
+            let (mut in_flight, mut sent, mut ended) = (0, 0, 0);
             for (thread, cells) in back_end.cells.iter().enumerate() {
                 if thread != self.thread {
                     in_flight += cells.in_flight();
                     sent += cells.datagrams.get();
+                    ended += cells.datagrams_ended();
                 }
             }
-            self.state.elsewhere(place, u32::try_from(in_flight).unwrap_or(u32::MAX), sent);
+            self.state.elsewhere(place, u32::try_from(in_flight).unwrap_or(u32::MAX), sent, ended);
             let lease = match self.transport {
                 For::Datagrams => {
                     self.state.quota(place, back_end.udp.quota.get(), now_ns);
@@ -327,7 +328,7 @@ pub fn step(number: u64) -> Option<Step> {
 mod tests {
     use super::*;
     use crate::field::Drained;
-    use routing::balance::Why;
+    use routing::balance::{Quota, Why};
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 77));
 
@@ -394,6 +395,21 @@ mod tests {
         picker.look(&field, 2);
         assert_eq!(picker.pick(1, CLIENT, Set::EMPTY, 2, &counters), Some(1));
         assert_eq!(picker.state.sent_total(0), 3);
+    }
+
+    #[test]
+    fn what_is_under_way_over_connections_leaves_datagrams_paid_for() {
+        let (mut picker, field, _) = picker(1, "pressure");
+        let quota = Quota { quota_ns: 20, period_ns: 100, refill_ns: 60, left_ns: 5, cost_ns: 5, ended: 0 };
+        at(&field, 0).udp.put(Lease { until_ns: 1_000, ..Lease::NONE });
+        at(&field, 0).udp.quota.put(quota);
+        let load = picker.sent(0, 10);
+        picker.answered(0, load, 0, 10, 20);
+        at(&field, 0).cells[1].sent.add(2);
+        picker.look(&field, 20);
+        let state = &picker.state;
+        let rests_ns = state.expected_with_quota_ns(0, 20) - state.latency(0).at(3);
+        assert_eq!(rests_ns, 40.0, "nothing is left until the next refill");
     }
 
     #[test]

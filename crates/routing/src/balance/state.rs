@@ -95,6 +95,7 @@ pub struct State {
     sent: [u64; BACK_ENDS_MAX],
     in_flight_elsewhere: [u32; BACK_ENDS_MAX],
     sent_elsewhere: [u64; BACK_ENDS_MAX],
+    ended_elsewhere: [u64; BACK_ENDS_MAX],
     latency: [Latency; BACK_ENDS_MAX],
     pace: [Pace; BACK_ENDS_MAX],
     lease: [Lease; BACK_ENDS_MAX],
@@ -116,6 +117,7 @@ impl State {
             sent: [0; BACK_ENDS_MAX],
             in_flight_elsewhere: [0; BACK_ENDS_MAX],
             sent_elsewhere: [0; BACK_ENDS_MAX],
+            ended_elsewhere: [0; BACK_ENDS_MAX],
             latency: [Latency::UNKNOWN; BACK_ENDS_MAX],
             pace: [Pace::UNKNOWN; BACK_ENDS_MAX],
             lease: [Lease::NONE; BACK_ENDS_MAX],
@@ -133,6 +135,7 @@ impl State {
         self.sent[index] = 0;
         self.in_flight_elsewhere[index] = 0;
         self.sent_elsewhere[index] = 0;
+        self.ended_elsewhere[index] = 0;
         self.latency[index] = Latency::begun(now_ns);
         self.pace[index] = Pace::UNKNOWN;
         self.lease[index] = Lease::NONE;
@@ -150,10 +153,12 @@ impl State {
         self.all
     }
 
-    /// What other threads of this balancer have in flight and have sent.
-    pub fn elsewhere(&mut self, index: usize, in_flight: u32, sent: u64) {
+    /// What other threads of this balancer have in flight and have sent, and how much of that has ended. Over connections some
+    /// may be in flight that count as none that were sent.
+    pub fn elsewhere(&mut self, index: usize, in_flight: u32, sent: u64, ended: u64) {
         self.in_flight_elsewhere[index] = in_flight;
         self.sent_elsewhere[index] = sent;
+        self.ended_elsewhere[index] = ended;
     }
 
     /// A report has come.
@@ -164,7 +169,8 @@ impl State {
     /// What its agent has told of its quota of processor time, which counts as long as the lease is valid; told again before
     /// picks, as what has ended since then is paid for, and a refill may have come.
     pub fn quota(&mut self, index: usize, quota: Quota, now_ns: u64) {
-        let ended = self.sent_total(index).saturating_sub(self.in_flight(index).into());
+        let here = self.sent[index].saturating_sub(self.in_flight[index].into());
+        let ended = here + self.ended_elsewhere[index];
         let budget = Budget::new(quota.at(ended, now_ns));
         let others = self.limited.without(index);
         self.limited = if budget.is_some() { others.with(index) } else { others };
@@ -361,7 +367,7 @@ mod tests {
         // The same report again changes nothing.
         state.lease(3, lease);
         assert_eq!(state.credit(3), 1);
-        state.elsewhere(3, 4, 5);
+        state.elsewhere(3, 4, 5, 1);
         assert!(state.is_prompt(3, 49) && !state.is_prompt(3, 50));
         assert_eq!((state.credit(3), state.in_flight(3), state.sent_total(3)), (0, 5, 6));
         assert!(!state.is_leased(3, 100) && state.has_lapsed(3, 100));
