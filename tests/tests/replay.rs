@@ -1,9 +1,12 @@
 //! Recorded traffic sent again: what arrives, what is told, and how it ends.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -544,6 +547,28 @@ fn what_gave_no_query_is_counted_by_cause() {
         assert!(shown.contains("skipped: 10 packets gave no message"), "{shown}");
     }
     serving.stop();
+}
+
+#[test]
+fn a_trace_is_read_from_where_stdin_is() {
+    let folder = Folder::new();
+    let text = trace(&folder, 10, 2, "udp");
+    let told = |stdin: Stdio| {
+        let ended =
+            Command::new(program::path()).args(["trace", "info", "-", "--json"]).stdin(stdin).output();
+        let ended = ended.expect("it is started");
+        assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
+        serde_json::from_slice::<Value>(&ended.stdout).expect("JSON")["queries"].as_u64()
+    };
+    let (mut ours, theirs) = UnixStream::pair().expect("sockets");
+    ours.write_all(&std::fs::read(&text).expect("it was written")).expect("there is room");
+    drop(ours);
+    assert_eq!(told(OwnedFd::from(theirs).into()), Some(10));
+    let mut file = File::open(&text).expect("it was written");
+    let line =
+        std::fs::read_to_string(&text).expect("it was written").find('\n').map_or(0, |end| end as u64 + 1);
+    file.seek(SeekFrom::Start(line)).expect("it is a file");
+    assert_eq!(told(file.into()), Some(9));
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod output;
 pub(crate) mod progress;
 
 use std::fs::File;
+use std::io::{self, Seek};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use api::{Fault, TraceDamage};
@@ -170,10 +172,15 @@ impl Trace {
 impl Input {
     /// The trace, and the line that says how far it is read.
     fn open(&self) -> Result<(trace::Trace, Line), Failure> {
-        let path = if self.file == Path::new("-") { Path::new("/dev/stdin") } else { &self.file };
-        let file = File::open(path)
-            .map_err(|cause| Failure::file(&self.file, format!("it cannot be read: {cause}"), ""))?;
+        let file = match self.file.as_os_str() == "-" {
+            // As it is: what was read of it before is not there any more, and a socket cannot be opened by its name.
+            true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+            false => File::open(&self.file),
+        };
+        let mut file =
+            file.map_err(|cause| Failure::file(&self.file, format!("it cannot be read: {cause}"), ""))?;
         let length = file.metadata().map_or(0, |metadata| metadata.len());
+        let length = length.saturating_sub(file.stream_position().unwrap_or(0));
         let progress = Progress::new(file, length);
         let line = progress.line();
         let trace = trace::Trace::read(progress, self.port)
