@@ -23,6 +23,7 @@ pub(super) struct Output {
 enum Form {
     Lines,
     Picture {
+        to_stderr: bool,
         has_colours: bool,
         /// The lines of the picture that was drawn last.
         drawn: usize,
@@ -35,7 +36,7 @@ impl Output {
     pub(super) fn new(to_stderr: bool) -> Output {
         let is_terminal = if to_stderr { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         let form = match terminal::takes_pictures(is_terminal) {
-            true => Form::Picture { has_colours: terminal::takes_colours(), drawn: 0 },
+            true => Form::Picture { to_stderr, has_colours: terminal::takes_colours(), drawn: 0 },
             false => Form::Lines,
         };
         let to: Box<dyn Write + Send> =
@@ -79,8 +80,9 @@ impl Output {
             // The first second has no answers yet.
             Form::Lines if view.now < LINE_PERIOD => return Ok(()),
             Form::Lines => screen::second(view) + "\n",
-            Form::Picture { has_colours, drawn } => {
-                let (columns, rows) = terminal::size();
+            Form::Picture { to_stderr, has_colours, drawn } => {
+                let (columns, rows) =
+                    if *to_stderr { terminal::size_of(io::stderr()) } else { terminal::size() };
                 let mut lines = screen::picture(view, columns, *has_colours);
                 // What has scrolled out of sight cannot be drawn over; the cursor needs a line too.
                 lines.truncate(rows.saturating_sub(1));
