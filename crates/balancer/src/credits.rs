@@ -306,21 +306,26 @@ impl Agent {
         granted.put(lease);
         granted.quota.put(quota);
         granted.drops.store(report.drops, Ordering::Relaxed);
-        if report.service.transport() == Transport::Udp {
-            self.back_end.set_draining(Drained::ByAgent, report.draining);
-        }
+        self.back_end.set_draining(drained_by(&report.service), report.draining);
     }
 
     /// Who has said that the back end drains, and is gone, says so no longer.
     fn forget_draining(&self, now: Duration) {
-        let is_gone = self.account.last().is_some_and(|(last, until)| {
-            last.service.transport() == Transport::Udp && now >= until.saturating_add(DRAINING_KEPT)
-        });
-        if is_gone && self.back_end.is_drained(Drained::ByAgent) {
+        let Some((last, until)) = self.account.last() else { return };
+        let who = drained_by(&last.service);
+        if now >= until.saturating_add(DRAINING_KEPT) && self.back_end.is_drained(who) {
             let back_end = self.back_end.address;
             tracing::warn!(%back_end, "the agent that drains the back end is not heard any more; it gets queries again");
-            self.back_end.set_draining(Drained::ByAgent, false);
+            self.back_end.set_draining(who, false);
         }
+    }
+}
+
+/// Who says in a service's reports that the back end drains.
+fn drained_by(service: &Service) -> Drained {
+    match service.transport() {
+        Transport::Udp => Drained::ByAgent,
+        Transport::Tcp => Drained::ByTcpAgent,
     }
 }
 
@@ -443,6 +448,28 @@ mod tests {
         assert_eq!(standing(), Standing::Draining);
         agent.forget_draining(until + DRAINING_KEPT);
         assert_eq!(standing(), Standing::Up);
+    }
+
+    #[tokio::test]
+    async fn who_looks_at_connections_alone_drains_too() {
+        let (mut credits, agent, udp) = pair().await;
+        while credits.clock.now().monotonic < HELLO_SPACING * 2 {
+            tokio::task::yield_now().await;
+        }
+        let tcp = Service::new(Transport::Tcp, udp.address().ip(), 53);
+        for service in [udp, tcp] {
+            take(&mut credits, &agent, report(service, None, 5, 0), &key(1)).await;
+            let hello = heard(&agent).await;
+            let drains = Report { draining: service == tcp, ..report(service, Some(hello), 6, 40) };
+            take(&mut credits, &agent, drains, &key(1)).await;
+        }
+        let back_end = credits.field.load().iter().next().expect("it is there").clone();
+        assert_eq!(back_end.standing(), Standing::Draining);
+        let (_, until) = credits.agents[&tcp].account.last().expect("it was heard");
+        credits.agents[&udp].forget_draining(until + DRAINING_KEPT);
+        assert_eq!(back_end.standing(), Standing::Draining, "it is the other one that says so");
+        credits.agents[&tcp].forget_draining(until + DRAINING_KEPT);
+        assert_eq!(back_end.standing(), Standing::Up);
     }
 
     #[tokio::test]

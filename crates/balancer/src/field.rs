@@ -121,8 +121,10 @@ pub struct BackEnd {
 pub enum Drained {
     /// An operator.
     ByOperator = 1,
-    /// Its agent.
+    /// Its agent, of the service over UDP.
     ByAgent = 2,
+    /// Its agent, of the service over TCP: the same one or another, and either may look at one of them alone.
+    ByTcpAgent = 4,
 }
 
 /// A lease in cells; one thread writes them.
@@ -255,6 +257,11 @@ impl BackEnd {
         } else {
             self.drains.fetch_and(!(who as u8), Ordering::Relaxed);
         }
+    }
+
+    /// What agents have granted, each with who drains in its reports.
+    pub fn granted(&self) -> [(Drained, &Granted); 2] {
+        [(Drained::ByAgent, &self.udp), (Drained::ByTcpAgent, &self.tcp)]
     }
 
     /// Whether this one says that it drains.

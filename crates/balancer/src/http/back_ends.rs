@@ -216,16 +216,15 @@ pub(super) async fn resume(
     Segments(address): Segments<String>,
 ) -> Result<Json<Vec<BackEndStatus>>, Failure> {
     let back_end = find(&http, &address)?;
-    if back_end.is_drained(Drained::ByAgent) {
-        if status::lease(&back_end, http.numbers.now_ns()).is_some() {
-            return Err(Failure::new(
-                StatusCode::CONFLICT,
-                "the agent beside this back end says that it drains",
-                "SIGUSR2 to the agent",
-            ));
-        }
-        back_end.set_draining(Drained::ByAgent, false);
+    let (granted, now_ns) = (back_end.granted(), http.numbers.now_ns());
+    if granted.iter().any(|(who, granted)| back_end.is_drained(*who) && now_ns < granted.get().until_ns) {
+        return Err(Failure::new(
+            StatusCode::CONFLICT,
+            "the agent beside this back end says that it drains",
+            "SIGUSR2 to the agent",
+        ));
     }
+    granted.iter().for_each(|(who, _)| back_end.set_draining(*who, false));
     set_drained(&back_end, false);
     Ok(Json(status::of(&http.numbers).back_ends))
 }
@@ -376,12 +375,16 @@ mod tests {
         let (http, back_end) = http();
         back_end.set_draining(Drained::ByOperator, true);
         back_end.set_draining(Drained::ByAgent, true);
-        back_end.udp.put(Lease { until_ns: u64::MAX, ..Lease::NONE });
+        back_end.set_draining(Drained::ByTcpAgent, true);
+        let all = [Drained::ByOperator, Drained::ByAgent, Drained::ByTcpAgent];
         let resumed = || resume(State(http.clone()), Segments("192.0.2.1:53".into()));
-        assert_eq!(resumed().await.map(drop).map_err(status_of), Err(StatusCode::CONFLICT));
-        assert!(back_end.is_drained(Drained::ByOperator) && back_end.is_drained(Drained::ByAgent));
-        back_end.udp.put(Lease::NONE);
+        for (_, granted) in back_end.granted() {
+            granted.put(Lease { until_ns: u64::MAX, ..Lease::NONE });
+            assert_eq!(resumed().await.map(drop).map_err(status_of), Err(StatusCode::CONFLICT));
+            assert_eq!(all.map(|who| back_end.is_drained(who)), [true; 3]);
+            granted.put(Lease::NONE);
+        }
         assert!(resumed().await.is_ok());
-        assert!(!back_end.is_drained(Drained::ByOperator) && !back_end.is_drained(Drained::ByAgent));
+        assert_eq!(all.map(|who| back_end.is_drained(who)), [false; 3]);
     }
 }
