@@ -259,6 +259,12 @@ impl Connections {
                 counters.no_socket.add(1);
                 return Ended::Unsent;
             }
+            // No port of ours leads there any more; to another one there may be some.
+            Ok(Err(cause)) if cause.kind() == io::ErrorKind::AddrNotAvailable => {
+                picker.unsent(place);
+                counters.no_socket.add(1);
+                return Ended::Failed { was_idle: true };
+            }
             Ok(Err(cause)) => Some(cause.kind()),
             Err(_) => None,
         };
@@ -266,8 +272,7 @@ impl Connections {
             if refused.is_some() { cells.refused.add(1) } else { cells.timeouts.add(1) }
         }
         picker.failed(place, load, now);
-        let idle = [io::ErrorKind::ConnectionRefused, io::ErrorKind::AddrNotAvailable];
-        Ended::Failed { was_idle: refused.is_some_and(|refused| idle.contains(&refused)) }
+        Ended::Failed { was_idle: refused == Some(io::ErrorKind::ConnectionRefused) }
     }
 
     /// Picks a back end that is not among `tried`; another one than the first is in the budget of those that are sent again,
@@ -454,6 +459,10 @@ pub(crate) mod tests {
             let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))));
             assert!(matches!(ended, Ended::Failed { was_idle } if was_idle == expected), "{cause}");
         }
+        let field = connections.field.load();
+        let cells = &field.iter().next().expect("it is there").cells[0];
+        let no_socket = connections.desk().counters.no_socket.get();
+        assert_eq!((cells.refused.get(), cells.in_flight(), no_socket), (4, 0, 6), "the one that is its own");
     }
 
     /// A client's way to us.

@@ -106,7 +106,7 @@ pub struct FrontCounters {
     pub full_client: Count,
     /// Queries for which no free id was found.
     pub no_id: Count,
-    /// Queries for which no socket to a back end was to be had, answered SERVFAIL.
+    /// Times that no socket to a back end was to be had for a query: answered SERVFAIL, or sent to another one.
     pub no_socket: Count,
     /// Queries that nobody had credit for: dropped, over connections answered SERVFAIL.
     pub shed: Count,
