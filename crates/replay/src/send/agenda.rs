@@ -55,10 +55,10 @@ impl Agenda {
         self.waiting.push(Reverse(Entry { at, order, token, what }));
     }
 
-    /// Takes what is to happen by now.
-    pub(super) fn pop(&mut self, now: u64) -> Option<(u64, What)> {
+    /// Takes what is to happen by now: when it was to, at the socket of which token, and what.
+    pub(super) fn pop(&mut self, now: u64) -> Option<(u64, u64, What)> {
         self.waiting.peek().filter(|next| next.0.at <= now)?;
-        self.waiting.pop().map(|Reverse(entry)| (entry.token, entry.what))
+        self.waiting.pop().map(|Reverse(entry)| (entry.at, entry.token, entry.what))
     }
 
     /// When the next thing is to happen.
@@ -110,8 +110,8 @@ mod tests {
         }
         assert_eq!(agenda.next(), Some(3));
         assert!(agenda.pop(2).is_none());
-        let order: Vec<u64> = std::iter::from_fn(|| agenda.pop(5).map(|(token, _)| token)).collect();
-        assert_eq!(order, [2, 4, 1, 3]);
+        let order: Vec<_> = std::iter::from_fn(|| agenda.pop(9).map(|(at, token, _)| (at, token))).collect();
+        assert_eq!(order, [(3, 2), (4, 4), (5, 1), (5, 3)]);
         assert_eq!(agenda.next(), None);
     }
 }

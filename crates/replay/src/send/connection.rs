@@ -290,7 +290,7 @@ mod tests {
             if !is_read_before {
                 (0..2).for_each(|_| read(&mut connection, &mut around));
             }
-            let told = |(_, what)| match what {
+            let told = |(_, _, what)| match what {
                 What::In(octets) => Some(octets),
                 What::Ended(_) => None,
                 what => panic!("{what:?}"),

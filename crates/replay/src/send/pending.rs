@@ -134,6 +134,15 @@ impl Pending {
         }
     }
 
+    /// The query that waits under a key.
+    pub(super) fn asked(&mut self, key: Key) -> Option<&mut Asked> {
+        let number = self.by_key.of(&key).get(&key)?.number;
+        match &mut self.entries[(number - self.first) as usize].state {
+            State::Waiting(asked) => Some(asked),
+            State::Answered | State::Lost => None,
+        }
+    }
+
     /// Takes an answer.
     pub(super) fn answer(&mut self, key: Key, fits: impl Fn(Option<u64>) -> bool) -> Match {
         let Some(last) = self.by_key.of_mut(&key).get_mut(&key) else { return Match::Alien };

@@ -339,7 +339,9 @@ mod tests {
     use super::super::Live;
     use super::super::Log;
     use super::super::Options;
+    use super::super::distance::Distances;
     use super::super::gate::Gate;
+    use super::super::pending::Key;
     use super::super::tests::options;
     use super::*;
     use crate::schedule::{Clients, Pacing, Plan, Schedule};
@@ -383,6 +385,15 @@ mod tests {
         assert_eq!(worker.tally.lost[Cause::Interrupted as usize], 1);
     }
 
+    /// Reads so many queries of one client, all due at once.
+    fn fill(worker: &mut Worker<'_>, count: usize) {
+        let trace = "1.0 192.0.2.1:5353 udp a.example. A rd\n".repeat(count);
+        let open = || Trace::read(io::Cursor::new(trace.clone()), 53).map_err(io::Error::other);
+        let schedule = Schedule::new(PLAN, Arc::default(), open);
+        let mut schedule = schedule.with_sources("127.0.0.1/32".parse().expect("a prefix"));
+        worker.fill(&mut || schedule.step()).expect("it is read");
+    }
+
     #[test]
     fn clients_own_sockets_are_heard_while_answers_at_shared_ones_wait() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
@@ -402,5 +413,42 @@ mod tests {
         worker.readiness.wait(Duration::from_secs(20)).expect("it waits");
         worker.receive().expect("it receives");
         assert_eq!(worker.tally.established, 1);
+    }
+
+    /// Clients ten seconds away, behind a shared socket.
+    fn distant(options: &mut Options) {
+        options.has_sources = true;
+        options.distances = Some(Distances::Between(Duration::from_secs(10), Duration::from_secs(10)));
+    }
+
+    #[test]
+    fn at_a_distance_the_time_of_an_answer_holds_no_delay_of_ours() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        let mut options = options(server.local_addr().expect("it is bound"));
+        distant(&mut options);
+        let live = Live::default();
+        let shared = shared(&options, &live);
+        let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
+        fill(&mut worker, 1);
+        worker.send_due();
+        // What leaves two seconds late was sent two seconds late.
+        worker.anchor -= Duration::from_secs(7);
+        worker.send_due();
+        let mut query = [0; 512];
+        let (length, from) = server.recv_from(&mut query).expect("it has left");
+        let id = u16::from_be_bytes([query[0], query[1]]);
+        let source = "127.0.0.1".parse().expect("an address");
+        let key = Key { endpoint: endpoint(source, worker.server(0)), id };
+        let sent = worker.pending.asked(key).expect("it waits").sent;
+        assert!(sent >= 2_000_000_000 && sent + 5_000_000_000 <= worker.now(), "{sent}");
+        // The answer is heard when it was to be, however late we look.
+        query[2] |= 0x80;
+        server.send_to(&query[..length], from).expect("it is sent");
+        worker.readiness.wait(Duration::from_secs(20)).expect("it waits");
+        worker.receive().expect("it receives");
+        let at = worker.agenda.next().expect("it is on its way");
+        worker.anchor -= Duration::from_secs(3_600);
+        worker.send_due();
+        assert_eq!((worker.tally.answers, worker.last), (1, at));
     }
 }

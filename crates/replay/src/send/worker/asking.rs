@@ -208,17 +208,22 @@ impl Worker<'_> {
     fn happen(&mut self) {
         // What is put down meanwhile is for a later turn.
         let now = self.now();
-        while let Some((token, what)) = self.agenda.pop(now) {
+        while let Some((at, token, what)) = self.agenda.pop(now) {
             match what {
                 What::Leaves(leaving) => {
                     let (datagram, octets) = *leaving;
-                    // Where its socket was closed since, it was lost with that.
                     let key = datagram.key;
-                    if !self.pending.is_free(key) && !self.leave(datagram, &octets) {
+                    // The call for a client's own socket is made for it alone, and takes time of those behind it.
+                    let now = if matches!(datagram.target, Target::Slot(_)) { self.now() } else { now };
+                    // Where its socket was closed since, it was lost with that.
+                    let Some(asked) = self.pending.asked(key) else { continue };
+                    // Its client has sent it half a round trip before.
+                    asked.sent = asked.planned.due + now.saturating_sub(datagram.due);
+                    if !self.leave(datagram, &octets) {
                         self.fail(key, Cause::NoRoom);
                     }
                 }
-                What::Heard(endpoint, response) => self.hear_one(endpoint, response, now),
+                What::Heard(endpoint, response) => self.hear_one(endpoint, response, at),
                 what => self.happen_on_connection(token, what, now),
             }
         }
