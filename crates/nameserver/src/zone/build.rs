@@ -101,6 +101,9 @@ pub(super) struct Set<'a> {
     data: Vec<&'a [u8]>,
 }
 
+/// The most RRsets of a name, those of signatures among them: a query looks through them one by one.
+const RRSETS_MAX: usize = 1_000;
+
 impl Set<'_> {
     pub(super) fn write(&self, arena: &mut Vec<u8>) {
         rrset::write(self.rtype, self.ttl, &self.data, arena);
@@ -178,28 +181,32 @@ fn touch(owned: &[Owned<'_>], master: &Master<'_>) {
 fn grouped<'a>(records: &[&'a Record], master: &'a Master<'_>) -> Vec<Set<'a>> {
     // Most names have no signatures, and need it not.
     let present = LazyCell::new(|| records.iter().map(|record| record.rtype).collect::<HashSet<Rtype>>());
-    let mut sets: Vec<((u16, bool), Set<'a>)> = Vec::new();
-    for &record in records {
-        let ttl = if record.ttl > TTL_MAX { 0 } else { record.ttl };
-        let data = master.rdata(record);
-        let place = match covered(record.rtype, data) {
-            // Signatures are not signed (RFC 4035 §2.2).
-            Some(covered) if covered != Rtype::RRSIG && present.contains(&covered) => {
-                (covered.to_int(), true)
-            }
-            Some(_) => (0, true),
-            None => (record.rtype.to_int(), false),
-        };
-        match sets.iter_mut().find(|(there, _)| *there == place) {
-            Some((_, set)) => {
-                set.ttl = set.ttl.min(ttl);
-                set.data.push(data);
-            }
-            None => sets.push((place, Set { rtype: record.rtype, ttl, first: record, data: vec![data] })),
+    let mut placed: Vec<((u16, bool), &'a Record)> = records
+        .iter()
+        .map(|&record| {
+            let place = match covered(record.rtype, master.rdata(record)) {
+                // Signatures are not signed (RFC 4035 §2.2).
+                Some(covered) if covered != Rtype::RRSIG && present.contains(&covered) => {
+                    (covered.to_int(), true)
+                }
+                Some(_) => (0, true),
+                None => (record.rtype.to_int(), false),
+            };
+            (place, record)
+        })
+        .collect();
+    placed.sort_by_key(|(place, _)| *place);
+    let set = |same: &[((u16, bool), &'a Record)]| {
+        let ttl = |record: &Record| if record.ttl > TTL_MAX { 0 } else { record.ttl };
+        let first = same[0].1;
+        Set {
+            rtype: first.rtype,
+            ttl: same.iter().map(|(_, record)| ttl(record)).min().unwrap_or_default(),
+            first,
+            data: same.iter().map(|(_, record)| master.rdata(record)).collect(),
         }
-    }
-    sets.sort_by_key(|(place, _)| *place);
-    let mut sets: Vec<Set<'a>> = sets.into_iter().map(|(_, set)| set).collect();
+    };
+    let mut sets: Vec<Set<'a>> = placed.chunk_by(|a, b| a.0 == b.0).map(set).collect();
     for set in &mut sets {
         remove_equal(set.rtype, &mut set.data);
     }
@@ -234,6 +241,10 @@ fn canonical(rtype: Rtype, data: &[u8]) -> Cow<'_, [u8]> {
 
 /// What may not stand together at one name.
 fn check_together(owner: &[u8], sets: &[Set<'_>], master: &Master<'_>, faults: &mut Faults) {
+    if let Some(beyond) = sets.get(RRSETS_MAX) {
+        let what = || format!("{} has {} RRsets", shown(owner), sets.len());
+        faults.push_with(|| master.fault(beyond.first, what(), format!("at most {RRSETS_MAX}")));
+    }
     for set in sets {
         let alone = match set.rtype {
             Rtype::CNAME => "a CNAME record",
@@ -309,6 +320,20 @@ mod tests {
         assert_eq!(text.lines().count(), zone.records());
         let again = build(&text);
         assert_eq!((again.records(), again.to_text()), (zone.records(), text));
+    }
+
+    #[test]
+    fn a_name_has_so_many_rrsets_and_no_more() {
+        let of = |count: usize| {
+            let types: String = (0..count).map(|i| format!("many TYPE{} \\# 1 00\n", 1_000 + i)).collect();
+            try_build(&format!("{HEAD}{types}"))
+        };
+        assert!(of(RRSETS_MAX).is_ok());
+        let told = of(RRSETS_MAX + 5).err().unwrap();
+        assert_eq!(told.len(), 1);
+        let place = 3 + RRSETS_MAX + 1;
+        let expected = format!("t:{place}:1: many.example. has 1005 RRsets; expected at most 1000");
+        assert_eq!(told[0], expected);
     }
 
     #[test]

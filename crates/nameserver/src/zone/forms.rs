@@ -94,6 +94,11 @@ pub(super) fn is_named(word: &[u8]) -> bool {
     FORMS.iter().any(|(rtype, _)| is(*rtype)) || is_number()
 }
 
+/// The number of a DNSSEC algorithm that a word is the mnemonic of (RFC 4034 appendix A.1).
+pub(super) fn algorithm(word: &[u8]) -> Option<u8> {
+    SecurityAlgorithm::from_mnemonic(word).map(SecurityAlgorithm::to_int)
+}
+
 /// A type that the scanner reads and whose data is alike, in text and in octets.
 pub(super) fn alike(rtype: Rtype) -> Option<Rtype> {
     match form(rtype)? {
@@ -188,12 +193,7 @@ impl Field {
             Field::Address => data.extend(plain(words.next()?)?.parse::<Ipv4Addr>().ok()?.octets()),
             Field::Algorithm => {
                 let word = plain(words.next()?)?;
-                let named = SecurityAlgorithm::from_mnemonic(word.to_ascii_uppercase().as_bytes());
-                push_number(
-                    data,
-                    named.map_or_else(|| number(word), |named| Some(named.to_int().into()))?,
-                    1,
-                )?;
+                push_number(data, algorithm(word.as_bytes()).map(u64::from).or_else(|| number(word))?, 1)?;
             }
             Field::Certificate => {
                 let word = plain(words.next()?)?;

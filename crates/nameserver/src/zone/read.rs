@@ -289,6 +289,8 @@ fn include(
             format!("at most {INCLUDE_DEPTH_MAX} levels of $INCLUDE"),
         ));
     }
+    // The scanner leaves the second of two quotes.
+    let path = path.strip_suffix('"').unwrap_or(path);
     let text = (outer.include)(path)
         .map_err(|why| Fault::whole(outer.name, format!("'{path}' cannot be included: {why}"), ""))?;
     let mut inner = scanner.clone();
@@ -457,6 +459,10 @@ mod tests {
             ),
             (&format!("x TXT {}", "a".repeat(256)), "t.zone:1:7: bad charstr"),
             ("x HTTPS 1 . ipv4hint=192.0.2.x", "t.zone:1:13: invalid"),
+            (
+                "x DS 1 RSA256 2 00",
+                "t.zone:1:8: no DNSSEC algorithm at 'RSA256'; expected a number or name such as 13 or ECDSAP256SHA256",
+            ),
             ("x HTTPS 1 . port=", "t.zone:1:13: port"),
             ("x TXT \"a b\n", "t.zone:1:7: bad symbol at '\"a b'; expected a quote behind the text"),
         ] {
@@ -529,6 +535,49 @@ mod tests {
         let master = of(b"$INCLUDE inner sub\n").unwrap();
         assert_eq!(shown(master.owner(&master.records[0])), "x.sub.example.");
         assert!(of(b"$INCLUDE loop\n").err().unwrap().to_string().contains("too deep"));
+    }
+
+    #[test]
+    fn the_quotes_around_a_path_are_none_of_it() {
+        let files =
+            |path: &str| (path == "in ner").then(|| b"x A 192.0.2.9\n".to_vec()).ok_or(path.to_owned());
+        for text in ["$INCLUDE \"in ner\" sub\n", "$INCLUDE in\\ ner sub\n", "$INCLUDE \"in\\ ner\" sub\n"] {
+            let master = read(&Source { include: &files, ..source(text) });
+            let master = master.unwrap_or_else(|faults| panic!("{faults}"));
+            assert_eq!(shown(master.owner(&master.records[0])), "x.sub.example.");
+        }
+    }
+
+    #[test]
+    fn algorithms_have_names() {
+        let data = |text: &str| {
+            let master = read(&source(text)).unwrap_or_else(|faults| panic!("{faults}"));
+            master.rdata(&master.records[0]).to_vec()
+        };
+        for (before, name, number, behind) in [
+            ("x DNSKEY 257 3", "RSASHA256", 8, "AQID"),
+            ("x CDNSKEY 257 3", "ed25519", 15, "AQID"),
+            ("x KEY 257 3", "ECDSAP256SHA256", 13, "AQID"),
+            ("x DS 1", "RSASHA1-NSEC3-SHA1", 7, "1 00"),
+            ("x CDS 1", "RSASHA256", 8, "1 00"),
+            ("x DLV 1", "RSASHA256", 8, "1 00"),
+            ("x CERT PKIX 1", "RSASHA256", 8, "AQID"),
+            ("x RRSIG A", "ECDSAP384SHA384", 14, "2 60 20300101000000 20200101000000 1 example. AQID"),
+        ] {
+            let [named, plain] = [name.to_owned(), number.to_string()]
+                .map(|algorithm| data(&format!("{before} {algorithm} {behind}\n")));
+            assert_eq!(named, plain, "{before}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_faults_is_no_larger_for_a_long_owner() {
+        let owner = "a".repeat(100_000);
+        let told = faults(&format!("{owner} 60 A 192.0.2.1\n{}", "\tA 192.0.2.1\n".repeat(1_000)));
+        assert!(told.concat().len() < 1_000, "{} octets", told.concat().len());
+        assert!(told[0].starts_with("t.zone:1:1: ") && told[0].contains("aaa...'"), "{told:?}");
+        let told = faults(&format!("a A {owner}\n"));
+        assert!(told[0].len() < 1_000, "{} octets", told[0].len());
     }
 
     #[test]

@@ -15,10 +15,16 @@ use crate::zone::forms;
 /// A file to include, and the origin that it is given.
 type Included<'a> = (&'a str, Option<Name<Bytes>>);
 
+/// The longest owner in octets of text that can be one: each of a name's octets as `\DDD`.
+const OWNER_TEXT_MAX: usize = 4 * 255;
+
+/// The most of a word, in characters, that a fault repeats.
+const SHOWN_MAX: usize = 60;
+
 /// Adds every fault of a file to `faults`, scanning each entry by itself with a copy of the scanner that began it.
 ///
 /// Only the origin and the last owner are carried from entry to entry: what the records are no longer
-/// matters.
+/// matters. The root stands for an owner that is too long to be one: that has been told, and is not copied for each line.
 pub(super) fn list_faults(
     source: &Source<'_>,
     start: &Scanner,
@@ -37,7 +43,8 @@ pub(super) fn list_faults(
             (&owned[..], owner.len())
         } else {
             if !octets.starts_with(b"$") {
-                owner = first_token(octets);
+                let token = first_token(octets);
+                owner = if token.len() <= OWNER_TEXT_MAX { token } else { b"." };
             }
             (octets, 0)
         };
@@ -120,7 +127,8 @@ pub(super) fn lines(octets: &[u8]) -> u32 {
 }
 
 /// Where the entry begins that the scanner read between two of its stops: behind blank lines, comments and
-/// directives, which it passes over in silence.
+/// directives, which it passes over in silence, and behind the rest of an entry with data as octets (RFC 3597 §5), at whose
+/// end it does not stand.
 pub(super) fn entry_start(text: &[u8], before: usize, after: usize) -> usize {
     let mut begin = before;
     let range = text.get(before..after.min(text.len())).unwrap_or_default();
@@ -129,7 +137,6 @@ pub(super) fn entry_start(text: &[u8], before: usize, after: usize) -> usize {
         let content = octets.iter().find(|octet| !octet.is_ascii_whitespace());
         if content.is_some_and(|octet| !matches!(octet, b';' | b'$')) {
             begin = before + entry.start;
-            break;
         }
     }
     begin
@@ -137,21 +144,24 @@ pub(super) fn entry_start(text: &[u8], before: usize, after: usize) -> usize {
 
 /// The text with what operators write and the scanner does not take written otherwise: times such as `1h30m` in
 /// `$TTL`, as a record's TTL and in SOA as seconds; in data and directives the name `@` (RFC 1035 §5.1) as an empty
-/// string, in which the scanner sees the origin.
+/// string, in which the scanner sees the origin; a quoted `@` as an owner, which the scanner takes for the origin, with a
+/// backslash; a tab in quotes as `\009`; and names of DNSSEC algorithms as numbers.
 ///
 /// Data of types that it does not know is written as octets (RFC 3597 §5), names in it below `origin` or the text's own;
 /// or its record as one of a type with the same form. And a word of older texts of our own, `nodefaultalpn`, as
 /// `no-default-alpn`.
 pub(super) fn without_shorthands<'t>(text: &'t [u8], origin: Option<&[u8]>) -> Plain<'t> {
     let may_have = text.windows(2).any(|pair| match pair[1] {
-        b'@' => is_space(pair[0]),
+        b'@' => is_space(pair[0]) || pair[0] == b'"',
         octet => pair[0].is_ascii_digit() && unit(octet).is_some(),
     });
     let has_words = || {
         let mut words = text.split(|octet| is_space(*octet) || matches!(octet, b';' | b'"'));
-        words.any(|word| word == OLD_NO_DEFAULT_ALPN || forms::is_named(word))
+        words.any(|word| {
+            word == OLD_NO_DEFAULT_ALPN || forms::is_named(word) || forms::algorithm(word).is_some()
+        })
     };
-    if !may_have && !has_words() {
+    if !may_have && !has_tab_in_quotes(text) && !has_words() {
         return Plain { text: text.into(), types: Vec::new() };
     }
     let mut out = Vec::with_capacity(text.len() + 64);
@@ -166,6 +176,9 @@ pub(super) fn without_shorthands<'t>(text: &'t [u8], origin: Option<&[u8]>) -> P
             if index == 0 && !octets.starts_with(b" ") && !octets.starts_with(b"\t") {
                 if word.starts_with(b"$") {
                     kind = Kind::Directive(word, 0);
+                } else if word == b"\"@\"" {
+                    out.extend_from_slice(b"\\@");
+                    from = token.end;
                 }
                 continue;
             }
@@ -187,7 +200,7 @@ pub(super) fn without_shorthands<'t>(text: &'t [u8], origin: Option<&[u8]>) -> P
                 }
                 _ => kind.plain(word),
             };
-            if let Some(plain) = plain {
+            if let Some(plain) = plain.or_else(|| without_tabs(word)) {
                 out.extend_from_slice(&octets[from..token.start]);
                 out.extend_from_slice(&plain);
                 from = token.end;
@@ -214,6 +227,23 @@ impl Plain<'_> {
         let entry = self.types[..behind].last().filter(|(start, _)| *start >= before);
         entry.map_or(scanned, |(_, rtype)| *rtype)
     }
+}
+
+/// Whether a line has a tab behind one quote and before another.
+fn has_tab_in_quotes(text: &[u8]) -> bool {
+    text.split(|octet| *octet == b'\n').any(|line| {
+        let quotes = line.iter().position(|o| *o == b'"').zip(line.iter().rposition(|o| *o == b'"'));
+        quotes.is_some_and(|(first, last)| line[first..last].contains(&b'\t'))
+    })
+}
+
+/// A quoted word that has tabs, each as an escape.
+fn without_tabs(word: &[u8]) -> Option<Cow<'static, [u8]>> {
+    if !word.starts_with(b"\"") || !word.contains(&b'\t') {
+        return None;
+    }
+    let octets = word.split(|octet| *octet == b'\t').collect::<Vec<_>>().join(&b"\\009"[..]);
+    Some(octets.into())
 }
 
 /// The octets of data that begins an entry's rest, where the type's fields are read here.
@@ -278,10 +308,25 @@ impl Kind<'_> {
         }
         match (word, self) {
             (b"@", _) => self.takes_name().then(|| ORIGIN.into()),
+            _ if self.takes_algorithm() => {
+                forms::algorithm(word).map(|number| number.to_string().into_bytes().into())
+            }
             (OLD_NO_DEFAULT_ALPN, Kind::Record(Rtype::SVCB | Rtype::HTTPS, _)) => {
                 Some(NO_DEFAULT_ALPN.as_bytes().into())
             }
             _ => None,
+        }
+    }
+
+    /// Whether the next word is a DNSSEC algorithm.
+    fn takes_algorithm(&self) -> bool {
+        match *self {
+            Kind::Record(rtype, words) => match forms::alike(rtype).unwrap_or(rtype) {
+                Rtype::DS | Rtype::CDS | Rtype::RRSIG => words == 1,
+                Rtype::DNSKEY | Rtype::CDNSKEY => words == 2,
+                _ => false,
+            },
+            Kind::Open | Kind::Directive(..) | Kind::Octets => false,
         }
     }
 
@@ -479,13 +524,15 @@ fn split(error: &str) -> (u32, u32, String) {
 fn described(what: &str, token: Option<&str>) -> String {
     let what = match what {
         "expected rtype" => "no record type",
+        "expected SecurityAlgorithm" => "no DNSSEC algorithm",
         "missing origin" => "a relative name without an origin",
         "missing last owner" => "a record without an owner name",
         "trailing tokens" => "more than the record type takes",
         other => other,
     };
-    match token {
-        Some(token) => format!("{what} at '{token}'"),
+    match token.map(|token| (token, token.char_indices().nth(SHOWN_MAX))) {
+        Some((token, Some((end, _)))) => format!("{what} at '{}...'", &token[..end]),
+        Some((token, None)) => format!("{what} at '{token}'"),
         None => what.to_string(),
     }
 }
@@ -512,6 +559,9 @@ fn expected(what: &str, token: Option<&str>) -> String {
         }
         "bad charstr" => "strings of at most 255 octets each, several side by side (RFC 1035 §3.3)",
         "decimal number overflow" => "a whole number that the field holds",
+        "expected SecurityAlgorithm" => {
+            "a number or name such as 13 or ECDSAP256SHA256 (RFC 4034 appendix A.1)"
+        }
         "illegal signature time" => "YYYYMMDDHHmmSS in UTC, or seconds since 1970 (RFC 4034 §3.2)",
         "illegal NSEC3 salt" => "at most 255 octets in hexadecimal digits, or - for none (RFC 5155 §3.3)",
         "trailing tokens" => "the end of the line",
@@ -564,6 +614,9 @@ mod tests {
             ("@ TYPE15 1 @\na@ NS @;\n", "@ TYPE15 1 \"\"\na@ NS \"\";\n"),
             ("a TXT @ \"@\" @\na CNAME \"@\"\na NS \\@\n", "a TXT @ \"@\" @\na CNAME \"@\"\na NS \\@\n"),
             ("a TYPE65000 @\na @ @\na LOC @\n", "a TYPE65000 @\na @ @\na LOC @\n"),
+            ("\"@\" NS @\n\"@\" TXT \"@\"\n", "\\@ NS \"\"\n\\@ TXT \"@\"\n"),
+            ("a\tTXT\t\"b\tc\"\td\n", "a\tTXT\t\"b\\009c\"\td\n"),
+            ("a TXT \"b\tc\nd\tTXT \"e\tf\"\n", "a TXT \"b\\009c\nd\tTXT \"e\\009f\"\n"),
             ("a NAPTR 1 1 \"\" @ @ @\n", "a NAPTR 1 1 \"\" @ @ \"\"\n"),
             ("a MX @ @\na RP @ @ @\n", "a MX @ \"\"\na RP \"\" \"\" @\n"),
             ("$ORIGIN @\n$INCLUDE @ @ ; @\n", "$ORIGIN \"\"\n$INCLUDE @ \"\" ; @\n"),
