@@ -205,7 +205,7 @@ impl Credits {
     async fn hello(&mut self, service: Service, to: SocketAddr) {
         let Some(agent) = self.agents.get_mut(&service) else { return };
         let now = self.clock.now().monotonic;
-        let (sent, answered) = sent(&service, &agent.back_end);
+        let (sent, answered) = (sent(&service, &agent.back_end).0, answered(&service, &agent.back_end));
         let is_there = agent.at == Some(to);
         let is_due = now.saturating_sub(agent.told) >= INTERVAL;
         if is_there {
@@ -340,6 +340,16 @@ fn sent(service: &Service, back_end: &BackEnd) -> (u64, u64) {
             let opened = back_end.connections.load(Ordering::Relaxed);
             (opened, opened)
         }
+    }
+}
+
+/// How much of it was answered, also too late: what an agent divides by what the server has used. What was given up would
+/// seem to cost nothing.
+fn answered(service: &Service, back_end: &BackEnd) -> u64 {
+    let datagrams = back_end.cells.iter().filter(|cells| cells.datagrams.get() > 0);
+    match service.transport() {
+        Transport::Udp => datagrams.map(|cells| cells.answers() + cells.late.get()).sum(),
+        Transport::Tcp => back_end.connections.load(Ordering::Relaxed),
     }
 }
 
@@ -597,6 +607,12 @@ mod tests {
         worker.ended.add(3);
         let service = Service::new(Transport::Udp, back_end.address.ip(), 53);
         assert_eq!(sent(&service, &back_end), (5, 3));
+        // What was given up costs the server nothing, or something of which nothing is known.
+        assert_eq!(answered(&service, &back_end), 0);
+        worker.count_answer(0, 1);
+        worker.late.add(1);
+        connections.count_answer(0, 1);
+        assert_eq!(answered(&service, &back_end), 2);
     }
 
     #[tokio::test]

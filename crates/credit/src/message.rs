@@ -98,7 +98,7 @@ pub struct Hello {
     pub heard: u64,
     /// Queries (UDP) or connections (TCP) that the balancer has sent to the service since it has this nonce.
     pub sent: u64,
-    /// How many of them were answered (UDP) or have ended (TCP).
+    /// How many of them were answered, also too late (UDP), or have ended (TCP).
     pub answered: u64,
 }
 
