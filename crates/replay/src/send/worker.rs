@@ -451,4 +451,30 @@ mod tests {
         worker.send_due();
         assert_eq!((worker.tally.answers, worker.last), (1, at));
     }
+
+    #[test]
+    fn what_leaves_for_distant_clients_is_heard_between_batches() {
+        const QUERIES: usize = 3_000;
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        let mut options = options(server.local_addr().expect("it is bound"));
+        distant(&mut options);
+        let live = Live::default();
+        let shared = shared(&options, &live);
+        let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
+        fill(&mut worker, QUERIES);
+        while worker.pending.waiting() < QUERIES {
+            worker.send_due();
+        }
+        assert!(worker.unheard.may_wait(), "none has left, so that no answer waits");
+        worker.anchor -= Duration::from_secs(5);
+        let batch = worker.batch.outgoing.most() as u64;
+        for turn in 1..=2 {
+            worker.send_due();
+            assert_eq!(worker.tally.lateness.len(), turn * batch);
+        }
+        while worker.tally.lateness.len() < QUERIES as u64 {
+            worker.send_due();
+        }
+        assert!(!worker.unheard.may_wait(), "all have left");
+    }
 }

@@ -29,9 +29,9 @@ impl Worker<'_> {
         if !self.flush() {
             return;
         }
-        self.happen();
+        let left = self.happen();
         let mut now = self.now();
-        for _ in 0..self.batch.outgoing.most() {
+        for _ in left..self.batch.outgoing.most() {
             let Some(due) = self.due() else { break };
             // Behind its time, the clock is not looked at for each.
             if due > now {
@@ -61,7 +61,6 @@ impl Worker<'_> {
         let asked = &mut prepared.asked;
         (asked.sent, asked.until) = (now, now.saturating_add(nanos(self.with.options.timeout)));
         self.tally.due(asked.planned.due, asked.carrier);
-        self.unheard.sent();
         if let (Some(tally), Some(outcome)) = (&mut self.tally.mutation, &prepared.outcome) {
             tally.add(outcome);
         }
@@ -158,6 +157,9 @@ impl Worker<'_> {
             }
             _ => set_id(self.batch.push(datagram, octets), datagram.key.id),
         }
+        if !matches!(datagram.target, Target::Slot(_)) {
+            self.unheard.sent();
+        }
         true
     }
 
@@ -204,11 +206,13 @@ impl Worker<'_> {
         self.pending.add(key, asked);
     }
 
-    /// Does what is on the agenda for now.
-    fn happen(&mut self) {
+    /// Does what is on the agenda for now, up to a batch of datagrams, which are answered like any others; says how many left.
+    fn happen(&mut self) -> usize {
         // What is put down meanwhile is for a later turn.
-        let now = self.now();
-        while let Some((at, token, what)) = self.agenda.pop(now) {
+        let (now, mut left) = (self.now(), 0);
+        while left < self.batch.outgoing.most()
+            && let Some((at, token, what)) = self.agenda.pop(now)
+        {
             match what {
                 What::Leaves(leaving) => {
                     let (datagram, octets) = *leaving;
@@ -219,6 +223,7 @@ impl Worker<'_> {
                     let Some(asked) = self.pending.asked(key) else { continue };
                     // Its client has sent it half a round trip before.
                     asked.sent = asked.planned.due + now.saturating_sub(datagram.due);
+                    left += 1;
                     if !self.leave(datagram, &octets) {
                         self.fail(key, Cause::NoRoom);
                     }
@@ -227,6 +232,7 @@ impl Worker<'_> {
                 what => self.happen_on_connection(token, what, now),
             }
         }
+        left
     }
 
     /// Hands the batch under way to the kernel; false where that has no room for all of it now.
