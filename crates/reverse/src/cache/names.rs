@@ -9,6 +9,8 @@
 //! is freed alone either. From time to time the writer *collects*: it moves every name that is still in use to
 //! new segments and lets the old ones go, whose number is used again only once no reader can have them.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use net::mapped::{LARGE_PAGE, Words, fetch};
@@ -149,6 +151,8 @@ fn lowest(count: usize) -> u64 {
 pub(super) struct Names {
     heads: Index,
     tails: Index,
+    /// The key of their hash: names are attackers' data, and who could foresee it would have all of theirs in one place.
+    key: RandomState,
     /// The segment that is being filled, and how far it is.
     filling: Option<(u16, usize)>,
     /// What segments are cut from once there are some.
@@ -204,13 +208,14 @@ impl Names {
         bytes.push(octets.len() as u8);
         bytes.extend_from_slice(octets);
         bytes.extend(tail.into_iter().flat_map(u32::to_le_bytes));
-        let hash = hash(bytes.iter().copied());
+        let hash = hash(&self.key, eights(&bytes));
         let index = if tail.is_some() { &mut self.heads } else { &mut self.tails };
         let found = index.find(hash, |reference| is(segments, reference, &bytes));
         let kept = match found {
             Some(reference) => Ok(reference),
             None => {
-                index.make_room(hash, |reference| hash_at(segments, reference, tail.is_some()));
+                let key = &self.key;
+                index.make_room(hash, |reference| hash_at(key, segments, reference, tail.is_some()));
                 self.append(segments, &bytes, may_grow).inspect(|reference| {
                     let index = if tail.is_some() { &mut self.heads } else { &mut self.tails };
                     index.insert(hash, *reference);
@@ -312,24 +317,35 @@ fn new_segment(segments: &mut Segments, retired: &[(u16, Segment)], pieces: &mut
 fn is(segments: &[Option<Segment>], reference: u32, bytes: &[u8]) -> bool {
     let Some(words) = segments.get((reference >> 16) as usize).and_then(Option::as_ref) else { return false };
     let at = (reference & 0xffff) as usize;
-    at + bytes.len() <= SEGMENT
-        && bytes.chunks(8).zip((at..).step_by(8)).all(|(some, at)| {
-            let mut expected = [0; 8];
-            expected[..some.len()].copy_from_slice(some);
-            eight(words, at) & lowest(some.len()) == u64::from_le_bytes(expected)
-        })
+    at + bytes.len() <= SEGMENT && eights(bytes).eq(eights_at(words, at..at + bytes.len()))
 }
 
-fn hash_at(segments: &[Option<Segment>], reference: u32, is_head: bool) -> u64 {
+/// Some octets, eight at a time; zeros stand behind the last.
+fn eights(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|some| {
+        let mut eight = [0; 8];
+        eight[..some.len()].copy_from_slice(some);
+        u64::from_le_bytes(eight)
+    })
+}
+
+/// The same of these octets of a segment.
+fn eights_at(words: &[AtomicU64], octets: Range<usize>) -> impl Iterator<Item = u64> {
+    let end = octets.end;
+    octets.step_by(8).map(move |at| eight(words, at) & lowest(end - at))
+}
+
+fn hash_at(key: &RandomState, segments: &[Option<Segment>], reference: u32, is_head: bool) -> u64 {
     let Ok(record) = Record::at(segments, reference) else { return 0 };
     let end = record.begin + record.length + if is_head { 4 } else { 0 };
-    hash((record.begin - 1..end).map(|at| eight(record.words, at) as u8))
+    hash(key, eights_at(record.words, record.begin - 1..end))
 }
 
-fn hash(octets: impl Iterator<Item = u8>) -> u64 {
-    octets.fold(0xcbf2_9ce4_8422_2325u64, |hash, octet| {
-        (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
-    })
+/// The hash of a record: its first octet says where its last eight end.
+fn hash(key: &RandomState, eights: impl Iterator<Item = u64>) -> u64 {
+    let mut hasher = key.build_hasher();
+    eights.for_each(|eight| hasher.write_u64(eight));
+    hasher.finish()
 }
 
 /// References by the hash of what they refer to: open addressing in parts, nothing is ever taken out.
@@ -357,7 +373,7 @@ struct Slots {
 
 impl Index {
     fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
-        self.parts.get(part(hash))?.find(mixed(hash), is)
+        self.parts.get(part(hash))?.find(hash, is)
     }
 
     /// Sees that another one with this hash fits.
@@ -368,7 +384,7 @@ impl Index {
 
     fn insert(&mut self, hash: u64, reference: u32) {
         if let Some(slots) = self.parts.get_mut(part(hash)) {
-            slots.insert(mixed(hash), reference);
+            slots.insert(hash, reference);
         }
     }
 
@@ -378,18 +394,13 @@ impl Index {
     }
 }
 
-/// The low bits of the hash are its poor ones.
-fn mixed(hash: u64) -> u64 {
-    (hash ^ (hash >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 fn part(hash: u64) -> usize {
-    (mixed(hash) >> 54) as usize
+    (hash >> 54) as usize
 }
 
 impl Slots {
-    fn find(&self, mixed: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
-        let mut at = self.start(mixed)?;
+    fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut at = self.start(hash)?;
         loop {
             match self.slots[at] {
                 0 => return None,
@@ -411,13 +422,13 @@ impl Slots {
         let old = std::mem::replace(&mut self.slots, vec![0; slots]);
         self.taken = 0;
         for reference in old.into_iter().filter(|reference| *reference != 0) {
-            self.insert(mixed(hash_of(reference)), reference);
+            self.insert(hash_of(reference), reference);
         }
         slots - before
     }
 
-    fn insert(&mut self, mixed: u64, reference: u32) {
-        let Some(mut at) = self.start(mixed) else { return };
+    fn insert(&mut self, hash: u64, reference: u32) {
+        let Some(mut at) = self.start(hash) else { return };
         while self.slots[at] != 0 {
             at = (at + 1) % self.slots.len();
         }
@@ -426,8 +437,29 @@ impl Slots {
     }
 
     /// The bits below those that chose the part, stretched over the slots.
-    fn start(&self, mixed: u64) -> Option<usize> {
-        let below = mixed >> 22 & 0xffff_ffff;
+    fn start(&self, hash: u64) -> Option<usize> {
+        let below = hash >> 22 & 0xffff_ffff;
         (!self.slots.is_empty()).then(|| ((below * self.slots.len() as u64) >> 32) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_one_hash_of_which_others_know_nothing() {
+        let (mut segments, mut names, other) = (Segments::new(), Names::default(), Names::default());
+        for name in ["a.example", "host-with-a-long-name.some-network.example", "localhost"] {
+            let reference = names.intern(&mut segments, name.as_bytes(), None, true).unwrap();
+            let record = Record::at(&segments, reference).unwrap();
+            let mut bytes = vec![record.length as u8];
+            bytes.extend(&name.as_bytes()[..record.length]);
+            bytes.extend(record.tail().unwrap().to_le_bytes());
+            let written = hash(&names.key, eights(&bytes));
+            assert_eq!(hash_at(&names.key, &segments, reference, true), written);
+            assert_ne!(hash(&other.key, eights(&bytes)), written);
+            assert!(is(&segments, reference, &bytes) && !is(&segments, reference + 1, &bytes));
+        }
     }
 }
