@@ -51,7 +51,7 @@ enum Action {
         text: PathBuf,
         /// The snapshot; one that is there is replaced
         snapshot: PathBuf,
-        /// How much the cache may take
+        /// How much the cache may take; names take 2 GiB at most
         #[arg(long, value_name = "SIZE", default_value = "400MiB", value_parser = size)]
         memory: usize,
     },

@@ -147,7 +147,7 @@ fn lowest(count: usize) -> u64 {
 }
 
 /// The writer's side: where the next name goes, and which are there already.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Names {
     heads: Index,
     tails: Index,
@@ -162,10 +162,31 @@ pub(super) struct Names {
     retired: Vec<(u16, Segment)>,
     /// Segments that are held, retired ones too.
     held: usize,
+    /// Segments that names in use may take: half of the numbers, for a collection moves all of them.
+    pub(super) most: usize,
     /// Whether there are segments that readers were not given yet.
     pub(super) has_grown: bool,
     template: Vec<u8>,
     record: Vec<u8>,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names {
+            heads: Index::default(),
+            tails: Index::default(),
+            key: RandomState::new(),
+            filling: None,
+            pieces: Pieces::default(),
+            young: Vec::new(),
+            retired: Vec::new(),
+            held: 0,
+            most: SEGMENTS_MAX / 2,
+            has_grown: false,
+            template: Vec::new(),
+            record: Vec::new(),
+        }
+    }
 }
 
 /// What [`Names::intern`] needs more of.
@@ -250,6 +271,17 @@ impl Names {
         }
     }
 
+    /// Whether there is a number for another segment; `collecting` where those in use are moved.
+    pub(super) fn may_number(&self, collecting: bool) -> bool {
+        let in_use = if collecting { self.young_segments() } else { self.held };
+        in_use < self.most
+    }
+
+    /// Whether nearly all numbers are taken that segments of names in use may have.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        self.held > self.most - self.most / 16
+    }
+
     /// Octets that all of it takes.
     pub(super) fn octets(&self) -> usize {
         self.heads.octets() + self.tails.octets() + self.held * SEGMENT
@@ -257,7 +289,11 @@ impl Names {
 
     /// Octets that the names in use take while they are collected: the others go.
     pub(super) fn young_octets(&self) -> usize {
-        self.young.iter().filter(|young| **young).count() * SEGMENT
+        self.young_segments() * SEGMENT
+    }
+
+    fn young_segments(&self) -> usize {
+        self.young.iter().filter(|young| **young).count()
     }
 
     /// Lets those retired segments go that no reader has.

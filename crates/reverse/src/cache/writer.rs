@@ -51,7 +51,7 @@ pub struct Writer {
     root: Root,
     pub(super) v4: Used,
     pub(super) v6: Used,
-    names: Names,
+    pub(super) names: Names,
     limit: usize,
     slot_octets: usize,
     stale: u32,
@@ -201,9 +201,9 @@ impl Writer {
         self.slot_octets + self.names.octets()
     }
 
-    /// Whether so much of the limit is taken that the next round of sweeps takes out an eighth of the names.
+    /// Whether so much of the limit, or of what names may take, is taken that the next round of sweeps takes out an eighth of the names.
     pub fn is_nearly_full(&self) -> bool {
-        self.octets() > self.limit - self.limit / 16
+        self.octets() > self.limit - self.limit / 16 || self.names.is_nearly_full()
     }
 
     /// For how many seconds expired names and absences are kept.
@@ -295,6 +295,7 @@ impl Writer {
             true => self.slot_octets + self.names.young_octets() + SEGMENT <= self.limit,
             false => self.octets() + SEGMENT <= self.limit,
         };
+        let may_grow = may_grow && self.names.may_number(self.collecting);
         let kept = self.names.intern(&mut self.root.segments, name.octets(), octets(address), may_grow);
         if std::mem::take(&mut self.names.has_grown) {
             self.publish();
