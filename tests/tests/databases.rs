@@ -18,6 +18,9 @@ use tests::serving::Serving;
 
 const ZONE: &str = "$TTL 300\n@ SOA ns hm 1 7200 600 86400 60\n@ NS ns\nns A 192.0.2.53\n";
 
+/// How often what one name server has put is deleted through another at once: a few of so many found it missing there.
+const ROUNDS: u32 = 20;
+
 /// How often the database is killed under load.
 const KILLS: u32 = 2;
 
@@ -131,6 +134,13 @@ fn share(kind: Kind) {
     second.call("PUT", "/v1/policies/www.example.com", &policy("192.0.2.2", 20));
     until(&vec!["www.example.com. 20 in a 192.0.2.2".to_string()], || answered(&first, "www.example.com"));
     assert!(metric(&first, "pointsman_store_followed_total") > 0);
+
+    // What one has acknowledged, the other knows of when it is asked to change it.
+    for _ in 0..ROUNDS {
+        let path = "/v1/policies/gone.example.com";
+        first.call("PUT", path, &policy("192.0.2.9", 1));
+        second.call("DELETE", path, "");
+    }
 
     // Both are told at once: each wins some generations, and nothing is lost.
     std::thread::scope(|scope| {

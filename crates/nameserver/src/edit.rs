@@ -7,7 +7,8 @@
 //!    └──────────── acknowledged, each by a task of its own, when every worker has it <─────────────┘
 //! ```
 //! Changes that wait together share one commit: the disk is synced once for all of them. Where others change the same
-//! store, what they changed comes first ([`follow`]), and the edits are made again on it.
+//! store, what they changed comes first ([`follow`]), and the edits are made again on it; nor is one refused before the
+//! store was looked at.
 
 pub mod follow;
 
@@ -89,6 +90,14 @@ struct Complaints {
 struct Request {
     edits: Vec<Edit>,
     reply: oneshot::Sender<Result<Done, Refused>>,
+}
+
+/// A request that was applied to a draft, and how that ended: with a region, where one was added.
+struct Tried {
+    /// To be made again; absent where nobody else changes the store.
+    edits: Vec<Edit>,
+    reply: oneshot::Sender<Result<Done, Refused>>,
+    outcome: Result<Option<u32>, Refused>,
 }
 
 /// A change in the store and in the pointer.
@@ -455,30 +464,32 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
     let before = shared.book.load_full();
     let mut draft: Option<Book> = None;
     let mut changes = Vec::new();
-    let mut taken = Vec::new();
+    let mut tried = Vec::with_capacity(requests.len());
     for Request { edits, reply } in requests {
         let again = shared.store.shared().map(|_| edits.clone()).unwrap_or_default();
-        let mut tried = Book::clone(draft.as_ref().unwrap_or(&before));
-        match apply_all(&mut tried, edits) {
-            Ok((made, region)) => {
-                draft = Some(tried);
-                changes.extend(made);
-                taken.push((reply, region, again));
-            }
-            Err(refused) => {
-                // The caller may have gone away; then nobody wants to know.
-                let _ = reply.send(Err(refused));
-            }
-        }
+        let mut trial = Book::clone(draft.as_ref().unwrap_or(&before));
+        let outcome = apply_all(&mut trial, edits).map(|(made, region)| {
+            draft = Some(trial);
+            changes.extend(made);
+            region
+        });
+        tried.push(Tried { edits: again, reply, outcome });
     }
-    let Some(mut draft) = draft else { return Vec::new() };
-    match store_changes(shared, before.generation.number, &changes, runtime) {
+    let number = before.generation.number;
+    let Some(mut draft) = draft else {
+        match follow::is_abreast(shared, runtime) {
+            Ok(true) => answer(tried, |outcome| outcome.map(|region| Done { generation: number, region })),
+            Ok(false) => return again(tried),
+            Err(why) => answer(tried, |_| Err(why.clone())),
+        }
+        return Vec::new();
+    };
+    match store_changes(shared, number, &changes, runtime) {
         Ok(number) => {
             draft.generation.number = number;
             let replaced = install(shared, draft, before, begun, runtime);
-            for (reply, region, _) in taken {
-                let _ = reply.send(Ok(Done { generation: number, region }));
-            }
+            // The commit was on top of all there was: so what was refused is refused by that.
+            answer(tried, |outcome| outcome.map(|region| Done { generation: number, region }));
             // Freeing it takes time that nobody need wait for.
             drop(replaced);
         }
@@ -489,7 +500,7 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
             if matches!(why, CommitError::Conflict { .. }) {
                 shared.following.counters.outrun.fetch_add(1, Ordering::Relaxed);
             }
-            return taken.into_iter().map(|(reply, _, edits)| Request { edits, reply }).collect();
+            return again(tried);
         }
         Err(what) => {
             tracing::error!(%what, "the store did not take a change");
@@ -497,12 +508,28 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
             if matches!(what, CommitError::Conflict { .. }) {
                 follow::load_again(shared, runtime);
             }
-            for (reply, ..) in taken {
-                let _ = reply.send(Err(Refused::Store(what.to_string())));
-            }
+            // Where the store failed that others change, too, nobody can tell what it would have refused.
+            let is_open = shared.store.shared().is_some() && matches!(what, CommitError::Store(_));
+            let failed = Refused::Store(what.to_string());
+            answer(tried, |outcome| {
+                Err(outcome.err().filter(|_| !is_open).unwrap_or_else(|| failed.clone()))
+            });
         }
     }
     Vec::new()
+}
+
+/// Tells each caller how it ended.
+fn answer(tried: Vec<Tried>, end: impl Fn(Result<Option<u32>, Refused>) -> Result<Done, Refused>) {
+    for Tried { reply, outcome, .. } in tried {
+        // The caller may have gone away; then nobody wants to know.
+        let _ = reply.send(end(outcome));
+    }
+}
+
+/// What was tried, to be tried again.
+fn again(tried: Vec<Tried>) -> Vec<Request> {
+    tried.into_iter().map(|Tried { edits, reply, .. }| Request { edits, reply }).collect()
 }
 
 /// What was published before, with its book.
@@ -586,56 +613,4 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::generation::Settings;
-    use ::tests::folder::Folder;
-
-    /// An editor of an empty store in a folder.
-    async fn start(folder: &Folder) -> Editor {
-        let store = Store::open(&format!("sqlite:{}", folder.at("store.db"))).await.expect("a store");
-        let book = Book::empty(1, Settings::default());
-        let published = Arc::new(Published::new(book.generation.clone(), 2));
-        Editor::start(store, book, published).expect("a thread")
-    }
-
-    #[tokio::test]
-    async fn a_check_takes_back_what_a_check_would_show() {
-        let (folder, path) = (Folder::new(), std::path::PathBuf::from("store.db"));
-        let editor = start(&folder).await;
-        for (cause, stays) in [
-            (StoreError::Locked { path: path.clone() }, false),
-            (StoreError::Unreachable { path: path.clone(), cause: String::new() }, false),
-            (StoreError::Slow { path: path.clone() }, false),
-            (StoreError::Full { path: path.clone() }, true),
-            (StoreError::Gone { path: path.clone() }, true),
-        ] {
-            let told = cause.to_string();
-            lock(&editor.shared.complaints).commit = Some(cause);
-            assert_eq!(editor.store_complaint().as_ref(), Some(&told));
-            assert_eq!(editor.check_store().await, None, "the store is well");
-            assert_eq!(editor.store_complaint(), stays.then_some(told));
-        }
-        editor.add_region("one").await.expect("it is taken");
-        assert_eq!(editor.store_complaint(), None, "a commit takes all of it back");
-        editor.stop().await;
-    }
-
-    #[tokio::test]
-    async fn a_commit_that_happened_unknown_refuses_one_change_and_no_more() {
-        let folder = Folder::new();
-        let editor = start(&folder).await;
-        editor.add_region("one").await.expect("it is taken");
-        // As if neither its answer came nor the store could tell afterwards.
-        let unknown = Change::AddRegion { id: 2, name: "two".into() };
-        let committed = editor.shared.store.commit(1, &[unknown]).await;
-        assert_eq!(committed, Ok(2));
-        let refused = editor.add_region("three").await.expect_err("there is more than it is based on");
-        assert!(matches!(refused, Refused::Store(_)), "{refused:?}");
-        let (id, applied) = editor.add_region("three").await.expect("all was loaded again");
-        assert_eq!((id, applied.generation, applied.reached), (3, 3, true));
-        let names: Vec<String> = editor.regions().into_iter().map(|region| region.name).collect();
-        assert_eq!(names, ["one", "two", "three"]);
-        editor.stop().await;
-    }
-}
+mod tests;

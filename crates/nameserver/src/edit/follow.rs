@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::{Shared, install, lock};
-use crate::book::{Book, Raised};
+use crate::book::{Book, Raised, Refused};
 
 /// How often it is looked again when another is quicker, before the next wake: those who change all the time must not
 /// keep the editor from its queue.
@@ -122,6 +122,22 @@ fn is_news(shared: &Shared, seen: Seen) -> bool {
         return false;
     }
     !refused.as_ref().is_some_and(|(known, _)| *known == seen)
+}
+
+/// Whether what is served is what the store holds, so that what is refused by one is refused by the other.
+///
+/// # Errors
+/// Why nobody can tell: what the store complains of, or what it holds and cannot be served.
+pub(super) fn is_abreast(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, Refused> {
+    let Some(store) = shared.store.shared() else { return Ok(true) };
+    match runtime.block_on(store.look()) {
+        Ok(seen) if is_news(shared, seen) => Ok(false),
+        Ok(_) => shared.following.refusal().map_or(Ok(true), |why| Err(Refused::Store(why))),
+        Err(cause) => {
+            tracing::warn!(%cause, "what others changed was not looked for");
+            Err(Refused::Store(cause.to_string()))
+        }
+    }
 }
 
 /// Takes over what others changed; on the editor thread.

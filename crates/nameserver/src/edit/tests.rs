@@ -1,0 +1,114 @@
+//! The editor on stores of its own, and on one that another has open, too.
+
+use super::*;
+use crate::generation::Settings;
+use ::tests::database::{Database, Kind};
+use ::tests::folder::Folder;
+
+/// An editor of an empty store in a folder.
+async fn start(folder: &Folder) -> Editor {
+    let store = Store::open(&format!("sqlite:{}", folder.at("store.db"))).await.expect("a store");
+    let book = Book::empty(1, Settings::default());
+    let published = Arc::new(Published::new(book.generation.clone(), 2));
+    Editor::start(store, book, published).expect("a thread")
+}
+
+#[tokio::test]
+async fn a_check_takes_back_what_a_check_would_show() {
+    let (folder, path) = (Folder::new(), std::path::PathBuf::from("store.db"));
+    let editor = start(&folder).await;
+    for (cause, stays) in [
+        (StoreError::Locked { path: path.clone() }, false),
+        (StoreError::Unreachable { path: path.clone(), cause: String::new() }, false),
+        (StoreError::Slow { path: path.clone() }, false),
+        (StoreError::Full { path: path.clone() }, true),
+        (StoreError::Gone { path: path.clone() }, true),
+    ] {
+        let told = cause.to_string();
+        lock(&editor.shared.complaints).commit = Some(cause);
+        assert_eq!(editor.store_complaint().as_ref(), Some(&told));
+        assert_eq!(editor.check_store().await, None, "the store is well");
+        assert_eq!(editor.store_complaint(), stays.then_some(told));
+    }
+    editor.add_region("one").await.expect("it is taken");
+    assert_eq!(editor.store_complaint(), None, "a commit takes all of it back");
+    editor.stop().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_happened_unknown_refuses_one_change_and_no_more() {
+    let folder = Folder::new();
+    let editor = start(&folder).await;
+    editor.add_region("one").await.expect("it is taken");
+    // As if neither its answer came nor the store could tell afterwards.
+    let unknown = Change::AddRegion { id: 2, name: "two".into() };
+    let committed = editor.shared.store.commit(1, &[unknown]).await;
+    assert_eq!(committed, Ok(2));
+    let refused = editor.add_region("three").await.expect_err("there is more than it is based on");
+    assert!(matches!(refused, Refused::Store(_)), "{refused:?}");
+    let (id, applied) = editor.add_region("three").await.expect("all was loaded again");
+    assert_eq!((id, applied.generation, applied.reached), (3, 3, true));
+    let names: Vec<String> = editor.regions().into_iter().map(|region| region.name).collect();
+    assert_eq!(names, ["one", "two", "three"]);
+    editor.stop().await;
+}
+
+/// What the tests have of PostgreSQL.
+const POSTGRES: &str = "/usr/lib/postgresql/15/bin/postgres";
+
+/// An editor of a shared store, who learns of others' changes only where it looks for them.
+async fn alone(url: &str) -> Editor {
+    let store = Store::open(url).await.expect("a store");
+    let contents = store.load().await.expect("it is read");
+    let book = Book::load(contents, 1, Settings::default()).expect("it is served");
+    let published = Arc::new(Published::new(book.generation.clone(), 2));
+    let editor = Editor::start(store, book, published).expect("a thread");
+    let following = lock(&editor.shared.following.task).take().expect("the store is shared");
+    following.abort();
+    let _ = following.await;
+    editor
+}
+
+#[tokio::test]
+async fn a_shared_store_decides_what_is_refused() {
+    if !std::path::Path::new(POSTGRES).exists() {
+        eprintln!("skipped: there is no {POSTGRES}");
+        return;
+    }
+    let mut database = Database::start(Kind::Postgres);
+    let url = database.url(&database.empty());
+    // This crate by itself has no driver; with the program or the store it has.
+    if let Err(store::OpenError::Unsupported { .. }) = Store::open(&url).await {
+        eprintln!("skipped: the store is built without PostgreSQL; test it together with this crate");
+        return;
+    }
+    let (first, second) = (alone(&url).await, alone(&url).await);
+    let text = |regions: &str| format!("10.0.0.0/8,{regions}\n").into_bytes();
+    let tag = |editor: &Editor| editor.book().partition("edge").expect("it is there").1;
+
+    // What the other has put is there, and what it has deleted is not.
+    first.add_region("one").await.expect("it is taken");
+    first.put_partition("edge", text("one"), Condition::Always).await.expect("it is taken");
+    let before = tag(&first);
+    second.delete_partition("edge", Condition::Is(before)).await.expect("it is there");
+    let gone = first.delete_partition("edge", Condition::Always).await;
+    assert!(matches!(gone, Err(Refused::NotFound(_))), "{gone:?}");
+    // What is based on an older state is told the tag of the newer.
+    first.put_partition("edge", text("one"), Condition::Always).await.expect("it is taken");
+    let before = tag(&first);
+    second.put_partition("edge", text("-"), Condition::Always).await.expect("it is taken");
+    let refused = second.delete_partition("edge", Condition::Is(before)).await;
+    assert_eq!(refused, Err(Refused::Precondition { current: Some(tag(&second)) }));
+
+    // Of many that wait together each gets what holds for it.
+    let (there, missing) = (first.remove_region(1), first.remove_region(7));
+    let (there, missing) = tokio::join!(there, missing);
+    assert!(there.is_ok() && matches!(missing, Err(Refused::NotFound(_))), "{there:?} {missing:?}");
+
+    // A store that cannot be asked refuses nothing.
+    database.kill();
+    let unknown = second.delete_partition("none", Condition::Always).await;
+    assert!(matches!(unknown, Err(Refused::Store(_))), "{unknown:?}");
+    first.stop().await;
+    second.stop().await;
+}
