@@ -638,6 +638,18 @@ fn a_snapshot_outlives_the_program() {
 }
 
 #[test]
+fn an_import_beyond_its_memory_tells_how_many_made_room() {
+    let folder = Folder::new();
+    let line = |n: u32| format!("10.0.{}.{}\t4000000000\th{n:060}.example\n", n >> 8, n & 255);
+    let lines = folder.write("names.txt", (0..45_000).map(line).collect::<String>());
+    let import = ["reverse", "import", &lines, &folder.at("names.cache"), "--memory", "4MiB"];
+    let ended = Program::start(&import).end();
+    assert!(ended.status.success() && ended.stdout.contains(" entries of 45000 lines; "), "{}", ended.stdout);
+    let end = " made room for others, 0 found none (--memory)";
+    assert!(ended.stdout.trim_end().ends_with(end), "{}", ended.stdout);
+}
+
+#[test]
 fn one_service_keeps_its_cache_in_a_file() {
     let folder = Folder::new();
     let (snapshot, lines) = (folder.at("names.cache"), folder.write("names.txt", ""));
