@@ -297,7 +297,12 @@ impl Agent {
             cost_ns: ns(quota.cost),
             ended: sent(&report.service, &self.back_end).1,
         });
-        let queue = Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
+        let queue = Queue {
+            delay_ns: ns(report.queue_delay),
+            room: report.backlog_limit.into(),
+            backlog: report.backlog.into(),
+            sent: report.sent,
+        };
         let lease = Lease::reported(report.limit, ns(from), ns(until), queue, &self.hearing);
         let granted = match report.service.transport() {
             Transport::Udp => &self.back_end.udp,
@@ -396,7 +401,7 @@ mod tests {
             limit,
             queue_delay: Duration::from_millis(3),
             drops: 5,
-            backlog: 0,
+            backlog: 4,
             backlog_limit: 9,
             lease: Duration::from_secs(3600),
             draining: false,
@@ -429,7 +434,8 @@ mod tests {
         let back_end = credits.field.load().iter().next().expect("it is there").clone();
         assert_eq!(back_end.udp.get().until_ns, 0, "an introduction grants nothing");
         take(&mut credits, &agent, report(service, Some(hello), 6, 40), &key(1)).await;
-        assert_eq!((back_end.udp.get().limit, back_end.udp.get().queue_ns), (40, 3_000_000));
+        let lease = back_end.udp.get();
+        assert_eq!((lease.limit, lease.queue_ns, lease.room, lease.backlog), (40, 3_000_000, 9, 4));
         back_end.cells[0].datagrams.add(30);
         credits.agents.values_mut().for_each(|agent| agent.told = Duration::ZERO);
         credits.tell().await;

@@ -138,6 +138,8 @@ pub struct Granted {
     until_ns: AtomicU64,
     queue_ns: AtomicU64,
     room: AtomicU64,
+    backlog: AtomicU64,
+    sent: AtomicU64,
     /// What the server's quota of processor time leaves it.
     pub quota: ToldQuota,
     /// Datagrams or connections that the system has turned away there.
@@ -187,6 +189,8 @@ impl Granted {
         self.until_ns.store(lease.until_ns, Ordering::Relaxed);
         self.queue_ns.store(lease.queue_ns, Ordering::Relaxed);
         self.room.store(lease.room, Ordering::Relaxed);
+        self.backlog.store(lease.backlog, Ordering::Relaxed);
+        self.sent.store(lease.sent, Ordering::Relaxed);
     }
 
     /// The lease in force, or the last one.
@@ -197,6 +201,8 @@ impl Granted {
             until_ns: self.until_ns.load(Ordering::Relaxed),
             queue_ns: self.queue_ns.load(Ordering::Relaxed),
             room: self.room.load(Ordering::Relaxed),
+            backlog: self.backlog.load(Ordering::Relaxed),
+            sent: self.sent.load(Ordering::Relaxed),
         }
     }
 }

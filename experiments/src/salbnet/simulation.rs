@@ -544,8 +544,12 @@ impl World<'_> {
                     cost_ns: ns(quota.cost),
                     ended: link.ended,
                 });
-                let queue =
-                    balance::Queue { delay_ns: ns(report.queue_delay), room: report.backlog_limit.into() };
+                let queue = balance::Queue {
+                    delay_ns: ns(report.queue_delay),
+                    room: report.backlog_limit.into(),
+                    backlog: report.backlog.into(),
+                    sent: report.sent,
+                };
                 let lease = Lease::reported(report.limit, from_ns, until_ns, queue, &link.hearing);
                 state.lease(server, lease);
                 link.quota = quota;

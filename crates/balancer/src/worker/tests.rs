@@ -170,7 +170,8 @@ fn counts(bench: &Bench) -> [u64; 4] {
 
 /// An agent has just said that the queue has room for one, which something waits in.
 fn grant_one(back_end: &BackEnd) {
-    let one = Lease { limit: 1, hard_until_ns: u64::MAX, until_ns: u64::MAX, queue_ns: 1, room: 1 };
+    let until = u64::MAX;
+    let one = Lease { limit: 1, hard_until_ns: until, until_ns: until, queue_ns: 1, room: 1, ..Lease::NONE };
     back_end.udp.put(one);
 }
 

@@ -75,8 +75,8 @@ pub fn pick(state: &State, among: Set, now_ns: u64, patience: Patience, rng: &mu
 
 /// Whether a fresh report tells of a queue, and that is as long as it may be.
 fn is_full(state: &State, index: usize, now_ns: u64, patience: Patience) -> bool {
-    let Some(room) = state.queued(index, now_ns) else { return false };
-    state.in_flight(index) as f32 >= room as f32 * patience.full
+    let Some((waiting, room)) = state.queued(index, now_ns) else { return false };
+    waiting as f32 >= room as f32 * patience.full
         || state.worked_off_ns(index, 0, now_ns) > patience.queued_ns
 }
 
@@ -232,6 +232,28 @@ mod tests {
         assert!(!is_picked(&state, burst), "its queue holds no more");
         state.lease(0, lease(0, 51));
         assert!(is_picked(&state, standing), "its agent sees no queue: it waits for others");
+    }
+
+    #[test]
+    fn what_waits_within_the_server_is_not_in_its_queue() {
+        let (mut state, mut rng) = (State::new(), Rng::with_seed(1));
+        state.begin(0, 1, 0);
+        state.sent(0, 0);
+        state.answered(0, 1, 1_000, 1_000);
+        (0..300).for_each(|_| state.sent(0, 1_000));
+        let lease = Lease { hard_until_ns: 2_000, until_ns: 2_000, queue_ns: 1, room: 256, ..Lease::NONE };
+        state.lease(0, Lease { backlog: 1, sent: 301, ..lease });
+        let patience = Patience::whole(u64::MAX, f32::INFINITY);
+        let mut is_picked =
+            |state: &State, patience| pick(state, state.all(), 1_000, patience, &mut rng).is_some();
+        for sent in 0..255 {
+            assert!(is_picked(&state, patience), "{sent}");
+            assert_eq!(is_picked(&state, patience.half()), sent < 127, "{sent}");
+            state.sent(0, 1_000);
+        }
+        assert!(!is_picked(&state, patience), "its queue holds no more");
+        (0..300).for_each(|_| state.answered(0, 1, 1_000, 1_000));
+        assert!(is_picked(&state, patience), "no more wait than are in flight");
     }
 
     /// A server that answers one query a millisecond, whose queue holds 256; one network asks fifty a millisecond, and ten

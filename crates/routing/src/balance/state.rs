@@ -27,6 +27,10 @@ pub struct Lease {
     pub queue_ns: u64,
     /// How many its queue holds; 0 where that is not known.
     pub room: u64,
+    /// How many waited in it when so many had been sent as `sent` says.
+    pub backlog: u64,
+    /// How many had been sent, counted as `limit` is.
+    pub sent: u64,
 }
 
 /// What an agent says of its server's queue.
@@ -36,6 +40,10 @@ pub struct Queue {
     pub delay_ns: u64,
     /// How many it holds; 0 where that is not known.
     pub room: u64,
+    /// How many wait in it.
+    pub backlog: u64,
+    /// How many the balancer had sent, by its own count.
+    pub sent: u64,
 }
 
 /// After how long at rest a back end is due for a look, in nanoseconds: ten queries a second are no load, and a server
@@ -71,7 +79,8 @@ impl Hearing {
 
 impl Lease {
     /// Before the first report.
-    pub const NONE: Lease = Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0, room: 0 };
+    pub const NONE: Lease =
+        Lease { limit: 0, hard_until_ns: 0, until_ns: 0, queue_ns: 0, room: 0, backlog: 0, sent: 0 };
 
     /// The lease of a report that answers what was said at `from_ns`.
     ///
@@ -80,7 +89,8 @@ impl Lease {
     /// queries to others that have none to spare.
     pub fn reported(limit: u64, from_ns: u64, until_ns: u64, queue: Queue, hearing: &Hearing) -> Lease {
         let hard_until_ns = if hearing.is_good() { from_ns + HARD_NS } else { 0 };
-        Lease { limit, hard_until_ns, until_ns, queue_ns: queue.delay_ns, room: queue.room }
+        let Queue { delay_ns: queue_ns, room, backlog, sent } = queue;
+        Lease { limit, hard_until_ns, until_ns, queue_ns, room, backlog, sent }
     }
 }
 
@@ -265,12 +275,17 @@ impl State {
         self.lease[index].limit.saturating_sub(self.sent_total(index))
     }
 
-    /// How many its queue holds, where a fresh report says that something waits in it.
+    /// How many may wait in its queue, and how many it holds, where a fresh report says that something waits in it.
+    ///
+    /// What has waited and what was sent since then, of which some may have been taken: and no more than are in flight, of
+    /// which the server may have most, and wait for others itself.
     #[inline]
-    pub fn queued(&self, index: usize, now_ns: u64) -> Option<u64> {
-        let Lease { queue_ns, room, .. } = self.lease[index];
+    pub fn queued(&self, index: usize, now_ns: u64) -> Option<(u64, u64)> {
+        let Lease { queue_ns, room, backlog, sent, .. } = self.lease[index];
         let is_known = self.is_prompt(index, now_ns) && queue_ns > 0;
-        is_known.then_some(if room == 0 { u64::MAX } else { room })
+        let since = self.sent_total(index).saturating_sub(sent);
+        let waiting = backlog.saturating_add(since).min(self.in_flight(index).into());
+        is_known.then_some((waiting, if room == 0 { u64::MAX } else { room }))
     }
 
     /// How long it takes until all of this thread's are answered that are in flight there, and so many more, in nanoseconds:
