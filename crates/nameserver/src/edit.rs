@@ -589,7 +589,9 @@ fn store_changes(
     runtime: &tokio::runtime::Handle,
 ) -> Result<u64, CommitError> {
     let mut committed = runtime.block_on(shared.store.commit(based_on, changes));
-    if let Err(CommitError::Store(_)) = &committed {
+    // Who stops takes the queue away, and does not wait for a store once more that is to be left.
+    let is_stopping = lock(&shared.queue).is_none();
+    if matches!(&committed, Err(CommitError::Store(_))) && !is_stopping {
         // The commit may have happened although its answer was lost; only the store knows.
         if let Ok(true) = runtime.block_on(shared.store.has_published(based_on + 1)) {
             committed = Ok(based_on + 1);

@@ -27,7 +27,7 @@ use tokio::sync::Mutex;
 
 use self::apply::Failure;
 pub use self::news::{News, Parts, Seen, Standing};
-use self::sql::{ANSWER_WAIT, Place, Sql, values};
+use self::sql::{ALIVE_WAIT, ANSWER_WAIT, Place, Sql, values};
 pub use self::watch::{POLL_INTERVAL, RECONNECT_MAX, RECONNECT_MIN, Watch};
 use crate::apply::GENERATIONS_KEPT;
 use crate::change::{Change, describe};
@@ -368,7 +368,7 @@ impl Shared {
         let mut slot = self.connection.lock().await;
         let late = || Failed::Sql(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
         let mut link = match slot.take() {
-            Some(mut link) => match tokio::time::timeout(ANSWER_WAIT, link.sql.raw("SELECT 1")).await {
+            Some(mut link) => match tokio::time::timeout(ALIVE_WAIT, link.sql.raw("SELECT 1")).await {
                 Ok(Ok(())) => link,
                 Ok(Err(_)) => Link::new(self.place.connect().await?),
                 Err(_) => return Err(late()),

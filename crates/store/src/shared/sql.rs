@@ -13,9 +13,13 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, query, query_as, 
 use crate::error::{OpenError, shown};
 use crate::store::BUSY_TIMEOUT;
 
-/// How long the making of a connection may take, and any call: a database that is there but does not answer must not
-/// hold up changes for ever, and a store of a million records is loaded in less.
+/// How long a call may take: a database that is there but does not answer must not hold up changes for ever, and a store
+/// of a million records is loaded in less.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// How long the making of a connection may take, and the statement that tells whether one is alive. Both come before a
+/// call and are small, and who stops must be done before systemd kills it.
+pub(crate) const ALIVE_WAIT: Duration = Duration::from_secs(5);
 
 /// What the driver of PostgreSQL knows behind the question mark of a URL; `options[...]` it knows, too.
 #[cfg(feature = "postgres")]
@@ -178,10 +182,10 @@ impl Place {
         }
     }
 
-    /// Connects within [`ANSWER_WAIT`], with what must hold for every statement of ours.
+    /// Connects within [`ALIVE_WAIT`], with what must hold for every statement of ours.
     pub(crate) async fn connect(&self) -> Result<Sql, sqlx::Error> {
         let late = || sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer"));
-        tokio::time::timeout(ANSWER_WAIT, self.connect_at_last()).await.map_err(|_| late())?
+        tokio::time::timeout(ALIVE_WAIT, self.connect_at_last()).await.map_err(|_| late())?
     }
 
     /// As [`Place::connect`], however long it takes.
@@ -414,7 +418,7 @@ mod connecting {
         for scheme in ["postgres", "mysql"] {
             let place = Place::read(&format!("{scheme}://a@{address}/a")).expect("a URL");
             let place = place.expect("of a shared database");
-            let ended = tokio::time::timeout(ANSWER_WAIT * 2, place.connect()).await.expect("it ends");
+            let ended = tokio::time::timeout(ALIVE_WAIT * 2, place.connect()).await.expect("it ends");
             assert!(ended.is_err_and(|error| error.to_string().contains("no answer")), "{scheme}");
         }
     }
