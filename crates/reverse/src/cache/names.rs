@@ -79,6 +79,12 @@ pub(super) fn approach_tail(segments: &[Option<Segment>], reference: u32) {
     }
 }
 
+/// The segments that a name of these is in: of its own part, and of the one that it shares with others.
+pub(super) fn segments_of(segments: &[Option<Segment>], reference: u32) -> impl Iterator<Item = usize> {
+    let tail = Record::at(segments, reference).and_then(Record::tail).ok().filter(|tail| *tail != 0);
+    [Some(reference), tail].into_iter().flatten().map(|reference| (reference >> 16) as usize)
+}
+
 /// A record in a segment.
 #[derive(Clone, Copy)]
 struct Record<'a> {

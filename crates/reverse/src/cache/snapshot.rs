@@ -181,7 +181,7 @@ fn write_shard<K: Key>(shard: &Shard, now: u32, root: &Root, out: &mut Summed<im
 }
 
 /// Finds the parts of a cache in a mapping; nothing of what it says is believed before its checksum was seen to be
-/// right, and nothing larger than twice `limit` is looked at.
+/// right, and nothing larger than three times `limit` is looked at.
 fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), Unread> {
     let word = |at: usize| mapping.words().get(at).map(|word| word.load(Ordering::Relaxed));
     // Also where it is shorter than a header: what begins otherwise is not cut, but something else.
@@ -211,11 +211,11 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
     let (v4, v6) = (parts::<u32>(v4, &mut end), parts::<u128>(v6, &mut end));
     let begin = end;
     end += ids.len() * (SEGMENT / 8);
-    // One that is written while names are collected has those in use twice, and the first sweeps let them go. Slots
-    // never get fewer, so those keep to what `Writer::grow` leaves them.
+    // One that is written while names are collected has those in use twice; three times where that was so at the start
+    // before, too. The first sweeps let them go. Slots never get fewer, so those keep to what `Writer::grow` leaves them.
     let octets = |words: usize| words * 8;
     let (slots, all) = (octets(begin - HEADER - table.len()), octets(end - HEADER - table.len()));
-    if slots > slot_octets_max(limit) || all > limit.saturating_mul(2) {
+    if slots > slot_octets_max(limit) || all > limit.saturating_mul(3) {
         return Err(Unread::TooLarge);
     }
     match mapping.octets().len().cmp(&((end + 1) * 8)) {

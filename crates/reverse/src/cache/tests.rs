@@ -341,6 +341,26 @@ fn a_snapshot_that_is_none_is_refused() {
 }
 
 #[test]
+fn starts_within_a_collection_pile_nothing_up() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    (0..30_000).for_each(|number| put(&mut cache, v4(number), &format!("h{number:060}.example.net")));
+    let mut file = Vec::new();
+    snapshot::write(&reader.view(), 1001, &mut file).unwrap();
+    for start in 0..6 {
+        let (mut read, reader) =
+            snapshot::read(&file, LIMIT_MIN, 0).unwrap_or_else(|why| panic!("{start}: {why}"));
+        // Three quarters of those of IPv4.
+        (0..SHARDS * 3 / 4).for_each(|_| read.sweep(1000));
+        file.clear();
+        snapshot::write(&reader.view(), 1001, &mut file).unwrap();
+        assert!(read.len() > 10_000, "{}", read.len());
+    }
+    let (mut read, _) = snapshot::read(&file, LIMIT_MIN, 0).unwrap();
+    (0..=Writer::SWEEPS).for_each(|_| read.sweep(1000));
+    assert!(read.octets() < LIMIT_MIN && read.counts().no_room == 0, "{}", read.octets());
+}
+
+#[test]
 fn names_of_a_snapshot_that_are_none_are_taken_out() {
     let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
     put(&mut cache, v4(1), "one.example");

@@ -217,15 +217,23 @@ impl Writer {
     }
 
     /// Takes out the entries whose name is none that is kept: a snapshot is somebody's file, and what is in it is looked at
-    /// here once, before anybody is told of it.
+    /// here once, before anybody is told of it. Segments without names go: a collection has left them that did not come to
+    /// its end, and each start could leave more.
     pub(super) fn look_at_names(&mut self) {
+        let mut in_use = vec![false; self.root.segments.len()];
         for index in 0..SHARDS {
-            self.look_at_shard::<u32>(index);
-            self.look_at_shard::<u128>(index);
+            self.look_at_shard::<u32>(index, &mut in_use);
+            self.look_at_shard::<u128>(index, &mut in_use);
         }
+        for (segment, _) in self.root.segments.iter_mut().zip(in_use).filter(|(_, in_use)| !in_use) {
+            *segment = None;
+        }
+        self.names.release(&self.root.segments);
+        self.publish();
     }
 
-    fn look_at_shard<K: Table>(&mut self, index: usize) {
+    /// Looks at the names of a shard, and notes in which segments they are.
+    fn look_at_shard<K: Table>(&mut self, index: usize, in_use: &mut [bool]) {
         let (shard, mut name) = (K::shards(&self.root)[index].clone(), NameText::EMPTY);
         let named = |at: usize| shard.read::<K>(at).filter(|(entry, ..)| entry.state == State::Name);
         let slots = shard.slots::<K>();
@@ -240,7 +248,9 @@ impl Writer {
             let read = names::read(&self.root.segments, reference, octets(key.address()), &mut name);
             if read.is_err() || !name.is_kept() {
                 self.evict::<K>(index, at);
+                continue;
             }
+            names::segments_of(&self.root.segments, reference).for_each(|segment| in_use[segment] = true);
         }
     }
 
