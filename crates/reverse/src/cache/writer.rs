@@ -201,7 +201,8 @@ impl Writer {
         self.slot_octets + self.names.octets()
     }
 
-    /// Whether so much of the limit, or of what names may take, is taken that the next round of sweeps takes out an eighth of the names.
+    /// Whether so much of the limit, or of what names may take, is taken that the next round of sweeps takes out an eighth of
+    /// the names.
     pub fn is_nearly_full(&self) -> bool {
         self.octets() > self.limit - self.limit / 16 || self.names.is_nearly_full()
     }
