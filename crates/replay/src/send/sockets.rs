@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
 use net::client::{self, Readiness};
+use socket2::SockRef;
 
 use super::carrier::Carrier;
 use super::connection::Connection;
@@ -16,6 +17,10 @@ use super::tally::{Cause, Tally};
 
 /// Further loopback addresses that are tried when ports run out: each has the ports of its own.
 const LOOPBACKS_MAX: u32 = 250;
+
+/// Room for answers that wait at a client's own socket, in octets: some 2,700 small ones over loopback, where what the system
+/// gives unasked holds 277. Only what is filled is memory. The kernel cuts it to `net.core.rmem_max`.
+const OWN_RECEIVE_BUFFER: usize = 1 << 20;
 
 /// No slot: the end of the list of sockets.
 const NONE: usize = usize::MAX;
@@ -284,7 +289,12 @@ fn make(speech: &Speech, merges: bool, server: SocketAddr, source: Option<IpAddr
     let socket = match speech {
         Speech::Stream(_) => return client::connect(server, source).map(Into::into),
         Speech::Plain if merges => client::ask_for_many(server, source)?,
-        Speech::Plain | Speech::Quic(_) => client::ask(server, source)?,
+        Speech::Plain => {
+            let socket = client::ask(server, source)?;
+            SockRef::from(&socket).set_recv_buffer_size(OWN_RECEIVE_BUFFER)?;
+            socket
+        }
+        Speech::Quic(_) => client::ask(server, source)?,
     };
     client::tell_arrivals(&socket)?;
     Ok(socket.into())

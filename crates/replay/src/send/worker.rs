@@ -390,7 +390,10 @@ mod tests {
         let trace = "1.0 192.0.2.1:5353 udp a.example. A rd\n".repeat(count);
         let open = || Trace::read(io::Cursor::new(trace.clone()), 53).map_err(io::Error::other);
         let schedule = Schedule::new(PLAN, Arc::default(), open);
-        let mut schedule = schedule.with_sources("127.0.0.1/32".parse().expect("a prefix"));
+        let mut schedule = match worker.with.options.has_sources {
+            true => schedule.with_sources("127.0.0.1/32".parse().expect("a prefix")),
+            false => schedule,
+        };
         worker.fill(&mut || schedule.step()).expect("it is read");
     }
 
@@ -476,5 +479,30 @@ mod tests {
             worker.send_due();
         }
         assert!(!worker.unheard.may_wait(), "all have left");
+    }
+
+    #[test]
+    fn more_than_a_turn_sends_is_heard_of_a_clients_own_socket() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        let options = options(server.local_addr().expect("it is bound"));
+        let live = Live::default();
+        let shared = shared(&options, &live);
+        let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
+        fill(&mut worker, 1);
+        worker.send_due();
+        let mut query = [0; 512];
+        let (length, from) = server.recv_from(&mut query).expect("it comes");
+        query[2] |= 0x80;
+        // More than there is room for unasked, of which one turn takes twice as many as any sends.
+        for _ in 0..500 {
+            server.send_to(&query[..length], from).expect("it is sent");
+        }
+        worker.readiness.wait(Duration::from_secs(20)).expect("it waits");
+        worker.receive().expect("it receives");
+        assert!(worker.tally.answers + worker.tally.duplicates >= 2 * worker.batch.outgoing.most() as u64);
+        for _ in 0..20 {
+            worker.receive().expect("it receives");
+        }
+        assert_eq!((worker.tally.answers, worker.tally.duplicates), (1, 499));
     }
 }

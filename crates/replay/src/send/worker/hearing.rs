@@ -21,6 +21,10 @@ use crate::compare::compare;
 /// The longest that a datagram waits in the kernel, in nanoseconds: what seems older says that the system's clock was set.
 const UNREAD_MAX: u64 = 1_000_000_000;
 
+/// Batches that are read of a client's own socket in a turn while it has more: several times what a turn sends, so that it is
+/// emptied also where each turn has something to send, and no more than that can wait for.
+const OWN_BATCHES_MAX: usize = 8;
+
 /// The run's clock and the system's, read together.
 struct Clock {
     now: u64,
@@ -99,8 +103,13 @@ impl Worker<'_> {
         let Some(socket) = self.sockets.get(slot) else { return };
         let (endpoint, half) = (socket.serial, socket.half);
         let failed = match &mut socket.kind {
-            Kind::Udp(datagrams) => match self.incoming.receive(datagrams) {
-                Ok(_) => {
+            Kind::Udp(datagrams) => {
+                let mut batches = 1..OWN_BATCHES_MAX;
+                let received = loop {
+                    let received = match self.incoming.receive(datagrams) {
+                        Ok(received) => received,
+                        Err(error) => break Err(error),
+                    };
                     let clock = Clock::read(self.anchor);
                     for reply in self.incoming.replies() {
                         let (at, response) = (clock.at(reply.arrived), Response::read(reply.octets, is_kept));
@@ -110,20 +119,17 @@ impl Worker<'_> {
                             self.agenda.push(at + half, ready.token, What::Heard(endpoint, response));
                         }
                     }
-                    None
-                }
-                Err(error) if sockets::cause(&error) == Cause::Refused => {
-                    self.refuse(slot, now);
-                    None
-                }
-                // One datagram has failed; which, the system does not say: the oldest.
-                Err(error) => {
-                    if let Some(id) = socket.ids.front().copied() {
-                        self.fail(Key { endpoint, id }, sockets::cause(&error));
+                    if received < BATCH_MAX || batches.next().is_none() {
+                        break Ok(());
                     }
-                    None
+                };
+                if let Err(error) = received {
+                    // What has come before it is answered.
+                    self.hear();
+                    self.troubled(ready.token, sockets::cause(&error), now);
                 }
-            },
+                None
+            }
             Kind::Stream(connection) => {
                 let (readiness, agenda, anchor) = (&self.readiness, &mut self.agenda, self.anchor);
                 let mut around = Around { readiness, agenda, token: ready.token, anchor, half, now };
@@ -153,6 +159,21 @@ impl Worker<'_> {
         self.hear();
         if let Some(cause) = failed {
             self.end(ready.token, cause);
+        }
+    }
+
+    /// Loses what a client's socket for datagrams says that it lost.
+    fn troubled(&mut self, token: u64, cause: Cause, now: u64) {
+        let Some(slot) = self.sockets.of_token(token) else { return };
+        if cause == Cause::Refused {
+            return self.refuse(slot, now);
+        }
+        // One datagram has failed; which, the system does not say: the oldest.
+        if let Some(socket) = self.sockets.get(slot)
+            && let Some(id) = socket.ids.front().copied()
+        {
+            let endpoint = socket.serial;
+            self.fail(Key { endpoint, id }, cause);
         }
     }
 
