@@ -10,6 +10,7 @@ use std::time::Duration;
 use net::accept::{Acceptor, Event};
 use net::admission::Place;
 use net::framing::{Assembler, prefix};
+use net::linger::linger;
 use net::shutdown::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -79,27 +80,35 @@ async fn converse(
     let mut piece = vec![0; PIECE];
     let end = Instant::now() + limits.lifetime;
     let mut gives_way = pin!(place.gives_way());
-    loop {
+    let may_be_sending = loop {
         let until = end.min(conversation.waits_until());
         let length = tokio::select! {
             biased;
-            () = shutdown.wait() => break,
+            () = shutdown.wait() => break true,
             // Who takes no answers is asked for no more queries.
-            () = conversation.answered.closed() => break,
-            () = sleep_until(until) => break,
-            () = &mut gives_way, if conversation.under_way.is_empty() => break,
+            () = conversation.answered.closed() => break false,
+            () = sleep_until(until) => break true,
+            () = &mut gives_way, if conversation.under_way.is_empty() => break false,
             Some(_) = conversation.under_way.join_next() => {
                 conversation.ended();
                 continue;
             }
             read = reads.read(&mut piece) => match read {
                 Ok(length) if length > 0 => length,
-                _ => break,
+                _ => break false,
             },
         };
         conversation.hear(&piece[..length]).await;
-    }
+    };
     finish(conversation.end(), writer, ending).await;
+    // With the writer our side has ended.
+    if may_be_sending {
+        place.waits(true);
+        tokio::select! {
+            () = &mut gives_way => {}
+            () = linger(&mut reads) => {}
+        }
+    }
     Ok(())
 }
 
