@@ -144,7 +144,7 @@ pub const METRICS: &[Metric] = &[
     front!("pointsman_balance_no_id_total", "Queries for which no free id was found.", "queries", no_id),
     front!(
         "pointsman_balance_no_socket_total",
-        "Queries for which no socket to a back end was to be had, answered SERVFAIL.",
+        "Queries for which no socket to a back end was to be had: sent to another one, or answered SERVFAIL.",
         "queries",
         no_socket
     ),

@@ -269,7 +269,8 @@ pub(crate) const REVERSE: Section<ReverseSpec> = Section {
             kind: Kind::Octets(|s| &mut s.memory, LIMIT_MIN as u64..=MEMORY_CEILING),
             default: Default::Value("\"400 MiB\""),
             about: "How much the cache may take.",
-            consequence: "An IPv4 address takes about 33 octets with its name. Full, what expires first is dropped.",
+            consequence: "An IPv4 address takes about 33 octets with its name. Full, what expires first is dropped. Names \
+                take 2 GiB of it at most.",
         },
         Key {
             name: "snapshot",
