@@ -114,7 +114,16 @@ impl<'a> Writer<'a> {
         }
         out[..query.head.len()].copy_from_slice(query.head);
         let length = query.head.len();
-        Some(Writer { out, length, limit, counts: [0; 3], options: None, suffixes, known: 0, keeps_case: false })
+        Some(Writer {
+            out,
+            length,
+            limit,
+            counts: [0; 3],
+            options: None,
+            suffixes,
+            known: 0,
+            keeps_case: false,
+        })
     }
 
     /// Ends names with pointers only at such as are the same in case, too, as in zone transfers (RFC 5936 §3.4): a
