@@ -239,11 +239,13 @@ impl Writer {
         let named = |at: usize| shard.read::<K>(at).filter(|(entry, ..)| entry.state == State::Name);
         let slots = shard.slots::<K>();
         for at in 0..slots {
-            // Names lie anywhere in memory: those of the next slots are on their way meanwhile.
-            if at + LOOKED_AHEAD < slots
-                && let Some((_, _, reference)) = named(at + LOOKED_AHEAD)
-            {
+            // Names lie anywhere in memory: both parts of those of the next slots are on their way meanwhile.
+            let ahead = |steps: usize| (at + steps < slots).then(|| named(at + steps)).flatten();
+            if let Some((_, _, reference)) = ahead(LOOKED_AHEAD) {
                 names::approach(&self.root.segments, reference);
+            }
+            if let Some((_, _, reference)) = ahead(LOOKED_AHEAD / 2) {
+                names::approach_tail(&self.root.segments, reference);
             }
             let Some((_, key, reference)) = named(at) else { continue };
             let read = names::read(&self.root.segments, reference, octets(key.address()), &mut name);
