@@ -418,17 +418,17 @@ mod tests {
         assert_eq!(worker.tally.established, 1);
     }
 
-    /// Clients ten seconds away, behind a shared socket.
-    fn distant(options: &mut Options) {
-        options.has_sources = true;
-        options.distances = Some(Distances::Between(Duration::from_secs(10), Duration::from_secs(10)));
+    /// Clients ten seconds away from a server, behind a shared socket.
+    fn distant(server: &UdpSocket) -> Options {
+        let away = Distances::Between(Duration::from_secs(10), Duration::from_secs(10));
+        let options = options(server.local_addr().expect("it is bound"));
+        Options { has_sources: true, distances: Some(away), ..options }
     }
 
     #[test]
     fn at_a_distance_the_time_of_an_answer_holds_no_delay_of_ours() {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
-        let mut options = options(server.local_addr().expect("it is bound"));
-        distant(&mut options);
+        let options = distant(&server);
         let live = Live::default();
         let shared = shared(&options, &live);
         let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
@@ -459,8 +459,7 @@ mod tests {
     fn what_leaves_for_distant_clients_is_heard_between_batches() {
         const QUERIES: usize = 3_000;
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
-        let mut options = options(server.local_addr().expect("it is bound"));
-        distant(&mut options);
+        let options = distant(&server);
         let live = Live::default();
         let shared = shared(&options, &live);
         let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
