@@ -109,21 +109,28 @@ impl NameText {
 
     /// Whether the text is of this form.
     pub(crate) fn is_kept(&self) -> bool {
-        let mut last: &[u8] = b"";
-        for label in self.octets().split(|octet| *octet == b'.') {
-            let kept =
-                |o: &u8| o.is_ascii_lowercase() || o.is_ascii_digit() || matches!(o, b'-' | b'_' | b'/');
-            if label.is_empty() || label.len() > dns::name::LABEL_MAX || !label.iter().all(kept) {
-                return false;
-            }
-            last = label;
-        }
+        let octets = self.octets();
+        // All octets, without a decision at each: several are looked at at once.
+        let is_of_form = octets.iter().fold(true, |all, octet| all & is_of_form(*octet));
+        let pairs = octets.iter().zip(octets.iter().skip(1));
+        let has_empty = pairs.fold(false, |any, pair| any | (pair == (&b'.', &b'.')));
+        let is_open = octets.first().is_none_or(|octet| *octet == b'.') || octets.last() == Some(&b'.');
+        let too_long = |label: &[u8]| label.len() > dns::name::LABEL_MAX;
+        let mut labels = octets.rsplit(|octet| *octet == b'.');
+        let last = labels.next().unwrap_or_default();
         let is_number = match last.strip_prefix(b"0x") {
             Some(hex) => hex.iter().all(u8::is_ascii_hexdigit),
             None => last.iter().all(u8::is_ascii_digit),
         };
-        !is_number && self.octets() != b"-"
+        let is_long = octets.len() > dns::name::LABEL_MAX && (too_long(last) || labels.any(too_long));
+        is_of_form && !has_empty && !is_open && !is_number && !is_long && octets != b"-"
     }
+}
+
+/// Whether an octet is one of a label, or the dot between two.
+#[inline]
+fn is_of_form(octet: u8) -> bool {
+    octet.is_ascii_lowercase() | octet.is_ascii_digit() | (octet == b'_') | (octet.wrapping_sub(b'-') < 3)
 }
 
 /// A name while it is written.
@@ -189,6 +196,7 @@ mod tests {
             ("", None),
             (".", None),
             ("a..b", None),
+            (".a", None),
             ("a.b..", None),
             ("192.0.2.1", None),
             ("host.7", None),
@@ -209,7 +217,16 @@ mod tests {
             let read = NameText::from_text(text.as_bytes());
             assert_eq!(read.as_ref().map(NameText::as_str), kept, "{text:?}");
         }
-        assert!(NameText::from_text(&[b'a'; 64]).is_none());
+        for at in 0..3 {
+            let mut labels = ["a", "b", "c"].map(|octet| octet.repeat(63));
+            assert!(NameText::from_text(labels.join(".").as_bytes()).is_some());
+            labels[at].push('x');
+            assert!(NameText::from_text(labels[at].as_bytes()).is_none());
+            assert!(NameText::from_text(labels.join(".").as_bytes()).is_none(), "label {at}");
+        }
+        let kept = |octet: &u8| NameText::from_text(&[b'a', *octet, b'a']).is_some();
+        let all: String = (0..=255).filter(kept).map(char::from).collect();
+        assert_eq!(all, "-./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz");
         let longest =
             [[b'a'; 63], [b'b'; 63], [b'c'; 63], [b'd'; 63]].map(|label| label.to_vec()).join(&b'.');
         assert!(NameText::from_text(&longest[..253]).is_some());

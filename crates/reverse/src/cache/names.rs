@@ -85,6 +85,12 @@ pub(super) fn segments_of(segments: &[Option<Segment>], reference: u32) -> impl 
     [Some(reference), tail].into_iter().flatten().map(|reference| (reference >> 16) as usize)
 }
 
+/// Whether the segment that a name's reference is to is one of these.
+#[inline]
+pub(super) fn is_held(segments: &[Option<Segment>], reference: u32) -> bool {
+    segments.get((reference >> 16) as usize).is_some_and(Option::is_some)
+}
+
 /// A record in a segment.
 #[derive(Clone, Copy)]
 struct Record<'a> {

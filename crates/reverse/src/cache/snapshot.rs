@@ -21,11 +21,10 @@ use std::sync::atomic::Ordering;
 use net::mapped::{Mapping, Words};
 use net::whole;
 
-use super::entry;
 use super::names::{SEGMENT, SEGMENTS_MAX, Segments};
 use super::table::{Key, Shard};
 use super::writer::slot_octets_max;
-use super::{Reader, Root, SHARDS, View, Writer};
+use super::{Reader, Root, SHARDS, View, Writer, entry, names};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"pm-names");
 
@@ -164,7 +163,7 @@ fn write_shard<K: Key>(shard: &Shard, now: u32, root: &Root, out: &mut Summed<im
     for at in 0..shard.slots::<K>() {
         // A name that was put since the view was taken is in no segment of it.
         let read = shard.read::<K>(at).filter(|(entry, _, name)| {
-            let known = entry.state != entry::State::Name || is_held(&root.segments, *name);
+            let known = entry.state != entry::State::Name || names::is_held(&root.segments, *name);
             entry.state != entry::State::Asked && !entry.is_stale(now) && known
         });
         // A look-up must go on over a slot that something was in.
@@ -235,33 +234,12 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
         parts.into_iter().map(|range| words(range).map(|words| Arc::new(Shard::over(words)))).collect()
     };
     let root = Root { seed, v4: shards(v4)?, v6: shards(v6)?, segments };
-    // A segment of this number may come later, and the reference would then be to what is in the middle of others' names.
-    if !root.v4.iter().all(|shard| is_whole::<u32>(shard, &root.segments))
-        || !root.v6.iter().all(|shard| is_whole::<u128>(shard, &root.segments))
-    {
-        return Err(Unread::Damaged("it is damaged: a slot, or a name in a segment that is not there"));
-    }
     let (mut writer, reader) = Writer::over(root, limit, stale);
-    writer.look_at_names();
+    let damage = "it is damaged: a slot, or a name in a segment that is not there";
+    writer.look_at_names().ok_or(Unread::Damaged(damage))?;
     // Which names are there already, the writer learns by collecting them with its first sweeps.
     writer.dropped = usize::MAX;
     Ok((writer, reader))
-}
-
-/// Whether the names of a shard are all in these segments, and no slot is being written: who reads that one finds what the
-/// writer has changed last, wherever that is.
-fn is_whole<K: Key>(shard: &Shard, segments: &Segments) -> bool {
-    let mut firsts = shard.words.iter().step_by(K::WORDS).map(|word| word.load(Ordering::Relaxed));
-    if firsts.any(|first| entry::kind(first) == entry::BUSY) {
-        return false;
-    }
-    let mut named = (0..shard.slots::<K>()).filter_map(|at| shard.read::<K>(at));
-    named.all(|(entry, _, name)| entry.state != entry::State::Name || is_held(segments, name))
-}
-
-/// Whether the segment that a name's reference is to is there.
-fn is_held(segments: &Segments, name: u32) -> bool {
-    segments.get((name >> 16) as usize).is_some_and(Option::is_some)
 }
 
 /// Where the slots of shards stand, one after the other from `end` on.
