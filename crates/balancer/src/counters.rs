@@ -39,6 +39,8 @@ pub struct Cells {
     pub latencies: [Count; LATENCY_BOUNDS_US.len() + 1],
     /// The sum of latencies in microseconds.
     pub latency_us: Count,
+    /// Times that a packet said that nobody listens there, of which this thread came to doubt the back end.
+    pub doubts: Count,
 }
 
 impl Cells {

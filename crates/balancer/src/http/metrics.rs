@@ -271,6 +271,12 @@ pub const METRICS: &[Metric] = &[
         "queries",
         refused
     ),
+    back_end!(
+        "pointsman_balance_back_end_doubts_total",
+        "Times that a thread was told by a packet that nobody listens there, which it believes after 100 ms without a word.",
+        "doubts",
+        doubts
+    ),
     strays!("pointsman_balance_back_end_late_total", "Replies that came after their timeout.", late),
     strays!("pointsman_balance_back_end_alien_total", "Replies that answer nothing that was asked.", alien),
     strays!(

@@ -146,6 +146,7 @@ impl Bench {
         let (Some(back_end), Some(cells)) = (picker.back_end(place), picker.cells(place)) else { return };
         // A packet that answers nothing that was sent means nothing.
         if cells.in_flight() > 0 && self.doubts.begin(place, heard(picker, place), now) {
+            cells.doubts.add(1);
             back_end.is_doubted.store(true, Ordering::Relaxed);
             self.worker.doubted.notify_one();
         }

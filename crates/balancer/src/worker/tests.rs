@@ -270,7 +270,7 @@ fn who_is_said_to_be_gone_and_is_silent_is_left() {
     bench.bury(1);
     bench.lines.hear(0, Trouble::NobodyListens);
     bench.bury(DOUBT_NS);
-    assert_eq!(left(&bench), (false, 2));
+    assert_eq!((left(&bench), first.cells[0].doubts.get()), ((false, 2), 1));
     bench.bury(DOUBT_NS + 1);
     assert_eq!(left(&bench), (true, 4));
     assert_eq!(first.cells[0].refused.get(), 2);
