@@ -54,7 +54,7 @@ pub struct Explanation {
     #[schema(maximum = 16_777_215)]
     pub id: u32,
     /// The scope that the answer would carry, in bits: 0 to 32 for IPv4, 0 to 128 for IPv6; 0 where the
-    /// policy has no regional entries (RFC 7871 §7.2.1).
+    /// policy has no regional entries for the asked family (RFC 7871 §7.2.1).
     #[schema(maximum = 128)]
     pub scope: u8,
     /// The row that is drawn from: the servers of the asked family as configured for this client.

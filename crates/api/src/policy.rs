@@ -17,6 +17,7 @@ pub const TTL_MAX: u32 = i32::MAX as u32;
 ///
 /// A region's row exists when any server has an entry for that region; the servers without one then
 /// have probability 0 there. Without any entry, and always for region 0, the default column is used.
+/// Each address family has rows of its own, of what is said of its servers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {

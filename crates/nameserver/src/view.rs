@@ -250,7 +250,7 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Ex
         probabilities: now.map(|(target, share)| (target.address, share)).collect(),
         answer: choice.order().iter().map(|index| targets[usize::from(*index)].address).collect(),
         ttl: choice.ttl,
-        why: why(choice.why, choice.region, region.as_deref(), policy.has_regions(), asked.qtype)
+        why: why(choice.why, choice.region, region.as_deref(), policy.has_regions(family), asked.qtype)
             + order(choice.why, steered.spec.order),
         region,
     }
@@ -265,12 +265,14 @@ fn why(why: Why, id: RegionId, region: Option<&str>, has_regions: bool, qtype: A
         (Why::Region, _) => format!("the row of region {}", region.unwrap_or_default()),
         (Why::NotYet, _) => "the default column: the external proximity service has not said yet".into(),
         (Why::Default, Some(region)) => {
-            format!("the default column: no server has an entry for region {region}")
+            format!("the default column: no server for {family} has an entry for region {region}")
         }
         (Why::Default, None) if has_regions && id.is_none() => {
             "the default column: the client is unclassified".into()
         }
-        (Why::Default, None) => "the default column: the policy has no regional entries".into(),
+        (Why::Default, None) => {
+            format!("the default column: the policy has no regional entries for {family}")
+        }
         (Why::AllDown, _) => "all servers are down, and the policy answers as if none were".into(),
         (Why::AllFailing, _) => {
             "all servers that are up fail their probes, and the policy answers as if none did".into()

@@ -8,7 +8,7 @@
 //! ```
 //! Equal rows are stored once. Weights are whole numbers, scaled to the row's largest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub(crate) struct Matrix {
     /// `servers.len()` cells a row; row 0 is the default column.
     pub(crate) weights: Box<[u32]>,
     pub(crate) ttls: Box<[u32]>,
-    /// The regions that have rows, ascending, the same for both families.
+    /// The regions that have rows, ascending: those of which a server of the family has an entry, or a rank.
     pub(crate) regions: Box<[(RegionId, u32)]>,
 }
 
@@ -116,9 +116,10 @@ impl Policy {
         }
         cells.sort_unstable_by_key(|cell| (cell.region, cell.server));
         let ranked = partition.as_ref().map(|partition| ranked(spec, partition, &cells)).unwrap_or_default();
-        let regions = columns(&cells).count() + ranked.len();
-        if regions > REGIONS_MAX {
-            let what = format!("{regions} regions have entries or ranks");
+        let regions: BTreeSet<_> =
+            columns(&cells).map(|column| &column[0].region).chain(ranked.keys()).collect();
+        if regions.len() > REGIONS_MAX {
+            let what = format!("{} regions have entries or ranks", regions.len());
             found.add(pointer(&[&"servers"]), what, format!("at most {REGIONS_MAX}"));
         }
         let (true, Some(partition)) = (found.0.is_empty(), partition) else {
@@ -163,10 +164,10 @@ impl Policy {
         &self.partition
     }
 
-    /// Whether any region has a row: without, all clients are alike and no scope is needed.
+    /// Whether any region has a row of a family: without, all clients are alike and no scope is needed.
     #[inline]
-    pub fn has_regions(&self) -> bool {
-        !self.v4.regions.is_empty()
+    pub fn has_regions(&self, family: Family) -> bool {
+        !self.matrix(family).regions.is_empty()
     }
 
     #[inline]
@@ -184,21 +185,18 @@ impl Matrix {
         let given: Vec<(usize, &api::Server)> = spec.servers.iter().enumerate().filter(of_family).collect();
         let servers: Box<[Target]> =
             given.iter().map(|(_, server)| Target { address: server.address, probe: SlotId::NONE }).collect();
-        // Without any probability, over both families, all servers are alike: uniform.
-        let row = |entries: &mut dyn Iterator<Item = Option<Entry>>, uniform: bool| {
-            let (mut weights, ttls) = row(entries, uniform);
+        let row = |entries: Vec<Option<Entry>>| {
+            // Without any probability all servers are alike.
+            let uniform = entries.iter().flatten().all(|entry| entry.probability.is_none());
+            let (mut weights, ttls) = row(&entries, uniform);
             if uniform && spec.order == Order::Nearest {
                 // Nothing tells one from another: they come as they are listed.
                 descend(&mut weights);
             }
             (weights, ttls)
         };
-        let defaults = row(
-            &mut given.iter().map(|(_, server)| Some(server.default)),
-            spec.servers.iter().all(|server| server.default.probability.is_none()),
-        );
-        // Who has a rank comes before who has none; those keep the order of the default column, as has a family of which
-        // nobody is ranked.
+        let defaults = row(given.iter().map(|(_, server)| Some(server.default)).collect());
+        // Who has a rank comes before who has none; those keep the order of the default column.
         let of_rank = |ranks: &BTreeMap<IpAddr, u16>| {
             let (mut weights, ttls) = defaults.clone();
             for (weight, (_, server)) in weights.iter_mut().zip(&given) {
@@ -208,16 +206,20 @@ impl Matrix {
             }
             (weights, ttls)
         };
-        let own = columns(cells).map(|column| {
+        let is_ranked = |ranks: &BTreeMap<IpAddr, u16>| {
+            given.iter().any(|(_, server)| ranks.contains_key(&server.address))
+        };
+        // What is said of servers of the other family makes no row of this one.
+        let own = columns(cells).filter_map(|column| {
             let entry = |index: usize| {
                 let found = column.binary_search_by_key(&index, |cell| cell.server);
                 found.ok().map(|at| column[at].entry)
             };
-            let uniform = column.iter().all(|cell| cell.entry.probability.is_none());
-            (column[0].region, row(&mut given.iter().map(|(index, _)| entry(*index)), uniform))
+            let entries: Vec<_> = given.iter().map(|(index, _)| entry(*index)).collect();
+            entries.iter().any(Option::is_some).then(|| (column[0].region, row(entries)))
         });
-        let mut own: Vec<_> =
-            own.chain(ranked.iter().map(|(region, ranks)| (*region, of_rank(ranks)))).collect();
+        let ranked = ranked.iter().filter(|(_, ranks)| is_ranked(ranks));
+        let mut own: Vec<_> = own.chain(ranked.map(|(region, ranks)| (*region, of_rank(ranks)))).collect();
         own.sort_by_key(|(region, _)| *region);
         let (mut weights, mut ttls) = defaults.clone();
         let mut rows = BTreeMap::from([(defaults, 0)]);
@@ -260,7 +262,8 @@ fn columns(cells: &[Cell]) -> impl Iterator<Item = &[Cell]> {
 /// The ranks of a policy's servers, for each region that has some.
 type Ranked = BTreeMap<RegionId, BTreeMap<IpAddr, u16>>;
 
-/// The ranks that decide for regions without a row of the policy's own, where the policy goes by ranks.
+/// The ranks that decide for regions without a row of the policy's own for the server's family, where the policy goes by
+/// ranks.
 fn ranked(spec: &api::Policy, partition: &Partition, own: &[Cell]) -> Ranked {
     let mut ranked = Ranked::new();
     if spec.order != Order::Nearest {
@@ -268,9 +271,11 @@ fn ranked(spec: &api::Policy, partition: &Partition, own: &[Cell]) -> Ranked {
     }
     let mut ours: Vec<IpAddr> = spec.servers.iter().map(|server| server.address).collect();
     ours.sort_unstable();
+    let own: BTreeSet<(RegionId, bool)> =
+        own.iter().map(|cell| (cell.region, spec.servers[cell.server].address.is_ipv4())).collect();
     for rank in partition.ranks() {
         let is_ours = ours.binary_search(&rank.server).is_ok();
-        if is_ours && own.binary_search_by_key(&rank.region, |cell| cell.region).is_err() {
+        if is_ours && !own.contains(&(rank.region, rank.server.is_ipv4())) {
             ranked.entry(rank.region).or_default().insert(rank.server, rank.rank);
         }
     }
@@ -288,8 +293,7 @@ fn descend(weights: &mut [u32]) {
 }
 
 /// One row: weights scaled so that the largest is [`WEIGHT_MAX`], and TTLs.
-fn row(entries: &mut dyn Iterator<Item = Option<Entry>>, uniform: bool) -> (Vec<u32>, Vec<u32>) {
-    let entries: Vec<Option<Entry>> = entries.collect();
+fn row(entries: &[Option<Entry>], uniform: bool) -> (Vec<u32>, Vec<u32>) {
     let probability = |entry: &Option<Entry>| match entry {
         Some(entry) if uniform => entry.probability.unwrap_or(1.0),
         Some(entry) => entry.probability.unwrap_or(0.0),
@@ -377,20 +381,31 @@ mod tests {
     const FULL: u32 = 1 << 24;
 
     #[test]
-    fn rows_exist_where_any_server_has_an_entry() {
+    fn rows_exist_where_any_server_of_the_family_has_an_entry() {
         let policy = compile(
             r#"{"servers":[
                 {"address":"192.0.2.1","default":{"probability":1,"ttl":30},"regions":{"eu":{"probability":0.9,"ttl":60}}},
                 {"address":"192.0.2.2","default":{"probability":3}},
-                {"address":"2001:db8::1","regions":{"us":{}}}]}"#,
+                {"address":"2001:db8::1","regions":{"us":{"ttl":20}}},
+                {"address":"2001:db8::2","default":{"ttl":10}}]}"#,
         )
         .unwrap();
         assert_eq!(rows(&policy, 0), (vec![FULL / 3, FULL], vec![30, 360]));
         assert_eq!(rows(&policy, 1), (vec![FULL, 0], vec![60, 360]));
-        // An entry of the other family makes the row; here all have probability 0.
-        assert_eq!(rows(&policy, 2), (vec![0, 0], vec![360, 360]));
         assert_eq!(rows(&policy, 3), rows(&policy, 0));
-        assert!(policy.has_regions());
+        // What is said of the other family, of probabilities or of a region, is of no account.
+        assert_eq!(rows(&policy, 2), rows(&policy, 0));
+        let v6 = |region: u32| policy.v6.row(RegionId::new(region).unwrap());
+        assert_eq!((v6(0).0, v6(0).1), (&[FULL, FULL][..], &[360, 10][..]));
+        assert_eq!((v6(1).0, v6(1).1), (v6(0).0, v6(0).1));
+        assert_eq!((v6(2).0, v6(2).1), (&[FULL, 0][..], &[20, 360][..]));
+        assert_eq!([1, 2].map(|region| policy.v4.row(RegionId::new(region).unwrap()).2), [true, false]);
+        assert_eq!([1, 2].map(|region| v6(region).2), [false, true]);
+        assert!(policy.has_regions(Family::V4) && policy.has_regions(Family::V6));
+        let policy =
+            compile(r#"{"servers":[{"address":"192.0.2.1"},{"address":"2001:db8::1","regions":{"us":{}}}]}"#)
+                .unwrap();
+        assert!(!policy.has_regions(Family::V4) && policy.has_regions(Family::V6));
     }
 
     #[test]

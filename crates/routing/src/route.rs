@@ -63,7 +63,7 @@ impl Choice {
 #[inline]
 pub fn route(policy: &Policy, family: Family, client: IpAddr, state: State<'_>, rng: &mut Rng) -> Choice {
     let matrix = policy.matrix(family);
-    let mut leaf = policy.has_regions().then(|| policy.partition.lookup(client));
+    let mut leaf = policy.has_regions(family).then(|| policy.partition.lookup(client));
     let mut ttl_max = u32::MAX;
     if let Some(leaf) = &mut leaf
         && leaf.region == RegionId::ASK
@@ -257,6 +257,21 @@ mod tests {
     }
 
     #[test]
+    fn what_is_said_of_one_family_narrows_no_answer_of_the_other() {
+        let policy = policy(TWO, &[("10.0.0.0/8", 1), ("2001:db8::/32", 1)]);
+        for client in ["10.1.2.3", "2001:db8::1"] {
+            let choose = |family| {
+                let client = client.parse().unwrap();
+                let choice = route(&policy, family, client, State::ALL_UP, &mut Rng::with_seed(1));
+                (choice.scope, choice.region.get(), choice.why)
+            };
+            let scope = if client.contains(':') { 32 } else { 8 };
+            assert_eq!(choose(Family::V4), (scope, 1, Why::Region));
+            assert_eq!(choose(Family::V6), (0, 0, Why::Default));
+        }
+    }
+
+    #[test]
     fn a_server_that_is_down_is_not_drawn() {
         let policy = policy(TWO, &[("10.0.0.0/8", 1)]);
         let down = down(&["192.0.2.1"]);
@@ -412,6 +427,18 @@ mod tests {
         assert_eq!(first("10.1.0.1"), [4, 3, 1, 2], "a rank goes before any probability");
         assert_eq!(first("10.2.0.1")[..2], [3, 1], "nobody is ranked");
         assert_eq!(first("10.3.0.1")[..2], [1, 3], "the worst rank is better than none");
+    }
+
+    #[test]
+    fn a_row_of_one_family_leaves_the_ranks_of_the_other() {
+        let spec = r#"{"order":"nearest","answers":0,"servers":[{"address":"192.0.2.1","regions":{"1":{}}},
+            {"address":"192.0.2.2"},{"address":"2001:db8::1"},{"address":"2001:db8::2"}]}"#;
+        let policy = ranking(spec, &[(1, "192.0.2.2", 1), (1, "2001:db8::2", 1)]);
+        for (family, expected) in [(Family::V4, [0, 1]), (Family::V6, [1, 0])] {
+            let client = "10.1.0.1".parse().unwrap();
+            let choice = route(&policy, family, client, State::ALL_UP, &mut Rng::with_seed(1));
+            assert_eq!((choice.order(), choice.why), (&expected[..], Why::Region));
+        }
     }
 
     #[test]
