@@ -111,7 +111,7 @@ impl NameText {
     pub(crate) fn is_kept(&self) -> bool {
         let octets = self.octets();
         // All octets, without a decision at each: several are looked at at once.
-        let is_of_form = octets.iter().fold(true, |all, octet| all & is_of_form(*octet));
+        let all_of_form = octets.iter().fold(true, |all, octet| all & is_of_form(*octet));
         let pairs = octets.iter().zip(octets.iter().skip(1));
         let has_empty = pairs.fold(false, |any, pair| any | (pair == (&b'.', &b'.')));
         let is_open = octets.first().is_none_or(|octet| *octet == b'.') || octets.last() == Some(&b'.');
@@ -123,14 +123,14 @@ impl NameText {
             None => last.iter().all(u8::is_ascii_digit),
         };
         let is_long = octets.len() > dns::name::LABEL_MAX && (too_long(last) || labels.any(too_long));
-        is_of_form && !has_empty && !is_open && !is_number && !is_long && octets != b"-"
+        all_of_form && !has_empty && !is_open && !is_number && !is_long && octets != b"-"
     }
 }
 
 /// Whether an octet is one of a label, or the dot between two.
 #[inline]
 fn is_of_form(octet: u8) -> bool {
-    octet.is_ascii_lowercase() | octet.is_ascii_digit() | (octet == b'_') | (octet.wrapping_sub(b'-') < 3)
+    octet.is_ascii_lowercase() | octet.is_ascii_digit() | (octet == b'_') | matches!(octet, b'-'..=b'/')
 }
 
 /// A name while it is written.
