@@ -18,30 +18,32 @@ const WINDOW: u32 = 1 << 30;
 /// take more memory for them.
 const RANGES_PER_SLOT: usize = 2;
 
-/// How many ranges may begin in an IPv4 slot that has no table: the starts of 8 are half a cache line, and are compared
-/// at once.
-pub(super) const V4_WINDOW: usize = 8;
+/// How many starts one looks at in an IPv4 slot that has no table: the one in force as the slot begins, those of the
+/// ranges that begin in it, 8 at most, which are half a cache line and compared at once, and the one behind them.
+pub(super) const V4_WINDOW: usize = 1 + 8 + 1;
 
 /// The same for IPv6, whose prefixes crowd: as many ranges as begin in most allocations, so that one slot is
 /// most of the way. Their cache lines are fetched at the same time, where tables below tables would be fetched
 /// one after the other, and would end at a depth that the processor cannot foresee.
-pub(super) const V6_WINDOW: usize = 30;
+pub(super) const V6_WINDOW: usize = 1 + 30 + 1;
 
-/// In a window, every so many'th range is compared first, and then those between two of them.
+/// Of the ranges that may begin in a slot, every so many'th is compared first, and then those between two of them.
 const STRIDE: usize = 5;
 
 /// Ranges by their first key, with a tree of tables that leads to the few that come into question.
 ///
-/// `W` is how many ranges may begin in a slot that has no table of its own.
+/// `W` is the size of a window: two more than ranges may begin in a slot that has no table of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Ranges<K: Key, const W: usize> {
-    /// Where ranges begin, ascending from 0. At the end `W + 1` more of the highest key are filling, so that a
+    /// Where ranges begin, ascending from 0. At the end `W` more of the highest key are filling, so that a
     /// window always fits. They lie close together, as those of a window are read from side to side.
     starts: Vec<K>,
     /// What each says: a region, or [`CELL`] and the number of a cell.
     words: Vec<u32>,
-    /// All tables, each its own description and then its slots, so that a small one is in one cache line with its
-    /// slots; and last the slot that stands for all keys.
+    /// The table of all keys. It is here, not among its slots, as each look-up begins with it.
+    root: Table,
+    /// The slots of the root; then all other tables, each its own description and then its slots, so that a small one is
+    /// in one cache line with its slots.
     slots: Vec<u32>,
 }
 
@@ -65,13 +67,15 @@ const LAST_BITS: u32 = 26;
 impl<K: Key, const W: usize> Ranges<K, W> {
     /// `from` ascends by start, and the first start is 0.
     pub(super) fn new(from: &[(K, u32)]) -> Self {
-        let mut starts = Vec::with_capacity(from.len() + W + 1);
+        let mut starts = Vec::with_capacity(from.len() + W);
         starts.extend(from.iter().map(|(start, _)| *start));
-        starts.resize(from.len() + W + 1, K::MAX);
+        starts.resize(from.len() + W, K::MAX);
         let words = from.iter().map(|(_, word)| *word).collect();
-        let mut built = Ranges { starts, words, slots: Vec::new() };
-        let root = built.slot(0, from.len(), 0);
-        built.slots.push(root);
+        let lowest = if from.len() > 1 { 1 } else { 0 };
+        let root =
+            Table::over(starts[lowest].into(), starts[from.len() - 1].into(), from.len() / RANGES_PER_SLOT);
+        let mut built = Ranges { starts, words, root, slots: Vec::new() };
+        built.fill(root, 0, from.len());
         built.slots.shrink_to_fit();
         built
     }
@@ -79,7 +83,7 @@ impl<K: Key, const W: usize> Ranges<K, W> {
     /// The word of the range that holds `key`, and the scope there.
     #[inline(always)]
     pub(super) fn find(&self, key: K) -> (u32, u8) {
-        let mut slot = *self.slots.last().expect("there is always one for all keys");
+        let mut slot = self.slots[self.root.slot_of(key.into()) as usize];
         while slot & (REFERENCE | WINDOW) == REFERENCE {
             let table = &self.slots[(slot & !REFERENCE) as usize..];
             slot = table[TABLE_WORDS + Table::read(table).slot_of(key.into()) as usize];
@@ -88,20 +92,23 @@ impl<K: Key, const W: usize> Ranges<K, W> {
             return (slot & RegionId::BITS, (slot >> 24) as u8);
         }
         let first = (slot & !(REFERENCE | WINDOW)) as usize;
-        let window = self.starts[first + 1..].first_chunk::<W>().expect("W + 1 are filling");
+        let window = self.starts[first..].first_chunk::<W>().expect("W are filling");
         // Ranges behind the slot's last begin behind the key, so counting needs no end.
         let begins = |start: &K| usize::from(*start <= key);
         let mut begun = 0;
-        if W > 2 * STRIDE {
-            let last_of = |stride: usize| &window[stride * STRIDE - 1];
-            begun = STRIDE * (1..W / STRIDE).map(|stride| begins(last_of(stride))).sum::<usize>();
-            begun += window[begun..][..STRIDE].iter().map(begins).sum::<usize>();
+        if W - 2 > 2 * STRIDE {
+            let last_of = |stride: usize| &window[stride * STRIDE];
+            begun = STRIDE * (1..(W - 2) / STRIDE).map(|stride| begins(last_of(stride))).sum::<usize>();
+            begun += window[1 + begun..][..STRIDE].iter().map(begins).sum::<usize>();
         } else {
-            begun += window.iter().map(begins).sum::<usize>();
+            begun += window[1..W - 1].iter().map(begins).sum::<usize>();
         }
-        // The highest key counts the filling too.
-        let at = (first + begun).min(self.words.len() - 1);
-        (self.words[at], self.scope(at, key.into()))
+        let at = first + begun;
+        if at + 1 < self.words.len() {
+            (self.words[at], scope(K::BITS, window[begun].into(), Some(window[begun + 1].into()), key.into()))
+        } else {
+            self.last(key)
+        }
     }
 
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (K, u32)> + '_ {
@@ -112,12 +119,17 @@ impl<K: Key, const W: usize> Ranges<K, W> {
         size_of_val(&self.starts[..]) + size_of_val(&self.words[..]) + size_of_val(&self.slots[..])
     }
 
-    #[inline(always)]
+    /// What [`Ranges::find`] says in the last range. The highest key is there, for which the filling has begun too.
+    #[cold]
+    fn last(&self, key: K) -> (u32, u8) {
+        let at = self.words.len() - 1;
+        (self.words[at], self.scope(at, key.into()))
+    }
+
     fn start(&self, at: usize) -> u64 {
         self.starts[at].into()
     }
 
-    #[inline(always)]
     fn scope(&self, at: usize, key: u64) -> u8 {
         let next = if at + 1 < self.words.len() { Some(self.start(at + 1)) } else { None };
         scope(K::BITS, self.start(at), next, key)
@@ -131,12 +143,18 @@ impl<K: Key, const W: usize> Ranges<K, W> {
         if begin == 0 && word & CELL == 0 {
             return u32::from(self.scope(first, key)) << 24 | word;
         }
-        if begin <= W {
+        if begin <= W - 2 {
             return REFERENCE | WINDOW | first as u32;
         }
         let at = self.slots.len();
         let table = Table::over(self.start(first + 1), self.start(end - 1), begin / RANGES_PER_SLOT);
         self.slots.extend(table.written());
+        self.fill(table, first, end);
+        REFERENCE | at as u32
+    }
+
+    /// Adds the slots of a table, which begins in range `first` and ends before range `end` begins.
+    fn fill(&mut self, table: Table, first: usize, end: usize) {
         let slots = self.slots.len();
         self.slots.resize(slots + table.last as usize + 1, 0);
         let mut from = first;
@@ -147,15 +165,14 @@ impl<K: Key, const W: usize> Ranges<K, W> {
             self.slots[slots + i as usize] = slot;
             from = to - 1;
         }
-        REFERENCE | at as u32
     }
 }
 
 impl Table {
-    /// A table of `slots` slots or down to half as many, the first of which holds `lowest` and the
+    /// A table of `slots` slots or down to half as many, at least one, the first of which holds `lowest` and the
     /// last `highest`.
     fn over(lowest: u64, highest: u64, slots: usize) -> Self {
-        let slots = slots.min((1 << LAST_BITS) - 1) as u64;
+        let slots = slots.clamp(1, (1 << LAST_BITS) - 1) as u64;
         let mut shift = 0;
         // The width is a power of two, so that every slot but the first and the last is a block.
         while (highest >> shift) - (lowest >> shift) > slots {
