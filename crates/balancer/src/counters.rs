@@ -39,7 +39,7 @@ pub struct Cells {
     pub latencies: [Count; LATENCY_BOUNDS_US.len() + 1],
     /// The sum of latencies in microseconds.
     pub latency_us: Count,
-    /// Times that a packet said that nobody listens there, of which this thread came to doubt the back end.
+    /// Times that this thread came to doubt the back end, being told that nobody listens there or no way leads there.
     pub doubts: Count,
 }
 

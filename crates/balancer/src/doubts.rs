@@ -1,8 +1,9 @@
-//! Back ends at which nobody listens, as a packet says, until that is sure. Pure.
+//! Back ends that are said to be gone, as nobody listens there or no way leads there, until that is sure. Pure.
 //!
 //! The system believes every ICMP message that names the two addresses and ports of a socket, and anybody can send one who
-//! guesses them. But who is gone does not answer: so it is believed once nothing has come from there for a while, neither
-//! an answer nor a reply to the probe that is sent at once. Until then others are preferred, who cost nothing.
+//! guesses them; that a host on the way refuses, it tells in the same words as that it knows no way itself. But who is
+//! gone does not answer: so it is believed once nothing has come from there for a while, neither an answer nor a reply
+//! to the probe that is sent at once. Until then others are preferred, who cost nothing.
 
 use routing::balance::{BACK_ENDS_MAX, Set};
 

@@ -33,10 +33,8 @@ pub struct Lines {
     first: usize,
     /// Lines with datagrams that wait to be sent.
     ready: Vec<u16>,
-    /// Back ends of which the system said just now that no way leads there, and those at which nobody listens, as it has
-    /// heard.
+    /// Back ends that are said to be gone: nobody listens there, or no way leads there.
     gone: Set,
-    refused: Set,
     /// Those whose lines are to be opened anew: the system said that one of them will not do.
     broken: Set,
     /// Those that lack some of their lines, and those that lack all.
@@ -60,7 +58,6 @@ impl Lines {
             first: 0,
             ready: Vec::with_capacity(LINES_MAX),
             gone: Set::EMPTY,
-            refused: Set::EMPTY,
             broken: Set::EMPTY,
             incomplete: Set::EMPTY,
             closed: Set::EMPTY,
@@ -116,32 +113,31 @@ impl Lines {
     }
 
     /// The back ends whose missing lines are to be opened now, if it is time; and those of them whose others are to be
-    /// closed before, for they will not do.
-    pub fn ailing(&mut self, now_ns: u64) -> (Set, Set) {
-        let ailing = self.broken.or(self.incomplete);
+    /// closed before, for they will not do. Those in doubt keep theirs: an answer over them ends the doubt.
+    pub fn ailing(&mut self, now_ns: u64, doubted: Set) -> (Set, Set) {
+        let broken = doubted.iter().fold(self.broken, Set::without);
+        let ailing = broken.or(self.incomplete);
         if ailing.is_empty() || now_ns.saturating_sub(self.mended_ns) < MEND_NS {
             return (Set::EMPTY, Set::EMPTY);
         }
         self.mended_ns = now_ns;
-        (ailing, std::mem::take(&mut self.broken))
+        self.broken = self.broken.and(doubted);
+        (ailing, broken)
     }
 
     /// Notes what the system says of a line to a back end.
     pub fn hear(&mut self, place: usize, trouble: Trouble) {
-        match trouble {
-            Trouble::NobodyListens => self.refused = self.refused.with(place),
-            Trouble::NoWay => self.gone = self.gone.with(place),
-            Trouble::Socket | Trouble::Datagram => {}
+        if matches!(trouble, Trouble::NobodyListens | Trouble::NoWay) {
+            self.gone = self.gone.with(place);
         }
         if matches!(trouble, Trouble::NoWay | Trouble::Socket) {
             self.broken = self.broken.with(place);
         }
     }
 
-    /// The back ends of which the system said, since this was last asked, that no way leads there, and those of which it has
-    /// heard that nobody listens.
-    pub fn take_gone(&mut self) -> (Set, Set) {
-        (std::mem::take(&mut self.gone), std::mem::take(&mut self.refused))
+    /// The back ends of which was said, since this was last asked, that nobody listens or no way leads there.
+    pub fn take_gone(&mut self) -> Set {
+        std::mem::take(&mut self.gone)
     }
 
     /// The back ends that have no line, although they are to have some.
@@ -275,8 +271,8 @@ mod tests {
         let before = port(&lines, first);
         lines.lines[usize::from(second)] = None;
         lines.incomplete = lines.incomplete.with(1);
-        assert!(lines.ailing(MEND_NS - 1).0.is_empty(), "it is not time yet");
-        let (ailing, broken) = lines.ailing(MEND_NS);
+        assert!(lines.ailing(MEND_NS - 1, Set::EMPTY).0.is_empty(), "it is not time yet");
+        let (ailing, broken) = lines.ailing(MEND_NS, Set::EMPTY);
         assert_eq!((ailing, broken), (Set::EMPTY.with(1), Set::EMPTY));
         assert_eq!(lines.of(1).collect::<Vec<_>>(), [first]);
         lines.begin_with(1);
@@ -287,17 +283,16 @@ mod tests {
 
     #[test]
     fn only_some_troubles_are_of_the_line_or_of_who_is_there() {
-        for (trouble, is_broken, is_gone, is_refused) in [
-            (Trouble::Datagram, false, false, false),
-            (Trouble::NobodyListens, false, false, true),
-            (Trouble::NoWay, true, true, false),
-            (Trouble::Socket, true, false, false),
+        for (trouble, is_broken, is_gone) in [
+            (Trouble::Datagram, false, false),
+            (Trouble::NobodyListens, false, true),
+            (Trouble::NoWay, true, true),
+            (Trouble::Socket, true, false),
         ] {
             let mut lines = Lines::new(1);
             lines.hear(3, trouble);
-            let (gone, refused) = lines.take_gone();
-            let heard = [lines.broken, gone, refused].map(|places| places.contains(3));
-            assert_eq!(heard, [is_broken, is_gone, is_refused]);
+            let heard = [lines.broken, lines.take_gone()].map(|places| places.contains(3));
+            assert_eq!(heard, [is_broken, is_gone], "{trouble:?}");
         }
     }
 }

@@ -234,7 +234,7 @@ impl Bench {
 
     /// Opens lines that are missing, and anew those that will not do, if it is time.
     fn mend(&mut self, now: u64) {
-        let (ailing, broken) = self.lines.ailing(now);
+        let (ailing, broken) = self.lines.ailing(now, self.doubts.all());
         for place in ailing.iter() {
             if broken.contains(place) {
                 self.lines.close(place);

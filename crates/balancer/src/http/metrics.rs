@@ -273,7 +273,8 @@ pub const METRICS: &[Metric] = &[
     ),
     back_end!(
         "pointsman_balance_back_end_doubts_total",
-        "Times that a thread was told by a packet that nobody listens there, which it believes after 100 ms without a word.",
+        "Times that a thread was told that nobody listens there or no way leads there, which it believes after 100 ms \
+         without a word.",
         "doubts",
         doubts
     ),

@@ -120,14 +120,13 @@ impl Bench {
 
     /// Goes on with queries of back ends that are gone: nobody is there, so nobody answers.
     ///
-    /// That no way leads there is the system's own word; that nobody listens is a packet's, and comes into doubt first.
+    /// Whoever is said to be gone comes into doubt first: a packet can have said so, that no way leads there too.
     pub(super) fn bury(&mut self, now: u64) {
-        let (gone, refused) = self.lines.take_gone();
-        for place in refused.iter() {
+        for place in self.lines.take_gone().iter() {
             self.doubt(place, now);
         }
         let picker = &self.worker.picker;
-        let gone = gone.or(self.doubts.settle(|place| heard(picker, place), now));
+        let gone = self.doubts.settle(|place| heard(picker, place), now);
         for place in gone.iter() {
             if let Some(back_end) = self.worker.picker.back_end(place) {
                 if back_end.standing() == Standing::Up {

@@ -236,12 +236,14 @@ fn bench_of_two() -> (Bench, Arc<BackEnd>) {
     (bench, first)
 }
 
-/// Whoever guesses a port can have the system say that nobody listens.
+/// What whoever guesses a port can have the system say: that nobody listens, or that no way leads there.
+const GONE: [Trouble; 2] = [Trouble::NobodyListens, Trouble::NoWay];
+
 #[test]
 fn who_is_said_to_be_gone_and_answers_stays() {
-    for is_probed in [false, true] {
+    for (is_probed, trouble) in [(false, GONE[0]), (true, GONE[0]), (false, GONE[1]), (true, GONE[1])] {
         let (mut bench, first) = bench_of_two();
-        bench.lines.hear(0, Trouble::NobodyListens);
+        bench.lines.hear(0, trouble);
         bench.bury(1);
         assert!(first.is_doubted.load(Ordering::Relaxed));
         (0..2).for_each(|_| ask(&mut bench));
@@ -264,27 +266,46 @@ fn who_is_said_to_be_gone_and_answers_stays() {
 
 #[test]
 fn who_is_said_to_be_gone_and_is_silent_is_left() {
-    let (mut bench, first) = bench_of_two();
-    let left = |bench: &Bench| (first.is_down(), bench.pending.waiting_for(1).len());
-    bench.lines.hear(0, Trouble::NobodyListens);
-    bench.bury(1);
-    bench.lines.hear(0, Trouble::NobodyListens);
-    bench.bury(DOUBT_NS);
-    assert_eq!((left(&bench), first.cells[0].doubts.get()), ((false, 2), 1));
-    bench.bury(DOUBT_NS + 1);
-    assert_eq!(left(&bench), (true, 4));
-    assert_eq!(first.cells[0].refused.get(), 2);
+    for trouble in GONE {
+        let (mut bench, first) = bench_of_two();
+        let left = |bench: &Bench| (first.is_down(), bench.pending.waiting_for(1).len());
+        bench.lines.hear(0, trouble);
+        bench.bury(1);
+        bench.lines.hear(0, trouble);
+        bench.bury(DOUBT_NS);
+        assert_eq!((left(&bench), first.cells[0].doubts.get()), ((false, 2), 1));
+        bench.bury(DOUBT_NS + 1);
+        assert_eq!(left(&bench), (true, 4));
+        assert_eq!(first.cells[0].refused.get(), 2);
+    }
 }
 
 #[test]
-fn who_has_no_way_is_left_at_once_and_who_was_not_asked_is_not_doubted() {
+fn who_is_in_doubt_can_answer_over_the_lines_that_were_asked() {
     let (mut bench, first) = bench_of_two();
+    let before = ports(&bench, 0);
     bench.lines.hear(0, Trouble::NoWay);
-    bench.bury(1);
-    assert!(first.is_down() && bench.pending.waiting_for(0).is_empty());
-    bench.lines.hear(0, Trouble::NobodyListens);
-    bench.bury(1);
-    assert!(bench.doubts.all().is_empty() && !first.is_doubted.load(Ordering::Relaxed));
+    bench.bury(MEND_NS);
+    bench.mend(MEND_NS);
+    assert_eq!((ports(&bench, 0), bench.pending.waiting_for(0).len()), (before.clone(), 2));
+    first.cells[0].count_answer(0, 1);
+    bench.bury(MEND_NS + 1);
+    bench.mend(MEND_NS + 1);
+    let after = ports(&bench, 0);
+    assert!(after.len() == 2 && before.iter().all(|port| !after.contains(port)), "another may find a way");
+}
+
+#[test]
+fn who_was_not_asked_is_not_doubted() {
+    for trouble in GONE {
+        let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
+        let first = bench.worker.picker.back_end(0).expect("it is there").clone();
+        bench.lines.hear(0, trouble);
+        bench.bury(1);
+        assert!(bench.doubts.all().is_empty() && !first.is_doubted.load(Ordering::Relaxed));
+        bench.bury(DOUBT_NS + 1);
+        assert!(!first.is_down());
+    }
 }
 
 #[test]
