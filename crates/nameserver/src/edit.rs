@@ -6,8 +6,8 @@
 //!    ^                                                                                             │
 //!    └──────────── acknowledged, each by a task of its own, when every worker has it <─────────────┘
 //! ```
-//! Changes that wait together share one commit: the disk is synced once for all of them. Where others change the same
-//! store, what they changed comes first ([`follow`]), and the edits are made again on it; nor is one refused before the
+//! Changes that wait together share one commit: the disk is synced once for all of them. One that the store refuses is
+//! taken out, and the others are made again without it. Where others change the same store, what they changed comes first ([`follow`]), and the edits are made again on it; nor is one refused before the
 //! store was looked at.
 
 pub mod follow;
@@ -15,6 +15,7 @@ pub mod follow;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -48,6 +49,10 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often edits are made when other name servers are quicker.
 const TRIES_MAX: usize = 10;
+
+/// How many changes that the store refuses are taken out of those that share a commit, each for a commit more: then the
+/// rest is refused, for others wait.
+const REFUSED_MAX: usize = 8;
 
 /// A change that took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,10 +99,21 @@ struct Request {
 
 /// A request that was applied to a draft, and how that ended: with a region, where one was added.
 struct Tried {
-    /// To be made again; absent where nobody else changes the store.
+    /// To be made again; absent where nobody else changes the store, and none beside it can be refused.
     edits: Vec<Edit>,
     reply: oneshot::Sender<Result<Done, Refused>>,
     outcome: Result<Option<u32>, Refused>,
+    /// Which of the commit's changes are its own.
+    changes: Range<usize>,
+}
+
+/// What a commit leaves to be made again.
+enum Left {
+    None,
+    /// All of it: others were quicker.
+    Outrun(Vec<Request>),
+    /// All but one, which the store refused.
+    Without(Vec<Request>),
 }
 
 /// A change in the store and in the pointer.
@@ -421,26 +437,7 @@ fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::ru
             follow::catch_up(shared, runtime);
             continue;
         }
-        let (mut left, mut was_outrun) = (std::mem::take(&mut requests), false);
-        for _ in 0..TRIES_MAX {
-            left = commit(shared, left, runtime);
-            if left.is_empty() {
-                break;
-            }
-            was_outrun = true;
-            follow::catch_up_in_turn(shared, runtime);
-            // No try can succeed on top of what cannot be served.
-            if shared.following.refusal().is_some() {
-                break;
-            }
-        }
-        if was_outrun {
-            follow::end_turn(shared, runtime);
-        }
-        for Request { reply, .. } in left {
-            let why = shared.following.refusal().map_or(Refused::Outrun, Refused::Store);
-            let _ = reply.send(Err(why));
-        }
+        make(shared, std::mem::take(&mut requests), runtime);
         if queue.is_empty()
             && let Err(cause) = runtime.block_on(shared.store.tidy())
         {
@@ -457,32 +454,65 @@ async fn next(queue: &mut mpsc::Receiver<Request>, requests: &mut Vec<Request>, 
     }
 }
 
-/// Makes what was asked: one draft, one commit, one pointer for all of it. Returns what others were quicker than, to be
-/// made again.
-fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Handle) -> Vec<Request> {
+/// Makes what was asked together, until nothing of it is left.
+fn make(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Handle) {
+    let (mut left, mut outrun, mut refused) = (requests, 0, 0);
+    while outrun < TRIES_MAX {
+        match commit(shared, left, refused < REFUSED_MAX, runtime) {
+            Left::None => {
+                left = Vec::new();
+                break;
+            }
+            // Nobody was quicker, so that nothing is to be loaded before the others are made.
+            Left::Without(others) => {
+                (left, refused) = (others, refused + 1);
+                continue;
+            }
+            Left::Outrun(again) => (left, outrun) = (again, outrun + 1),
+        }
+        follow::catch_up_in_turn(shared, runtime);
+        // No try can succeed on top of what cannot be served.
+        if shared.following.refusal().is_some() {
+            break;
+        }
+    }
+    if outrun > 0 {
+        follow::end_turn(shared, runtime);
+    }
+    for Request { reply, .. } in left {
+        let why = shared.following.refusal().map_or(Refused::Outrun, Refused::Store);
+        let _ = reply.send(Err(why));
+    }
+}
+
+/// One draft, one commit, one pointer for all that was asked. Where the store refuses a change, `may_part` lets the others
+/// be made again without it.
+fn commit(shared: &Shared, requests: Vec<Request>, may_part: bool, runtime: &tokio::runtime::Handle) -> Left {
     let begun = Instant::now();
     let before = shared.book.load_full();
     let mut draft: Option<Book> = None;
     let mut changes = Vec::new();
     let mut tried = Vec::with_capacity(requests.len());
+    let is_kept = shared.store.shared().is_some() || requests.len() > 1;
     for Request { edits, reply } in requests {
-        let again = shared.store.shared().map(|_| edits.clone()).unwrap_or_default();
+        let again = if is_kept { edits.clone() } else { Vec::new() };
+        let first = changes.len();
         let mut trial = Book::clone(draft.as_ref().unwrap_or(&before));
         let outcome = apply_all(&mut trial, edits).map(|(made, region)| {
             draft = Some(trial);
             changes.extend(made);
             region
         });
-        tried.push(Tried { edits: again, reply, outcome });
+        tried.push(Tried { edits: again, reply, outcome, changes: first..changes.len() });
     }
     let number = before.generation.number;
     let Some(mut draft) = draft else {
         match follow::is_abreast(shared, runtime) {
             Ok(true) => answer(tried, |outcome| outcome.map(|region| Done { generation: number, region })),
-            Ok(false) => return again(tried),
+            Ok(false) => return Left::Outrun(again(tried)),
             Err(why) => answer(tried, |_| Err(why.clone())),
         }
-        return Vec::new();
+        return Left::None;
     };
     match store_changes(shared, number, &changes, runtime) {
         Ok(number) => {
@@ -500,7 +530,14 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
             if matches!(why, CommitError::Conflict { .. }) {
                 shared.following.counters.outrun.fetch_add(1, Ordering::Relaxed);
             }
-            return again(tried);
+            return Left::Outrun(again(tried));
+        }
+        Err(CommitError::Refused { change, what }) if may_part && tried.len() > 1 => {
+            tracing::error!(%what, "the store did not take a change; those that came with it are made without it");
+            let is_it = |tried: &Tried| tried.changes.contains(&change);
+            let (it, others): (Vec<Tried>, Vec<Tried>) = tried.into_iter().partition(is_it);
+            answer(it, |_| Err(Refused::Store(what.clone())));
+            return Left::Without(again(others));
         }
         Err(what) => {
             tracing::error!(%what, "the store did not take a change");
@@ -516,7 +553,7 @@ fn commit(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Han
             });
         }
     }
-    Vec::new()
+    Left::None
 }
 
 /// Tells each caller how it ended.

@@ -53,6 +53,80 @@ async fn a_commit_that_happened_unknown_refuses_one_change_and_no_more() {
     editor.stop().await;
 }
 
+/// Makes requests that wait together, on a store that refuses the region which the book would add next; returns how each
+/// ended, and the editor.
+async fn together(folder: &Folder, requests: Vec<Vec<Edit>>) -> (Editor, Vec<Result<u64, Refused>>) {
+    let store = Store::open(&format!("sqlite:{}", folder.at("store.db"))).await.expect("a store");
+    let unknown = Change::AddRegion { id: 1, name: "one".into() };
+    assert_eq!(store.commit(0, &[unknown]).await, Ok(1));
+    let mut book = Book::empty(1, Settings::default());
+    book.generation.number = 1;
+    let published = Arc::new(Published::new(book.generation.clone(), 2));
+    let editor = Editor::start(store, book, published).expect("a thread");
+    let (mut group, mut answers) = (Vec::new(), Vec::new());
+    for edits in requests {
+        let (reply, answer) = oneshot::channel();
+        group.push(Request { edits, reply });
+        answers.push(answer);
+    }
+    let (shared, runtime) = (editor.shared.clone(), tokio::runtime::Handle::current());
+    let making = tokio::task::spawn_blocking(move || make(&shared, group, &runtime));
+    making.await.expect("it does not panic");
+    let mut ended = Vec::new();
+    for answer in answers {
+        ended.push(answer.await.expect("each is answered").map(|done| done.generation));
+    }
+    (editor, ended)
+}
+
+/// Adds a region, which the store of [`together`] refuses.
+fn refused_region() -> Vec<Edit> {
+    vec![Edit::AddRegion { name: "two".into() }]
+}
+
+/// Puts a partition without regions.
+fn partition(name: &str) -> Vec<Edit> {
+    let text = b"10.0.0.0/8,-\n".to_vec();
+    vec![Edit::partition(name, "body", text, Condition::Always, Arc::default()).expect("it is right")]
+}
+
+#[tokio::test]
+async fn a_change_that_the_store_refuses_is_refused_alone() {
+    let folder = Folder::new();
+    let requests = vec![partition("a"), refused_region(), partition("b")];
+    let (editor, ended) = together(&folder, requests).await;
+    assert!(matches!(&ended[1], Err(Refused::Store(what)) if what.contains("region id 1")), "{ended:?}");
+    assert_eq!((&ended[0], &ended[2]), (&Ok(2), &Ok(2)));
+    assert_eq!(editor.book().generation.number, 2);
+    editor.stop().await;
+    let store = Store::open(&format!("sqlite:{}", folder.at("store.db"))).await.expect("a store");
+    let stored = store.load().await.expect("it is read");
+    let partitions: Vec<&str> = stored.partitions.keys().map(String::as_str).collect();
+    assert_eq!((stored.generation, partitions), (2, vec!["a", "b"]));
+}
+
+#[tokio::test]
+async fn what_depends_on_a_change_that_the_store_refuses_is_told_its_own_fault() {
+    let folder = Folder::new();
+    let requests = vec![refused_region(), vec![Edit::RemoveRegion { id: 1 }]];
+    let (editor, ended) = together(&folder, requests).await;
+    assert!(matches!(ended[..], [Err(Refused::Store(_)), Err(Refused::NotFound(_))]), "{ended:?}");
+    editor.stop().await;
+}
+
+#[tokio::test]
+async fn so_many_changes_are_taken_out_and_no_more() {
+    let folder = Folder::new();
+    // Each is the first that the book adds once those before it are out.
+    let region = |number| vec![Edit::AddRegion { name: format!("r{number}") }];
+    let mut requests: Vec<Vec<Edit>> = (0..=REFUSED_MAX).map(region).collect();
+    requests.push(partition("a"));
+    let (editor, ended) = together(&folder, requests).await;
+    assert!(ended.iter().all(|ended| matches!(ended, Err(Refused::Store(_)))), "{ended:?}");
+    assert_eq!(editor.book().generation.number, 1);
+    editor.stop().await;
+}
+
 /// What the tests have of PostgreSQL.
 const POSTGRES: &str = "/usr/lib/postgresql/15/bin/postgres";
 
