@@ -14,7 +14,7 @@ use crate::text::TEXT_MAX;
 
 /// How many rows one statement inserts or looks for: six values each stay far below the 65,535 that both databases
 /// bind, and more would gain nothing.
-const ROWS_PER_STATEMENT: usize = 500;
+pub(super) const ROWS_PER_STATEMENT: usize = 500;
 
 /// Why a change was not applied.
 pub(super) type Failure = crate::apply::Failure<sqlx::Error>;

@@ -17,7 +17,7 @@ pub(crate) mod sql;
 pub(crate) mod tables;
 mod watch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -25,7 +25,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Mutex;
 
-use self::apply::Failure;
+use self::apply::{Failure, ROWS_PER_STATEMENT};
 pub use self::news::{News, Parts, Seen, Standing};
 use self::sql::{ALIVE_WAIT, ANSWER_WAIT, Place, Sql, values};
 pub use self::watch::{POLL_INTERVAL, RECONNECT_MAX, RECONNECT_MIN, Watch};
@@ -33,7 +33,7 @@ use crate::apply::GENERATIONS_KEPT;
 use crate::change::{Change, describe};
 use crate::contents::{Contents, Corrupt};
 use crate::error::{CommitError, OpenError, StoreError, is_deadlock, is_refusal, shown};
-use crate::health::Verdict;
+use crate::health::{Held, Verdict};
 use crate::store::{CHECK_WAIT, now};
 
 /// How many changes `change_log` keeps below the last, beside those that no generation has: who was away for longer
@@ -295,17 +295,11 @@ impl Shared {
 
     pub(crate) async fn remember(&self, verdicts: &[Verdict]) -> Result<(), StoreError> {
         let done = self.lent(async |sql| {
-            // One at a time, as all who write: two name servers learn of the same server.
+            // One at a time, as all who write: two name servers learn of the same server. Nobody else publishes
+            // meanwhile, so a statement has many of them: far away, each takes the time of a journey.
             sql.begin_writing().await?;
-            for Verdict { server, probe, held } in verdicts {
-                let (server, probe) = (server.to_string(), probe.as_str());
-                let text = "DELETE FROM health WHERE server = ? AND probe = ?";
-                sql.run(text, values![server.as_str(), probe]).await?;
-                if let Some(held) = held {
-                    let text = "INSERT INTO health (server, probe, failing, since) VALUES (?, ?, ?, ?)";
-                    let since = held.since.cast_signed();
-                    sql.run(text, values![server, probe, i64::from(held.failing), since]).await?;
-                }
+            for verdicts in verdicts.chunks(ROWS_PER_STATEMENT) {
+                remember(sql, verdicts).await?;
             }
             sql.raw("COMMIT").await?;
             Ok(())
@@ -470,6 +464,24 @@ async fn make(sql: &mut Sql, generation: i64, mut last: i64, changes: &[Change])
     apply::insert(sql, "change_log (number, at, what, name)", &rows).await?;
     sql.run("UPDATE writer SET changes = ?", values![last]).await?;
     Ok(last)
+}
+
+/// Stores verdicts over those of the same server and probe, as many as one statement can have.
+async fn remember(sql: &mut Sql, verdicts: &[Verdict]) -> Result<(), sqlx::Error> {
+    // Of two of the same server and probe the last one holds.
+    let last: BTreeMap<(String, &str), Option<Held>> =
+        verdicts.iter().map(|of| ((of.server.to_string(), of.probe.as_str()), of.held)).collect();
+    let (mut keys, mut rows) = (Vec::with_capacity(2 * last.len()), Vec::new());
+    for ((server, probe), held) in &last {
+        keys.extend(values![server.as_str(), *probe]);
+        if let Some(held) = held {
+            let since = held.since.cast_signed();
+            rows.push(values![server.as_str(), *probe, i64::from(held.failing), since]);
+        }
+    }
+    let list = vec!["(?, ?)"; last.len()].join(", ");
+    sql.run(&format!("DELETE FROM health WHERE (server, probe) IN ({list})"), keys).await?;
+    apply::insert(sql, "health (server, probe, failing, since)", &rows).await
 }
 
 /// As much of a reason as is stored.

@@ -1,6 +1,7 @@
 //! Changes that another program makes in the tables of a shared database: what a name server is told of them.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use tests::database::{Database, Kind};
@@ -8,7 +9,7 @@ use tests::database::{Database, Kind};
 use super::{policy, region, zone};
 use crate::shared::sql::Place;
 use crate::shared::tables::{migrate, versions};
-use crate::{Change, CommitError, News, Shared, Standing, Store};
+use crate::{Change, CommitError, Held, News, Shared, Standing, Store, Verdict};
 
 /// All that holds for every shared database.
 pub(super) async fn check(database: &Database) {
@@ -23,6 +24,8 @@ pub(super) async fn check(database: &Database) {
     println!("tables_of_the_version_before_are_brought_up_to_date");
     tables_of_the_version_before_are_brought_up_to_date(database).await;
     if database.kind() == Kind::Mariadb {
+        println!("verdicts_take_few_statements");
+        verdicts_take_few_statements(database).await;
         println!("a_migration_that_was_broken_off_is_run_again");
         a_migration_that_was_broken_off_is_run_again(database).await;
     }
@@ -274,6 +277,24 @@ async fn tables_of_the_version_before_are_brought_up_to_date(database: &Database
     let News { standing, before, .. } = shared.news(1).await.expect("loads");
     assert_eq!(before, [("a.".to_owned(), "first".to_owned())].into());
     assert!(matches!(standing, Standing::Parts(parts) if parts.zones == texts(&[("a.", Some("x"))])));
+}
+
+/// Whoever remembers keeps others from publishing, and a statement to a database far away takes long.
+async fn verdicts_take_few_statements(database: &Database) {
+    let name = database.empty();
+    let store = Store::open(&database.url(&name)).await.expect("opens");
+    let counted = || -> u32 {
+        let text = "SELECT variable_value FROM information_schema.global_status \
+                    WHERE variable_name = 'COM_STMT_EXECUTE'";
+        database.sql(&name, text).parse().expect("a count")
+    };
+    let held = Some(Held { failing: true, since: 1 });
+    let verdict = |number: u32| Verdict { server: Ipv4Addr::from(number).into(), probe: "web".into(), held };
+    let verdicts: Vec<Verdict> = (0..1_200).map(verdict).collect();
+    let before = counted();
+    store.remember(&verdicts).await.expect("it is taken");
+    // The lock, and of each 500 what is deleted and what is put.
+    assert_eq!(counted() - before, 1 + 2 * 3);
 }
 
 /// What makes tables in MariaDB is no transaction: where it was broken off, the next start goes on.

@@ -56,6 +56,7 @@ macro_rules! suite {
 
 suite!(
     verdicts_are_remembered_beside_the_generations,
+    more_verdicts_than_one_statement_has_are_remembered,
     everything_is_there_after_reopening,
     what_is_stored_is_read_beside_who_has_it_open,
     a_commit_based_on_another_generation_conflicts,
@@ -124,6 +125,33 @@ async fn verdicts_are_remembered_beside_the_generations(ground: &Ground) {
     }
     store.close().await.unwrap();
     assert_eq!(ground.open().await.load().await.unwrap().health.len(), 257);
+}
+
+async fn more_verdicts_than_one_statement_has_are_remembered(ground: &Ground) {
+    let store = ground.open().await;
+    let verdict = |number: u32, held| Verdict {
+        server: [10, 0, (number >> 8) as u8, number as u8].into(),
+        probe: "web".into(),
+        held,
+    };
+    let held = |number: u32| Held { failing: number % 3 == 0, since: u64::from(number) };
+    let many: Vec<Verdict> = (0..1_200).map(|number| verdict(number, Some(held(number)))).collect();
+    store.remember(&many).await.unwrap();
+    let mut expected: BTreeMap<_, _> =
+        (0..1_200).map(|number| ((verdict(number, None).server, "web".to_string()), held(number))).collect();
+    assert_eq!(store.load().await.unwrap().health, expected);
+
+    // One is forgotten, one changes, and of those that come twice the last holds.
+    let mut others: Vec<Verdict> = (0..1_200).map(|number| verdict(number, Some(held(number)))).collect();
+    others[0] = verdict(0, None);
+    others[1] = verdict(1, Some(held(7)));
+    others.insert(2, verdict(2, None));
+    others.push(verdict(3, None));
+    store.remember(&others).await.unwrap();
+    expected.remove(&(verdict(0, None).server, "web".to_string()));
+    expected.insert((verdict(1, None).server, "web".to_string()), held(7));
+    expected.remove(&(verdict(3, None).server, "web".to_string()));
+    assert_eq!(store.load().await.unwrap().health, expected);
 }
 
 async fn everything_is_there_after_reopening(ground: &Ground) {
