@@ -31,6 +31,12 @@ const QUERIES_PER_RETRY: f32 = 50.0;
 /// has a few dozens in flight.
 const RETRIES_SAVED_MAX: f32 = 32.0;
 
+/// Over how many of a back end's answers the share of those that fail is taken.
+const FAILING_MEMORY: f32 = 64.0;
+
+/// How much larger than the least of the others that share may be and cost nothing: two failures of so many come by chance.
+const FAILING_SLACK: f32 = 2.0 / FAILING_MEMORY;
+
 /// What may be sent a second time.
 #[derive(Clone, Copy, Debug)]
 struct Budget(f32);
@@ -47,6 +53,8 @@ pub struct Picker {
     ready: Set,
     partial: Set,
     share: [u32; BACK_ENDS_MAX],
+    /// How many of its last answers failed, from 0 to 1: a mean over some [`FAILING_MEMORY`] answers that this thread had.
+    failing: [f32; BACK_ENDS_MAX],
     fairness: Fairness,
     budget: Budget,
     rng: Rng,
@@ -75,6 +83,7 @@ impl Picker {
             ready: Set::EMPTY,
             partial: Set::EMPTY,
             share: [WHOLE; BACK_ENDS_MAX],
+            failing: [0.0; BACK_ENDS_MAX],
             fairness: Fairness::new(),
             budget: Budget(RETRIES_SAVED_MAX / 2.0),
             hasher: foldhash::fast::FixedState::with_seed(hash_seed),
@@ -136,7 +145,10 @@ impl Picker {
             }
             changed = changed.with(place);
             match new {
-                Some(back_end) => self.state.begin(place, back_end.weight, now_ns),
+                Some(back_end) => {
+                    self.failing[place] = 0.0;
+                    self.state.begin(place, back_end.weight, now_ns);
+                }
                 None => self.state.end(place),
             }
         }
@@ -292,9 +304,20 @@ impl Picker {
             cells.ended.add(1);
             cells.count_answer(rcode, latency_ns);
         }
-        // A server that fails fast is not a fast server.
-        let cost = if is_failure(rcode) { self.timeout_ns.max(latency_ns) } else { latency_ns };
-        self.state.answered(place, load, cost, now_ns);
+        let has_failed = is_failure(rcode);
+        self.failing[place] += (f32::from(u8::from(has_failed)) - self.failing[place]) / FAILING_MEMORY;
+        let cost_ns = if has_failed { self.charge_ns(place, load).max(latency_ns) } else { latency_ns };
+        self.state.answered(place, load, cost_ns, now_ns);
+    }
+
+    /// What a failing answer counts as, at least: what answers there take anyway, or of a time-out the share by which this
+    /// back end fails more often than the best of the others. A server that fails fast is not a fast server; but where all
+    /// fail alike, it is the question that nobody can answer.
+    fn charge_ns(&self, place: usize, load: u32) -> u64 {
+        let others = self.ready.without(place).iter().map(|other| self.failing[other]);
+        let more = self.failing[place] - others.fold(1.0, f32::min) - FAILING_SLACK;
+        let timeout_ns = self.timeout_ns as f32 * more.max(0.0);
+        self.state.latency(place).at(load).max(timeout_ns).ceil() as u64
     }
 
     /// A query will get no answer, for which the back end is not to blame.
@@ -410,6 +433,39 @@ mod tests {
         let state = &picker.state;
         let rests_ns = state.expected_with_quota_ns(0, 20) - state.latency(0).at(3);
         assert_eq!(rests_ns, 40.0, "nothing is left until the next refill");
+    }
+
+    /// What an answer of the first of two back ends is taken to last, in nanoseconds, and the peak, where each had so many
+    /// questions, and failed at once for those of them; answers that are none last 300.
+    fn learned(count: usize, fails: impl Fn(usize, usize) -> bool) -> (f32, f32) {
+        let (mut picker, ..) = picker(2, "pressure");
+        let mut now = 2;
+        for question in 0..count {
+            for place in 0..2 {
+                let load = picker.sent(place, now);
+                let (rcode, latency) = if fails(place, question) { (2, 20) } else { (0, 300) };
+                now += 300;
+                picker.answered(place, load, rcode, latency, now);
+            }
+        }
+        (picker.state.latency(0).mean_ns(), picker.state.latency(0).peak_ns(now))
+    }
+
+    #[test]
+    fn who_fails_fast_is_not_fast() {
+        let (mean, peak) = learned(20, |place, _| place == 0);
+        assert!(mean > 50_000.0 && peak > 200_000.0, "{mean} {peak}");
+        let (mean, _) = learned(200, |place, question| place == 0 && question % 5 == 4);
+        assert!(mean > 15_000.0, "{mean}");
+    }
+
+    #[test]
+    fn a_question_that_nobody_can_answer_slows_nobody_down() {
+        let seldom = learned(200, |place, question| place == 0 && question % 100 == 50);
+        let alike = learned(200, |_, question| question % 5 == 4);
+        for (mean, peak) in [seldom, alike] {
+            assert!((299.0..=301.0).contains(&mean) && (299.0..=301.0).contains(&peak), "{mean} {peak}");
+        }
     }
 
     #[test]
