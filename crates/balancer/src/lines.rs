@@ -206,7 +206,8 @@ impl Lines {
                 trouble => troubles[0] = Some(trouble),
             }
         });
-        for trouble in troubles.into_iter().flatten() {
+        let earlier = open.outgoing.take_earlier().map(|error| Trouble::of(&error));
+        for trouble in troubles.into_iter().chain([earlier]).flatten() {
             self.hear(place_of(line), trouble);
         }
     }
@@ -216,6 +217,7 @@ impl Lines {
 mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixDatagram;
+    use std::time::Duration;
 
     use super::*;
 
@@ -279,6 +281,27 @@ mod tests {
         lines.open(1, address, &readiness);
         assert_eq!(lines.of(1).collect::<Vec<_>>(), [second, first]);
         assert!(before.is_some() && port(&lines, first) == before && lines.incomplete.is_empty());
+    }
+
+    #[test]
+    fn what_a_query_before_has_met_with_is_heard_and_the_next_one_sent() {
+        let nobody = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        let address = nobody.local_addr().expect("it is bound");
+        drop(nobody);
+        let mut readiness = Readiness::new().expect("there are descriptors");
+        let (mut lines, failed) = (Lines::new(1), Count::default());
+        lines.open(1, address, &readiness);
+        let line = SOCKETS_MAX as u16;
+        assert!(lines.push(line, &[7; 32], &failed));
+        lines.flush(&failed);
+        assert!(lines.take_gone().is_empty());
+        let told = readiness.ready_within(Duration::from_secs(10)).expect("it waits").count();
+        let somebody = UdpSocket::bind(address).expect("the port is free again");
+        assert!(told == 1 && lines.push(line, &[8; 32], &failed));
+        lines.flush(&failed);
+        assert_eq!((lines.take_gone(), failed.get()), (Set::EMPTY.with(1), 0));
+        let mut octets = [0; 64];
+        assert_eq!((somebody.recv(&mut octets).expect("it arrives"), octets[0]), (32, 8));
     }
 
     #[test]

@@ -323,6 +323,7 @@ mod tests {
     use super::*;
     use crate::udp::BATCH_MAX;
     use std::cmp::Reverse;
+    use std::net::Shutdown;
     use std::time::SystemTime;
 
     /// How long a test waits for loopback to deliver.
@@ -475,25 +476,43 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_cut_is_told_as_refused_together() {
+    fn what_a_datagram_before_has_met_with_refuses_no_other() {
         let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
-        let client = ask(server.local_addr().expect("it is bound"), None).expect("a socket");
+        let to = server.local_addr().expect("it is bound");
+        let client = ask(to, None).expect("a socket");
         drop(server);
         let mut outgoing = Outgoing::merging(&client);
+        let mut told = Vec::new();
+        outgoing.push(&[7; 30], None, None);
+        assert!(outgoing.send(&client, |done| told.push(done.is_ok())));
         let mut readiness = Readiness::new().expect("an epoll");
         readiness.add(&client, 1, false).expect("it is added");
-        let mut told = Vec::new();
-        // The first is sent, and the system hears that nobody listens; the next message is refused for that.
-        for count in [1, 5, 5] {
-            if count == 5 && told.len() == 1 {
-                assert_eq!(readiness.ready_within(WAIT).expect("it waits").count(), 1);
-            }
-            for _ in 0..count {
-                outgoing.push(&[7; 30], None, None);
-            }
-            assert!(outgoing.send(&client, |done| told.push(done.is_ok())));
+        assert_eq!(readiness.ready_within(WAIT).expect("it waits").count(), 1, "nobody listened");
+        let server = UdpSocket::bind(to).expect("the port is free again");
+        for _ in 0..5 {
+            outgoing.push(&[7; 30], None, None);
         }
-        assert_eq!(told, [&[true][..], &[false; 5], &[true; 5]].concat());
+        assert!(outgoing.send(&client, |done| told.push(done.is_ok())));
+        assert_eq!(told, [true; 6]);
+        for _ in 0..5 {
+            assert_eq!(server.recv(&mut [0; 64]).expect("it arrives"), 30);
+        }
+        let earlier = outgoing.take_earlier().map(|error| Trouble::of(&error));
+        assert_eq!((earlier, outgoing.take_earlier().is_some()), (Some(Trouble::NobodyListens), false));
+    }
+
+    #[test]
+    fn what_goes_as_one_message_is_told_as_refused_together() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        let client = ask(server.local_addr().expect("it is bound"), None).expect("a socket");
+        SockRef::from(&client).shutdown(Shutdown::Write).expect("one side can be closed");
+        let mut outgoing = Outgoing::merging(&client);
+        for length in [30, 30, 30, 40] {
+            outgoing.push(&vec![7; length], None, None);
+        }
+        let mut told = Vec::new();
+        assert!(outgoing.send(&client, |done| told.push(done.is_ok())));
+        assert_eq!((told, outgoing.is_empty()), (vec![false; 4], true));
     }
 
     #[test]

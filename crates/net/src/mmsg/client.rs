@@ -32,6 +32,8 @@ pub struct Outgoing {
     /// The longest go first, so that each may stand behind its like or a longer one.
     sorts: bool,
     is_connected: bool,
+    /// What refused a message at first only.
+    earlier: Option<io::Error>,
 }
 
 /// One datagram that waits to be sent.
@@ -68,6 +70,7 @@ impl Outgoing {
             merges: false,
             sorts: false,
             is_connected: false,
+            earlier: None,
         }
     }
 
@@ -133,8 +136,9 @@ impl Outgoing {
     /// Sends what waits, with one system call unless a datagram is refused, and tells of each, in the order in which
     /// they go, whether the kernel took it.
     ///
-    /// A refused datagram is passed over, and with it those of its message. Returns false when the socket has no room
-    /// now: the datagrams of which nothing was told wait on.
+    /// A datagram that is refused twice in a row is passed over, and with it those of its message: once, it can be for
+    /// one sent before ([`take_earlier`](Self::take_earlier)). Returns false when the socket has no room now: the
+    /// datagrams of which nothing was told wait on.
     pub fn send(&mut self, socket: &impl AsFd, mut told: impl FnMut(Result<(), io::Error>)) -> bool {
         if self.merges {
             self.put_together();
@@ -142,6 +146,8 @@ impl Outgoing {
         self.describe(0);
         // Datagrams and messages.
         let (mut done, mut gone) = (0, 0);
+        // What has refused the next message just now.
+        let mut first = None;
         while gone < self.headers.len() {
             let waiting = &mut self.headers[gone..];
             // SAFETY: the pointer and the count are those of a slice of headers. `describe` has made each point to some of
@@ -164,6 +170,7 @@ impl Outgoing {
                     let taken = waiting[..count].iter().map(datagrams).sum::<usize>();
                     (0..taken).for_each(|_| told(Ok(())));
                     (done, gone) = (done + taken, gone + count);
+                    self.earlier = first.take().or(self.earlier.take());
                 }
                 _ => {
                     let error = io::Error::last_os_error();
@@ -171,16 +178,18 @@ impl Outgoing {
                     match error.kind() {
                         io::ErrorKind::Interrupted => {}
                         io::ErrorKind::WouldBlock => break,
+                        // What the socket has heard of a datagram before, it says once, and sends nothing.
+                        _ if first.is_none() => first = Some(error),
                         _ if refused > 1 && cannot_cut(&error) => {
                             self.take_apart();
                             self.describe(done);
-                            gone = 0;
+                            (gone, first) = (0, None);
                         }
                         kind => {
                             let again =
                                 || error.raw_os_error().map_or(kind.into(), io::Error::from_raw_os_error);
                             (0..refused).for_each(|_| told(Err(again())));
-                            (done, gone) = (done + refused, gone + 1);
+                            (done, gone, first) = (done + refused, gone + 1, None);
                         }
                     }
                 }
@@ -190,6 +199,12 @@ impl Outgoing {
         self.ways.drain(..done.min(self.ways.len()));
         self.keep_what_waits();
         self.datagrams.is_empty()
+    }
+
+    /// The last error, since this was last asked, that refused a message at first and not when it was sent again: at a
+    /// connected socket mostly an ICMP message that a datagram sent before has met with.
+    pub fn take_earlier(&mut self) -> Option<io::Error> {
+        self.earlier.take()
     }
 
     /// Lets go of the octets of what is gone, also where something waits on at every sending.
