@@ -17,7 +17,8 @@
 //! **Memory.** An idle connection holds no buffer: reading and answering use room that belongs to the thread
 //! (139 KiB). What is kept for a connection is [`IDLE_CONNECTION_MAX`] octets at most for its task, and only
 //! while they are there: the beginning of a query (twice its octets so far), unread queries (8 KiB), and
-//! unsent answers ([`UNSENT_MAX`]). The kernel's own buffers are bounded by [`SOCKET_BUFFER`].
+//! unsent answers ([`UNSENT_MAX`]). The kernel's own buffers are bounded by [`SOCKET_BUFFER`], and outlive the
+//! connection by [`UNTAKEN_MAX`] at most.
 
 use crate::accept::{Acceptor, Event};
 use crate::admission::{Admission, Place, Refusal};
@@ -28,6 +29,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 pub use connection::{IDLE_CONNECTION_MAX, UNSENT_MAX};
@@ -46,6 +48,13 @@ pub const LISTEN_BACKLOG: i32 = 1024;
 /// Without it they would grow to several megabytes each for a client that sends much and reads nothing. It
 /// holds the two longest messages.
 pub const SOCKET_BUFFER: usize = 128 * 1024;
+
+/// How long the kernel keeps what a client does not take, also once the connection has ended here: longer than answers
+/// may wait to be taken at any of our faces by default (10 s, of HTTP).
+///
+/// Without it, a client that says that it has no room holds a full buffer for minutes after its place was given away,
+/// and nothing here counts it. Where [`Limits::message`] is longer, it ends who takes nothing at all for so long.
+pub const UNTAKEN_MAX: Duration = Duration::from_secs(20);
 
 /// Says what becomes of a query.
 pub enum Verdict {
@@ -95,8 +104,9 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
-    // Accepted sockets inherit these three, which saves three system calls per connection.
+    // Accepted sockets inherit these four, which saves four system calls per connection.
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_user_timeout(Some(UNTAKEN_MAX))?;
     socket.set_recv_buffer_size(SOCKET_BUFFER)?;
     socket.set_send_buffer_size(SOCKET_BUFFER)?;
     socket.set_nonblocking(true)?;
@@ -221,6 +231,12 @@ mod tests {
         let (accepted, _) = listener.accept().expect("a client has connected");
         assert!(accepted.nodelay().expect("the option can be read"));
         let accepted = Socket::from(accepted);
+        let untaken = accepted.tcp_user_timeout().expect("the option can be read");
+        assert_eq!(untaken, Some(UNTAKEN_MAX));
+        assert!(
+            UNTAKEN_MAX > Limits::default().message,
+            "it is for those of whom no limit here thinks any more"
+        );
         for size in [accepted.send_buffer_size(), accepted.recv_buffer_size()] {
             let size = size.expect("the option can be read");
             assert!(size <= 2 * SOCKET_BUFFER, "{size} octets");
