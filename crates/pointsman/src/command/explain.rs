@@ -18,7 +18,7 @@ pub(crate) struct Explain {
     /// The type that it asks for: A or AAAA
     #[arg(value_name = "TYPE", default_value = "A", value_parser = address_type)]
     qtype: AddressType,
-    /// The client's address
+    /// Whom the answer goes by: the client subnet where the resolver sends one, else the resolver's address
     #[arg(long, value_name = "ADDR")]
     client: IpAddr,
     #[command(flatten)]

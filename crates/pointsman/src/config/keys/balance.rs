@@ -54,7 +54,8 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             default: Default::Value("\"1 s\""),
             about: "How long a back end may take for an answer.",
             consequence: "After that the query goes to another one, if the budget of 2 % allows it, else it is answered \
-                SERVFAIL. Failures count as if they had taken so long.",
+                SERVFAIL. No answer counts as if it had taken so \
+                long; a failing one does as far as this back end fails more than others.",
         },
         Key {
             name: "tries",
