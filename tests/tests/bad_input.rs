@@ -78,6 +78,23 @@ fn files_that_cannot_be_used_are_named() {
 }
 
 #[test]
+fn a_start_with_a_broken_file_goes_on_with_what_is_stored() {
+    let folder = Folder::new();
+    let zone = folder.write("example.com.zone", ZONE);
+    Serving::start(&folder, &["--zone", &zone]).stop();
+    folder.write("example.com.zone", ZONE.replace("192.0.2.53", "192.0.2.300"));
+    let server = Serving::start(&folder, &["--zone", &zone]);
+    assert_eq!(Question::new("ns.example.com", "A").udp(server.dns()).data(), ["192.0.2.53"]);
+    let place = format!("{zone}:4:");
+    has_all(&server.stop().stderr, &["ERROR", &place, "not imported; what is stored goes on"]);
+    // Who asks beforehand is told, and so is who has nothing stored.
+    let stored = store(&folder);
+    has_all(&refused(2, &serve(&stored, &["--zone", &zone, "--check"])), &[&place]);
+    let other = Folder::new();
+    has_all(&refused(2, &serve(&store(&other), &["--zone", &zone])), &[&place]);
+}
+
+#[test]
 fn a_start_that_waits_for_a_file_can_be_stopped() {
     let folder = Folder::new();
     let (store, zone) = (store(&folder), folder.at("example.zone"));

@@ -63,7 +63,7 @@ pub struct Options {
     pub external: Option<external::Config>,
     /// Who is told of queries and answers, where somebody is.
     pub tap: Option<tap::Config>,
-    /// Files to import at start and at [`Service::reload`].
+    /// Files to import at start and at [`Service::reload`], all or none of them.
     pub imports: Vec<Import>,
     /// The user to become once all ports are bound.
     pub user: Option<String>,
@@ -178,7 +178,8 @@ impl Service {
         faults.or(format!("{held} {}", store::error::shown(&options.store)))
     }
 
-    /// Starts everything; returns when all workers serve the stored generation with all imports.
+    /// Starts everything; returns when all workers serve the stored generation with all imports, or without any where one
+    /// has a fault and zones are stored.
     ///
     /// # Errors
     /// [`StartError`]; what was started until then has ended.
@@ -476,12 +477,30 @@ fn warn_of_steered(book: &Book) {
     }
 }
 
-/// Imports at start, where a fault ends the program.
+/// Imports at start. A fault ends the program where no zone is stored; else what is stored goes on, as at a reload: nobody
+/// is to lose a name server that has served for months because a machine starts again after a file was broken.
 async fn import(editor: &Editor, imports: &[Import]) -> Result<(), StartError> {
-    editor.import(imports).await.map(|_| ()).map_err(|refused| match refused {
+    let refused = |refused| match refused {
         Refused::Faults(faults) => StartError::Faults(faults),
         other => StartError::Store(other.to_string()),
-    })
+    };
+    let goes_on = !editor.book().generation.zones.is_empty();
+    let faults = match editor.import(imports).await.map_err(refused) {
+        Err(StartError::Faults(faults)) if goes_on => faults,
+        done => return done.map(|_| ()),
+    };
+    // The store has no secrets, and one drawn here would be none of the servers' behind the same address.
+    let is_secret = |import: &&Import| matches!(import, Import::CookieSecrets(_));
+    let secrets: Vec<Import> = imports.iter().filter(is_secret).cloned().collect();
+    if let Err(why) = editor.import(&secrets).await.map_err(refused) {
+        return Err(if matches!(why, StartError::Faults(_)) { StartError::Faults(faults) } else { why });
+    }
+    let count = faults.faults.len() as u64 + faults.omitted;
+    for fault in &faults.in_order().faults {
+        tracing::error!("{fault}");
+    }
+    tracing::error!(faults = count, "not imported; what is stored goes on");
+    Ok(())
 }
 
 fn bind(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Bound>, StartError> {
@@ -499,12 +518,10 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn what_was_started_ends_where_the_rest_cannot_be() {
-        let folder = Folder::new();
-        let policy = folder.write("policy.json", "{");
+    /// Free ports, and a store in a folder.
+    fn options(folder: &Folder) -> Options {
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
-        let options = Options {
+        Options {
             listen: vec![loopback],
             api: loopback,
             token: None,
@@ -521,7 +538,32 @@ mod tests {
             tcp: Limits::default(),
             transfer: transfer::Config::default(),
             probes: Probes::new(),
-        };
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_start_with_a_fault_goes_on_with_what_is_stored_and_the_secrets_that_are_given() {
+        let folder = Folder::new();
+        let text = "$ORIGIN example.com.\n@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n";
+        let zone = Import::Zone(folder.write("one.zone", text).into());
+        let line = "e5e973e5a6b2a43f48e7dc849e37bfcf";
+        let secrets = Import::CookieSecrets(folder.write_secret("secrets", line).into());
+        let options = Options { imports: vec![zone, secrets], cookies: true, ..options(&folder) };
+        Service::start(options.clone()).await.expect("all is right").stop().await;
+        folder.write("one.zone", format!("{text}www A here\n"));
+        let service = Service::start(options).await.expect("a zone is stored");
+        let generation = service.editor().book().generation.clone();
+        assert_eq!(generation.zones.len(), 1);
+        let given = Secrets::read("secrets", line.as_bytes()).expect("it is right");
+        assert!(*generation.secrets == given, "none is drawn");
+        service.stop().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_was_started_ends_where_the_rest_cannot_be() {
+        let folder = Folder::new();
+        let policy = folder.write("policy.json", "{");
+        let options = options(&folder);
         let imports = vec![Import::Policy(policy.into())];
         let wrong = Options { imports, ..options.clone() };
         assert!(matches!(Service::start(wrong).await, Err(StartError::Faults(_))));
@@ -535,6 +577,14 @@ mod tests {
         };
         let wrong = Options { tap: Some(tap), ..options.clone() };
         assert!(matches!(Service::start(wrong).await, Err(StartError::Tap(_))));
+        // Nor does what is stored go on without the secrets that it is to have.
+        let zone = "$ORIGIN example.com.\n@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n";
+        let zone = Import::Zone(folder.write("one.zone", zone).into());
+        let good = Options { imports: vec![zone.clone()], ..options.clone() };
+        Service::start(good).await.expect("it is right").stop().await;
+        let missing = Import::CookieSecrets(folder.at("missing").into());
+        let wrong = Options { imports: vec![zone, missing], cookies: true, ..options.clone() };
+        assert!(matches!(Service::start(wrong).await, Err(StartError::Faults(_))));
         // Whoever has a store open keeps all others from it.
         Service::start(options).await.expect("nobody has the store").stop().await;
     }
