@@ -134,7 +134,7 @@ async fn more_verdicts_than_one_statement_has_are_remembered(ground: &Ground) {
         probe: "web".into(),
         held,
     };
-    let held = |number: u32| Held { failing: number % 3 == 0, since: u64::from(number) };
+    let held = |number: u32| Held { failing: number.is_multiple_of(3), since: u64::from(number) };
     let many: Vec<Verdict> = (0..1_200).map(|number| verdict(number, Some(held(number)))).collect();
     store.remember(&many).await.unwrap();
     let mut expected: BTreeMap<_, _> =
