@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use api::{Entry, Policy};
+use api::{Entry, Policy, Server};
 
 use crate::out::Out;
 use crate::situation::Shares;
@@ -74,31 +74,15 @@ pub fn shares(policy: &Policy, columns: &[Column], regions: &[String]) -> Shares
 }
 
 fn row(policy: &Policy, columns: &[Column], region: Option<&String>) -> Vec<f64> {
-    // A region without any entry has the default column; a column without any probability is uniform.
-    let region = region.filter(|region| policy.servers.iter().any(|s| s.regions.contains_key(*region)));
-    let cell = |place: usize| -> Option<Entry> {
-        let server = &policy.servers[place];
-        match region {
-            Some(region) => server.regions.get(region).copied(),
-            None => Some(server.default),
-        }
-    };
-    let is_uniform =
-        (0..policy.servers.len()).all(|place| cell(place).is_none_or(|e| e.probability.is_none()));
-    let value = |place: usize| {
-        let cell = cell(place);
-        if is_uniform {
-            f64::from(u8::from(cell.is_some()))
-        } else {
-            cell.and_then(|c| c.probability).unwrap_or(0.0)
-        }
-    };
+    let rows = [Row::of(policy, region, false), Row::of(policy, region, true)];
+    let is_v4 = |place: usize| policy.servers[place].address.is_ipv4();
+    let value = |place: usize| rows[usize::from(is_v4(place))].value(&policy.servers[place]);
     let values: Vec<f64> = columns
         .iter()
         .map(|column| {
-            let is_v4 = |place: &&usize| policy.servers[**place].address.is_ipv4();
-            let first = column.drawn.iter().filter(is_v4).count();
-            let of_first = |place: &&usize| first == 0 || is_v4(place);
+            let is_first = |place: &&usize| is_v4(**place);
+            let first = column.drawn.iter().filter(is_first).count();
+            let of_first = |place: &&usize| first == 0 || is_first(place);
             column.drawn.iter().filter(of_first).map(|place| value(*place)).sum()
         })
         .collect();
@@ -109,6 +93,38 @@ fn row(policy: &Policy, columns: &[Column], region: Option<&String>) -> Vec<f64>
         // Where all are 0, any order is as likely as any other (the paper's Algorithm 1).
         let drawn = columns.iter().filter(|column| !column.drawn.is_empty()).count() as f64;
         columns.iter().map(|column| if column.drawn.is_empty() { 0.0 } else { 1.0 / drawn }).collect()
+    }
+}
+
+/// What one address family answers the clients of a region by.
+struct Row<'a> {
+    /// The region, where the family has a row for it; else it is the default column.
+    region: Option<&'a String>,
+    /// Whether no server in it has a probability.
+    is_uniform: bool,
+}
+
+impl<'a> Row<'a> {
+    fn of(policy: &Policy, region: Option<&'a String>, is_v4: bool) -> Self {
+        let servers = || policy.servers.iter().filter(|server| server.address.is_ipv4() == is_v4);
+        let region = region.filter(|region| servers().any(|server| server.regions.contains_key(*region)));
+        let mut row = Row { region, is_uniform: true };
+        row.is_uniform = servers().filter_map(|server| row.entry(server)).all(|e| e.probability.is_none());
+        row
+    }
+
+    fn entry(&self, server: &Server) -> Option<Entry> {
+        match self.region {
+            Some(region) => server.regions.get(region).copied(),
+            None => Some(server.default),
+        }
+    }
+
+    fn value(&self, server: &Server) -> f64 {
+        match self.entry(server) {
+            Some(_) if self.is_uniform => 1.0,
+            entry => entry.and_then(|entry| entry.probability).unwrap_or(0.0),
+        }
     }
 }
 
@@ -202,6 +218,20 @@ mod tests {
     }
 
     #[test]
+    fn each_family_has_rows_of_its_own() {
+        let policy = policy(
+            r#"{"servers":[
+            {"address":"192.0.2.1","default":{"probability":3}},
+            {"address":"192.0.2.2","default":{"probability":1}},
+            {"address":"2001:db8::1","regions":{"asia":{"probability":1}}}]}"#,
+        );
+        let columns = columns(&policy, &addresses(&[&["192.0.2.1", "2001:db8::1"]]));
+        let regions = ["asia".to_owned()];
+        // The row for asia is one of IPv6: clients there have IPv4 addresses by the default column.
+        assert_rows(&shares(&policy, &columns, &regions), &[&[0.75, 0.25], &[0.75, 0.25]]);
+    }
+
+    #[test]
     fn who_is_left_out_has_nothing_of_what_serves() {
         let policy = policy(
             r#"{"servers":[{"address":"192.0.2.1","default":{"probability":3},"regions":{"asia":{"probability":1}}},
@@ -219,8 +249,8 @@ mod tests {
         check([None; 4], &[&[0.5, 1.0 / 6.0, 1.0 / 3.0], &[1.0, 0.0, 0.0]]);
         // Those that are left have all; where all of theirs is 0, they are as likely as each other.
         check([down, None, None, failing], &[&[0.0, 1.0 / 3.0, 2.0 / 3.0], &[0.0, 0.5, 0.5]]);
-        // One family is out: the share is that of the other.
-        check([down, None, None, None], &[&[0.25, 0.25, 0.5], &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0]]);
+        // One family is out: the share is that of the other, which has no row for the region.
+        check([down, None, None, None], &[&[0.25, 0.25, 0.5], &[1.0, 0.0, 0.0]]);
         // The third is not configured.
         check([None, None, down, None], &[&[0.5, 1.0 / 6.0, 1.0 / 3.0], &[1.0, 0.0, 0.0]]);
     }
