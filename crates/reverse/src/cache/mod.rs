@@ -52,7 +52,8 @@ struct Root {
 /// An empty cache, limited to so many octets; expired names and absences are kept for another `stale` seconds.
 ///
 /// The limit is for all that grows with the entries: slots, names, and what finds names that are there already.
-/// While names are collected, those in use are held twice, which the limit does not count.
+/// While names are collected, and until nobody reads there any more, those in use are held twice, which the limit does not
+/// count.
 pub fn new(limit: usize, stale: u32, seed: u64) -> (Writer, Reader) {
     let shards = |new: fn(usize) -> Shard| (0..SHARDS).map(|_| Arc::new(new(0))).collect();
     let root =

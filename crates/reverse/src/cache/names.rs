@@ -172,7 +172,7 @@ pub(super) struct Names {
     /// Segments that are filled by the current collection or since; the others go when it ends.
     young: Vec<bool>,
     retired: Vec<(u16, Segment)>,
-    /// Segments that are held, retired ones too.
+    /// Segments that names are in. Retired ones do not count: they go by themselves, as soon as nobody reads there.
     held: usize,
     /// Segments that names in use may take: half of the numbers, for a collection moves all of them.
     pub(super) most: usize,
@@ -312,7 +312,7 @@ impl Names {
     pub(super) fn release(&mut self, segments: &Segments) {
         // What readers hold, they hold through a root, which holds the segment.
         self.retired.retain(|(_, segment)| segment.is_shared());
-        self.held = segments.iter().flatten().count() + self.retired.len();
+        self.held = segments.iter().flatten().count();
     }
 
     fn append(&mut self, segments: &mut Segments, bytes: &[u8], may_grow: bool) -> Result<u32, NoRoom> {

@@ -455,7 +455,8 @@ impl Writer {
         }
         self.names.release(&self.root.segments);
         // Before there is no room for a name that was just learned, those that expire first make some.
-        self.shedding = self.is_nearly_full();
+        // Of what a snapshot has brought, the first collection shows how much is in use: names may stand there twice.
+        self.shedding = self.dropped < usize::MAX && self.is_nearly_full();
         if self.shedding || self.dropped > (self.len() / 2).max(DROPPED_MIN) {
             self.names.begin_collection();
             (self.collecting, self.dropped) = (true, 0);
