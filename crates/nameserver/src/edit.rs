@@ -7,8 +7,8 @@
 //!    └──────────── acknowledged, each by a task of its own, when every worker has it <─────────────┘
 //! ```
 //! Changes that wait together share one commit: the disk is synced once for all of them. One that the store refuses is
-//! taken out, and the others are made again without it. Where others change the same store, what they changed comes first ([`follow`]), and the edits are made again on it; nor is one refused before the
-//! store was looked at.
+//! taken out, and the others are made again without it. Where others change the same store, what they changed comes first
+//! ([`follow`]), and the edits are made again on it; nor is one refused before the store was looked at.
 
 pub mod follow;
 
