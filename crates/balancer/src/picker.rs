@@ -59,7 +59,7 @@ pub struct Picker {
     budget: Budget,
     rng: Rng,
     hasher: foldhash::fast::FixedState,
-    /// What a failure counts as, in nanoseconds: a query that waited in vain.
+    /// What no answer counts as, in nanoseconds.
     timeout_ns: u64,
 }
 
