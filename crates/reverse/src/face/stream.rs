@@ -4,7 +4,8 @@
 //! accept ─> ACL ─> admission ─> one task per connection:
 //!           read ─> all requests that are whole ─> their answers with one write ─> read
 //! ```
-//! While answers wait to be taken, nothing more is read.
+//! While answers wait to be taken, nothing more is read. A connection that we end, at a shutdown or as it was asked,
+//! is left for a moment to its client, who may still be sending: see [`net::linger`].
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -18,11 +19,12 @@ use std::time::Duration;
 
 use net::accept::{Acceptor, Event};
 use net::admission::{Admission, Place};
+use net::linger::linger;
 use net::shutdown::Shutdown;
 use routing::Acl;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Connections open at a time at one address; further ones are closed at once. Some hundred programs hold one each.
 pub const CONNECTIONS_MAX: usize = 800;
@@ -170,36 +172,76 @@ enum Turn {
 
 async fn converse(
     mut stream: TcpStream,
-    mut conversation: impl Conversation,
+    conversation: impl Conversation,
     place: Place,
     counters: &Counters,
     shutdown: &Shutdown,
 ) {
+    match turns(&mut stream, conversation, &place, counters, shutdown).await {
+        End::Ours => part(stream, place).await,
+        End::Cut => {}
+    }
+}
+
+/// Closes our side, and lets the client take what the kernel still has for it. Who needs the place gets it.
+async fn part(mut stream: TcpStream, place: Place) {
+    place.waits(true);
+    if let Ok(Ok(())) = timeout(MESSAGE, stream.shutdown()).await {
+        tokio::select! {
+            () = place.gives_way() => {}
+            () = linger(&mut stream) => {}
+        }
+    }
+}
+
+/// How a connection ends.
+enum End {
+    /// By us, while the client may still be sending.
+    Ours,
+    /// By the client, or at once, as it took too long.
+    Cut,
+}
+
+impl End {
+    fn counted(count: &AtomicU64) -> End {
+        add(count);
+        End::Cut
+    }
+}
+
+/// Reads and answers until the connection is at its end.
+async fn turns(
+    stream: &mut TcpStream,
+    mut conversation: impl Conversation,
+    place: &Place,
+    counters: &Counters,
+    shutdown: &Shutdown,
+) -> End {
     // Requests that are not answered yet, and since when the first of them is under way.
     let (mut kept, mut begun) = (Vec::new(), None);
     let mut then = Then::Read;
     loop {
         let turn = if then == Then::Again {
-            ROOM.with_borrow_mut(|room| answer(&stream, &mut conversation, &mut kept, 0, room))
+            ROOM.with_borrow_mut(|room| answer(stream, &mut conversation, &mut kept, 0, room))
         } else {
             let deadline = match begun {
                 None => Instant::now() + if place.is_crowded() { IDLE_CROWDED } else { IDLE },
                 Some(begun) => begun + MESSAGE,
             };
-            let turn = poll_fn(|context| read(&mut stream, context, &mut conversation, &mut kept));
+            let turn = poll_fn(|context| read(stream, context, &mut conversation, &mut kept));
             tokio::select! {
                 biased;
-                () = shutdown.wait() => return,
+                () = shutdown.wait() => return End::Ours,
                 turn = timeout_at(deadline, turn) => match turn {
                     Ok(turn) => turn,
-                    Err(_) => return add(if begun.is_none() { &counters.idle } else { &counters.late }),
+                    Err(_) => return End::counted(if begun.is_none() { &counters.idle } else { &counters.late }),
                 },
             }
         };
         let (step, unsent) = match turn {
             Turn::Answered(step, unsent) => (step, unsent),
-            Turn::Ended => return,
-            Turn::Broken => return add(&counters.broken),
+            Turn::Ended => return End::Cut,
+            Turn::Broken => return End::counted(&counters.broken),
         };
         if kept.is_empty() {
             begun = None;
@@ -209,15 +251,13 @@ async fn converse(
         if !unsent.is_empty() {
             match timeout_at(Instant::now() + MESSAGE, stream.write_all(&unsent)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return add(&counters.broken),
-                Err(_) => return add(&counters.untaken),
+                Ok(Err(_)) => return End::counted(&counters.broken),
+                Err(_) => return End::counted(&counters.untaken),
             }
         }
         then = step.then;
         if then == Then::Close {
-            // What is told last must go out before the reset that unread input makes of closing.
-            let _ = timeout_at(Instant::now() + MESSAGE, stream.shutdown()).await;
-            return;
+            return End::Ours;
         }
     }
 }
@@ -276,8 +316,8 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// Answers each line with itself so many times.
-    struct Echo(usize);
+    /// Answers each line with itself so many times, and counts the octets.
+    struct Echo(usize, Arc<AtomicU64>);
 
     impl Conversation for Echo {
         fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> Step {
@@ -289,6 +329,7 @@ mod tests {
             for _ in 0..self.0 {
                 out.extend_from_slice(line);
             }
+            self.1.fetch_add(out.len() as u64, Ordering::Relaxed);
             Step { taken: line.len(), then: if line == b"quit\n" { Then::Close } else { Then::Again } }
         }
     }
@@ -296,6 +337,8 @@ mod tests {
     struct Served {
         address: SocketAddr,
         counters: Arc<Counters>,
+        /// Octets of answers that were made.
+        made: Arc<AtomicU64>,
         shutdown: Shutdown,
         task: tokio::task::JoinHandle<std::io::Result<()>>,
     }
@@ -304,9 +347,20 @@ mod tests {
         let listener = net::tcp::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (counters, shutdown) = (Arc::<Counters>::default(), Shutdown::new());
-        let serving =
-            serve(listener, Acl::default(), counters.clone(), shutdown.clone(), move |_| Echo(times));
-        Served { address, counters, shutdown, task: tokio::spawn(serving) }
+        let made = Arc::<AtomicU64>::default();
+        let counted = made.clone();
+        let begin = move |_| Echo(times, counted.clone());
+        let serving = serve(listener, Acl::default(), counters.clone(), shutdown.clone(), begin);
+        Served { address, counters, made, shutdown, task: tokio::spawn(serving) }
+    }
+
+    async fn until(is: impl Fn() -> bool) {
+        let waiting = async {
+            while !is() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("it becomes so");
     }
 
     #[tokio::test]
@@ -317,6 +371,7 @@ mod tests {
         let mut answers = [0; 18];
         client.read_exact(&mut answers).await.unwrap();
         assert_eq!(&answers, b"a\na\nb\nb\nquit\nquit\n");
+        drop(client);
         let mut panics = TcpStream::connect(served.address).await.unwrap();
         panics.write_all(b"panic\n").await.unwrap();
         assert_eq!(panics.read(&mut answers).await.unwrap_or(0), 0);
@@ -358,16 +413,46 @@ mod tests {
             };
         }
         let broken = || served.counters.broken.load(Ordering::Relaxed);
-        tokio::time::timeout(Duration::from_secs(10), async {
-            while broken() == 0 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .expect("it is counted");
+        until(|| broken() > 0).await;
         served.shutdown.begin();
         served.task.await.unwrap().unwrap();
         assert_eq!(broken(), 1);
+    }
+
+    #[tokio::test]
+    async fn answers_outlive_a_connection_that_is_ended_while_its_client_sends() {
+        const LINE: &[u8] = &{
+            let mut line = [b'a'; 1000];
+            line[999] = b'\n';
+            line
+        };
+        for quits in [true, false] {
+            let served = start(1);
+            let (mut reads, mut writes) = TcpStream::connect(served.address).await.unwrap().into_split();
+            // It goes on whatever it has said, and has read nothing yet.
+            let sending = tokio::spawn(async move {
+                for number in 0.. {
+                    let line = if quits && number == 200 { b"quit\n" } else { LINE };
+                    if writes.write_all(line).await.is_err() {
+                        break;
+                    }
+                }
+            });
+            let made = || served.made.load(Ordering::Relaxed);
+            until(|| made() > 100_000).await;
+            if !quits {
+                served.shutdown.begin();
+            }
+            let mut answers = Vec::new();
+            reads.read_to_end(&mut answers).await.expect("the connection ends well");
+            assert_eq!(answers.len() as u64, made(), "quits: {quits}");
+            assert_eq!(answers.ends_with(b"quit\n"), quits);
+            sending.abort();
+            assert!(sending.await.is_err_and(|why| why.is_cancelled()), "the client could send to the end");
+            drop(reads);
+            served.shutdown.begin();
+            served.task.await.unwrap().unwrap();
+        }
     }
 
     // The clock runs by itself while everybody waits, so the limits come at once.
