@@ -227,6 +227,13 @@ impl Service {
         self.numbers.add(kind.label(), &front);
         self.numbers.add_connections(kind.label(), Connections::Stream(counters.clone()));
         self.tasks.spawn(async move {
+            let told = |cause: &io::Error| {
+                tracing::warn!(
+                    %cause,
+                    face = kind.label(),
+                    "the face cannot accept connections; it is tried again and again"
+                );
+            };
             let served = match kind {
                 Stream::Resp => {
                     let mut id = 0;
@@ -234,7 +241,7 @@ impl Service {
                         id += 1;
                         Resp { front: front.clone(), clock, session: resp::Session::new(client, id) }
                     };
-                    stream::serve(listener, acl, counters, shutdown, begin).await
+                    stream::serve(listener, acl, counters, shutdown, told, begin).await
                 }
                 Stream::Rapid => {
                     let begin = move |client: IpAddr| Rapid {
@@ -242,7 +249,7 @@ impl Service {
                         clock,
                         session: rapid::Session::new(client),
                     };
-                    stream::serve(listener, acl, counters, shutdown, begin).await
+                    stream::serve(listener, acl, counters, shutdown, told, begin).await
                 }
             };
             if let Err(cause) = served {

@@ -98,7 +98,8 @@ pub struct Counters {
     pub panics: AtomicU64,
 }
 
-/// Serves connections of `listener` until `shutdown` begins; each speaks what `begin` makes for its client.
+/// Serves connections of `listener` until `shutdown` begins; each speaks what `begin` makes for its client. `told`
+/// hears, once a minute, why none can be accepted.
 ///
 /// # Errors
 /// Only before the first connection, when tokio cannot take the listener.
@@ -107,6 +108,7 @@ pub async fn serve<C: Conversation>(
     acl: Acl,
     counters: Arc<Counters>,
     shutdown: Shutdown,
+    told: impl Fn(&std::io::Error),
     mut begin: impl FnMut(IpAddr) -> C,
 ) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -124,7 +126,12 @@ pub async fn serve<C: Conversation>(
                 }
             }
             Event::Aborted(_) => add(&counters.broken),
-            Event::Failed { .. } => add(&counters.accept_failed),
+            Event::Failed { cause, is_to_tell } => {
+                add(&counters.accept_failed);
+                if is_to_tell {
+                    told(&cause);
+                }
+            }
             Event::Panicked => add(&counters.panics),
         }
     }
@@ -350,7 +357,7 @@ mod tests {
         let made = Arc::<AtomicU64>::default();
         let counted = made.clone();
         let begin = move |_| Echo(times, counted.clone());
-        let serving = serve(listener, Acl::default(), counters.clone(), shutdown.clone(), begin);
+        let serving = serve(listener, Acl::default(), counters.clone(), shutdown.clone(), |_| {}, begin);
         Served { address, counters, made, shutdown, task: tokio::spawn(serving) }
     }
 
