@@ -122,6 +122,17 @@ impl Entry {
         is_fresh || stale > 0 && now < self.expiry.saturating_add(stale)
     }
 
+    /// Whether it stays in the cache at `now`, in seconds since 1970, where names and absences do for `stale` seconds
+    /// after they have expired: as long as it may be told, whatever the clock said before.
+    pub(super) fn is_kept(&self, now: u32, stale: u32) -> bool {
+        let kept = match self.state {
+            State::Name | State::NoName => stale,
+            State::Failed(_) => FAILURES_KEPT,
+            State::Asked => 0,
+        };
+        now < self.expiry.saturating_add(kept)
+    }
+
     /// The same entry, which could not be renewed at `now`, in seconds since 1970, and is left alone for `wait` seconds; its
     /// age goes on.
     ///
@@ -134,6 +145,10 @@ impl Entry {
         Entry { expiry: now.saturating_add(wait), life, failures, ..*self }
     }
 }
+
+/// How many seconds a failure is remembered beyond its time, so that the next one in a row waits longer: the
+/// longest back-off of RFC 9520.
+const FAILURES_KEPT: u32 = 300;
 
 /// By how many seconds a clock may be set back without an effect: clocks that are kept right move less.
 const SET_BACK: u32 = 60;

@@ -44,6 +44,8 @@ const SHARD_BITS: u32 = 5;
 #[derive(Debug)]
 struct Root {
     seed: u64,
+    /// For how many seconds expired names and absences are kept.
+    stale: u32,
     v4: Vec<Arc<Shard>>,
     v6: Vec<Arc<Shard>>,
     segments: Segments,
@@ -56,9 +58,8 @@ struct Root {
 /// count.
 pub fn new(limit: usize, stale: u32, seed: u64) -> (Writer, Reader) {
     let shards = |new: fn(usize) -> Shard| (0..SHARDS).map(|_| Arc::new(new(0))).collect();
-    let root =
-        Root { seed, v4: shards(Shard::new::<u32>), v6: shards(Shard::new::<u128>), segments: Vec::new() };
-    Writer::over(root, limit, stale)
+    let (v4, v6) = (shards(Shard::new::<u32>), shards(Shard::new::<u128>));
+    Writer::over(Root { seed, stale, v4, v6, segments: Vec::new() }, limit)
 }
 
 #[inline]
@@ -134,8 +135,8 @@ impl Table for u128 {
 
 impl Root {
     fn copy(&self) -> Root {
-        let Root { seed, v4, v6, segments } = self;
-        Root { seed: *seed, v4: v4.clone(), v6: v6.clone(), segments: segments.clone() }
+        let Root { seed, stale, v4, v6, segments } = self;
+        Root { seed: *seed, stale: *stale, v4: v4.clone(), v6: v6.clone(), segments: segments.clone() }
     }
 
     /// What is known of an address, of itself or by its prefix, and where its name is.

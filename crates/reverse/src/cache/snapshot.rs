@@ -8,8 +8,8 @@
 //! checksum 8, over all before it
 //! ```
 //! Numbers and slots are in the byte order of the machine: on another, the version is none that is known. The slots
-//! are those of memory, but for what has expired, which is left out: the file is mapped and looked at once, for its
-//! checksum, and then is the cache. It is never written to again, and must not be cut while it is in use.
+//! are those of memory, but for what the next sweep takes out, which is left out: the file is mapped and looked at
+//! once, for its checksum, and then is the cache. It is never written to again, and must not be cut while it is in use.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -122,7 +122,7 @@ pub fn checksum(words: impl Iterator<Item = u64>) -> u64 {
     sum.finish()
 }
 
-/// Writes the cache as it was when `view` was taken, without what has expired at `now`.
+/// Writes the cache as it was when `view` was taken, without what is not kept any longer at `now`.
 ///
 /// # Errors
 /// What `out` says.
@@ -164,7 +164,7 @@ fn write_shard<K: Key>(shard: &Shard, now: u32, root: &Root, out: &mut Summed<im
         // A name that was put since the view was taken is in no segment of it.
         let read = shard.read::<K>(at).filter(|(entry, _, name)| {
             let known = entry.state != entry::State::Name || names::is_held(&root.segments, *name);
-            entry.state != entry::State::Asked && !entry.is_stale(now) && known
+            entry.state != entry::State::Asked && entry.is_kept(now, root.stale) && known
         });
         // A look-up must go on over a slot that something was in.
         let was = shard.words[at * K::WORDS].load(Ordering::Relaxed) != 0;
@@ -233,8 +233,8 @@ fn over(mapping: Mapping, limit: usize, stale: u32) -> Result<(Writer, Reader), 
     let shards = |parts: Vec<Range<usize>>| -> Result<Vec<_>, Unread> {
         parts.into_iter().map(|range| words(range).map(|words| Arc::new(Shard::over(words)))).collect()
     };
-    let root = Root { seed, v4: shards(v4)?, v6: shards(v6)?, segments };
-    let (mut writer, reader) = Writer::over(root, limit, stale);
+    let root = Root { seed, stale, v4: shards(v4)?, v6: shards(v6)?, segments };
+    let (mut writer, reader) = Writer::over(root, limit);
     let damage = "it is damaged: a slot, or a name in a segment that is not there";
     writer.look_at_names().ok_or(Unread::Damaged(damage))?;
     // Which names are there already, the writer learns by collecting them with its first sweeps.

@@ -260,6 +260,41 @@ fn a_snapshot_is_read_back() {
 }
 
 #[test]
+fn a_snapshot_has_what_memory_keeps() {
+    // (what is known, when it expires, whether it is kept at 1000 with 3,600 s beyond)
+    let known = [
+        (State::Name, 999, true),
+        (State::NoName, 999, true),
+        (State::Name, 1000, true),
+        (State::Failed(Why::Timeout), 999, true),
+        (State::Failed(Why::Timeout), 700, false),
+        // The clock was far ahead when it was learned.
+        (State::Name, 1_000_000, true),
+    ];
+    let (mut cache, reader) = new(LIMIT_MIN, 3600, 7);
+    for (number, (state, expiry, _)) in (0..).zip(known) {
+        let learned = Entry::new(state, expiry - 100, Duration::from_secs(100));
+        cache.put(v4(number), learned, &kept("one.example"));
+    }
+    let kept_of = |reader: &Reader| {
+        let mut name = NameText::EMPTY;
+        let mut expiry = |number| reader.view().get(v4(number), &mut name).map(|entry| entry.expiry);
+        (0..known.len() as u32).map(&mut expiry).collect::<Vec<_>>()
+    };
+    let expected: Vec<_> = known.iter().map(|(_, expiry, is_kept)| is_kept.then_some(*expiry)).collect();
+    let mut file = Vec::new();
+    snapshot::write(&reader.view(), 1000, &mut file).unwrap();
+    assert_eq!(kept_of(&snapshot::read(&file, LIMIT_MIN, 3600).unwrap().1), expected);
+    (0..Writer::SWEEPS).for_each(|_| cache.sweep(1000));
+    assert_eq!(kept_of(&reader), expected);
+    // As memory does, it lets go of them in the end.
+    file.clear();
+    snapshot::write(&reader.view(), 4599, &mut file).unwrap();
+    let expected = [None, None, Some(1000), None, None, Some(1_000_000)];
+    assert_eq!(kept_of(&snapshot::read(&file, LIMIT_MIN, 3600).unwrap().1), expected);
+}
+
+#[test]
 fn a_snapshot_of_a_full_cache_is_read_under_its_limit_also_while_names_are_collected() {
     let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
     (0..60_000).for_each(|number| put(&mut cache, v4(number), &format!("h{number:060}.example.net")));

@@ -15,10 +15,6 @@ use crate::name::NameText;
 /// or less does not matter.
 pub const LIMIT_MIN: usize = 4 << 20;
 
-/// How many seconds a failure is remembered beyond its time, so that the next one in a row waits longer: the
-/// longest back-off of RFC 9520.
-const FAILURES_KEPT: u32 = 300;
-
 /// Slots that each shard may have whatever the limit says, 96 KiB in all: when the first entries of a family come, the others
 /// may have taken everything.
 const SLOTS_ALWAYS: usize = 64;
@@ -54,7 +50,6 @@ pub struct Writer {
     pub(super) names: Names,
     limit: usize,
     slot_octets: usize,
-    stale: u32,
     /// The shard that is swept next, those of IPv4 first.
     cursor: usize,
     /// How far that has come.
@@ -100,7 +95,7 @@ pub struct Counts {
 }
 
 impl Writer {
-    pub(super) fn over(root: Root, limit: usize, stale: u32) -> (Writer, Reader) {
+    pub(super) fn over(root: Root, limit: usize) -> (Writer, Reader) {
         let shared = Arc::new(ArcSwap::from_pointee(root.copy()));
         let (v4, v6) = (Used::of::<u32>(&root.v4), Used::of::<u128>(&root.v6));
         let reader = Reader(shared.clone());
@@ -115,7 +110,6 @@ impl Writer {
             names,
             limit: limit.max(LIMIT_MIN),
             slot_octets,
-            stale,
             cursor: 0,
             sweeping: None,
             collecting: false,
@@ -209,7 +203,7 @@ impl Writer {
 
     /// For how many seconds expired names and absences are kept.
     pub fn stale(&self) -> u32 {
-        self.stale
+        self.root.stale
     }
 
     /// What became of entries since start.
@@ -425,12 +419,7 @@ impl Writer {
                 self.evict::<K>(index, slot);
                 continue;
             }
-            let kept = match entry.state {
-                State::Name | State::NoName => self.stale,
-                State::Failed(_) => FAILURES_KEPT,
-                State::Asked => 0,
-            };
-            if now >= entry.expiry.saturating_add(kept) {
+            if !entry.is_kept(now, self.root.stale) {
                 self.counts.expired += 1;
                 self.take_out::<K>(index, slot);
             } else if self.collecting && entry.state == State::Name && self.names.is_old(reference) {
