@@ -58,7 +58,18 @@ const FLOODS: &[(&str, Attack)] = &[
     ("silent", Attack::Crowd(crowd::Kind::Silent)),
     ("half-closed", Attack::Crowd(crowd::Kind::HalfClosed)),
     ("octet-a-second", Attack::Crowd(crowd::Kind::OctetByOctet)),
+    ("untaken", Attack::Crowd(crowd::Kind::Untaken)),
 ];
+
+impl Attack {
+    /// Connections at a time whose answers nobody takes.
+    fn untaken(self) -> u64 {
+        match self {
+            Attack::Crowd(crowd::Kind::Untaken) => net::tcp::Limits::default().connections_max as u64,
+            Attack::Crowd(_) | Attack::Datagrams(_) => 0,
+        }
+    }
+}
 
 /// What one flood did.
 struct Seen {
@@ -105,10 +116,10 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
             let what = format!("{name}: share of good clients' answers over {how}");
             report.must(what, Limit::AtLeast(flood::KEPT_MIN), Some(share));
         }
-        let most = flood::GROWTH_MAX as f64 / 1e6;
+        let most = flood::GROWTH_MAX + attack.untaken() * flood::GROWTH_UNTAKEN_MAX;
         report.must(
             format!("{name}: growth of memory, MB"),
-            Limit::AtMost(most),
+            Limit::AtMost(most as f64 / 1e6),
             Some(seen.growth as f64 / 1e6),
         );
         println!("{name:<16} {} in {:.0} s: {shares:.4?} of answers", seen.sent, seen.took.as_secs_f64());
@@ -197,7 +208,7 @@ fn measure(attack: Attack, length: Duration, seed: u64) -> Result<Seen> {
 }
 
 fn start(folder: &Folder) -> Serving {
-    let zone = folder.write(&format!("{}.zone", flood::ORIGIN), flood::ZONE);
+    let zone = folder.write(&format!("{}.zone", flood::ORIGIN), flood::zone());
     let config = folder.write("pointsman.toml", flood::CONFIG);
     let listen = SocketAddr::from((flood::SERVER, 0)).to_string();
     Serving::under(

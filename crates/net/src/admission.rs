@@ -1,9 +1,11 @@
 //! Who may have a place: so many in all, so many per client. A place is a connection, or something else that a
 //! client holds for a while.
 //!
-//! Whoever holds a place may say that it only waits ([`Place::waits`]). Where all places are taken, one that waits
-//! gives way to a client that comes: of those that have served nobody yet the one that waits the longest, else of
-//! the others. So a crowd that holds places and asks nothing shuts nobody out.
+//! Whoever holds a place may say that it only waits for its client ([`Place::waits`]). Where all places are taken, the
+//! one that has waited longest gives way to a client that comes. Time is counted in clients that were let in since, so
+//! that it passes as fast as a crowd comes; and who has served its client before has half as many of them before it as
+//! there are places. So a crowd that holds places, and asks nothing or takes nothing, shuts nobody out, however fast it
+//! comes back: a new client has its turn in peace while the places change hands nearly half.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -22,9 +24,9 @@ pub const GIVING_WAY_MAX: usize = 64;
 /// The turn of a place whose holder is at work.
 const WORKS: u64 = u64::MAX;
 
-/// What is set in the turn of a place that has served its holder before, so that it is greater than that of one
-/// that has not.
-const HAS_SERVED: u64 = 1 << 63;
+/// What a turn grows by for each client that is let in. Waits in between count one each, for their order; after so
+/// many of them it is as if one more had been let in.
+const LET_IN: u64 = 1 << 20;
 
 /// Hands out places; it remembers no more clients than there are places.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub struct Admission {
     places_max: usize,
     per_client_max: usize,
     open: Mutex<Open>,
-    /// Counts waits, so that they have an order without a clock.
+    /// The turn of a wait that begins now.
     turns: AtomicU64,
 }
 
@@ -104,6 +106,7 @@ impl Admission {
         }
         open.by_client.insert(client, of_client + 1);
         open.total += 1;
+        self.turns.fetch_add(LET_IN, Ordering::Relaxed);
         let seat = Arc::new(Seat {
             turn: AtomicU64::new(WORKS),
             gives_way: AtomicBool::new(false),
@@ -161,13 +164,16 @@ impl Place {
         self.admission.open().total > self.admission.places_max / 2
     }
 
-    /// Says that a wait begins: from now on the place may be told to give way, later if it `has_served`.
+    /// Says that a wait for the client begins: for what it asks, or for its taking what it was sent. From now on the
+    /// place may be told to give way, later if it `has_served`.
     pub fn waits(&self, has_served: bool) {
         let turn = self.admission.turns.fetch_add(1, Ordering::Relaxed);
-        self.seat.turn.store(turn | if has_served { HAS_SERVED } else { 0 }, Ordering::Relaxed);
+        let later =
+            if has_served { (self.admission.places_max as u64 / 2).saturating_mul(LET_IN) } else { 0 };
+        self.seat.turn.store(turn.saturating_add(later), Ordering::Relaxed);
     }
 
-    /// Says that the wait is over: who works is not told to give way.
+    /// Says that the client need not be waited for: who works is not told to give way.
     pub fn works(&self) {
         self.seat.turn.store(WORKS, Ordering::Relaxed);
     }
@@ -213,6 +219,7 @@ pub fn client_of(address: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::VecDeque;
 
     fn admission(places_max: usize, per_client_max: usize) -> Arc<Admission> {
         Arc::new(Admission::new(places_max, per_client_max))
@@ -275,7 +282,7 @@ mod tests {
         held[0].waits(false);
         held[2].waits(false);
         let told = || held.iter().map(is_told).collect::<Vec<_>>();
-        // The first has served nobody, and waits for longer than the third.
+        // The first has served nobody, and has waited longer than the third.
         let fifth = at(5).expect("the first gives way");
         assert!(fifth.has_replaced() && !held[0].has_replaced());
         assert_eq!(told(), [true, false, false, false]);
@@ -291,6 +298,28 @@ mod tests {
         let open = admission.open();
         assert_eq!((open.total, open.giving_way, open.by_client.len()), (0, 0, 0));
         assert!(open.seats.len() <= 4 && open.gaps.len() == open.seats.len());
+    }
+
+    #[test]
+    fn whoever_has_just_come_outlives_a_crowd_that_was_served_and_comes_back() {
+        let admission = admission(100, usize::MAX);
+        let mut crowd: VecDeque<Place> = VecDeque::new();
+        let mut one_more = |has_served: bool| {
+            crowd.retain(|place| !is_told(place));
+            let place = admission.admit(ip("192.0.2.1")).expect("one gives way");
+            place.waits(has_served);
+            crowd.push_back(place);
+        };
+        (0..300).for_each(|_| one_more(true));
+        let client = admission.admit(ip("192.0.2.2")).expect("one gives way");
+        client.waits(false);
+        (0..40).for_each(|_| one_more(true));
+        assert!(!is_told(&client), "it was not let ask");
+        client.waits(true);
+        (0..100).for_each(|_| one_more(false));
+        assert!(!is_told(&client), "those that were not served go before it");
+        (0..100).for_each(|_| one_more(false));
+        assert!(is_told(&client), "it does nothing");
     }
 
     #[test]

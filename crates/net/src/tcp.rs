@@ -122,12 +122,11 @@ fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
 /// [`MESSAGE_MAX`](crate::framing::MESSAGE_MAX) octets of answer in, a [`Verdict`] out. A handler that panics
 /// or claims more than its room ends its own connection only, and is counted.
 ///
-/// When no place is free (see [`Limits::admission`]), a connection that waits for a query, or for the rest of one,
-/// gives way to the new one: first those that never asked, of them the one that has waited longest, as far as
-/// [`Admission`] looks. Answers that are being taken, and streams, are never cut for it. Where none waits, and where
-/// the client has all that one client may have, the new connection is accepted and closed at once, so that it
-/// learns it without a time-out. Connections that hold a place without using it lose it early in a crowd
-/// ([`Limits::idle_when_crowded`]) in any case.
+/// When no place is free (see [`Limits::admission`]), a connection gives way to the new one: the one that has waited
+/// longest for its client, as [`Admission`] counts it, be it for a query, for the rest of one, or for the client to take
+/// more of its answers, which are then cut. Where too many are giving way already, and where the client has all that one
+/// client may have, the new connection is accepted and closed at once, so that it learns it without a time-out.
+/// Connections that hold a place without using it lose it early in a crowd ([`Limits::idle_when_crowded`]) in any case.
 ///
 /// After the shutdown began, nothing more is answered, the answers that wait are sent, and the function returns
 /// when all connections are closed, at most [`Limits::message`] and [`LINGER_MAX`](crate::linger::LINGER_MAX) later.
@@ -204,7 +203,7 @@ where
 }
 
 async fn converse<H>(
-    stream: TcpStream,
+    mut stream: TcpStream,
     handler: H,
     place: Place,
     counters: Arc<Counters>,
@@ -213,8 +212,12 @@ async fn converse<H>(
 ) where
     H: FnMut(&[u8], &mut [u8]) -> Verdict,
 {
-    let end = Connection::new(stream, handler, &place, &counters, &limits).converse(&shutdown).await;
+    let end = Connection::new(&mut stream, handler, &place, &counters, &limits).converse(&shutdown).await;
     counters.count_end(end);
+    if end.is_untaken() {
+        // The kernel is not to go on keeping what the client does not take: it is reset.
+        let _ = stream.set_zero_linger();
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Floods of TCP connections, from many addresses.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-use super::connect_from;
+use socket2::{Domain, Socket, Type};
+
+use super::{ORIGIN, connect};
+use crate::query::Question;
 
 /// What the connections do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +18,8 @@ pub enum Kind {
     HalfClosed,
     /// They send one octet of a query at each round.
     OctetByOctet,
+    /// They ask for more than all buffers hold, and take no answer.
+    Untaken,
 }
 
 /// How long a connection may take to come about before it counts as refused.
@@ -22,6 +27,12 @@ const CONNECT_WAIT: Duration = Duration::from_millis(500);
 
 /// The length that is told of a query, of which one octet comes at a time: its end never does.
 const TOLD: [u8; 2] = [0xff, 0xff];
+
+/// Queries of one who takes no answer, each for 4 kB.
+const UNTAKEN: usize = 100;
+
+/// Octets of the buffer for the answers of one who takes none.
+const UNTAKEN_BUFFER: usize = 4096;
 
 /// Connections of an attacker, each made anew as soon as it is closed.
 #[derive(Debug)]
@@ -52,7 +63,7 @@ impl Crowd {
                 *place = None;
             }
             if place.is_none()
-                && let Ok(stream) = connect_from(*address, self.server, CONNECT_WAIT)
+                && let Ok(stream) = self.kind.connect(*address, self.server)
                 && stream.set_nonblocking(true).is_ok()
             {
                 self.made += 1;
@@ -70,14 +81,33 @@ impl Crowd {
                     let octet = TOLD.get(*sent).copied().unwrap_or(0);
                     *sent += stream.write(&[octet]).unwrap_or(0);
                 }
+                Kind::Untaken if *sent == 0 => {
+                    let query = Question::new(&format!("large.{ORIGIN}"), "TXT").message();
+                    let framed = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
+                    *sent += stream.write(&framed.repeat(UNTAKEN)).unwrap_or(0);
+                }
+                Kind::Untaken => {}
             }
         }
     }
 }
 
-fn is_closed(stream: &mut TcpStream) -> bool {
-    match stream.read(&mut [0; 16]) {
-        Ok(length) => length == 0,
-        Err(cause) => cause.kind() != ErrorKind::WouldBlock,
+impl Kind {
+    fn connect(self, from: Ipv4Addr, server: SocketAddrV4) -> io::Result<TcpStream> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        if self == Kind::Untaken {
+            socket.set_recv_buffer_size(UNTAKEN_BUFFER)?;
+        }
+        connect(socket, from, server, CONNECT_WAIT)
     }
+}
+
+/// Whether the server has ended it; nothing is taken.
+fn is_closed(stream: &TcpStream) -> bool {
+    let is_broken = stream.take_error().map_or(true, |broken| broken.is_some());
+    is_broken
+        || match stream.peek(&mut [0]) {
+            Ok(length) => length == 0,
+            Err(cause) => cause.kind() != ErrorKind::WouldBlock,
+        }
 }

@@ -41,10 +41,16 @@ pub(super) enum End {
     AnswersUntaken,
     Lifetime,
     GaveWay,
+    GaveWayUntaken,
     ByShutdown,
 }
 
 impl End {
+    /// Whether the client was given up for not taking its answers.
+    pub(super) fn is_untaken(self) -> bool {
+        matches!(self, End::AnswersUntaken | End::GaveWayUntaken)
+    }
+
     /// Whether a client that did nothing wrong may be sending just then, and may not have taken all answers.
     fn is_ours(self) -> bool {
         matches!(self, End::ByHandler | End::Lifetime | End::ByShutdown)
@@ -183,7 +189,7 @@ where
                     continue;
                 }
                 () = &mut overdue => return self.overdue(),
-                () = &mut gives_way, if self.awaited != Awaited::Taking => return End::GaveWay,
+                () = &mut gives_way => return self.gave_way(),
                 step = poll_fn(|context| self.poll_step(context)) => step,
             };
             let more = match step {
@@ -207,6 +213,7 @@ where
                         Ok(count) if count > 0 => self.sent += count,
                         _ => return Poll::Ready(Step::Ended(End::Reset)),
                     }
+                    self.place.waits(true);
                 }
                 self.unsent = Vec::new();
                 self.sent = 0;
@@ -341,10 +348,8 @@ where
             self.since = Instant::now();
         }
         self.has_asked |= was_answered;
-        match awaited {
-            Awaited::Taking => self.place.works(),
-            _ if same_query => {}
-            _ => self.place.waits(self.has_asked),
+        if !same_query {
+            self.place.waits(self.has_asked);
         }
         self.awaited = awaited;
     }
@@ -368,6 +373,13 @@ where
             _ if self.lifetime_end() <= Instant::now() => End::Lifetime,
             Awaited::RestOfQuery => End::QueryLate,
             Awaited::Query => End::Idle,
+        }
+    }
+
+    fn gave_way(&self) -> End {
+        match self.awaited {
+            Awaited::Taking => End::GaveWayUntaken,
+            Awaited::Query | Awaited::RestOfQuery => End::GaveWay,
         }
     }
 
@@ -610,6 +622,22 @@ mod tests {
         served.ask(b"now it is crowded").await;
         served.read_frame().await;
         assert_eq!(served.ends_between(0).await, End::Idle);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_gives_way() {
+        let served = |message: &'static [u8]| async move {
+            let mut served = Served::new(Limits { connections_max: 1, ..LIMITS });
+            served.ask(message).await;
+            settle().await;
+            let next = admit(&served.admission);
+            assert!(next.has_replaced());
+            let end = served.task.await.expect("no panic");
+            (end, read(&served.counters.streams_cut))
+        };
+        assert_eq!(served(b"taken by the pipe").await, (End::GaveWay, 0));
+        assert_eq!(served(b"l").await, (End::GaveWayUntaken, 0));
+        assert_eq!(served(b"S").await, (End::GaveWayUntaken, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Counters {
     /// Connections accepted and served.
     pub accepted: AtomicU64,
-    /// Connections closed at once because [`connections_max`](super::Limits::connections_max) were open, and
-    /// none of them only waited.
+    /// Connections closed at once because [`connections_max`](super::Limits::connections_max) were open, and too many
+    /// were about to give way already.
     pub refused_full: AtomicU64,
     /// Connections closed at once because [`per_client_max`](super::Limits::per_client_max) of this client
     /// were open.
@@ -55,7 +55,7 @@ pub struct Counters {
     pub ended_answers_untaken: AtomicU64,
     /// Connections closed at the end of their [`lifetime`](super::Limits::lifetime).
     pub ended_lifetime: AtomicU64,
-    /// Connections that waited and gave way to a new one.
+    /// Connections that gave way to a new one while they waited for their clients: to ask, or to take answers.
     pub ended_gave_way: AtomicU64,
     /// Connections closed by the shutdown.
     pub ended_by_shutdown: AtomicU64,
@@ -78,7 +78,7 @@ impl Counters {
             End::QueryLate => &self.ended_query_late,
             End::AnswersUntaken => &self.ended_answers_untaken,
             End::Lifetime => &self.ended_lifetime,
-            End::GaveWay => &self.ended_gave_way,
+            End::GaveWay | End::GaveWayUntaken => &self.ended_gave_way,
             End::ByShutdown => &self.ended_by_shutdown,
         };
         Self::add(counter, 1);

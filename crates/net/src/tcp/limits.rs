@@ -8,8 +8,8 @@ use std::time::Duration;
 /// Durations above a year count as a year.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections open at a time over all listeners that share an [`Admission`]; one more, and another that waits
-    /// gives way, or it is closed at once. Each needs a file descriptor, and so do those that give way
+    /// Connections open at a time over all listeners that share an [`Admission`]; for one more,
+    /// another gives way, or it is closed at once. Each needs a file descriptor, and so do those that give way
     /// ([`GIVING_WAY_MAX`](crate::admission::GIVING_WAY_MAX)), so stay below `RLIMIT_NOFILE`. Default 800, which
     /// leaves room under the usual 1024.
     pub connections_max: usize,

@@ -23,8 +23,8 @@ pub(super) const TCP: Section<Spec> = Section {
             kind: Kind::Integer(|s| &mut s.connections_max, 1..=CONNECTIONS_CEILING),
             default: Default::Value("800"),
             about: "How many connections may be open at a time.",
-            consequence: "For each further one, another gives way that waits for a query, first of all one that never \
-                asked; where none waits, it is closed at once. Each takes a file descriptor: the hard limit \
+            consequence: "For each further one, another gives way: the one that has waited longest for its client, to ask \
+                or to take its answers, later where it has asked before. Each takes a file descriptor: the hard limit \
                 (`ulimit -Hn`) must be larger, else a start warns.",
         },
         Key {
