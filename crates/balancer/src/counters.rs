@@ -92,6 +92,8 @@ pub struct FrontCounters {
     pub queries: Count,
     /// Answers that went to clients, from back ends.
     pub answers: Count,
+    /// Those of them that came after their timeout, while another back end was waited for.
+    pub late_answers: Count,
     /// Looks for messages that the system failed: clients are left alone for a while then.
     pub receive_failed: Count,
     /// Messages and connections of clients that may not ask: dropped, closed.

@@ -1,7 +1,8 @@
 //! Queries that wait for a back end's reply: found by socket and id, and in the order of their timeouts.
 //!
 //! All memory is taken at the beginning, but for the messages', which grow to the longest that a place has held. A query
-//! that has timed out keeps its id for a while: a reply to it is late, not alien, and its id is not another's meanwhile.
+//! that has timed out keeps its id for a while: a reply to it is late, not alien, and its id is not another's
+//! meanwhile. Where the query went on to another back end, the late one leads there.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -57,6 +58,12 @@ pub struct Waiting {
     pub load: u32,
     /// When it went there, in nanoseconds of the monotonic clock.
     pub sent_ns: u64,
+    /// Whether its asker has an answer already, of a back end that was late.
+    pub is_answered: bool,
+    /// Which of all queries it is: places are used again.
+    number: u64,
+    /// Of one that is late: the place of the query itself.
+    origin: u32,
     socket: u16,
     id: u16,
     state: State,
@@ -80,8 +87,8 @@ pub struct Index(u32);
 pub enum Unmatched {
     /// It is no response, or answers nothing that was asked over this socket.
     Alien,
-    /// Its query has timed out.
-    Late,
+    /// Its query has timed out; where that still waits for another back end and has no answer, this is it.
+    Late(Option<Index>),
     /// It answers another question than its query asked.
     WrongQuestion,
 }
@@ -105,6 +112,8 @@ pub struct Pending {
     per_socket: Vec<u32>,
     waits: List,
     late: List,
+    /// How many queries were taken.
+    taken: u64,
 }
 
 /// The first and the last of those that follow each other.
@@ -134,6 +143,9 @@ impl Pending {
             tried: Set::EMPTY,
             load: 0,
             sent_ns: 0,
+            is_answered: false,
+            number: 0,
+            origin: NONE,
             socket: 0,
             id: 0,
             state: State::Free,
@@ -148,6 +160,7 @@ impl Pending {
             per_socket: vec![0; sockets],
             waits: list,
             late: list,
+            taken: 0,
         }
     }
 
@@ -176,8 +189,9 @@ impl Pending {
             self.release(self.late.first);
         }
         let place = self.free.pop().ok_or(Refused::Full)?;
+        self.taken += 1;
         let waiting = &mut self.places[place as usize];
-        waiting.asker = asker;
+        (waiting.asker, waiting.is_answered, waiting.number) = (asker, false, self.taken);
         waiting.query.clear();
         waiting.query.extend_from_slice(query);
         (waiting.question_end, waiting.key, waiting.tried) = (question_end, key, Set::EMPTY);
@@ -229,8 +243,15 @@ impl Pending {
         match (is_same, waiting.state) {
             (false, _) => Err(Unmatched::WrongQuestion),
             (true, State::Waits) => Ok(Index(place)),
-            (true, _) => Err(Unmatched::Late),
+            (true, _) => Err(Unmatched::Late(self.wanting(waiting))),
         }
+    }
+
+    /// The query that an answer to one that is late would still help.
+    fn wanting(&self, late: &Waiting) -> Option<Index> {
+        let query = self.places.get(late.origin as usize)?;
+        let wants = query.number == late.number && query.state == State::Waits && !query.is_answered;
+        wants.then_some(Index(late.origin))
     }
 
     /// The query in a place.
@@ -266,24 +287,45 @@ impl Pending {
         self.places.get(self.waits.first as usize).map(|waiting| waiting.sent_ns)
     }
 
-    /// A query has timed out: it moves on to another place, which is returned and does not wait, and the old one keeps
-    /// the id, so that a reply is known to be late. Where there is no other place, it stays and the id is free.
-    pub fn time_out(&mut self, index: Index) -> Index {
+    /// A query has timed out: it no longer waits and keeps its place, and another place keeps its id, so that a reply
+    /// is known to be late. Where there is no other place, the id is free.
+    pub fn time_out(&mut self, index: Index) {
         if self.free.is_empty() && self.late.first != NONE {
             self.release(self.late.first);
         }
         self.remove(index.0);
-        let old = index.0 as usize;
-        let Some(place) = self.free.pop() else {
-            self.remove_id(index.0);
-            self.places[old].state = State::Free;
-            return index;
-        };
+        let here = index.0 as usize;
+        self.places[here].state = State::Free;
+        let Some(place) = self.free.pop() else { return self.remove_id(index.0) };
+        let there = place as usize;
         // A late reply is held against the message, so both have it.
-        self.places[place as usize] = Waiting { state: State::Free, ..self.places[old].clone() };
-        self.places[old].state = State::IsLate;
+        let mut query = std::mem::take(&mut self.places[there].query);
+        query.clone_from(&self.places[here].query);
+        let (slot, _) = self.slot(self.places[here].socket, self.places[here].id);
+        self.ids[slot] = place;
+        self.places[there] = Waiting { query, origin: index.0, state: State::IsLate, ..self.places[here] };
+        self.append(place, true);
+    }
+
+    /// A query has timed out whose asker has an answer: it goes nowhere else, and a reply to it is late.
+    pub fn lapse(&mut self, index: Index) {
+        self.remove(index.0);
+        let waiting = &mut self.places[index.0 as usize];
+        (waiting.origin, waiting.state) = (NONE, State::IsLate);
         self.append(index.0, true);
-        Index(place)
+    }
+
+    /// Forgets those that timed out at a back end whose sockets are closed: what comes over others is no answer to
+    /// them.
+    pub fn forget_late_of(&mut self, back_end: usize) {
+        let mut at = self.late.first;
+        while let Some(late) = self.places.get(at as usize) {
+            let (place, is_its) = (at, late.back_end == back_end);
+            at = late.after;
+            if is_its {
+                self.release(place);
+            }
+        }
     }
 
     /// Forgets those that timed out so long ago that nobody answers any more.
@@ -506,20 +548,53 @@ mod tests {
         let index = sent(&mut pending, 0, 0, 5, &mut rng);
         let late = reply(&pending, index);
         assert_eq!((pending.first_sent_before(5), pending.first_sent_before(6)), (None, Some(index)));
-        let again = pending.time_out(index);
-        assert_eq!(pending.matching(0, &late), Err(Unmatched::Late));
+        pending.time_out(index);
+        assert_eq!(pending.matching(0, &late), Err(Unmatched::Late(None)));
         assert!(pending.is_empty());
-        pending.get_mut(again).sent_ns = 9;
-        pending.sent(again, 0, &mut rng).expect("an id");
-        assert_eq!(pending.matching(0, &reply(&pending, again)), Ok(again));
+        pending.get_mut(index).sent_ns = 9;
+        pending.sent(index, 0, &mut rng).expect("an id");
+        assert_eq!(pending.matching(0, &reply(&pending, index)), Ok(index));
+        assert_eq!(pending.matching(0, &late), Err(Unmatched::Late(Some(index))));
         // Where there is no other place, those that are late give theirs.
         let third = sent(&mut pending, 1, 0, 10, &mut rng);
         assert_eq!(pending.matching(0, &late), Err(Unmatched::Alien));
         assert_eq!(pending.take(asker(1), &query(2).0, 20, 1), Err(Refused::Full));
-        assert_eq!(pending.waiting_for(0), [again, third]);
+        assert_eq!(pending.waiting_for(0), [index, third]);
         // With no place at all for the late one, it is forgotten at once.
-        let again = pending.time_out(third);
-        pending.give_back(again);
+        pending.time_out(third);
+        pending.give_back(third);
+        assert_eq!(pending.len(), 1);
+    }
+
+    #[test]
+    fn what_is_late_leads_to_its_own_query_as_long_as_that_waits_for_an_answer() {
+        let mut rng = Rng::with_seed(1);
+        let mut pending = Pending::new(3, 1);
+        let index = sent(&mut pending, 0, 0, 5, &mut rng);
+        let late = reply(&pending, index);
+        pending.time_out(index);
+        pending.sent(index, 0, &mut rng).expect("an id");
+        let second = reply(&pending, index);
+        pending.time_out(index);
+        pending.sent(index, 0, &mut rng).expect("an id");
+        for late in [&late, &second] {
+            assert_eq!(pending.matching(0, late), Err(Unmatched::Late(Some(index))));
+        }
+        pending.get_mut(index).is_answered = true;
+        assert_eq!(pending.matching(0, &late), Err(Unmatched::Late(None)));
+        let third = reply(&pending, index);
+        pending.lapse(index);
+        assert_eq!((pending.matching(0, &third), pending.len()), (Err(Unmatched::Late(None)), 0));
+        // Its place is another query's now.
+        pending.release(index.0);
+        assert_eq!(sent(&mut pending, 0, 0, 9, &mut rng), index);
+        assert_eq!(pending.matching(0, &late), Err(Unmatched::Late(None)));
+        pending.forget_late_of(1);
+        assert_eq!(pending.matching(0, &late), Err(Unmatched::Late(None)));
+        pending.forget_late_of(0);
+        for late in [&late, &second] {
+            assert_eq!(pending.matching(0, late), Err(Unmatched::Alien));
+        }
         assert_eq!(pending.len(), 1);
     }
 
@@ -529,10 +604,10 @@ mod tests {
         let mut pending = Pending::new(4, 1);
         let index = sent(&mut pending, 0, 0, 5, &mut rng);
         let late = reply(&pending, index);
-        let again = pending.time_out(index);
-        pending.give_back(again);
+        pending.time_out(index);
+        pending.give_back(index);
         pending.forget_late(5 + LATE_NS + 99, 100);
-        assert_eq!(pending.matching(0, &late), Err(Unmatched::Late));
+        assert_eq!(pending.matching(0, &late), Err(Unmatched::Late(None)));
         pending.forget_late(5 + LATE_NS + 100, 100);
         assert_eq!(pending.matching(0, &late), Err(Unmatched::Alien));
         assert_eq!(pending.free.len(), 4);
@@ -581,8 +656,8 @@ mod tests {
                     3 if !waiting.is_empty() => {
                         let place = waiting[number % waiting.len()];
                         model.remove(&place);
-                        let again = pending.time_out(Index(place));
-                        pending.give_back(again);
+                        pending.time_out(Index(place));
+                        pending.give_back(Index(place));
                     }
                     _ => pending.forget_late(now + LATE_NS, 0),
                 }

@@ -221,6 +221,7 @@ impl Bench {
             // Only a back end that has nothing in flight is taken out, so these were sent between two looks.
             self.dispatch_again(index, now);
         }
+        self.pending.forget_late_of(place);
         self.lines.forget(place);
         self.doubts.forget(place);
         self.open(place);

@@ -110,6 +110,12 @@ pub const METRICS: &[Metric] = &[
         answers
     ),
     front!(
+        "pointsman_balance_late_answers_total",
+        "The same, of back ends whose time was over, while another one was waited for.",
+        "answers",
+        late_answers
+    ),
+    front!(
         "pointsman_balance_receive_failed_total",
         "Looks for messages of clients that the system failed; each is made again after a rest.",
         "looks",

@@ -14,7 +14,7 @@ use crate::client_address::{ClientAddress, Transport};
 use crate::field::Standing;
 use crate::message::{Says, UDP_PAYLOAD, answer};
 use crate::pending::{Asker, Index, Unmatched, rcode};
-use crate::picker::Picker;
+use crate::picker::{Picker, is_failure};
 
 impl Bench {
     /// Takes in what a client has sent.
@@ -68,20 +68,43 @@ impl Bench {
     pub(super) fn take_reply(&mut self, line: u16, place: usize, octets: &[u8], now: u64) {
         let index = match self.pending.matching(line, octets) {
             Ok(index) => index,
-            Err(why) => {
-                if let Some(cells) = self.worker.picker.cells(place) {
-                    match why {
-                        Unmatched::Alien => cells.alien.add(1),
-                        Unmatched::Late => cells.late.add(1),
-                        Unmatched::WrongQuestion => cells.wrong_question.add(1),
-                    }
-                }
-                return;
-            }
+            Err(why) => return self.take_stray(place, octets, why),
         };
         let waiting = self.pending.get(index);
-        let (asker, load) = (waiting.asker, waiting.load);
+        let (load, is_answered, counted_at) = (waiting.load, waiting.is_answered, waiting.asker.counted_at);
         let latency = now.saturating_sub(waiting.sent_ns);
+        self.worker.picker.answered(place, load, rcode(octets).to_int(), latency, now);
+        if !is_answered {
+            self.deliver(index, octets);
+            self.clients.give_back(counted_at);
+        }
+        self.pending.end(index);
+    }
+
+    /// Takes in a reply that no query waits for at this back end. One that is good and only late goes to its client,
+    /// where that still waits for another back end, which is measured on.
+    fn take_stray(&mut self, place: usize, octets: &[u8], why: Unmatched) {
+        if let Some(cells) = self.worker.picker.cells(place) {
+            match why {
+                Unmatched::Alien => cells.alien.add(1),
+                Unmatched::Late(_) => cells.late.add(1),
+                Unmatched::WrongQuestion => cells.wrong_question.add(1),
+            }
+        }
+        if let Unmatched::Late(Some(index)) = why
+            && !is_failure(rcode(octets).to_int())
+        {
+            self.deliver(index, octets);
+            self.worker.counters.late_answers.add(1);
+            let waiting = self.pending.get_mut(index);
+            waiting.is_answered = true;
+            self.clients.give_back(waiting.asker.counted_at);
+        }
+    }
+
+    /// Passes a back end's answer to a query on to who has asked.
+    fn deliver(&mut self, index: Index, octets: &[u8]) {
+        let asker = self.pending.get(index).asker;
         if octets.len() < DATAGRAM_MAX && asker.added == Added::Nothing {
             let passed_on = self.pass_on(octets, asker.client, asker.local);
             passed_on[..2].copy_from_slice(&asker.id.to_be_bytes());
@@ -97,10 +120,7 @@ impl Bench {
             };
             self.send_answer(length, asker.client, asker.local);
         }
-        self.worker.picker.answered(place, load, rcode(octets).to_int(), latency, now);
         self.worker.counters.answers.add(1);
-        self.clients.give_back(asker.counted_at);
-        self.pending.end(index);
     }
 
     /// Goes on with queries whose back ends did not answer in time.
@@ -157,11 +177,15 @@ impl Bench {
             self.worker.picker.unsent(place);
             self.dispatch_again(index, now);
         }
+        self.pending.forget_late_of(place);
     }
 
     /// Sends a query that has waited in vain to another back end, or gives it up.
     pub(super) fn dispatch_again(&mut self, index: Index, now: u64) {
-        let index = self.pending.time_out(index);
+        if self.pending.get(index).is_answered {
+            return self.pending.lapse(index);
+        }
+        self.pending.time_out(index);
         let tried = self.pending.get(index).tried;
         let picker = &self.worker.picker;
         if tried.len() < self.worker.limits.tries && picker.has_others(tried.or(self.lines.closed())) {

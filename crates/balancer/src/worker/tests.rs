@@ -6,6 +6,7 @@ use super::*;
 use crate::doubts::DOUBT_NS;
 use crate::field::{BackEnd, Drained, Standing};
 use crate::lines::MEND_NS;
+use crate::pending::Index;
 use crate::picker::For;
 use fastrand::Rng;
 use net::count::Count;
@@ -316,4 +317,88 @@ fn who_is_doubted_is_asked_where_nobody_else_is() {
     bench.bury(1);
     ask(&mut bench);
     assert_eq!(bench.pending.waiting_for(0).len(), 2);
+}
+
+/// What a back end would answer to a query that waits for it, with the line that it would come over.
+fn reply(bench: &Bench, index: Index, rcode: u8) -> (u16, Vec<u8>) {
+    let waiting = bench.pending.get(index);
+    let mut octets = waiting.query.clone();
+    (octets[2], octets[3]) = (octets[2] | 0x80, rcode);
+    let line = bench.lines.of(waiting.back_end).find(|line| bench.pending.matching(*line, &octets).is_ok());
+    (line.expect("it was sent over one"), octets)
+}
+
+/// What each of two back ends would answer to a query that the first one has not answered in time.
+fn asked_twice(rcode: u8) -> (Bench, [(u16, Vec<u8>); 2]) {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into(), ([127, 0, 0, 2], 9).into()]);
+    ask(&mut bench);
+    let of = |bench: &Bench, place| reply(bench, bench.pending.waiting_for(place)[0], rcode);
+    let place = usize::from(bench.pending.waiting_for(0).is_empty());
+    let first = of(&bench, place);
+    bench.expire(1_002);
+    let second = of(&bench, 1 - place);
+    (bench, [first, second])
+}
+
+/// What was counted of the back end at the other end of a line.
+fn cells(bench: &Bench, line: u16) -> [u64; 5] {
+    let cells = bench.worker.picker.cells(place_of(line)).expect("it is there");
+    [cells.answers(), cells.timeouts.get(), cells.late.get(), cells.alien.get(), cells.in_flight()]
+}
+
+#[test]
+fn an_answer_that_comes_late_goes_to_who_still_waits_for_another_one() {
+    let (mut bench, [first, second]) = asked_twice(0);
+    bench.take_reply(first.0, place_of(first.0), &first.1, 1_500);
+    assert_eq!((bench.answers.len(), bench.worker.counters.late_answers.get()), (1, 1));
+    assert_eq!(cells(&bench, first.0), [0, 1, 1, 0, 0]);
+    // What the second one does is still its measure, and nobody's answer.
+    assert_eq!(cells(&bench, second.0), [0, 0, 0, 0, 1]);
+    bench.take_reply(first.0, place_of(first.0), &first.1, 1_600);
+    bench.take_reply(second.0, place_of(second.0), &second.1, 1_700);
+    assert_eq!([first.0, second.0].map(|line| cells(&bench, line)), [[0, 1, 2, 0, 0], [1, 0, 0, 0, 0]]);
+    assert_eq!((bench.answers.len(), bench.worker.counters.answers.get()), (1, 1));
+    assert!(bench.pending.is_empty());
+}
+
+#[test]
+fn whose_client_has_its_answer_is_asked_of_nobody_else() {
+    let (mut bench, [first, second]) = asked_twice(0);
+    bench.take_reply(first.0, place_of(first.0), &first.1, 1_500);
+    bench.worker.limits.tries = 3;
+    bench.expire(5_000);
+    assert_eq!(cells(&bench, second.0), [0, 1, 0, 0, 0]);
+    assert_eq!((counts(&bench), bench.answers.len()), ([0, 0, 0, 1], 1));
+    bench.take_reply(second.0, place_of(second.0), &second.1, 5_100);
+    assert_eq!((cells(&bench, second.0), bench.answers.len()), ([0, 1, 1, 0, 0], 1));
+    // Each query is taken off its client's count once.
+    bench.clients = Clients::new(1);
+    ask(&mut bench);
+    ask(&mut bench);
+    assert_eq!(bench.worker.counters.full_client.get(), 1);
+}
+
+#[test]
+fn a_late_answer_that_says_that_its_server_failed_is_not_waited_for_in_vain() {
+    let (mut bench, [first, second]) = asked_twice(2);
+    bench.take_reply(first.0, place_of(first.0), &first.1, 1_500);
+    assert_eq!((bench.answers.len(), cells(&bench, first.0)), (0, [0, 1, 1, 0, 0]));
+    bench.take_reply(second.0, place_of(second.0), &second.1, 1_600);
+    assert_eq!((bench.answers.len(), cells(&bench, second.0)), (1, [1, 0, 0, 0, 0]));
+}
+
+#[test]
+fn a_late_answer_counts_only_where_its_query_was_sent() {
+    for (change, expected) in [(0, [0, 1, 0, 1, 0]), (13, [0, 1, 0, 0, 0])] {
+        let (mut bench, [mut first, _]) = asked_twice(0);
+        first.1[change] ^= 1;
+        bench.take_reply(first.0, place_of(first.0), &first.1, 1_500);
+        assert_eq!((bench.answers.len(), cells(&bench, first.0)), (0, expected));
+    }
+    // Another socket is another place, although its line has the same number.
+    let (mut bench, [first, _]) = asked_twice(0);
+    bench.lines.hear(place_of(first.0), Trouble::Socket);
+    bench.mend(MEND_NS);
+    bench.take_reply(first.0, place_of(first.0), &first.1, MEND_NS);
+    assert_eq!((bench.answers.len(), cells(&bench, first.0)), (0, [0, 1, 0, 1, 0]));
 }
