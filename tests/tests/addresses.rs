@@ -1,7 +1,11 @@
 //! Several addresses, both families, and from where replies come.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::process::Command;
+use std::thread;
 
+use nix::sched::{CloneFlags, unshare};
+use tests::data::skip;
 use tests::folder::Folder;
 use tests::query::Question;
 use tests::serving::Serving;
@@ -22,7 +26,7 @@ fn every_address_answers_over_udp_and_tcp_from_itself() {
     if has_v6 {
         arguments.extend(["--listen", "[::1]:0", "--listen", "[::]:0"]);
     } else {
-        tests::data::skip("this machine has no IPv6");
+        skip("this machine has no IPv6");
     }
     let server = Serving::start(&folder, &arguments);
     let at = |index: usize, ip: &str| {
@@ -43,5 +47,41 @@ fn every_address_answers_over_udp_and_tcp_from_itself() {
     for address in ended_at {
         TcpListener::bind(address).unwrap_or_else(|cause| panic!("{address} is free again: {cause}"));
         UdpSocket::bind(address).unwrap_or_else(|cause| panic!("{address} is free again: {cause}"));
+    }
+}
+
+#[test]
+fn an_address_that_comes_later_answers_once_it_is_there() {
+    // Built while there is still a network.
+    tests::program::path();
+    let later = || {
+        if let Err(cause) = unshare(CloneFlags::CLONE_NEWNET) {
+            return skip(&format!("the system makes no network namespace: {cause}"));
+        }
+        let ip = |arguments: &str| {
+            let done = Command::new("ip").args(arguments.split(' ')).status();
+            assert!(done.as_ref().is_ok_and(|status| status.success()), "ip {arguments}: {done:?}");
+        };
+        ip("link set lo up");
+        for family in ["ipv4", "ipv6"] {
+            let setting = format!("/proc/sys/net/{family}/ip_nonlocal_bind");
+            std::fs::write(&setting, "1").unwrap_or_else(|cause| panic!("{setting}: {cause}"));
+        }
+        let folder = Folder::new();
+        let zone = folder.write("example.com.zone", ZONE);
+        let listen = ["--listen", "192.0.2.53:0", "--listen", "[2001:db8::53]:0"];
+        let server = Serving::start(&folder, &[&["--zone", &zone][..], &listen].concat());
+        ip("address add 192.0.2.53/32 dev lo");
+        ip("address add 2001:db8::53/128 dev lo nodad");
+        let question = Question::new("ns.example.com", "A");
+        for address in server.listening.clone() {
+            assert_eq!(question.udp(address).data(), ["192.0.2.53"], "{address} over UDP");
+            assert_eq!(question.tcp(address).data(), ["192.0.2.53"], "{address} over TCP");
+        }
+        server.stop();
+    };
+    // A thread for itself: the others of this program stay where they are.
+    if let Err(panic) = thread::scope(|scope| scope.spawn(later).join()) {
+        std::panic::resume_unwind(panic);
     }
 }

@@ -101,7 +101,8 @@ impl fmt::Display for BindError {
             ),
             io::ErrorKind::AddrNotAvailable => f.write_str(
                 "this host has no such address; `ip address` lists those it has (with a scope, as in fe80::1%2, \
-                 where it is link-local)",
+                 where it is link-local); where it comes later, `sysctl net.ipv4.ip_nonlocal_bind=1`, or \
+                 net.ipv6.ip_nonlocal_bind, lets programs wait for it",
             ),
             _ => write!(f, "{cause}"),
         }
