@@ -13,11 +13,13 @@
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`crawlers`]: which crawler an address is.
 //! - [`cache`]: what is known; [`name`]: which names are kept.
-//! - [`service`]: [`Service`], all of it, started and stopped; [`numbers`]: what it counts.
+//! - [`service`]: [`Service`], all of it, started and stopped; `ending`: files that a stop gives up; [`numbers`]: what it
+//!   counts.
 
 pub mod backend;
 pub mod cache;
 pub mod crawlers;
+mod ending;
 pub mod face;
 pub mod front;
 pub mod learned;

@@ -391,9 +391,9 @@ async fn publish(
     shutdown: Shutdown,
 ) {
     loop {
-        let (this, reader, counts) = (file.clone(), reader.clone(), counts.clone());
+        let (this, reader, counts, ends) = (file.clone(), reader.clone(), counts.clone(), shutdown.clone());
         let now = backend::seconds(clock.now());
-        let written = tokio::task::spawn_blocking(move || this.write(&reader, now, stale, &counts));
+        let written = tokio::task::spawn_blocking(move || this.write(&reader, now, stale, &counts, &ends));
         let _ = written.await;
         if tokio::time::timeout(file.interval, shutdown.wait()).await.is_ok() {
             return;

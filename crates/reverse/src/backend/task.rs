@@ -21,6 +21,7 @@ use super::counts::Counts;
 use super::decisions::{BackEnd, Due, Question, seconds};
 use super::upstreams::Upstreams;
 use crate::cache::{Reader, Why, snapshot};
+use crate::ending::Ending;
 use crate::front::{Seen, Wanted};
 use crate::learned::Learned;
 use crate::question::{Answered, Ask};
@@ -140,9 +141,16 @@ pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
                 {
                     saved = now.monotonic;
                     let (view, path, counts) = (task.reader.view(), kept.path.clone(), task.back_end.counts().clone());
+                    let ends = shutdown.clone();
                     let save = move || {
-                        let write = |file: &File| snapshot::write(&view, seconds(now), Resting::new(file));
-                        _ = note_saved(whole::replace(&path, snapshot::MODE, write), &path, &counts);
+                        let write = |file: &File| {
+                            snapshot::write(&view, seconds(now), Ending::new(Resting::new(file), ends.clone()))
+                        };
+                        let saved = whole::replace(&path, snapshot::MODE, write);
+                        // The last one is written instead.
+                        if saved.is_ok() || !ends.is_begun() {
+                            note_saved(saved, &path, &counts);
+                        }
                     };
                     saving.spawn_blocking(save);
                 }

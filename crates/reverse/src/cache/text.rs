@@ -4,6 +4,7 @@
 
 use std::io::{self, BufRead, Write};
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::{Entry, Reader, State, Writer};
@@ -24,19 +25,22 @@ const LINES_BETWEEN: u64 = 1000;
 /// # Errors
 /// What `out` says.
 pub fn write(reader: &Reader, now: u32, out: &mut impl Write) -> io::Result<u64> {
-    let (mut lines, mut done) = (0, Ok(()));
-    reader.for_each(|address, entry, name| {
+    let mut lines = 0;
+    let written = reader.try_for_each(|address, entry, name| {
         let name = match entry.state {
             State::Name => name.as_str(),
             State::NoName => "-",
-            State::Asked | State::Failed(_) => return,
+            State::Asked | State::Failed(_) => return ControlFlow::Continue(()),
         };
-        if done.is_ok() && !entry.is_stale(now) {
-            done = writeln!(out, "{address}\t{}\t{name}", entry.expiry);
+        if !entry.is_stale(now) {
+            if let Err(cause) = writeln!(out, "{address}\t{}\t{name}", entry.expiry) {
+                return ControlFlow::Break(cause);
+            }
             lines += 1;
         }
+        ControlFlow::Continue(())
     });
-    done.map(|()| lines)
+    written.break_value().map_or(Ok(lines), Err)
 }
 
 /// Puts all lines that have not expired, and sweeps where the cache gets full; returns how many lines there are. Each that

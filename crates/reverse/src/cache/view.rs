@@ -1,6 +1,7 @@
 //! The cache as it is read: a view, which is one pointer, and look-ups in it, which are plain loads.
 
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -33,13 +34,28 @@ impl Reader {
     /// Calls `each` with all entries of addresses, in no order, but with both families in turn; what changes meanwhile is
     /// seen as it was or as it is then.
     pub fn for_each(&self, mut each: impl FnMut(IpAddr, Entry, &NameText)) {
-        for index in 0..SHARDS {
-            self.of_shard::<u32>(index, &mut each);
-            self.of_shard::<u128>(index, &mut each);
-        }
+        let _ = self.try_for_each(|address, entry, name| {
+            each(address, entry, name);
+            ControlFlow::<()>::Continue(())
+        });
     }
 
-    fn of_shard<K: Table>(&self, index: usize, each: &mut impl FnMut(IpAddr, Entry, &NameText)) {
+    /// The same, until `each` breaks.
+    pub fn try_for_each<B>(
+        &self,
+        mut each: impl FnMut(IpAddr, Entry, &NameText) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        (0..SHARDS).try_for_each(|index| {
+            self.of_shard::<u32, B>(index, &mut each)?;
+            self.of_shard::<u128, B>(index, &mut each)
+        })
+    }
+
+    fn of_shard<K: Table, B>(
+        &self,
+        index: usize,
+        each: &mut impl FnMut(IpAddr, Entry, &NameText) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         // Kept to the end: a shard that has grown is read as it was, and its names where this view has them.
         let (view, mut name) = (self.view(), NameText::EMPTY);
         let shard = K::shards(&view.root)[index].clone();
@@ -55,9 +71,10 @@ impl Reader {
                 self.view().get(address, &mut name)
             });
             if let Some(entry) = known {
-                each(address, entry, &name);
+                each(address, entry, &name)?;
             }
         }
+        ControlFlow::Continue(())
     }
 }
 

@@ -11,13 +11,16 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use net::shutdown::Shutdown;
 use net::thread::Rests;
 
 use crate::cache::{Reader, State};
+use crate::ending::Ending;
 use crate::name::NameText;
 use net::whole::{self, Resting};
 
@@ -67,11 +70,12 @@ pub struct Counts {
 }
 
 impl Options {
-    /// Writes what is told at `now`, in seconds since 1970; what has expired, for another `stale` seconds.
-    pub fn write(&self, reader: &Reader, now: u32, stale: u32, counts: &Counts) {
+    /// Writes what is told at `now`, in seconds since 1970; what has expired, for another `stale` seconds. It is given up when
+    /// `shutdown` begins, and the file before stays.
+    pub fn write(&self, reader: &Reader, now: u32, stale: u32, counts: &Counts, shutdown: &Shutdown) {
         let mut database = Database::new(self.size);
         let (mut names, mut left_out, mut rests) = (0, 0, Rests::begin());
-        reader.for_each(|address, entry, name| {
+        let gone_over = reader.try_for_each(|address, entry, name| {
             rests.step();
             if entry.state == State::Name && entry.is_told(now, stale) {
                 match database.insert(address, name) {
@@ -79,11 +83,19 @@ impl Options {
                     Err(Full) => left_out += 1,
                 }
             }
+            if shutdown.is_begun() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
+        if gone_over.is_break() {
+            return;
+        }
+        let write = |file: &File| {
+            let out = Ending::new(Resting::new(file), shutdown.clone());
+            database.write(now, io::BufWriter::new(out))
+        };
         // It is a face: other users' programs read it.
-        let write = |file: &File| database.write(now, io::BufWriter::new(Resting::new(file)));
         let written = whole::replace(&self.path, 0o644, write);
         match written {
+            Err(_) if shutdown.is_begun() => {}
             Ok(()) => {
                 counts.written.fetch_add(1, Ordering::Relaxed);
                 counts.names.store(names, Ordering::Relaxed);
@@ -245,6 +257,7 @@ fn text(out: &mut Vec<u8>, octets: &[u8]) {
 mod tests {
     use super::*;
     use crate::cache::{self, Entry};
+    use ::tests::folder::Folder;
     use proptest::prelude::*;
     use std::collections::HashMap;
 
@@ -304,7 +317,7 @@ mod tests {
         let options =
             Options { path: folder.join("names.mmdb"), interval: Duration::from_secs(1), size: SIZE_MIN };
         let counts = Counts::default();
-        options.write(&reader, 1001, 0, &counts);
+        options.write(&reader, 1001, 0, &counts, &Shutdown::new());
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (names, left_out) = (get(&counts.names), get(&counts.left_out));
         assert!(names > 300 && names + left_out == 5000, "{names} {left_out}");
@@ -315,14 +328,34 @@ mod tests {
         assert_eq!(known as u64, names);
         // What has expired is there only where it is served.
         for (now, stale, expected) in [(1060, 0, 0), (1060, 1, names), (1061, 1, 0)] {
-            options.write(&reader, now, stale, &counts);
+            options.write(&reader, now, stale, &counts, &Shutdown::new());
             assert_eq!(get(&counts.names), expected);
         }
         // A folder that is not there is told, and counted.
-        Options { path: folder.join("no/names.mmdb"), ..options.clone() }.write(&reader, 1001, 0, &counts);
+        let nowhere = Options { path: folder.join("no/names.mmdb"), ..options.clone() };
+        nowhere.write(&reader, 1001, 0, &counts, &Shutdown::new());
         assert_eq!((get(&counts.written), get(&counts.failed)), (4, 1));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_stop_waits_for_no_file() {
+        let folder = Folder::new();
+        let (mut cache, reader) = cache::new(cache::LIMIT_MIN, 0, 7);
+        for number in 0..100u32 {
+            let entry = Entry::new(State::Name, 1000, Duration::from_secs(60));
+            cache.put(IpAddr::V4(number.into()), entry, &kept("name.example"));
+        }
+        let path = folder.write("names.mmdb", "the one before").into();
+        let options = Options { path, interval: Duration::from_secs(1), size: SIZE_MIN };
+        let (counts, shutdown) = (Counts::default(), Shutdown::new());
+        shutdown.begin();
+        options.write(&reader, 1001, 0, &counts, &shutdown);
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        assert_eq!((get(&counts.written), get(&counts.failed)), (0, 0), "it is nobody's failure");
+        assert_eq!(std::fs::read(&options.path).unwrap(), b"the one before");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
@@ -338,7 +371,7 @@ mod tests {
         }
         let options =
             Options { path: folder.join("names.mmdb"), interval: Duration::from_secs(1), size: 1 << 18 };
-        options.write(&reader, 1001, 0, &Counts::default());
+        options.write(&reader, 1001, 0, &Counts::default(), &Shutdown::new());
         let database = maxminddb::Reader::from_source(std::fs::read(&options.path).unwrap()).unwrap();
         let known = |of: &dyn Fn(u32) -> IpAddr| {
             (1..5000).filter(|number| found(&database, of(*number)).is_some()).count()
