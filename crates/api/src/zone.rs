@@ -13,4 +13,9 @@ pub struct ZoneSummary {
     pub serial: u32,
     /// How many records it has.
     pub records: u64,
+    /// When the first of its signatures expires, in seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5); absent where it
+    /// has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = 1_893_456_000)]
+    pub signed_until: Option<u32>,
 }

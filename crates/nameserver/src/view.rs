@@ -27,10 +27,19 @@ impl Editor {
             origin: dns::name::to_text(zone.origin().wire()),
             serial: zone.serial(),
             records: zone.records() as u64,
+            signed_until: zone.signed_until(),
         };
         let mut zones: Vec<ZoneSummary> = book.generation.zones.iter().map(summary).collect();
         zones.sort_by(|a, b| a.origin.cmp(&b.origin));
         zones
+    }
+
+    /// The zone whose signatures are the first to expire, and when, as [`ZoneSummary::signed_until`] says it.
+    pub fn first_to_expire(&self) -> Option<(String, u32)> {
+        let book = self.book();
+        let signed = book.generation.zones.iter().filter_map(|zone| Some((zone.signed_until()?, zone)));
+        let (until, zone) = signed.min_by_key(|(until, _)| *until)?;
+        Some((dns::name::to_text(zone.origin().wire()), until))
     }
 
     /// A zone as a master file, with its tag.

@@ -69,6 +69,7 @@ pub struct Source<'a> {
     metrics: &'a Metrics,
     routed: &'a BTreeMap<[String; 3], u64>,
     probes: &'a [ProbeState],
+    first_to_expire: Option<(String, u32)>,
 }
 
 /// What queries come over, as labels.
@@ -188,6 +189,19 @@ pub const METRICS: &[Metric] = &[
         unit: "records",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.records),
+    },
+    Metric {
+        name: "pointsman_signatures_expire_timestamp_seconds",
+        help: "When the first signature of a signed zone expires, of the zone that is the first of all; without signed \
+               zones there is no sample.",
+        kind: Kind::Gauge,
+        unit: "seconds since 1970",
+        labels: &["zone"],
+        read: |source, samples| {
+            if let Some((zone, until)) = &source.first_to_expire {
+                samples.push([zone.clone()], u64::from(*until));
+            }
+        },
     },
     Metric {
         name: "pointsman_regions",
@@ -715,7 +729,13 @@ pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
         http.editor.routed_names(http.metrics.routed(), &mut labels)
     };
     let probes = http.editor.probes();
-    let source = Source { status: &status, metrics: &http.metrics, routed: &routed, probes: &probes };
+    let source = Source {
+        status: &status,
+        metrics: &http.metrics,
+        routed: &routed,
+        probes: &probes,
+        first_to_expire: http.editor.first_to_expire(),
+    };
     web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&source, samples)))
 }
 

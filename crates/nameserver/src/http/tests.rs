@@ -441,6 +441,11 @@ async fn a_store_that_is_gone_refuses_changes_and_is_told_of() {
 async fn every_metric_is_declared_once_and_exported() {
     let api = Api::new(None).await;
     assert_eq!(api.put_zone("example.com", ZONE).await.status, 200);
+    for (origin, until) in [("a.example", "20300101000000"), ("b.example", "20290101000000")] {
+        let signature = format!("www RRSIG A 13 3 60 {until} 20200101000000 1 {origin}. AAAA\n");
+        assert_eq!(api.put_zone(origin, &[ZONE, &signature].concat()).await.status, 200);
+    }
+    assert_eq!(api.get("/v1/zones").await.json()[0]["signed_until"], 1_893_456_000);
     let health = api.editor.book().generation.health.clone();
     let slot = health.slot([192, 0, 2, 1].into(), "web").expect("room");
     health.note(&slot, Outcome::failed(Reason::Refused, "refused"), Duration::ZERO, 7, (1, 1));
@@ -469,9 +474,10 @@ async fn every_metric_is_declared_once_and_exported() {
         }
     }
     for line in [
-        "pointsman_generation 1",
-        "pointsman_zones 1",
-        "pointsman_worker_generation{worker=\"1\"} 1",
+        "pointsman_generation 3",
+        "pointsman_zones 3",
+        "pointsman_worker_generation{worker=\"1\"} 3",
+        "pointsman_signatures_expire_timestamp_seconds{zone=\"b.example.\"} 1861920000",
         "pointsman_probe_passing{server=\"192.0.2.1\",probe=\"web\"} 0",
         "pointsman_health_epoch 1",
     ] {

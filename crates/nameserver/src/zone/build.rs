@@ -64,6 +64,7 @@ impl Zone {
         nsec3::check(master, &mut faults);
         sort_by_place(&mut faults);
         let mut zone = faults.or(zone)?;
+        zone.signed_until = master.records.iter().filter_map(|record| expiration(record, master)).min();
         zone.make_links(hidden, hash);
         zone.names.shrink();
         Ok(zone)
@@ -72,7 +73,8 @@ impl Zone {
     fn empty(origin: Folded, names: usize, hash: &NameHash) -> Zone {
         let origin_hash = hash.of(&origin);
         let names = NameTable::new(names);
-        let mut zone = Zone { origin_hash, names, records: 0, steered: 0, links: Arc::default(), origin };
+        let links = Arc::default();
+        let mut zone = Zone { origin_hash, names, records: 0, steered: 0, signed_until: None, links, origin };
         zone.names.insert(origin_hash, zone.origin.wire(), Node::empty());
         zone
     }
@@ -219,6 +221,12 @@ fn covered(rtype: Rtype, data: &[u8]) -> Option<Rtype> {
     Some(Rtype::from_int(u16::from_be_bytes(*covered)))
 }
 
+/// When a signature expires (RFC 4034 §3.1.5).
+fn expiration(record: &Record, master: &Master<'_>) -> Option<u32> {
+    let data = (record.rtype == Rtype::RRSIG).then(|| master.rdata(record))?;
+    Some(u32::from_be_bytes(*data.get(8..)?.first_chunk()?))
+}
+
 /// Keeps the first of equal data, in order; the case of a name in it makes no difference (RFC 4034 §6.2).
 fn remove_equal(rtype: Rtype, data: &mut Vec<&[u8]>) {
     if data.len() < 2 {
@@ -316,6 +324,12 @@ mod tests {
         assert_eq!(found.rrset(Rtype::TXT).unwrap().signatures().ttl, 50);
         let hidden = name("0000000000000000000000000000000a.example");
         assert!(matches!(zone.walk(&hidden, &hash), Walk::Missing(_, 1)));
+        let again = signature("b", 60, "A").replace("2030", "2029");
+        let until = |more| build(&format!("{HEAD}{}{more}", signature("a", 60, "A"))).signed_until();
+        assert_eq!(
+            [build(HEAD).signed_until(), until(""), until(&again)],
+            [None, Some(1_893_456_000), Some(1_861_920_000)]
+        );
         let text = zone.to_text();
         assert_eq!(text.lines().count(), zone.records());
         let again = build(&text);

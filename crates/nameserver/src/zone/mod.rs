@@ -49,6 +49,8 @@ pub struct Zone {
     records: usize,
     /// How many names have a policy.
     steered: usize,
+    /// When the first of its signatures expires.
+    signed_until: Option<u32>,
     /// What was found and composed when the zone was built, so that no answer has to.
     links: Arc<Links>,
 }
@@ -166,6 +168,12 @@ impl Zone {
     /// Whether the zone is signed: it has a DNSKEY at its apex.
     pub fn is_signed(&self) -> bool {
         self.apex_found().rrset(Rtype::DNSKEY).is_some()
+    }
+
+    /// When the first of all signatures expires, in seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5); `None` where the
+    /// zone has none.
+    pub fn signed_until(&self) -> Option<u32> {
+        self.signed_until
     }
 
     /// Whether others have signed or digested the zone, its serial number with it, so that it can only be served as it

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use api::{Fault, ZoneSummary};
 use clap::{Args, Subcommand};
 use hyper::Method;
+use jiff::Timestamp;
 
 use super::Precondition;
 use crate::failure::Failure;
@@ -91,9 +92,15 @@ fn path(origin: &str) -> String {
 }
 
 fn list(zones: Vec<ZoneSummary>) -> String {
-    let mut table = session::table(&["ZONE", "SERIAL", "RECORDS"]);
+    let mut table = session::table(&["ZONE", "SERIAL", "RECORDS", "SIGNED UNTIL"]);
     for zone in zones {
-        table.add_row([zone.origin, zone.serial.to_string(), zone.records.to_string()]);
+        let until = zone.signed_until.and_then(|until| Timestamp::from_second(until.into()).ok());
+        table.add_row([
+            zone.origin,
+            zone.serial.to_string(),
+            zone.records.to_string(),
+            until.map_or("-".into(), |until| until.to_string()),
+        ]);
     }
     session::lines(table)
 }
