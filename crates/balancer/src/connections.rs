@@ -119,6 +119,8 @@ impl Drop for Seat<'_> {
 /// A back end that was picked.
 struct Picked {
     back_end: Arc<BackEnd>,
+    /// The hash of the question.
+    key: u64,
     load: u32,
     id: u16,
     sent_ns: u64,
@@ -245,11 +247,11 @@ impl Connections {
         let now = self.now();
         let mut desk = self.desk();
         let Desk { picker, counters, .. } = &mut *desk;
-        let (place, load) = (picked.back_end.place, picked.load);
+        let (place, key, load) = (picked.back_end.place, picked.key, picked.load);
         let refused = match reply {
             Ok(Ok(reply)) => {
                 let latency = now.saturating_sub(picked.sent_ns);
-                picker.answered(place, load, rcode(&reply).to_int(), latency, now);
+                picker.answered(place, key, load, rcode(&reply).to_int(), latency, now);
                 counters.answers.add(1);
                 return Ended::Answered(reply);
             }
@@ -265,14 +267,17 @@ impl Connections {
                 counters.no_socket.add(1);
                 return Ended::Failed { was_idle: true };
             }
-            Ok(Err(cause)) => Some(cause.kind()),
-            Err(_) => None,
+            Ok(Err(cause)) => cause.kind(),
+            Err(_) => {
+                picker.timed_out(place, key, load, now);
+                return Ended::Failed { was_idle: false };
+            }
         };
         if let Some(cells) = picker.cells(place) {
-            if refused.is_some() { cells.refused.add(1) } else { cells.timeouts.add(1) }
+            cells.refused.add(1);
         }
         picker.failed(place, load, now);
-        Ended::Failed { was_idle: refused == Some(io::ErrorKind::ConnectionRefused) }
+        Ended::Failed { was_idle: refused == io::ErrorKind::ConnectionRefused }
     }
 
     /// Picks a back end that is not among `tried`; another one than the first is in the budget of those that are sent again,
@@ -304,7 +309,7 @@ impl Connections {
             (false, true) => picker.sent_for_free(place, now),
             (false, false) => picker.sent_again(place, now),
         };
-        Some(Picked { back_end, load, id: picker.rng().u16(..), sent_ns: now })
+        Some(Picked { back_end, key, load, id: picker.rng().u16(..), sent_ns: now })
     }
 
     async fn forward(

@@ -13,6 +13,19 @@ pub const LATENCY_BOUNDS_US: [u64; 14] = [
     2_000_000,
 ];
 
+/// How many groups questions are in, by their hashes: enough that one name is a small part of them, and few enough that
+/// each has some.
+pub const GROUPS: usize = 16;
+
+/// What became of the questions of one group, where the same question goes to the same back end.
+#[derive(Debug, Default)]
+pub struct Group {
+    /// Queries that were answered, or not in time.
+    pub ended: Count,
+    /// Those of them that failed: not in time, or by their response codes.
+    pub failed: Count,
+}
+
 /// What one thread counts of one back end.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -41,6 +54,8 @@ pub struct Cells {
     pub latency_us: Count,
     /// Times that this thread came to doubt the back end, being told that nobody listens there or no way leads there.
     pub doubts: Count,
+    /// What became of questions, by the groups of their hashes; counted under the policy `hash` alone.
+    pub groups: [Group; GROUPS],
 }
 
 impl Cells {
@@ -70,6 +85,14 @@ impl Cells {
         self.answered[usize::from(rcode) % RCODES].add(1);
         self.latencies[LATENCY_BOUNDS_US.partition_point(|bound| *bound < us)].add(1);
         self.latency_us.add(us);
+    }
+
+    /// Counts what became of a question with this hash.
+    #[inline]
+    pub fn count_question(&self, key: u64, has_failed: bool) {
+        let group = &self.groups[(key >> 32) as usize % GROUPS];
+        group.ended.add(1);
+        group.failed.add(u64::from(has_failed));
     }
 }
 

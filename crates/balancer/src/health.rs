@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use crate::counters::GROUPS;
 use crate::field::WHOLE;
 
 /// Probes that fail in a row before a back end is down: one may be lost.
@@ -24,6 +25,12 @@ const WEIGHT: f32 = 0.1;
 
 /// How many more failures than the best of the others are nobody's fault: names that nobody can resolve come by chance.
 const SLACK: f32 = 0.1;
+
+/// Of so many groups of questions the failures of one are left out, that which has most.
+const LEFT_OUT: usize = 4;
+
+/// With how few queries a look a group counts as having none.
+const FORGOTTEN: f32 = 0.01;
 
 /// The share that even a back end that only fails keeps, of [`WHOLE`]: else it could never show that it has recovered.
 const LEAST_SHARE: f32 = 20.0;
@@ -55,6 +62,35 @@ pub struct Seen {
     pub refused: u64,
     /// Answers that came after their timeout.
     pub late: u64,
+    /// What became of questions by groups, where the same question goes to the same back end; else nothing.
+    pub groups: [SeenOfGroup; GROUPS],
+}
+
+/// What was counted of the questions of one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SeenOfGroup {
+    /// Queries that were answered, or not in time.
+    pub ended: u64,
+    /// Those of them that failed.
+    pub failed: u64,
+}
+
+impl Seen {
+    /// What of this was counted since that was seen.
+    pub fn since(&self, before: &Seen) -> Seen {
+        let groups = std::array::from_fn(|group| SeenOfGroup {
+            ended: self.groups[group].ended - before.groups[group].ended,
+            failed: self.groups[group].failed - before.groups[group].failed,
+        });
+        Seen {
+            answers: self.answers - before.answers,
+            failures: self.failures - before.failures,
+            timeouts: self.timeouts - before.timeouts,
+            refused: self.refused - before.refused,
+            late: self.late - before.late,
+            groups,
+        }
+    }
 }
 
 /// The health of one back end.
@@ -67,6 +103,7 @@ pub struct Health {
     /// When it came up after having been down.
     up_at: Option<Duration>,
     failures: f32,
+    groups: Groups,
     /// Timeouts since something was heard of it, and when that was.
     timeouts: u64,
     heard_at: Option<Duration>,
@@ -105,9 +142,13 @@ impl Health {
 
     /// Looks at what was counted; `patience` is how long an answer may take.
     pub fn look(&mut self, seen: Seen, now: Duration, patience: Duration) {
-        let ended = seen.answers + seen.timeouts + seen.refused;
+        let (mut ended, mut failed) = (seen.answers + seen.timeouts, seen.failures + seen.timeouts);
+        if seen.groups.iter().any(|group| group.ended > 0) {
+            (ended, failed) = self.groups.look(&seen.groups);
+        }
+        (ended, failed) = (ended + seen.refused, failed + seen.refused);
         if ended > 0 {
-            let share = (seen.failures + seen.timeouts + seen.refused) as f32 / ended as f32;
+            let share = failed as f32 / ended as f32;
             self.failures += (share - self.failures) * WEIGHT;
         }
         if seen.answers + seen.late > 0 {
@@ -145,6 +186,32 @@ impl Health {
         });
         // Steeper than in proportion: half of all failing is no half of a server.
         (WHOLE as f32 * (1.0 - more).powi(3) * begun).max(LEAST_SHARE) as u32
+    }
+}
+
+/// What became of questions lately, by groups: a memory of [`WEIGHT`], as numbers of queries of one look.
+#[derive(Clone, Copy, Debug, Default)]
+struct Groups {
+    ended: [f32; GROUPS],
+    failed: [f32; GROUPS],
+}
+
+impl Groups {
+    /// Takes in what was counted; returns how many queries ended and failed, without failures in the groups that have most.
+    /// Where each question has its back end, a name that fails by itself would else count against that one alone; a back
+    /// end that fails does so in all groups.
+    fn look(&mut self, seen: &[SeenOfGroup; GROUPS]) -> (u64, u64) {
+        for (group, seen) in seen.iter().enumerate() {
+            self.ended[group] += (seen.ended as f32 - self.ended[group]) * WEIGHT;
+            self.failed[group] += (seen.failed as f32 - self.failed[group]) * WEIGHT;
+        }
+        let mut worst: [usize; GROUPS] = std::array::from_fn(|group| group);
+        worst.sort_unstable_by(|one, other| self.failed[*other].total_cmp(&self.failed[*one]));
+        let some = self.ended.iter().filter(|ended| **ended > FORGOTTEN).count();
+        let (left_out, kept) = worst.split_at(some.div_ceil(LEFT_OUT));
+        let good = left_out.iter().map(|group| seen[*group].ended.saturating_sub(seen[*group].failed));
+        let ended = good.sum::<u64>() + kept.iter().map(|group| seen[*group].ended).sum::<u64>();
+        (ended, kept.iter().map(|group| seen[*group].failed).sum())
     }
 }
 
@@ -240,5 +307,25 @@ mod tests {
         assert_eq!(bad.share(0.0, s(1), s(10)), 20);
         assert_eq!(same.share(same.failures(), s(1), s(10)), 1000, "all fail alike");
         assert!((300..700).contains(&same.share(0.0, s(1), s(10))));
+    }
+
+    #[test]
+    fn a_name_alone_neither_takes_a_back_ends_turns_nor_keeps_them_from_it() {
+        let look = |health: &mut Health, groups| {
+            let seen = Seen { answers: 10, groups, ..Seen::default() };
+            (0..100).for_each(|_| health.look(seen, s(1), s(1)));
+            health.failures()
+        };
+        let one = |failed| SeenOfGroup { ended: 10, failed };
+        let mut groups = [SeenOfGroup::default(); GROUPS];
+        groups[3] = one(10);
+        assert_eq!(look(&mut Health::default(), groups), 0.0);
+        groups[5] = one(10);
+        let mut health = Health::default();
+        assert!(look(&mut health, groups) > 0.99, "two groups are more than a name");
+        // Who has failed is asked for one name from now on, and answers.
+        groups = [SeenOfGroup::default(); GROUPS];
+        groups[3] = one(0);
+        assert!(look(&mut health, groups) < 0.01);
     }
 }

@@ -298,13 +298,15 @@ impl Picker {
         self.budget.0 >= 1.0
     }
 
-    /// An answer has come, `latency_ns` after it was sent with this `load`; `rcode` is the header's response code.
-    pub fn answered(&mut self, place: usize, load: u32, rcode: u8, latency_ns: u64, now_ns: u64) {
+    /// An answer to the question with the hash `key` has come, `latency_ns` after it was sent with this `load`; `rcode` is
+    /// the header's response code.
+    pub fn answered(&mut self, place: usize, key: u64, load: u32, rcode: u8, latency_ns: u64, now_ns: u64) {
+        let has_failed = is_failure(rcode);
         if let Some(cells) = self.cells(place) {
             cells.ended.add(1);
             cells.count_answer(rcode, latency_ns);
         }
-        let has_failed = is_failure(rcode);
+        self.count_question(place, key, has_failed);
         self.failing[place] += (f32::from(u8::from(has_failed)) - self.failing[place]) / FAILING_MEMORY;
         let cost_ns = if has_failed { self.charge_ns(place, load).max(latency_ns) } else { latency_ns };
         self.state.answered(place, load, cost_ns, now_ns);
@@ -326,6 +328,25 @@ impl Picker {
             cells.ended.add(1);
         }
         self.state.forgotten(place);
+    }
+
+    /// Nothing has come in time for the question with the hash `key`.
+    pub fn timed_out(&mut self, place: usize, key: u64, load: u32, now_ns: u64) {
+        if let Some(cells) = self.cells(place) {
+            cells.timeouts.add(1);
+        }
+        self.count_question(place, key, true);
+        self.failed(place, load, now_ns);
+    }
+
+    /// Counts what became of a question where it matters which one it is: others are spread over all back ends alike.
+    #[inline]
+    fn count_question(&self, place: usize, key: u64, has_failed: bool) {
+        if matches!(self.policy, Policy::Hash)
+            && let Some(cells) = self.cells(place)
+        {
+            cells.count_question(key, has_failed);
+        }
     }
 
     /// Nothing has come in time, or nobody listens.
@@ -427,7 +448,7 @@ mod tests {
         at(&field, 0).udp.put(Lease { until_ns: 1_000, ..Lease::NONE });
         at(&field, 0).udp.quota.put(quota);
         let load = picker.sent(0, 10);
-        picker.answered(0, load, 0, 10, 20);
+        picker.answered(0, 1, load, 0, 10, 20);
         at(&field, 0).cells[1].sent.add(2);
         picker.look(&field, 20);
         let state = &picker.state;
@@ -445,7 +466,7 @@ mod tests {
                 let load = picker.sent(place, now);
                 let (rcode, latency) = if fails(place, question) { (2, 20) } else { (0, 300) };
                 now += 300;
-                picker.answered(place, load, rcode, latency, now);
+                picker.answered(place, 1, load, rcode, latency, now);
             }
         }
         (picker.state.latency(0).mean_ns(), picker.state.latency(0).peak_ns(now))
@@ -546,7 +567,7 @@ mod tests {
         picker.look(&field, 2);
         let load = picker.sent(0, 2);
         // A hundred microseconds for each in flight: ten fit a timeout of one millisecond, five half of it.
-        picker.answered(0, load, 0, 100_000, 3);
+        picker.answered(0, 1, load, 0, 100_000, 3);
         let mut sent = 0;
         while picker.pick(1, CLIENT, Set::EMPTY, 4, &counters) == Some(0) {
             picker.sent(0, 4);

@@ -21,7 +21,7 @@ use tokio::time::MissedTickBehavior;
 use crate::client_address::ClientAddress;
 use crate::exchange::ask_by_datagram;
 use crate::field::{BackEnd, Field, eligible};
-use crate::health::{Health, Probe, Seen};
+use crate::health::{Health, Probe, Seen, SeenOfGroup};
 use crate::picker::is_failure;
 
 /// From one look to the next.
@@ -138,14 +138,7 @@ fn look(watched: &mut HashMap<SocketAddr, Watched>, ready: Set, probing: &Probin
     for watched in watched.values_mut() {
         let seen = seen(&watched.back_end);
         let was_down = watched.heed();
-        let since = Seen {
-            answers: seen.answers - watched.last.answers,
-            failures: seen.failures - watched.last.failures,
-            timeouts: seen.timeouts - watched.last.timeouts,
-            refused: seen.refused - watched.last.refused,
-            late: seen.late - watched.last.late,
-        };
-        watched.health.look(since, now, probing.timeout);
+        watched.health.look(seen.since(&watched.last), now, probing.timeout);
         watched.last = seen;
         watched.settle(was_down);
     }
@@ -158,7 +151,12 @@ fn look(watched: &mut HashMap<SocketAddr, Watched>, ready: Set, probing: &Probin
 }
 
 fn seen(back_end: &BackEnd) -> Seen {
+    let groups = std::array::from_fn(|group| SeenOfGroup {
+        ended: back_end.sum(|cells| &cells.groups[group].ended),
+        failed: back_end.sum(|cells| &cells.groups[group].failed),
+    });
     Seen {
+        groups,
         answers: back_end.cells.iter().map(crate::counters::Cells::answers).sum(),
         failures: back_end.failures(),
         timeouts: back_end.sum(|cells| &cells.timeouts),
@@ -259,9 +257,13 @@ fn is_good(rcode: u8, is_strict: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::FrontCounters;
     use crate::field::{Drained, WHOLE};
     use crate::health::{FALL, RISE};
+    use crate::picker::{For, Picker};
     use dns::{Folded, Query};
+    use fastrand::Rng;
+    use routing::balance::Policy;
     use tokio::net::UdpSocket;
 
     fn probing() -> Probing {
@@ -406,5 +408,61 @@ mod tests {
             now += LOOK;
         }
         assert!(at(0).share() == WHOLE && at(1).share() < WHOLE / 10, "{} {}", at(0).share(), at(1).share());
+    }
+
+    /// The shares of three back ends under `hash`, ten seconds on, 0 of one that is down; what becomes of a question is said
+    /// by its number and the place of its back end.
+    fn shares_by_hash(becomes: impl Fn(usize, usize) -> Option<Rcode>) -> [u32; 3] {
+        let field = (0..3).fold(Field::default(), |field, last| {
+            let address = ([127, 0, 0, last], 53).into();
+            field.with(|place| BackEnd::new(place, address, 1, 1)).expect("there is a place")
+        });
+        let (field, counters) = (Arc::new(field), FrontCounters::default());
+        let policy = Policy::from_name("hash").expect("one of the names");
+        let mut picker = Picker::new(policy, For::Datagrams, 0, 1_000_000, 7, Rng::with_seed(1));
+        let keys: [u64; 92] = std::array::from_fn(|_| picker.rng().u64(..));
+        let (mut watched, mut now) = (HashMap::new(), Duration::from_secs(1));
+        follow(&mut watched, &field, &probing(), now);
+        for _ in 0..100 {
+            // One question in three is for one of a few names, the others are spread over many.
+            for number in (0..90).map(|turn| if turn % 3 == 0 { turn % 2 } else { 2 + turn }) {
+                picker.look(&field, 1);
+                let key = keys[number];
+                let picked = picker.pick(key, [127, 0, 0, 1].into(), Set::EMPTY, 1, &counters);
+                let place = picked.expect("all are there");
+                let load = picker.sent(place, 1);
+                match becomes(number, place) {
+                    Some(rcode) => picker.answered(place, key, load, rcode.to_int(), 1, 2),
+                    None => picker.timed_out(place, key, load, 2),
+                }
+            }
+            look(&mut watched, eligible(&field).0, &probing(), now);
+            now += LOOK;
+        }
+        [0, 1, 2].map(|place| {
+            let back_end = field.places[place].as_ref().expect("it is there");
+            if back_end.is_down() { 0 } else { back_end.share() }
+        })
+    }
+
+    #[test]
+    fn a_name_that_fails_by_itself_moves_no_others_from_its_back_end() {
+        for fails in [Some(Rcode::SERVFAIL), Some(Rcode::REFUSED), None] {
+            let fails_at = |number| if number == 0 { fails } else { Some(Rcode::NOERROR) };
+            assert_eq!(shares_by_hash(|number, _| fails_at(number)), [WHOLE; 3], "{fails:?}");
+        }
+    }
+
+    #[test]
+    fn who_fails_is_noticed_where_each_question_has_its_back_end() {
+        for fails in [Some(Rcode::SERVFAIL), Some(Rcode::REFUSED), None] {
+            for (part, most) in [(1, WHOLE / 10), (2, WHOLE * 3 / 4)] {
+                let shares = shares_by_hash(|number, place| {
+                    if place == 1 && number % part == 0 { fails } else { Some(Rcode::NOERROR) }
+                });
+                let [first, failing, third] = shares;
+                assert!(failing < most && first == WHOLE && third == WHOLE, "{shares:?} {fails:?}");
+            }
+        }
     }
 }

@@ -71,9 +71,10 @@ impl Bench {
             Err(why) => return self.take_stray(place, octets, why),
         };
         let waiting = self.pending.get(index);
-        let (load, is_answered, counted_at) = (waiting.load, waiting.is_answered, waiting.asker.counted_at);
+        let (key, load) = (waiting.key, waiting.load);
+        let (is_answered, counted_at) = (waiting.is_answered, waiting.asker.counted_at);
         let latency = now.saturating_sub(waiting.sent_ns);
-        self.worker.picker.answered(place, load, rcode(octets).to_int(), latency, now);
+        self.worker.picker.answered(place, key, load, rcode(octets).to_int(), latency, now);
         if !is_answered {
             self.deliver(index, octets);
             self.clients.give_back(counted_at);
@@ -128,11 +129,7 @@ impl Bench {
         let timeout = self.worker.limits.timeout_ns;
         while let Some(index) = self.pending.first_sent_before(now.saturating_sub(timeout)) {
             let waiting = self.pending.get(index);
-            let (place, load) = (waiting.back_end, waiting.load);
-            if let Some(cells) = self.worker.picker.cells(place) {
-                cells.timeouts.add(1);
-            }
-            self.worker.picker.failed(place, load, now);
+            self.worker.picker.timed_out(waiting.back_end, waiting.key, waiting.load, now);
             self.dispatch_again(index, now);
         }
         self.pending.forget_late(now, timeout);
