@@ -42,7 +42,7 @@ pub struct Counts {
     pub empty_prefixes: AtomicU64,
     /// Prefixes that turned out to have something.
     pub prefixes_in_use: AtomicU64,
-    /// Prefixes without a name in which a name was found after all.
+    /// Prefixes that were said to have no name, in which one was known or found.
     pub contradicted: AtomicU64,
     /// Re-asked hits by what became of them.
     pub staleness: Staleness,

@@ -345,13 +345,21 @@ impl BackEnd {
         answered: Answered,
         now: u32,
     ) -> Option<Question> {
+        let address = question.address;
+        let is_wrong =
+            matches!(answered, Answered::Nothing(_)) && self.cache.knows_name_in(address, bits, now);
         let (state, life) = match answered {
+            Answered::Nothing(_) if is_wrong => (State::Asked, CONTRADICTED),
             Answered::Nothing(ttl) => (State::NoName, self.absent_for(ttl)),
             Answered::NoName(ttl) => (State::Asked, self.behaviour.ttl.of(ttl)),
             _ => (State::Asked, UNCONFIRMED),
         };
-        self.cache.put_prefix(question.address, bits, Entry::new(state, now, life));
+        self.cache.put_prefix(address, bits, Entry::new(state, now, life));
         match answered {
+            Answered::Nothing(_) if is_wrong => {
+                self.counts.contradicted.fetch_add(1, Ordering::Relaxed);
+                None
+            }
             Answered::Nothing(_) => {
                 self.counts.empty_prefixes.fetch_add(1, Ordering::Relaxed);
                 self.above(question, bits, now)

@@ -431,18 +431,41 @@ fn an_empty_prefix_hides_no_longer_one_that_has_something() {
 fn a_name_in_a_prefix_that_was_said_to_be_empty_ends_that() {
     let mut world = World::new(Behaviour { prefixes: true, ..behaviour() });
     world.look_up(ONE);
-    world.step(name(1));
+    let Due::Now(question) = world.back_end.next(world.now()) else { panic!("it is due") };
     world.look_up("192.0.2.2");
-    world.step(Answered::Nothing(1));
-    world.step(Answered::Nothing(1));
-    world.step(Answered::NoName(1));
+    for said in [Answered::Nothing(1), Answered::Nothing(1), Answered::NoName(1)] {
+        assert!(world.step(said).is_some_and(|asked| asked.contains("192.0.2.2")));
+    }
     assert_eq!(world.look_up("192.0.2.3").word(), "no_name");
-    assert_eq!(world.look_up(ONE).word(), "name", "what an address has of its own goes before");
-    world.pass(1000);
-    world.look_up(ONE);
-    world.step(name(1));
+    world.back_end.answered(question, name(1), world.now());
     assert_eq!(world.look_up("192.0.2.3"), Known::NotYet);
     assert_eq!(world.counted(|counts| &counts.contradicted), 1);
+}
+
+#[test]
+fn a_prefix_in_which_a_name_is_known_is_not_taken_for_empty() {
+    let mut world = World::new(Behaviour { prefixes: true, ..behaviour() });
+    for (named, beside, third, expected) in [
+        ("192.0.2.0", "192.0.2.9", "192.0.2.255", "not_yet"),
+        ("198.51.100.255", "198.51.100.1", "198.51.100.2", "not_yet"),
+        // What is known of others says nothing of it.
+        ("203.0.112.255", "203.0.113.0", "203.0.113.1", "no_name"),
+    ] {
+        world.look_up(named);
+        world.step(name(1));
+        world.look_up(beside);
+        while world.step(Answered::Nothing(1)).is_some() {}
+        assert_eq!(world.look_up(third).word(), expected, "{third}");
+        while world.step(Answered::NoName(1)).is_some() {}
+    }
+    assert_eq!(world.counted(|counts| &counts.contradicted), 2);
+    // A name that has expired is none that is known.
+    world.look_up("10.1.2.3");
+    world.step(name(1));
+    world.pass(1001);
+    world.look_up("10.1.2.4");
+    while world.step(Answered::Nothing(1)).is_some() {}
+    assert_eq!(world.look_up("10.1.2.5").word(), "no_name");
 }
 
 #[test]

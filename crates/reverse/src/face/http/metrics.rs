@@ -195,8 +195,8 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_reverse_prefixes_total",
-        help: "Prefixes that were asked about: empty ones have no name in them, others have something; contradicted are \
-               empty ones in which a name was found after all.",
+        help: "Prefixes that were asked about: empty ones have no name in them, others have something; contradicted were \
+               said to be empty, and a name in them was known or found.",
         kind: Kind::Counter,
         unit: "prefixes",
         labels: &["outcome"],
