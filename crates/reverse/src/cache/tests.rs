@@ -93,6 +93,31 @@ fn names_without_numbers_make_room_as_those_beyond_the_limit() {
 }
 
 #[test]
+fn a_name_without_room_leaves_that_it_was_asked_for() {
+    let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
+    cache.names.most = 1;
+    for number in 0.. {
+        put(&mut cache, v4(number), &format!("h{number}.example"));
+        if cache.counts().no_room > 0 {
+            break;
+        }
+    }
+    let state = |address| reader.view().get(address, &mut NameText::EMPTY.clone()).map(|entry| entry.state);
+    let late = "some.name.that.is.not.there.yet.example";
+    // Else it would be asked for again and again, for a name that is not kept.
+    cache.put(v4(u32::MAX), Entry::new(State::Asked, 1000, DAY), &NameText::EMPTY);
+    put(&mut cache, v4(u32::MAX), late);
+    assert_eq!(state(v4(u32::MAX)), Some(State::Asked));
+    // But what is not true any more goes.
+    for address in [v4(0), v4(1 << 31)] {
+        put(&mut cache, address, "-");
+        put(&mut cache, address, late);
+        assert_eq!(state(address), None);
+    }
+    assert_eq!(cache.counts().no_room, 4);
+}
+
+#[test]
 fn names_are_collected() {
     let (mut cache, reader) = new(64 << 20, 0, 7);
     for round in 0..20u32 {

@@ -333,11 +333,13 @@ impl Writer {
         kept.ok()
     }
 
-    /// Takes out what expires first near a key whose name has no room.
+    /// Takes out what a key had whose name has no room, as it is not true any more; else what expires first near it.
     fn make_room<K: Table>(&mut self, key: K) {
         let hash = key.hash(self.root.seed);
         let index = shard(hash);
         match K::shards(&self.root)[index].place(key, hash) {
+            // It takes no room of names, and without it the key would be asked for again at each look-up.
+            Place::Found(_, Entry { state: State::Asked, .. }, _) => {}
             Place::Found(at, ..) | Place::Full(at) => self.evict::<K>(index, at),
             Place::Free(_, _, Some(soonest)) => self.evict::<K>(index, soonest),
             Place::Free(..) | Place::None => {}
