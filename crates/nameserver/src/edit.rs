@@ -379,8 +379,15 @@ impl Editor {
         }
     }
 
+    /// Says that the server stops: a store that others share has so long, and no longer, to answer
+    /// ([`store::Store::leave`]).
+    pub fn leave(&self) {
+        self.shared.store.leave();
+    }
+
     /// Finishes the changes that were taken, ends the thread and closes the store.
     pub async fn stop(self) {
+        self.leave();
         drop(lock(&self.shared.queue).take());
         let following = lock(&self.shared.following.task).take();
         if let Some(task) = following {

@@ -275,8 +275,11 @@ impl Service {
         self.editor.import(&self.imports).await
     }
 
-    /// Ends all of it: queries that were received are answered, changes that were taken are finished.
+    /// Ends all of it: queries that were received are answered, changes that were taken are finished, where the store
+    /// answers in time.
     pub async fn stop(mut self) {
+        // From here on, and not from where the last request has ended.
+        self.editor.leave();
         self.shutdown.begin();
         for worker in self.workers {
             // A worker only ends by itself; what it panicked with has been logged.

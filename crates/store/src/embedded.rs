@@ -163,6 +163,19 @@ impl Embedded {
         Ok(contents)
     }
 
+    /// The current generation; 0 before the first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`].
+    pub(crate) async fn generation(&self) -> Result<u64, StoreError> {
+        let mut slot = self.connection.lock().await;
+        let connected = self.place.take(&mut slot)?;
+        let generation = contents::generation(&connected.sql).map_err(|error| self.place.sort(&error))?;
+        *slot = Some(connected);
+        Ok(generation.cast_unsigned())
+    }
+
     /// Stores all of `changes` or none, as the generation after `based_on`, and returns its number once
     /// the disk has it. Until then the thread that asks is held up.
     ///

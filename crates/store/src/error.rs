@@ -211,8 +211,8 @@ impl From<StoreError> for OpenError {
 
 /// Why the store could not do its work. It is usable again as soon as the cause is gone.
 ///
-/// Nothing was changed, except that after [`StoreError::Io`], [`StoreError::Gone`] and [`StoreError::Unreachable`] a
-/// commit may turn out to have happened, whole. The path of a shared database is its URL without the password.
+/// Nothing was changed, except that after [`StoreError::Io`], [`StoreError::Gone`], [`StoreError::Unreachable`] and
+/// [`StoreError::Left`] a commit may turn out to have happened, whole. The path of a shared database is its URL without the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
     /// Another program has kept the database locked for all of [`BUSY_TIMEOUT`].
@@ -226,6 +226,11 @@ pub enum StoreError {
         path: PathBuf,
         /// The cause in the system's or the database's words.
         cause: String,
+    },
+    /// A shared database had not answered when this process, which stops, waited no longer.
+    Left {
+        /// The URL without its password.
+        path: PathBuf,
     },
     /// An earlier call has not ended in [`CHECK_WAIT`], or another program's: the disk hangs, the work is large, or a
     /// transaction was left open.
@@ -377,6 +382,11 @@ impl fmt::Display for StoreError {
             StoreError::Unreachable { path, cause } => {
                 write!(f, "the store {} cannot be reached: {cause}", path.display())
             }
+            StoreError::Left { path } => write!(
+                f,
+                "the store {} did not answer before this name server stopped; whether it has the change is not known",
+                path.display()
+            ),
             StoreError::Slow { path } => write!(
                 f,
                 "the store {} has been busy for more than {} s; look whether another program keeps a transaction open, or \

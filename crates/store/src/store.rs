@@ -134,7 +134,7 @@ impl Store {
     pub async fn has_published(&self, number: u64) -> Result<bool, StoreError> {
         match &self.0 {
             // Nobody else could have.
-            Kind::Embedded(store) => Ok(store.load().await?.generation == number),
+            Kind::Embedded(store) => Ok(store.generation().await? == number),
             Kind::Shared(store) => store.has_published(number).await,
         }
     }
@@ -175,6 +175,16 @@ impl Store {
         match &self.0 {
             Kind::Embedded(store) => store.check().await,
             Kind::Shared(store) => store.check().await,
+        }
+    }
+
+    /// Says that this process stops: calls to a shared database end within
+    /// [`LEAVE_WAIT`](crate::shared::LEAVE_WAIT), also those to come, with [`StoreError::Left`] where there is no answer.
+    pub fn leave(&self) {
+        match &self.0 {
+            // Its calls are made on the thread that asks, and cannot be left.
+            Kind::Embedded(_) => {}
+            Kind::Shared(store) => store.leave(),
         }
     }
 

@@ -21,13 +21,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::PoisonError;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Mutex;
+use tokio::sync::watch::Sender;
+use tokio::time::Instant;
 
 use self::apply::{Failure, ROWS_PER_STATEMENT};
 pub use self::news::{News, Parts, Seen, Standing};
-use self::sql::{ALIVE_WAIT, ANSWER_WAIT, Place, Sql, values};
+use self::sql::{ALIVE_WAIT, Place, Sql, late, values};
 pub use self::watch::{POLL_INTERVAL, RECONNECT_MAX, RECONNECT_MIN, Watch};
 use crate::apply::GENERATIONS_KEPT;
 use crate::change::{Change, describe};
@@ -46,6 +48,14 @@ pub const REFUSALS_KEPT: i64 = 1_000;
 /// The longest reason that is stored with a refusal, in bytes: a screen or two of faults.
 const REASON_MAX: usize = 8_000;
 
+/// How long a call may take in all. One that gets its answers is only slow: a large import into a database far away takes
+/// a hundred thousand statements of 15 ms. Nobody else can publish meanwhile, so it is not for ever.
+pub const CALL_WAIT: Duration = Duration::from_secs(30 * 60);
+
+/// How long calls go on after [`Store::leave`](crate::Store::leave): a database that is well needs less, and who stops must
+/// be done before systemd kills it, with time to tell those who wait.
+pub const LEAVE_WAIT: Duration = Duration::from_secs(5);
+
 /// How often a commit is tried that a program without our order of locks makes the database break off.
 const DEADLOCKS_MAX: usize = 5;
 
@@ -61,6 +71,8 @@ pub struct Shared {
     connection: Mutex<Option<Link>>,
     /// Which generation this process has, and whose: a database that was put back has others under the same numbers.
     has: std::sync::Mutex<Option<(u64, u64)>>,
+    /// When calls end that have no answer by then, once this process stops.
+    leaving: Sender<Option<Instant>>,
 }
 
 /// A connection, and whether its open transaction has the turn to change what is served.
@@ -84,6 +96,8 @@ pub(crate) enum Failed {
     Sql(sqlx::Error),
     /// What is stored cannot be what was stored; the connection is not used again.
     Corrupt(String),
+    /// This process stops, and did not wait for the answer.
+    Left,
 }
 
 impl From<sqlx::Error> for Failed {
@@ -113,6 +127,7 @@ impl Shared {
             publisher,
             connection: Mutex::default(),
             has: std::sync::Mutex::default(),
+            leaving: Sender::default(),
         }))
     }
 
@@ -317,10 +332,22 @@ impl Shared {
         self.store(tokio::time::timeout(CHECK_WAIT, checked).await.map_err(|_| slow())?)
     }
 
+    /// Has calls end within [`LEAVE_WAIT`] from the first time that this is said.
+    pub(crate) fn leave(&self) {
+        self.leaving.send_if_modified(|by| {
+            let is_first = by.is_none();
+            by.get_or_insert_with(|| Instant::now() + LEAVE_WAIT);
+            is_first
+        });
+    }
+
     pub(crate) async fn close(self) -> Result<(), StoreError> {
-        match self.connection.into_inner() {
-            Some(link) => link.sql.close().await.map_err(|error| StoreError::sort_shared(&self.path, &error)),
-            None => Ok(()),
+        let Some(link) = self.connection.lock().await.take() else { return Ok(()) };
+        tokio::select! {
+            biased;
+            closed = link.sql.close() => closed.map_err(|error| StoreError::sort_shared(&self.path, &error)),
+            // It ends with its connection.
+            () = self.left() => Ok(()),
         }
     }
 
@@ -356,20 +383,40 @@ impl Shared {
         ended.await
     }
 
+    /// Makes a call on the connection, unless this process stops before it is answered.
+    async fn linked<T>(&self, call: impl AsyncFnOnce(&mut Link) -> Result<T, Failed>) -> Result<T, Failed> {
+        tokio::select! {
+            biased;
+            // An answer that has come is told, however late it is.
+            answered = self.answered(call) => answered,
+            () = self.left() => Err(Failed::Left),
+        }
+    }
+
+    /// Returns when calls are to end because this process stops.
+    async fn left(&self) {
+        let mut leaving = self.leaving.subscribe();
+        let by = leaving.wait_for(Option::is_some).await.ok().and_then(|by| *by);
+        match by {
+            Some(by) => tokio::time::sleep_until(by).await,
+            // Whose sender is gone will not be told.
+            None => std::future::pending().await,
+        }
+    }
+
     /// Makes a call on the connection, which is kept where the call leaves it in a known state. A connection that was
     /// made before may have been lost without a sign; one that begins with that is made anew, once.
-    async fn linked<T>(&self, call: impl AsyncFnOnce(&mut Link) -> Result<T, Failed>) -> Result<T, Failed> {
+    async fn answered<T>(&self, call: impl AsyncFnOnce(&mut Link) -> Result<T, Failed>) -> Result<T, Failed> {
         let mut slot = self.connection.lock().await;
-        let late = || Failed::Sql(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
         let mut link = match slot.take() {
             Some(mut link) => match tokio::time::timeout(ALIVE_WAIT, link.sql.raw("SELECT 1")).await {
                 Ok(Ok(())) => link,
                 Ok(Err(_)) => Link::new(self.place.connect().await?),
-                Err(_) => return Err(late()),
+                Err(_) => return Err(late().into()),
             },
             None => Link::new(self.place.connect().await?),
         };
-        let result = tokio::time::timeout(ANSWER_WAIT, call(&mut link)).await.map_err(|_| late())?;
+        let result = tokio::time::timeout(CALL_WAIT, call(&mut link)).await.map_err(|_| late())?;
         if matches!(result, Ok(_) | Err(Failed::Verdict(_))) {
             *slot = Some(link);
         }
@@ -418,6 +465,7 @@ impl Shared {
             Failed::Verdict(verdict) => verdict,
             Failed::Sql(error) => StoreError::sort_shared(&self.path, &error).into(),
             Failed::Corrupt(what) => StoreError::Corrupt { path: self.path.clone(), what }.into(),
+            Failed::Left => StoreError::Left { path: self.path.clone() }.into(),
         })
     }
 

@@ -13,9 +13,12 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, query, query_as, 
 use crate::error::{OpenError, shown};
 use crate::store::BUSY_TIMEOUT;
 
-/// How long a call may take: a database that is there but does not answer must not hold up changes for ever, and a store
-/// of a million records is loaded in less.
+/// How long a statement may take, beside the time for its octets: a database that is there but does not answer must not
+/// hold up changes for ever, and a table of a million records is loaded in less.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// How many octets of a statement the way to a database takes in a second, at least: 2 Mbit/s.
+const SENT_PER_SECOND_MIN: u64 = 256 << 10;
 
 /// How long the making of a connection may take, and the statement that tells whether one is alive. Both come before a
 /// call and are small, and who stops must be done before systemd kills it.
@@ -93,6 +96,16 @@ pub(crate) enum Value {
     Integer(Option<i64>),
     Real(Option<f64>),
     Text(Option<String>),
+}
+
+impl Value {
+    /// About how many octets it is on its way.
+    fn octets(&self) -> usize {
+        match self {
+            Value::Integer(_) | Value::Real(_) => size_of::<u64>(),
+            Value::Text(text) => text.as_ref().map_or(0, String::len),
+        }
+    }
 }
 
 /// A list of values, each of which a [`Value`] can be made from.
@@ -184,7 +197,6 @@ impl Place {
 
     /// Connects within [`ALIVE_WAIT`], with what must hold for every statement of ours.
     pub(crate) async fn connect(&self) -> Result<Sql, sqlx::Error> {
-        let late = || sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer"));
         tokio::time::timeout(ALIVE_WAIT, self.connect_at_last()).await.map_err(|_| late())?
     }
 
@@ -261,9 +273,9 @@ impl Sql {
         let statements = raw_sql(AssertSqlSafe(text));
         match self {
             #[cfg(feature = "postgres")]
-            Sql::Postgres(sql) => statements.execute(&mut **sql).await.map(drop),
+            Sql::Postgres(sql) => answered(text.len(), statements.execute(&mut **sql)).await.map(drop),
             #[cfg(feature = "mysql")]
-            Sql::Mysql(sql) => statements.execute(&mut **sql).await.map(drop),
+            Sql::Mysql(sql) => answered(text.len(), statements.execute(&mut **sql)).await.map(drop),
             #[cfg(not(all(feature = "postgres", feature = "mysql")))]
             Sql::Absent(never) => match *never {},
         }
@@ -271,16 +283,17 @@ impl Sql {
 
     /// Executes a statement with a value for each `?`; returns how many rows it changed.
     pub(crate) async fn run(&mut self, text: &str, values: Vec<Value>) -> Result<u64, sqlx::Error> {
+        let octets = text.len() + values.iter().map(Value::octets).sum::<usize>();
         match self {
             #[cfg(feature = "postgres")]
             Sql::Postgres(sql) => {
                 let query = bound!(query(AssertSqlSafe(numbered(text))), values);
-                query.execute(&mut **sql).await.map(|done| done.rows_affected())
+                answered(octets, query.execute(&mut **sql)).await.map(|done| done.rows_affected())
             }
             #[cfg(feature = "mysql")]
             Sql::Mysql(sql) => {
                 let query = bound!(query(AssertSqlSafe(text)), values);
-                query.execute(&mut **sql).await.map(|done| done.rows_affected())
+                answered(octets, query.execute(&mut **sql)).await.map(|done| done.rows_affected())
             }
             #[cfg(not(all(feature = "postgres", feature = "mysql")))]
             Sql::Absent(never) => match *never {},
@@ -293,16 +306,17 @@ impl Sql {
         text: &str,
         values: Vec<Value>,
     ) -> Result<Vec<T>, sqlx::Error> {
+        let octets = text.len() + values.iter().map(Value::octets).sum::<usize>();
         match self {
             #[cfg(feature = "postgres")]
             Sql::Postgres(sql) => {
                 let query = bound!(query_as::<_, T>(AssertSqlSafe(numbered(text))), values);
-                query.fetch_all(&mut **sql).await
+                answered(octets, query.fetch_all(&mut **sql)).await
             }
             #[cfg(feature = "mysql")]
             Sql::Mysql(sql) => {
                 let query = bound!(query_as::<_, T>(AssertSqlSafe(text)), values);
-                query.fetch_all(&mut **sql).await
+                answered(octets, query.fetch_all(&mut **sql)).await
             }
             #[cfg(not(all(feature = "postgres", feature = "mysql")))]
             Sql::Absent(never) => match *never {},
@@ -350,6 +364,20 @@ impl Sql {
             Sql::Absent(never) => match never {},
         }
     }
+}
+
+/// Waits for the answer to a statement of so many octets.
+async fn answered<T>(
+    octets: usize,
+    statement: impl Future<Output = Result<T, sqlx::Error>>,
+) -> Result<T, sqlx::Error> {
+    let wait = ANSWER_WAIT + Duration::from_secs(octets as u64 / SENT_PER_SECOND_MIN);
+    tokio::time::timeout(wait, statement).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// What came of a statement that was not answered in time.
+pub(super) fn late() -> sqlx::Error {
+    sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer"))
 }
 
 /// A statement with `$1`, `$2` and so on for each `?`, as PostgreSQL has them. No text of ours has a `?` elsewhere.

@@ -228,6 +228,20 @@ async fn damage_is_told_with_its_place() {
 }
 
 #[tokio::test]
+async fn which_generation_there_is_is_known_without_what_it_has() {
+    let folder = Folder::new();
+    let store = open(&folder);
+    assert_eq!(store.generation().await, Ok(0));
+    store.commit(0, &[zone("a.", "text")]).await.unwrap();
+    stranger(&folder.database()).execute_batch("UPDATE zone SET text = x'ff'").unwrap();
+    assert_eq!(store.generation().await, Ok(1));
+    store.close().await.unwrap();
+    let store = crate::Store::open(&folder.url()).await.unwrap();
+    assert_eq!(store.has_published(1).await, Ok(true));
+    assert_eq!(store.has_published(2).await, Ok(false));
+}
+
+#[tokio::test]
 async fn overwritten_pages_are_an_error_and_no_panic() {
     let mut told = 0;
     for page in 0..12 {

@@ -2,10 +2,11 @@
 //!
 //! Here the file; `suite` is what every kind of store must do, `model` holds random changes against a map, `entries` and
 //! `direct` are about changes of a few rows and those of other programs, `migrations` about older and newer stores,
-//! `faults` and `kill` about disks that fail and processes that end.
+//! `faults` and `kill` about disks that fail and processes that end, `far` about databases that are slow to answer.
 
 mod direct;
 mod entries;
+mod far;
 mod faults;
 mod kill;
 mod migrations;
