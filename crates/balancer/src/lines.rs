@@ -6,6 +6,8 @@ use net::client::{Outgoing, Readiness, Trouble};
 use net::count::Count;
 use routing::balance::{BACK_ENDS_MAX, Set};
 
+use crate::pending::Index;
+
 /// The most lines of one back end: sixteen times as many ports and ids as one has.
 pub const SOCKETS_MAX: usize = 16;
 
@@ -21,6 +23,11 @@ pub const MEND_NS: u64 = 1_000_000_000;
 struct Line {
     socket: UdpSocket,
     outgoing: Outgoing,
+    /// The queries that were pushed since none waited, as long as the system has taken none of them: no more than may
+    /// wait.
+    pushed: Vec<Index>,
+    /// Whether it has taken some: which ones cannot be told then.
+    is_mixed: bool,
 }
 
 /// The lines of one worker to all back ends. A line goes by its number, a back end by its place.
@@ -33,6 +40,8 @@ pub struct Lines {
     first: usize,
     /// Lines with datagrams that wait to be sent.
     ready: Vec<u16>,
+    /// Queries that the system refused to send, with their lines.
+    refused: Vec<(u16, Index)>,
     /// Back ends that are said to be gone: nobody listens there, or no way leads there.
     gone: Set,
     /// Those whose lines are to be opened anew: the system said that one of them will not do.
@@ -57,6 +66,7 @@ impl Lines {
             sockets,
             first: 0,
             ready: Vec::with_capacity(LINES_MAX),
+            refused: Vec::new(),
             gone: Set::EMPTY,
             broken: Set::EMPTY,
             incomplete: Set::EMPTY,
@@ -76,7 +86,7 @@ impl Lines {
             let opened = net::client::ask_for_many(address, None).and_then(|socket| {
                 readiness.add(&socket, line as u64, false)?;
                 let outgoing = Outgoing::merging(&socket);
-                Ok(Line { socket, outgoing })
+                Ok(Line { socket, outgoing, pushed: Vec::new(), is_mixed: false })
             });
             match opened {
                 Ok(opened) => self.lines[line] = Some(opened),
@@ -162,10 +172,10 @@ impl Lines {
         self.lines[usize::from(line)].as_ref().map(|open| &open.socket)
     }
 
-    /// Sends a datagram over a line with others, at the next [`flush`](Self::flush) at the latest; `failed` counts what
-    /// the system refuses. False where the line is full of what the system has no room for now.
+    /// Sends the datagram of a query over a line with others, at the next [`flush`](Self::flush) at the latest;
+    /// `failed` counts what the system refuses. False where the line is full of what the system has no room for now.
     #[must_use]
-    pub fn push(&mut self, line: u16, octets: &[u8], failed: &Count) -> bool {
+    pub fn push(&mut self, line: u16, query: Index, octets: &[u8], failed: &Count) -> bool {
         let Some(open) = &mut self.lines[usize::from(line)] else { return false };
         if open.outgoing.is_full() {
             return false;
@@ -174,6 +184,10 @@ impl Lines {
             self.ready.push(line);
         }
         open.outgoing.push(octets, None, None);
+        open.is_mixed |= open.pushed.len() >= open.outgoing.most();
+        if !open.is_mixed {
+            open.pushed.push(query);
+        }
         if open.outgoing.is_full() {
             self.send(line, failed);
         }
@@ -195,17 +209,31 @@ impl Lines {
         !self.ready.is_empty()
     }
 
+    /// Takes queries, with their lines, that the system refused to send, as a packet filter has it do: they wait in
+    /// vain. Where it took others with them, it is not known which ones were refused, and they are not among these.
+    pub fn take_refused(&mut self) -> Vec<(u16, Index)> {
+        std::mem::take(&mut self.refused)
+    }
+
     fn send(&mut self, line: u16, failed: &Count) {
         let Some(open) = &mut self.lines[usize::from(line)] else { return };
-        let mut troubles = [None; 2];
+        let (mut troubles, mut is_mixed) = ([None; 2], open.is_mixed);
         open.outgoing.send(&open.socket, |told| {
-            let Err(error) = told else { return };
-            match Trouble::of(&error) {
-                Trouble::Datagram => failed.add(1),
-                trouble @ Trouble::Socket => troubles[1] = Some(trouble),
-                trouble => troubles[0] = Some(trouble),
+            let trouble = told.err().map(|error| Trouble::of(&error));
+            is_mixed |= trouble != Some(Trouble::Datagram);
+            match trouble {
+                None => {}
+                Some(Trouble::Datagram) => failed.add(1),
+                Some(Trouble::Socket) => troubles[1] = trouble,
+                Some(_) => troubles[0] = trouble,
             }
         });
+        open.is_mixed = is_mixed && !open.outgoing.is_empty();
+        if is_mixed {
+            open.pushed.clear();
+        } else if open.outgoing.is_empty() {
+            self.refused.extend(open.pushed.drain(..).map(|query| (line, query)));
+        }
         let earlier = open.outgoing.take_earlier().map(|error| Trouble::of(&error));
         for trouble in troubles.into_iter().chain([earlier]).flatten() {
             self.hear(place_of(line), trouble);
@@ -222,14 +250,21 @@ mod tests {
     use super::*;
 
     impl Lines {
-        /// Has the lines of a back end lead to where nobody takes anything; returns what must be kept for that.
-        pub(crate) fn stop_up(&mut self, place: usize) -> UnixDatagram {
+        /// Has the lines of a back end lead to a socket for datagrams of any length.
+        pub(crate) fn divert(&mut self, place: usize) -> UnixDatagram {
             let (ours, theirs) = UnixDatagram::pair().expect("a pair");
             ours.set_nonblocking(true).expect("it is set");
-            while ours.send(&[0; 64]).is_ok() {}
             for line in self.lines[place * SOCKETS_MAX..][..SOCKETS_MAX].iter_mut().flatten() {
                 line.socket = UdpSocket::from(OwnedFd::from(ours.try_clone().expect("a descriptor")));
             }
+            theirs
+        }
+
+        /// Has the lines of a back end lead to where nobody takes anything; returns what must be kept for that.
+        pub(crate) fn stop_up(&mut self, place: usize) -> UnixDatagram {
+            let theirs = self.divert(place);
+            let socket = self.lines[place * SOCKETS_MAX..].iter().flatten().next().expect("it is open");
+            while socket.socket.send(&[0; 64]).is_ok() {}
             theirs
         }
     }
@@ -242,11 +277,11 @@ mod tests {
         let theirs = lines.stop_up(1);
         let line = SOCKETS_MAX as u16;
         let mut pushed = 0_u64;
-        while lines.push(line, &[7; 32], &failed) {
+        while lines.push(line, Index::ANY, &[7; 32], &failed) {
             pushed += 1;
         }
         lines.flush(&failed);
-        assert!(pushed > 0 && lines.is_waiting() && !lines.push(line, &[7; 32], &failed));
+        assert!(pushed > 0 && lines.is_waiting() && !lines.push(line, Index::ANY, &[7; 32], &failed));
         theirs.set_nonblocking(true).expect("it is set");
         let (mut octets, mut arrived) = ([0; 65_536], 0);
         while lines.is_waiting() {
@@ -259,7 +294,7 @@ mod tests {
             arrived += length;
         }
         assert_eq!((arrived % 64, failed.get()), (pushed as usize * 32 % 64, 0));
-        assert!(arrived >= pushed as usize * 32 && lines.push(line, &[7; 32], &failed));
+        assert!(arrived >= pushed as usize * 32 && lines.push(line, Index::ANY, &[7; 32], &failed));
     }
 
     #[test]
@@ -292,16 +327,41 @@ mod tests {
         let (mut lines, failed) = (Lines::new(1), Count::default());
         lines.open(1, address, &readiness);
         let line = SOCKETS_MAX as u16;
-        assert!(lines.push(line, &[7; 32], &failed));
+        assert!(lines.push(line, Index::ANY, &[7; 32], &failed));
         lines.flush(&failed);
         assert!(lines.take_gone().is_empty());
         let told = readiness.ready_within(Duration::from_secs(10)).expect("it waits").count();
         let somebody = UdpSocket::bind(address).expect("the port is free again");
-        assert!(told == 1 && lines.push(line, &[8; 32], &failed));
+        assert!(told == 1 && lines.push(line, Index::ANY, &[8; 32], &failed));
         lines.flush(&failed);
         assert_eq!((lines.take_gone(), failed.get()), (Set::EMPTY.with(1), 0));
         let mut octets = [0; 64];
         assert_eq!((somebody.recv(&mut octets).expect("it arrives"), octets[0]), (32, 8));
+    }
+
+    #[test]
+    fn which_queries_were_refused_is_known_where_all_were() {
+        let readiness = Readiness::new().expect("there are descriptors");
+        let (mut lines, failed) = (Lines::new(1), Count::default());
+        lines.open(1, ([127, 0, 0, 1], 9).into(), &readiness);
+        // The system has no datagrams that are so long.
+        let (line, too_long, short) = (SOCKETS_MAX as u16, [7; 65_520], [7; 32]);
+        let mut count = 0;
+        for (datagrams, refused) in [
+            (&[&too_long[..]][..], 1),
+            (&[&too_long, &too_long], 2),
+            (&[&too_long, &short], 0),
+            (&[&short], 0),
+            (&[&too_long], 1),
+        ] {
+            for octets in datagrams {
+                assert!(lines.push(line, Index::ANY, octets, &failed));
+            }
+            lines.flush(&failed);
+            assert_eq!(lines.take_refused(), vec![(line, Index::ANY); refused]);
+            count += datagrams.iter().filter(|octets| octets.len() > 32).count() as u64;
+            assert_eq!(failed.get(), count, "each is counted");
+        }
     }
 
     #[test]

@@ -269,6 +269,12 @@ impl Pending {
         self.release(index.0);
     }
 
+    /// Whether a query waits for a reply over this socket.
+    pub fn waits_over(&self, index: Index, socket: u16) -> bool {
+        let waiting = self.get(index);
+        waiting.state == State::Waits && waiting.socket == socket
+    }
+
     /// A query was not sent after all: it no longer waits, and keeps its place.
     pub fn unsent(&mut self, index: Index) {
         self.remove(index.0);
@@ -474,6 +480,11 @@ mod tests {
     use super::*;
     use fastrand::Rng;
     use proptest::prelude::*;
+
+    impl Index {
+        /// One for whoever only passes it on.
+        pub(crate) const ANY: Index = Index(0);
+    }
 
     /// A query for `aN.` and where its question ends.
     fn query(number: u8) -> (Vec<u8>, usize) {

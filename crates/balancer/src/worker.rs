@@ -188,10 +188,10 @@ impl Bench {
                 }
             }
             self.expire(now);
-            self.flush();
+            self.flush(now);
             self.bury(now);
             self.mend(now);
-            self.flush();
+            self.flush(now);
         }
     }
 
@@ -306,8 +306,12 @@ impl Bench {
         }
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self, now: u64) {
         self.lines.flush(&self.worker.counters.send_failed);
+        // Each goes to a few back ends at most.
+        while self.redirect(now) {
+            self.lines.flush(&self.worker.counters.send_failed);
+        }
         self.send_answers();
     }
 

@@ -12,6 +12,7 @@ use net::udp::DATAGRAM_MAX;
 use super::Bench;
 use crate::client_address::{ClientAddress, Transport};
 use crate::field::Standing;
+use crate::lines::place_of;
 use crate::message::{Says, UDP_PAYLOAD, answer};
 use crate::pending::{Asker, Index, Unmatched, rcode};
 use crate::picker::{Picker, is_failure};
@@ -55,7 +56,7 @@ impl Bench {
                     waiting.asker.added =
                         add_subnet(&mut waiting.query, question_end, edns.as_ref(), &subnet);
                 }
-                self.dispatch(index, now);
+                self.dispatch(index, false, now);
             }
             Err(_) => {
                 self.clients.give_back(counted_at);
@@ -183,11 +184,36 @@ impl Bench {
             return self.pending.lapse(index);
         }
         self.pending.time_out(index);
+        self.go_on(index, false, now);
+    }
+
+    /// Goes on with the queries that the system refused to send; whether there were some. No back end is to blame, or
+    /// has worked for them.
+    pub(super) fn redirect(&mut self, now: u64) -> bool {
+        let refused = self.lines.take_refused();
+        for (line, index) in &refused {
+            if !self.pending.waits_over(*index, *line) {
+                continue;
+            }
+            self.worker.picker.unsent(place_of(*line));
+            if self.pending.get(*index).is_answered {
+                self.pending.end(*index);
+            } else {
+                self.pending.unsent(*index);
+                self.go_on(*index, true, now);
+            }
+        }
+        !refused.is_empty()
+    }
+
+    /// Sends a query that no longer waits to another back end, out of what may be sent again unless it `is_free`, or
+    /// gives it up.
+    fn go_on(&mut self, index: Index, is_free: bool, now: u64) {
         let tried = self.pending.get(index).tried;
         let picker = &self.worker.picker;
         if tried.len() < self.worker.limits.tries && picker.has_others(tried.or(self.lines.closed())) {
-            if picker.may_retry() {
-                return self.dispatch(index, now);
+            if is_free || picker.may_retry() {
+                return self.dispatch(index, is_free, now);
             }
             self.worker.counters.retries_denied.add(1);
         }
@@ -208,7 +234,7 @@ impl Bench {
     }
 
     /// Sends a query to a back end, for the first time or again.
-    fn dispatch(&mut self, index: Index, now: u64) {
+    fn dispatch(&mut self, index: Index, is_free: bool, now: u64) {
         let waiting = self.pending.get(index);
         let (key, client, tried) = (waiting.key, waiting.asker.client.ip(), waiting.tried);
         let closed = self.lines.closed();
@@ -251,11 +277,11 @@ impl Bench {
             return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
         }
         let picker = &mut self.worker.picker;
-        self.pending.get_mut(index).load = if tried.is_empty() {
-            picker.sent(place, now)
-        } else {
-            self.worker.counters.retries.add(1);
-            picker.sent_again(place, now)
+        self.worker.counters.retries.add(u64::from(!tried.is_empty()));
+        self.pending.get_mut(index).load = match (tried.is_empty(), is_free) {
+            (true, _) => picker.sent(place, now),
+            (false, true) => picker.sent_for_free(place, now),
+            (false, false) => picker.sent_again(place, now),
         };
     }
 
@@ -300,7 +326,7 @@ impl Bench {
             self.prefaced.extend_from_slice(&waiting.query);
             octets = &self.prefaced;
         }
-        self.lines.push(line, octets, &self.worker.counters.send_failed)
+        self.lines.push(line, index, octets, &self.worker.counters.send_failed)
     }
 
     /// Sends what the room holds, with the other answers of this turn.

@@ -134,7 +134,7 @@ fn what_the_system_has_no_room_for_is_no_back_ends_fault() {
     let mut bench = bench(&[([127, 0, 0, 1], 9).into()]);
     let (_theirs, failed) = (bench.lines.stop_up(0), Count::default());
     for line in bench.lines.of(0).collect::<Vec<_>>() {
-        while bench.lines.push(line, &[7; 32], &failed) {}
+        while bench.lines.push(line, Index::ANY, &[7; 32], &failed) {}
     }
     ask(&mut bench);
     let cells = bench.worker.picker.cells(0).expect("it is there");
@@ -401,4 +401,52 @@ fn a_late_answer_counts_only_where_its_query_was_sent() {
     bench.mend(MEND_NS);
     bench.take_reply(first.0, place_of(first.0), &first.1, MEND_NS);
     assert_eq!((bench.answers.len(), cells(&bench, first.0)), (0, [0, 1, 0, 1, 0]));
+}
+
+/// A client asks with a query that is longer than a datagram over IPv4, which the system refuses as a packet filter
+/// does.
+fn ask_too_long(bench: &mut Bench) {
+    const PADDING: u16 = 65_480;
+    let mut query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x01a\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0".to_vec();
+    for field in [PADDING + 4, 12, PADDING] {
+        query.extend(field.to_be_bytes());
+    }
+    query.resize(query.len() + usize::from(PADDING), 0);
+    bench.take_query(&query, ([127, 0, 0, 1], 9).into(), None, 1);
+}
+
+#[test]
+fn what_the_system_refuses_goes_to_another_back_end_at_once() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into(), ([127, 0, 0, 2], 9).into()]);
+    let theirs = bench.lines.divert(1);
+    // The turn of each comes once, and what is refused is in no budget.
+    while bench.worker.picker.may_retry() {
+        bench.worker.picker.sent_again(1, 1);
+    }
+    let before = bench.worker.picker.state.in_flight(1);
+    (0..2).for_each(|_| ask_too_long(&mut bench));
+    bench.flush(1);
+    let counts = &bench.worker.counters;
+    assert_eq!([&counts.send_failed, &counts.retries, &counts.failed].map(|count| count.get()), [1, 1, 0]);
+    assert_eq!([0, 1].map(|place| bench.pending.waiting_for(place).len()), [0, 2]);
+    assert_eq!([0, 1].map(|place| bench.worker.picker.state.in_flight(place)), [0, before + 2]);
+    let mut octets = vec![0; 1 << 16];
+    for _ in 0..2 {
+        assert!(theirs.recv(&mut octets).expect("it arrives") > 65_507);
+    }
+}
+
+#[test]
+fn what_the_system_refuses_everywhere_fails_at_once() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into(), ([127, 0, 0, 2], 9).into()]);
+    ask_too_long(&mut bench);
+    bench.flush(1);
+    assert_eq!((counts(&bench), bench.worker.counters.send_failed.get()), ([1, 0, 0, 1], 2));
+    assert_eq!(bench.worker.counters.late_answers.get(), 0);
+    assert!(bench.pending.is_empty());
+    let cells = [0, 1].map(|place| bench.worker.picker.cells(place).expect("it is there"));
+    assert_eq!(
+        cells.map(|cells| [cells.timeouts.get(), cells.refused.get(), cells.in_flight()]),
+        [[0; 3]; 2]
+    );
 }
