@@ -244,14 +244,15 @@ mod tests {
     /// Answered here.
     const AXFR: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\xfc\0\x01";
 
-    /// Serves clients, without any back end; returns where.
-    async fn start(limits: Limits) -> (SocketAddr, Arc<Connections>) {
+    /// Serves clients, without any back end; returns where, and what ends it.
+    async fn start(limits: Limits) -> (SocketAddr, Arc<Connections>, Shutdown) {
         let connections = Arc::new(connections(&[], limits, Onward::Connections));
         let listener = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
         let address = listener.local_addr().expect("it is bound");
         let listener = TcpListener::from_std(listener).expect("there is a runtime");
-        tokio::spawn(serve(connections.clone(), listener, Shutdown::new()));
-        (address, connections)
+        let shutdown = Shutdown::new();
+        tokio::spawn(serve(connections.clone(), listener, shutdown.clone()));
+        (address, connections, shutdown)
     }
 
     async fn ask(address: SocketAddr, query: &[u8]) -> (TcpStream, u8) {
@@ -265,7 +266,7 @@ mod tests {
     // The clock runs by itself while everybody waits.
     #[tokio::test(start_paused = true)]
     async fn an_octet_now_and_then_does_not_keep_a_place() {
-        let (address, _) = start(Limits::default()).await;
+        let (address, ..) = start(Limits::default()).await;
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         let mut octets = 0;
         // As long as the longest message, if it may.
@@ -281,7 +282,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_never_reads_is_ended() {
-        let (address, _) = start(Limits::default()).await;
+        let (address, ..) = start(Limits::default()).await;
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         let queries = AXFR.repeat(1_000);
         let mut rounds = 0;
@@ -320,10 +321,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn answers_outlive_a_connection_that_is_ended_while_its_client_sends() {
+        let (address, connections, shutdown) = start(Limits::default()).await;
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        let (mut reads, mut writes) = stream.into_split();
+        // It goes on whatever comes, and has read nothing yet.
+        let sending = tokio::spawn(async move {
+            let queries = AXFR.repeat(100);
+            while writes.write_all(&queries).await.is_ok() {}
+        });
+        let asked = || connections.desk().counters.queries.get() as usize;
+        while asked() < 2_000 {
+            tokio::task::yield_now().await;
+        }
+        shutdown.begin();
+        let mut answers = Vec::new();
+        reads.read_to_end(&mut answers).await.expect("the connection ends well");
+        assert_eq!(answers.len(), asked() * AXFR.len());
+        sending.abort();
+    }
+
+    #[tokio::test]
     async fn who_waits_gives_way() {
         let long = Duration::from_secs(3600);
         let limits = Limits { connections_max: 1, idle: long, idle_when_crowded: long, ..Limits::default() };
-        let (address, connections) = start(limits).await;
+        let (address, connections, _) = start(limits).await;
         let (mut first, rcode) = ask(address, AXFR).await;
         assert_eq!(rcode, Rcode::REFUSED.to_int());
         // Once it is known that nothing of it is under way.
