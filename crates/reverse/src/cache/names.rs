@@ -171,6 +171,8 @@ pub(super) struct Names {
     pieces: Pieces,
     /// Segments that are filled by the current collection or since; the others go when it ends.
     young: Vec<bool>,
+    /// How many those are.
+    young_held: usize,
     retired: Vec<(u16, Segment)>,
     /// Segments that names are in. Retired ones do not count: they go by themselves, as soon as nobody reads there.
     held: usize,
@@ -191,6 +193,7 @@ impl Default for Names {
             filling: None,
             pieces: Pieces::default(),
             young: Vec::new(),
+            young_held: 0,
             retired: Vec::new(),
             held: 0,
             most: SEGMENTS_MAX / 2,
@@ -265,6 +268,7 @@ impl Names {
         self.tails = Index::default();
         self.filling = None;
         self.young.fill(false);
+        self.young_held = 0;
     }
 
     /// Whether a reference is of a segment that goes when the collection ends.
@@ -283,10 +287,11 @@ impl Names {
         }
     }
 
-    /// Whether there is a number for another segment; `collecting` where those in use are moved.
-    pub(super) fn may_number(&self, collecting: bool) -> bool {
-        let in_use = if collecting { self.young_segments() } else { self.held };
-        in_use < self.most
+    /// Whether there may be another segment with so many octets for all of it; `collecting` where names are moved, and only
+    /// those segments count that stay.
+    pub(super) fn may_grow(&self, collecting: bool, octets: usize) -> bool {
+        let in_use = if collecting { self.young_held } else { self.held };
+        in_use < self.most && self.octets_of(in_use + 1) <= octets
     }
 
     /// Whether nearly all numbers are taken that segments of names in use may have.
@@ -296,16 +301,12 @@ impl Names {
 
     /// Octets that all of it takes.
     pub(super) fn octets(&self) -> usize {
-        self.heads.octets() + self.tails.octets() + self.held * SEGMENT
+        self.octets_of(self.held)
     }
 
-    /// Octets that the names in use take while they are collected: the others go.
-    pub(super) fn young_octets(&self) -> usize {
-        self.young_segments() * SEGMENT
-    }
-
-    fn young_segments(&self) -> usize {
-        self.young.iter().filter(|young| **young).count()
+    /// The same with so many segments.
+    fn octets_of(&self, segments: usize) -> usize {
+        self.heads.octets() + self.tails.octets() + segments * SEGMENT
     }
 
     /// Lets those retired segments go that no reader has.
@@ -328,6 +329,7 @@ impl Names {
                     self.young.resize(usize::from(id) + 1, false);
                 }
                 self.young[usize::from(id)] = true;
+                self.young_held += 1;
                 // Offset 0 of segment 0 would be the reference 0, which is none.
                 (id, 1)
             }

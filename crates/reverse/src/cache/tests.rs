@@ -93,6 +93,25 @@ fn names_without_numbers_make_room_as_those_beyond_the_limit() {
 }
 
 #[test]
+fn what_comes_while_names_are_collected_keeps_to_the_limit() {
+    let (mut cache, _) = new(LIMIT_MIN, 0, 7);
+    let mut numbers = 0u32..;
+    let mut fill = |cache: &mut Writer| {
+        let before = cache.counts().no_room;
+        while cache.counts().no_room == before {
+            let number = numbers.next().expect("there is room for fewer");
+            put(cache, v4(number), &format!("{number:060x}.{number:060x}.example"));
+        }
+    };
+    fill(&mut cache);
+    cache.sweep(1000);
+    fill(&mut cache);
+    (0..Writer::SWEEPS).for_each(|_| cache.sweep(1000));
+    assert_eq!(cache.counts().collections, 1);
+    assert!(cache.octets() <= LIMIT_MIN, "{} octets", cache.octets());
+}
+
+#[test]
 fn a_name_without_room_leaves_that_it_was_asked_for() {
     let (mut cache, reader) = new(LIMIT_MIN, 0, 7);
     cache.names.most = 1;

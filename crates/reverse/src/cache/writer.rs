@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 
-use super::names::{Names, SEGMENT};
+use super::names::Names;
 use super::table::{Key, Place, Shard};
 use super::{Entry, Reader, Root, SHARDS, State, Table, entry, find, names, octets, part, prefix, shard};
 use crate::name::NameText;
@@ -321,11 +321,7 @@ impl Writer {
     }
 
     fn intern(&mut self, address: IpAddr, name: &NameText) -> Option<u32> {
-        let may_grow = match self.collecting {
-            true => self.slot_octets + self.names.young_octets() + SEGMENT <= self.limit,
-            false => self.octets() + SEGMENT <= self.limit,
-        };
-        let may_grow = may_grow && self.names.may_number(self.collecting);
+        let may_grow = self.names.may_grow(self.collecting, self.limit.saturating_sub(self.slot_octets));
         let kept = self.names.intern(&mut self.root.segments, name.octets(), octets(address), may_grow);
         if std::mem::take(&mut self.names.has_grown) {
             self.publish();
