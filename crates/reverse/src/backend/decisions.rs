@@ -242,7 +242,9 @@ impl BackEnd {
     /// Keeps what was answered, or has it asked again, or has more asked.
     pub fn answered(&mut self, question: Question, answered: Answered, now: Now) {
         let now = seconds(now);
-        let again = self.behaviour.paper.is_none() && question.tried + 1 < self.behaviour.tries;
+        // Of what nobody waits for, the interval would be taken from who does; it is asked again when it is seen again.
+        let may_retry = self.behaviour.paper.is_none() && question.purpose == Purpose::Name;
+        let again = may_retry && question.tried + 1 < self.behaviour.tries;
         let next = match (answered, question.ask) {
             (Answered::Failed(_), _) if again => Some(Question { tried: question.tried + 1, ..question }),
             (answered, Ask::Name) => self.told_name(question, answered, now),

@@ -491,21 +491,24 @@ fn a_popular_name_is_asked_for_before_it_expires_when_nobody_waits() {
     (0..40).for_each(|_| _ = world.look_up(ONE));
     world.look_up("198.51.100.1");
     assert_eq!(world.turn(name(1)).as_deref(), Some("198.51.100.1"), "who waits goes before");
-    assert_eq!(world.turn(Answered::Failed(Why::Timeout)).as_deref(), Some(ONE));
-    assert_eq!(world.turn(name(1)).as_deref(), Some(ONE), "again, after a failure");
+    assert_eq!(world.turn(name(1)).as_deref(), Some(ONE));
     assert!(matches!(world.look_up(ONE), Known::Name(Since { age: 0, left: 1000, stale: false }, _)));
     assert_eq!(world.counted(|counts| &counts.asked.ahead), 1);
 }
 
 #[test]
-fn what_fails_ahead_of_time_leaves_the_name_as_it_is() {
-    let mut world = World::new(Behaviour { tries: 1, ..behaviour() });
+fn what_fails_ahead_of_time_leaves_the_name_as_it_is_and_takes_nobodys_interval() {
+    let mut world = World::new(Behaviour { tries: 3, ..behaviour() });
     world.look_up(ONE);
     world.turn(name(1));
     world.pass(910);
     (0..40).for_each(|_| _ = world.look_up(ONE));
-    assert!(world.turn(Answered::Failed(Why::Timeout)).is_some());
+    assert_eq!(world.turn(Answered::Failed(Why::Timeout)).as_deref(), Some(ONE));
     assert!(matches!(world.look_up(ONE), Known::Name(Since { age: 910, stale: false, .. }, _)));
+    world.look_up("198.51.100.1");
+    assert_eq!(world.turn(name(1)).as_deref(), Some("198.51.100.1"), "who waits goes before");
+    (0..40).for_each(|_| _ = world.look_up(ONE));
+    assert_eq!(world.turn(name(1)).as_deref(), Some(ONE), "it is still wanted, so it is asked again");
 }
 
 #[test]
