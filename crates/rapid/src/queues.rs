@@ -49,15 +49,6 @@ struct Owed<W> {
     waiting: Option<W>,
 }
 
-/// Why nobody is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// No server is connected.
-    Alone,
-    /// All that are connected owe [`PENDING_MAX`] answers.
-    Full,
-}
-
 /// What [`Queues::watch`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Watched<W> {
@@ -92,8 +83,8 @@ impl<W> Queues<W> {
     /// is asked `now`.
     ///
     /// # Errors
-    /// [`Refused`], and who does not wait then.
-    pub fn choose(&mut self, address: Ipv4Addr, now: Duration, waiting: W) -> Result<usize, (Refused, W)> {
+    /// Who does not wait then: no server is connected, or all that are owe [`PENDING_MAX`] answers.
+    pub fn choose(&mut self, address: Ipv4Addr, now: Duration, waiting: W) -> Result<usize, W> {
         self.choose_since(address, now, now, waiting)
     }
 
@@ -101,23 +92,23 @@ impl<W> Queues<W> {
     /// given up no later, and what it has waited is not held against the server that is asked now.
     ///
     /// # Errors
-    /// [`Refused`], and who does not wait then.
+    /// Who does not wait then: no server is connected, or all that are owe [`PENDING_MAX`] answers.
     pub fn choose_since(
         &mut self,
         address: Ipv4Addr,
         asked: Duration,
         now: Duration,
         waiting: W,
-    ) -> Result<usize, (Refused, W)> {
+    ) -> Result<usize, W> {
         let count = self.servers.len();
         let turns = (0..count).map(|step| (self.turn + step) % count);
         let connected = turns.filter(|server| self.servers[*server].connected);
         let Some(server) = connected.min_by_key(|server| self.servers[*server].rank()) else {
-            return Err((Refused::Alone, waiting));
+            return Err(waiting);
         };
         let shortest = self.servers[server].owed.len();
         if shortest >= PENDING_MAX {
-            return Err((Refused::Full, waiting));
+            return Err(waiting);
         }
         for queue in self.servers.iter_mut().filter(|queue| queue.owed.len() == shortest) {
             queue.passed = queue.passed.saturating_add(1);
@@ -223,7 +214,7 @@ mod tests {
         for server in [0, 2] {
             queues.lost(server);
         }
-        assert_eq!(queues.choose(address(1), ms(0), 7), Err((Refused::Alone, 7)));
+        assert_eq!(queues.choose(address(1), ms(0), 7), Err(7));
     }
 
     /// One request at a time, so that no server owes anything when the next comes.
@@ -306,7 +297,7 @@ mod tests {
         for _ in 0..PENDING_MAX {
             queues.choose(address(1), ms(0), 0).unwrap();
         }
-        assert_eq!(queues.choose(address(1), ms(0), 5), Err((Refused::Full, 5)));
+        assert_eq!(queues.choose(address(1), ms(0), 5), Err(5));
     }
 
     /// A farm's three servers, of which one becomes slow and one dies, on a clock of its own.
