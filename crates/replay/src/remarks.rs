@@ -4,6 +4,7 @@ use api::replay::ReplayReport;
 
 use crate::schedule::sources::CLIENTS_MAX;
 use crate::send::tally::Cause;
+use crate::trace::Skip;
 
 /// What was otherwise than a reader of the numbers would think; on the terminal and on the page.
 pub fn remarks(report: &ReplayReport) -> Vec<String> {
@@ -13,6 +14,12 @@ pub fn remarks(report: &ReplayReport) -> Vec<String> {
         all.push(
             "Interrupted: what was due later was not sent, and what waited for an answer is lost.".into(),
         );
+    }
+    if let Some(blocks) = schedule.skipped.get(Skip::Block.name()) {
+        all.push(format!(
+            "{} of the trace passed over, as their type is not known: packets in them, if there are any, were not sent.",
+            counted(*blocks, "block")
+        ));
     }
     if schedule.jumps > 0 {
         all.push(format!(
@@ -130,11 +137,16 @@ mod tests {
             remarks(&ReplayReport { clients, sockets, ..ReplayReport::default() })
         };
         let unprocessed = remarks(&ReplayReport { unprocessed: 2, ..ReplayReport::default() });
-        for nothing in [of(false, 0, 0), closed(0, 9, 0), closed(1, 1, 0), closed(5, 9, 1)] {
+        let unknown = |name: &str| {
+            let schedule = ScheduleMet { skipped: [(name.into(), 3)].into(), ..ScheduleMet::default() };
+            remarks(&ReplayReport { schedule, ..ReplayReport::default() })
+        };
+        for nothing in [unknown("link"), of(false, 0, 0), closed(0, 9, 0), closed(1, 1, 0), closed(5, 9, 1)] {
             assert_eq!(nothing, Vec::<String>::new());
         }
         for (told, parts) in [
             (of(true, 0, 0), &["Interrupted"][..]),
+            (unknown("block"), &["3 blocks of the trace passed over"]),
             (of(false, 1, 0), &["set 1 time:"]),
             (of(true, 2, 30), &["Interrupted", "set 2 times:", "30 queries handed out"]),
             (unprocessed, &["2 queries asked again on another"]),

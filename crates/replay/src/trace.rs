@@ -138,7 +138,10 @@ impl Trace {
             }
             let more = match &mut self.input {
                 Input::Text(lines) => lines.next(|message| self.dissector.ready.push_back(message)),
-                Input::Capture(capture) => capture.next(|packet| self.dissector.packet(packet)),
+                Input::Capture(capture) => capture.next(|packet| match packet {
+                    Ok(packet) => self.dissector.packet(packet),
+                    Err(skip) => self.dissector.skipped.count(skip),
+                }),
                 Input::Cdns(pairs) => {
                     let Dissector { port, skipped, ready, .. } = &mut self.dissector;
                     pairs.next(*port, skipped, |message| ready.push_back(message))

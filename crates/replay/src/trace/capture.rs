@@ -6,6 +6,7 @@ use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 
 use super::Damage;
+use super::skipped::Skip;
 use super::source::{Failed, Source};
 
 /// The longest block in octets: four times what capturing programs write (their longest packet has 256 KiB).
@@ -20,6 +21,12 @@ const SECTION: [u8; 4] = *b"\n\r\r\n";
 
 /// The octets of a section of pcapng that say that its numbers are big-endian.
 const BIG_ENDIAN: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
+
+/// The type of a block with a packet as pcapng had it first, obsolete since (draft-ietf-opsawg-pcapng).
+const PACKET: u32 = 2;
+
+/// The octets of such a block before those of the packet.
+const PACKET_HEAD: usize = 20;
 
 /// The type of a block that tells of a process.
 const PROCESS: u32 = 0x8000_0001;
@@ -117,11 +124,12 @@ impl Capture {
         self.packets
     }
 
-    /// Reads a block, and gives the packet in it, if it has one. `false` after the last block.
+    /// Reads a block, and gives the packet in it, if it has one, or why it cannot be known whether it has. `false`
+    /// after the last block.
     ///
     /// # Errors
     /// What is wrong with the block; there are no more.
-    pub(super) fn next(&mut self, take: impl FnOnce(Packet<'_>)) -> Result<bool, Damage> {
+    pub(super) fn next(&mut self, take: impl FnOnce(Result<Packet<'_>, Skip>)) -> Result<bool, Damage> {
         loop {
             if self.is_pcapng && is_shorter_than_its_frame(self.reader.data()) {
                 return Err(self.damage(NO_BLOCK.into()));
@@ -135,8 +143,10 @@ impl Capture {
                         Err(what) => return Err(self.damage(what.into())),
                     };
                     if let Some(packet) = packet {
-                        self.packets += 1;
-                        self.interfaces.last = packet.time;
+                        if let Ok(packet) = &packet {
+                            self.packets += 1;
+                            self.interfaces.last = packet.time;
+                        }
                         take(packet);
                     }
                     self.reader.consume(length);
@@ -204,7 +214,11 @@ fn too_long() -> String {
 }
 
 impl Interfaces {
-    fn packet<'a>(&mut self, block: &'a PcapBlockOwned<'a>) -> Result<Option<Packet<'a>>, &'static str> {
+    /// The packet in a block, if it has one; why that is not known, where it is so.
+    fn packet<'a>(
+        &mut self,
+        block: &'a PcapBlockOwned<'a>,
+    ) -> Result<Option<Result<Packet<'a>, Skip>>, &'static str> {
         let packet = match block {
             PcapBlockOwned::LegacyHeader(header) => {
                 let resolution = if header.is_nanosecond_precision() { 9 } else { 6 };
@@ -258,9 +272,39 @@ impl Interfaces {
                 let octets = whole.unwrap_or(packet.data);
                 Packet { time: self.last, link: interface.link, octets, is_cut: whole.is_none() }
             }
+            PcapBlockOwned::NG(Block::Unknown(block)) => {
+                // The library takes it for little-endian in any section.
+                let kind = if self.is_big_endian { block.block_type.swap_bytes() } else { block.block_type };
+                if kind != PACKET {
+                    return Ok(Some(Err(Skip::Block)));
+                }
+                if block.block_len1 != block.block_len2 {
+                    return Err(NO_BLOCK);
+                }
+                self.obsolete(block.data)?
+            }
             PcapBlockOwned::NG(_) => return Ok(None),
         };
-        Ok(Some(packet))
+        Ok(Some(Ok(packet)))
+    }
+
+    /// The packet in the body of a block of the type [`PACKET`]; drops and options are passed over.
+    fn obsolete<'a>(&self, body: &'a [u8]) -> Result<Packet<'a>, &'static str> {
+        const TOO_LONG: &str = "a packet that is longer than its block";
+        let (head, behind) = body.split_first_chunk::<PACKET_HEAD>().ok_or(TOO_LONG)?;
+        let word = |at: usize| {
+            let octets = [head[at], head[at + 1], head[at + 2], head[at + 3]];
+            if self.is_big_endian { u32::from_be_bytes(octets) } else { u32::from_le_bytes(octets) }
+        };
+        let number = if self.is_big_endian { word(0) >> 16 } else { word(0) & 0xffff };
+        let interface = self.known.get(number as usize).ok_or("a packet of no interface")?;
+        let (captured, length) = (word(12), word(16));
+        Ok(Packet {
+            time: interface.time(u64::from(word(4)) << 32 | u64::from(word(8))),
+            link: interface.link,
+            octets: behind.get(..captured as usize).ok_or(TOO_LONG)?,
+            is_cut: captured < length,
+        })
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 /// Why a packet gave no message; in pieces, why a piece did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Skip {
+    /// A block of pcapng of a type that is not known; no packet.
+    Block,
     /// A link type that is not read.
     Link,
     /// Neither IPv4 nor IPv6, such as ARP.
@@ -51,7 +53,8 @@ pub struct Skipped {
 
 impl Skip {
     /// Every cause, in the order of its variants.
-    pub const ALL: [Skip; 18] = [
+    pub const ALL: [Skip; 19] = [
+        Skip::Block,
         Skip::Link,
         Skip::Network,
         Skip::Broken,
@@ -75,6 +78,7 @@ impl Skip {
     /// The cause's key in JSON.
     pub fn name(self) -> &'static str {
         match self {
+            Skip::Block => "block",
             Skip::Link => "link",
             Skip::Network => "network",
             Skip::Broken => "broken",
@@ -99,6 +103,7 @@ impl Skip {
     /// The cause for people.
     pub fn description(self) -> &'static str {
         match self {
+            Skip::Block => "blocks of unknown types",
             Skip::Link => "of a link type that is not read",
             Skip::Network => "neither IPv4 nor IPv6",
             Skip::Broken => "with a broken header",
