@@ -140,6 +140,9 @@ pub struct StoreState {
     /// What the store last complained of; absent while it is well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Since when what others changed in a shared store could not be loaded: Unix time in seconds; absent while it can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stuck_since: Option<u64>,
 }
 
 /// Zones that secondaries follow, and what they took since start.

@@ -152,6 +152,9 @@ pub enum Edit {
         /// What stands for its content.
         digest: String,
     },
+    /// Panics.
+    #[cfg(test)]
+    Panic,
 }
 
 impl Edit {
@@ -307,6 +310,8 @@ impl Book {
                 Arc::make_mut(&mut self.imports).insert(path.clone(), digest.clone());
                 Ok(vec![Change::Imported { path, digest }])
             }
+            #[cfg(test)]
+            Edit::Panic => panic!("as the test wants it"),
         }
     }
 }

@@ -11,12 +11,16 @@
 //! ([`follow`]), and the edits are made again on it; nor is one refused before the store was looked at.
 
 pub mod follow;
+mod panicked;
+mod stuck;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,6 +31,7 @@ use store::{Change, CommitError, Store, StoreError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use self::panicked::Panicked;
 use crate::book::{Book, Edit};
 pub use crate::book::{Condition, Etag, Refused};
 use crate::counters::UPDATES_US;
@@ -82,6 +87,7 @@ struct Shared {
     started: Instant,
     latency: Arc<Histogram>,
     following: follow::Following,
+    panicked: Panicked,
 }
 
 /// What the store complained of. A full disk shows at commits only, so a check that finds nothing does not take
@@ -143,6 +149,7 @@ impl Editor {
             started: Instant::now(),
             latency: Arc::new(Histogram::new(&UPDATES_US)),
             following: follow::Following::default(),
+            panicked: Panicked::default(),
         });
         let runtime = tokio::runtime::Handle::current();
         let editing = shared.clone();
@@ -181,12 +188,24 @@ impl Editor {
         self.shared.started.elapsed()
     }
 
-    /// What the store last complained of; `None` while it takes changes.
+    /// Why changes cannot be stored, as far as is known; `None` while they can be.
     pub fn store_complaint(&self) -> Option<String> {
         let complaints = lock(&self.shared.complaints);
         let complaint = complaints.check.as_ref().or(complaints.commit.as_ref()).map(ToString::to_string);
         drop(complaints);
-        complaint.or_else(|| self.shared.following.complaint())
+        let complaint = complaint.or_else(|| self.shared.panicked.complaint());
+        complaint.or_else(|| self.shared.following.complaint(self.uptime()))
+    }
+
+    /// Since when what others changed in the same store could not be loaded, in Unix time in seconds; `None` while it can
+    /// be.
+    pub fn stuck_since(&self) -> Option<u64> {
+        self.shared.following.stuck_since()
+    }
+
+    /// How often the making of changes has panicked since start.
+    pub fn panicked(&self) -> Arc<AtomicU64> {
+        self.shared.panicked.count()
     }
 
     /// Asks the store whether it could take a change now, and remembers the answer.
@@ -444,13 +463,30 @@ fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::ru
             follow::catch_up(shared, runtime);
             continue;
         }
-        make(shared, std::mem::take(&mut requests), runtime);
+        let taken = std::mem::take(&mut requests);
+        // Who asked is told by the end of its channel.
+        let made = surviving(shared, || make(shared, taken, runtime));
+        if made.is_err() {
+            let _ = surviving(shared, || follow::see_again(shared, runtime));
+        }
         if queue.is_empty()
             && let Err(cause) = runtime.block_on(shared.store.tidy())
         {
             tracing::warn!(%cause, "the store was not tidied; nothing is lost by that");
         }
     }
+}
+
+/// Does what may panic, for a fault of ours. What is published and what it was made from are replaced whole and last, so
+/// that they are as they were.
+///
+/// # Errors
+/// What the panic says; it has been counted and logged.
+fn surviving<T>(shared: &Shared, work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic: Box<dyn Any + Send>| {
+        let generation = shared.book.load().generation.number;
+        shared.panicked.suffered(generation, &*panic, shared.started.elapsed())
+    })
 }
 
 /// Waits for requests, or for news of the store, which leave `requests` empty; false at the end.
@@ -478,8 +514,8 @@ fn make(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Handl
             Left::Outrun(again) => (left, outrun) = (again, outrun + 1),
         }
         follow::catch_up_in_turn(shared, runtime);
-        // No try can succeed on top of what cannot be served.
-        if shared.following.refusal().is_some() {
+        // No try can succeed on top of what cannot be served, or loaded.
+        if shared.following.obstacle(shared.started.elapsed()).is_some() {
             break;
         }
     }
@@ -487,7 +523,8 @@ fn make(shared: &Shared, requests: Vec<Request>, runtime: &tokio::runtime::Handl
         follow::end_turn(shared, runtime);
     }
     for Request { reply, .. } in left {
-        let why = shared.following.refusal().map_or(Refused::Outrun, Refused::Store);
+        let why = shared.following.obstacle(shared.started.elapsed());
+        let why = why.map_or(Refused::Outrun, Refused::Store);
         let _ = reply.send(Err(why));
     }
 }
@@ -505,7 +542,9 @@ fn commit(shared: &Shared, requests: Vec<Request>, may_part: bool, runtime: &tok
         let again = if is_kept { edits.clone() } else { Vec::new() };
         let first = changes.len();
         let mut trial = Book::clone(draft.as_ref().unwrap_or(&before));
-        let outcome = apply_all(&mut trial, edits).map(|(made, region)| {
+        // One that panics is refused alone, for its trial is its own.
+        let applied = surviving(shared, || apply_all(&mut trial, edits)).unwrap_or(Err(Refused::Broken));
+        let outcome = applied.map(|(made, region)| {
             draft = Some(trial);
             changes.extend(made);
             region
@@ -524,6 +563,7 @@ fn commit(shared: &Shared, requests: Vec<Request>, may_part: bool, runtime: &tok
     match store_changes(shared, number, &changes, runtime) {
         Ok(number) => {
             draft.generation.number = number;
+            shared.panicked.survived();
             let replaced = install(shared, draft, before, begun, runtime);
             // The commit was on top of all there was: so what was refused is refused by that.
             answer(tried, |outcome| outcome.map(|region| Done { generation: number, region }));

@@ -1,4 +1,4 @@
-//! What follows a panic while a query is answered.
+//! What follows a panic while a query is answered; while a change is made, [`crate::edit`] says.
 //!
 //! One is survived: the query is dropped, counted and logged, and the next one is answered. A second within
 //! [`PANICS_APART`] means that it is no rare accident: the process aborts with what it was doing in the log, and
@@ -28,43 +28,30 @@ pub struct Scene<'a> {
     pub query: &'a [u8],
 }
 
-/// What is to follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    GoOn,
-    Abort,
-}
-
 impl Panics {
     /// Logs a panic at the monotonic time `now`; aborts the process where it is the second within
     /// [`PANICS_APART`].
     pub fn suffered(&self, scene: Scene<'_>, panic: &(dyn Any + Send), now: Duration) {
         let Scene { worker, generation, query } = scene;
         let (query, panic) = (hex(query), message(panic));
-        match self.verdict(now) {
-            Verdict::GoOn => {
-                tracing::error!(worker, generation, query, panic, "a query made us panic; it is dropped");
-            }
-            Verdict::Abort => {
-                let apart_ms = PANICS_APART.as_millis() as u64;
-                tracing::error!(worker, generation, query, panic, apart_ms, "two panics in a row; aborting");
-                std::process::abort();
-            }
+        if self.is_second(now) {
+            let apart_ms = PANICS_APART.as_millis() as u64;
+            tracing::error!(worker, generation, query, panic, apart_ms, "two panics in a row; aborting");
+            std::process::abort();
         }
+        tracing::error!(worker, generation, query, panic, "a query made us panic; it is dropped");
     }
 
-    fn verdict(&self, now: Duration) -> Verdict {
+    /// Notes a panic; whether it is the second within [`PANICS_APART`].
+    pub(crate) fn is_second(&self, now: Duration) -> bool {
         let before = self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(now);
         // Threads read the clock before they take the lock, so that the other's time may be the later one.
-        match before.map(|before| now.abs_diff(before)) {
-            Some(apart) if apart < PANICS_APART => Verdict::Abort,
-            _ => Verdict::GoOn,
-        }
+        before.is_some_and(|before| now.abs_diff(before) < PANICS_APART)
     }
 }
 
 /// What a panic says, as `panic!` made it.
-fn message(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")
 }
@@ -75,17 +62,17 @@ mod tests {
 
     #[test]
     fn the_second_within_a_second_ends_it() {
-        let cases: [(&[u64], Verdict); 6] = [
-            (&[0], Verdict::GoOn),
-            (&[5_000, 6_000], Verdict::GoOn),
-            (&[5_000, 5_999], Verdict::Abort),
-            (&[5_000, 5_000], Verdict::Abort),
-            (&[5_000, 4_999], Verdict::Abort),
-            (&[1_000, 3_000, 5_000, 7_000], Verdict::GoOn),
+        let cases: [(&[u64], bool); 6] = [
+            (&[0], false),
+            (&[5_000, 6_000], false),
+            (&[5_000, 5_999], true),
+            (&[5_000, 5_000], true),
+            (&[5_000, 4_999], true),
+            (&[1_000, 3_000, 5_000, 7_000], false),
         ];
         for (times, expected) in cases {
             let panics = Panics::default();
-            let last = times.iter().map(|ms| panics.verdict(Duration::from_millis(*ms))).last();
+            let last = times.iter().map(|ms| panics.is_second(Duration::from_millis(*ms))).last();
             assert_eq!(last, Some(expected), "{times:?} ms");
         }
     }

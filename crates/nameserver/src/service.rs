@@ -420,6 +420,7 @@ impl Prepared {
         http::Metrics {
             updates: editor.latency(),
             following: editor.following(),
+            panicked: editor.panicked(),
             tap: self.tap.as_ref().map(|writer| writer.counters().clone()).unwrap_or_default(),
             transfers: self.answering.transfers.counters().clone(),
             fast: self.answering.fast.clone(),

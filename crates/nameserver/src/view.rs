@@ -167,7 +167,11 @@ impl Editor {
             generation: book.generation.number,
             workers: (0..).zip(served).map(state).collect(),
             counts: counts(&book),
-            store: StoreState { ok: complaint.is_none(), message: complaint },
+            store: StoreState {
+                ok: complaint.is_none(),
+                message: complaint,
+                stuck_since: self.stuck_since(),
+            },
             counters: api::Counters::default(),
             tcp: api::Counters::default(),
             transfers: TransferState { secondaries, followed: followed as u64, ..TransferState::default() },

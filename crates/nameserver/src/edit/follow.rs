@@ -10,14 +10,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use api::Faults;
 use store::{Change, CommitError, News, Seen, Standing, StoreError};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::{Shared, install, lock};
+use super::stuck::Stuck;
+use super::{Shared, install, lock, surviving};
 use crate::book::{Book, Raised, Refused};
 
 /// How often it is looked again when another is quicker, before the next wake: those who change all the time must not
@@ -40,6 +41,8 @@ pub struct Counters {
     pub outrun: AtomicU64,
     /// Looks at the store that failed.
     pub lost: AtomicU64,
+    /// Take-overs that failed: what others changed could not be loaded.
+    pub failed: AtomicU64,
 }
 
 /// How far one has followed.
@@ -55,12 +58,24 @@ pub(super) struct Following {
     lost: std::sync::Mutex<Option<String>>,
     /// Ends the pause before a lost store is looked at again.
     back: Notify,
+    /// What others changed and could not be loaded yet.
+    pub(super) stuck: std::sync::Mutex<Option<Stuck>>,
 }
 
 impl Following {
-    /// What keeps the store from being followed.
-    pub(super) fn complaint(&self) -> Option<String> {
-        lock(&self.lost).clone().or_else(|| self.refusal())
+    /// What keeps the store from being followed, at a time of the editor's clock.
+    pub(super) fn complaint(&self, now: Duration) -> Option<String> {
+        lock(&self.lost).clone().or_else(|| self.obstacle(now))
+    }
+
+    /// Why nothing can be published on top of what the store holds: it cannot be served, or not be loaded.
+    pub(super) fn obstacle(&self, now: Duration) -> Option<String> {
+        self.refusal().or_else(|| lock(&self.stuck).as_ref().map(|stuck| stuck.told(now)))
+    }
+
+    /// Since when what others changed could not be loaded: Unix time in seconds.
+    pub(super) fn stuck_since(&self) -> Option<u64> {
+        lock(&self.stuck).as_ref().map(|stuck| stuck.since)
     }
 
     /// Says that the store has answered: it is not lost, whatever the last look found.
@@ -119,6 +134,7 @@ fn is_news(shared: &Shared, seen: Seen) -> bool {
     let is_another = shared.store.shared().is_some_and(|store| store.is_another(seen));
     if seen.generation == current && seen.changes == seen.published && !is_another {
         *refused = None;
+        went_on(shared);
         return false;
     }
     !refused.as_ref().is_some_and(|(known, _)| *known == seen)
@@ -140,21 +156,50 @@ pub(super) fn is_abreast(shared: &Shared, runtime: &tokio::runtime::Handle) -> R
     }
 }
 
-/// Takes over what others changed; on the editor thread.
+/// Takes over what others changed; on the editor thread. Where that failed a moment ago, nothing: the follower sees that
+/// it is still there, and wakes us again.
 pub(super) fn catch_up(shared: &Shared, runtime: &tokio::runtime::Handle) {
+    if is_pausing(shared) {
+        return;
+    }
     for _ in 0..ROUNDS_MAX {
-        match take_over(shared, runtime) {
+        let done = surviving(shared, || take_over(shared, runtime).map_err(|cause| cause.to_string()));
+        match done.unwrap_or_else(|panic| Err(format!("we panicked over it: {panic}"))) {
             Ok(true) => {}
-            Ok(false) => return,
-            // The follower sees it, too, and wakes us again.
-            Err(cause) => return tracing::warn!(%cause, "what others changed was not loaded"),
+            Ok(false) => return went_on(shared),
+            Err(why) => return failed(shared, why),
         }
+    }
+}
+
+/// Whether a take-over failed, and it is too early to try again.
+fn is_pausing(shared: &Shared) -> bool {
+    lock(&shared.following.stuck).as_ref().is_some_and(|stuck| stuck.is_pausing(shared.started.elapsed()))
+}
+
+/// Notes that a take-over failed.
+fn failed(shared: &Shared, why: String) {
+    shared.following.counters.failed.fetch_add(1, Ordering::Relaxed);
+    tracing::warn!(%why, "what others changed was not loaded");
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (now, draw) = (shared.started.elapsed(), fastrand::Rng::new().f64());
+    let mut stuck = lock(&shared.following.stuck);
+    *stuck = Some(Stuck::after(stuck.take(), why, now, unix, draw));
+}
+
+/// Notes that what others changed is taken over, or that there is nothing of it.
+fn went_on(shared: &Shared) {
+    if lock(&shared.following.stuck).take().is_some() {
+        tracing::info!("what others changed is loaded again");
     }
 }
 
 /// As [`catch_up`], and keeps others from publishing anything until the commit that follows: who must load first what
 /// another published would else be outrun again and again by one who need not.
 pub(super) fn catch_up_in_turn(shared: &Shared, runtime: &tokio::runtime::Handle) {
+    if is_pausing(shared) {
+        return;
+    }
     if let Some(store) = shared.store.shared()
         && let Err(cause) = runtime.block_on(store.take_turn())
     {
@@ -170,6 +215,19 @@ pub(super) fn end_turn(shared: &Shared, runtime: &tokio::runtime::Handle) {
     {
         // The turn has ended with the connection.
         tracing::warn!(%cause, "the store was lost after a change");
+    }
+}
+
+/// Sees whether the store holds more than is served, after a panic between the two.
+pub(super) fn see_again(shared: &Shared, runtime: &tokio::runtime::Handle) {
+    let next = shared.book.load().generation.number + 1;
+    match shared.store.shared() {
+        Some(_) => shared.following.news.notify_one(),
+        None => {
+            if let Ok(true) = runtime.block_on(shared.store.has_published(next)) {
+                load_again(shared, runtime);
+            }
+        }
     }
 }
 

@@ -63,6 +63,12 @@ async fn together(folder: &Folder, requests: Vec<Vec<Edit>>) -> (Editor, Vec<Res
     book.generation.number = 1;
     let published = Arc::new(Published::new(book.generation.clone(), 2));
     let editor = Editor::start(store, book, published).expect("a thread");
+    let ended = hand_in(&editor, requests).await;
+    (editor, ended)
+}
+
+/// Makes requests that wait together; returns how each ended.
+async fn hand_in(editor: &Editor, requests: Vec<Vec<Edit>>) -> Vec<Result<u64, Refused>> {
     let (mut group, mut answers) = (Vec::new(), Vec::new());
     for edits in requests {
         let (reply, answer) = oneshot::channel();
@@ -76,7 +82,7 @@ async fn together(folder: &Folder, requests: Vec<Vec<Edit>>) -> (Editor, Vec<Res
     for answer in answers {
         ended.push(answer.await.expect("each is answered").map(|done| done.generation));
     }
-    (editor, ended)
+    ended
 }
 
 /// Adds a region, which the store of [`together`] refuses.
@@ -127,6 +133,48 @@ async fn so_many_changes_are_taken_out_and_no_more() {
     editor.stop().await;
 }
 
+#[tokio::test]
+async fn a_change_that_panics_is_refused_alone() {
+    let folder = Folder::new();
+    let requests = vec![partition("a"), vec![Edit::Panic], partition("b")];
+    let editor = start(&folder).await;
+    let ended = hand_in(&editor, requests).await;
+    assert_eq!(ended, [Ok(1), Err(Refused::Broken), Ok(1)]);
+    assert_eq!(editor.panicked().load(Ordering::Relaxed), 1);
+    assert_eq!(editor.store_complaint(), None, "one is survived");
+    // The thread goes on, and a change says that it does.
+    assert_eq!(editor.apply(vec![Edit::Panic]).await, Err(Refused::Broken));
+    for _ in 0..2 {
+        editor.shared.panicked.suffered(1, &"as the test wants it", Duration::from_secs(100));
+    }
+    let told = "two panics in a row while changes were made: as the test wants it";
+    assert_eq!(editor.store_complaint().as_deref(), Some(told));
+    assert!(!editor.status().store.ok);
+    editor.add_region("one").await.expect("it is taken");
+    assert_eq!(editor.store_complaint(), None);
+    assert_eq!(editor.panicked().load(Ordering::Relaxed), 4);
+    editor.stop().await;
+}
+
+#[tokio::test]
+async fn after_a_panic_what_the_store_holds_is_served() {
+    let folder = Folder::new();
+    let editor = start(&folder).await;
+    // As if it came between the commit and what follows it.
+    let unknown = Change::AddRegion { id: 1, name: "one".into() };
+    assert_eq!(editor.shared.store.commit(0, &[unknown]).await, Ok(1));
+    let (shared, runtime) = (editor.shared.clone(), tokio::runtime::Handle::current());
+    let seen = tokio::task::spawn_blocking(move || {
+        let panicked = surviving(&shared, || panic!("as the test wants it"));
+        follow::see_again(&shared, &runtime);
+        panicked
+    });
+    assert_eq!(seen.await.expect("it is survived"), Err::<(), _>("as the test wants it".to_owned()));
+    assert_eq!(editor.book().generation.number, 1);
+    editor.add_region("two").await.expect("it is based on what there is");
+    editor.stop().await;
+}
+
 /// What the tests have of PostgreSQL.
 const POSTGRES: &str = "/usr/lib/postgresql/15/bin/postgres";
 
@@ -143,19 +191,66 @@ async fn alone(url: &str) -> Editor {
     editor
 }
 
-#[tokio::test]
-async fn a_shared_store_decides_what_is_refused() {
+/// A PostgreSQL, and the name of an empty database in it; `None` where there is none, or no driver.
+async fn postgres() -> Option<(Database, String)> {
     if !std::path::Path::new(POSTGRES).exists() {
         eprintln!("skipped: there is no {POSTGRES}");
-        return;
+        return None;
     }
-    let mut database = Database::start(Kind::Postgres);
-    let url = database.url(&database.empty());
+    let database = Database::start(Kind::Postgres);
+    let name = database.empty();
     // This crate by itself has no driver; with the program or the store it has.
-    if let Err(store::OpenError::Unsupported { .. }) = Store::open(&url).await {
+    if let Err(store::OpenError::Unsupported { .. }) = Store::open(&database.url(&name)).await {
         eprintln!("skipped: the store is built without PostgreSQL; test it together with this crate");
-        return;
+        return None;
     }
+    Some((database, name))
+}
+
+#[tokio::test]
+async fn what_cannot_be_loaded_is_told_and_tried_again_after_a_pause() {
+    let Some((database, name)) = postgres().await else { return };
+    let editor = alone(&database.url(&name)).await;
+    let catch_up = async || {
+        let (shared, runtime) = (editor.shared.clone(), tokio::runtime::Handle::current());
+        tokio::task::spawn_blocking(move || follow::catch_up(&shared, &runtime)).await.expect("it ends");
+        editor.following().failed.load(Ordering::Relaxed)
+    };
+    // It can be looked at, and not be loaded.
+    database.sql(&name, "ALTER TABLE import RENAME TO aside");
+    database.sql(&name, r#"INSERT INTO "partition" (name, text) VALUES ('edge', '10.0.0.0/8,-')"#);
+    assert_eq!(catch_up().await, 1);
+    let later = |by: Duration| lock(&editor.shared.following.stuck).as_mut().expect("it is").wait(by);
+    later(Duration::from_secs(100));
+    assert_eq!(catch_up().await, 1, "it is too early");
+    let state = editor.status().store;
+    assert!(!state.ok && state.stuck_since.is_some_and(|since| since > 1_700_000_000), "{state:?}");
+    let told = state.message.unwrap_or_default();
+    assert!(told.starts_with("what others changed could not be loaded, tried once"), "{told}");
+    assert!(told.contains("\"import\" does not exist"), "{told}");
+    // Nor does a change that would be on top of it have it tried.
+    let refused = editor.add_region("one").await;
+    assert!(
+        matches!(&refused, Err(Refused::Store(why)) if why.contains("could not be loaded")),
+        "{refused:?}"
+    );
+    assert_eq!(editor.following().failed.load(Ordering::Relaxed), 1);
+
+    later(Duration::ZERO);
+    assert_eq!(catch_up().await, 2);
+    database.sql(&name, "ALTER TABLE aside RENAME TO import");
+    later(Duration::ZERO);
+    assert_eq!(catch_up().await, 2);
+    assert_eq!(editor.status().store, api::StoreState { ok: true, message: None, stuck_since: None });
+    assert!(editor.book().partition("edge").is_some());
+    editor.add_region("one").await.expect("it is taken");
+    editor.stop().await;
+}
+
+#[tokio::test]
+async fn a_shared_store_decides_what_is_refused() {
+    let Some((mut database, name)) = postgres().await else { return };
+    let url = database.url(&name);
     let (first, second) = (alone(&url).await, alone(&url).await);
     let text = |regions: &str| format!("10.0.0.0/8,{regions}\n").into_bytes();
     let tag = |editor: &Editor| editor.book().partition("edge").expect("it is there").1;

@@ -33,6 +33,8 @@ pub struct Metrics {
     pub tcp: Vec<Tcp>,
     /// How long changes took, in microseconds.
     pub updates: Arc<Histogram>,
+    /// How often the making of changes has panicked.
+    pub panicked: Arc<AtomicU64>,
     /// What became of what others changed in the same store.
     pub following: Arc<follow::Counters>,
     /// What the writer of dnstap counted.
@@ -173,6 +175,32 @@ pub const METRICS: &[Metric] = &[
         unit: "looks",
         labels: &[],
         read: |source, samples| samples.push([], source.metrics.following.lost.load(Ordering::Relaxed)),
+    },
+    Metric {
+        name: "pointsman_store_take_over_failed_total",
+        help: "How often what others changed in a shared store could not be loaded; it is tried again after a pause of \
+               up to 100 ms, doubled up to 30 s.",
+        kind: Kind::Counter,
+        unit: "times",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.following.failed.load(Ordering::Relaxed)),
+    },
+    Metric {
+        name: "pointsman_store_stuck_since_seconds",
+        help: "Since when what others changed in a shared store could not be loaded, in Unix time; 0 while it can be. \
+               The status says why.",
+        kind: Kind::Gauge,
+        unit: "seconds",
+        labels: &[],
+        read: |source, samples| samples.push([], source.status.store.stuck_since.unwrap_or(0)),
+    },
+    Metric {
+        name: "pointsman_changes_panicked_total",
+        help: "Changes that made the program panic, for a fault of ours: they are not made, and the log says where.",
+        kind: Kind::Counter,
+        unit: "changes",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.panicked.load(Ordering::Relaxed)),
     },
     Metric {
         name: "pointsman_zones",
