@@ -8,8 +8,10 @@
 //! - `view`: [`Reader`] and [`View`]; `writer`: [`Writer`].
 //! - [`entry`]: [`Entry`], what is known, in one word.
 //! - [`prefix`]: whole prefixes without a name, as one entry each.
-//! - [`snapshot`]: all of it in a file, and back; [`text`]: the same as lines, as Rapid DNS had it.
+//! - [`snapshot`]: all of it in a file, and back, where `brought` looks at it; [`text`]: the same as lines, as Rapid DNS
+//!   had it.
 
+mod brought;
 pub mod entry;
 mod names;
 mod part;

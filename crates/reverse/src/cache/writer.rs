@@ -8,7 +8,9 @@ use arc_swap::ArcSwap;
 
 use super::names::Names;
 use super::table::{Key, Place, Shard};
-use super::{Entry, Reader, Root, SHARDS, State, Table, entry, find, names, octets, part, prefix, shard};
+use super::{
+    Entry, Reader, Root, SHARDS, State, Table, brought, entry, find, names, octets, part, prefix, shard,
+};
 use crate::name::NameText;
 
 /// The fewest octets that a cache may be limited to: some slots, and enough segments of names that one more
@@ -33,9 +35,6 @@ const SWEPT_MAX: usize = 2048;
 
 /// How many slots a name counts for that is moved: it takes a microsecond or two.
 const MOVED: usize = 32;
-
-/// How many names ahead one is fetched that is looked at.
-const LOOKED_AHEAD: usize = 16;
 
 /// How many slots of a shard show when an eighth of its names has expired.
 const SAMPLE: usize = 8192;
@@ -223,54 +222,24 @@ impl Writer {
         self.counts
     }
 
-    /// Looks at what a snapshot has brought, which is somebody's file, once and before anybody is told of it: `None` where a
-    /// slot is not whole, or a name's segment is not there, whose number may go to another later. Entries whose name is none
-    /// that is kept are taken out. Segments without names go: a collection has left them that did not come to its end, and
-    /// each start could leave more.
+    /// Looks at what a snapshot has brought: `None` where it is damaged. Entries whose name is none that is kept are taken
+    /// out. Segments without names go: a collection has left them that did not come to its end, and each start could leave
+    /// more.
     pub(super) fn look_at_names(&mut self) -> Option<()> {
-        let mut in_use = vec![false; self.root.segments.len()];
-        for index in 0..SHARDS {
-            self.look_at_shard::<u32>(index, &mut in_use)?;
-            self.look_at_shard::<u128>(index, &mut in_use)?;
+        let found = brought::look(&self.root)?;
+        for (shard, slots) in found.unkept {
+            for at in slots {
+                match shard {
+                    0..SHARDS => self.evict::<u32>(shard, at),
+                    _ => self.evict::<u128>(shard - SHARDS, at),
+                }
+            }
         }
-        for (segment, _) in self.root.segments.iter_mut().zip(in_use).filter(|(_, in_use)| !in_use) {
+        for (segment, _) in self.root.segments.iter_mut().zip(found.in_use).filter(|(_, in_use)| !in_use) {
             *segment = None;
         }
         self.names.release(&self.root.segments);
         self.publish();
-        Some(())
-    }
-
-    /// The same of a shard; notes which segments its names are in.
-    fn look_at_shard<K: Table>(&mut self, index: usize, in_use: &mut [bool]) -> Option<()> {
-        let shard = K::shards(&self.root)[index].clone();
-        let mut named = Vec::with_capacity(K::used(self).live[index] as usize);
-        for (at, slot) in shard.words.chunks(K::WORDS).enumerate() {
-            // Who reads a slot that is being written finds what the writer has changed last, wherever that is.
-            if entry::kind(slot[0].load(Ordering::Relaxed)) == entry::BUSY {
-                return None;
-            }
-            if let Some((Entry { state: State::Name, .. }, key, reference)) = shard.read::<K>(at) {
-                named.push((reference, at as u32, key));
-            }
-        }
-        // In the order in which they lie in memory: in that of their slots, each would be in another page.
-        named.sort_unstable_by_key(|(reference, ..)| *reference);
-        let mut name = NameText::EMPTY;
-        for (turn, &(reference, at, key)) in named.iter().enumerate() {
-            if let Some((ahead, ..)) = named.get(turn + LOOKED_AHEAD) {
-                names::approach(&self.root.segments, *ahead);
-            }
-            if !names::is_held(&self.root.segments, reference) {
-                return None;
-            }
-            let read = names::read(&self.root.segments, reference, octets(key.address()), &mut name);
-            if read.is_err() || !name.is_kept() {
-                self.evict::<K>(index, at as usize);
-                continue;
-            }
-            names::segments_of(&self.root.segments, reference).for_each(|segment| in_use[segment] = true);
-        }
         Some(())
     }
 
