@@ -1,10 +1,14 @@
 //! What goes back where something is refused.
 
+use axum::http::header::{HeaderValue, RETRY_AFTER};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 
 use api::{Faults, Problem};
+
+/// After how many seconds what could not be had for the moment (503) may be asked for again.
+const RETRY_SECONDS: HeaderValue = HeaderValue::from_static("1");
 
 /// A request that was refused.
 #[derive(Debug)]
@@ -35,7 +39,11 @@ impl From<Faults> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        (self.status, Json(self.problem)).into_response()
+        let mut response = (self.status, Json(self.problem)).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, RETRY_SECONDS);
+        }
+        response
     }
 }
 

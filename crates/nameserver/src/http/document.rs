@@ -190,9 +190,14 @@ fn complete_operation(path: &str, is_change: bool, operation: &mut Operation) {
         response.headers.insert("ETag".into(), etag());
         add(StatusCode::NOT_MODIFIED, response);
     }
-    if is_change {
-        let unavailable = "The store does not take the change, or too many are under way.";
-        add(StatusCode::SERVICE_UNAVAILABLE, problem(unavailable));
+    if is_change || is_tagged {
+        let what = match is_change {
+            true => "The store does not take the change, or too many are under way.",
+            false => "Too many long texts are on their way to clients.",
+        };
+        let mut unavailable = problem(what);
+        unavailable.headers.insert("Retry-After".into(), retry_after());
+        add(StatusCode::SERVICE_UNAVAILABLE, unavailable);
     }
     let served = operation.responses.responses.get_mut("200");
     if let Some(RefOr::T(served)) = served {
@@ -239,6 +244,14 @@ fn etag() -> RefOr<utoipa::openapi::Header> {
     RefOr::T(header)
 }
 
+fn retry_after() -> RefOr<utoipa::openapi::Header> {
+    let header = HeaderBuilder::new()
+        .schema(Some(ObjectBuilder::new().schema_type(Type::Integer)))
+        .description(Some("After so many seconds it may be asked for again."))
+        .build();
+    RefOr::T(header)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Value;
@@ -259,19 +272,19 @@ mod tests {
             ("get", "/v1/openapi.json", &[&[200, 401]]),
             ("get", "/metrics", &[&[200, 401]]),
             ("get", "/v1/zones", &[&[200, 401]]),
-            ("get", "/v1/zones/{origin}", &[&[200, 304, 400, 401, 404]]),
+            ("get", "/v1/zones/{origin}", &[&[200, 304, 400, 401, 404, 503]]),
             ("put", "/v1/zones/{origin}", &[&CHANGE, &WRONG_BODY, &[401]]),
             ("delete", "/v1/zones/{origin}", &[&CHANGE, &[400, 401, 404, 409]]),
             ("get", "/v1/regions", &[&[200, 401]]),
             ("post", "/v1/regions", &[&CHANGE, &WRONG_BODY, &[401]]),
             ("delete", "/v1/regions/{id}", &[&CHANGE, &[400, 401, 404]]),
             ("get", "/v1/partitions", &[&[200, 401]]),
-            ("get", "/v1/partitions/{name}", &[&[200, 304, 400, 401, 404]]),
+            ("get", "/v1/partitions/{name}", &[&[200, 304, 400, 401, 404, 503]]),
             ("put", "/v1/partitions/{name}", &[&CHANGE, &WRONG_BODY, &[401]]),
             ("delete", "/v1/partitions/{name}", &[&CHANGE, &[400, 401, 404, 409]]),
             ("get", "/v1/partitions/{name}/lookup", &[&[200, 400, 401, 404]]),
             ("get", "/v1/policies", &[&[200, 401]]),
-            ("get", "/v1/policies/{owner}", &[&[200, 304, 400, 401, 404]]),
+            ("get", "/v1/policies/{owner}", &[&[200, 304, 400, 401, 404, 503]]),
             ("put", "/v1/policies/{owner}", &[&CHANGE, &WRONG_BODY, &[401]]),
             ("delete", "/v1/policies/{owner}", &[&CHANGE, &[400, 401, 404]]),
             ("get", "/v1/servers", &[&[200, 401]]),

@@ -47,6 +47,8 @@ pub struct Metrics {
     pub external: Option<Arc<external::Counters>>,
     /// What became of the API's requests and connections.
     pub api: Arc<web::Counters>,
+    /// Texts that the API did not send, since too many were on their way.
+    pub texts_unsent: Arc<AtomicU64>,
     /// What is counted of policies, as it was called when it was first read; as much as workers and TCP listeners tell
     /// apart ([`ROUTED_MAX`](crate::routed::ROUTED_MAX) each), as they do not forget either.
     pub labels: Mutex<BTreeMap<Routed, [String; 3]>>,
@@ -708,6 +710,15 @@ pub const METRICS: &[Metric] = &[
                 samples.push([status.to_string()], count);
             }
         },
+    },
+    Metric {
+        name: "pointsman_api_texts_unsent_total",
+        help: "Zones, partitions and long policies that were asked for and not sent (503), since too many were on their \
+               way to clients.",
+        kind: Kind::Counter,
+        unit: "texts",
+        labels: &[],
+        read: |source, samples| samples.push([], source.metrics.texts_unsent.load(Ordering::Relaxed)),
     },
     Metric {
         name: "pointsman_api_accept_failed_total",

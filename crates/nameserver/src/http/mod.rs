@@ -45,7 +45,7 @@ use utoipa_axum::routes;
 use crate::edit::Editor;
 use admission::Admission;
 
-pub use admission::{CHANGES_MAX, TEXTS_MAX};
+pub use admission::{CHANGES_MAX, SHORT_MAX, TEXTS_MAX, TEXTS_SENT_MAX};
 pub use body::{JSON_MAX, POLICY_MAX, TEXT_MAX};
 pub use metrics::{METRICS, Metric, Metrics, Tcp};
 pub use precondition::Tags;
@@ -67,8 +67,8 @@ pub fn router(editor: Editor, token: Option<String>, metrics: Metrics) -> Router
     let (routes, document) = documented().split_for_parts();
     let http = Http {
         editor,
+        admission: Admission::new(metrics.texts_unsent.clone()),
         metrics: Arc::new(metrics),
-        admission: Admission::new(),
         document: text(document).into(),
     };
     let routes = web::reply::refuse_others(routes, "a path of /v1/openapi.json").with_state(http);

@@ -54,8 +54,10 @@ pub(super) async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let missing = missing(&name);
+    let place = http.admission.sending().await?;
     // Hashing a million prefixes takes long.
-    let (text, etag) = aside(move || http.editor.partition(&name)).await?.ok_or(missing)?;
+    let made = move || http.editor.partition(&name).map(|(text, etag)| (place.carry(text), etag));
+    let (text, etag) = aside(made).await?.ok_or(missing)?;
     tagged(&headers, &etag, CSV, text)
 }
 
@@ -132,7 +134,11 @@ pub(super) async fn lookup(
 /// What a change of a partition depends on.
 async fn condition(http: &Http, name: &str, headers: &HeaderMap) -> Result<Condition, Failure> {
     let (http, name) = (http.clone(), name.to_owned());
-    let current = async || Ok(aside(move || http.editor.partition(&name)).await?.map(|(_, etag)| etag));
+    let current = async || {
+        let place = http.admission.sending().await?;
+        let made = move || (http.editor.partition(&name).map(|(_, etag)| etag), place);
+        aside(made).await.map(|(etag, _)| etag)
+    };
     precondition::condition(headers, current).await
 }
 

@@ -38,8 +38,8 @@ pub(super) async fn get(
 ) -> Result<Response, Failure> {
     let policy = http.editor.policy(&owner);
     let (policy, etag) = policy.ok_or_else(|| Failure::missing(&format!("policy {owner}")))?;
-    let text = serde_json::to_vec(&policy).expect("a policy has a JSON form");
-    tagged(&headers, &etag, body::JSON, text)
+    let text = serde_json::to_string(&policy).expect("a policy has a JSON form");
+    tagged(&headers, &etag, body::JSON, http.admission.carry(text)?)
 }
 
 /// Puts a policy, new or in the place of the one there is.

@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use web::Counters;
 
-use super::{METRICS, Metrics, Tcp, body, metrics, openapi, router};
+use super::{METRICS, Metrics, SHORT_MAX, TEXTS_SENT_MAX, Tcp, body, metrics, openapi, router};
 use crate::book::Book;
 use crate::edit::Editor;
 use crate::generation::Settings;
@@ -154,6 +154,36 @@ impl Answer {
     fn is(&self, status: u16, body: Value) {
         assert_eq!((self.status, self.json()), (status, body));
     }
+}
+
+#[tokio::test]
+async fn long_texts_that_nobody_takes_are_so_many_and_no_more() {
+    let metrics = Metrics::default();
+    let unsent = metrics.texts_unsent.clone();
+    let api = Api::counting(None, metrics).await;
+    let records: String = (0..SHORT_MAX / 16).map(|host| format!("host{host} A 192.0.2.1\n")).collect();
+    assert_eq!(api.put_zone("example.com", &format!("{ZONE}{records}")).await.status, 200);
+    let prefixes: String =
+        (0..SHORT_MAX / 8).map(|at| format!("10.{}.{}.0/24,-\n", at / 256, at % 256)).collect();
+    let csv = [("content-type", "text/csv")];
+    assert_eq!(api.send("PUT", "/v1/partitions/long", &csv, prefixes).await.status, 200);
+    let mut answers = Vec::new();
+    for turn in 0..TEXTS_SENT_MAX {
+        let path = if turn % 2 == 0 { "/v1/zones/example.com" } else { "/v1/partitions/long" };
+        let request = Request::get(path).body(Body::empty()).expect("a request");
+        answers.push(api.service.call(request).await.expect("the router always answers"));
+    }
+    assert!(answers.iter().all(|answer| answer.status().as_u16() == 200));
+    // Nobody waits for half a minute.
+    tokio::time::pause();
+    for path in ["/v1/zones/example.com", "/v1/partitions/long"] {
+        let refused = api.get(path).await;
+        assert_eq!((refused.status, &refused.headers["retry-after"]), (503, &"1".parse().expect("a header")));
+    }
+    assert_eq!(unsent.load(Ordering::Relaxed), 2);
+    answers.pop();
+    assert_eq!(api.get("/v1/zones/example.com").await.status, 200);
+    tokio::time::resume();
 }
 
 #[tokio::test]

@@ -39,8 +39,10 @@ pub(super) async fn get(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let missing = Failure::missing(&format!("zone {origin}"));
+    let place = http.admission.sending().await?;
     // Writing and hashing a million records takes long.
-    let (text, etag) = aside(move || http.editor.zone(&origin)).await?.ok_or(missing)?;
+    let made = move || http.editor.zone(&origin).map(|(text, etag)| (place.carry(text), etag));
+    let (text, etag) = aside(made).await?.ok_or(missing)?;
     tagged(&headers, &etag, MASTER_FILE, text)
 }
 
@@ -89,6 +91,10 @@ pub(super) async fn delete(
 /// What a change of a zone depends on.
 async fn condition(http: &Http, origin: &str, headers: &HeaderMap) -> Result<Condition, Failure> {
     let (http, origin) = (http.clone(), origin.to_owned());
-    let current = async || Ok(aside(move || http.editor.zone(&origin)).await?.map(|(_, etag)| etag));
+    let current = async || {
+        let place = http.admission.sending().await?;
+        let made = move || (http.editor.zone(&origin).map(|(_, etag)| etag), place);
+        aside(made).await.map(|(etag, _)| etag)
+    };
     precondition::condition(headers, current).await
 }
