@@ -58,7 +58,8 @@ pub async fn serve(connections: Arc<Connections>, listener: TcpListener, shutdow
 }
 
 /// Answers what comes over a connection, until its client, a limit or the shutdown ends it; what is under way then is
-/// still answered, if the client takes it in the time that one message may take.
+/// still answered, if the client takes it in the time that one message may take. Who gives way to a new client ends at
+/// once: of all clients it is the one of which nothing has come for longest, and to which no answer has gone.
 ///
 /// # Errors
 /// What the system says where the connection is gone at once.
@@ -76,29 +77,33 @@ async fn converse(
     let (mut reads, writes) = stream.into_split();
     let (answered, answers) = mpsc::channel(PIPELINED_MAX);
     let writer = tokio::spawn(write(writes, answers, limits.message));
-    let mut conversation = Conversation::begin(connections, way, &place, answered);
+    let mut conversation = Conversation::begin(connections.clone(), way, &place, answered);
     let mut piece = vec![0; PIECE];
+    // Octets in it that nobody has looked at yet, as many queries are under way as may be.
+    let mut unheard = 0..0;
     let end = Instant::now() + limits.lifetime;
     let mut gives_way = pin!(place.gives_way());
     let may_be_sending = loop {
+        unheard.start = unheard.end - conversation.hear(&piece[unheard.clone()]);
         let until = end.min(conversation.waits_until());
-        let length = tokio::select! {
+        tokio::select! {
             biased;
             () = shutdown.wait() => break true,
             // Who takes no answers is asked for no more queries.
             () = conversation.answered.closed() => break false,
             () = sleep_until(until) => break true,
-            () = &mut gives_way, if conversation.under_way.is_empty() => break false,
-            Some(_) = conversation.under_way.join_next() => {
-                conversation.ended();
-                continue;
+            () = &mut gives_way => {
+                connections.desk().counters.gave_way.add(1);
+                writer.abort();
+                // What the client does not take, the kernel is not to keep.
+                return reads.as_ref().set_zero_linger();
             }
-            read = reads.read(&mut piece) => match read {
-                Ok(length) if length > 0 => length,
+            Some(_) = conversation.under_way.join_next() => conversation.ended(),
+            read = reads.read(&mut piece), if unheard.is_empty() => match read {
+                Ok(length) if length > 0 => unheard = 0..length,
                 _ => break false,
             },
-        };
-        conversation.hear(&piece[..length]).await;
+        }
     };
     finish(conversation.end(), writer, ending).await;
     // With the writer our side has ended.
@@ -188,36 +193,32 @@ impl<'a> Conversation<'a> {
 
     /// One query less is under way.
     fn ended(&mut self) {
-        if self.under_way.is_empty() {
-            self.place.waits(self.has_asked);
-            if !self.assembler.is_partial() {
-                self.since = Instant::now();
-            }
+        self.place.waits(self.has_asked);
+        if self.under_way.is_empty() && !self.assembler.is_partial() {
+            self.since = Instant::now();
         }
     }
 
-    /// Takes octets that have come: each query that is whole with them is under way from now on.
-    async fn hear(&mut self, mut octets: &[u8]) {
-        let mut is_new = !self.assembler.is_partial();
-        while let Some(message) = self.assembler.next(&mut octets) {
+    /// Takes octets that have come: each query that is whole with them is under way from now on. Returns how many are left
+    /// for when one less is under way.
+    fn hear(&mut self, mut octets: &[u8]) -> usize {
+        let (all, was_partial) = (octets.len(), self.assembler.is_partial());
+        let mut is_new = false;
+        while self.under_way.len() < PIPELINED_MAX
+            && let Some(message) = self.assembler.next(&mut octets)
+        {
             let query = message.to_vec();
             (is_new, self.has_asked) = (true, true);
-            self.place.works();
-            self.ask(query).await;
+            self.ask(query);
         }
-        if is_new {
+        if is_new || (!was_partial && octets.len() < all) {
             self.since = Instant::now();
-            if self.under_way.is_empty() {
-                self.place.waits(self.has_asked);
-            }
+            self.place.waits(self.has_asked);
         }
+        octets.len()
     }
 
-    /// Has a query answered, once it is one of so many that may be under way.
-    async fn ask(&mut self, query: Vec<u8>) {
-        if self.under_way.len() >= PIPELINED_MAX {
-            self.under_way.join_next().await;
-        }
+    fn ask(&mut self, query: Vec<u8>) {
         let (connections, way, answered) = (self.connections.clone(), self.way, self.answered.clone());
         self.under_way.spawn(async move {
             if let Some(answer) = connections.answer(&query, way).await {
@@ -238,15 +239,18 @@ mod tests {
     use super::*;
     use crate::connections::Onward;
     use crate::connections::tests::connections;
-    use dns::Rcode;
     use net::tcp::Limits;
+    use tokio::net::TcpSocket;
 
     /// Answered here.
     const AXFR: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\xfc\0\x01";
 
-    /// Serves clients, without any back end; returns where, and what ends it.
-    async fn start(limits: Limits) -> (SocketAddr, Arc<Connections>, Shutdown) {
-        let connections = Arc::new(connections(&[], limits, Onward::Connections));
+    /// Asked of a back end.
+    const ASKED: &[u8] = b"\0\x13\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+
+    /// Serves clients, with these back ends; returns where, and what ends it.
+    async fn start(back_ends: &[SocketAddr], limits: Limits) -> (SocketAddr, Arc<Connections>, Shutdown) {
+        let connections = Arc::new(connections(back_ends, limits, Onward::Connections));
         let listener = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
         let address = listener.local_addr().expect("it is bound");
         let listener = TcpListener::from_std(listener).expect("there is a runtime");
@@ -255,18 +259,10 @@ mod tests {
         (address, connections, shutdown)
     }
 
-    async fn ask(address: SocketAddr, query: &[u8]) -> (TcpStream, u8) {
-        let mut stream = TcpStream::connect(address).await.expect("it listens");
-        stream.write_all(query).await.expect("it is taken");
-        let mut reply = vec![0; query.len()];
-        stream.read_exact(&mut reply).await.expect("an answer");
-        (stream, reply[5] & 0x0f)
-    }
-
     // The clock runs by itself while everybody waits.
     #[tokio::test(start_paused = true)]
     async fn an_octet_now_and_then_does_not_keep_a_place() {
-        let (address, ..) = start(Limits::default()).await;
+        let (address, ..) = start(&[], Limits::default()).await;
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         let mut octets = 0;
         // As long as the longest message, if it may.
@@ -282,7 +278,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_never_reads_is_ended() {
-        let (address, ..) = start(Limits::default()).await;
+        let (address, ..) = start(&[], Limits::default()).await;
         let mut stream = TcpStream::connect(address).await.expect("it listens");
         let queries = AXFR.repeat(1_000);
         let mut rounds = 0;
@@ -322,7 +318,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_outlive_a_connection_that_is_ended_while_its_client_sends() {
-        let (address, connections, shutdown) = start(Limits::default()).await;
+        let (address, connections, shutdown) = start(&[], Limits::default()).await;
         let stream = TcpStream::connect(address).await.expect("it listens");
         let (mut reads, mut writes) = stream.into_split();
         // It goes on whatever comes, and has read nothing yet.
@@ -341,20 +337,60 @@ mod tests {
         sending.abort();
     }
 
-    #[tokio::test]
-    async fn who_waits_gives_way() {
+    /// Serves one client at a time, and the first one, which has sent this; it takes little at a time.
+    async fn alone(back_ends: &[SocketAddr], queries: &[u8]) -> (TcpStream, Arc<Connections>) {
         let long = Duration::from_secs(3600);
         let limits = Limits { connections_max: 1, idle: long, idle_when_crowded: long, ..Limits::default() };
-        let (address, connections, _) = start(limits).await;
-        let (mut first, rcode) = ask(address, AXFR).await;
-        assert_eq!(rcode, Rcode::REFUSED.to_int());
-        // Once it is known that nothing of it is under way.
-        let until = Instant::now() + Duration::from_secs(60);
-        while connections.admission.admit([192, 0, 2, 1].into()).is_err() {
-            assert!(Instant::now() < until, "it never gives way");
+        let (address, connections, _) = start(back_ends, limits).await;
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.set_recv_buffer_size(4096).expect("the option can be set");
+        let mut stream = socket.connect(address).await.expect("it listens");
+        stream.write_all(queries).await.expect("it is taken");
+        (stream, connections)
+    }
+
+    /// The queries that were heard, once no more are.
+    async fn heard(connections: &Connections) -> u64 {
+        let queries = || connections.desk().counters.queries.get();
+        let (mut heard, mut since) = (0, 0);
+        while heard == 0 || since < 1_000 {
             tokio::task::yield_now().await;
+            since = if queries() == heard { since + 1 } else { 0 };
+            heard = queries();
         }
-        let ended = tokio::time::timeout(Duration::from_secs(60), first.read(&mut [0])).await;
-        assert_eq!(ended.expect("it gives way").expect("it has ended"), 0);
+        heard
+    }
+
+    /// Has another client come, for which the first one is to give way, and be gone.
+    async fn gives_way(mut first: TcpStream, connections: &Connections) {
+        let next = connections.admission.admit([192, 0, 2, 1].into()).expect("the first one gives way");
+        assert!(next.has_replaced());
+        let gone = async { while first.read(&mut [0; 64]).await.is_ok_and(|octets| octets > 0) {} };
+        tokio::time::timeout(Duration::from_secs(60), gone).await.expect("it is ended");
+        assert_eq!(connections.desk().counters.gave_way.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_is_silent_gives_way() {
+        let (mut first, connections) = alone(&[], AXFR).await;
+        first.read_exact(&mut [0; AXFR.len()]).await.expect("an answer");
+        gives_way(first, &connections).await;
+    }
+
+    #[tokio::test]
+    async fn who_takes_no_answers_gives_way() {
+        let queries = 20_000;
+        let (first, connections) = alone(&[], &AXFR.repeat(queries)).await;
+        let heard = heard(&connections).await;
+        assert!(heard < queries as u64, "{heard}: all answers fit the system's buffers");
+        gives_way(first, &connections).await;
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_back_end_gives_way() {
+        let silent = net::tcp::bind(([127, 0, 0, 1], 0).into()).expect("loopback binds");
+        let (first, connections) = alone(&[silent.local_addr().expect("it is bound")], ASKED).await;
+        assert_eq!(heard(&connections).await, 1);
+        gives_way(first, &connections).await;
     }
 }

@@ -129,6 +129,8 @@ pub struct FrontCounters {
     pub failed: Count,
     /// Queries for which all places were taken: dropped, over connections answered SERVFAIL. Connections, too.
     pub full: Count,
+    /// Connections of clients that gave way to new ones, as all places were taken.
+    pub gave_way: Count,
     /// Queries whose client had as many as one may have: dropped, over connections answered SERVFAIL.
     pub full_client: Count,
     /// Queries for which no free id was found.

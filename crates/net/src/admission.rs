@@ -1,11 +1,12 @@
 //! Who may have a place: so many in all, so many per client. A place is a connection, or something else that a
 //! client holds for a while.
 //!
-//! Whoever holds a place may say that it only waits for its client ([`Place::waits`]). Where all places are taken, the
-//! one that has waited longest gives way to a client that comes. Time is counted in clients that were let in since, so
-//! that it passes as fast as a crowd comes; and who has served its client before has half as many of them before it as
-//! there are places. So a crowd that holds places, and asks nothing or takes nothing, shuts nobody out, however fast it
-//! comes back: a new client has its turn in peace while the places change hands nearly half.
+//! Whoever holds a place may say when it begins to wait for something to come from its client, or to go to it
+//! ([`Place::waits`]). Where all places are taken, the one that has waited longest gives way to a client that comes. Time
+//! is counted in clients that were let in since, so that it passes as fast as a crowd comes; and who has served its client
+//! before has half as many of them before it as there are places. So a crowd that holds places, and asks nothing or takes
+//! nothing, shuts nobody out, however fast it comes back: a new client has its turn in peace while the places change hands
+//! nearly half.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -21,8 +22,8 @@ const LOOKED_AT_MAX: usize = 64;
 /// comes while there are as many is refused.
 pub const GIVING_WAY_MAX: usize = 64;
 
-/// The turn of a place whose holder is at work.
-const WORKS: u64 = u64::MAX;
+/// The turn of a place whose holder has never said that it waits.
+const NEVER: u64 = u64::MAX;
 
 /// What a turn grows by for each client that is let in. Waits in between count one each, for their order; after so
 /// many of them it is as if one more had been let in.
@@ -54,7 +55,7 @@ struct Open {
 /// What a place shares with the search for one that gives way.
 #[derive(Debug)]
 struct Seat {
-    /// When its wait began, or [`WORKS`].
+    /// When its wait began, or [`NEVER`].
     turn: AtomicU64,
     /// Whether it was told to give way, which its holder hears by `told`.
     gives_way: AtomicBool,
@@ -108,7 +109,7 @@ impl Admission {
         open.total += 1;
         self.turns.fetch_add(LET_IN, Ordering::Relaxed);
         let seat = Arc::new(Seat {
-            turn: AtomicU64::new(WORKS),
+            turn: AtomicU64::new(NEVER),
             gives_way: AtomicBool::new(false),
             told: Notify::new(),
         });
@@ -132,7 +133,7 @@ impl Open {
         self.hand = from + looked_at;
         let turns = (from..from + looked_at).filter_map(|index| {
             let turn = self.seats[index % all].as_ref()?.turn.load(Ordering::Relaxed);
-            (turn != WORKS).then_some((turn, index % all))
+            (turn != NEVER).then_some((turn, index % all))
         });
         let Some((_, index)) = turns.min() else { return false };
         if let Some(seat) = self.seats[index].take() {
@@ -164,18 +165,13 @@ impl Place {
         self.admission.open().total > self.admission.places_max / 2
     }
 
-    /// Says that a wait for the client begins: for what it asks, or for its taking what it was sent. From now on the
-    /// place may be told to give way, later if it `has_served`.
+    /// Says that a wait begins, since something has come from the client or gone to it. From now on the place may be
+    /// told to give way, later if it `has_served`; one that has never said so is not.
     pub fn waits(&self, has_served: bool) {
         let turn = self.admission.turns.fetch_add(1, Ordering::Relaxed);
         let later =
             if has_served { (self.admission.places_max as u64 / 2).saturating_mul(LET_IN) } else { 0 };
         self.seat.turn.store(turn.saturating_add(later), Ordering::Relaxed);
-    }
-
-    /// Says that the client need not be waited for: who works is not told to give way.
-    pub fn works(&self) {
-        self.seat.turn.store(WORKS, Ordering::Relaxed);
     }
 
     /// Waits until this place is to be given back soon.
@@ -289,10 +285,7 @@ mod tests {
         let sixth = at(6).expect("the third gives way");
         let seventh = at(7).expect("the second gives way");
         assert_eq!(told(), [true, true, true, false]);
-        assert_eq!(at(8).unwrap_err(), Refusal::Full);
-        held[3].waits(true);
-        held[3].works();
-        assert_eq!(at(8).unwrap_err(), Refusal::Full, "it works again");
+        assert_eq!(at(8).unwrap_err(), Refusal::Full, "the fourth never waits");
         assert_eq!(admission.open().total, 7);
         drop((held, fifth, sixth, seventh));
         let open = admission.open();

@@ -142,6 +142,12 @@ pub const METRICS: &[Metric] = &[
         full
     ),
     front!(
+        "pointsman_balance_gave_way_total",
+        "Connections of clients that gave way to new ones: nothing had come from them, and no answer gone to them, for longest.",
+        "connections",
+        gave_way
+    ),
+    front!(
         "pointsman_balance_full_client_total",
         "Queries whose client had as many as one may have: over TCP answered SERVFAIL, others dropped.",
         "queries",
