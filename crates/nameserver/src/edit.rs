@@ -109,6 +109,8 @@ struct Tried {
     edits: Vec<Edit>,
     reply: oneshot::Sender<Result<Done, Refused>>,
     outcome: Result<Option<u32>, Refused>,
+    /// Whether it was tried on what is served, without any change that came with it.
+    is_first: bool,
     /// Which of the commit's changes are its own.
     changes: Range<usize>,
 }
@@ -540,7 +542,7 @@ fn commit(shared: &Shared, requests: Vec<Request>, may_part: bool, runtime: &tok
     let is_kept = shared.store.shared().is_some() || requests.len() > 1;
     for Request { edits, reply } in requests {
         let again = if is_kept { edits.clone() } else { Vec::new() };
-        let first = changes.len();
+        let (first, is_first) = (changes.len(), draft.is_none());
         let mut trial = Book::clone(draft.as_ref().unwrap_or(&before));
         // One that panics is refused alone, for its trial is its own.
         let applied = surviving(shared, || apply_all(&mut trial, edits)).unwrap_or(Err(Refused::Broken));
@@ -549,7 +551,7 @@ fn commit(shared: &Shared, requests: Vec<Request>, may_part: bool, runtime: &tok
             changes.extend(made);
             region
         });
-        tried.push(Tried { edits: again, reply, outcome, changes: first..changes.len() });
+        tried.push(Tried { edits: again, reply, outcome, is_first, changes: first..changes.len() });
     }
     let number = before.generation.number;
     let Some(mut draft) = draft else {
@@ -595,9 +597,11 @@ fn commit(shared: &Shared, requests: Vec<Request>, may_part: bool, runtime: &tok
             // Where the store failed that others change, too, nobody can tell what it would have refused.
             let is_open = shared.store.shared().is_some() && matches!(what, CommitError::Store(_));
             let failed = Refused::Store(what.to_string());
-            answer(tried, |outcome| {
-                Err(outcome.err().filter(|_| !is_open).unwrap_or_else(|| failed.clone()))
-            });
+            for Tried { reply, outcome, is_first, .. } in tried {
+                // Nor what is refused for another change, which is not made.
+                let own = outcome.err().filter(|_| is_first && !is_open);
+                let _ = reply.send(Err(own.unwrap_or_else(|| failed.clone())));
+            }
         }
     }
     Left::None

@@ -121,6 +121,20 @@ async fn what_depends_on_a_change_that_the_store_refuses_is_told_its_own_fault()
 }
 
 #[tokio::test]
+async fn where_the_store_fails_nothing_is_refused_for_what_was_not_stored() {
+    let folder = Folder::new();
+    let editor = start(&folder).await;
+    std::fs::rename(folder.at("store.db"), folder.at("aside.db")).expect("it is there");
+    let region = || vec![Edit::AddRegion { name: "one".into() }];
+    let ended = hand_in(&editor, vec![vec![Edit::RemoveRegion { id: 7 }], region(), region()]).await;
+    assert!(matches!(ended[0], Err(Refused::NotFound(_))), "it stands on nobody's: {ended:?}");
+    for ended in &ended[1..] {
+        assert!(matches!(ended, Err(Refused::Store(what)) if what.contains("was deleted")), "{ended:?}");
+    }
+    editor.stop().await;
+}
+
+#[tokio::test]
 async fn so_many_changes_are_taken_out_and_no_more() {
     let folder = Folder::new();
     // Each is the first that the book adds once those before it are out.
