@@ -2,6 +2,7 @@
 
 use api::replay::ReplayReport;
 
+use crate::report::RETRY;
 use crate::schedule::sources::CLIENTS_MAX;
 use crate::send::tally::Cause;
 use crate::trace::Skip;
@@ -19,6 +20,13 @@ pub fn remarks(report: &ReplayReport) -> Vec<String> {
         all.push(format!(
             "{} of the trace passed over, as their type is not known: packets in them, if there are any, were not sent.",
             counted(*blocks, "block")
+        ));
+    }
+    if let Some(retries) = schedule.skipped.get(RETRY) {
+        all.push(format!(
+            "{} over TCP left out: each was recorded as the retry of one over UDP that was truncated now, too, and asked \
+             again already.",
+            counted(*retries, "query")
         ));
     }
     if schedule.jumps > 0 {
@@ -137,16 +145,17 @@ mod tests {
             remarks(&ReplayReport { clients, sockets, ..ReplayReport::default() })
         };
         let unprocessed = remarks(&ReplayReport { unprocessed: 2, ..ReplayReport::default() });
-        let unknown = |name: &str| {
+        let skipped = |name: &str| {
             let schedule = ScheduleMet { skipped: [(name.into(), 3)].into(), ..ScheduleMet::default() };
             remarks(&ReplayReport { schedule, ..ReplayReport::default() })
         };
-        for nothing in [unknown("link"), of(false, 0, 0), closed(0, 9, 0), closed(1, 1, 0), closed(5, 9, 1)] {
+        for nothing in [skipped("link"), of(false, 0, 0), closed(0, 9, 0), closed(1, 1, 0), closed(5, 9, 1)] {
             assert_eq!(nothing, Vec::<String>::new());
         }
         for (told, parts) in [
             (of(true, 0, 0), &["Interrupted"][..]),
-            (unknown("block"), &["3 blocks of the trace passed over"]),
+            (skipped(RETRY), &["3 queries over TCP left out"]),
+            (skipped("block"), &["3 blocks of the trace passed over"]),
             (of(false, 1, 0), &["set 1 time:"]),
             (of(true, 2, 30), &["Interrupted", "set 2 times:", "30 queries handed out"]),
             (unprocessed, &["2 queries asked again on another"]),

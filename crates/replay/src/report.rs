@@ -13,6 +13,9 @@ use crate::send::carrier::Carrier;
 use crate::send::differing::DifferingKept;
 use crate::send::tally::{Cause, Tally, curve, latency, percentiles};
 
+/// The key, among those of what was skipped, of recorded retries that were not sent as ours took their place.
+pub(crate) const RETRY: &str = "retry";
+
 /// What a report says of the run beside its counts.
 #[derive(Clone, Debug)]
 pub struct About {
@@ -127,9 +130,13 @@ fn sockets(tally: &Tally) -> Sockets {
 /// What was met while the trace became a schedule.
 fn met(done: &Done) -> ScheduleMet {
     let met = &done.met;
+    let mut skipped = met.skipped.named();
+    if done.tally.left_out > 0 {
+        skipped.insert(RETRY.into(), done.tally.left_out);
+    }
     ScheduleMet {
         responses: met.responses,
-        skipped: met.skipped.named(),
+        skipped,
         jumps: met.jumps,
         crowded: met.crowded,
         sharing: met.sharing,

@@ -16,8 +16,8 @@
 //! [`mod@tally`]: what is counted. Below: `worker` (the loop), `gate` (all begin together), `pace` (sleep or spin), `agenda`
 //! (what happens later), `clients`, `sockets` with `connection` and `layer` (what streams speak; `https`), `datagrams` with `quic`, `batch`
 //! (datagrams that go together), `frames` (past the system's UDP), `pending` (which answer is whose), `unheard` (how
-//! long answers wait), `octets` (what is read of responses), `rows` (the log), [`packed`] (from process to process),
-//! [`differing`] (pairs that are kept).
+//! long answers wait), `retries` (what is asked again over TCP once), `octets` (what is read of responses), `rows`
+//! (the log), [`packed`] (from process to process), [`differing`] (pairs that are kept).
 
 mod agenda;
 mod batch;
@@ -36,6 +36,7 @@ mod pace;
 pub mod packed;
 mod pending;
 mod quic;
+mod retries;
 mod rows;
 mod sockets;
 pub mod tally;

@@ -111,6 +111,8 @@ pub struct Tally {
     pub rcodes: Box<[u64; RCODES]>,
     /// Answers over UDP that were truncated; each was asked again over TCP.
     pub truncated: u64,
+    /// Recorded queries over TCP that were not sent, as the same was asked again already after a truncated answer.
+    pub left_out: u64,
     /// Queries that were asked again on another connection, as the server had not looked at them.
     pub unprocessed: u64,
     /// Answers to queries that were lost before.
@@ -181,6 +183,7 @@ impl Tally {
             lost: [0; Cause::ALL.len()],
             rcodes: Box::new([0; RCODES]),
             truncated: 0,
+            left_out: 0,
             unprocessed: 0,
             late_answers: 0,
             duplicates: 0,
@@ -273,6 +276,7 @@ impl Tally {
             lost,
             rcodes,
             truncated,
+            left_out,
             unprocessed,
             late_answers,
             duplicates,
@@ -302,8 +306,17 @@ impl Tally {
             sent_per_second: _,
             answered_per_second: _,
         } = self;
-        let mut all = vec![queries, answers, answer_octets, truncated, unprocessed, late_answers];
-        all.extend([duplicates, aliens, shared, established, closed_idle, evicted, closed_by_server]);
+        let mut all = vec![queries, answers, answer_octets, truncated, left_out, unprocessed];
+        all.extend([
+            late_answers,
+            duplicates,
+            aliens,
+            shared,
+            established,
+            closed_idle,
+            evicted,
+            closed_by_server,
+        ]);
         all.extend([closed_unanswered, most_open, sockets_limit, further_sources, unchanged, waited]);
         all.extend([clients, unrecorded]);
         all.extend(transports.iter_mut().chain(lost).chain(rcodes.iter_mut()).chain(opened));

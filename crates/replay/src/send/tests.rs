@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc;
 
 use net::tls::provider;
 use rustls::pki_types::pem::PemObject;
@@ -225,4 +226,59 @@ fn what_a_server_says_goodbye_to_is_asked_again() {
     assert_eq!((tally.queries, tally.answers, lost), (5, 3, (2, 2)));
     // Three once, two of them twice.
     assert_eq!((tally.unprocessed, tally.lateness.len()), (5, 5));
+}
+
+/// A server that truncates all that it answers over UDP, and at the same port one that answers over TCP; tells of
+/// each query over TCP.
+fn truncating() -> (SocketAddr, mpsc::Receiver<()>) {
+    // Of some port that is free for UDP, another may have that for TCP.
+    let both = (0..100).find_map(|_| {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        let server = socket.local_addr().expect("it is bound");
+        Some((socket, TcpListener::bind(server).ok()?, server))
+    });
+    let (socket, listener, server) = both.expect("one is free for both");
+    thread::spawn(move || {
+        let mut query = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut query) {
+            query[2] |= 0x82;
+            let _ = socket.send_to(&query[..length], from);
+        }
+    });
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("it connects");
+        let mut length = [0; 2];
+        while stream.read_exact(&mut length).is_ok() {
+            let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+            stream.read_exact(&mut query).expect("all of it comes");
+            let _ = tell.send(());
+            query[2] |= 0x80;
+            stream.write_all(&[&length[..], &query].concat()).expect("it is taken");
+        }
+    });
+    (server, told)
+}
+
+#[test]
+fn a_recorded_retry_and_our_own_are_one() {
+    // After the answer to the first query has come, and before.
+    for later in ["1.5", "1.0"] {
+        let (server, told) = truncating();
+        let trace = format!(
+            "1.0 192.0.2.1:5353 udp a.example. A rd\n{later} 192.0.2.1:4000 tcp A.example. A rd\n\
+             {later} 192.0.2.1:4001 tcp b.example. A rd\n"
+        );
+        let tally = sent_from(trace, Pacing::Recorded { speed: 1.0 }, options(server)).tally;
+        assert_eq!(told.iter().count(), 2, "at {later}");
+        assert_eq!((tally.queries + tally.left_out, tally.lost_total()), (3, 0));
+        assert_eq!(tally.left_out, tally.truncated, "either takes the place of the other");
+    }
+    // Over UDP alone, no recorded query over TCP stands for a retry.
+    let (server, told) = truncating();
+    let shares = Shares::new([1.0, 0.0, 0.0, 0.0, 0.0]).expect("they are all");
+    let options = Options { carriers: Carriers::Shares(shares), ..options(server) };
+    let trace = "1.0 192.0.2.1:4000 tcp a.example. A rd\n".into();
+    let tally = sent_from(trace, Pacing::Recorded { speed: 1.0 }, options).tally;
+    assert_eq!((told.iter().count(), tally.answers, tally.truncated), (1, 1, 1));
 }

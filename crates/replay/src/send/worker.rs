@@ -22,6 +22,7 @@ use super::clients::{self, Clients};
 use super::frames::Frames;
 use super::pace::{self, Step};
 use super::pending::Pending;
+use super::retries::Retries;
 use super::rows::Rows;
 use super::sockets::Sockets;
 use super::tally::{Cause, Tally};
@@ -69,6 +70,7 @@ pub(super) struct Worker<'a> {
     prepared: VecDeque<Prepared>,
     anchor: Instant,
     pending: Pending,
+    retries: Retries,
     clients: Clients,
     sockets: Sockets,
     /// One for each family, where source addresses are from a prefix.
@@ -128,6 +130,7 @@ impl<'a> Worker<'a> {
             prepared: VecDeque::new(),
             anchor: Instant::now(),
             pending: Pending::new(nanos(with.options.timeout)),
+            retries: Retries::new(),
             clients: Clients::new(),
             sockets: Sockets::new(with.sockets_max, merges),
             shared: sockets,

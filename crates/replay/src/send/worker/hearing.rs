@@ -289,7 +289,7 @@ impl Worker<'_> {
             socket.has_answered = true;
         }
         self.tally.answer_octets += response.length;
-        if response.is_truncated && asked.carrier == Carrier::Udp {
+        if response.is_truncated && asked.carrier == Carrier::Udp && self.is_to_be_asked_again(&asked) {
             self.tally.truncated += 1;
             return self.ask_again(asked, self.now());
         }
