@@ -51,6 +51,11 @@ impl Batch {
         self.outgoing.is_empty() || (self.target == target && !self.outgoing.is_full())
     }
 
+    /// Whether a query is in it.
+    pub(super) fn holds(&self, key: Key) -> bool {
+        self.queries.iter().any(|(held, _)| *held == key)
+    }
+
     /// Adds a datagram that it takes; returns its octets, which may still be changed.
     pub(super) fn push(&mut self, datagram: Datagram, octets: &[u8]) -> &mut [u8] {
         self.target = datagram.target;

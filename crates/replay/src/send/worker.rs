@@ -484,6 +484,30 @@ mod tests {
     }
 
     #[test]
+    fn what_was_refused_before_is_lost_and_the_next_is_sent() {
+        let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        let options = options(nobody.local_addr().expect("it is bound"));
+        drop(nobody);
+        let live = Live::default();
+        let shared = shared(&options, &live);
+        let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
+        let line = |second| format!("{second} 192.0.2.1:5353 udp a.example. A rd\n");
+        let trace = ["1.0", "1.0", "9.0"].map(line).concat();
+        let open = || Trace::read(io::Cursor::new(trace.clone()), 53).map_err(io::Error::other);
+        let mut schedule = Schedule::new(PLAN, Arc::default(), open);
+        worker.fill(&mut || schedule.step()).expect("it is read");
+        worker.send_due();
+        worker.readiness.wait(Duration::from_secs(20)).expect("it waits");
+        // What the socket has heard is told to whoever sends next, not to who looks for answers.
+        let server = UdpSocket::bind(options.servers[0]).expect("the port is free again");
+        worker.anchor -= Duration::from_secs(8);
+        worker.send_due();
+        assert_eq!((worker.tally.lost[Cause::Refused as usize], worker.tally.lost_total()), (2, 2));
+        assert_eq!((worker.pending.waiting(), worker.tally.lateness.len()), (1, 3));
+        assert!(server.recv(&mut [0; 512]).is_ok(), "the third");
+    }
+
+    #[test]
     fn more_than_a_turn_sends_is_heard_of_a_clients_own_socket() {
         let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
         let options = options(server.local_addr().expect("it is bound"));

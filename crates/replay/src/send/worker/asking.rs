@@ -279,6 +279,11 @@ impl Worker<'_> {
             None => false,
         };
         let sent_at = self.now();
+        // What the socket had heard before of what it sent: said once, to whoever sends next.
+        let earlier = self.batch.outgoing.take_earlier();
+        if let (Some(error), Target::Slot(slot)) = (earlier, self.batch.target) {
+            self.troubled(slot, sockets::cause(&error), sent_at);
+        }
         let mut is_refused = false;
         for sent in told {
             let Some((key, due)) = self.batch.queries.pop_front() else { break };

@@ -74,10 +74,11 @@ impl Worker<'_> {
         let Some(socket) = self.sockets.get(slot) else { return };
         let (endpoint, half) = (socket.serial, socket.half);
         let key = |id: u16| Key { endpoint, id };
-        // What a distant client asks leaves later.
+        // What a distant client asks leaves later, and what is in the batch under way leaves now.
         let has_left = |id: &u16| {
             let planned = self.pending.planned(key(*id));
             planned.is_none_or(|planned| planned.due.saturating_add(half) <= now)
+                && !self.batch.holds(key(*id))
         };
         let refused: Vec<u16> = socket.ids.iter().copied().take_while(has_left).collect();
         refused.into_iter().for_each(|id| self.fail(key(id), Cause::Refused));

@@ -126,7 +126,9 @@ impl Worker<'_> {
                 if let Err(error) = received {
                     // What has come before it is answered.
                     self.hear();
-                    self.troubled(ready.token, sockets::cause(&error), now);
+                    if let Some(slot) = self.sockets.of_token(ready.token) {
+                        self.troubled(slot, sockets::cause(&error), now);
+                    }
                 }
                 None
             }
@@ -163,8 +165,7 @@ impl Worker<'_> {
     }
 
     /// Loses what a client's socket for datagrams says that it lost.
-    fn troubled(&mut self, token: u64, cause: Cause, now: u64) {
-        let Some(slot) = self.sockets.of_token(token) else { return };
+    pub(super) fn troubled(&mut self, slot: usize, cause: Cause, now: u64) {
         if cause == Cause::Refused {
             return self.refuse(slot, now);
         }
@@ -172,8 +173,10 @@ impl Worker<'_> {
         if let Some(socket) = self.sockets.get(slot)
             && let Some(id) = socket.ids.front().copied()
         {
-            let endpoint = socket.serial;
-            self.fail(Key { endpoint, id }, cause);
+            let key = Key { endpoint: socket.serial, id };
+            if !self.batch.holds(key) {
+                self.fail(key, cause);
+            }
         }
     }
 
