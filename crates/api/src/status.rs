@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::fault::Fault;
 use crate::probe::HealthState;
 
 /// What a change answers once it is durable.
@@ -51,6 +52,9 @@ pub struct Status {
     /// Partitions that are imported from files.
     #[serde(default)]
     pub partitions: Vec<PartitionState>,
+    /// The files of the configuration, as they were last imported.
+    #[serde(default)]
+    pub imports: ImportState,
     /// The external proximity service; absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalState>,
@@ -108,6 +112,17 @@ pub struct PartitionState {
     /// What was counted when the files were last read by this process: for a BGP table among others `routes`,
     /// `prefixes`, `as_sets` and `incomplete`.
     pub counts: BTreeMap<String, u64>,
+}
+
+/// The files of the configuration (zones, partitions, policies, cookie secrets), as they were when they were last imported:
+/// at start, or at a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportState {
+    /// How many faults there were: then nothing of them was imported, and what had been served goes on.
+    pub faults: u64,
+    /// The first ten of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<Fault>,
 }
 
 /// An external proximity service, and what it told.

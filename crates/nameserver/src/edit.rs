@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use api::Faults;
+use api::{Fault, Faults};
 use arc_swap::ArcSwap;
 use net::histogram::Histogram;
 use store::{Change, CommitError, Store, StoreError};
@@ -51,6 +51,9 @@ pub(crate) const READ_AT_ONCE_MAX: usize = 32 << 10;
 
 /// How long a caller waits for the slowest worker before it is told that the change is under way.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How many faults of an import the status tells.
+const FAULTS_TOLD: usize = 10;
 
 /// How often edits are made when other name servers are quicker.
 const TRIES_MAX: usize = 10;
@@ -84,6 +87,8 @@ struct Shared {
     complaints: Mutex<Complaints>,
     /// How the partitions' files were read, as of the last time.
     loading: Mutex<BTreeMap<String, api::PartitionState>>,
+    /// What was wrong with the files of the configuration, as of the last time.
+    imported: Mutex<api::ImportState>,
     started: Instant,
     latency: Arc<Histogram>,
     following: follow::Following,
@@ -148,6 +153,7 @@ impl Editor {
             store,
             complaints: Mutex::default(),
             loading: Mutex::default(),
+            imported: Mutex::default(),
             started: Instant::now(),
             latency: Arc::new(Histogram::new(&UPDATES_US)),
             following: follow::Following::default(),
@@ -334,11 +340,29 @@ impl Editor {
         self.apply(vec![Edit::SetServer { address, up }]).await
     }
 
-    /// Imports those files whose content changed since they were last imported, all or none of them.
+    /// Imports those files of the configuration whose content changed since they were last imported, all or none of them.
+    /// What is wrong with them is in the status until the next time.
     ///
     /// # Errors
     /// [`Refused::Faults`] with the faults of all files.
     pub async fn import(&self, imports: &[Import]) -> Result<Applied, Refused> {
+        let applied = self.import_some(imports).await;
+        let faults = match &applied {
+            Ok(_) => Faults::default(),
+            Err(Refused::Faults(faults)) => faults.clone(),
+            Err(other) => Fault::whole("import", other.to_string(), "").into(),
+        };
+        let count = faults.faults.len() as u64 + faults.omitted;
+        let first = faults.in_order().faults.into_iter().take(FAULTS_TOLD).collect();
+        *lock(&self.shared.imported) = api::ImportState { faults: count, first };
+        applied
+    }
+
+    /// As [`Editor::import`], of some of the files, of which the status says nothing.
+    ///
+    /// # Errors
+    /// As that.
+    pub async fn import_some(&self, imports: &[Import]) -> Result<Applied, Refused> {
         let (files, book) = (imports.to_vec(), self.book());
         let read = tokio::task::spawn_blocking(move || {
             let mut loading = Vec::new();
@@ -363,6 +387,11 @@ impl Editor {
             }
         }
         applied
+    }
+
+    /// What was wrong with the files of the configuration when they were last imported.
+    pub fn import_state(&self) -> api::ImportState {
+        lock(&self.shared.imported).clone()
     }
 
     /// How the partitions' files were read, by partition.

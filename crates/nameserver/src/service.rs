@@ -496,7 +496,7 @@ async fn import(editor: &Editor, imports: &[Import]) -> Result<(), StartError> {
     // The store has no secrets, and one drawn here would be none of the servers' behind the same address.
     let is_secret = |import: &&Import| matches!(import, Import::CookieSecrets(_));
     let secrets: Vec<Import> = imports.iter().filter(is_secret).cloned().collect();
-    if let Err(why) = editor.import(&secrets).await.map_err(refused) {
+    if let Err(why) = editor.import_some(&secrets).await.map_err(refused) {
         return Err(if matches!(why, StartError::Faults(_)) { StartError::Faults(faults) } else { why });
     }
     let count = faults.faults.len() as u64 + faults.omitted;
@@ -560,6 +560,17 @@ mod tests {
         assert_eq!(generation.zones.len(), 1);
         let given = Secrets::read("secrets", line.as_bytes()).expect("it is right");
         assert!(*generation.secrets == given, "none is drawn");
+        let told = service.editor().status().imports;
+        let [fault] = &told.first[..] else { panic!("{told:?}") };
+        assert_eq!((told.faults, fault.line, fault.column), (1, Some(4), Some(7)), "{told:?}");
+        assert!(fault.source.ends_with("one.zone"), "{told:?}");
+        folder.write("one.zone", format!("{text}{}", "www A here\n".repeat(20)));
+        service.reload().await.expect_err("it is wrong");
+        let told = service.editor().status().imports;
+        assert_eq!((told.faults, told.first.len(), told.first[9].line), (20, 10, Some(13)));
+        folder.write("one.zone", text);
+        service.reload().await.expect("it is right");
+        assert_eq!(service.editor().status().imports, api::ImportState::default());
         service.stop().await;
     }
 

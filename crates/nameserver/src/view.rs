@@ -177,6 +177,7 @@ impl Editor {
             transfers: TransferState { secondaries, followed: followed as u64, ..TransferState::default() },
             health: book.generation.health.status(),
             partitions: self.partition_states(),
+            imports: self.import_state(),
             external: None,
         }
     }

@@ -482,6 +482,15 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "pointsman_import_faults",
+        help: "Faults of the configuration's files when they were last imported, at start or at a reload: where there \
+               are any, nothing of them is served that was not before. The status has the first ones.",
+        kind: Kind::Gauge,
+        unit: "faults",
+        labels: &[],
+        read: |source, samples| samples.push([], source.status.imports.faults),
+    },
+    Metric {
         name: "pointsman_partition_ok",
         help: "1 while the files of an imported partition could be read when they were last looked at, 0 where not.",
         kind: Kind::Gauge,
