@@ -29,6 +29,13 @@ pub fn remarks(report: &ReplayReport) -> Vec<String> {
             counted(*retries, "query")
         ));
     }
+    if let Some(dropped) = report.lost_by.get(Cause::Dropped.name()) {
+        all.push(format!(
+            "{} lost here (dropped): so many answers found no room at the replay's own sockets. Raise net.core.rmem_max, \
+             or use more --threads or a slower --speed.",
+            counted(*dropped, "query")
+        ));
+    }
     if schedule.jumps > 0 {
         all.push(format!(
             "The trace's clock was set {}: more than 1 s back, or more than a day forward. The schedule goes on there as \
@@ -149,11 +156,23 @@ mod tests {
             let schedule = ScheduleMet { skipped: [(name.into(), 3)].into(), ..ScheduleMet::default() };
             remarks(&ReplayReport { schedule, ..ReplayReport::default() })
         };
-        for nothing in [skipped("link"), of(false, 0, 0), closed(0, 9, 0), closed(1, 1, 0), closed(5, 9, 1)] {
+        let lost = |cause: &str| {
+            let lost_by = [(cause.into(), 4)].into();
+            remarks(&ReplayReport { lost_by, ..ReplayReport::default() })
+        };
+        for nothing in [
+            lost("timeout"),
+            skipped("link"),
+            of(false, 0, 0),
+            closed(0, 9, 0),
+            closed(1, 1, 0),
+            closed(5, 9, 1),
+        ] {
             assert_eq!(nothing, Vec::<String>::new());
         }
         for (told, parts) in [
             (of(true, 0, 0), &["Interrupted"][..]),
+            (lost("dropped"), &["4 queries lost here (dropped)"]),
             (skipped(RETRY), &["3 queries over TCP left out"]),
             (skipped("block"), &["3 blocks of the trace passed over"]),
             (of(false, 1, 0), &["set 1 time:"]),

@@ -40,6 +40,8 @@ pub(super) struct Socket {
     pub(super) ids: VecDeque<u16>,
     /// Whether a query was answered at it.
     pub(super) has_answered: bool,
+    /// Datagrams that the kernel has dropped at it, of those that queries are known to be lost by.
+    pub(super) drops: u32,
     /// When it was last used, in nanoseconds from the beginning.
     used: u64,
     newer: usize,
@@ -208,6 +210,7 @@ impl Sockets {
             serial,
             ids: VecDeque::new(),
             has_answered: false,
+            drops: 0,
             used: now,
             newer: NONE,
             older: NONE,

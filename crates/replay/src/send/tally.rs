@@ -50,6 +50,8 @@ pub enum Cause {
     NoRoom,
     /// Too many queries were remembered: it was given up before its time.
     GivenUp,
+    /// None in time; answers were dropped at its socket, for which the kernel had no more room there.
+    Dropped,
     /// The run was interrupted.
     Interrupted,
     /// The server and the client did not come to terms on TLS.
@@ -60,7 +62,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause.
-    pub const ALL: [Cause; 12] = [
+    pub const ALL: [Cause; 13] = [
         Cause::Timeout,
         Cause::Refused,
         Cause::Reset,
@@ -70,6 +72,7 @@ impl Cause {
         Cause::Evicted,
         Cause::NoRoom,
         Cause::GivenUp,
+        Cause::Dropped,
         Cause::Interrupted,
         Cause::Handshake,
         Cause::Status,
@@ -87,6 +90,7 @@ impl Cause {
             Cause::Evicted => "evicted",
             Cause::NoRoom => "no-room",
             Cause::GivenUp => "given-up",
+            Cause::Dropped => "dropped",
             Cause::Interrupted => "interrupted",
             Cause::Handshake => "handshake",
             Cause::Status => "http-status",

@@ -75,6 +75,8 @@ pub(super) struct Worker<'a> {
     sockets: Sockets,
     /// One for each family, where source addresses are from a prefix.
     shared: [Option<UdpSocket>; 2],
+    /// Datagrams that the kernel has dropped at these, of those that queries are known to be lost by.
+    shared_drops: [u32; 2],
     /// Past these, where that is asked for.
     frames: Frames,
     readiness: Readiness,
@@ -134,6 +136,7 @@ impl<'a> Worker<'a> {
             clients: Clients::new(),
             sockets: Sockets::new(with.sockets_max, merges),
             shared: sockets,
+            shared_drops: [0; 2],
             frames,
             readiness,
             batch: Batch::new(merges)?,
@@ -345,10 +348,12 @@ mod tests {
     use super::super::distance::Distances;
     use super::super::gate::Gate;
     use super::super::pending::Key;
+    use super::super::sockets::Kind;
     use super::super::tests::options;
     use super::*;
     use crate::schedule::{Clients, Pacing, Plan, Schedule};
     use crate::trace::Trace;
+    use net::memory::Memory;
 
     const PLAN: Plan = Plan {
         pacing: Pacing::Recorded { speed: 1.0 },
@@ -505,6 +510,43 @@ mod tests {
         assert_eq!((worker.tally.lost[Cause::Refused as usize], worker.tally.lost_total()), (2, 2));
         assert_eq!((worker.pending.waiting(), worker.tally.lateness.len()), (1, 3));
         assert!(server.recv(&mut [0; 512]).is_ok(), "the third");
+    }
+
+    #[test]
+    fn what_was_dropped_at_our_own_socket_is_not_the_servers_loss() {
+        for has_sources in [false, true] {
+            let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+            let options = Options { has_sources, ..options(server.local_addr().expect("it is bound")) };
+            let live = Live::default();
+            let shared = shared(&options, &live);
+            let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
+            let trace = "1.0 192.0.2.1:5353 udp a.example. A rd\n1.0 192.0.2.2:5353 udp a.example. A rd\n";
+            let open = || Trace::read(io::Cursor::new(trace), 53).map_err(io::Error::other);
+            let schedule = Schedule::new(PLAN, Arc::default(), open);
+            let mut schedule = match has_sources {
+                true => schedule.with_sources("127.0.0.0/8".parse().expect("a prefix")),
+                false => schedule,
+            };
+            worker.fill(&mut || schedule.step()).expect("it is read");
+            worker.send_due();
+            let (_, client) = server.recv_from(&mut [0; 512]).expect("it comes");
+            let ours = match &worker.shared[0] {
+                Some(socket) => socket.try_clone(),
+                None => (0..2)
+                    .find_map(|slot| match &worker.sockets.get(slot)?.kind {
+                        Kind::Udp(socket) if socket.local_addr().ok()? == client => Some(socket.try_clone()),
+                        _ => None,
+                    })
+                    .expect("one of them has asked"),
+            };
+            let ours = ours.expect("there are descriptors");
+            while Memory::of(&ours).expect("it is a socket").drops == 0 {
+                server.send_to(&[0; 12], client).expect("it is sent");
+            }
+            worker.lose(u64::MAX / 2);
+            let lost = [Cause::Dropped, Cause::Timeout].map(|cause| worker.tally.lost[cause as usize]);
+            assert_eq!(lost, [1, 1], "with sources: {has_sources}");
+        }
     }
 
     #[test]

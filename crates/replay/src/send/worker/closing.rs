@@ -2,8 +2,11 @@
 
 use std::time::Instant;
 
+use net::memory::Memory;
+
 use super::super::agenda::What;
 use super::super::batch::Target;
+use super::super::carrier::Carrier;
 use super::super::nanos;
 use super::super::pending::{Asked, Key};
 use super::super::sockets::{self, Kind, Socket};
@@ -25,8 +28,33 @@ impl Worker<'_> {
                     self.happen_on_connection(token, What::GivenUp(id), now);
                 }
             }
-            self.lost(&asked, if is_crowded { Cause::GivenUp } else { Cause::Timeout });
+            let cause = match is_crowded {
+                true => Cause::GivenUp,
+                false if self.was_dropped(&asked) => Cause::Dropped,
+                false => Cause::Timeout,
+            };
+            self.lost(&asked, cause);
         }
+    }
+
+    /// Whether a datagram was dropped at the socket at which an answer was waited for, of which no other query has
+    /// heard. Whose answer it was the kernel does not say.
+    fn was_dropped(&mut self, asked: &Asked) -> bool {
+        if asked.carrier != Carrier::Udp {
+            return false;
+        }
+        let family = usize::from(self.server(asked.planned.client).is_ipv6());
+        let (socket, known) = match asked.slot.map(|slot| self.sockets.get(slot)) {
+            Some(Some(Socket { kind: Kind::Udp(socket), drops, .. })) => (&*socket, drops),
+            Some(_) => return false,
+            None => match &self.shared[family] {
+                Some(socket) => (socket, &mut self.shared_drops[family]),
+                None => return false,
+            },
+        };
+        let is_new = Memory::of(socket).is_ok_and(|memory| memory.drops > *known);
+        *known += u32::from(is_new);
+        is_new
     }
 
     /// Closes what has been idle for long; passes no more that waits in a turn than what a turn can ask.
