@@ -1,11 +1,14 @@
 //! Several name servers on one database: what one changes all serve, and so do changes made directly; a database that is
 //! killed takes no answer and no acknowledged change with it; and their guide, done as a reader would.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tests::database::{Database, Kind};
 use tests::folder::Folder;
 use tests::guide;
@@ -58,6 +61,41 @@ fn postgresql_is_killed_under_load() {
 #[test]
 fn mariadb_is_killed_under_load() {
     kill_under_load(Kind::Mariadb);
+}
+
+/// A database that has stopped to answer holds a stop up for seconds, not for as long as a statement may take; and whose
+/// change is under way is told that nobody knows.
+#[test]
+fn a_stop_leaves_a_mariadb_that_hangs() {
+    let database = Database::start(Kind::Mariadb);
+    let name = database.empty();
+    let folder = Folder::new();
+    let server = serve(&folder, &database.url(&name));
+    server.call("PUT", "/v1/zones/example.com", ZONE);
+    let file = database.sql(&name, "SELECT @@pid_file");
+    let process = std::fs::read_to_string(file).expect("it runs").trim().parse().expect("a process id");
+    // A change that waits in the database for another one is under way for sure.
+    let mut other =
+        database.client(&name).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut statements = other.stdin.take().expect("it is piped");
+    statements.write_all(b"BEGIN; SELECT changes FROM writer FOR UPDATE;\n").expect("it reads");
+    let mut said = BufReader::new(other.stdout.take().expect("it is piped")).lines();
+    said.next().expect("it has the row").expect("it is text");
+    let api = server.api;
+    let put = std::thread::spawn(move || {
+        Client::new(api).call("PUT", "/v1/policies/www.example.com", &policy("192.0.2.1", 10))
+    });
+    let waits =
+        "SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'SELECT changes FROM writer%'";
+    until(&"1".to_string(), || database.sql(&name, waits));
+    kill(Pid::from_raw(process), Signal::SIGSTOP).expect("it runs");
+    let ended = server.stop();
+    let put = put.join().expect("it is answered");
+    assert_eq!(put.status, 503, "{}", put.text());
+    assert!(put.text().contains("whether it has the change is not known"), "{}", put.text());
+    assert!(ended.stderr.contains("did not answer before this name server stopped"), "{}", ended.stderr);
+    other.kill().expect("it runs");
+    other.wait().expect("it is ours");
 }
 
 #[test]
