@@ -63,8 +63,8 @@ fn mariadb_is_killed_under_load() {
     kill_under_load(Kind::Mariadb);
 }
 
-/// A database that has stopped to answer holds a stop up for seconds, not for as long as a statement may take; and whose
-/// change is under way is told that nobody knows.
+/// A database that has stopped to answer holds a stop up for seconds, not for as long as a statement may take; and
+/// whose change is under way is told that nobody knows.
 #[test]
 fn a_stop_leaves_a_mariadb_that_hangs() {
     let database = Database::start(Kind::Mariadb);

@@ -114,8 +114,8 @@ pub struct PartitionState {
     pub counts: BTreeMap<String, u64>,
 }
 
-/// The files of the configuration (zones, partitions, policies, cookie secrets), as they were when they were last imported:
-/// at start, or at a reload.
+/// The files of the configuration (zones, partitions, policies, cookie secrets), as they were when they were last
+/// imported: at start, or at a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImportState {
     /// How many faults there were: then nothing of them was imported, and what had been served goes on.
@@ -155,7 +155,8 @@ pub struct StoreState {
     /// What the store last complained of; absent while it is well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Since when what others changed in a shared store could not be loaded: Unix time in seconds; absent while it can be.
+    /// Since when what others changed in a shared store could not be loaded: Unix time in seconds; absent while it
+    /// can be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck_since: Option<u64>,
 }

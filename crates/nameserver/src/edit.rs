@@ -205,8 +205,8 @@ impl Editor {
         complaint.or_else(|| self.shared.following.complaint(self.uptime()))
     }
 
-    /// Since when what others changed in the same store could not be loaded, in Unix time in seconds; `None` while it can
-    /// be.
+    /// Since when what others changed in the same store could not be loaded, in Unix time in seconds; `None` while it
+    /// can be.
     pub fn stuck_since(&self) -> Option<u64> {
         self.shared.following.stuck_since()
     }
@@ -340,8 +340,8 @@ impl Editor {
         self.apply(vec![Edit::SetServer { address, up }]).await
     }
 
-    /// Imports those files of the configuration whose content changed since they were last imported, all or none of them.
-    /// What is wrong with them is in the status until the next time.
+    /// Imports those files of the configuration whose content changed since they were last imported, all or none of
+    /// them. What is wrong with them is in the status until the next time.
     ///
     /// # Errors
     /// [`Refused::Faults`] with the faults of all files.
@@ -508,8 +508,8 @@ fn edit(shared: &Shared, mut queue: mpsc::Receiver<Request>, runtime: &tokio::ru
     }
 }
 
-/// Does what may panic, for a fault of ours. What is published and what it was made from are replaced whole and last, so
-/// that they are as they were.
+/// Does what may panic, for a fault of ours. What is published and what it was made from are replaced whole and last,
+/// so that they are as they were.
 ///
 /// # Errors
 /// What the panic says; it has been counted and logged.

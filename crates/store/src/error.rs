@@ -212,7 +212,8 @@ impl From<StoreError> for OpenError {
 /// Why the store could not do its work. It is usable again as soon as the cause is gone.
 ///
 /// Nothing was changed, except that after [`StoreError::Io`], [`StoreError::Gone`], [`StoreError::Unreachable`] and
-/// [`StoreError::Left`] a commit may turn out to have happened, whole. The path of a shared database is its URL without the password.
+/// [`StoreError::Left`] a commit may turn out to have happened, whole. The path of a shared database is its URL
+/// without the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
     /// Another program has kept the database locked for all of [`BUSY_TIMEOUT`].

@@ -178,8 +178,8 @@ impl Store {
         }
     }
 
-    /// Says that this process stops: calls to a shared database end within
-    /// [`LEAVE_WAIT`](crate::shared::LEAVE_WAIT), also those to come, with [`StoreError::Left`] where there is no answer.
+    /// Says that this process stops: calls to a shared database end within [`LEAVE_WAIT`](crate::shared::LEAVE_WAIT),
+    /// also those to come, with [`StoreError::Left`] where there is no answer.
     pub fn leave(&self) {
         match &self.0 {
             // Its calls are made on the thread that asks, and cannot be left.

@@ -156,8 +156,8 @@ pub(super) fn is_abreast(shared: &Shared, runtime: &tokio::runtime::Handle) -> R
     }
 }
 
-/// Takes over what others changed; on the editor thread. Where that failed a moment ago, nothing: the follower sees that
-/// it is still there, and wakes us again.
+/// Takes over what others changed; on the editor thread. Where that failed a moment ago, nothing: the follower sees
+/// that it is still there, and wakes us again.
 pub(super) fn catch_up(shared: &Shared, runtime: &tokio::runtime::Handle) {
     if is_pausing(shared) {
         return;

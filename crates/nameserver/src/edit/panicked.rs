@@ -1,8 +1,8 @@
 //! What follows a panic while changes are made.
 //!
 //! The change is refused, counted and logged, and the next one is made on what is published. A second within
-//! [`PANICS_APART`](crate::panics::PANICS_APART) means that it is no rare accident: the status says so, until a change is
-//! made. The process goes on, for it answers queries.
+//! [`PANICS_APART`](crate::panics::PANICS_APART) means that it is no rare accident: the status says so, until a
+//! change is made. The process goes on, for it answers queries.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use learn::Backoff;
 
-/// How long it is until a take-over is tried again. It may load all that is stored, and whatever keeps it from that seldom
-/// ends by itself; so the longest pause is what an operator who has mended it waits for.
+/// How long it is until a take-over is tried again. It may load all that is stored, and whatever keeps it from that
+/// seldom ends by itself; so the longest pause is what an operator who has mended it waits for.
 pub(super) const RETRY: Backoff =
     Backoff { first: Duration::from_millis(100), most: Duration::from_secs(30) };
 
@@ -25,8 +25,8 @@ pub(super) struct Stuck {
 }
 
 impl Stuck {
-    /// One more has failed, at `now` of the editor's clock and `unix` of the wall's. A `draw` from 0 to below 1 spreads what
-    /// name servers that fail together do next: the pause is between half of what is due and all of it.
+    /// One more has failed, at `now` of the editor's clock and `unix` of the wall's. A `draw` from 0 to below 1
+    /// spreads what name servers that fail together do next: the pause is between half of what is due and all of it.
     pub(super) fn after(
         before: Option<Stuck>,
         why: String,

@@ -19,14 +19,15 @@ pub const CHANGES_MAX: usize = 64;
 /// which four together are a quarter of a gigabyte.
 pub const TEXTS_MAX: usize = 4;
 
-/// Long texts on their way to clients at a time, from their making to the last octet that the system takes: each is a copy
-/// of a zone, a partition or a policy, which a client may take its time for.
+/// Long texts on their way to clients at a time, from their making to the last octet that the system takes: each is a
+/// copy of a zone, a partition or a policy, which a client may take its time for.
 pub const TEXTS_SENT_MAX: usize = 8;
 
 /// The longest text in octets that needs none of [`TEXTS_SENT_MAX`] places: one for each connection is little.
 pub const SHORT_MAX: usize = 32 << 10;
 
-/// How long a zone or partition waits for one of [`TEXTS_MAX`] or [`TEXTS_SENT_MAX`] places before it is refused with 503.
+/// How long a zone or partition waits for one of [`TEXTS_MAX`] or [`TEXTS_SENT_MAX`] places before it is refused with
+/// 503.
 const TEXT_WAIT: Duration = Duration::from_secs(30);
 
 /// The places; copies share them.
@@ -67,7 +68,8 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// The text, which keeps the place until it is dropped: a body may have been given away long before its octets are.
+    /// The text, which keeps the place until it is dropped: a body may have been given away long before its octets
+    /// are.
     pub(super) fn carry(self, text: String) -> Bytes {
         match text.len() {
             0..=SHORT_MAX => text.into(),

@@ -48,12 +48,12 @@ pub const REFUSALS_KEPT: i64 = 1_000;
 /// The longest reason that is stored with a refusal, in bytes: a screen or two of faults.
 const REASON_MAX: usize = 8_000;
 
-/// How long a call may take in all. One that gets its answers is only slow: a large import into a database far away takes
-/// a hundred thousand statements of 15 ms. Nobody else can publish meanwhile, so it is not for ever.
+/// How long a call may take in all. One that gets its answers is only slow: a large import into a database far away
+/// takes a hundred thousand statements of 15 ms. Nobody else can publish meanwhile, so it is not for ever.
 pub const CALL_WAIT: Duration = Duration::from_secs(30 * 60);
 
-/// How long calls go on after [`Store::leave`](crate::Store::leave): a database that is well needs less, and who stops must
-/// be done before systemd kills it, with time to tell those who wait.
+/// How long calls go on after [`Store::leave`](crate::Store::leave): a database that is well needs less, and who
+/// stops must be done before systemd kills it, with time to tell those who wait.
 pub const LEAVE_WAIT: Duration = Duration::from_secs(5);
 
 /// How often a commit is tried that a program without our order of locks makes the database break off.

@@ -13,8 +13,8 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, query, query_as, 
 use crate::error::{OpenError, shown};
 use crate::store::BUSY_TIMEOUT;
 
-/// How long a statement may take, beside the time for its octets: a database that is there but does not answer must not
-/// hold up changes for ever, and a table of a million records is loaded in less.
+/// How long a statement may take, beside the time for its octets: a database that is there but does not answer must
+/// not hold up changes for ever, and a table of a million records is loaded in less.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
 
 /// How many octets of a statement the way to a database takes in a second, at least: 2 Mbit/s.

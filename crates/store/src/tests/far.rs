@@ -15,8 +15,8 @@ use crate::shared::LEAVE_WAIT;
 use crate::shared::sql::ANSWER_WAIT;
 use crate::{CommitError, Store, StoreError};
 
-/// How long what a client sends is on its way on a long line: short enough for the making of a connection, which may take
-/// five seconds.
+/// How long what a client sends is on its way on a long line: short enough for the making of a connection, which may
+/// take five seconds.
 const LONG: Duration = Duration::from_secs(4);
 
 /// By how much a timer may be late.
