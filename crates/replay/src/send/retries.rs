@@ -1,83 +1,61 @@
-//! Which questions were asked again over TCP lately: by us, as an answer over UDP was truncated, or as a client of the
-//! recording did for the same reason. Of the two one is enough. Pure.
+//! Which questions are asked again over TCP: by us, as an answer over UDP was truncated, or by a client of the
+//! recording, for the same reason. Of the two one is enough. Pure.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-
-use crate::tables::Tables;
 
 /// How long after a query over UDP the same over TCP is its retry, by the trace's clock: a response is its query's for as
 /// long, and the retry follows at once.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// The most that are remembered, of those asked last: about 5 MB. Whose retry is forgotten asks twice.
+/// The most that are remembered, of those that came last: about 5 MB. Whose retry is forgotten asks twice.
 const REMEMBERED_MAX: usize = 1 << 16;
 
-/// A client, copies told apart, and the hash of a question.
-type Key = (u64, u64);
+/// A client, copies told apart; the hash of a question; and when it was recorded over TCP, or of a retry of ours,
+/// over UDP.
+type Key = (u64, u64, Duration);
 
-/// What was asked over TCP.
-#[derive(Debug)]
-struct Last {
-    number: u64,
-    is_ours: bool,
-    /// When the query over TCP was recorded; of a retry of ours, when that over UDP was.
-    recorded: Duration,
-}
-
-/// What was asked over TCP lately.
+/// What is asked over TCP about now.
 #[derive(Debug)]
 pub(super) struct Retries {
-    by_key: Tables<Key, Last>,
-    /// Oldest first, with the number of each.
-    order: VecDeque<(Key, u64)>,
-    added: u64,
+    /// Whether each is a retry of ours.
+    are_ours: BTreeMap<Key, bool>,
+    /// Oldest first.
+    order: VecDeque<Key>,
 }
 
 impl Retries {
-    /// Nothing was.
+    /// Nothing is.
     pub(super) fn new() -> Retries {
-        Retries { by_key: Tables::new(), order: VecDeque::new(), added: 0 }
+        Retries { are_ours: BTreeMap::new(), order: VecDeque::new() }
     }
 
-    /// A query that was recorded at `time` has a truncated answer: whether it is to be asked again, as its recorded retry was
-    /// not sent before.
+    /// A query that was recorded over UDP at `time` has a truncated answer: whether we are to ask again, as no retry
+    /// was recorded that was or will be sent.
     pub(super) fn ours(&mut self, client: u64, question: u64, time: Duration) -> bool {
-        self.take((client, question), true, time, |last| last.checked_sub(time))
+        self.take((client, question, time), true, (time, time.saturating_add(WITHIN)))
     }
 
-    /// A query over TCP that was recorded at `time` is due: whether it is to be sent, as it is no retry of what was asked
-    /// again already.
+    /// A query that was recorded over TCP at `time` was read: whether it is to be sent, as it is no retry of what we
+    /// have asked again already.
     pub(super) fn recorded(&mut self, client: u64, question: u64, time: Duration) -> bool {
-        self.take((client, question), false, time, |last| time.checked_sub(last))
+        self.take((client, question, time), false, (time.saturating_sub(WITHIN), time))
     }
 
     /// Either takes the place of one of the other, once.
-    fn take(
-        &mut self,
-        key: Key,
-        is_ours: bool,
-        recorded: Duration,
-        after: impl Fn(Duration) -> Option<Duration>,
-    ) -> bool {
-        let by_key = self.by_key.of_mut(&key);
-        let is_other = |last: &Last| {
-            last.is_ours != is_ours && after(last.recorded).is_some_and(|after| after <= WITHIN)
-        };
-        if by_key.get(&key).is_some_and(is_other) {
-            by_key.remove(&key);
+    fn take(&mut self, key: Key, is_ours: bool, (from, to): (Duration, Duration)) -> bool {
+        let (client, question, _) = key;
+        let mut near = self.are_ours.range((client, question, from)..=(client, question, to));
+        if let Some(other) = near.find(|(_, other)| **other != is_ours).map(|(key, _)| *key) {
+            self.are_ours.remove(&other);
             return false;
         }
-        self.added += 1;
-        by_key.insert(key, Last { number: self.added, is_ours, recorded });
-        self.order.push_back((key, self.added));
+        self.are_ours.insert(key, is_ours);
+        self.order.push_back(key);
         if self.order.len() > REMEMBERED_MAX
-            && let Some((oldest, number)) = self.order.pop_front()
+            && let Some(oldest) = self.order.pop_front()
         {
-            let by_key = self.by_key.of_mut(&oldest);
-            if by_key.get(&oldest).is_some_and(|last| last.number == number) {
-                by_key.remove(&oldest);
-            }
+            self.are_ours.remove(&oldest);
         }
         true
     }
@@ -94,15 +72,12 @@ mod tests {
     #[test]
     fn either_takes_the_place_of_the_other_once() {
         let mut retries = Retries::new();
-        assert!(retries.ours(1, 7, s(10)));
-        assert!(
-            retries.recorded(2, 7, s(10)) && retries.recorded(1, 8, s(10)),
-            "another client, another question"
-        );
-        assert!(!retries.recorded(1, 7, s(12)));
-        assert!(retries.recorded(1, 7, s(12)), "it has taken one place");
+        assert!(retries.recorded(1, 7, s(12)) && retries.recorded(1, 7, s(50)), "both are read ahead");
+        assert!(retries.ours(2, 7, s(10)) && retries.ours(1, 8, s(10)), "another client, another question");
         assert!(!retries.ours(1, 7, s(10)));
-        assert!(retries.ours(1, 7, s(10)));
+        assert!(retries.ours(1, 7, s(10)), "it has taken one place");
+        assert!(!retries.recorded(1, 7, s(11)) && retries.recorded(1, 7, s(11)));
+        assert!(!retries.ours(1, 7, s(49)), "the other one has its own");
     }
 
     #[test]
@@ -110,7 +85,7 @@ mod tests {
         let mut retries = Retries::new();
         assert!(retries.ours(1, 7, s(10)) && retries.recorded(1, 7, s(13)));
         assert!(retries.ours(1, 7, s(14)), "the one over TCP was before");
-        assert!(retries.recorded(1, 7, s(13)), "that over UDP comes later");
+        assert!(retries.recorded(1, 7, s(9)), "that over UDP comes later");
     }
 
     #[test]
@@ -119,7 +94,7 @@ mod tests {
         for question in 0..=REMEMBERED_MAX as u64 {
             assert!(retries.ours(1, question, s(1)));
         }
-        assert_eq!((retries.by_key.len(), retries.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+        assert_eq!((retries.are_ours.len(), retries.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
         assert!(retries.recorded(1, 0, s(1)) && !retries.recorded(1, 2, s(1)));
     }
 }

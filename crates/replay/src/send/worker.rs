@@ -18,6 +18,7 @@ use net::client::{Incoming, Readiness, datagrams_held, shared};
 
 use super::agenda::Agenda;
 use super::batch::Batch;
+use super::carrier::Carriers;
 use super::clients::{self, Clients};
 use super::frames::Frames;
 use super::pace::{self, Step};
@@ -29,6 +30,8 @@ use super::tally::{Cause, Tally};
 use super::unheard::Unheard;
 use super::{Shared, nanos};
 use crate::schedule::{Next, Planned, draw};
+use crate::trace::Transport;
+use crate::trace::message::question;
 use hearing::Heard;
 use preparing::Prepared;
 
@@ -287,7 +290,11 @@ impl<'a> Worker<'a> {
             Next::Query(planned) => {
                 self.read_to = planned.due;
                 if planned.client % self.with.shares() == self.share {
-                    self.ahead.push_back(planned);
+                    if self.is_to_be_sent(&planned) {
+                        self.ahead.push_back(planned);
+                    } else {
+                        self.tally.left_out += 1;
+                    }
                 }
                 return Ok(true);
             }
@@ -295,6 +302,26 @@ impl<'a> Worker<'a> {
             Next::End => self.is_read_out = true,
         }
         Ok(false)
+    }
+
+    /// Whether a query that was read is to be sent: not where it is the recorded retry of what was asked again
+    /// already.
+    fn is_to_be_sent(&mut self, planned: &Planned) -> bool {
+        let message = &planned.message;
+        let is_as_recorded = self.with.options.carriers == Carriers::Recorded;
+        let over_tcp = Some(message).filter(|message| is_as_recorded && message.transport == Transport::Tcp);
+        over_tcp
+            .and_then(|message| question(&message.octets))
+            .is_none_or(|question| self.retries.recorded(planned.client, question, message.time))
+    }
+
+    /// Whether a query over UDP is to be asked again over TCP by us, as no recorded one does so.
+    fn has_no_retry(&mut self, planned: &Planned) -> bool {
+        let message = &planned.message;
+        let is_as_recorded = self.with.options.carriers == Carriers::Recorded;
+        question(&message.octets)
+            .filter(|_| is_as_recorded)
+            .is_none_or(|question| self.retries.ours(planned.client, question, message.time))
     }
 
     fn server(&self, client: u64) -> SocketAddr {
@@ -510,6 +537,31 @@ mod tests {
         assert_eq!((worker.tally.lost[Cause::Refused as usize], worker.tally.lost_total()), (2, 2));
         assert_eq!((worker.pending.waiting(), worker.tally.lateness.len()), (1, 3));
         assert!(server.recv(&mut [0; 512]).is_ok(), "the third");
+    }
+
+    #[test]
+    fn a_recorded_retry_that_is_read_after_ours_is_left_out() {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback binds");
+        let options = options(server.local_addr().expect("it is bound"));
+        let live = Live::default();
+        let shared = shared(&options, &live);
+        let mut worker = Worker::new(&shared, 0).expect("it opens sockets");
+        let trace = "1.0 192.0.2.1:5353 udp a.example. A rd\n1.1 192.0.2.1:5353 tcp a.example. A rd\n";
+        let open = || Trace::read(io::Cursor::new(trace), 53).map_err(io::Error::other);
+        let mut schedule = Schedule::new(PLAN, Arc::default(), open);
+        while worker.ahead.is_empty() {
+            worker.read_one(&mut || schedule.step()).expect("it is read");
+        }
+        worker.send_due();
+        let mut query = [0; 512];
+        let (length, from) = server.recv_from(&mut query).expect("it comes");
+        query[2] |= 0x82;
+        server.send_to(&query[..length], from).expect("it is sent");
+        worker.readiness.wait(Duration::from_secs(20)).expect("it waits");
+        worker.receive().expect("it receives");
+        worker.fill(&mut || schedule.step()).expect("it is read");
+        assert_eq!((worker.tally.truncated, worker.tally.left_out), (1, 1));
+        assert!(worker.ahead.is_empty() && worker.prepared.is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::super::agenda::What;
 use super::super::batch::{Datagram, Target, set_id};
-use super::super::carrier::{Carrier, Carriers};
+use super::super::carrier::Carrier;
 use super::super::connection::Around;
 use super::super::https::Https;
 use super::super::layer::{Layer, Told};
@@ -19,8 +19,6 @@ use super::super::tally::Cause;
 use super::hearing::Heard;
 use super::preparing::Prepared;
 use super::{LATE, Worker, endpoint};
-use crate::schedule::Planned;
-use crate::trace::Transport;
 
 /// How often a query is asked again: a server that says goodbye to each connection is not asked for ever.
 const AGAIN_MAX: u8 = 2;
@@ -55,11 +53,8 @@ impl Worker<'_> {
         self.flush();
     }
 
-    /// Asks a query for the first time, unless it is a recorded retry and we have asked again already.
+    /// Asks a query for the first time.
     fn ask(&mut self, mut prepared: Prepared, now: u64) {
-        if !self.is_to_be_asked(&prepared.asked) {
-            return self.tally.left_out += 1;
-        }
         // A client's own socket is a system call for each, so that the others' of this turn have taken their time.
         let is_shared = prepared.asked.carrier == Carrier::Udp && prepared.source.is_some();
         let now = if is_shared { now } else { self.now() };
@@ -71,26 +66,6 @@ impl Worker<'_> {
         }
         self.tally.unchanged += u64::from(!prepared.has_its_name);
         self.put(prepared, now);
-    }
-
-    /// Whether a query is to be asked: not where it is a recorded retry of what was asked over TCP already.
-    fn is_to_be_asked(&mut self, asked: &Asked) -> bool {
-        let Planned { client, message, .. } = &asked.planned;
-        match (self.with.options.carriers, message.transport, asked.question) {
-            (Carriers::Recorded, Transport::Tcp, Some(question)) => {
-                self.retries.recorded(*client, question, message.time)
-            }
-            _ => true,
-        }
-    }
-
-    /// Whether what was truncated over UDP is to be asked over TCP: not where its client's recorded retry was sent.
-    pub(super) fn is_to_be_asked_again(&mut self, asked: &Asked) -> bool {
-        let Planned { client, message, .. } = &asked.planned;
-        match (self.with.options.carriers, asked.question) {
-            (Carriers::Recorded, Some(question)) => self.retries.ours(*client, question, message.time),
-            _ => true,
-        }
     }
 
     /// Asks over TCP what was truncated over UDP.

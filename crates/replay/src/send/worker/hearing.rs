@@ -292,7 +292,7 @@ impl Worker<'_> {
             socket.has_answered = true;
         }
         self.tally.answer_octets += response.length;
-        if response.is_truncated && asked.carrier == Carrier::Udp && self.is_to_be_asked_again(&asked) {
+        if response.is_truncated && asked.carrier == Carrier::Udp && self.has_no_retry(&asked.planned) {
             self.tally.truncated += 1;
             return self.ask_again(asked, self.now());
         }
