@@ -105,6 +105,28 @@ fn where_nobody_answers_the_client_is_told() {
     balancing.stop();
 }
 
+#[test]
+fn what_became_of_queries_adds_up() {
+    let more = ["--http", "127.0.0.1:0", "--probe-interval", "1h", "--tries", "1"];
+    let balancing = Balancing::start(&[free_address()], &more);
+    for _ in 0..3 {
+        assert_eq!(ask(balancing.dns, "www.example").rcode, "SERVFAIL");
+    }
+    // The question is not there.
+    let headless = &Question::new("www.example", "A").message()[..12];
+    query::exchange(&query::socket(balancing.dns), headless).expect("it is answered");
+    let status = balancing.client().call("GET", "/v1/status", "").json();
+    let [queries, answers, failed, turned_away] =
+        ["queries", "answers", "failed", "turned_away"].map(|name| status[name].as_u64());
+    assert_eq!([queries, answers, failed, turned_away], [4, 0, 3, 1].map(Some), "{status}");
+    let back_end = &status["back_ends"][0];
+    let [sent, answered, timeouts, unreached] =
+        ["sent", "answered", "timeouts", "unreached"].map(|name| back_end[name].as_u64().unwrap_or(0));
+    assert!(unreached > 0, "{back_end}");
+    assert_eq!(sent, answered + timeouts + unreached, "{back_end}");
+    balancing.stop();
+}
+
 /// Nobody may send to all at once unasked, so no socket to the first can be opened.
 #[test]
 fn who_has_no_socket_is_passed_over() {

@@ -28,6 +28,9 @@ pub struct BalanceStatus {
     pub failed: u64,
     /// Queries that were shed, since nobody had credit.
     pub shed: u64,
+    /// Messages that went to no back end: no query, malformed, or without a place.
+    #[serde(default)]
+    pub turned_away: u64,
     /// Queries that were sent to a second back end.
     pub retries: u64,
     /// The back ends.
@@ -55,6 +58,9 @@ pub struct BackEndStatus {
     pub failures: u64,
     /// Queries that it did not answer in time.
     pub timeouts: u64,
+    /// Queries that did not come to it: nobody listens there or no way leads there, or their connection ended.
+    #[serde(default)]
+    pub unreached: u64,
     /// Queries in flight.
     pub in_flight: u64,
     /// Reports from its address with another key, or none.

@@ -58,6 +58,10 @@ pub fn of(numbers: &Numbers) -> BalanceStatus {
         answers: numbers.sum(|front| &front.answers),
         failed: numbers.sum(|front| &front.failed),
         shed: numbers.sum(|front| &front.shed),
+        turned_away: numbers.sum(|front| &front.no_query)
+            + numbers.sum(|front| &front.malformed)
+            + numbers.sum(|front| &front.full)
+            + numbers.sum(|front| &front.full_client),
         retries: numbers.sum(|front| &front.retries),
         back_ends: field.iter().map(|back_end| of_back_end(back_end, all, now_ns)).collect(),
     }
@@ -77,6 +81,7 @@ fn of_back_end(back_end: &BackEnd, all: u64, now_ns: u64) -> BackEndStatus {
         answered,
         failures: back_end.failures(),
         timeouts: back_end.sum(|cells| &cells.timeouts),
+        unreached: back_end.sum(|cells| &cells.refused),
         in_flight: back_end.in_flight(),
         unsigned: back_end.unsigned.load(Ordering::Relaxed),
         credit: lease.map(|lease| credit(back_end, &lease)),

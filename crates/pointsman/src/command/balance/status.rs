@@ -80,6 +80,7 @@ fn shown(status: BalanceStatus) -> String {
     line("queries", status.queries.to_string());
     line("answers", status.answers.to_string());
     line("failed", format!("{}, {} shed, {} sent again", status.failed, status.shed, status.retries));
+    line("turned away", status.turned_away.to_string());
     text.push('\n');
     text + &table(&status.back_ends)
 }
@@ -92,7 +93,7 @@ fn steps(steps: &BTreeMap<String, u64>) -> String {
         (step, threads) => format!("{step} ({threads} threads)"),
     });
     let told: Vec<String> = told.collect();
-    if told.is_empty() { String::new() } else { format!(", by {}", told.join(", ")) }
+    if told.is_empty() { String::new() } else { format!(", at the step {}", told.join(", ")) }
 }
 
 /// The back ends, a line each.
@@ -103,8 +104,9 @@ pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
         "SHARE",
         "SENT",
         "ANSWERED",
-        "FAILED",
+        "ERRORS",
         "TIMEOUTS",
+        "UNREACHED",
         "IN FLIGHT",
         "CREDIT",
         "QUEUE",
@@ -123,6 +125,7 @@ pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
             back_end.answered.to_string(),
             back_end.failures.to_string(),
             back_end.timeouts.to_string(),
+            back_end.unreached.to_string(),
             back_end.in_flight.to_string(),
             back_end.credit.map_or_else(|| "-".into(), |credit| credit.to_string()),
             ms(back_end.queue_delay_milliseconds),
@@ -175,10 +178,10 @@ mod tests {
             ..BalanceStatus::default()
         };
         let text = shown(status);
-        assert!(text.contains("policy         pressure, by two choices\n"), "{text}");
+        assert!(text.contains("policy         pressure, at the step two choices\n"), "{text}");
         let last = text.lines().last().expect("a line");
         let several = [("credit".into(), 1), ("latency".into(), 2)].into();
-        assert_eq!(steps(&several), ", by credit (1 thread), latency (2 threads)");
+        assert_eq!(steps(&several), ", at the step credit (1 thread), latency (2 threads)");
         let wrong = BackEndStatus { address: "192.0.2.2:53".into(), unsigned: 3, ..BackEndStatus::default() };
         assert!(table(&[wrong]).ends_with("\n192.0.2.2:53: reports with another key: 3"));
         for part in ["192.0.2.1:53", "up, 25 % of its turns", "50.0 %", " 7 ", "1.2 ms"] {
