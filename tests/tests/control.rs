@@ -155,7 +155,7 @@ fn what_is_not_known_makes_nothing_worse() {
         world.load("192.0.2.2", "0.2");
     }
     world.load("192.0.2.2", "nothing");
-    assert_eq!(world.round(&config, &[], 0)["why"], "no server's load is known");
+    assert_eq!(world.round(&config, &[], 1)["why"], "no server's load is known");
     assert_eq!(world.policy(), serving);
 
     // Not in the policy, and not in the configuration.

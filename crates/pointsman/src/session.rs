@@ -215,7 +215,8 @@ fn served(done: &str, generation: u64, answer: &Answer) -> String {
 pub(crate) fn parsed<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
     serde_json::from_slice(&answer.body).map_err(|cause| {
         Failure::Failed(format!(
-            "the API's answer is not understood: {cause}\nIs the server of the same version? --json prints the answer as it is."
+            "the API's answer is not understood: {cause}\nIs it the service that this command asks, and of the same version? \
+             --json prints the answer as it is."
         ))
     })
 }

@@ -106,7 +106,9 @@ impl Control {
 
 /// Whether one round did what it was made for; why it did not is in the log already.
 fn outcome(round: &ControlRound) -> Result<(), Failure> {
+    let is_blind = round.servers.iter().all(|server| server.load.is_none());
     match round.outcome {
+        ControlOutcome::Unchanged if is_blind => Err(Failure::Failed(round.why.clone())),
         ControlOutcome::Installed | ControlOutcome::Unchanged | ControlOutcome::DryRun => Ok(()),
         ControlOutcome::Unreachable => Err(Failure::Unreachable(round.why.clone())),
         _ => Err(Failure::Failed(round.why.clone())),
