@@ -582,11 +582,12 @@ fn a_root_servers_minute_is_answered_by_its_zone() {
     // Sources of their own: the server bounds the connections of one address.
     let pace = ["--speed", "60", "--timeout", "10s", "--source-prefix", "127.1.0.0/16"];
     let report = reported(0, &[&[&trace, "--server", &server][..], &pace, &ANY].concat());
-    assert_eq!((&report["queries"], &report["clients"]), (&10_432.into(), &2_491.into()), "{report}");
-    assert_eq!(
-        (&report["transports"]["tcp"], &report["schedule"]["responses"].is_u64()),
-        (&106.into(), &true)
-    );
+    // A recorded retry is left out where it is read after our own: seldom, on a machine that is behind.
+    let retries = report["schedule"]["skipped"]["retry"].as_u64().unwrap_or(0);
+    let with_retries = |count: &Value| count.as_u64().map(|count| count + retries);
+    assert_eq!(with_retries(&report["queries"]), Some(10_432), "{report}");
+    assert_eq!(with_retries(&report["transports"]["tcp"]), Some(106), "{report}");
+    assert_eq!((&report["clients"], report["schedule"]["responses"].is_u64()), (&2_491.into(), true));
     // Queries that a name server leaves without an answer are few, if any.
     assert!(report["answers"].as_u64() > Some(10_400), "{report}");
     serving.stop();
