@@ -212,14 +212,16 @@ impl Edits<'_> {
         let (source, text) = (shown(path), file::read(path, WRITTEN_MAX, "a policy in JSON")?);
         let imported = self.news(source.clone(), None, &Etag::of(&text));
         let edit = Edit::policy(None, &source, text, Condition::Always)?;
-        if let Edit::PutPolicy { spec, .. } = &edit
-            && let Some(owner) = spec.names.first().and_then(|name| dns::name::folded_from_text(name).ok())
+        let name = if let Edit::PutPolicy { spec, .. } = &edit { spec.names.first().cloned() } else { None };
+        if let Some(name) = &name
+            && let Ok(owner) = dns::name::folded_from_text(name)
             && let Some(other) = self.policies.insert(owner, source.clone())
         {
-            let what = format!("the policy {} is in {other}, too", spec.names[0]);
+            let what = format!("the policy {name} is in {other}, too");
             return Err(Fault::whole(source, what, "each policy in one file").into());
         }
         if let Some(imported) = imported {
+            tracing::info!(policy = name, file = source, "a policy is read");
             self.edits.extend([edit, imported]);
         }
         Ok(())
@@ -244,7 +246,12 @@ impl Edits<'_> {
             self.edits.push(Edit::HaveRegions { names: new });
         }
         let (text, regions) = (built.text.into_bytes(), self.regions.clone());
-        self.edits.extend([Edit::partition(name, &source, text, Condition::Always, regions)?, imported]);
+        let edit = Edit::partition(name, &source, text, Condition::Always, regions)?;
+        if let Edit::PutPartition { compiled, .. } = &edit {
+            let prefixes = compiled.partition.size().prefixes;
+            tracing::info!(partition = name, file = source, prefixes, "a partition is read");
+        }
+        self.edits.extend([edit, imported]);
         Ok(Outcome::Read(built.counts))
     }
 
@@ -401,6 +408,23 @@ mod tests {
         assert_eq!(import(&mut book, &[csv(&[&a])]), 0);
         folder.write("a.csv", "10.0.0.0/9,eu\n");
         assert_eq!(import(&mut book, &[csv(&[&a])]), 2);
+    }
+
+    #[test]
+    fn an_empty_layer_is_told_with_its_file() {
+        let folder = Folder::new();
+        let full = folder.write("full.csv", "10.0.0.0/8,eu\n");
+        let ranks = folder.write("ranks.csv", "@eu,192.0.2.1,1\n");
+        let empty = folder.write("empty.csv", "prefix,region\n");
+        let mut book = Book::empty(1, Settings::default());
+        assert_eq!(import(&mut book, &[csv(&[&full])]), 2);
+        for files in [&[&empty][..], &[&empty, &full]] {
+            let files: Vec<&str> = files.iter().map(|file| file.as_str()).collect();
+            let faults = edits(&[csv(&files)], &book, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
+            assert!(faults.starts_with(&format!("{empty}: no prefix in it; expected")), "{faults}");
+            assert_eq!(faults.lines().count(), 1, "{faults}");
+        }
+        assert_eq!(import(&mut book, &[csv(&[&ranks, &full])]), 1, "ranks may have a file of their own");
     }
 
     #[test]

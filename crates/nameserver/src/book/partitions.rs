@@ -11,6 +11,9 @@ use store::Change;
 
 use super::{Book, Condition, DEFAULT_PARTITION, Etag, Refused, too_long};
 
+/// What is expected of a text that has no prefix.
+const PREFIX: &str = "at least one line prefix,region; 0.0.0.0/0,- where all are to be without a region";
+
 /// A partition and the text that it was made from.
 pub struct Partitioned {
     /// `prefix,region` lines, regions by name.
@@ -20,12 +23,26 @@ pub struct Partitioned {
 }
 
 impl Partitioned {
-    /// Reads and compiles a text, which takes a second for a million prefixes.
+    /// Reads and compiles a text that is given, which takes a second for a million prefixes. One without a prefix is
+    /// a fault: a file that was emptied by accident would take every client's region away.
     pub(super) fn compile(
         source: &str,
         text: String,
         regions: &BTreeMap<u32, String>,
     ) -> Result<Partitioned, Faults> {
+        let read = Partitioned::read(source, text, regions)?;
+        if read.partition.size().prefixes == 0 {
+            return Err(Partitioned::empty(source).into());
+        }
+        Ok(read)
+    }
+
+    /// That a text has no prefix.
+    pub(crate) fn empty(source: &str) -> Fault {
+        Fault::whole(source, "no prefix in it", PREFIX)
+    }
+
+    fn read(source: &str, text: String, regions: &BTreeMap<u32, String>) -> Result<Partitioned, Faults> {
         let ids = region_ids(regions);
         let region = |name: &str| ids.get(name).copied();
         let mut faults = Faults::default();
@@ -70,7 +87,7 @@ impl Book {
 
     pub(super) fn load_partition(&mut self, name: &str, text: &str) -> Result<(), Faults> {
         let source = format!("stored partition {name}");
-        let compiled = Partitioned::compile(&source, text.to_string(), &self.regions)?;
+        let compiled = Partitioned::read(&source, text.to_string(), &self.regions)?;
         Arc::make_mut(&mut self.partitions).insert(name.into(), Arc::new(compiled));
         Ok(())
     }

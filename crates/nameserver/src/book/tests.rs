@@ -69,6 +69,20 @@ fn a_partition_holds_no_character_zero() {
     assert_eq!(zeros, [(Some(2), Some(4)), (Some(4), Some(1))], "{faults}");
 }
 
+#[test]
+fn a_partition_without_a_prefix_is_refused() {
+    let (book, _) = book();
+    let put = |text: &str| {
+        let put = Edit::partition("default", "p", text.into(), Condition::Always, book.regions.clone());
+        put.map(|_| ()).map_err(|faults| faults.to_string())
+    };
+    for text in ["", "prefix,region\n", "# a\n", "@eu,192.0.2.1,1\n"] {
+        let told = put(text).unwrap_err();
+        assert!(told.starts_with("p: no prefix in it; expected at least one line"), "{text:?}: {told}");
+    }
+    put("0.0.0.0/0,-\n").expect("it is said that nobody has a region");
+}
+
 /// What a store would hold after these changes.
 fn stored(changes: &[Change]) -> Contents {
     let mut contents = Contents::default();

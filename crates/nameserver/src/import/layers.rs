@@ -13,7 +13,7 @@ use routing::{Partition, RegionId};
 
 use super::{Counts, shown};
 use crate::as_path;
-use crate::book::{Etag, check_name};
+use crate::book::{Etag, Partitioned, check_name};
 
 /// A source of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +193,10 @@ impl<'a> Loaded<'a> {
             let entries = csv::read(&source, &text, &|region| regions.id(region));
             let ranks = csv::ranks(&source, &text, &|region| regions.id(region));
             match (entries, ranks) {
+                // Ranks alone are for the regions of the other layers.
+                (Ok(entries), Ok(ranks)) if entries.is_empty() && ranks.is_empty() => {
+                    faults.push(Partitioned::empty(&source));
+                }
                 (Ok(_), Ok(_)) if is_alone => {
                     return Ok(Built { text, regions: regions.0.into_inner().names, counts });
                 }
