@@ -44,7 +44,7 @@ pub struct ReplayReport {
     pub answer_octets: u64,
     /// Queries that were not.
     pub lost: u64,
-    /// Those by cause: `timeout`, `refused`, `reset`, `closed`, `unreachable`, `no-socket`, `evicted`, `no-room`,
+    /// Those by cause: `timeout`, `dropped` (by our own machine), `refused`, `reset`, `closed`, `unreachable`, `no-socket`, `evicted`, `no-room`,
     /// `given-up`, `interrupted`, `handshake`, `http-status`.
     pub lost_by: BTreeMap<String, u64>,
     /// Answers by their code, with the upper bits that EDNS has.
