@@ -154,7 +154,7 @@ fn over_quic_too() {
     let nobody = [&trace, "--server", &to, "--quic-port", &port, "--transport", "quic=100%", "--insecure"];
     let ended = replay(&nobody);
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("refused 6"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("port unreachable 6"), "{}", ended.stderr);
 }
 
 #[test]

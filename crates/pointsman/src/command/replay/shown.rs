@@ -1,6 +1,6 @@
 //! What a report says to people, and to the exit code.
 
-use api::replay::{Comparison, HeldUp, Percentiles, ReplayReport, Sockets};
+use api::replay::{Comparison, HeldUp, Latency, Percentiles, ReplayReport, Sockets};
 use replay::remarks::counted;
 
 use super::super::trace::changed;
@@ -28,13 +28,14 @@ pub(super) fn verdict(report: &ReplayReport, beside: Beside) -> Result<(), Failu
     let cut_off = report.lost_by.get("interrupted").copied().unwrap_or(0);
     if report.answers == 0 && report.lost > cut_off {
         let causes: Vec<String> =
-            report.lost_by.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+            report.lost_by.iter().map(|(cause, count)| format!("{} {count}", named(cause))).collect();
         let why = beside.tls_error.map(|error| format!("; the first failure was: {error}"));
         failed.push(format!(
-            "nobody answered at {}: {}{}",
+            "nobody answered at {}: {}{}{}",
             beside.asked.join(", "),
             causes.join(", "),
-            why.unwrap_or_default()
+            why.unwrap_or_default(),
+            unasked(report).unwrap_or_default()
         ));
     }
     let late = (report.on_time == Some(false)).then(|| {
@@ -58,6 +59,20 @@ pub(super) fn verdict(report: &ReplayReport, beside: Beside) -> Result<(), Failu
     }
 }
 
+/// A cause of a loss, as people are told it: what refuses is a port, and no name server with its REFUSED.
+fn named(cause: &str) -> &str {
+    if cause == "refused" { "port unreachable" } else { cause }
+}
+
+/// That not all servers can have been asked, where that is so.
+fn unasked(report: &ReplayReport) -> Option<String> {
+    let (clients, servers) = (report.clients, report.servers.len());
+    (clients < servers as u64).then(|| {
+        let asks = if clients == 1 { "client, which stays" } else { "clients, each of which stays" };
+        format!("\nNot all of the {servers} servers were asked: there was {clients} {asks} with one of them.")
+    })
+}
+
 /// The report for people, with its remarks.
 pub(super) fn shown(report: &ReplayReport, remarks: &[String]) -> String {
     let share = |count: u64| match report.queries {
@@ -72,23 +87,24 @@ pub(super) fn shown(report: &ReplayReport, remarks: &[String]) -> String {
     row("answered", report.answers);
     report.rcodes.iter().for_each(|(rcode, count)| row(&format!("  {rcode}"), *count));
     row("lost", report.lost);
-    report.lost_by.iter().for_each(|(cause, count)| row(&format!("  {cause}"), *count));
+    report.lost_by.iter().for_each(|(cause, count)| row(&format!("  {}", named(cause)), *count));
     report.transports.iter().for_each(|(transport, count)| row(&format!("over {transport}"), *count));
     row("truncated, asked again over tcp", report.tc_retries);
 
     let mut times = session::table(&["MICROSECONDS", "P50", "P90", "P99", "P99.9", "MAX"]);
-    let mut row = |what: &str, times_us: &Percentiles| {
+    let mut row = |what: &str, is_measured: bool, times_us: &Percentiles| {
         let Percentiles { p50, p90, p99, p999, max, .. } = *times_us;
-        times.add_row(
-            std::iter::once(what.to_owned())
-                .chain([p50, p90, p99, p999, max].map(|time| format!("{time:.1}"))),
-        );
+        let told = |time: f64| if is_measured { format!("{time:.1}") } else { "-".into() };
+        times.add_row(std::iter::once(what.to_owned()).chain([p50, p90, p99, p999, max].map(told)));
     };
-    row("lateness (sent - due)", &report.lateness_us);
-    row("latency from due", &report.latency_us);
-    row("latency from sent", &report.latency_sent_us);
-    row("  quiet clients", &report.quiet.latency_us);
-    row("  busy clients", &report.busy.latency_us);
+    let (is_answered, Latency { answers: quiet, .. }, Latency { answers: busy, .. }) =
+        (report.answers > 0, report.quiet, report.busy);
+    // Only what was sent at a due time is on time, or is not.
+    row("lateness (sent - due)", report.on_time.is_some(), &report.lateness_us);
+    row("latency from due", is_answered, &report.latency_us);
+    row("latency from sent", is_answered, &report.latency_sent_us);
+    row("  quiet clients", quiet > 0, &report.quiet.latency_us);
+    row("  busy clients", busy > 0, &report.busy.latency_us);
 
     let mutation = report.mutation.as_ref().map_or_else(String::new, |told| format!("\n\n{}", changed(told)));
     let comparison = report.comparison.as_ref().map_or_else(String::new, compared);
@@ -187,7 +203,8 @@ mod tests {
     fn all_that_is_wrong_is_told() {
         let damage = || Some(TraceDamage { packet: 7, offset: 99, what: "it ends".into() });
         const LATE: &str = "OUT OF TOLERANCE";
-        const NOBODY: &str = "nobody answered at 127.0.0.1:8853: refused 5; the first failure was: no";
+        const NOBODY: &str =
+            "nobody answered at 127.0.0.1:8853: port unreachable 5; the first failure was: no";
         const ENDS: &str = "octet 99 of the uncompressed file: it ends";
         for (is_late, is_answered, damage, broken, expected) in [
             (false, true, None, None, &[][..]),
@@ -236,6 +253,47 @@ mod tests {
                 ..ReplayReport::default()
             };
             assert_eq!(verdict(&report, Beside::default()).is_err(), is_told, "{timeouts}");
+        }
+    }
+
+    #[test]
+    fn who_cannot_have_been_asked_is_told() {
+        for (clients, expected) in [(1, Some("1 client, which")), (2, Some("2 clients, each")), (3, None)] {
+            let servers = ["192.0.2.1:53", "192.0.2.2:53", "192.0.2.3:53"].map(String::from).into();
+            let lost_by = [("refused".into(), 5)].into();
+            let report =
+                ReplayReport { queries: 5, lost: 5, lost_by, clients, servers, ..ReplayReport::default() };
+            let told = verdict(&report, Beside::default()).expect_err("nobody answered").to_string();
+            assert_eq!(told.contains("Not all of the 3 servers"), expected.is_some(), "{told}");
+            assert!(expected.is_none_or(|part| told.contains(part)), "{told}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_numbers() {
+        let times = Percentiles { p50: 1.5, ..Percentiles::default() };
+        let measured = Latency { answers: 1, latency_us: times };
+        let none = ReplayReport { on_time: None, ..ReplayReport::default() };
+        let lateness = ReplayReport { on_time: Some(true), lateness_us: times, ..ReplayReport::default() };
+        let quiet = ReplayReport {
+            answers: 1,
+            latency_us: times,
+            latency_sent_us: times,
+            quiet: measured,
+            ..ReplayReport::default()
+        };
+        for (report, expected) in [
+            (none, ["-"; 5]),
+            (lateness, ["1.5", "-", "-", "-", "-"]),
+            (quiet, ["-", "1.5", "1.5", "1.5", "-"]),
+        ] {
+            let told = shown(&report, &[]);
+            let rows = ["lateness (", "latency from due", "latency from sent", "  quiet", "  busy"];
+            let p50 = rows.map(|row| {
+                let line = told.lines().find(|line| line.starts_with(row)).expect("a row");
+                line.split_whitespace().rev().nth(4).expect("five numbers")
+            });
+            assert_eq!(p50, expected, "{told}");
         }
     }
 
