@@ -118,8 +118,9 @@ impl Editor {
             Faults::from(Fault::whole("body", what, "a domain name such as www.example.com"))
         })?;
         let name = Folded::read(&wire).expect("a name from text is valid");
-        let steered = steered_at(&book, &name)
-            .ok_or_else(|| Refused::NotFound(format!("policy that decides the addresses of {name:?}")))?;
+        let steered = steered_at(&book, &name).map_err(|why| {
+            Refused::NotFound(format!("policy that decides the addresses of {name:?} ({why})"))
+        })?;
         Ok(explain(&book, steered, asked, fast))
     }
 
@@ -208,16 +209,21 @@ fn servers(book: &Book) -> Vec<ServerState> {
     addresses.into_iter().map(|address| ServerState { address, up: up(address) }).collect()
 }
 
-/// The policy that decides a name's addresses, by a wildcard too.
-fn steered_at<'b>(book: &'b Book, name: &Folded) -> Option<&'b Steered> {
+/// The policy that decides a name's addresses, by a wildcard too; else who decides them, in words.
+fn steered_at<'b>(book: &'b Book, name: &Folded) -> Result<&'b Steered, String> {
     let (zones, hash) = (&book.generation.zones, &book.generation.hash);
-    let zone = zones.closest(name, false, hash)?;
+    let zone = zones.closest(name, false, hash).ok_or("it is in none of the zones here")?;
+    let origin = zone.origin();
     let found = match zone.walk(name, hash) {
-        Walk::Name(found) => found,
-        Walk::Missing(encloser, labels) => zone.wildcard(encloser, name, labels, hash)?,
-        Walk::Delegation(..) | Walk::Dname(..) => return None,
+        Walk::Name(found) => Some(found),
+        Walk::Missing(encloser, labels) => zone.wildcard(encloser, name, labels, hash),
+        Walk::Delegation(..) => return Err(format!("the zone {origin:?} delegates it")),
+        Walk::Dname(..) => return Err(format!("a DNAME record of the zone {origin:?} is above it")),
     };
-    book.generation.policies.get(found.policy()?).map(|steered| &**steered)
+    let found = found.ok_or_else(|| format!("the zone {origin:?} has no such name"))?;
+    let policy = found.policy().and_then(|number| book.generation.policies.get(number));
+    let zones_own = || format!("the zone {origin:?} answers it with records of its own");
+    policy.map(|steered| &**steered).ok_or_else(zones_own)
 }
 
 fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Explanation {

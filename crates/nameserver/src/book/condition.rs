@@ -65,12 +65,12 @@ mod tests {
             (Condition::Always, None, None),
             (Condition::Always, Some("a"), None),
             (Condition::Exists, Some("a"), None),
-            (Condition::Exists, None, Some("it does not exist")),
+            (Condition::Exists, None, Some("there is nothing of this name that If-Match could match")),
             (Condition::Absent, None, None),
             (Condition::Absent, Some("a"), Some("it exists: its tag is \"a\"; get it first")),
             (is("a"), Some("a"), None),
             (is("a"), Some("b"), Some("it has changed meanwhile: its tag is \"b\"; get it again")),
-            (is("a"), None, Some("it does not exist")),
+            (is("a"), None, Some("there is nothing of this name that If-Match could match")),
         ] {
             let found = condition.check(|| current.map(|tag| Etag(tag.into())));
             let told = found.err().map(|refused| refused.to_string());

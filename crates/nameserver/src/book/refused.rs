@@ -54,8 +54,10 @@ impl fmt::Display for Refused {
             Refused::Precondition { current: Some(Etag(tag)) } => {
                 write!(f, "it has changed meanwhile: its tag is \"{tag}\"; get it again")
             }
-            Refused::Precondition { current: None } => f.write_str("it does not exist"),
-            Refused::Store(what) => write!(f, "{what}; the last generation goes on"),
+            Refused::Precondition { current: None } => {
+                f.write_str("there is nothing of this name that If-Match could match")
+            }
+            Refused::Store(what) => f.write_str(what),
             Refused::Outrun => {
                 f.write_str("other name servers published first, again and again; try again shortly")
             }

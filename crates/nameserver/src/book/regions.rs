@@ -46,7 +46,11 @@ impl Book {
     /// Takes a region's columns out of all policies, and makes its prefixes unclassified in all partitions.
     pub(super) fn remove_region(&mut self, id: u32) -> Result<Vec<Change>, Refused> {
         let Some(name) = Arc::make_mut(&mut self.regions).remove(&id) else {
-            return Err(Refused::NotFound(format!("region {id}")));
+            let what = match id {
+                0 => "region 0 that could be removed: it is where clients of no other region are".into(),
+                _ => format!("region {id}"),
+            };
+            return Err(Refused::NotFound(what));
         };
         // Policies first: they are compiled again with each partition, and must not name the region by then.
         self.take_region_out_of_policies(&name)?;

@@ -152,14 +152,20 @@ impl Table {
         counter.fetch_add(1, Ordering::Relaxed);
         let mut slots = self.slots();
         let Some(entry) = slots.entry(slot) else { return };
+        let before = entry.record.verdict;
         if entry.record.note(outcome, took, at, (rise, fall)) {
             let (verdict, last) =
                 (entry.record.verdict.word(), entry.record.last.clone().unwrap_or_default());
             self.changed(&mut slots, slot);
             // Who reads the log may be slow, and answers' changes wait for the slots.
             drop(slots);
-            let ((server, probe), detail) = (&slot.key, last.detail);
-            tracing::warn!(%server, probe, verdict, reason = last.reason, detail, "a server's health changed");
+            let ((server, probe), detail, reason) = (&slot.key, last.detail, last.reason);
+            // The first pass of a new server: nobody needs to look.
+            if before == ProbeVerdict::Unknown && last.passed {
+                tracing::info!(%server, probe, verdict, reason, detail, "a server's health changed");
+            } else {
+                tracing::warn!(%server, probe, verdict, reason, detail, "a server's health changed");
+            }
         }
     }
 

@@ -323,8 +323,16 @@ async fn regions_partitions_policies_and_servers_work_together() {
     assert_eq!((&why["region"], &why["scope"]), (&json!("europe"), &json!(25)), "{why}");
     assert_eq!(why["probabilities"], json!({"198.51.100.2": 1.0}));
     assert_eq!((&why["answer"], &why["ttl"]), (&json!(["198.51.100.2"]), &json!(60)));
-    let nobody = json!({"name": "ns.example.com", "type": "A", "client": "192.0.2.1"});
-    assert_eq!(api.json("POST", "/v1/explain", nobody).await.status, 404);
+    for (name, why) in [
+        ("ns.example.com", "the zone example.com. answers it with records of its own"),
+        ("example.com", "the zone example.com. answers it with records of its own"),
+        ("nope.example.com", "the zone example.com. has no such name"),
+        ("www.example.net", "it is in none of the zones here"),
+    ] {
+        let nobody = json!({"name": name, "type": "A", "client": "192.0.2.1"});
+        let answer = api.json("POST", "/v1/explain", nobody).await;
+        assert!(answer.status == 404 && answer.body.contains(&format!("({why})")), "{}", answer.body);
+    }
     let nonsense = json!({"name": "a..b", "type": "A", "client": "192.0.2.1"});
     assert_eq!(api.json("POST", "/v1/explain", nonsense).await.status, 422);
 
@@ -349,7 +357,10 @@ async fn regions_partitions_policies_and_servers_work_together() {
     assert_eq!(api.send("DELETE", "/v1/policies/www.example.com", &[], "").await.status, 200);
     assert_eq!(api.send("DELETE", "/v1/policies/www.example.com", &[], "").await.status, 404);
     assert_eq!(api.send("DELETE", "/v1/regions/1", &[], "").await.status, 200);
-    assert_eq!(api.send("DELETE", "/v1/regions/1", &[], "").await.status, 404);
+    for (gone, what) in [(1, "there is no region 1\""), (0, "there is no region 0 that could be removed: ")] {
+        let answer = api.send("DELETE", &format!("/v1/regions/{gone}"), &[], "").await;
+        assert!(answer.status == 404 && answer.body.contains(what), "{}", answer.body);
+    }
     assert_eq!(api.send("DELETE", "/v1/partitions/default", &[], "").await.status, 200);
 }
 
