@@ -375,6 +375,7 @@ mod tests {
         let listed = try_build(&format!("{HEAD}@ NSEC3PARAM 1 0 151 -\n")).err().unwrap();
         assert!(listed[0].starts_with("t:4:1: 151 additional iterations"), "{listed:#?}");
         assert!(try_build(&format!("{HEAD}@ NSEC3PARAM 1 0 150 -\n")).is_ok());
+        assert!(try_build(&format!("{HEAD}@ NSEC3PARAM 1 1 151 -\n")).is_ok(), "it is of no chain");
         assert!(try_build("@ 60 NS a\n").err().unwrap()[0].contains("no SOA"));
         assert!(try_build("@ 60 SOA a b 1 1 1 1 1\n").err().unwrap()[0].contains("no NS"));
     }

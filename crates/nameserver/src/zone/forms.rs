@@ -115,6 +115,67 @@ pub(super) fn example(rtype: Rtype) -> Option<&'static str> {
     }
 }
 
+/// Whether data of a type's form has the fields that may not be empty, as a line that was cut leaves them: the scanner
+/// takes records without (RFC 4034 §2.2 and §5.3, RFC 6698 §2.2, RFC 9460 §7.1.1). Of what is read here field by field,
+/// whether it is of the form at all.
+pub(super) fn is_complete(rtype: Rtype, data: &[u8]) -> bool {
+    let before_last = match alike(rtype).unwrap_or(rtype) {
+        Rtype::TXT | Rtype::OPENPGPKEY => 0,
+        Rtype::SSHFP => 2,
+        Rtype::TLSA => 3,
+        // Where the flags say so there is no key (RFC 2535 §3.1.2); KEY is read as DNSKEY.
+        Rtype::DNSKEY if data.first().is_some_and(|flags| flags >> 6 == 3) => return true,
+        Rtype::DS | Rtype::CDS | Rtype::DNSKEY | Rtype::CDNSKEY => 4,
+        Rtype::CERT => 5,
+        Rtype::RRSIG => {
+            let signer = data.get(SIGNER_BEGINS..).and_then(Folded::read);
+            SIGNER_BEGINS + signer.map_or(0, |name| name.wire_length())
+        }
+        Rtype::SVCB | Rtype::HTTPS => return has_whole_parameters(data).unwrap_or(false),
+        _ => return example(rtype).is_none() || text(rtype, data).is_some(),
+    };
+    data.len() > before_last
+}
+
+/// Where the signer's name begins in the data of RRSIG (RFC 4034 §3.1).
+const SIGNER_BEGINS: usize = 18;
+
+/// Whether the values of parameters that are known have the form of their keys (RFC 9460 §7); `None` where the data is none
+/// of SVCB.
+fn has_whole_parameters(mut data: &[u8]) -> Option<bool> {
+    take(&mut data, 2)?;
+    take_name(&mut data)?;
+    let mut all = true;
+    while !data.is_empty() {
+        let (key, length) = (take_number(&mut data, 2)?, take_number(&mut data, 2)? as usize);
+        let value = take(&mut data, length)?;
+        let are_some_of = |octets| length > 0 && length % octets == 0;
+        all &= match key {
+            // mandatory; alpn; no-default-alpn; port; ipv4hint; ipv6hint.
+            0 => are_some_of(2),
+            1 => length > 0 && are_protocols(value).unwrap_or(false),
+            2 => length == 0,
+            3 => length == 2,
+            4 => are_some_of(4),
+            6 => are_some_of(16),
+            _ => true,
+        };
+    }
+    Some(all)
+}
+
+/// Whether octets are identifiers of protocols, each of them behind its length, and none empty (RFC 9460 §7.1.1).
+fn are_protocols(mut value: &[u8]) -> Option<bool> {
+    while !value.is_empty() {
+        let length = take_number(&mut value, 1)?;
+        if length == 0 {
+            return Some(false);
+        }
+        take(&mut value, length as usize)?;
+    }
+    Some(true)
+}
+
 /// Reads the words of a record's data field by field; `None` where they are not of the type's form, or it has no fields
 /// here. Relative names are below `origin`, where there is one.
 pub(super) fn read(rtype: Rtype, words: &[&[u8]], origin: Option<&[u8]>) -> Option<Vec<u8>> {
@@ -282,11 +343,13 @@ impl Field {
                 words.push(base64::encode_string(take(data, key as usize)?));
             }
             Field::Location => words.push(loc::text(take(data, loc::LENGTH)?)?),
-            Field::Strings(..) => {
+            Field::Strings(least, most) => {
+                let before = words.len();
                 while !data.is_empty() {
                     let length = take_number(data, 1)?;
                     words.push(quoted(take(data, length as usize)?));
                 }
+                (least..=most).contains(&(words.len() - before)).then_some(())?;
             }
             Field::Names => {
                 while !data.is_empty() {
@@ -407,7 +470,7 @@ fn plain(word: &[u8]) -> Option<&str> {
 }
 
 /// The octets of a word that may be quoted, with escapes (RFC 1035 §5.1).
-fn unescaped(word: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn unescaped(word: &[u8]) -> Option<Vec<u8>> {
     let inner = match word.strip_prefix(b"\"") {
         Some(rest) => rest.strip_suffix(b"\"")?,
         None => word,

@@ -61,8 +61,9 @@ impl Default for Link {
 /// Finds NSEC3PARAM records that ask for too much.
 pub(super) fn check(master: &Master<'_>, faults: &mut Faults) {
     for record in master.records.iter().filter(|record| record.rtype == Rtype::NSEC3PARAM) {
-        let iterations = Parameters::read(master.rdata(record)).iterations;
-        if iterations > ITERATIONS_MAX {
+        let Parameters { flags, iterations, .. } = Parameters::read(master.rdata(record));
+        // One with flags is of no chain (RFC 5155 §4.1.2).
+        if flags == 0 && iterations > ITERATIONS_MAX {
             faults.push_with(|| unusable(master, record, iterations));
         }
     }

@@ -6,6 +6,7 @@
 
 mod canonical;
 mod entries;
+mod numbered;
 
 use std::borrow::Cow;
 
@@ -322,11 +323,18 @@ fn refused(record: &ScannedRecord, takes: impl FnOnce(Rtype, &[u8]) -> bool) -> 
     if whole_owner && takes(rtype, data) {
         return None;
     }
-    if whole_owner && matches!(record.data(), ZoneRecordData::Unknown(_)) {
+    let (what, expected) = if !whole_owner {
+        ("an empty label in a name".to_owned(), "labels of 1 to 63 octets between the dots")
+    } else if matches!(record.data(), ZoneRecordData::Unknown(_)) {
         let expected = "octets that are, with names written out (RFC 3597 §4)";
-        return Some(Fault::whole("", format!("the octets are no data of {rtype}"), expected));
-    }
-    Some(Fault::whole("", "an empty label in a name", "labels of 1 to 63 octets between the dots"))
+        (format!("the octets are no data of {rtype}"), expected)
+    } else if is_whole(rtype, data) {
+        (format!("a field of {rtype} is empty"), "all fields of the type; the line may have been cut")
+    } else {
+        let expected = "the fields of the type, with labels of 1 to 63 octets between the dots of names";
+        (format!("this is no data of {rtype}, or has an empty label in a name"), expected)
+    };
+    Some(Fault::whole("", what, expected))
 }
 
 /// Whether record data reads as its type from end to end: the scanner lets empty labels pass, and octets (RFC 3597 §5) may
@@ -339,10 +347,9 @@ pub(super) fn is_whole(rtype: Rtype, data: &[u8]) -> bool {
     parser.remaining() == 0 && !has_pointer(&read, data)
 }
 
-/// As [`is_whole`], and a text has a string (RFC 1035 §3.3.14): older programs took it without, so a store may have one.
+/// As [`is_whole`], and no field is empty that may not be: older programs took such, so a store may have them.
 pub(super) fn is_valid(rtype: Rtype, data: &[u8]) -> bool {
-    let is_empty_text = data.is_empty() && matches!(rtype, Rtype::TXT | Rtype::SPF);
-    !is_empty_text && is_whole(rtype, data)
+    is_whole(rtype, data) && forms::is_complete(rtype, data)
 }
 
 /// Whether a name in record data ends with a pointer (RFC 1035 §4.1.4), which leads nowhere in a zone.
@@ -383,6 +390,11 @@ mod tests {
             "@ SOA \\# 23 00C0000000000100000001000000010000000100000001",
             "s SRV \\# 8 000000000000C000",
             "d AFSDB \\# 4 0001C000",
+            "u URI \\# 0",
+            "i ISDN \\# 0",
+            "l L32 \\# 1 00",
+            "p PX \\# 6 000a0161c00c",
+            "k DS \\# 4 00010d02",
             "t TXT \\# 0",
             "t SPF \\# 0",
             "a A \\# 3 C00002",
@@ -393,6 +405,56 @@ mod tests {
         assert!(read(&source("mx 1 MX \\# 4 000001C0\n")).is_err(), "a name has an end");
         let text = "a 1 A \\# 4 C000C001\nmx 1 MX \\# 5 000001C100\nt 1 TXT \\# 1 00\n";
         assert_eq!(read(&source(text)).unwrap().records.len(), 3);
+    }
+
+    #[test]
+    fn fields_that_a_cut_line_lacks_are_not_empty() {
+        for line in [
+            "x DS 1 13 2",
+            "x CDS 1 13 2",
+            "x DLV 1 13 2",
+            "x DNSKEY 257 3 13",
+            "x CDNSKEY 257 3 13",
+            "x KEY 256 3 13",
+            "x TLSA 3 1 1",
+            "x SMIMEA 3 1 1",
+            "x SSHFP 1 1",
+            "x OPENPGPKEY",
+            "x DHCID",
+            "x CERT 1 2 3",
+            "x RRSIG A 13 3 300 20300101000000 20200101000000 1 @",
+            "x SVCB 1 . alpn=h2,,h3",
+            "x HTTPS 1 . alpn=,h2",
+        ] {
+            let told = faults(&format!("$TTL 1\n{line}\n"));
+            let is_told = told[0].contains("is empty; expected all fields")
+                || told[0].contains("the octets are no data");
+            assert!(is_told && told[0].contains(":2:"), "{line}: {told:?}");
+        }
+        // To take a key or a digest back (RFC 8078 §4), to have none (RFC 2535 §3.1.2), and what may be empty.
+        let text = "$TTL 1\nx CDS 0 0 0 00\nx CDNSKEY 0 3 0 AA==\nx KEY 49152 3 13\nx APL\nx APL ; none\nx SVCB 1 . alpn=h2\n\
+                    x CSYNC 66 3\n";
+        assert_eq!(read(&source(text)).unwrap().records.len(), 7);
+    }
+
+    #[test]
+    fn a_parameter_by_its_number_has_the_octets_of_its_value() {
+        for (parameters, expected) in [
+            (r"key1=\002h2", &b"\0\x01\0\x03\x02h2"[..]),
+            (r#"key3="\001\187" alpn="h2""#, b"\0\x01\0\x03\x02h2\0\x03\0\x02\x01\xbb"),
+            (r"key4=\192\000\002\001", b"\0\x04\0\x04\xc0\0\x02\x01"),
+            ("key5=AQID", b"\0\x05\0\x04AQID"),
+            ("key9=ab key65333", b"\0\x09\0\x02ab\xff\x35\0\0"),
+            (r"key1=\004f\\o\044", b"\0\x01\0\x05\x04f\\o,"),
+        ] {
+            let master = read(&source(&format!("x 1 SVCB 1 t {parameters}\n"))).unwrap();
+            let data = master.rdata(&master.records[0]);
+            assert_eq!(data, [b"\0\x01\x01t\x07example\0", expected].concat(), "{parameters}");
+        }
+        // No data of its key; one key twice.
+        for parameters in ["key1=h2", "key3=443", "key1=\\002h2 alpn=h2", "key65333=a key65333=b"] {
+            assert!(read(&source(&format!("x 1 HTTPS 1 t {parameters}\n"))).is_err(), "{parameters}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use dns::{Class, Rtype};
 use domain::base::name::Name;
 use domain::zonefile::inplace::Entry;
 
-use super::{Place, Scanner, Source, is_valid, refused};
+use super::{Place, Scanner, Source, is_valid, numbered, refused};
 use crate::zone::forms;
 
 /// A file to include, and the origin that it is given.
@@ -158,7 +158,8 @@ pub(super) fn without_shorthands<'t>(text: &'t [u8], origin: Option<&[u8]>) -> P
     let has_words = || {
         let mut words = text.split(|octet| is_space(*octet) || matches!(octet, b';' | b'"'));
         words.any(|word| {
-            word == OLD_NO_DEFAULT_ALPN || forms::is_named(word) || forms::algorithm(word).is_some()
+            let is_shorthand = || forms::is_named(word) || forms::algorithm(word).is_some();
+            word == OLD_NO_DEFAULT_ALPN || numbered::is_numbered(word) || is_shorthand()
         })
     };
     if !may_have && !has_tab_in_quotes(text) && !has_words() {
@@ -169,10 +170,11 @@ pub(super) fn without_shorthands<'t>(text: &'t [u8], origin: Option<&[u8]>) -> P
     let mut origin = origin.map(<[u8]>::to_vec);
     for entry in Entries::new(text) {
         let octets = &text[entry];
-        let (start, mut from) = (out.len() as u32, 0);
+        let (start, mut from, mut end) = (out.len() as u32, 0, 0);
         let mut kind = Kind::Open;
         for (index, token) in Tokens::new(octets).enumerate() {
             let word = &octets[token.clone()];
+            end = token.end;
             if index == 0 && !octets.starts_with(b" ") && !octets.starts_with(b"\t") {
                 if word.starts_with(b"$") {
                     kind = Kind::Directive(word, 0);
@@ -206,6 +208,15 @@ pub(super) fn without_shorthands<'t>(text: &'t [u8], origin: Option<&[u8]>) -> P
                 from = token.end;
             }
             kind = behind;
+        }
+        // Data that may have no word at all.
+        if let Kind::Record(rtype, 0) = kind
+            && let Some(data) = data(rtype, b"", origin.as_deref())
+        {
+            out.extend_from_slice(&octets[from..end]);
+            out.push(b' ');
+            out.extend_from_slice(forms::generic(&data).as_bytes());
+            from = end;
         }
         out.extend_from_slice(&octets[from..]);
     }
@@ -246,8 +257,11 @@ fn without_tabs(word: &[u8]) -> Option<Cow<'static, [u8]>> {
     Some(octets.into())
 }
 
-/// The octets of data that begins an entry's rest, where the type's fields are read here.
+/// The octets of data that begins an entry's rest, where it is read here.
 fn data(rtype: Rtype, rest: &[u8], origin: Option<&[u8]>) -> Option<Vec<u8>> {
+    if matches!(rtype, Rtype::SVCB | Rtype::HTTPS) {
+        return numbered::data(rtype, rest, origin);
+    }
     forms::example(rtype)?;
     let words: Vec<&[u8]> = Tokens::new(rest).map(|token| &rest[token]).collect();
     forms::read(rtype, &words, origin)
@@ -433,13 +447,13 @@ impl Iterator for Entries<'_> {
 }
 
 /// The words of one entry, what is quoted with its quotes.
-struct Tokens<'a> {
+pub(super) struct Tokens<'a> {
     entry: &'a [u8],
     at: usize,
 }
 
 impl<'a> Tokens<'a> {
-    fn new(entry: &'a [u8]) -> Self {
+    pub(super) fn new(entry: &'a [u8]) -> Self {
         Tokens { entry, at: 0 }
     }
 }

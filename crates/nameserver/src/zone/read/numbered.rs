@@ -1,0 +1,74 @@
+//! Parameters of SVCB and HTTPS records that are written by their numbers, as `key1=...`: the value's octets are the
+//! parameter's (RFC 9460 §2.1), but the scanner reads them as it would behind the key's name.
+
+use std::collections::BTreeMap;
+
+use dns::Rtype;
+use domain::base::rdata::ComposeRecordData;
+use domain::zonefile::inplace::Entry;
+
+use super::Scanner;
+use super::entries::Tokens;
+use crate::zone::forms;
+
+/// Whether a word is a parameter by its number, or its beginning.
+pub(super) fn is_numbered(word: &[u8]) -> bool {
+    word.strip_prefix(b"key").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
+}
+
+/// The octets of a record's data that has parameters by their numbers; `None` where it has none, or is not read. A
+/// relative name is below `origin`, where there is one.
+pub(super) fn data(rtype: Rtype, rest: &[u8], origin: Option<&[u8]>) -> Option<Vec<u8>> {
+    let words = words(rest);
+    let (priority, target) = (words.first()?, words.get(1)?);
+    let (numbered, named): (Vec<_>, Vec<_>) = words[2..].iter().partition(|word| is_numbered(word));
+    if numbered.is_empty() {
+        return None;
+    }
+    let target = forms::name(target, origin)?;
+    let mut line = format!(". 1 {rtype} ").into_bytes();
+    let shown = dns::name::to_text(&target).into_bytes();
+    line.extend([&[*priority, &shown][..], &named].concat().join(&b' '));
+    let mut scanner = Scanner::new(None);
+    scanner.show(&line);
+    let Ok(Some(Entry::Record(record))) = scanner.next_entry() else { return None };
+    let mut data = Vec::new();
+    record.data().compose_rdata(&mut data).expect("appending to a vector cannot fail");
+    let mut parameters = BTreeMap::new();
+    let named = data.split_off(2 + target.len());
+    let mut left = &named[..];
+    while let Some((&[upper, lower, length @ ..], behind)) = left.split_first_chunk::<4>() {
+        let (value, behind) = behind.split_at_checked(u16::from_be_bytes(length).into())?;
+        parameters.insert(u16::from_be_bytes([upper, lower]), value.to_vec());
+        left = behind;
+    }
+    for word in numbered {
+        let word = &word[b"key".len()..];
+        let (key, value) = match word.iter().position(|octet| *octet == b'=') {
+            Some(at) => (&word[..at], forms::unescaped(&word[at + 1..])?),
+            None => (word, Vec::new()),
+        };
+        let key = std::str::from_utf8(key).ok().filter(|key| *key == "0" || !key.starts_with('0'))?;
+        if parameters.insert(key.parse().ok()?, value).is_some() {
+            return None;
+        }
+    }
+    for (key, value) in parameters {
+        data.extend(key.to_be_bytes());
+        data.extend(u16::try_from(value.len()).ok()?.to_be_bytes());
+        data.extend(value);
+    }
+    Some(data)
+}
+
+/// The words of an entry's rest, each with what is quoted in it.
+fn words(rest: &[u8]) -> Vec<&[u8]> {
+    let mut ranges: Vec<std::ops::Range<usize>> = Vec::new();
+    for token in Tokens::new(rest) {
+        match ranges.last_mut() {
+            Some(last) if last.end == token.start => last.end = token.end,
+            _ => ranges.push(token),
+        }
+    }
+    ranges.into_iter().map(|range| &rest[range]).collect()
+}
