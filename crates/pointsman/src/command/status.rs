@@ -55,6 +55,13 @@ fn about(state: &State) -> String {
     table.add_row(["up for", &uptime(state.uptime_seconds)]);
     table.add_row(["generation", &state.generation.to_string()]);
     table.add_row(["store", &store]);
+    if let Some(first) = state.imports.first.first() {
+        let more = match state.imports.faults {
+            ..=1 => String::new(),
+            faults => format!(" (the first of {faults} faults)"),
+        };
+        table.add_row(["files", &format!("not imported, what was served goes on: {first}{more}")]);
+    }
     lines(table, &[])
 }
 
@@ -301,6 +308,16 @@ udp answers  NOERROR 900, NXDOMAIN 99
 udp dropped  no_query 1";
         assert_eq!(shown(state(2)), expected);
         assert!(expected.lines().all(|line| line.len() <= 80));
+    }
+
+    #[test]
+    fn faults_of_the_last_import_are_shown() {
+        let mut state = state(1);
+        let fault = r#"{"source": "a.zone", "line": 3, "what": "no such type"}"#;
+        let imports = format!(r#"{{"faults": 2, "first": [{fault}, {fault}]}}"#);
+        state.imports = serde_json::from_str(&imports).expect("a state");
+        let told = "\nfiles       not imported, what was served goes on: a.zone:3: no such type (the first of 2 faults)";
+        assert!(about(&state).contains(told), "{}", about(&state));
     }
 
     #[test]
