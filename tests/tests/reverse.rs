@@ -594,7 +594,13 @@ fn a_snapshot_outlives_the_program() {
     assert_eq!(Program::start(&["reverse", "export", &again]).end().stdout, text.stdout);
     let expired = folder.write("expired.txt", format!("{}192.0.2.2\t1000\t-\n", text.stdout));
     let ended = Program::start(&["reverse", "import", &expired, &folder.at("fewer.cache")]).end();
-    assert!(ended.stdout.trim_end().ends_with("fewer.cache: 1 entries of 2 lines"), "{}", ended.stdout);
+    assert!(ended.stdout.trim_end().ends_with("fewer.cache: 1 entry of 2 lines"), "{}", ended.stdout);
+
+    // What was to make the lines has failed: the snapshot stays.
+    let empty = folder.write("empty.txt", "");
+    let ended = Program::start(&["reverse", "import", &empty, &again]).end();
+    assert!(ended.stderr.contains("empty.txt: no line in it; expected at least one"), "{}", ended.stderr);
+    assert_eq!(Program::start(&["reverse", "export", &again]).end().stdout, text.stdout);
 
     let wrong = folder.write("wrong.txt", format!("x\n{}y\t1\t-\n", text.stdout));
     let ended = Program::start(&["reverse", "import", &wrong, &again]).end();

@@ -20,7 +20,7 @@ use crate::command::status::Status;
 use crate::command::trace::Trace;
 use crate::command::zone::Zone;
 use crate::demo::Demo;
-use crate::failure::{EXIT_CODES, Failure};
+use crate::failure::{EXIT_CODES, Failure, UNREACHABLE};
 
 /// The most columns of help: longer lines are hard to read, and without a terminal there is no width.
 const COLUMNS_MAX: usize = 100;
@@ -42,10 +42,10 @@ pub(crate) struct CommandLine {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Show a name server at work: sample zone, simulated clients, changes and how soon they are answered
-    #[command(after_help = ends("pointsman demo --for 10s"))]
+    #[command(after_help = ends_alone("pointsman demo --for 10s"))]
     Demo(Demo),
     /// Serve zones over UDP and TCP, and the API over HTTP
-    #[command(after_help = ends("pointsman serve --zone example.com.zone --listen 127.0.0.1:5300"))]
+    #[command(after_help = ends_alone("pointsman serve --zone example.com.zone --listen 127.0.0.1:5300"))]
     Serve(Serve),
     /// List, get, put and delete zones
     #[command(after_help = ends("pointsman zone put example.com.zone"))]
@@ -78,24 +78,24 @@ enum Command {
     #[command(after_help = ends("pointsman balance --listen 192.0.2.53:53 --backend 192.0.2.1 --backend 192.0.2.2"))]
     Balance(Box<Balance>),
     /// Tell balancers what the server beside it can still take
-    #[command(after_help = ends(
+    #[command(after_help = ends_alone(
         "pointsman agent --service udp:192.0.2.1:53 --balancer 192.0.2.10:5380 --key credit.key"
     ))]
     Agent(Box<Agent>),
     /// Make the key that balancers and agents share
-    #[command(after_help = ends("pointsman key new credit.key"))]
+    #[command(after_help = ends_alone("pointsman key new credit.key"))]
     Key(Key),
     /// Tell what recorded traffic is like, convert it, cut it and change it
-    #[command(after_help = ends("pointsman trace info yesterday.pcap.xz"))]
+    #[command(after_help = ends_alone("pointsman trace info yesterday.pcap.xz"))]
     Trace(Trace),
     /// Send the queries of recorded traffic again, on time
     #[command(after_help = replay::ENDS)]
     Replay(Box<Replay>),
     /// Print what a shell reads to complete these commands
-    #[command(after_help = ends("pointsman completions bash > pointsman.bash"))]
+    #[command(after_help = ends_alone("pointsman completions bash > pointsman.bash"))]
     Completions(Completions),
     /// Write manual pages, one for each command
-    #[command(after_help = ends("pointsman man /usr/local/share/man/man1"))]
+    #[command(after_help = ends_alone("pointsman man /usr/local/share/man/man1"))]
     Man(Man),
 }
 
@@ -128,8 +128,13 @@ impl CommandLine {
     }
 }
 
-/// How the help of a command ends.
+/// How the help of a command ends that asks an API.
 fn ends(example: &str) -> String {
+    format!("{EXIT_CODES}\n{UNREACHABLE}\n\nExample:\n  {example}")
+}
+
+/// How the help of a command ends that asks none.
+fn ends_alone(example: &str) -> String {
     format!("{EXIT_CODES}\n\nExample:\n  {example}")
 }
 

@@ -59,7 +59,11 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
 fn of_file(path: Option<&Path>) -> (Spec, Faults) {
     let (mut spec, mut faults) = (defaults(), Faults::default());
     if let Some(path) = path {
-        match read_text(path, WRITTEN_MAX, "a file such as etc/pointsman.template.toml") {
+        match read_text(
+            path,
+            WRITTEN_MAX,
+            "a configuration file, such as `pointsman serve --template` prints",
+        ) {
             Ok(text) => file::read(path, &text, &mut spec, &mut faults),
             Err(fault) => faults.push(fault),
         }

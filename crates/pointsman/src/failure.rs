@@ -9,13 +9,15 @@ use api::{Fault, Faults};
 use nameserver::service::StartError;
 use web::client::Unmet;
 
-/// The exit codes, as every `--help` of a group of commands has them.
+/// The exit codes of what asks nobody, as its `--help` has them.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  refused, or failed while running
-  2  faults in what was given (arguments, configuration, files), all listed
-  3  the API cannot be reached";
+  2  faults in what was given (arguments, configuration, files), all listed";
+
+/// The exit code that what asks an API has beside them.
+pub(crate) const UNREACHABLE: &str = "  3  the API cannot be reached";
 
 /// Why a command did not succeed.
 #[derive(Debug)]

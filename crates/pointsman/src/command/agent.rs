@@ -32,14 +32,8 @@ pub(crate) struct Agent {
     /// What to look at, as udp:ADDRESS:PORT or tcp:ADDRESS:PORT; the address as balancers know it
     #[arg(long, value_name = "SERVICE", required = true)]
     service: Vec<Service>,
-    /// Where balancers take reports
-    #[arg(
-        long,
-        value_name = "ADDR",
-        value_delimiter = ',',
-        required_unless_present = "print",
-        requires = "key"
-    )]
+    /// Where balancers take reports; may be left out with --print, which then only shows what is seen
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', requires = "key")]
     balancer: Vec<SocketAddr>,
     /// The file with the key that the balancers have too
     #[arg(long, value_name = "FILE")]
@@ -140,6 +134,10 @@ impl Agent {
         };
         at_most("--service", self.service.len(), SERVICES_MAX);
         at_most("--balancer", self.balancer.len(), BALANCERS_MAX);
+        if self.balancer.is_empty() && !self.print {
+            let expected = "where balancers take reports, or --print to look without telling anybody";
+            faults.push(Fault::whole("--balancer", "it is not given", expected));
+        }
         let mut services = self.service.clone();
         services.sort_unstable();
         for same in services.windows(2).filter(|pair| pair[0] == pair[1]) {

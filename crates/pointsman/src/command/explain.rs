@@ -19,7 +19,7 @@ pub(crate) struct Explain {
     #[arg(value_name = "TYPE", default_value = "A", value_parser = address_type)]
     qtype: AddressType,
     /// Whom the answer goes by: the client subnet where the resolver sends one, else the resolver's address
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = super::address)]
     client: IpAddr,
     #[command(flatten)]
     connection: Connection,

@@ -62,6 +62,7 @@ enum Action {
     #[command(after_help = "Example:\n  pointsman partition lookup 192.0.2.77")]
     Lookup {
         /// The client's address
+        #[arg(value_parser = super::address)]
         address: IpAddr,
         /// The partition's name
         #[arg(long, default_value = "default")]

@@ -146,7 +146,8 @@ fn matrix(policy: Policy) -> String {
         Order::Nearest => "nearest: the most probable or best ranked first",
     };
     format!(
-        "names      {}\npartition  {}\nanswers    {}\norder      {order}\nall down   {when_all_down}\n\n{}",
+        "names      {}\npartition  {}\nanswers    {}\norder      {order}\nall down   {when_all_down}\n\
+         entries    probability / TTL; * where none is given\n\n{}",
         policy.names.join(" "),
         policy.partition,
         answers(policy.answers),
@@ -184,6 +185,7 @@ partition  default
 answers    all
 order      weighted: drawn by the probabilities
 all down   answered all the same
+entries    probability / TTL; * where none is given
 
 SERVER       default     asia      europe
 192.0.2.1    0.5 / 30 s  -         0.9 / *

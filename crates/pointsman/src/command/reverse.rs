@@ -146,13 +146,19 @@ fn import(from: &Path, to: &Path, memory: usize) -> Result<(), Failure> {
     };
     let count = read.map_err(|cause| Failure::file(from, format!("it cannot be read: {cause}"), ""))?;
     faults.or(())?;
+    if count == 0 {
+        // What made it has failed, more likely than not; an empty snapshot would take all names away.
+        return Err(Failure::file(from, "no line in it", "at least one, of address<TAB>expiry<TAB>name"));
+    }
     snapshot::save(&reader.view(), now(), to).map_err(|cause| unwritten(to, &cause))?;
     let (kept, counts) = (cache.len(), cache.counts());
     let lost = match counts.evicted + counts.no_room {
         0 => String::new(),
         _ => format!("; {} made room for others, {} found none (--memory)", counts.evicted, counts.no_room),
     };
-    session::print(format!("{}: {kept} entries of {count} lines{lost}", to.display()).as_bytes())
+    let entries = if kept == 1 { "entry" } else { "entries" };
+    let lines = if count == 1 { "line" } else { "lines" };
+    session::print(format!("{}: {kept} {entries} of {count} {lines}{lost}", to.display()).as_bytes())
 }
 
 fn unwritten(path: &Path, cause: &dyn std::fmt::Display) -> Failure {

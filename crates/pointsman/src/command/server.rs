@@ -31,12 +31,14 @@ enum Action {
     #[command(after_help = "Example:\n  pointsman server up 192.0.2.1")]
     Up {
         /// The server's address
+        #[arg(value_parser = super::address)]
         address: IpAddr,
     },
     /// Keep a server from being drawn, also after a restart
     #[command(after_help = "Example:\n  pointsman server down 192.0.2.1")]
     Down {
         /// The server's address
+        #[arg(value_parser = super::address)]
         address: IpAddr,
     },
 }

@@ -69,7 +69,8 @@ pub(crate) struct Lowered {
 /// Reads the file at `path`; lists everything that is wrong, with its place. The form of log lines is known in any case, so
 /// that the list can be told in it.
 pub(crate) fn load(path: &Path) -> (Form, Result<Lowered, Faults>) {
-    match read_text(path, WRITTEN_MAX, "a file such as etc/control.template.toml") {
+    match read_text(path, WRITTEN_MAX, "a configuration file, such as `pointsman control --template` prints")
+    {
         Ok(text) => read(path, &text),
         Err(fault) => (Form::Text, Err(fault.into())),
     }

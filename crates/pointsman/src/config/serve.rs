@@ -106,7 +106,7 @@ impl Partitions {
         }
         for (flag, given) in [("regions", self.regions.len()), ("field", self.fields.len())] {
             if given > self.mmdbs.len() {
-                let what = format!("given {given} times, --mmdb {} times", self.mmdbs.len());
+                let what = format!("given {}, --mmdb {}", times(given), times(self.mmdbs.len()));
                 let expected = format!("a --{flag} for an --mmdb, in the same order");
                 faults.push(Fault::whole(format!("--{flag}"), what, expected));
             }
@@ -118,6 +118,14 @@ impl Partitions {
 /// The key of partitions whose words --field takes.
 fn field() -> &'static Key<PartitionSpec> {
     PARTITION.key("field").expect("partitions have a field")
+}
+
+fn times(count: usize) -> String {
+    match count {
+        0 => "not at all".into(),
+        1 => "once".into(),
+        _ => format!("{count} times"),
+    }
 }
 
 fn named(given: &str) -> (Option<&str>, &str) {

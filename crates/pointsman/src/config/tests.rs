@@ -359,7 +359,7 @@ field = \"asn\"
         &["--mmdb", "x.mmdb", "--field", "planet", "--field", "asn"],
         &[
             "--field: field is \"planet\"; expected country, continent or asn",
-            "--field: given 2 times, --mmdb 1 times; expected a --field for an --mmdb, in the same order",
+            "--field: given 2 times, --mmdb once; expected a --field for an --mmdb, in the same order",
             "--mmdb: there is an mmdb and no regions; expected a file of lines code,region (key regions, flag --regions)",
         ],
     );

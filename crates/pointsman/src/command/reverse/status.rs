@@ -64,7 +64,8 @@ fn shown(state: ReverseStatus) -> String {
     line("leaks", state.leaks.to_string());
     line("back-end hits", state.back_end_hits.to_string());
     line("waiting", format!("{}, {} under way", state.waiting, state.in_flight));
-    line("cache", format!("{} entries, {:.1} MiB", state.entries, state.octets as f64 / f64::from(1 << 20)));
+    let entries = if state.entries == 1 { "entry" } else { "entries" };
+    line("cache", format!("{} {entries}, {}", state.entries, size(state.octets)));
     text.push('\n');
     let mut table =
         session::table(&["UPSTREAM", "QUESTIONS", "NAMES", "NO NAME", "UNUSABLE", "FAILED", "MEAN"]);
@@ -83,6 +84,12 @@ fn shown(state: ReverseStatus) -> String {
     text + &session::lines(table)
 }
 
+/// Small caches are less than a hundredth of a mebibyte.
+fn size(octets: u64) -> String {
+    let kibibytes = octets as f64 / 1024.0;
+    if kibibytes < 1024.0 { format!("{kibibytes:.1} KiB") } else { format!("{:.1} MiB", kibibytes / 1024.0) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +100,8 @@ mod tests {
         let state = ReverseStatus {
             requests: 8,
             states: [("name".into(), 6), ("not_yet".into(), 2)].into(),
+            entries: 1,
+            octets: 1_536,
             upstreams: vec![UpstreamStatus {
                 address: "192.0.2.53:53".into(),
                 questions: 3,
@@ -102,10 +111,16 @@ mod tests {
             ..ReverseStatus::default()
         };
         let text = shown(state);
-        for line in ["requests       8", "  name         6 (75.0 %)", "  failed       0 (0.0 %)"] {
+        for line in [
+            "requests       8",
+            "  name         6 (75.0 %)",
+            "  failed       0 (0.0 %)",
+            "cache          1 entry, 1.5 KiB",
+        ] {
             assert!(text.lines().any(|shown| shown == line), "{text}");
         }
         assert!(text.lines().last().is_some_and(|last| last.ends_with("1.2 ms")), "{text}");
         assert!(shown(ReverseStatus::default()).contains("  name         0\n"));
+        assert_eq!(size(3 << 19), "1.5 MiB");
     }
 }

@@ -24,7 +24,8 @@ pub(crate) const PARTITION: Section<PartitionSpec> = Section {
             kind: Kind::Path(|s| &mut s.csv),
             default: Default::Absent { means: "mmdb or mrt is given", example: "\"partition.csv\"" },
             about: "A file of lines `prefix,region`.",
-            consequence: "Regions that do not exist yet are added. Addresses that no prefix has are in region 0.",
+            consequence: "Regions that do not exist yet are added. Addresses that no prefix has are in region 0. \
+                A file without a prefix is refused.",
         },
         Key {
             name: "mmdb",
