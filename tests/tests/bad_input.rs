@@ -271,6 +271,13 @@ fn check_lists_the_faults_of_all_files_at_once() {
 }
 
 #[test]
+fn an_agent_that_is_to_tell_nobody_is_asked_to_show_it() {
+    let ended = Program::start(&["agent", "--service", "udp:127.0.0.1:53"]).end();
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    has_all(&ended.stderr, &["--balancer: it is not given", "--print"]);
+}
+
+#[test]
 fn a_check_is_of_what_a_start_would_do_with_this_store() {
     let folder = Folder::new();
     let store = store(&folder);
@@ -282,17 +289,22 @@ fn a_check_is_of_what_a_start_would_do_with_this_store() {
     let config = folder.write("c.toml", "version = \"v1\"\npolicy = [\"policy.json\"]\n");
     let check = || {
         let ended = Program::start(&["serve", "--store", &store, "--config", &config, "--check"]).end();
-        (ended.status.code(), ended.stdout + &ended.stderr)
+        (ended.status.code(), ended.stdout, ended.stderr)
     };
-    let (code, said) = check();
+    let (code, _, said) = check();
     assert_eq!(code, Some(2), "{said}");
     has_all(&said, &["europe", "www.example.com. is in none of our zones"]);
     let server = Serving::start(&folder, &["--zone", &zone]);
     assert_eq!(server.call("POST", "/v1/regions", r#"{"name": "europe"}"#).status, 200);
-    let ok = (Some(0), format!("ok, with what is stored in {store}\n"));
-    assert_eq!(check(), ok, "while it is served");
+    let is_ok = || {
+        let (code, printed, logged) = check();
+        assert_eq!((code, printed), (Some(0), format!("ok, with what is stored in {store}\n")), "{logged}");
+        assert_eq!(logged.lines().count(), 1, "{logged}");
+        has_all(&logged, &["a policy is read policy=\"www.example.com\"", "policy.json"]);
+    };
+    is_ok();
     server.stop();
-    assert_eq!(check(), ok);
+    is_ok();
     Serving::start(&folder, &["--config", &config]);
 }
 
