@@ -1,11 +1,16 @@
 //! `pointsman trace` from outside: what it tells of captures, what it writes, and what it says of those that are damaged.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
 use serde_json::Value;
 use tests::folder::Folder;
-use tests::program::{self, Ended, Program};
+use tests::program::{self, Ended, PROGRAM_WAIT, Program};
 
 /// Six queries of three clients in six seconds.
 const LINES: &str = "\
@@ -62,7 +67,7 @@ fn each_form_is_written_and_read_again() {
     }
     assert!(
         told(0, &["info", &packets])
-            .contains("1970-01-01 00:00:10  5.000 s  1.000000 ± 0.000000 s  3        6")
+            .contains("1970-01-01 00:00:10 UTC  5.000 s  1.000000 ± 0.000000 s  3        6")
     );
     let mut piped = Command::new("sh");
     piped.args(["-c", "exec \"$0\" trace info - --json < \"$1\""]).arg(program::path()).arg(&text);
@@ -85,6 +90,7 @@ fn a_part_is_what_all_that_is_said_holds_for() {
         (&["--client", "192.0.2.0/24", "--suffix", "Example.com"], &[0, 1, 2, 5]),
         (&["--client", "192.0.2.2", "--client", "198.51.100.0/24", "--count", "2"], &[1, 3]),
         (&["--queries", "--from", "15"], &[5]),
+        (&["--from", "1970-01-01 00:00:13 UTC", "--to", "1970-01-01T01:00:15+01:00"], &[3, 4]),
     ]
     .into_iter()
     .enumerate()
@@ -118,8 +124,11 @@ fn changes_are_told_and_follow_from_the_seed() {
     assert!(one.iter().all(|line| line.ends_with(",do") || line.contains(",do,")), "{one:?}");
     assert_eq!(changed("c.txt", "7").1, one);
     assert!((8..16).any(|seed| changed(&format!("{seed}.txt"), &seed.to_string()).1 != one));
-    let ended = trace(&["mutate", &text, &folder.at("d.txt"), "do=2"]);
+    let ended = trace(&["mutate", &text, &folder.at("d.txt"), "do=2", "rd=1%", "colour=red"]);
     assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    for part in ["CHANGE: do=2: 2 is no share", "CHANGE: colour=red: "] {
+        assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
+    }
 }
 
 #[test]
@@ -131,7 +140,7 @@ fn a_capture_that_breaks_off_is_used_as_far_as_it_goes() {
     let cut = folder.write("cut.pcap", &octets[..octets.len() - 3]);
     // The last packet of the capture; the one over TCP has two.
     let last = octets.len() - 16 - (28 + 12 + 17 + 4 + 11);
-    let place = format!("frame 7, octet {last} of the uncompressed file: the file ends within this block");
+    let place = format!("cut.pcap: packet 7, octet {last}: the file ends within this block");
     let out = folder.at("out.txt");
     for arguments in [&["info", &cut][..], &["convert", &cut, &out]] {
         let ended = trace(arguments);
@@ -151,6 +160,39 @@ fn a_capture_that_breaks_off_is_used_as_far_as_it_goes() {
 }
 
 #[test]
+fn a_signal_leaves_nothing_behind_also_where_nothing_comes_to_be_read() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let folder = Folder::new();
+        let (pipe, out) = (folder.at("pipe"), folder.at("out.txt"));
+        nix::unistd::mkfifo(Path::new(&pipe), Mode::S_IRWXU).expect("a pipe");
+        let copying = Program::start(&["trace", "convert", &pipe, &out]);
+        let mut writes = File::options().write(true).open(&pipe).expect("it is read");
+        // More than is read at once, and then nothing more, nor the end.
+        let waits = std::thread::spawn(move || (writes.write_all(LINES.repeat(10_000).as_bytes()), writes));
+        let names = || {
+            let entries = std::fs::read_dir(folder.path()).expect("it is there");
+            let names =
+                entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
+            names.filter(|name| name != "pipe").collect::<Vec<_>>()
+        };
+        let until = Instant::now() + PROGRAM_WAIT;
+        while !names().iter().any(|name| name.ends_with(".partial")) {
+            assert!(Instant::now() < until, "{:?}", names());
+        }
+        copying.signal(signal);
+        let ended = copying.end();
+        assert_eq!(ended.status.code(), Some(1), "{signal}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains("interrupted; ") && ended.stderr.contains("out.txt is not"),
+            "{}",
+            ended.stderr
+        );
+        assert_eq!(names(), Vec::<String>::new(), "{signal}");
+        drop(waits.join());
+    }
+}
+
+#[test]
 fn what_is_no_trace_is_told() {
     let folder = Folder::new();
     let text = folder.write("a.txt", LINES);
@@ -162,7 +204,7 @@ fn what_is_no_trace_is_told() {
         (at("empty", b""), &[], 2, "the file is empty"),
         (at("elf", b"\x7fELF\x02\x01\x01\0"), &[], 2, "the format is not known; supported are pcap"),
         (at("bz2", b"BZh91AY&SY"), &[], 2, "bzip2 is not supported"),
-        (at("words.txt", b"10.5 192.0.2.1:1 udp a. A -\nthree words here\n"), &[], 1, "frame 2, octet 28"),
+        (at("words.txt", b"10.5 192.0.2.1:1 udp a. A -\nthree words here\n"), &[], 1, "words.txt:2: "),
         (at("nothing.txt", b"# nothing\n"), &[], 1, "no DNS message at port 53; it has no packets at all"),
         (
             packets.clone(),

@@ -15,7 +15,8 @@ pub struct TraceInfo {
     pub format: String,
     /// Packets, lines of a text, pairs of C-DNS or frames of dnstap that were read.
     pub packets: u64,
-    /// The earliest query's time in nanoseconds since 1970-01-01 00:00 UTC; 0 without queries.
+    /// The earliest query's time in nanoseconds since 1970-01-01 00:00 UTC; 0 without queries, and of a query
+    /// file, which has no times.
     pub start_ns: u64,
     /// From the earliest query to the latest.
     pub seconds: f64,
@@ -71,9 +72,26 @@ pub struct TraceDamage {
 }
 
 impl fmt::Display for TraceDamage {
+    /// For who does not know the format: [`TraceDamage::told`] says more.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TraceDamage { packet, offset, what } = self;
-        write!(f, "packet, line, pair or frame {packet}, octet {offset} of the uncompressed file: {what}")
+        write!(f, "packet, line, pair or frame {packet}, octet {offset}: {what}")
+    }
+}
+
+impl TraceDamage {
+    /// The same for people, in a file of a format that [`TraceInfo::format`] names; where it `is_packed`, octets are told to
+    /// be those that were unpacked.
+    pub fn told(&self, file: &str, format: &str, is_packed: bool) -> String {
+        let TraceDamage { packet, offset, what } = self;
+        let unit = match format {
+            "text" => return format!("{file}:{packet}: {what}"),
+            "C-DNS" => "pair",
+            "dnstap" => "frame",
+            _ => "packet",
+        };
+        let unpacked = if is_packed { " of what it unpacks to" } else { "" };
+        format!("{file}: {unit} {packet}, octet {offset}{unpacked}: {what}")
     }
 }
 
@@ -127,4 +145,24 @@ pub struct TraceChange {
     pub changed: u64,
     /// Queries whose name would be longer than 255 octets.
     pub too_long: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_in_the_words_of_the_format() {
+        let damage = TraceDamage { packet: 3, offset: 47, what: "it ends".into() };
+        for (format, is_packed, expected) in [
+            ("text", false, "a:3: it ends"),
+            ("text", true, "a:3: it ends"),
+            ("pcap", false, "a: packet 3, octet 47: it ends"),
+            ("pcapng", true, "a: packet 3, octet 47 of what it unpacks to: it ends"),
+            ("C-DNS", false, "a: pair 3, octet 47: it ends"),
+            ("dnstap", false, "a: frame 3, octet 47: it ends"),
+        ] {
+            assert_eq!(damage.told("a", format, is_packed), expected);
+        }
+    }
 }

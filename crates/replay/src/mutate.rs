@@ -114,7 +114,7 @@ impl Mutation {
     /// Reads a list of changes, as [`grammar`] has it.
     ///
     /// # Errors
-    /// The first change that is none, and what is expected.
+    /// Each change that is none, on a line of its own, and what is expected.
     pub fn parse(text: &str, seed: u64) -> Result<Mutation, String> {
         Ok(Mutation { changes: grammar::changes(text)?, seed })
     }

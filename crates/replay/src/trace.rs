@@ -71,6 +71,7 @@ pub const STEP_MAX: usize = 256;
 pub struct Trace {
     input: Input,
     format: Format,
+    is_packed: bool,
     dissector: Dissector,
     is_over: bool,
     /// Where it breaks off: told once the messages before are taken.
@@ -118,13 +119,14 @@ impl Trace {
         let mut source = source::Source::unpacked(file).map_err(Error::Io)?;
         let head = source.peek().map_err(Error::Io)?;
         let format = Format::of(head)?;
+        let is_packed = source.is_packed();
         let input = match format {
             Format::Pcap | Format::Pcapng => Input::Capture(Capture::new(source).map_err(Error::Header)?),
             Format::Text => Input::Text(text::Lines::new(source)),
             Format::Dnstap => Input::Dnstap(dnstap::Frames::new(source)),
             Format::Cdns => Input::Cdns(Box::new(cdns::Pairs::new(source).map_err(Error::Header)?)),
         };
-        Ok(Trace { input, format, dissector: Dissector::new(port), is_over: false, damage: None })
+        Ok(Trace { input, format, is_packed, dissector: Dissector::new(port), is_over: false, damage: None })
     }
 
     /// Reads on to the next message, or within what gives none, as far as [`STEP_MAX`]: `None` in the place of a message.
@@ -170,6 +172,11 @@ impl Trace {
     /// The name of the file's format: `pcap`, `pcapng`, `C-DNS`, `dnstap` or `text`.
     pub fn format(&self) -> &'static str {
         self.format.name()
+    }
+
+    /// Whether the file is compressed.
+    pub fn is_packed(&self) -> bool {
+        self.is_packed
     }
 
     /// What gave no message so far, by cause.
@@ -224,7 +231,8 @@ impl fmt::Display for Error {
                 write!(f, "{name} is not supported; supported are {}", format::SUPPORTED)
             }
             Error::Unknown => write!(f, "the format is not known; supported are {}", format::SUPPORTED),
-            Error::Header(damage) => write!(f, "{damage}"),
+            // No packet stands before it.
+            Error::Header(damage) => f.write_str(&damage.what),
         }
     }
 }

@@ -12,9 +12,13 @@ use std::fs::File;
 use std::io::{self, Seek};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use api::{Fault, TraceDamage};
+use api::{Fault, Faults, TraceDamage};
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use replay::mutate::Mutation;
 use replay::remarks::counted;
 use replay::trace::cut::{self, Cut, When};
@@ -60,11 +64,12 @@ enum Action {
     Cut {
         #[command(flatten)]
         files: Files,
-        /// From this time on: seconds since 1970, or +SECONDS since the first message
-        #[arg(long, value_name = "TIME")]
+        /// From this time on: such as 2016-10-06T15:00:00Z (UTC where nothing else is said), seconds since 1970, or
+        /// +SECONDS since the first message
+        #[arg(long, value_name = "TIME", value_parser = when)]
         from: Option<When>,
         /// Up to this time, which is not in it any more
-        #[arg(long, value_name = "TIME")]
+        #[arg(long, value_name = "TIME", value_parser = when)]
         to: Option<When>,
         /// Only clients of this network, such as 192.0.2.0/24. May be given several times
         #[arg(long, value_name = "NETWORK", value_parser = cut::network)]
@@ -136,6 +141,23 @@ struct Files {
 #[derive(Clone, Debug)]
 struct Suffix(Vec<u8>);
 
+/// A time as `trace info` tells it, as RFC 3339 has it, or as [`When`] reads it.
+fn when(text: &str) -> Result<When, String> {
+    if let Ok(when) = text.parse() {
+        return Ok(when);
+    }
+    let civil = text.strip_suffix(" UTC").unwrap_or(text);
+    // Without an offset it is no time of its own, and with one it is.
+    let at = civil.parse::<Timestamp>().or_else(|_| {
+        let date = civil.parse::<DateTime>()?;
+        date.to_zoned(TimeZone::UTC).map(|zoned| zoned.timestamp())
+    });
+    let since = at.ok().and_then(|at| Duration::try_from(at.duration_since(Timestamp::UNIX_EPOCH)).ok());
+    since.map(When::At).ok_or_else(|| {
+        "expected a time such as 2016-10-06T15:00:00Z, seconds since 1970, or +SECONDS since the first message".into()
+    })
+}
+
 fn folded(text: &str) -> Result<Suffix, String> {
     cut::suffix(text).map(Suffix)
 }
@@ -148,7 +170,7 @@ impl Trace {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match self.action {
             Action::Info { input, json } => info::run(&input, json),
-            Action::Convert { files } => copy::run(&files, Work::default()),
+            Action::Convert { files } => copy::run(files, Work::default()),
             Action::Cut { files, from, to, client, suffix, queries, count } => {
                 let cut = Cut {
                     from,
@@ -157,13 +179,16 @@ impl Trace {
                     suffix: suffix.map(|Suffix(suffix)| suffix),
                     only_queries: queries,
                 };
-                copy::run(&files, Work { cut, count, mutation: None })
+                copy::run(files, Work { cut, count, mutation: None })
             }
             Action::Mutate { files, changes, seed } => {
-                let mutation = Mutation::parse(&changes.join(","), seed)
-                    .map_err(|what| Fault::whole("CHANGE", what, ""))?;
+                let mutation = Mutation::parse(&changes.join(","), seed).map_err(|wrong| {
+                    let mut faults = Faults::default();
+                    wrong.lines().for_each(|what| faults.push(Fault::whole("CHANGE", what, "")));
+                    faults
+                })?;
                 let cut = Cut { only_queries: true, ..Cut::default() };
-                copy::run(&files, Work { cut, mutation: Some(mutation), ..Work::default() })
+                copy::run(files, Work { cut, mutation: Some(mutation), ..Work::default() })
             }
         }
     }
@@ -194,9 +219,11 @@ impl Input {
     }
 }
 
-/// What to say of a trace that breaks off.
-fn damaged(input: &Input, damage: &TraceDamage) -> Failure {
-    Failure::Failed(format!("{}: {damage}\nWhat stands before it was used.", input.file.display()))
+/// What to say of a trace that breaks off, of which so many `messages` were read.
+fn damaged(input: &Input, trace: &trace::Trace, damage: &TraceDamage, messages: u64) -> Failure {
+    let told = damage.told(&input.file.to_string_lossy(), trace.format(), trace.is_packed());
+    let used = if messages > 0 { "\nWhat stands before it was used." } else { "" };
+    Failure::Failed(format!("{told}{used}"))
 }
 
 /// What to say of a trace without what is wanted of it: what was there instead.
@@ -219,4 +246,27 @@ fn print_json(shape: &impl serde::Serialize) -> Result<(), Failure> {
     let json = serde_json::to_vec_pretty(shape)
         .map_err(|cause| Failure::Failed(format!("the numbers are no JSON: {cause}")))?;
     session::print(&json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_told() {
+        for text in [
+            "1467215534",
+            "2016-06-29 15:52:14 UTC",
+            "2016-06-29 15:52:14",
+            "2016-06-29T15:52:14Z",
+            "2016-06-29t17:52:14+02:00",
+            "2016-06-29T15:52:14.000",
+        ] {
+            assert_eq!(when(text), Ok(When::At(Duration::from_secs(1_467_215_534))), "{text}");
+        }
+        assert_eq!(when("+1.5"), Ok(When::After(Duration::from_millis(1_500))));
+        for text in ["", "noon", "1969-12-31T23:59:59Z", "2016-06-31 15:52:14", "+2016-06-29 15:52:14"] {
+            assert!(when(text).is_err_and(|told| told.contains("such as")), "{text}");
+        }
+    }
 }

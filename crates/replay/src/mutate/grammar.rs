@@ -78,11 +78,18 @@ pub enum Subnet {
 
 /// Reads a list of changes.
 pub(super) fn changes(text: &str) -> Result<Vec<Change>, String> {
-    let changes: Vec<Change> = text.split(',').map(change).collect::<Result<_, String>>()?;
-    if changes.len() > CHANGES_MAX {
-        return Err(format!("{} changes, expected at most {CHANGES_MAX}", changes.len()));
+    let count = text.split(',').count();
+    if count > CHANGES_MAX {
+        return Err(format!("{count} changes, expected at most {CHANGES_MAX}"));
     }
-    Ok(changes)
+    let (mut changes, mut wrong) = (Vec::new(), Vec::new());
+    for read in text.split(',').map(change) {
+        match read {
+            Ok(change) => changes.push(change),
+            Err(what) => wrong.push(what),
+        }
+    }
+    if wrong.is_empty() { Ok(changes) } else { Err(wrong.join("\n")) }
 }
 
 fn change(text: &str) -> Result<Change, String> {
@@ -298,10 +305,12 @@ mod tests {
             ("type=HOUSE", "type=HOUSE: HOUSE is no type"),
             ("unique=1", "unique=1: expected do="),
             ("rd=100%,colour=red", "colour=red: expected do="),
+            ("do=2,rd=1%,ecs=0,type=AAA", "do=2: 2 is no share, expected 0% to 100%\necs=0: 0 is neither"),
         ] {
             let what = changes(text).expect_err(text);
             assert!(what.starts_with(expected), "{text}: {what}");
         }
+        assert_eq!(changes("do=2,rd=1%,ecs=0,type=AAA").unwrap_err().lines().count(), 3);
         assert!(changes(&["unique"; 65].join(",")).unwrap_err().starts_with("65 changes"));
     }
 }

@@ -21,6 +21,7 @@ pub(super) struct Source {
     head: Cursor<Vec<u8>>,
     rest: Box<dyn Read + Send>,
     failed: Failed,
+    is_packed: bool,
 }
 
 /// Why a source ended early, if it did.
@@ -31,7 +32,7 @@ impl Source {
     /// Takes the compression off, where there is one; ahead of who reads, in a thread.
     pub(super) fn unpacked(file: impl Read + Send + 'static) -> io::Result<Source> {
         let mut packed = Source::new(Box::new(BufReader::new(file)), Failed::default());
-        let failed = packed.failed();
+        let (failed, mut is_packed) = (packed.failed(), true);
         let unpacked: Box<dyn Read + Send> = match packed.peek()? {
             [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(packed))),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Box::new(Xz::new(BufReader::new(packed))),
@@ -39,13 +40,21 @@ impl Source {
                 Box::new(Zstd::new(BufReader::new(packed)))
             }
             [0x04, 0x22, 0x4d, 0x18, ..] => Box::new(Lz4::new(BufReader::new(packed))),
-            _ => Box::new(packed),
+            _ => {
+                is_packed = false;
+                Box::new(packed)
+            }
         };
-        Ok(Source::new(Box::new(Ahead::begin(unpacked)?), failed))
+        Ok(Source { is_packed, ..Source::new(Box::new(Ahead::begin(unpacked)?), failed) })
     }
 
     fn new(rest: Box<dyn Read + Send>, failed: Failed) -> Source {
-        Source { head: Cursor::new(Vec::new()), rest, failed }
+        Source { head: Cursor::new(Vec::new()), rest, failed, is_packed: false }
+    }
+
+    /// Whether there was a compression to take off.
+    pub(super) fn is_packed(&self) -> bool {
+        self.is_packed
     }
 
     /// The first [`HEAD`] octets, or all there are; they are read again afterwards.

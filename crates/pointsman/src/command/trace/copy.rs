@@ -1,17 +1,22 @@
 //! `pointsman trace convert`, `cut` and `mutate`: another trace is written.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use api::{TraceChange, TraceMutation, TraceWritten};
 use replay::mutate::{Mutation, Tally};
 use replay::remarks::counted;
 use replay::report;
 use replay::trace::{Cut, Trace};
+use tokio::runtime::Handle;
+use tokio::task::{self, JoinError};
 
 use super::output::Output;
+use super::progress::Line;
 use super::{Files, damaged, print_json};
 use crate::failure::Failure;
 use crate::session;
+use crate::supervision::Stop;
 
 /// What becomes of the messages.
 #[derive(Default)]
@@ -24,13 +29,48 @@ pub(super) struct Work {
     pub(super) mutation: Option<Mutation>,
 }
 
-/// Reads a trace and writes another.
+/// Reads a trace and writes another, until that is done or a signal comes.
 ///
 /// # Errors
-/// [`Failure`]; what could be read of a damaged trace is written before.
-pub(super) fn run(files: &Files, work: Work) -> Result<(), Failure> {
-    let (mut trace, progress) = files.input.open()?;
-    let mut output = Output::create(&files.out)?;
+/// [`Failure`]; what could be read of a damaged trace is written before, and nothing once a signal has come.
+pub(super) fn run(files: Files, work: Work) -> Result<(), Failure> {
+    let (trace, progress) = files.input.open()?;
+    // Before there is anything to take away.
+    let mut stop = Stop::take()?.or_hang_up()?;
+    let output = Output::create(&files.out)?;
+    let (partial, interrupted) = (output.partial().to_owned(), interrupted(&files));
+    let line = progress.clone();
+    // What is read may never come, as from a pipe: who waits for that cannot look at signals.
+    let mut copies = task::spawn_blocking(move || copy(&files, work, trace, &progress, output));
+    let panicked = |cause: JoinError| Err(Failure::Failed(format!("the copy has panicked: {cause}")));
+    task::block_in_place(|| {
+        Handle::current().block_on(async {
+            tokio::select! {
+                biased;
+                done = &mut copies => return done.unwrap_or_else(panicked),
+                () = stop.wanted() => {}
+            }
+            line.end();
+            match fs::remove_file(&partial) {
+                Ok(()) => Err(interrupted),
+                // It has its own name by now, or could not be written.
+                Err(_) => copies.await.unwrap_or_else(panicked),
+            }
+        })
+    })
+}
+
+fn interrupted(files: &Files) -> Failure {
+    Failure::Failed(format!("interrupted; {} is not written", files.out.display()))
+}
+
+fn copy(
+    files: &Files,
+    work: Work,
+    mut trace: Trace,
+    progress: &Line,
+    mut output: Output,
+) -> Result<(), Failure> {
     let (mut written, read) = copied(&mut trace, work, &mut output)?;
     progress.end();
     written.file = files.out.display().to_string();
@@ -51,7 +91,7 @@ pub(super) fn run(files: &Files, work: Work) -> Result<(), Failure> {
         true => print_json(&written),
         false => session::print(shown(&written).as_bytes()),
     };
-    written.damage.as_ref().map_or(printed, |damage| Err(damaged(&files.input, damage)))
+    written.damage.as_ref().map_or(printed, |damage| Err(damaged(&files.input, &trace, damage, read)))
 }
 
 /// Writes what is asked for, and tells how many messages were read.

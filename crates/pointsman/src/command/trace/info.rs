@@ -32,7 +32,7 @@ pub(super) fn run(input: &Input, json: bool) -> Result<(), Failure> {
         false => Ok(()),
     };
     if let Some(damage) = &info.damage {
-        return Err(damaged(input, damage));
+        return Err(damaged(input, &trace, damage, info.queries + info.responses));
     }
     if info.queries + info.responses == 0 {
         return Err(input.nothing(trace.skipped()));
@@ -43,11 +43,13 @@ pub(super) fn run(input: &Input, json: bool) -> Result<(), Failure> {
 /// LDplayer's row of a trace, then the shares.
 fn shown(info: &TraceInfo) -> String {
     let mut row = session::table(&["START", "LENGTH", "INTER-ARRIVAL", "CLIENTS", "QUERIES"]);
+    // Only queries set them, but for those of a query file, which have no times.
+    let is_timed = info.queries > 0 && (info.start_ns, info.seconds) != (0, 0.0);
+    let timed = |told: &dyn Fn() -> String| if is_timed { told() } else { "-".into() };
     row.add_row([
-        // Only queries set it.
-        if info.queries > 0 { utc(info.start_ns) } else { "-".into() },
-        format!("{:.3} s", info.seconds),
-        format!("{:.6} ± {:.6} s", info.gap_mean_seconds, info.gap_deviation_seconds),
+        timed(&|| utc(info.start_ns)),
+        timed(&|| format!("{:.3} s", info.seconds)),
+        timed(&|| format!("{:.6} ± {:.6} s", info.gap_mean_seconds, info.gap_deviation_seconds)),
         info.clients.to_string(),
         info.queries.to_string(),
     ]);
@@ -116,7 +118,7 @@ fn percent(count: u64, total: u64) -> String {
 /// A time in UTC, to the second.
 fn utc(nanos: u64) -> String {
     let time = Timestamp::from_nanosecond(nanos.into()).expect("64 bits end in 2554, timestamps in 9999");
-    time.strftime("%Y-%m-%d %H:%M:%S").to_string()
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 #[cfg(test)]
@@ -130,11 +132,11 @@ mod tests {
     #[test]
     fn times_are_told_in_utc() {
         for (seconds, expected) in [
-            (0, "1970-01-01 00:00:00"),
-            (951_782_399, "2000-02-28 23:59:59"),
-            (951_782_400, "2000-02-29 00:00:00"),
-            (1_475_745_600, "2016-10-06 09:20:00"),
-            (4_102_444_800, "2100-01-01 00:00:00"),
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59:59 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_475_745_600, "2016-10-06 09:20:00 UTC"),
+            (4_102_444_800, "2100-01-01 00:00:00 UTC"),
         ] {
             assert_eq!(utc(seconds * 1_000_000_000), expected);
         }
@@ -145,8 +147,8 @@ mod tests {
         let lines = "10.5 192.0.2.1:1 udp a. A rd,edns=1232,do\n12.5 192.0.2.1:1 udp a. MX rd\n";
         let mut trace = Trace::read(io::Cursor::new(lines.as_bytes()), PORT).expect("lines");
         let expected = "\
-START                LENGTH   INTER-ARRIVAL          CLIENTS  QUERIES
-1970-01-01 00:00:10  2.000 s  2.000000 ± 0.000000 s  1        2
+START                    LENGTH   INTER-ARRIVAL          CLIENTS  QUERIES
+1970-01-01 00:00:10 UTC  2.000 s  2.000000 ± 0.000000 s  1        2
 
 The busiest 1 % of clients send 100.0 % of the queries.
 
@@ -162,5 +164,10 @@ type       MX    1      50.0 %
 Skipped of 2 packets (text):
   nothing";
         assert_eq!(shown(&Summary::of(&mut trace)), expected);
+        let mut queries =
+            Trace::read(io::Cursor::new("a. A\nb. MX\n".as_bytes()), PORT).expect("a query file");
+        let told = shown(&Summary::of(&mut queries));
+        let row: Vec<_> = told.lines().nth(1).expect("a row").split_whitespace().collect();
+        assert_eq!(row, ["-", "-", "-", "1", "2"], "{told}");
     }
 }

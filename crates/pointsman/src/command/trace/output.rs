@@ -55,6 +55,11 @@ impl Output {
         Ok(Output { out: out.to_owned(), partial, form })
     }
 
+    /// What the file is called until it is whole.
+    pub(super) fn partial(&self) -> &Path {
+        &self.partial
+    }
+
     /// Writes a message; `false` where the form has no room for it.
     ///
     /// # Errors
