@@ -153,10 +153,8 @@ fn the_report_has_its_keys_and_the_log_a_row_a_query() {
         assert_eq!(seconds.iter().filter_map(Value::as_u64).sum::<u64>(), 120, "{key}");
     }
     let page = std::fs::read_to_string(Path::new(&to).join("index.html")).expect("it was written");
-    // Of a run within a second, rates are points.
     let drawn = ["<svg", "<polyline", "<circle"].map(|what| page.matches(what).count());
     assert_eq!((drawn[0], drawn[1] + drawn[2]), (3, 8));
-    assert!(drawn[2] > 0, "{page}");
     let rows = std::fs::read_to_string(&log).expect("it was written");
     let (heading, rows) = rows.split_once('\n').expect("a heading");
     assert!(heading.starts_with("index\tdue_us\tsent_us"));
@@ -441,7 +439,7 @@ fn a_capture_that_breaks_off_is_replayed_as_far_as_it_goes() {
         let report: Value = serde_json::from_str(&ended.stdout).expect("a report");
         let answers = report["answers"].as_u64().expect("a count");
         assert!((15..=20).contains(&answers) && report["lost"] == 0, "{report}");
-        let place = format!("packet, line, pair or frame {}, octet ", answers + 1);
+        let place = format!("cut.pcap: packet {}, octet ", answers + 1);
         assert!(ended.stderr.contains(&place), "no '{place}' in: {}", ended.stderr);
         assert!(ended.stderr.contains("what stands before was replayed"), "{}", ended.stderr);
     }
@@ -496,6 +494,11 @@ fn what_is_said_wrongly_is_refused_before_anything_is_sent() {
         (&[&trace, "--server", "127.0.0.1", "--source-prefix", "fd00::/64"], "another family"),
         (&[&trace, "--server", "127.0.0.1", "--source-prefix", "192.0.2.0/24"], "is no address of this host"),
         (&[&trace, "--server", "127.0.0.1", "--window", "5"], "--fast"),
+        (&[&trace, "--server", "127.0.0.1", "--compare", "diff.txt"], "--compare: diff.txt: the form"),
+        (&[&trace, "--server", "127.0.0.1", "--log", &trace], "it is there already; expected another name"),
+        (&[&trace, "--server", "127.0.0.1", "--report", &trace], "it is there already, and no folder"),
+        (&[&trace, "--server", "127.0.0.1", "--log", "/dev/full/a"], "it cannot be made"),
+        (&[&trace, "--server", "127.0.0.1", "--mutate", "do=2,ecs=0"], "--mutate: ecs=0: 0 is neither"),
         (&[&trace, "--server", "127.0.0.1", "--tls-port", "0"], "--tls-port"),
         (&[&trace, "--server", "127.0.0.1", "--tls-ca", &missing], "--tls-ca: it has no effect"),
         (

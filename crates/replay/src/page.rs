@@ -10,7 +10,7 @@ use crate::remarks::{counted, lost_here};
 
 /// The page of a report, with its [`mod@crate::remarks`].
 pub fn page(report: &ReplayReport, remarks: &[String]) -> String {
-    let rate = |name: &str, seconds: &[u64]| Line::new(name, thinned(seconds));
+    let rate = |name: &str, seconds: &[u64]| Line::new(name, rates(seconds, report.seconds));
     let rates = vec![
         rate("due", &report.due_per_second),
         rate("sent", &report.sent_per_second),
@@ -55,8 +55,7 @@ pub fn page(report: &ReplayReport, remarks: &[String]) -> String {
 
 /// What the numbers mean, a paragraph each.
 fn remarked(report: &ReplayReport, remarks: &[String]) -> String {
-    let damage = report.schedule.damage.as_ref().map(|damage| format!("The trace breaks off at {damage}."));
-    let all = damage.into_iter().chain(lost_here(report)).chain(remarks.iter().cloned());
+    let all = lost_here(report).into_iter().chain(remarks.iter().cloned());
     all.map(|remark| format!("<p><strong>{}</strong></p>\n", escaped(&remark))).collect()
 }
 
@@ -141,6 +140,18 @@ fn of_nines(lines: Vec<Line>) -> String {
     Plot { across, up: Axis { is_log: true, ..Axis::default() }, lines }.svg()
 }
 
+/// Rates of a run of so many seconds as points: those of its whole seconds, as what is counted in a part of one is no rate
+/// of it; of a run that has no whole one, the mean.
+fn rates(counts: &[u64], seconds: f64) -> Vec<(f64, f64)> {
+    match counts.first() {
+        Some(count) if seconds > 0.0 && seconds < 1.0 => {
+            let rate = *count as f64 / seconds;
+            vec![(0.0, rate), (seconds, rate)]
+        }
+        _ => thinned(&counts[..counts.len().min(seconds as usize)]),
+    }
+}
+
 /// Rates as points, at most [`POINTS_MAX`].
 fn thinned(seconds: &[u64]) -> Vec<(f64, f64)> {
     let step = seconds.len().div_ceil(POINTS_MAX).max(1);
@@ -168,25 +179,14 @@ fn nines_marks() -> Vec<Mark> {
 
 #[cfg(test)]
 mod tests {
-    use api::replay::ScheduleMet;
-    use api::trace::TraceDamage;
-
     use super::*;
 
     #[test]
     fn what_the_numbers_mean_is_on_the_page() {
-        let damage = Some(TraceDamage { packet: 7, offset: 99, what: "it <ends>".into() });
-        let schedule = ScheduleMet { damage, ..ScheduleMet::default() };
         let lost_by = [("evicted".into(), 5)].into();
-        let report = ReplayReport { queries: 1, lost_by, schedule, ..ReplayReport::default() };
+        let report = ReplayReport { queries: 1, lost_by, ..ReplayReport::default() };
         let told = page(&report, &["Interrupted: <here>".into()]);
-        for part in [
-            "frame 7, octet 99",
-            "it &lt;ends&gt;",
-            "5 queries lost here",
-            "Interrupted: &lt;here&gt;",
-            "1 query to",
-        ] {
+        for part in ["5 queries lost here", "Interrupted: &lt;here&gt;", "1 query to"] {
             assert!(told.contains(part), "no '{part}' in: {told}");
         }
         assert!(page(&ReplayReport::default(), &[]).contains("<strong>Nothing was sent.</strong>"));
@@ -208,6 +208,14 @@ mod tests {
         let many: Vec<f64> = (0..40).map(f64::from).collect();
         assert_eq!(busiest(&[second(&many)]), [32, 33, 34, 35, 36, 37, 38, 39]);
         assert!(busiest(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_part_of_a_second_is_no_second() {
+        assert_eq!(rates(&[5, 5, 1], 2.25), [(0.0, 5.0), (1.0, 5.0)]);
+        assert_eq!(rates(&[5], 2.25), [(0.0, 5.0)]);
+        assert_eq!(rates(&[64], 0.5), [(0.0, 128.0), (0.5, 128.0)]);
+        assert_eq!((rates(&[], 0.5), rates(&[1], 0.0)), (vec![], vec![]));
     }
 
     #[test]

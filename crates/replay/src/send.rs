@@ -109,7 +109,7 @@ pub struct Options {
     pub process: Process,
     /// The seed of ids and choices.
     pub seed: u64,
-    /// One row a query is written here.
+    /// One row a query is written here, after the heading that is there already.
     pub log: Option<File>,
     /// Answers are compared with the recorded ones, and pairs that differ go here as packets.
     pub compare: Option<File>,
@@ -213,10 +213,7 @@ where
     let limit = net::descriptors::raise()? * DESCRIPTORS_SHARE.0 / DESCRIPTORS_SHARE.1;
     net::descriptors::reserve(usize::try_from(limit).unwrap_or(usize::MAX))?;
     let sockets_max = usize::try_from(limit).unwrap_or(usize::MAX) / options.threads;
-    let mut file = options.log.take();
-    if let Some(file) = file.as_mut().filter(|_| options.process.count == 1) {
-        file.write_all(rows::HEADING.as_bytes())?;
-    }
+    let file = options.log.take();
     let observer = options.observer.take();
     let begin = options.process.begin.take();
     let differing = options.compare.take().map(Differing::new).transpose()?;

@@ -39,6 +39,9 @@ const LIVE_PERIOD: Duration = Duration::from_millis(200);
 /// The shortest and the longest of a time that can be given.
 const TIMES: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
 
+/// The same of how long an answer is waited for.
+const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
+
 /// How the help ends.
 pub(crate) const ENDS: &str = "\
 Exit codes:
@@ -117,7 +120,7 @@ pub(crate) struct Replay {
     #[arg(long)]
     ecs: bool,
     /// How long an answer is waited for
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = timeout)]
     timeout: Duration,
     /// How long a client's socket stays open without a query
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
@@ -231,9 +234,6 @@ impl Replay {
         if self.servload.is_some() && (self.factor.fract() != 0.0 || self.factor < 1.0) {
             fault("--factor", self.factor.to_string(), "a whole number with --servload");
         }
-        if self.timeout.is_zero() {
-            fault("--timeout", "0".into(), "more than no time");
-        }
         if self.processes > 1 && self.compare.is_some() {
             fault(
                 "--compare",
@@ -244,8 +244,13 @@ impl Replay {
         if self.process.is_some_and(|process| process >= self.processes) {
             fault("--process", "there is no such process".into(), "a number below --processes");
         }
-        let mutation = self.mutation().unwrap_or_else(|what| {
-            fault("--mutate", what, "");
+        if let Some(file) = self.compare.as_ref().filter(|file| file.extension() != Some("pcap".as_ref())) {
+            let what =
+                format!("{}: the form is told by the end of its name, and this is a capture", file.display());
+            fault("--compare", what, "FILE.pcap");
+        }
+        let mutation = self.mutation().unwrap_or_else(|wrong| {
+            wrong.lines().for_each(|what| fault("--mutate", what.into(), ""));
             None
         });
         if self.compare.is_some() {
@@ -346,7 +351,16 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    kind::time_within(text, &TIMES)
+    within(text, &TIMES)
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    within(text, &TIMEOUTS)
+}
+
+fn within(text: &str, range: &std::ops::RangeInclusive<Duration>) -> Result<Duration, String> {
+    let unit = if text.parse::<f64>().is_ok() { "it has no unit: " } else { "" };
+    kind::time_within(text, range).map_err(|expected| format!("{unit}{expected}"))
 }
 
 #[cfg(test)]
@@ -373,6 +387,14 @@ mod tests {
         ] {
             assert_eq!(is_near(address.parse().unwrap()), expected, "{address}");
         }
+    }
+
+    #[test]
+    fn times_have_units_and_a_timeout_is_some_time() {
+        let range = "from 1 ms to 24 h, in ms, s, min or h";
+        assert_eq!(timeout("0"), Err(format!("it has no unit: expected a time {range}")));
+        assert_eq!(timeout("0s"), Err(format!("expected a time {range}")));
+        assert_eq!((timeout("1ms"), time("0s")), (Ok(Duration::from_millis(1)), Ok(Duration::ZERO)));
     }
 
     #[test]

@@ -58,13 +58,18 @@ impl Replay {
         self.readable_again()?;
         let open = || self.open().map_err(|error| self.unreadable(&error));
         let first = open()?;
+        let (format, is_packed) = (first.format(), first.is_packed());
+        let damage = |done: &Done| {
+            let damage = done.met.damage.as_ref();
+            damage.map(|damage| damage.told(&self.trace.to_string_lossy(), format, is_packed))
+        };
         let mut made = Made::default();
         let outputs = self.outputs(&mut made)?;
         let Said { plan, mutation, tls, hops } = said;
         let _awake = self.awake()?;
         if self.processes > 1 && self.is_first() {
             let done = self.by_several(mutation.as_ref(), outputs, live)?;
-            return self.conclude(&plan, mutation, &done, made);
+            return self.conclude(&plan, mutation, &done, damage(&done), made);
         }
         let census = match plan.wanted() {
             None => {
@@ -86,7 +91,7 @@ impl Replay {
         let options = self.options(mutation.clone(), tls, hops, outputs, begins);
         let done = self.by_this(|| send::run(schedules, options, live), live)?;
         if self.is_first() {
-            self.conclude(&plan, mutation, &done, made)
+            self.conclude(&plan, mutation, &done, damage(&done), made)
         } else {
             processes::tell_done(&done)
         }
@@ -120,7 +125,12 @@ impl Replay {
     fn outputs(&self, made: &mut Made) -> Result<Outputs, Failure> {
         // The folder first: other outputs may be in it.
         if let Some(folder) = self.report.as_ref().filter(|_| self.is_first()) {
-            made.folder(folder).map_err(|cause| written(folder, &cause))?;
+            made.folder(folder).map_err(|cause| match cause.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    Failure::file(folder, "it cannot be made: it is there already, and no folder", "a folder")
+                }
+                _ => written(folder, &cause),
+            })?;
             for path in [REPORT, PAGE].map(|name| folder.join(name)) {
                 whole::check(&path).map_err(|cause| written(&path, &cause))?;
             }
@@ -134,7 +144,13 @@ impl Replay {
             };
             file.map(Some).map_err(|cause| written(path, &cause))
         };
-        let (log, compare) = (make(&self.log, LOG_HEADING.len())?, make(&self.compare, pcap::HEADER)?);
+        let (mut log, compare) = (make(&self.log, LOG_HEADING.len())?, make(&self.compare, pcap::HEADER)?);
+        if let (Some(path), Some(log), true) = (&self.log, &mut log, self.is_first()) {
+            let heading = log.write_all(LOG_HEADING.as_bytes());
+            heading.map_err(|cause| {
+                Failure::Failed(format!("{}: it cannot be written: {cause}", path.display()))
+            })?;
+        }
         let observed = |pid| {
             Observer::new(pid).map_err(|cause| {
                 let expected = "a running process whose descriptors this user may read";
@@ -222,10 +238,6 @@ impl Replay {
         outputs: Outputs,
         live: &Live,
     ) -> Result<Done, Failure> {
-        if let Some(mut log) = outputs.log {
-            let path = self.log.as_deref().unwrap_or(Path::new("--log"));
-            log.write_all(LOG_HEADING.as_bytes()).map_err(|cause| written(path, &cause))?;
-        }
         let line = Line::begin();
         let show = || line.iter().for_each(|line| line.show(live));
         processes::run(usize::from(self.processes), mutation, live, outputs.observer, show)
@@ -248,12 +260,13 @@ impl Replay {
         done.map_err(|cause| Failure::Failed(format!("failed to replay: {cause}")))
     }
 
-    /// Tells what came of it; what was `made` stays where something did.
+    /// Tells what came of it, and of `damage` to the trace; what was `made` stays where something did.
     fn conclude(
         &self,
         plan: &Plan,
         mutation: Option<Mutation>,
         done: &Done,
+        damage: Option<String>,
         made: Made,
     ) -> Result<(), Failure> {
         let about = About {
@@ -275,20 +288,32 @@ impl Replay {
             // Who closed stderr wants to hear nothing.
             let _ = writeln!(io::stderr(), "pointsman: {lost}");
         }
-        let mut broken = self.tell(&report)?;
+        let mut broken = self.tell(&report, damage.as_deref())?;
         if broken.is_empty() {
             made.keep();
         }
-        broken.extend(done.log_error.as_ref().map(|error| format!("the log is not whole: {error}")));
+        let file = |path: &Option<PathBuf>| {
+            path.as_ref().map_or_else(String::new, |path| path.display().to_string())
+        };
+        let log = file(&self.log);
+        broken.extend(done.log_error.as_ref().map(|error| format!("the log {log} is not whole: {error}")));
         let differing = done.differing.as_ref().and_then(|differing| differing.error.as_ref());
-        broken
-            .extend(differing.map(|error| format!("the capture of differing answers is not whole: {error}")));
-        verdict(&report, Beside { asked: self.asked(&report), tls_error: done.tls_error.clone(), broken })
+        let compare = file(&self.compare);
+        broken.extend(
+            differing
+                .map(|error| format!("the capture {compare} of differing answers is not whole: {error}")),
+        );
+        let used = if report.queries > 0 { "; what stands before was replayed" } else { "" };
+        let damage = damage.map(|damage| format!("{damage}{used}"));
+        verdict(
+            &report,
+            Beside { asked: self.asked(&report), tls_error: done.tls_error.clone(), damage, broken },
+        )
     }
 
     /// Prints a report, and then writes it: what nobody takes there is not lost here. What went wrong is a sentence each.
-    fn tell(&self, report: &ReplayReport) -> Result<Vec<String>, Failure> {
-        let remarks = remarks(report);
+    fn tell(&self, report: &ReplayReport, damage: Option<&str>) -> Result<Vec<String>, Failure> {
+        let mut remarks = remarks(report);
         let json = serde_json::to_vec_pretty(report)
             .map_err(|cause| Failure::Failed(format!("the report is no JSON: {cause}")))?;
         let printed = match self.json {
@@ -296,6 +321,8 @@ impl Replay {
             false => session::print(shown(report, &remarks).as_bytes()),
         };
         let mut broken = printed.err().map_or_else(Vec::new, |failure| failure.messages());
+        // For who sees the page alone; beside the numbers it is told as what has failed.
+        remarks.splice(..0, damage.map(|damage| format!("The trace breaks off: {damage}.")));
         let written = self.report.as_ref().map_or(Ok(()), |folder| write(folder, report, &json, &remarks));
         broken.extend(written.err());
         Ok(broken)
@@ -341,5 +368,10 @@ fn write(folder: &Path, report: &ReplayReport, json: &[u8], remarks: &[String]) 
 }
 
 fn written(path: &Path, cause: &io::Error) -> Failure {
-    Failure::file(path, format!("it cannot be made: {cause}"), "")
+    match cause.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::file(path, "it cannot be made: it is there already", "another name")
+        }
+        _ => Failure::file(path, format!("it cannot be made: {cause}"), ""),
+    }
 }

@@ -14,6 +14,8 @@ pub(super) struct Beside {
     pub(super) asked: Vec<String>,
     /// Why the first connection under TLS, or the first query on one, failed.
     pub(super) tls_error: Option<String>,
+    /// Where the trace breaks off.
+    pub(super) damage: Option<String>,
     /// Outputs that are not whole, each as a sentence.
     pub(super) broken: Vec<String>,
 }
@@ -21,9 +23,7 @@ pub(super) struct Beside {
 /// What the exit code says of a report, with all that is wrong; what failed decides before what was late.
 pub(super) fn verdict(report: &ReplayReport, beside: Beside) -> Result<(), Failure> {
     let mut failed = beside.broken;
-    if let Some(damage) = &report.schedule.damage {
-        failed.push(format!("{}: {damage}; what stands before was replayed", report.trace));
-    }
+    failed.extend(beside.damage);
     // What was only cut off by an interruption may have been answered.
     let cut_off = report.lost_by.get("interrupted").copied().unwrap_or(0);
     if report.answers == 0 && report.lost > cut_off {
@@ -195,17 +195,16 @@ fn compared(told: &Comparison) -> String {
 #[cfg(test)]
 mod tests {
     use api::replay::ScheduleMet;
-    use api::trace::TraceDamage;
 
     use super::*;
 
     #[test]
     fn all_that_is_wrong_is_told() {
-        let damage = || Some(TraceDamage { packet: 7, offset: 99, what: "it ends".into() });
+        let damage = || Some("a.pcap: it ends".to_owned());
         const LATE: &str = "OUT OF TOLERANCE";
         const NOBODY: &str =
             "nobody answered at 127.0.0.1:8853: port unreachable 5; the first failure was: no";
-        const ENDS: &str = "octet 99 of the uncompressed file: it ends";
+        const ENDS: &str = "a.pcap: it ends";
         for (is_late, is_answered, damage, broken, expected) in [
             (false, true, None, None, &[][..]),
             (true, true, None, None, &[LATE]),
@@ -220,12 +219,12 @@ mod tests {
                 lost: if is_answered { 0 } else { 5 },
                 lost_by: [("refused".into(), 5)].into(),
                 on_time: Some(!is_late),
-                schedule: ScheduleMet { damage, ..ScheduleMet::default() },
                 ..ReplayReport::default()
             };
             let beside = Beside {
                 asked: vec!["127.0.0.1:8853".into()],
                 tls_error: Some("no".into()),
+                damage,
                 broken: broken.into_iter().map(Into::into).collect(),
             };
             match verdict(&report, beside) {
