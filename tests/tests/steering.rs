@@ -289,7 +289,14 @@ fn what_others_need_or_have_changed_is_refused() {
     refused("GET", "/v1/zones/example.net", None, "", 404, "example.net");
     refused("PUT", "/v1/zones/example.com", Some("\"other\""), ZONE, 412, "tag");
     refused("PUT", "/v1/policies/www.example.com", Some("\"other\""), POLICY, 412, "tag");
-    refused("PUT", "/v1/policies/new.example.com", Some("*"), r#"{"servers":[]}"#, 412, "not exist");
+    refused(
+        "PUT",
+        "/v1/policies/new.example.com",
+        Some("*"),
+        r#"{"servers":[]}"#,
+        412,
+        "nothing of this name",
+    );
     refused("DELETE", "/v1/partitions/default", Some("\"other\""), "", 412, "tag");
     refused("DELETE", "/v1/partitions/default", None, "", 409, "www.example.com.");
     let one = r#"{"servers":[{"address":"192.0.2.1"}]}"#;

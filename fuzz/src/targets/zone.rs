@@ -70,7 +70,7 @@ j HINFO "" "a\"b"
 k IPSECKEY 1 3 2 \"a. AAAA
 l TLSA 3 1 1 ab
 m SSHFP 1 1 ab
-n TYPE61 \# 0
+n TYPE61 \# 1 00
 o TYPE35 \# 8 0000000000000000
 p TYPE16 \# 1 00
 q TYPE65000 \# 0
@@ -128,7 +128,7 @@ pub(super) fn zones() -> Vec<Vec<u8>> {
 }
 
 /// Text that is read as canonical is what the scanner reads in it; or has data in octets, which the scanner does not take of
-/// any form.
+/// any form, or a field that is empty, which older programs stored.
 pub(super) fn canonical(octets: &[u8]) {
     fn rows(master: &read::Master<'_>) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
         let row = |record: &read::Record| {
@@ -144,7 +144,10 @@ pub(super) fn canonical(octets: &[u8]) {
     let source = read::Source { name: "fuzz", text: octets, origin: None, include: &include };
     match read::read(&source) {
         Ok(scanned) => assert_eq!(rows(&master), rows(&scanned)),
-        Err(faults) => assert!(octets.windows(2).any(|pair| pair == b"\\#"), "{faults}"),
+        Err(faults) => {
+            let has_octets = octets.windows(2).any(|pair| pair == b"\\#");
+            assert!(has_octets || faults.to_string().contains(" is empty; expected all fields"), "{faults}");
+        }
     }
 }
 
