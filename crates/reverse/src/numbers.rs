@@ -201,6 +201,7 @@ impl Connections {
                 ("idle", get(&of.idle)),
                 ("late", get(&of.late)),
                 ("untaken", get(&of.untaken)),
+                ("gave_way", get(&of.gave_way)),
                 ("panics", get(&of.panics)),
             ],
             Connections::Dns(of) => vec![

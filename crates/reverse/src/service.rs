@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use net::admission::GIVING_WAY_MAX;
+use net::admission::{Admission, GIVING_WAY_MAX};
 use net::clock::Clock;
 use net::privileges::{self, PrivilegesError};
 use net::shutdown::Shutdown;
@@ -226,6 +226,7 @@ impl Service {
         let (clock, counters) = (self.numbers.clock, Arc::<stream::Counters>::default());
         self.numbers.add(kind.label(), &front);
         self.numbers.add_connections(kind.label(), Connections::Stream(counters.clone()));
+        let places = Admission::new(stream::CONNECTIONS_MAX, stream::PER_CLIENT_MAX);
         self.tasks.spawn(async move {
             let told = |cause: &io::Error| {
                 tracing::warn!(
@@ -241,7 +242,7 @@ impl Service {
                         id += 1;
                         Resp { front: front.clone(), clock, session: resp::Session::new(client, id) }
                     };
-                    stream::serve(listener, acl, counters, shutdown, told, begin).await
+                    stream::serve(listener, places, acl, counters, shutdown, told, begin).await
                 }
                 Stream::Rapid => {
                     let begin = move |client: IpAddr| Rapid {
@@ -249,7 +250,7 @@ impl Service {
                         clock,
                         session: rapid::Session::new(client),
                     };
-                    stream::serve(listener, acl, counters, shutdown, told, begin).await
+                    stream::serve(listener, places, acl, counters, shutdown, told, begin).await
                 }
             };
             if let Err(cause) = served {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use net::admission::Admission;
 use net::shutdown::Shutdown;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -45,7 +46,9 @@ async fn out_of_descriptors_is_told_once_and_passes() {
         assert_eq!(cause.raw_os_error(), Some(Errno::EMFILE as i32));
         tells.fetch_add(1, Ordering::Relaxed);
     };
-    let serving = serve(listener, Acl::default(), counters.clone(), shutdown.clone(), tell, |_| Silent);
+    let places = Admission::new(1, 1);
+    let serving =
+        serve(listener, places, Acl::default(), counters.clone(), shutdown.clone(), tell, |_| Silent);
     let task = tokio::spawn(serving);
     // The listener is registered before descriptors run out.
     tokio::task::yield_now().await;

@@ -5,13 +5,14 @@
 //!           read ─> all requests that are whole ─> their answers with one write ─> read
 //! ```
 //! While answers wait to be taken, nothing more is read. A connection that we end, at a shutdown or as it was asked,
-//! is left for a moment to its client, who may still be sending: see [`net::linger`].
+//! is left for a moment to its client, who may still be sending: see [`net::linger`]. Where all places are taken, who has
+//! waited longest for its client gives way to the next one: see [`net::admission`].
 
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::pin::Pin;
+use std::net::{IpAddr, TcpListener};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
@@ -26,7 +27,7 @@ use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Connections open at a time at one address; further ones are closed at once. Some hundred programs hold one each.
+/// Connections open at a time at one address; for a further one another gives way. Some hundred programs hold one each.
 pub const CONNECTIONS_MAX: usize = 800;
 
 /// Of those, from one IPv4 address or IPv6 /64: a host's worker processes hold one each.
@@ -82,7 +83,7 @@ pub struct Counters {
     pub accepted: AtomicU64,
     /// Closed at once: who asked may not.
     pub strangers: AtomicU64,
-    /// Closed at once: no place was free.
+    /// Closed at once: the client has [`PER_CLIENT_MAX`], or all places are taken and none gives way.
     pub refused: AtomicU64,
     /// Not accepted: the system had no descriptor or memory.
     pub accept_failed: AtomicU64,
@@ -94,17 +95,20 @@ pub struct Counters {
     pub late: AtomicU64,
     /// Closed for answers that were not taken in time.
     pub untaken: AtomicU64,
+    /// Closed for another that came, while they waited for their clients: to ask, or to take answers.
+    pub gave_way: AtomicU64,
     /// Ended by a panic: a fault of ours.
     pub panics: AtomicU64,
 }
 
-/// Serves connections of `listener` until `shutdown` begins; each speaks what `begin` makes for its client. `told`
-/// hears, once a minute, why none can be accepted.
+/// Serves connections of `listener` in so many `places` until `shutdown` begins; each speaks what `begin` makes for its
+/// client. `told` hears, once a minute, why none can be accepted.
 ///
 /// # Errors
 /// Only before the first connection, when tokio cannot take the listener.
 pub async fn serve<C: Conversation>(
     listener: TcpListener,
+    places: Admission,
     acl: Acl,
     counters: Arc<Counters>,
     shutdown: Shutdown,
@@ -112,18 +116,26 @@ pub async fn serve<C: Conversation>(
     mut begin: impl FnMut(IpAddr) -> C,
 ) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Arc::new(Admission::new(CONNECTIONS_MAX, PER_CLIENT_MAX));
+    let places = Arc::new(places);
     let mut acceptor = Acceptor::new(listener, shutdown.clone());
     while let Some(event) = acceptor.next().await {
         match event {
+            Event::Connected(_, client) if !acl.allows(client.ip()) => add(&counters.strangers),
             Event::Connected(stream, client) => {
-                if let Some(place) = admit(&places, &acl, client, &counters) {
-                    let (counters, shutdown) = (counters.clone(), shutdown.clone());
-                    let conversation = begin(client.ip());
-                    acceptor.spawn(async move {
-                        converse(stream, conversation, place, &counters, &shutdown).await
-                    });
+                match places.admit(client.ip()) {
+                    Ok(place) => {
+                        add(&counters.accepted);
+                        place.waits(false);
+                        let (counters, shutdown) = (counters.clone(), shutdown.clone());
+                        let conversation = begin(client.ip());
+                        acceptor.spawn(async move {
+                            converse(stream, conversation, place, &counters, &shutdown).await
+                        });
+                    }
+                    Err(_) => add(&counters.refused),
                 }
+                // Who gives way is to be gone before too many others come.
+                tokio::task::yield_now().await;
             }
             Event::Aborted(_) => add(&counters.broken),
             Event::Failed { cause, is_to_tell } => {
@@ -136,23 +148,6 @@ pub async fn serve<C: Conversation>(
         }
     }
     Ok(())
-}
-
-fn admit(places: &Arc<Admission>, acl: &Acl, client: SocketAddr, counters: &Counters) -> Option<Place> {
-    if !acl.allows(client.ip()) {
-        add(&counters.strangers);
-        return None;
-    }
-    match places.admit(client.ip()) {
-        Ok(place) => {
-            add(&counters.accepted);
-            Some(place)
-        }
-        Err(_) => {
-            add(&counters.refused);
-            None
-        }
-    }
 }
 
 /// Where requests are read into and answered into: room that belongs to the thread, so that a connection holds none while
@@ -169,8 +164,8 @@ thread_local! {
 
 /// What came of one turn of a connection.
 enum Turn {
-    /// Requests were answered; this could not be sent at once.
-    Answered(Step, Vec<u8>),
+    /// So many octets of answers were made; these could not be sent at once.
+    Answered { step: Step, made: usize, unsent: Vec<u8> },
     /// The client has closed the connection.
     Ended,
     /// The connection was reset or lost.
@@ -187,6 +182,10 @@ async fn converse(
     match turns(&mut stream, conversation, &place, counters, shutdown).await {
         End::Ours => part(stream, place).await,
         End::Cut => {}
+        // The kernel is not to go on keeping what the client does not take: it is reset.
+        End::Untaken => {
+            let _ = stream.set_zero_linger();
+        }
     }
 }
 
@@ -207,12 +206,14 @@ enum End {
     Ours,
     /// By the client, or at once, as it took too long.
     Cut,
+    /// At once, as the client did not take its answers.
+    Untaken,
 }
 
 impl End {
-    fn counted(count: &AtomicU64) -> End {
+    fn counted(self, count: &AtomicU64) -> End {
         add(count);
-        End::Cut
+        self
     }
 }
 
@@ -226,7 +227,8 @@ async fn turns(
 ) -> End {
     // Requests that are not answered yet, and since when the first of them is under way.
     let (mut kept, mut begun) = (Vec::new(), None);
-    let mut then = Then::Read;
+    let (mut then, mut has_served) = (Then::Read, false);
+    let mut gives_way = pin!(place.gives_way());
     loop {
         let turn = if then == Then::Again {
             ROOM.with_borrow_mut(|room| answer(stream, &mut conversation, &mut kept, 0, room))
@@ -239,28 +241,40 @@ async fn turns(
             tokio::select! {
                 biased;
                 () = shutdown.wait() => return End::Ours,
+                () = &mut gives_way => return End::Cut.counted(&counters.gave_way),
                 turn = timeout_at(deadline, turn) => match turn {
                     Ok(turn) => turn,
-                    Err(_) => return End::counted(if begun.is_none() { &counters.idle } else { &counters.late }),
+                    Err(_) => {
+                        return End::Cut.counted(if begun.is_none() { &counters.idle } else { &counters.late });
+                    }
                 },
             }
         };
-        let (step, unsent) = match turn {
-            Turn::Answered(step, unsent) => (step, unsent),
+        let (step, made, unsent) = match turn {
+            Turn::Answered { step, made, unsent } => (step, made, unsent),
             Turn::Ended => return End::Cut,
-            Turn::Broken => return End::counted(&counters.broken),
+            Turn::Broken => return End::Cut.counted(&counters.broken),
         };
-        if kept.is_empty() {
-            begun = None;
-        } else if step.taken > 0 || begun.is_none() {
-            begun = Some(Instant::now());
+        has_served |= made > 0;
+        // More of the same request is no new wait: its time counts from its first octets.
+        if step.taken > 0 || begun.is_none() {
+            begun = (!kept.is_empty()).then(Instant::now);
+            place.waits(has_served);
         }
-        if !unsent.is_empty() {
-            match timeout_at(Instant::now() + MESSAGE, stream.write_all(&unsent)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return End::counted(&counters.broken),
-                Err(_) => return End::counted(&counters.untaken),
+        let deadline = Instant::now() + MESSAGE;
+        let mut unsent = &unsent[..];
+        while !unsent.is_empty() {
+            let sent = tokio::select! {
+                biased;
+                () = &mut gives_way => return End::Untaken.counted(&counters.gave_way),
+                sent = timeout_at(deadline, stream.write(unsent)) => sent,
+            };
+            match sent {
+                Ok(Ok(count)) if count > 0 => unsent = &unsent[count..],
+                Ok(_) => return End::Cut.counted(&counters.broken),
+                Err(_) => return End::Untaken.counted(&counters.untaken),
             }
+            place.waits(true);
         }
         then = step.then;
         if then == Then::Close {
@@ -311,7 +325,7 @@ fn answer(
             Err(_) => return Turn::Broken,
         },
     };
-    Turn::Answered(step, out[sent..].to_vec())
+    Turn::Answered { step, made: out.len(), unsent: out[sent..].to_vec() }
 }
 
 fn add(count: &AtomicU64) {
@@ -321,6 +335,7 @@ fn add(count: &AtomicU64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
     use tokio::io::AsyncReadExt;
 
     /// Answers each line with itself so many times, and counts the octets.
@@ -351,13 +366,18 @@ mod tests {
     }
 
     fn start(times: usize) -> Served {
+        start_with(times, Admission::new(CONNECTIONS_MAX, PER_CLIENT_MAX))
+    }
+
+    fn start_with(times: usize, places: Admission) -> Served {
         let listener = net::tcp::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (counters, shutdown) = (Arc::<Counters>::default(), Shutdown::new());
         let made = Arc::<AtomicU64>::default();
         let counted = made.clone();
         let begin = move |_| Echo(times, counted.clone());
-        let serving = serve(listener, Acl::default(), counters.clone(), shutdown.clone(), |_| {}, begin);
+        let serving =
+            serve(listener, places, Acl::default(), counters.clone(), shutdown.clone(), |_| {}, begin);
         Served { address, counters, made, shutdown, task: tokio::spawn(serving) }
     }
 
@@ -403,6 +423,53 @@ mod tests {
         assert_eq!(served.counters.refused.load(Ordering::Relaxed), 1);
         served.shutdown.begin();
         drop(open);
+        served.task.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn whatever_a_crowd_does_a_client_is_answered() {
+        // Answers that no buffers hold, so that there is something to take.
+        const TIMES: usize = 1 << 20;
+        for sent in [&b""[..], b"half", b"x\n"] {
+            let served = start_with(TIMES, Admission::new(4, 100));
+            let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            let mut crowd = Vec::new();
+            for number in 1..=12 {
+                let mut member = TcpStream::connect(served.address).await.unwrap();
+                member.write_all(sent).await.unwrap();
+                crowd.push(member);
+                let made = if sent.ends_with(b"\n") { number * 2 * TIMES as u64 } else { 0 };
+                until(|| count(&served.counters.accepted) == number && count(&served.made) == made).await;
+            }
+            let mut client = TcpStream::connect(served.address).await.unwrap();
+            client.write_all(b"a\n").await.unwrap();
+            assert_eq!(client.read_u8().await.expect("an answer comes"), b'a');
+            until(|| count(&served.counters.gave_way) == 9).await;
+            assert_eq!(count(&served.counters.refused), 0);
+            drop((crowd, client));
+            served.shutdown.begin();
+            served.task.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn who_was_answered_outlives_those_that_ask_nothing() {
+        let served = start_with(1, Admission::new(4, 100));
+        let mut client = TcpStream::connect(served.address).await.unwrap();
+        let mut ask = async || {
+            client.write_all(b"a\n").await.unwrap();
+            client.read_exact(&mut [0; 2]).await.expect("an answer comes");
+        };
+        ask().await;
+        let mut crowd = Vec::new();
+        for number in 1..=4 {
+            crowd.push(TcpStream::connect(served.address).await.unwrap());
+            until(|| served.counters.accepted.load(Ordering::Relaxed) == 1 + number).await;
+        }
+        until(|| served.counters.gave_way.load(Ordering::Relaxed) == 1).await;
+        ask().await;
+        served.shutdown.begin();
+        drop((crowd, client));
         served.task.await.unwrap().unwrap();
     }
 

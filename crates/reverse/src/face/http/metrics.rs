@@ -395,8 +395,8 @@ pub const METRICS: &[Metric] = &[
         name: "pointsman_reverse_connections_ended_total",
         help: "Connections by face that were not served, or ended, by cause: strangers may not ask, refused found no \
                place, accept_failed is the system's want; idle, late (a request) and untaken (answers) took too long; \
-               malformed was no request, broken was reset or lost; lifetime is over, gave_way was idle and made room; panics \
-               are faults of ours.",
+               malformed was no request, broken was reset or lost; lifetime is over, gave_way waited for its client and \
+               made room; panics are faults of ours.",
         kind: Kind::Counter,
         unit: "connections",
         labels: &["face", "cause"],
