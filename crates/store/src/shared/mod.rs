@@ -27,14 +27,14 @@ use tokio::sync::Mutex;
 use tokio::sync::watch::Sender;
 use tokio::time::Instant;
 
-use self::apply::{Failure, ROWS_PER_STATEMENT};
+use self::apply::{ROWS_PER_STATEMENT, Stopped};
 pub use self::news::{News, Parts, Seen, Standing};
 use self::sql::{ALIVE_WAIT, Place, Sql, late, values};
 pub use self::watch::{POLL_INTERVAL, RECONNECT_MAX, RECONNECT_MIN, Watch};
 use crate::apply::GENERATIONS_KEPT;
 use crate::change::{Change, describe};
 use crate::contents::{Contents, Corrupt};
-use crate::error::{CommitError, OpenError, StoreError, is_deadlock, is_refusal, shown};
+use crate::error::{CommitError, OpenError, StoreError, is_deadlock, shown};
 use crate::health::{Held, Verdict};
 use crate::store::{CHECK_WAIT, now};
 
@@ -486,30 +486,21 @@ impl Link {
 /// Makes the changes of what becomes a generation, and logs them behind the change of number `last`; returns the number
 /// of the last. Where one is refused the transaction has ended.
 async fn make(sql: &mut Sql, generation: i64, mut last: i64, changes: &[Change]) -> Result<i64, Failed> {
-    let mut changed = BTreeSet::new();
-    for (change, what) in changes.iter().enumerate() {
-        match apply::apply(sql, generation, what).await {
-            Ok(of) => changed.extend(of),
-            Err(Failure::Sql(error)) if !is_refusal(&error) => return Err(error.into()),
-            Err(failure) => {
-                sql.raw("ROLLBACK").await?;
-                let what = match failure {
-                    Failure::Refused(what) => what,
-                    Failure::Sql(error) => match error.as_database_error() {
-                        Some(database) => database.message().to_owned(),
-                        None => error.to_string(),
-                    },
-                };
-                return Err(Failed::Verdict(CommitError::Refused { change, what }));
-            }
+    match apply::apply(sql, generation, changes).await {
+        Ok(()) => {}
+        Err(Stopped::Sql(error)) => return Err(error.into()),
+        Err(Stopped::Refused(change, what)) => {
+            sql.raw("ROLLBACK").await?;
+            return Err(Failed::Verdict(CommitError::Refused { change, what }));
         }
     }
+    let changed: BTreeSet<_> = changes.iter().flat_map(apply::changed).collect();
     let mut rows = Vec::with_capacity(changed.len());
     for (table, name) in changed {
         last += 1;
         rows.push(values![last, now(), table, name.map(String::from)]);
     }
-    apply::insert(sql, "change_log (number, at, what, name)", &rows).await?;
+    apply::insert(sql, "change_log (number, at, what, name)", rows).await?;
     sql.run("UPDATE writer SET changes = ?", values![last]).await?;
     Ok(last)
 }
@@ -529,7 +520,7 @@ async fn remember(sql: &mut Sql, verdicts: &[Verdict]) -> Result<(), sqlx::Error
     }
     let list = vec!["(?, ?)"; last.len()].join(", ");
     sql.run(&format!("DELETE FROM health WHERE (server, probe) IN ({list})"), keys).await?;
-    apply::insert(sql, "health (server, probe, failing, since)", &rows).await
+    apply::insert(sql, "health (server, probe, failing, since)", rows).await
 }
 
 /// As much of a reason as is stored.

@@ -100,7 +100,7 @@ pub(crate) enum Value {
 
 impl Value {
     /// About how many octets it is on its way.
-    fn octets(&self) -> usize {
+    pub(super) fn octets(&self) -> usize {
         match self {
             Value::Integer(_) | Value::Real(_) => size_of::<u64>(),
             Value::Text(text) => text.as_ref().map_or(0, String::len),
