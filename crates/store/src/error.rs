@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
 use crate::store::{BUSY_TIMEOUT, CHECK_WAIT};
 
@@ -296,6 +296,8 @@ impl StoreError {
         match (error.sqlite_error_code(), error) {
             (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => StoreError::Locked { path },
             (Some(ErrorCode::DiskFull), _) => StoreError::Full { path },
+            // The index of the log could not grow: the first that a start on a full disk meets.
+            _ if extended_code(error) == Some(ffi::SQLITE_IOERR_SHMSIZE) => StoreError::Full { path },
             (Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied), _) => {
                 StoreError::Permission { path, cause }
             }
@@ -343,6 +345,11 @@ impl StoreError {
             _ => StoreError::Failed { path, cause },
         }
     }
+}
+
+/// SQLite's number of an error, with what its kind leaves out.
+fn extended_code(error: &rusqlite::Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code)
 }
 
 /// MariaDB's number of an error that MariaDB returned.
@@ -486,6 +493,17 @@ mod tests {
             ("sqlite:/srv/a@b:c/dns.db", "sqlite:/srv/a@b:c/dns.db"),
         ] {
             assert_eq!(shown(url), expected);
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_in_the_same_words_whatever_met_it() {
+        let path = Path::new("/srv/dns/pointsman.db");
+        for code in [ffi::SQLITE_FULL, ffi::SQLITE_IOERR_SHMSIZE] {
+            let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            let told = "there is no space left for the store /srv/dns/pointsman.db; free some";
+            assert_eq!(StoreError::sort(path, &error).to_string(), told, "{code}");
+            assert_eq!(OpenError::sort(path, &error).to_string(), told, "{code}");
         }
     }
 
