@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use net::clock::Clock;
 use net::tcp::Limits;
 use routing::Acl;
 use routing::balance::Set;
+use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
 use crate::client_address::{ClientAddress, Transport};
@@ -25,7 +28,8 @@ use crate::exchange::{ASKED_MAX, Pool, ask_by_datagram};
 use crate::field::{BackEnd, Field};
 use crate::message::{OPT, Says, UDP_PAYLOAD, answer};
 use crate::pending::rcode;
-use crate::picker::{For, Picker};
+use crate::picker::{For, Picker, is_failure};
+use crate::told::{Overdue, Told};
 
 /// How queries over connections go to back ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,14 +109,17 @@ struct Asked {
 /// A query's place among those under way, until it is dropped.
 struct Seat<'a> {
     connections: &'a Connections,
-    counted_at: u32,
+    /// Where its client is counted, as long as that waits.
+    counted_at: Option<u32>,
 }
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         let mut desk = self.connections.desk();
         desk.outstanding -= 1;
-        desk.clients.give_back(self.counted_at);
+        if let Some(counted_at) = self.counted_at {
+            desk.clients.give_back(counted_at);
+        }
     }
 }
 
@@ -146,18 +153,21 @@ impl Connections {
         may_ask
     }
 
-    /// Answers one query; `None` where it gets no answer.
-    pub(crate) async fn answer(&self, query: &[u8], way: Way) -> Option<Vec<u8>> {
+    /// Answers one query, where it gets an answer, and ends once all that became of it is counted.
+    pub(crate) async fn answer(&self, query: &[u8], way: Way, answers: &mpsc::Sender<Vec<u8>>) {
         let asked = match self.read(query) {
             Ok(asked) => asked,
-            Err(answer) => return answer,
+            Err(Some(answer)) => return tell(answers, answer).await,
+            Err(None) => return,
         };
-        let reply = match self.seat(way.client.ip()) {
-            Some(_seat) => self.carry(query, &asked, way).await,
-            None => None,
+        let is_told = match self.seat(way.client.ip()) {
+            Some(seat) => self.carry(query, &asked, way, seat, answers).await.is_some(),
+            None => false,
         };
-        let servfail = Says::Rcode(Rcode::SERVFAIL);
-        Some(reply.unwrap_or_else(|| ours(query, asked.question_end, asked.edns.as_ref(), servfail)))
+        if !is_told {
+            let servfail = Says::Rcode(Rcode::SERVFAIL);
+            tell(answers, ours(query, asked.question_end, asked.edns.as_ref(), servfail)).await;
+        }
     }
 
     /// Reads a query; what does not go on is answered by us, or not at all.
@@ -203,11 +213,19 @@ impl Connections {
             return None;
         };
         desk.outstanding += 1;
-        Some(Seat { connections: self, counted_at })
+        Some(Seat { connections: self, counted_at: Some(counted_at) })
     }
 
-    /// Takes a query to back ends until one answers; `None`, which is counted, where none does.
-    async fn carry(&self, query: &[u8], asked: &Asked, way: Way) -> Option<Vec<u8>> {
+    /// Takes a query to back ends until one answers, which its client is told; `None`, which is counted, where none does.
+    /// One that answers while another one is waited for, its own time being over, is told at once; the other is measured on.
+    async fn carry(
+        &self,
+        query: &[u8],
+        asked: &Asked,
+        way: Way,
+        mut seat: Seat<'_>,
+        answers: &mpsc::Sender<Vec<u8>>,
+    ) -> Option<()> {
         let question_end = asked.question_end;
         let (mut onward, mut added) = (query.to_vec(), Added::Nothing);
         let length = take_out_keepalive(&mut onward, question_end);
@@ -215,25 +233,49 @@ impl Connections {
         if let Some(subnet) = self.client_address.subnet(way.client.ip()) {
             added = add_subnet(&mut onward, question_end, asked.edns.as_ref(), &subnet);
         }
+        let for_client = |mut reply: Vec<u8>| {
+            reply[..2].copy_from_slice(&query[..2]);
+            let length = take_out_subnet(&mut reply, question_end, added);
+            let length = take_out_keepalive(&mut reply[..length], question_end);
+            reply.truncate(length);
+            reply
+        };
         let (mut tried, mut tries, mut is_free) = (Set::EMPTY, 0, false);
+        let mut overdue = Overdue::new();
         while tries < self.tries {
             let picked = self.pick(asked.key, way.client.ip(), tried, is_free)?;
             tried = tried.with(picked.back_end.place);
             onward[..2].copy_from_slice(&picked.id.to_be_bytes());
-            let reply = self.forward(&picked.back_end, &onward, question_end, way);
-            let reply = tokio::time::timeout(self.timeout, reply).await;
-            match self.ended(&picked, reply) {
-                Ended::Answered(mut reply) => {
-                    reply[..2].copy_from_slice(&query[..2]);
-                    let length = take_out_subnet(&mut reply, question_end, added);
-                    let length = take_out_keepalive(&mut reply[..length], question_end);
-                    reply.truncate(length);
-                    return Some(reply);
+            let mut told = Told::Nothing;
+            let ended = {
+                let reply = self.forward(&picked.back_end, &onward, question_end, way, &mut told);
+                let mut reply = pin!(tokio::time::timeout(self.timeout, reply));
+                tokio::select! {
+                    biased;
+                    late = first_good(&mut overdue) => {
+                        self.is_answered_late(&mut seat);
+                        // However slowly the client takes its answer.
+                        let measured = async {
+                            self.ended(&picked, reply.await, true);
+                            drop(seat);
+                        };
+                        tokio::join!(measured, tell(answers, for_client(late)));
+                        return Some(());
+                    }
+                    reply = &mut reply => self.ended(&picked, reply, false),
+                }
+            };
+            match ended {
+                Ended::Answered(reply) => {
+                    drop(seat);
+                    tell(answers, for_client(reply)).await;
+                    return Some(());
                 }
                 // One that refused has cost nothing: there may be as many of them as there are back ends.
                 Ended::Failed { was_idle } => {
                     is_free = was_idle;
                     tries += usize::from(!was_idle);
+                    overdue.push(picked.back_end, told);
                 }
                 Ended::Unsent => return None,
             }
@@ -242,8 +284,18 @@ impl Connections {
         None
     }
 
-    /// Counts what became of a query at a back end.
-    fn ended(&self, picked: &Picked, reply: Result<io::Result<Vec<u8>>, Elapsed>) -> Ended {
+    /// Counts that a client has got an answer whose time was over, and that it no longer waits.
+    fn is_answered_late(&self, seat: &mut Seat<'_>) {
+        let mut desk = self.desk();
+        desk.counters.answers.add(1);
+        desk.counters.late_answers.add(1);
+        if let Some(counted_at) = seat.counted_at.take() {
+            desk.clients.give_back(counted_at);
+        }
+    }
+
+    /// Counts what became of a query at a back end; its client may have an answer already.
+    fn ended(&self, picked: &Picked, reply: Result<io::Result<Vec<u8>>, Elapsed>, has_answer: bool) -> Ended {
         let now = self.now();
         let mut desk = self.desk();
         let Desk { picker, counters, .. } = &mut *desk;
@@ -252,7 +304,7 @@ impl Connections {
             Ok(Ok(reply)) => {
                 let latency = now.saturating_sub(picked.sent_ns);
                 picker.answered(place, key, load, rcode(&reply).to_int(), latency, now);
-                counters.answers.add(1);
+                counters.answers.add(u64::from(!has_answer));
                 return Ended::Answered(reply);
             }
             // What we lack here we lack for the others, too.
@@ -318,12 +370,14 @@ impl Connections {
         query: &[u8],
         question_end: usize,
         way: Way,
+        told: &mut Told,
     ) -> io::Result<Vec<u8>> {
         let mut preface = Vec::new();
         if self.onward == Onward::Datagrams {
             self.client_address.preface(Transport::Datagram, way.client, way.local, &mut preface);
             if preface.len() + query.len() <= ASKED_MAX {
-                let reply = ask_by_datagram(back_end.address, &preface, query, question_end).await?;
+                let address = back_end.address;
+                let reply = ask_by_datagram(address, &preface, query, question_end, told).await?;
                 if reply[2] & TRUNCATED == 0 {
                     return Ok(reply);
                 }
@@ -331,7 +385,7 @@ impl Connections {
         }
         preface.clear();
         self.client_address.preface(Transport::Stream, way.client, way.local, &mut preface);
-        self.pool.ask(back_end, &preface, query, question_end).await
+        self.pool.ask(back_end, &preface, query, question_end, told).await
     }
 
     fn now(&self) -> u64 {
@@ -346,6 +400,22 @@ impl Connections {
     pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The first answer of those whose time is over that is one: a failure is none, nor is one that is truncated.
+async fn first_good(overdue: &mut Overdue<Arc<BackEnd>>) -> Vec<u8> {
+    loop {
+        let (back_end, reply) = overdue.next().await;
+        back_end.strays.late.fetch_add(1, Ordering::Relaxed);
+        if reply[2] & TRUNCATED == 0 && !is_failure(rcode(&reply).to_int()) {
+            return reply;
+        }
+    }
+}
+
+/// Tells a client, who may be gone.
+async fn tell(answers: &mpsc::Sender<Vec<u8>>, answer: Vec<u8>) {
+    let _ = answers.send(answer).await;
 }
 
 /// An answer of ours.
@@ -446,7 +516,7 @@ pub(crate) mod tests {
         let connections = connections(&[nowhere()], Limits::default(), Onward::Connections);
         let told = |cause: i32| {
             let picked = connections.pick(1, way(1).client.ip(), Set::EMPTY, false).expect("it is there");
-            let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))));
+            let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))), false);
             let cells = &picked.back_end.cells[0];
             assert_eq!(cells.in_flight(), 0);
             (matches!(ended, Ended::Unsent), cells.refused.get(), connections.desk().counters.no_socket.get())
@@ -461,7 +531,7 @@ pub(crate) mod tests {
         // Where no address or port of ours leads, another back end costs no try.
         for (cause, expected) in [(libc::EADDRNOTAVAIL, true), (libc::ETIMEDOUT, false)] {
             let picked = connections.pick(1, way(1).client.ip(), Set::EMPTY, false).expect("it is there");
-            let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))));
+            let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))), false);
             assert!(matches!(ended, Ended::Failed { was_idle } if was_idle == expected), "{cause}");
         }
         let field = connections.field.load();
@@ -476,7 +546,16 @@ pub(crate) mod tests {
     }
 
     async fn answered(connections: &Connections) -> Rcode {
-        rcode(&connections.answer(&A[2..], way(3)).await.expect("an answer"))
+        rcode(&answer(connections, &A[2..], way(3)).await.expect("an answer"))
+    }
+
+    async fn answer(connections: &Connections, query: &[u8], way: Way) -> Option<Vec<u8>> {
+        let (answers, mut told) = mpsc::channel(2);
+        connections.answer(query, way, &answers).await;
+        drop(answers);
+        let answer = told.recv().await;
+        assert_eq!(told.recv().await, None, "it is answered once");
+        answer
     }
 
     fn counts(connections: &Connections) -> [u64; 4] {
@@ -564,11 +643,92 @@ pub(crate) mod tests {
             query[2] |= 0x80;
             stream.write_all(&[&prefix(query.len())[..], &query].concat()).await.expect("it is taken");
         };
-        let answered = async { tokio::join!(connections.answer(&asked, way(1)), back_end).0 };
+        let answered = async { tokio::join!(answer(&connections, &asked, way(1)), back_end).0 };
         let answer = tokio::time::timeout(Duration::from_secs(60), answered).await.expect("it is asked");
         assert_eq!(answer.map(|answer| answer.len()), Some(asked.len()));
         let field = connections.field.load();
         assert_eq!(field.find(address).expect("it is there").cells[0].refused.get(), 0);
+    }
+
+    /// What was counted of a back end: answers, time-outs, late answers, and what is in flight.
+    fn measured(connections: &Connections, place: usize) -> [u64; 4] {
+        let field = connections.field.load();
+        let back_end = field.iter().find(|back_end| back_end.place == place).expect("it is there");
+        let cells = &back_end.cells[0];
+        let late = back_end.strays.late.load(Ordering::Relaxed);
+        [cells.answers(), cells.timeouts.get(), late, cells.in_flight()]
+    }
+
+    /// What a back end answers, with its length before it.
+    fn replied(query: &[u8], rcode: u8) -> Vec<u8> {
+        let mut reply = [&prefix(query.len())[..], query].concat();
+        (reply[4], reply[5]) = (reply[4] | 0x80, rcode);
+        reply
+    }
+
+    // In these the clock runs by itself while everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_comes_late_goes_to_who_still_waits_for_another_one() {
+        for (rcode, is_good) in [(0, true), (2, false)] {
+            let bind =
+                || async { tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback binds") };
+            let listeners = [bind().await, bind().await];
+            let addresses = listeners.each_ref().map(|one| one.local_addr().expect("it is bound"));
+            let connections = Arc::new(connections(&addresses, Limits::default(), Onward::Connections));
+            let (answers, mut told) = mpsc::channel(1);
+            let asking = connections.clone();
+            let asking = tokio::spawn(async move { asking.answer(&A[2..], way(1), &answers).await });
+            let (first, (mut slow, query)) = tokio::select! {
+                asked = asked_of(&listeners[0]) => (0, asked),
+                asked = asked_of(&listeners[1]) => (1, asked),
+            };
+            let second = 1 - first;
+            let (mut quick, query_again) = asked_of(&listeners[second]).await;
+            assert_eq!([first, second].map(|at| measured(&connections, at)), [[0, 1, 0, 0], [0, 0, 0, 1]]);
+            slow.write_all(&replied(&query, rcode)).await.expect("it is taken");
+            if is_good {
+                assert_eq!(told.recv().await.expect("an answer")[..2], A[2..4]);
+                assert!(connections.seat(way(1).client.ip()).is_some());
+                assert_eq!(measured(&connections, second), [0, 0, 0, 1], "it is measured on");
+            } else {
+                while measured(&connections, first)[2] == 0 {
+                    tokio::task::yield_now().await;
+                }
+                assert!(told.try_recv().is_err(), "another one may know more");
+            }
+            quick.write_all(&replied(&query_again, 0)).await.expect("it is taken");
+            asking.await.expect("no panic");
+            assert_eq!(told.recv().await.is_some(), !is_good, "it is answered once");
+            assert_eq!([first, second].map(|at| measured(&connections, at)), [[0, 1, 1, 0], [1, 0, 0, 0]]);
+            let desk = connections.desk();
+            let counts = [&desk.counters.answers, &desk.counters.late_answers].map(|count| count.get());
+            assert_eq!((counts, desk.outstanding), ([1, u64::from(is_good)], 0));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_on_as_datagrams_may_be_answered_late_too() {
+        let bind = || async { tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("loopback binds") };
+        let servers = [bind().await, bind().await];
+        let addresses = servers.each_ref().map(|one| one.local_addr().expect("it is bound"));
+        let connections = connections(&addresses, Limits::default(), Onward::Datagrams);
+        let late = async {
+            let mut rooms = [[0; A.len() - 2]; 2];
+            let [one, other] = &mut rooms;
+            let (one, other) = tokio::join!(servers[0].recv_from(one), servers[1].recv_from(other));
+            // The first one, whichever it is, has timed out then; the other one stays silent.
+            for (place, from) in [one, other].map(|from| from.expect("it comes").1).into_iter().enumerate() {
+                if measured(&connections, place)[1] == 1 {
+                    rooms[place][2] |= 0x80;
+                    servers[place].send_to(&rooms[place], from).await.expect("loopback sends");
+                }
+            }
+        };
+        let (rcode, ()) = tokio::join!(answered(&connections), late);
+        assert_eq!((rcode, connections.desk().counters.late_answers.get()), (Rcode::NOERROR, 1));
+        let mut measured = [0, 1].map(|place| measured(&connections, place));
+        measured.sort_unstable();
+        assert_eq!(measured, [[0, 1, 0, 0], [0, 1, 1, 0]]);
     }
 
     #[tokio::test]
@@ -586,7 +746,7 @@ pub(crate) mod tests {
             stream.write_all(&[&prefix(reply.len())[..], &reply].concat()).await.expect("it is taken");
         };
         let asked = with(b"\0\x0b\0\0");
-        let (answer, ()) = tokio::join!(connections.answer(&asked, way(1)), back_end);
+        let (answer, ()) = tokio::join!(answer(&connections, &asked, way(1)), back_end);
         let mut expected = with(&[]);
         expected[2] = 0x81;
         assert_eq!(answer, Some(expected));

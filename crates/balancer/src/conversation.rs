@@ -221,16 +221,20 @@ impl<'a> Conversation<'a> {
     fn ask(&mut self, query: Vec<u8>) {
         let (connections, way, answered) = (self.connections.clone(), self.way, self.answered.clone());
         self.under_way.spawn(async move {
-            if let Some(answer) = connections.answer(&query, way).await {
-                // The client may be gone.
-                let _ = answered.send(answer).await;
-            }
+            connections.answer(&query, way, &answered).await;
         });
     }
 
     /// Waits for what is under way; then all answers have come.
     async fn end(mut self) {
         while self.under_way.join_next().await.is_some() {}
+    }
+}
+
+impl Drop for Conversation<'_> {
+    /// What is under way at a back end ends by itself: before, it would be in flight there for ever.
+    fn drop(&mut self) {
+        self.under_way.detach_all();
     }
 }
 
@@ -392,5 +396,11 @@ mod tests {
         let (first, connections) = alone(&[silent.local_addr().expect("it is bound")], ASKED).await;
         assert_eq!(heard(&connections).await, 1);
         gives_way(first, &connections).await;
+        // It is measured on, and not in flight for ever.
+        let field = connections.field.load();
+        let cells = &field.iter().next().expect("it is there").cells[0];
+        tokio::time::pause();
+        tokio::time::sleep(connections.query_time_max()).await;
+        assert_eq!((cells.in_flight(), cells.timeouts.get()), (0, 1));
     }
 }

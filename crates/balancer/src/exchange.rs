@@ -8,14 +8,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dns::query::TRUNCATED;
-use net::udp::DATAGRAM_MAX;
 use tokio::net::{TcpSocket, UdpSocket};
 use tokio::sync::Notify;
 
 use crate::field::BackEnd;
-use crate::pending::answers;
 use crate::pipeline::{Pipeline, UNDER_WAY_MAX};
+use crate::told::Told;
 
 /// Connections to one back end at a time (RFC 7766 §6.2.2): BIND serves 150 clients at a time if it is not told otherwise, some
 /// of them others. Where all of them are full, further queries wait, which is counted.
@@ -81,7 +79,8 @@ struct Place {
 
 impl Pool {
     /// Asks over a connection, as soon as there is room in one. `query` has the id with which it is asked, and the answer one
-    /// that may be another. A connection that begins with a preface is this query's alone.
+    /// that may be another. A connection that begins with a preface is this query's alone. Who no longer waits may still find
+    /// the answer in `told`, later.
     ///
     /// # Errors
     /// What the system says, or that the connection ended before the answer came.
@@ -91,14 +90,15 @@ impl Pool {
         preface: &[u8],
         query: &[u8],
         question_end: usize,
+        told: &mut Told,
     ) -> io::Result<Vec<u8>> {
         let (server, may_share, mut few) = (self.server(back_end.address), preface.is_empty(), SHARED_FEW);
         loop {
             match server.room(back_end, may_share, few).await {
                 Room::New(counted) => {
-                    return server.ask_anew(back_end, preface, query, question_end, counted).await;
+                    return server.ask_anew(back_end, preface, query, question_end, counted, told).await;
                 }
-                Room::Shared(place) => match place.ask(query, question_end).await {
+                Room::Shared(place) => match place.ask(query, question_end, told).await {
                     Some(reply) => return Ok(reply),
                     // The server may have closed it meanwhile: then a new one is tried, if there may be one.
                     None if few > 0 => few = 0,
@@ -170,6 +170,7 @@ impl Server {
         query: &[u8],
         question_end: usize,
         [open, new]: [Counted; 2],
+        told: &mut Told,
     ) -> io::Result<Vec<u8>> {
         let address = back_end.address;
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -179,7 +180,8 @@ impl Server {
         stream.set_nodelay(true)?;
         let pipeline = Arc::new(Pipeline::begin(stream, preface, back_end.clone(), open));
         let reply = {
-            let mut reply = pin!(pipeline.ask(query, question_end));
+            let answer = pipeline.ask(query, question_end);
+            let mut reply = pin!(told.over_connection(answer, pipeline.clone()));
             tokio::select! {
                 biased;
                 reply = &mut reply => reply,
@@ -203,8 +205,9 @@ impl Server {
 }
 
 impl Place {
-    async fn ask(mut self, query: &[u8], question_end: usize) -> Option<Vec<u8>> {
-        let reply = self.pipeline.ask(query, question_end).await;
+    async fn ask(mut self, query: &[u8], question_end: usize, told: &mut Told) -> Option<Vec<u8>> {
+        let answer = self.pipeline.ask(query, question_end);
+        let reply = told.over_connection(answer, self.pipeline.clone()).await;
         self.is_answered = reply.is_some();
         reply
     }
@@ -238,7 +241,7 @@ fn ended() -> io::Error {
 pub const ASKED_MAX: usize = 65_507;
 
 /// Asks as a datagram, from a socket and a port for this query alone; `preface` stands before it. An answer that may be
-/// longer than there is room for says that it is truncated.
+/// longer than there is room for says that it is truncated. Who no longer waits may still find it in `told`, later.
 ///
 /// # Errors
 /// What the system says: also that nobody listens, and where query and preface are longer than [`ASKED_MAX`].
@@ -247,29 +250,21 @@ pub async fn ask_by_datagram(
     preface: &[u8],
     query: &[u8],
     question_end: usize,
+    told: &mut Told,
 ) -> io::Result<Vec<u8>> {
     let socket = UdpSocket::from_std(net::client::ask(server, None)?)?;
     net::client::may_be_cut(&socket, server.is_ipv4())?;
     socket.send(&[preface, query].concat()).await?;
-    let mut reply = vec![0; DATAGRAM_MAX];
-    loop {
-        let length = socket.recv(&mut reply).await?;
-        let told = &reply[..length];
-        if told.first_chunk::<2>() == query.first_chunk() && answers(told, query, question_end) {
-            reply.truncate(length);
-            if length == DATAGRAM_MAX {
-                reply[2] |= TRUNCATED;
-            }
-            return Ok(reply);
-        }
-    }
+    told.by_datagram(socket, query, question_end).await
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::counters::Strays;
+    use dns::query::TRUNCATED;
     use net::framing::prefix;
+    use net::udp::DATAGRAM_MAX;
     use std::collections::HashSet;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
@@ -332,7 +327,9 @@ mod tests {
         /// Asks for a name; the answer has an id of the connection.
         fn ask(&self, name: u8, preface: &'static [u8]) -> JoinHandle<io::Result<Vec<u8>>> {
             let (pool, back_end) = (self.pool.clone(), self.back_end.clone());
-            tokio::spawn(async move { pool.ask(&back_end, preface, &query(name), QUERY.len()).await })
+            tokio::spawn(async move {
+                pool.ask(&back_end, preface, &query(name), QUERY.len(), &mut Told::Nothing).await
+            })
         }
 
         async fn accept(&self) -> TcpStream {
@@ -526,10 +523,11 @@ mod tests {
                 reply.resize(length, 0);
                 server.send_to(&reply, from).await.expect("loopback sends")
             };
-            let (told, _) = tokio::join!(ask_by_datagram(address, &[], QUERY, QUERY.len()), answers);
-            let told = told.expect("an answer");
-            assert_eq!(told[2] & TRUNCATED != 0, is_truncated, "{length}");
-            assert_eq!(told.len(), length.min(DATAGRAM_MAX));
+            let mut told = Told::Nothing;
+            let asked = ask_by_datagram(address, &[], QUERY, QUERY.len(), &mut told);
+            let reply = tokio::join!(asked, answers).0.expect("an answer");
+            assert_eq!(reply[2] & TRUNCATED != 0, is_truncated, "{length}");
+            assert_eq!(reply.len(), length.min(DATAGRAM_MAX));
         }
     }
 }

@@ -13,7 +13,8 @@
 //! - [`pending`]: queries that wait for replies; [`lines`]: sockets to back ends; [`worker`]: the thread that has both.
 //! - [`doubts`]: back ends that may be gone.
 //! - [`conversation`]: clients over TCP; [`connections`]: what they share, and how their queries are carried.
-//! - [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection that several share.
+//! - [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection that several share; [`told`]: where
+//!   the answer comes, in time or late.
 //! - [`message`]: the answers that are made here.
 //! - [`circle`]: who must not be a back end.
 //! - [`credits`]: hellos to agents, and the leases that they grant.
@@ -44,6 +45,7 @@ pub mod pending;
 pub mod picker;
 pub mod pipeline;
 pub mod service;
+pub mod told;
 pub mod watch;
 pub mod worker;
 

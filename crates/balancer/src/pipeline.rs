@@ -68,13 +68,14 @@ impl Pipeline {
         self.queue.is_closed()
     }
 
-    /// Asks, with an id that no other query has that is under way; the answer has it. `None` where the connection is closed
-    /// before the answer comes.
-    pub async fn ask(&self, query: &[u8], question_end: usize) -> Option<Vec<u8>> {
+    /// Asks, with an id that no other query has that is under way; the answer, which has it, is told. Nothing will be where
+    /// the connection is closed before it comes, or is closed already.
+    pub fn ask(&self, query: &[u8], question_end: usize) -> oneshot::Receiver<Vec<u8>> {
         let (tell, told) = oneshot::channel();
         let query = query[..query.len().min(MESSAGE_MAX)].to_vec();
-        self.queue.try_send(Asked { query, question_end, tell }).ok()?;
-        told.await.ok()
+        // What finds no room is dropped, and tells so.
+        let _ = self.queue.try_send(Asked { query, question_end, tell });
+        told
     }
 }
 

@@ -23,6 +23,7 @@ use crate::exchange::ask_by_datagram;
 use crate::field::{BackEnd, Field, eligible};
 use crate::health::{Health, Probe, Seen, SeenOfGroup};
 use crate::picker::is_failure;
+use crate::told::Told;
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_millis(100);
@@ -235,7 +236,8 @@ async fn probe(back_end: Arc<BackEnd>, probing: Probing) -> (SocketAddr, io::Res
     let address = back_end.address;
     let query = probing.query(fastrand::u16(..));
     let preface = probing.client_address.own_preface();
-    let asked = ask_by_datagram(address, &preface, &query, probing.question.len());
+    let mut told = Told::Nothing;
+    let asked = ask_by_datagram(address, &preface, &query, probing.question.len(), &mut told);
     let asked = tokio::time::timeout(probing.timeout, asked).await;
     back_end.replied.fetch_add(u64::from(matches!(asked, Ok(Ok(_)))), Ordering::Relaxed);
     let probe = match asked {
