@@ -23,11 +23,6 @@ pub const MEND_NS: u64 = 1_000_000_000;
 struct Line {
     socket: UdpSocket,
     outgoing: Outgoing,
-    /// The queries that were pushed since none waited, as long as the system has taken none of them: no more than may
-    /// wait.
-    pushed: Vec<Index>,
-    /// Whether it has taken some: which ones cannot be told then.
-    is_mixed: bool,
 }
 
 /// The lines of one worker to all back ends. A line goes by its number, a back end by its place.
@@ -86,7 +81,7 @@ impl Lines {
             let opened = net::client::ask_for_many(address, None).and_then(|socket| {
                 readiness.add(&socket, line as u64, false)?;
                 let outgoing = Outgoing::merging(&socket);
-                Ok(Line { socket, outgoing, pushed: Vec::new(), is_mixed: false })
+                Ok(Line { socket, outgoing })
             });
             match opened {
                 Ok(opened) => self.lines[line] = Some(opened),
@@ -183,11 +178,7 @@ impl Lines {
         if open.outgoing.is_empty() {
             self.ready.push(line);
         }
-        open.outgoing.push(octets, None, None);
-        open.is_mixed |= open.pushed.len() >= open.outgoing.most();
-        if !open.is_mixed {
-            open.pushed.push(query);
-        }
+        open.outgoing.push_marked(octets, query.0);
         if open.outgoing.is_full() {
             self.send(line, failed);
         }
@@ -209,31 +200,25 @@ impl Lines {
         !self.ready.is_empty()
     }
 
-    /// Takes queries, with their lines, that the system refused to send, as a packet filter has it do: they wait in
-    /// vain. Where it took others with them, it is not known which ones were refused, and they are not among these.
+    /// Takes queries, with their lines, that the system refused to send, as a packet filter has it do, or for want of a
+    /// way: they wait in vain.
     pub fn take_refused(&mut self) -> Vec<(u16, Index)> {
         std::mem::take(&mut self.refused)
     }
 
     fn send(&mut self, line: u16, failed: &Count) {
         let Some(open) = &mut self.lines[usize::from(line)] else { return };
-        let (mut troubles, mut is_mixed) = ([None; 2], open.is_mixed);
-        open.outgoing.send(&open.socket, |told| {
-            let trouble = told.err().map(|error| Trouble::of(&error));
-            is_mixed |= trouble != Some(Trouble::Datagram);
-            match trouble {
-                None => {}
-                Some(Trouble::Datagram) => failed.add(1),
-                Some(Trouble::Socket) => troubles[1] = trouble,
-                Some(_) => troubles[0] = trouble,
+        let (mut troubles, refused) = ([None; 2], &mut self.refused);
+        open.outgoing.send_marked(&open.socket, |query, told| {
+            let Err(error) = told else { return };
+            failed.add(1);
+            refused.push((line, Index(query)));
+            match Trouble::of(&error) {
+                Trouble::Datagram => {}
+                trouble @ Trouble::Socket => troubles[1] = Some(trouble),
+                trouble => troubles[0] = Some(trouble),
             }
         });
-        open.is_mixed = is_mixed && !open.outgoing.is_empty();
-        if is_mixed {
-            open.pushed.clear();
-        } else if open.outgoing.is_empty() {
-            self.refused.extend(open.pushed.drain(..).map(|query| (line, query)));
-        }
         let earlier = open.outgoing.take_earlier().map(|error| Trouble::of(&error));
         for trouble in troubles.into_iter().chain([earlier]).flatten() {
             self.hear(place_of(line), trouble);
@@ -340,26 +325,24 @@ mod tests {
     }
 
     #[test]
-    fn which_queries_were_refused_is_known_where_all_were() {
+    fn which_queries_were_refused_is_known() {
         let readiness = Readiness::new().expect("there are descriptors");
         let (mut lines, failed) = (Lines::new(1), Count::default());
         lines.open(1, ([127, 0, 0, 1], 9).into(), &readiness);
         // The system has no datagrams that are so long.
-        let (line, too_long, short) = (SOCKETS_MAX as u16, [7; 65_520], [7; 32]);
+        let (line, too_long) = (SOCKETS_MAX as u16, 65_520);
         let mut count = 0;
-        for (datagrams, refused) in [
-            (&[&too_long[..]][..], 1),
-            (&[&too_long, &too_long], 2),
-            (&[&too_long, &short], 0),
-            (&[&short], 0),
-            (&[&too_long], 1),
-        ] {
-            for octets in datagrams {
-                assert!(lines.push(line, Index::ANY, octets, &failed));
+        for datagrams in [&[too_long][..], &[too_long, too_long + 1], &[32, too_long, 40], &[32]] {
+            let mut expected = Vec::new();
+            for (query, length) in (7..).zip(datagrams) {
+                assert!(lines.push(line, Index(query), &vec![7; *length], &failed));
+                expected.extend((*length >= too_long).then_some((line, Index(query))));
             }
             lines.flush(&failed);
-            assert_eq!(lines.take_refused(), vec![(line, Index::ANY); refused]);
-            count += datagrams.iter().filter(|octets| octets.len() > 32).count() as u64;
+            let mut refused = lines.take_refused();
+            refused.sort_unstable_by_key(|(_, query)| query.0);
+            assert_eq!(refused, expected);
+            count += expected.len() as u64;
             assert_eq!(failed.get(), count, "each is counted");
         }
     }

@@ -80,7 +80,7 @@ enum State {
 
 /// A query in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Index(u32);
+pub struct Index(pub(crate) u32);
 
 /// Why a reply ends nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -308,6 +308,8 @@ impl Bench {
 
     fn flush(&mut self, now: u64) {
         self.lines.flush(&self.worker.counters.send_failed);
+        // Before what was refused goes on, for others are preferred.
+        self.doubt_gone(now);
         // Each goes to a few back ends at most.
         while self.redirect(now) {
             self.lines.flush(&self.worker.counters.send_failed);

@@ -136,13 +136,16 @@ impl Bench {
         self.pending.forget_late(now, timeout);
     }
 
-    /// Goes on with queries of back ends that are gone: nobody is there, so nobody answers.
-    ///
-    /// Whoever is said to be gone comes into doubt first: a packet can have said so, that no way leads there too.
-    pub(super) fn bury(&mut self, now: u64) {
+    /// Comes to doubt whoever is said to be gone: a packet can have said so, that no way leads there too.
+    pub(super) fn doubt_gone(&mut self, now: u64) {
         for place in self.lines.take_gone().iter() {
             self.doubt(place, now);
         }
+    }
+
+    /// Goes on with queries of back ends that are gone: nobody is there, so nobody answers.
+    pub(super) fn bury(&mut self, now: u64) {
+        self.doubt_gone(now);
         let picker = &self.worker.picker;
         let gone = self.doubts.settle(|place| heard(picker, place), now);
         for place in gone.iter() {

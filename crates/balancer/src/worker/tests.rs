@@ -425,15 +425,32 @@ fn what_the_system_refuses_goes_to_another_back_end_at_once() {
     }
     let before = bench.worker.picker.state.in_flight(1);
     (0..2).for_each(|_| ask_too_long(&mut bench));
+    // What goes with it is not refused.
+    (0..2).for_each(|_| ask(&mut bench));
     bench.flush(1);
     let counts = &bench.worker.counters;
     assert_eq!([&counts.send_failed, &counts.retries, &counts.failed].map(|count| count.get()), [1, 1, 0]);
-    assert_eq!([0, 1].map(|place| bench.pending.waiting_for(place).len()), [0, 2]);
-    assert_eq!([0, 1].map(|place| bench.worker.picker.state.in_flight(place)), [0, before + 2]);
+    assert_eq!([0, 1].map(|place| bench.pending.waiting_for(place).len()), [1, 3]);
+    assert_eq!([0, 1].map(|place| bench.worker.picker.state.in_flight(place)), [1, before + 3]);
     let mut octets = vec![0; 1 << 16];
-    for _ in 0..2 {
-        assert!(theirs.recv(&mut octets).expect("it arrives") > 65_507);
-    }
+    let arrived = [(); 3].map(|()| theirs.recv(&mut octets).expect("it arrives"));
+    assert_eq!(arrived.iter().filter(|length| **length > 65_507).count(), 2);
+}
+
+#[test]
+fn where_nothing_can_be_sent_is_doubted_and_its_queries_go_on_at_once() {
+    let mut bench = bench(&[([127, 0, 0, 1], 9).into(), ([127, 0, 0, 2], 9).into()]);
+    drop(bench.lines.divert(0));
+    let _theirs = bench.lines.divert(1);
+    (0..4).for_each(|_| ask(&mut bench));
+    bench.lines.hear(0, Trouble::NoWay);
+    bench.flush(1);
+    assert_eq!([0, 1].map(|place| bench.pending.waiting_for(place).len()), [0, 4]);
+    assert!(bench.doubts.all().contains(0) && !bench.doubts.all().contains(1));
+    let counts = &bench.worker.counters;
+    assert_eq!([&counts.send_failed, &counts.retries, &counts.failed].map(|count| count.get()), [2, 2, 0]);
+    let cells = bench.worker.picker.cells(0).expect("it is there");
+    assert_eq!([cells.timeouts.get(), cells.refused.get(), cells.in_flight()], [0; 3]);
 }
 
 #[test]

@@ -42,6 +42,8 @@ struct Ready {
     end: usize,
     /// Of how many datagrams the message consists that begins with it.
     count: usize,
+    /// What it is known by to who sends it.
+    mark: u32,
 }
 
 /// Addresses, each with the octets that are in use.
@@ -121,15 +123,24 @@ impl Outgoing {
     /// # Panics
     /// When the batch is full, and where it is [`merging`](Self::merging) and an address is given.
     pub fn push(&mut self, octets: &[u8], to: Option<SocketAddr>, from: Option<IpAddr>) -> &mut [u8] {
-        assert!(!self.is_full(), "the batch is full");
-        let start = self.octets.len();
-        self.octets.extend_from_slice(octets);
-        self.datagrams.push(Ready { start, end: self.octets.len(), count: 1 });
         if self.is_connected {
             assert!(to.is_none() && from.is_none(), "the socket is connected");
         } else {
             self.ways.push(Way { to: to.map(Name::encode), from: from.map(Control::leaving_from) });
         }
+        self.push_marked(octets, 0)
+    }
+
+    /// Adds a datagram for a connected socket, of which [`send_marked`](Self::send_marked) tells by this mark, which may be any.
+    /// Returns its octets, which may still be changed.
+    ///
+    /// # Panics
+    /// When the batch is full.
+    pub fn push_marked(&mut self, octets: &[u8], mark: u32) -> &mut [u8] {
+        assert!(!self.is_full(), "the batch is full");
+        let start = self.octets.len();
+        self.octets.extend_from_slice(octets);
+        self.datagrams.push(Ready { start, end: self.octets.len(), count: 1, mark });
         &mut self.octets[start..]
     }
 
@@ -140,6 +151,15 @@ impl Outgoing {
     /// one sent before ([`take_earlier`](Self::take_earlier)). Returns false when the socket has no room now: the
     /// datagrams of which nothing was told wait on.
     pub fn send(&mut self, socket: &impl AsFd, mut told: impl FnMut(Result<(), io::Error>)) -> bool {
+        self.send_marked(socket, |_, is_taken| told(is_taken))
+    }
+
+    /// As [`send`](Self::send), and tells of each by its mark, too.
+    pub fn send_marked(
+        &mut self,
+        socket: &impl AsFd,
+        mut told: impl FnMut(u32, Result<(), io::Error>),
+    ) -> bool {
         if self.merges {
             self.put_together();
         }
@@ -168,7 +188,7 @@ impl Outgoing {
             match usize::try_from(count) {
                 Ok(count) if count > 0 => {
                     let taken = waiting[..count].iter().map(datagrams).sum::<usize>();
-                    (0..taken).for_each(|_| told(Ok(())));
+                    self.datagrams[done..][..taken].iter().for_each(|ready| told(ready.mark, Ok(())));
                     (done, gone) = (done + taken, gone + count);
                     self.earlier = first.take().or(self.earlier.take());
                 }
@@ -188,7 +208,9 @@ impl Outgoing {
                         kind => {
                             let again =
                                 || error.raw_os_error().map_or(kind.into(), io::Error::from_raw_os_error);
-                            (0..refused).for_each(|_| told(Err(again())));
+                            let refused = &self.datagrams[done..][..refused];
+                            refused.iter().for_each(|ready| told(ready.mark, Err(again())));
+                            let refused = refused.len();
                             (done, gone, first) = (done + refused, gone + 1, None);
                         }
                     }
@@ -429,9 +451,25 @@ impl std::fmt::Debug for Incoming {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
     use std::os::unix::net::UnixDatagram;
 
     use super::*;
+
+    #[test]
+    fn which_ones_are_refused_is_told_in_whatever_order_they_go() {
+        let server = UdpSocket::bind("127.0.0.1:0").expect("loopback binds");
+        let client = crate::client::ask(server.local_addr().expect("it is bound"), None).expect("a socket");
+        let mut outgoing = Outgoing::merging(&client);
+        // The system has no datagrams as long as two of these.
+        for (mark, length) in [(7, 30), (3, 65_520), (4, 40), (9, 65_530), (5, 30)] {
+            outgoing.push_marked(&vec![7; length], mark);
+        }
+        let mut told = Vec::new();
+        assert!(outgoing.send_marked(&client, |mark, is_taken| told.push((mark, is_taken.is_ok()))));
+        told.sort_unstable();
+        assert_eq!(told, [(3, false), (4, true), (5, true), (7, true), (9, false)]);
+    }
 
     #[test]
     fn what_finds_no_room_waits_on_and_nothing_else_is_kept() {
