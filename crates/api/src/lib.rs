@@ -45,7 +45,7 @@ pub use control::{
 };
 pub use explain::{AddressType, Explain, Explanation, RowServer};
 pub use fault::{Fault, Faults};
-pub use partition::{Lookup, PartitionSummary};
+pub use partition::{Lookup, PartitionPut, PartitionSummary};
 pub use place::Origin;
 pub use policy::{Entry, Order, Policy, Server, WhenAllDown};
 pub use probe::{HealthState, ProbeResult, ProbeState, ProbeVerdict};

@@ -13,6 +13,15 @@ pub struct PartitionSummary {
     pub prefixes: u64,
 }
 
+/// The partition that was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PartitionPut {
+    /// How many distinct prefixes it maps to regions.
+    pub prefixes: u64,
+    /// The first generation that has it.
+    pub generation: u64,
+}
+
 /// What a partition says of a client address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Lookup {

@@ -279,7 +279,7 @@ impl Editor {
         self.apply(vec![Edit::RemoveRegion { id }]).await
     }
 
-    /// Puts a partition from CSV.
+    /// Puts a partition from CSV; returns how many prefixes it has.
     ///
     /// # Errors
     /// [`Refused`]: faults of the text.
@@ -288,12 +288,15 @@ impl Editor {
         name: &str,
         text: Vec<u8>,
         condition: Condition,
-    ) -> Result<Applied, Refused> {
+    ) -> Result<(u64, Applied), Refused> {
         let (name, regions) = (name.to_string(), self.book().regions.clone());
         // As a zone, with a million prefixes.
         let edit =
             tokio::task::spawn_blocking(move || Edit::partition(&name, "body", text, condition, regions));
-        self.apply(vec![edit.await??]).await
+        let edit = edit.await??;
+        let Edit::PutPartition { compiled, .. } = &edit else { unreachable!("it puts a partition") };
+        let prefixes = compiled.partition.size().prefixes;
+        Ok((prefixes, self.apply(vec![edit]).await?))
     }
 
     /// Deletes a partition.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::reply::Failure;
-use crate::edit::{Applied, Refused};
+use crate::edit::Refused;
 
 /// Changes under way at a time; one more is refused with 503. Far below the number of connections, so that
 /// status can still be asked for while a hanging disk holds all changes up.
@@ -49,10 +49,10 @@ pub(super) struct Place {
 impl Place {
     /// Makes a change to its end, also where the client goes away, and keeps the place until then: what was begun aside or
     /// waits in the queue holds its memory.
-    pub(super) async fn hold(
+    pub(super) async fn hold<T: Send + 'static>(
         self,
-        change: impl Future<Output = Result<Applied, Refused>> + Send + 'static,
-    ) -> Result<Applied, Refused> {
+        change: impl Future<Output = Result<T, Refused>> + Send + 'static,
+    ) -> Result<T, Refused> {
         let held = tokio::spawn(async move {
             let _place = self;
             change.await
@@ -208,7 +208,7 @@ mod tests {
             let (make, made) = tokio::sync::oneshot::channel::<()>();
             let change = async {
                 let _ = made.await;
-                Err(Refused::Busy)
+                Err::<(), _>(Refused::Busy)
             };
             let place = admission.text().await.expect("a place");
             let answer = tokio::time::timeout(Duration::ZERO, place.hold(change));

@@ -4,16 +4,16 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use web::path::Segments;
 
-use api::{Changed, Lookup, PartitionSummary, Problem};
+use api::{Changed, Lookup, PartitionPut, PartitionSummary, Problem};
 
 use super::document::{IfAbsent, IfMatch, IfNoneMatch, PartitionName};
 use super::path;
-use super::reply::{Failure, aside, changed, tagged};
+use super::reply::{Failure, aside, changed, status, tagged};
 use super::{Http, body, precondition};
 use crate::book::{Condition, check_name};
 
@@ -64,15 +64,15 @@ pub(super) async fn get(
 /// Puts a partition, new or in the place of the one there is.
 ///
 /// Each line is a prefix and the name of a region; of two prefixes that cover an address the longer one
-/// decides.
+/// decides. A text without a prefix is refused (422): an emptied file would take all clients' regions away.
 #[utoipa::path(
     put, path = "/v1/partitions/{name}", operation_id = "put_partition", tag = "partitions",
     params(PartitionName, IfMatch, IfAbsent),
     request_body(
-        description = "Lines of `prefix,region`, at most 64 MiB.",
+        description = "Lines of `prefix,region`, at most 64 MiB; at least one of them has a prefix.",
         content((String = "text/csv"), (String = "text/plain")),
     ),
-    responses((status = 200, description = "Every worker serves it.", body = Changed)),
+    responses((status = 200, description = "Every worker serves it.", body = PartitionPut)),
 )]
 pub(super) async fn put(
     State(http): State<Http>,
@@ -83,7 +83,9 @@ pub(super) async fn put(
     let condition = condition(&http, &name, request.headers()).await?;
     let place = http.admission.text().await?;
     let text = body::read(request, &[CSV, body::PLAIN], body::TEXT_MAX).await?;
-    changed(place.hold(async move { http.editor.put_partition(&name, text, condition).await }).await)
+    let put = place.hold(async move { http.editor.put_partition(&name, text, condition).await });
+    let (prefixes, applied) = put.await?;
+    Ok((status(applied), Json(PartitionPut { prefixes, generation: applied.generation })).into_response())
 }
 
 /// Deletes a partition.

@@ -281,7 +281,9 @@ async fn regions_partitions_policies_and_servers_work_together() {
 
     let csv = [("content-type", "text/csv")];
     let text = "192.0.2.0/25,europe\n2001:db8::/32,europe\n";
-    api.send("PUT", "/v1/partitions/default", &csv, text).await.is(200, json!({"generation": 3}));
+    api.send("PUT", "/v1/partitions/default", &csv, text)
+        .await
+        .is(200, json!({"prefixes": 2, "generation": 3}));
     assert_eq!(api.send("PUT", "/v1/partitions/other", &csv, "192.0.2.0/33,mars\n").await.status, 422);
     assert_eq!(api.send("PUT", "/v1/partitions/-x", &csv, "192.0.2.0/24,eu\n").await.status, 400);
     assert_eq!(api.get("/v1/partitions/default").await.body, text);

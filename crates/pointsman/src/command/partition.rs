@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use api::{Lookup, PartitionSummary};
+use api::{Lookup, PartitionPut, PartitionSummary};
 use clap::{Args, Subcommand};
 use hyper::Method;
 
@@ -84,7 +84,7 @@ impl Partition {
                 let mut call = Call::new(Method::PUT, path(&name));
                 call.body = Some(session::body(&file, "text/csv")?);
                 call.if_match = precondition.if_match;
-                session.change(call, &format!("partition {name}")).await
+                session.add(call, |put| done(&name, put)).await
             }
             Action::Delete { name, precondition } => {
                 let mut call = Call::new(Method::DELETE, path(&name));
@@ -104,6 +104,11 @@ fn path(name: &str) -> String {
     format!("{PATH}/{}", segment(name))
 }
 
+fn done(name: &str, put: &PartitionPut) -> (String, u64) {
+    let prefixes = if put.prefixes == 1 { "prefix" } else { "prefixes" };
+    (format!("partition {name} with {} {prefixes}", put.prefixes), put.generation)
+}
+
 fn list(partitions: Vec<PartitionSummary>) -> String {
     let mut table = session::table(&["PARTITION", "PREFIXES"]);
     for partition in partitions {
@@ -120,4 +125,16 @@ fn lookup(found: Lookup) -> String {
         found.prefix,
     ]);
     session::lines(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_puts_a_partition_is_told_how_much_it_holds() {
+        let of = |prefixes| done("default", &PartitionPut { prefixes, generation: 7 });
+        assert_eq!(of(1), ("partition default with 1 prefix".into(), 7));
+        assert_eq!(of(2), ("partition default with 2 prefixes".into(), 7));
+    }
 }
