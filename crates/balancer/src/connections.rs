@@ -179,6 +179,7 @@ impl Connections {
             // What has many messages for an answer is for whom a server knows, and it does not know us.
             Ok(asked) if matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) => {
                 let refused = Says::Rcode(Rcode::REFUSED);
+                desk.counters.transfers.add(1);
                 Err(Some(ours(query, asked.head.len(), asked.edns.as_ref(), refused)))
             }
             Ok(asked) => Ok(Asked {
@@ -277,7 +278,7 @@ impl Connections {
                     tries += usize::from(!was_idle);
                     overdue.push(picked.back_end, told);
                 }
-                Ended::Unsent => return None,
+                Ended::Unsent => break,
             }
         }
         self.desk().counters.failed.add(1);
@@ -538,6 +539,22 @@ pub(crate) mod tests {
         let cells = &field.iter().next().expect("it is there").cells[0];
         let no_socket = connections.desk().counters.no_socket.get();
         assert_eq!((cells.refused.get(), cells.in_flight(), no_socket), (4, 0, 6), "the one that is its own");
+    }
+
+    #[tokio::test]
+    async fn what_is_answered_here_is_counted_once() {
+        let connections = connections(&[nowhere()], Limits::default(), Onward::Connections);
+        for (kind, expected) in [(1, Rcode::SERVFAIL), (251, Rcode::REFUSED), (252, Rcode::REFUSED)] {
+            let mut query = A[2..].to_vec();
+            query[16] = kind;
+            let told = answer(&connections, &query, way(1)).await.expect("an answer");
+            assert_eq!(rcode(&told), expected, "{kind}");
+        }
+        answer(&connections, &A[2..14], way(1)).await.expect("an answer");
+        let desk = connections.desk();
+        let FrontCounters { queries, failed, .. } = &*desk.counters;
+        let counts = [queries.get(), failed.get(), desk.counters.turned_away()];
+        assert_eq!((counts, desk.counters.transfers.get()), ([4, 1, 3], 2));
     }
 
     /// A client's way to us.

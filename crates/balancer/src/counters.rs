@@ -125,7 +125,9 @@ pub struct FrontCounters {
     pub no_query: Count,
     /// Malformed queries, answered here.
     pub malformed: Count,
-    /// Queries that no back end answered, or for which there was none, answered SERVFAIL.
+    /// Queries for a zone transfer over connections, answered REFUSED.
+    pub transfers: Count,
+    /// Queries that no back end answered, or for which there was none or no way to send them: answered SERVFAIL.
     pub failed: Count,
     /// Queries for which all places were taken: dropped, over connections answered SERVFAIL. Connections, too.
     pub full: Count,
@@ -151,4 +153,14 @@ pub struct FrontCounters {
     pub picks: [Count; routing::balance::Why::ALL.len()],
     /// The step that `pressure` goes by now.
     pub step: AtomicU64,
+}
+
+impl FrontCounters {
+    /// Messages that went to no back end and did not fail: no query, malformed, of strangers, for a zone transfer, sent to TCP,
+    /// or without a place. Connections that were closed at once are among them.
+    pub fn turned_away(&self) -> u64 {
+        let FrontCounters { no_query, malformed, strangers, transfers, steered, full, full_client, .. } =
+            self;
+        [no_query, malformed, strangers, transfers, steered, full, full_client].map(Count::get).iter().sum()
+    }
 }

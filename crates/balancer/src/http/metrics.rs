@@ -130,8 +130,14 @@ pub const METRICS: &[Metric] = &[
     front!("pointsman_balance_no_query_total", "Messages that were no query, dropped.", "messages", no_query),
     front!("pointsman_balance_malformed_total", "Malformed queries, answered here.", "queries", malformed),
     front!(
+        "pointsman_balance_transfers_total",
+        "Queries for a zone transfer over TCP, answered REFUSED.",
+        "queries",
+        transfers
+    ),
+    front!(
         "pointsman_balance_failed_total",
-        "Queries that no back end answered, or for which there was none, answered SERVFAIL.",
+        "Queries that no back end answered, or for which there was none or no way to send them: answered SERVFAIL.",
         "queries",
         failed
     ),

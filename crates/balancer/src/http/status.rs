@@ -58,10 +58,7 @@ pub fn of(numbers: &Numbers) -> BalanceStatus {
         answers: numbers.sum(|front| &front.answers),
         failed: numbers.sum(|front| &front.failed),
         shed: numbers.sum(|front| &front.shed),
-        turned_away: numbers.sum(|front| &front.no_query)
-            + numbers.sum(|front| &front.malformed)
-            + numbers.sum(|front| &front.full)
-            + numbers.sum(|front| &front.full_client),
+        turned_away: numbers.fronts.iter().map(|front| front.turned_away()).sum(),
         retries: numbers.sum(|front| &front.retries),
         back_ends: field.iter().map(|back_end| of_back_end(back_end, all, now_ns)).collect(),
     }

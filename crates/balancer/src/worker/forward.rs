@@ -251,6 +251,7 @@ impl Bench {
                 (Says::Rcode(Rcode::SERVFAIL), worker.picker.has_others(passed_over));
             let says = if !has_others && !closed.is_empty() {
                 worker.counters.no_socket.add(1);
+                worker.counters.failed.add(1);
                 Some(servfail)
             } else if !has_others || !tried.is_empty() {
                 worker.counters.failed.add(1);
@@ -271,11 +272,13 @@ impl Bench {
         let line = self.lines.of(place).find(|line| pending.sent(index, *line, rng).is_ok());
         let Some(line) = line else {
             self.worker.counters.no_id.add(1);
+            self.worker.counters.failed.add(1);
             return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
         };
         if !self.push(line, index) {
             // What we lack here is no back end's fault, and uses up nothing that it grants.
             self.worker.counters.send_failed.add(1);
+            self.worker.counters.failed.add(1);
             self.pending.unsent(index);
             return self.give_up(index, Some(Says::Rcode(Rcode::SERVFAIL)));
         }
