@@ -227,6 +227,8 @@ pub enum StoreError {
         path: PathBuf,
         /// The cause in the system's or the database's words.
         cause: String,
+        /// How to go on.
+        way: &'static str,
     },
     /// A shared database had not answered when this process, which stops, waited no longer.
     Left {
@@ -244,12 +246,14 @@ pub enum StoreError {
         /// The database's path.
         path: PathBuf,
     },
-    /// The database may no longer be written.
+    /// The database may not be written, or no longer.
     Permission {
         /// The database's path.
         path: PathBuf,
         /// The database's words.
         cause: String,
+        /// How to go on.
+        way: &'static str,
     },
     /// The file was deleted or replaced since the store was opened, or its write-ahead log was.
     Gone {
@@ -299,7 +303,7 @@ impl StoreError {
             // The index of the log could not grow: the first that a start on a full disk meets.
             _ if extended_code(error) == Some(ffi::SQLITE_IOERR_SHMSIZE) => StoreError::Full { path },
             (Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied), _) => {
-                StoreError::Permission { path, cause }
+                StoreError::Permission { path, cause, way: "give this user the right to it and its folder" }
             }
             (Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen), _) => StoreError::Io { path, cause },
             (Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase), _) => {
@@ -318,32 +322,73 @@ impl StoreError {
 
     /// Sorts an error of a shared database by its SQLSTATE, and by MariaDB's own number where it has none of its own.
     pub(crate) fn sort_shared(path: &Path, error: &sqlx::Error) -> Self {
-        let (path, cause) = (path.to_path_buf(), error.to_string());
-        let Some(database) = error.as_database_error() else {
-            return match error {
-                sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
-                    StoreError::Corrupt { path, what: cause }
-                }
-                _ => StoreError::Unreachable { path, cause },
-            };
+        let path = path.to_path_buf();
+        // Without the library's own words before them.
+        let unreachable = |cause: String, way| StoreError::Unreachable { path: path.clone(), cause, way };
+        let database = match error {
+            sqlx::Error::Database(database) => &**database,
+            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+                return StoreError::Corrupt { path, what: error.to_string() };
+            }
+            sqlx::Error::Io(cause) => return unreachable(cause.to_string(), way_to(cause)),
+            sqlx::Error::Tls(cause) => return unreachable(cause.to_string(), TLS),
+            other => return unreachable(other.to_string(), LOOK),
         };
         let code = database.code().unwrap_or_default();
-        // Without the library's own words before them.
         let cause = database.message().to_owned();
         match (&*code, mysql_number(database)) {
             ("55P03", _) | (_, Some(1205)) => StoreError::Locked { path },
             ("53100", _) | (_, Some(1021 | 1114)) => StoreError::Full { path },
-            ("42501", _) | (_, Some(1044 | 1045 | 1142)) => StoreError::Permission { path, cause },
-            // There is no database of that name.
-            ("3D000", _) | (_, Some(1049)) => StoreError::Unreachable { path, cause },
-            (code, None) if code.starts_with("28") => StoreError::Permission { path, cause },
-            // It starts, stops or has no place.
-            (code, None) if code.starts_with("57P") || code.starts_with("53") || code.starts_with("08") => {
-                StoreError::Unreachable { path, cause }
+            ("42501", _) | (_, Some(1044 | 1142 | 1143 | 1227 | 1370)) => {
+                StoreError::Permission { path, cause, way: RIGHTS }
             }
-            (_, Some(1040 | 1053 | 1317 | 1927)) => StoreError::Unreachable { path, cause },
+            ("25006", _) | (_, Some(1290 | 1792 | 1836)) => {
+                StoreError::Permission { path, cause, way: PRIMARY }
+            }
+            ("3D000", _) | (_, Some(1046 | 1049)) => unreachable(cause, DATABASE),
+            ("53300", _) | (_, Some(1040 | 1203 | 1226)) => unreachable(cause, CONNECTIONS),
+            (_, Some(1045 | 1130 | 1251 | 1698)) => unreachable(cause, USER),
+            (code, None) if code.starts_with("28") => unreachable(cause, USER),
+            // It starts, stops or has no place; or somebody ended the connection.
+            (code, None) if ["57P", "53", "08", "25P03"].iter().any(|class| code.starts_with(class)) => {
+                unreachable(cause, LOOK)
+            }
+            (_, Some(1053 | 1317 | 1927)) => unreachable(cause, LOOK),
             _ => StoreError::Failed { path, cause },
         }
+    }
+}
+
+/// How to go on where a database cannot be reached.
+const LOOK: &str = "see whether the database runs, and what its log says";
+/// How to go on where it does not let us in.
+const USER: &str =
+    "correct the user and the password in its URL, or have the database let that user in from here";
+/// How to go on where a URL names none.
+const DATABASE: &str = "create that database, or correct its name in the URL";
+/// How to go on where others have taken all.
+const CONNECTIONS: &str = "let the database have more connections, or end some";
+/// How to go on where there is no TLS, or none that is trusted.
+const TLS: &str = "set up TLS in the database, or correct what its URL says of TLS and certificates";
+/// How to go on where a user may not do something.
+const RIGHTS: &str = "have its user own that database (PostgreSQL), or have all rights in it (MariaDB)";
+/// How to go on where nobody may write.
+const PRIMARY: &str = "it is a standby, or was made read-only: name the one that may be written in the URL";
+
+/// How to go on where the system could not connect.
+fn way_to(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::ConnectionRefused => "start the database, or correct the host and the port in its URL",
+        io::ErrorKind::NotFound => "correct the path in its URL",
+        io::ErrorKind::PermissionDenied => "give this user the right to the path in its URL",
+        // What rustls says of certificates.
+        io::ErrorKind::InvalidData => TLS,
+        io::ErrorKind::TimedOut => "see whether the database runs, and what on the way there drops packets",
+        // The standard library has no kind for it.
+        _ if cause.to_string().starts_with("failed to lookup address") => {
+            "correct the host in its URL, or see why this system does not resolve it"
+        }
+        _ => LOOK,
     }
 }
 
@@ -368,8 +413,8 @@ fn mysql_number(error: &dyn sqlx::error::DatabaseError) -> Option<u16> {
 pub(crate) fn is_refusal(error: &sqlx::Error) -> bool {
     let Some(database) = error.as_database_error() else { return false };
     let code = database.code().unwrap_or_default();
-    // "Incorrect string value" is of no class.
-    code.starts_with("22") || code.starts_with("23") || mysql_number(database) == Some(1366)
+    // "Incorrect string value" and "Illegal mix of collations" are of no class.
+    code.starts_with("22") || code.starts_with("23") || matches!(mysql_number(database), Some(1267 | 1366))
 }
 
 /// Whether a shared database broke a transaction off in favour of another, so that it may be tried again.
@@ -387,8 +432,8 @@ impl fmt::Display for StoreError {
                 path.display(),
                 BUSY_TIMEOUT.as_secs()
             ),
-            StoreError::Unreachable { path, cause } => {
-                write!(f, "the store {} cannot be reached: {cause}", path.display())
+            StoreError::Unreachable { path, cause, way } => {
+                write!(f, "the store {} cannot be reached: {cause}; {way}", path.display())
             }
             StoreError::Left { path } => write!(
                 f,
@@ -405,8 +450,8 @@ impl fmt::Display for StoreError {
             StoreError::Full { path } => {
                 write!(f, "there is no space left for the store {}; free some", path.display())
             }
-            StoreError::Permission { path, cause } => {
-                write!(f, "the store {} may not be written: {cause}", path.display())
+            StoreError::Permission { path, cause, way } => {
+                write!(f, "the store {} may not be written: {cause}; {way}", path.display())
             }
             StoreError::Gone { path } => write!(
                 f,

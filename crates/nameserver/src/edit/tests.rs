@@ -19,7 +19,7 @@ async fn a_check_takes_back_what_a_check_would_show() {
     let editor = start(&folder).await;
     for (cause, stays) in [
         (StoreError::Locked { path: path.clone() }, false),
-        (StoreError::Unreachable { path: path.clone(), cause: String::new() }, false),
+        (StoreError::Unreachable { path: path.clone(), cause: String::new(), way: "" }, false),
         (StoreError::Slow { path: path.clone() }, false),
         (StoreError::Full { path: path.clone() }, true),
         (StoreError::Gone { path: path.clone() }, true),

@@ -242,11 +242,19 @@ const IMPORT: Keyed = Keyed { word: "import", table: "import", key: "path", valu
 
 /// Puts rows in the place of those with their keys.
 async fn put(sql: &mut Sql, of: &Keyed, rows: Vec<(String, Value)>) -> Result<(), Failure> {
-    for (_, value) in &rows {
-        if value.octets() > TEXT_MAX {
-            let what = format!("a text of {} bytes is above {TEXT_MAX}", value.octets());
-            return Err(Failure::Refused(what));
-        }
+    let longest = rows.iter().map(|(_, value)| value.octets()).max().unwrap_or(0);
+    if longest > TEXT_MAX {
+        return Err(Failure::Refused(format!("a text of {longest} bytes is above {TEXT_MAX}")));
+    }
+    // The database would end the connection, and nobody could tell which change it was.
+    if longest > OCTETS_PER_STATEMENT
+        && let Some(most) = sql.text_max().await?
+        && longest > most
+    {
+        let what = format!(
+            "a text of {longest} bytes is above the {most} that the database takes; raise max_allowed_packet there"
+        );
+        return Err(Failure::Refused(what));
     }
     let keys: Vec<&str> = rows.iter().map(|(key, _)| key.as_str()).collect();
     distinct(&keys)?;

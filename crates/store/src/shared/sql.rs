@@ -24,6 +24,10 @@ const SENT_PER_SECOND_MIN: u64 = 256 << 10;
 /// call and are small, and who stops must be done before systemd kills it.
 pub(crate) const ALIVE_WAIT: Duration = Duration::from_secs(5);
 
+/// How many octets a packet with a text has beside it, at most: the text's name and what the protocol needs.
+#[cfg(feature = "mysql")]
+const BESIDE_TEXT: usize = 4 << 10;
+
 /// What the driver of PostgreSQL knows behind the question mark of a URL; `options[...]` it knows, too.
 #[cfg(feature = "postgres")]
 const POSTGRES_PARAMETERS: &[&str] = &[
@@ -47,7 +51,8 @@ const POSTGRES_PARAMETERS: &[&str] = &[
     "options",
 ];
 
-/// What that of MariaDB knows.
+/// What that of MariaDB knows, but for the character set and the time zone, which are not for a URL to say: another set would
+/// write texts that other name servers read as something else.
 #[cfg(feature = "mysql")]
 const MYSQL_PARAMETERS: &[&str] = &[
     "sslmode",
@@ -58,13 +63,13 @@ const MYSQL_PARAMETERS: &[&str] = &[
     "ssl-cert",
     "sslkey",
     "ssl-key",
-    "charset",
-    "collation",
     "statement-cache-capacity",
     "socket",
-    "timezone",
-    "time-zone",
 ];
+
+/// Has PostgreSQL send nothing but errors: the driver would log notices in its own words.
+#[cfg(feature = "postgres")]
+pub(super) const QUIET: &str = "SET client_min_messages = error";
 
 /// Where a database is, and as whom to go there.
 #[derive(Clone, Debug)]
@@ -175,18 +180,26 @@ impl<T> OfMysql for T {}
 impl Place {
     /// Reads a URL; `None` where it is not of a shared database, or of one that the program was built without.
     pub(crate) fn read(url: &str) -> Result<Option<Place>, OpenError> {
-        let wrong = |cause: sqlx::Error| OpenError::Url { url: shown(url), cause: cause.to_string() };
+        let wrong = |cause: String| OpenError::Url { url: shown(url), cause };
+        // The driver's own words are behind the library's.
+        let unread = |cause: sqlx::Error| {
+            let cause = cause.to_string();
+            wrong(cause.rsplit("error with configuration: ").next().unwrap_or(&cause).into())
+        };
         match url.split_once("://").map(|(scheme, _)| scheme) {
             #[cfg(feature = "postgres")]
             Some("postgres" | "postgresql") => {
-                check_parameters(url, POSTGRES_PARAMETERS)?;
-                let options: PgConnectOptions = url.parse().map_err(wrong)?;
+                check(url, POSTGRES_PARAMETERS).map_err(wrong)?;
+                let options: PgConnectOptions = url.parse().map_err(unread)?;
                 Ok(Some(Place::Postgres(Box::new(options.disable_statement_logging()))))
             }
             #[cfg(feature = "mysql")]
             Some("mysql" | "mariadb") => {
-                check_parameters(url, MYSQL_PARAMETERS)?;
-                let options: MySqlConnectOptions = url.parse().map_err(wrong)?;
+                check(url, MYSQL_PARAMETERS).map_err(wrong)?;
+                let options: MySqlConnectOptions = url.parse().map_err(unread)?;
+                if options.get_database().is_none_or(str::is_empty) {
+                    return Err(wrong("it names no database".into()));
+                }
                 // Ours is set below; the time zone is no business of ours.
                 let options = options.pipes_as_concat(false).no_engine_substitution(false).timezone(None);
                 Ok(Some(Place::Mysql(Box::new(options.disable_statement_logging()))))
@@ -207,9 +220,13 @@ impl Place {
             #[cfg(feature = "postgres")]
             Place::Postgres(options) => (
                 Sql::Postgres(Box::new(options.connect().await?)),
-                // The triggers leave our commits to us. An answer means that it is on the disk.
+                // The triggers leave our commits to us. An answer means that it is on the disk. How long a statement and
+                // a transaction may take is ours to say, whatever others may, who do not load all that there is.
                 format!(
-                    "SET pointsman.commits = 'on'; SET lock_timeout = '{wait}s'; SET client_min_messages = warning; \
+                    "SET pointsman.commits = 'on'; SET lock_timeout = '{wait}s'; {QUIET}; \
+                     SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+                     SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN \
+                     ('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout'); \
                      SELECT set_config('synchronous_commit', 'on', false) \
                      WHERE current_setting('synchronous_commit') IN ('off', 'local')"
                 ),
@@ -217,9 +234,12 @@ impl Place {
             #[cfg(feature = "mysql")]
             Place::Mysql(options) => (
                 Sql::Mysql(Box::new(options.connect().await?)),
+                // As above. A transaction that reads sees one state in this isolation only.
                 format!(
                     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION', \
-                     innodb_lock_wait_timeout = {wait}, @pointsman_commits = 1"
+                     innodb_lock_wait_timeout = {wait}, @pointsman_commits = 1, autocommit = 1, \
+                     tx_isolation = 'REPEATABLE-READ', max_statement_time = 0, idle_transaction_timeout = 0, \
+                     idle_write_transaction_timeout = 0"
                 ),
             ),
             #[cfg(not(all(feature = "postgres", feature = "mysql")))]
@@ -230,10 +250,11 @@ impl Place {
     }
 }
 
-/// Refuses a URL with a parameter that its driver does not know. Drivers pass over such a one, so that TLS which was asked
-/// for in other words would not be had; and that of PostgreSQL logs its value.
+/// Refuses a URL with a parameter that its driver does not know, or with what may be a password in another place. Drivers
+/// pass over such a parameter, so that TLS which was asked for in other words would not be had; and that of PostgreSQL
+/// logs its value.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-fn check_parameters(url: &str, known: &[&str]) -> Result<(), OpenError> {
+fn check(url: &str, known: &[&str]) -> Result<(), String> {
     let query = url.split('#').next().and_then(|url| url.split_once('?')).map_or("", |(_, query)| query);
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (key, value) =
@@ -246,10 +267,12 @@ fn check_parameters(url: &str, known: &[&str]) -> Result<(), OpenError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let is_shown = value.is_some() && key.chars().all(plain) && !query.contains('@');
         let key = if is_shown { format!("'{key}'") } else { "behind its question mark".into() };
-        let cause = format!("the parameter {key} is not known; there are {}", known.join(", "));
-        return Err(OpenError::Url { url: shown(url), cause });
+        return Err(format!("the parameter {key} is not known; there are {}", known.join(", ")));
     }
-    Ok(())
+    match shown(url).ends_with("...") {
+        true => Err("an @ stands behind its host".into()),
+        false => Ok(()),
+    }
 }
 
 /// A query with its values.
@@ -326,6 +349,23 @@ impl Sql {
     /// The one row that a statement yields.
     pub(crate) async fn row<T: Shape>(&mut self, text: &str, values: Vec<Value>) -> Result<T, sqlx::Error> {
         self.rows(text, values).await?.pop().ok_or(sqlx::Error::RowNotFound)
+    }
+
+    /// How long a text may be that is sent, in octets, where the database has a limit below
+    /// [`TEXT_MAX`](crate::TEXT_MAX).
+    pub(crate) async fn text_max(&mut self) -> Result<Option<usize>, sqlx::Error> {
+        match self {
+            #[cfg(feature = "postgres")]
+            Sql::Postgres(_) => Ok(None),
+            #[cfg(feature = "mysql")]
+            Sql::Mysql(_) => {
+                let (packet,): (i64,) =
+                    self.row("SELECT CAST(@@max_allowed_packet AS SIGNED)", values![]).await?;
+                Ok(Some(usize::try_from(packet).unwrap_or(0).saturating_sub(BESIDE_TEXT)))
+            }
+            #[cfg(not(all(feature = "postgres", feature = "mysql")))]
+            Sql::Absent(never) => match *never {},
+        }
     }
 
     /// Begins a transaction that sees one state of the database and changes nothing.
@@ -425,6 +465,7 @@ mod connecting {
             ("postgres://admin@db/dns?hunter2", "behind its question mark"),
             ("postgres://admin@db/dns?sslpassword%3Dhunter2=", "behind its question mark"),
             ("postgres://admin:12?hunter2=3&x@db/dns", "behind its question mark"),
+            ("mysql://admin@db/dns?charset=hunter2", "'charset'"),
         ] {
             let told = Place::read(url).expect_err("it is not known").to_string();
             assert!(told.contains(&format!("the parameter {named} is not known")), "{told}");
@@ -436,6 +477,26 @@ mod connecting {
             "postgres://admin@db/dns?",
         ] {
             assert!(matches!(Place::read(url), Ok(Some(_))), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_else_is_wrong_with_a_url_is_told_without_its_password() {
+        for (url, words) in [
+            ("mysql://admin:hunter2@db", "'mysql://admin@db' is wrong: it names no database;"),
+            ("mysql://admin:hunter2@db/", "it names no database;"),
+            ("postgres://admin:hunter2@db:99999/dns", "is wrong: invalid port number;"),
+            ("postgres://admin:hunter2@:5432/dns", "is wrong: empty host;"),
+            ("postgres://admin:hunter2@db/dns?sslmode=on", r#"is wrong: unknown value "on" for `ssl_mode`;"#),
+            ("mysql://admin:hunter2@db/dns?ssl-mode=on", r#"is wrong: unknown value "on" for `ssl_mode`;"#),
+            (
+                "postgres://admin:12?sslmode=hunter2@db/dns",
+                "'postgres://...' is wrong: an @ stands behind its host;",
+            ),
+            ("mysql://admin:12/hunter2@db/dns", "'mysql://...' is wrong: an @ stands behind its host;"),
+        ] {
+            let told = Place::read(url).expect_err("it is wrong").to_string();
+            assert!(told.contains(words) && !told.contains("hunter2"), "{url}: {told}");
         }
     }
 

@@ -50,8 +50,11 @@ pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) ->
         MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => sort(error),
         other => StoreError::Failed { path: path.to_path_buf(), cause: other.to_string() }.into(),
     };
-    // The migrator makes its own table first.
+    // The migrator makes its own table first. Where it would do nothing it need not: a standby can only be read.
     if are_there(sql, path).await? {
+        if are_made(sql, versions).await.map_err(sort)? {
+            return Ok(());
+        }
         forget_broken_off(sql).await.map_err(failed)?;
     }
     let steps = versions.iter().map(|&(version, word, text)| {
@@ -67,6 +70,13 @@ pub(crate) async fn migrate(sql: &mut Sql, path: &Path, versions: &[Version]) ->
         Sql::Absent(never) => match *never {},
     };
     done.map_err(failed)
+}
+
+/// Whether all of `versions` were made, to their ends, and no later one.
+async fn are_made(sql: &mut Sql, versions: &[Version]) -> Result<bool, sqlx::Error> {
+    let text = "SELECT version FROM _sqlx_migrations WHERE success = TRUE ORDER BY version";
+    let made: Vec<(i64,)> = sql.rows(text, values![]).await?;
+    Ok(made.iter().map(|(version,)| *version).eq(versions.iter().map(|(version, ..)| *version)))
 }
 
 /// Has a migration that was broken off run again, in MariaDB: there each of its statements is committed, and may be run

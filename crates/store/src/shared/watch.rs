@@ -10,9 +10,9 @@ use std::time::Duration;
 #[cfg(feature = "postgres")]
 use sqlx::postgres::{PgListener, PgPoolOptions};
 
-#[cfg(feature = "postgres")]
-use super::sql::ANSWER_WAIT;
 use super::sql::Place;
+#[cfg(feature = "postgres")]
+use super::sql::{ANSWER_WAIT, QUIET};
 
 /// How often MariaDB is looked at, which has no notifications: a change is seen after half of that on average, and
 /// forty looks a second at two rows cost it nothing.
@@ -132,9 +132,12 @@ async fn listen(options: sqlx::postgres::PgConnectOptions) -> Result<PgListener,
 async fn listen_at_last(options: sqlx::postgres::PgConnectOptions) -> Result<PgListener, sqlx::Error> {
     // The pool makes one connection; what is lost we make anew ourselves.
     let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(ANSWER_WAIT);
+    // Nor does it log in its own words that a database was away for long, or that a connection is lost.
+    let pool = pool.acquire_slow_threshold(Duration::MAX).after_release(|_, _| Box::pin(async { Ok(false) }));
     let pool = pool.max_lifetime(None).idle_timeout(None).connect_with(options).await?;
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.eager_reconnect(false);
+    sqlx::query(QUIET).execute(&mut listener).await?;
     listener.listen("pointsman").await?;
     Ok(listener)
 }

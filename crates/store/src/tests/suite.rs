@@ -6,7 +6,7 @@ use std::future::Future;
 use api::{Entry, Policy, Server, WhenAllDown};
 use tests::database::{Database, Kind};
 
-use super::{Folder, direct, far, policy, refused, region, zone};
+use super::{Folder, denied, direct, far, policy, refused, region, zone};
 use crate::{Change, CommitError, Contents, Held, Store, Verdict};
 
 /// A database that is a test's own.
@@ -51,6 +51,7 @@ macro_rules! suite {
             a_cancelled_commit_happened_or_did_not(&Ground::of(&database)).await;
             direct::check(&database).await;
             far::check(&database).await;
+            denied::check(&database).await;
         }
     };
 }
