@@ -118,8 +118,11 @@ fn every_query_is_answered_over_both_transports_from_any_source() {
         // Addresses of a prefix share one socket a thread.
         let shared = if more.contains(&"--source-prefix") { count("threads") } else { 0 };
         assert_eq!(report["sockets"]["shared"], shared, "{report}");
-        // Without due times nothing is late.
-        assert!(!more.contains(&"--fast") || report["lateness_us"]["max"] == 0.0, "{report}");
+        // Without due times there is nothing to count from.
+        for times in ["lateness_us", "latency_us"] {
+            assert_eq!(report[times].is_null(), more.contains(&"--fast"), "{times}: {report}");
+        }
+        assert!(report["latency_sent_us"]["max"].as_f64() > Some(0.0), "{report}");
     }
     serving.stop();
 }
@@ -417,6 +420,9 @@ fn a_server_that_refuses_or_is_silent_is_told() {
         let report = reported(1, &arguments);
         assert_eq!((&report["lost"], &report["answers"]), (&10.into(), &0.into()), "{report}");
         assert!(report["lost_by"][cause].as_u64() > Some(0), "{cause}: {report}");
+        for times in ["/latency_us", "/latency_sent_us", "/quiet/latency_us", "/busy/latency_us"] {
+            assert_eq!(report.pointer(times), Some(&Value::Null), "{times}: {report}");
+        }
         assert!(replay(&arguments).stderr.contains("nobody answered at"));
     }
 }

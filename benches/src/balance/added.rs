@@ -103,5 +103,5 @@ pub(crate) fn measure(options: &Options, place: &Place, behind: &Behind, report:
 /// Nothing where many were lost.
 fn latency(report: &ReplayReport) -> Option<Latency> {
     let share = report.answers as f64 / report.queries as f64;
-    (share >= ANSWERED_MIN).then_some((report.latency_sent_us.p50, report.latency_sent_us.p99))
+    report.latency_sent_us.filter(|_| share >= ANSWERED_MIN).map(|times| (times.p50, times.p99))
 }

@@ -59,8 +59,8 @@ pub struct ReplayReport {
     pub unprocessed: u64,
     /// Messages beside the answers.
     pub unexpected: Unexpected,
-    /// Sent minus due; all zero with `fast`, which has no due times.
-    pub lateness_us: Percentiles,
+    /// Sent minus due; nothing with `fast`, which has no due times.
+    pub lateness_us: Option<Percentiles>,
     /// The most that the 99.9th percentile of lateness may be, in microseconds.
     pub tolerance_us: f64,
     /// Whether it is; absent with `fast`, and where nothing was sent.
@@ -69,10 +69,10 @@ pub struct ReplayReport {
     /// What held the senders up, beside their work.
     #[serde(default)]
     pub held_up: HeldUp,
-    /// From due to answer.
-    pub latency_us: Percentiles,
+    /// From due to answer; nothing with `fast`.
+    pub latency_us: Option<Percentiles>,
     /// From sent to answer.
-    pub latency_sent_us: Percentiles,
+    pub latency_sent_us: Option<Percentiles>,
     /// Clients, copies counted.
     pub clients: u64,
     /// Answers to clients that had sent fewer than ten queries in the minute; latency from sent.
@@ -87,7 +87,8 @@ pub struct ReplayReport {
     pub sent_per_second: Vec<u64>,
     /// Queries answered in each second.
     pub answered_per_second: Vec<u64>,
-    /// Distributions, for plots: `lateness`, `latency`, `latency_sent`, `quiet`, `busy`.
+    /// Distributions, for plots: `lateness`, `latency`, `latency_sent`, `quiet`, `busy`; without points where nothing was
+    /// measured.
     pub curves: BTreeMap<String, Series>,
     /// What was changed in the queries; absent where nothing was to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,7 +108,7 @@ fn one() -> u64 {
     1
 }
 
-/// A distribution in microseconds; all zero where nothing was measured.
+/// A distribution in microseconds, of at least one that was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
     /// The least.
@@ -143,7 +144,7 @@ pub struct Latency {
     /// Answers.
     pub answers: u64,
     /// How long they took, from sent.
-    pub latency_us: Percentiles,
+    pub latency_us: Option<Percentiles>,
 }
 
 /// Messages that are no first answer to a query.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::replay::{Comparison, HeldUp, ReplayReport, ScheduleMet, Sockets, Unexpected};
+use api::replay::{Comparison, HeldUp, ReplayReport, ScheduleMet, Series, Sockets, Unexpected};
 use api::trace::{TraceChange, TraceMutation};
 
 use crate::compare::Verdict;
@@ -42,20 +42,23 @@ pub struct About {
 /// The report of a run.
 pub fn report(about: About, done: &Done) -> ReplayReport {
     let tally = &done.tally;
-    let lateness = percentiles(&tally.lateness);
     let (pacing, is_timed) = match about.pacing {
         Pacing::Recorded { .. } => ("recorded", true),
         Pacing::Rate { poisson: false, .. } => ("rate", true),
         Pacing::Rate { poisson: true, .. } => ("poisson", true),
         Pacing::Fast => ("fast", false),
     };
+    // Without due times there is nothing to count from.
+    let since_due = |times| if is_timed { percentiles(times) } else { None };
+    let lateness_us = since_due(&tally.lateness);
     let lost_by = Cause::ALL.into_iter().zip(tally.lost).filter(|(_, count)| *count > 0);
+    let since_due_curve = |times| if is_timed { curve(times) } else { Series::new() };
     let curves = [
-        ("lateness", &tally.lateness),
-        ("latency", &tally.latency),
-        ("latency_sent", &tally.latency_sent),
-        ("quiet", &tally.quiet),
-        ("busy", &tally.busy),
+        ("lateness", since_due_curve(&tally.lateness)),
+        ("latency", since_due_curve(&tally.latency)),
+        ("latency_sent", curve(&tally.latency_sent)),
+        ("quiet", curve(&tally.quiet)),
+        ("busy", curve(&tally.busy)),
     ];
     ReplayReport {
         trace: about.trace,
@@ -81,11 +84,11 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
             duplicates: tally.duplicates,
             aliens: tally.aliens,
         },
-        lateness_us: lateness,
+        lateness_us,
         tolerance_us: about.tolerance_us,
-        on_time: (is_timed && !tally.lateness.is_empty()).then_some(lateness.p999 <= about.tolerance_us),
+        on_time: lateness_us.map(|lateness| lateness.p999 <= about.tolerance_us),
         held_up: HeldUp { waited_us: tally.waited as f64 / 1e3, stolen_us: done.stolen.as_secs_f64() * 1e6 },
-        latency_us: percentiles(&tally.latency),
+        latency_us: since_due(&tally.latency),
         latency_sent_us: percentiles(&tally.latency_sent),
         clients: tally.clients,
         quiet: latency(&tally.quiet),
@@ -94,7 +97,7 @@ pub fn report(about: About, done: &Done) -> ReplayReport {
         due_per_second: tally.due_per_second.clone(),
         sent_per_second: tally.sent_per_second.clone(),
         answered_per_second: tally.answered_per_second.clone(),
-        curves: curves.into_iter().map(|(name, times)| (name.into(), curve(times))).collect(),
+        curves: curves.into_iter().map(|(name, curve)| (name.into(), curve)).collect(),
         mutation: about
             .mutation
             .zip(tally.mutation.as_ref())

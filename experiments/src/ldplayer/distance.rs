@@ -1,7 +1,7 @@
 //! Figure 15: what a client's distance makes of latency, over each transport; and of the server's memory.
 
 use anyhow::Result;
-use api::replay::{Latency, ReplayReport};
+use api::replay::{Latency, Percentiles, ReplayReport};
 use replay::plot::{Axis, Line, Plot};
 
 use super::servers::{self, most, sockets};
@@ -67,12 +67,13 @@ pub(super) fn perform(stage: &Stage, run: &Run, report: &mut Report) -> Result<(
 fn told(found: &[Found], report: &mut Report) {
     let mut rows = Vec::new();
     for one in found {
-        let (quiet, busy) = (one.report.quiet.latency_us, one.report.busy.latency_us);
         let (name, _) = TRANSPORTS[one.transport];
-        let milliseconds =
-            [quiet.p50, quiet.p90, busy.p50, busy.p90].map(|us| number((us / 100.0).round() / 10.0));
+        let milliseconds = [&one.report.quiet, &one.report.busy].map(|clients| {
+            let told = |us: f64| number((us / 100.0).round() / 10.0);
+            clients.latency_us.map_or(["-", "-"].map(str::to_owned), |times| [times.p50, times.p90].map(told))
+        });
         let mut row = vec![name.to_owned(), one.round_trip.to_string()];
-        row.extend(milliseconds);
+        row.extend(milliseconds.concat());
         let trips = [&one.report.quiet, &one.report.busy].map(|clients| trips(clients, one.round_trip));
         row.extend(trips.map(|trips| trips.filter(|trips| !trips.is_nan()).map_or("-".into(), number)));
         let established = most(&one.report, |second| sockets(second, "established"));
@@ -101,14 +102,15 @@ fn told(found: &[Found], report: &mut Report) {
     report.table("Latency from when a query was sent, and what the server had", &head, rows);
     let lines = (0..TRANSPORTS.len())
         .flat_map(|transport| {
-            let of = |value: fn(&ReplayReport) -> f64| {
+            let of = |value: fn(Percentiles) -> f64| {
                 let of_it = found.iter().filter(|one| one.transport == transport);
-                of_it.map(|one| (f64::from(one.round_trip), value(&one.report) / 1e3)).collect::<Vec<_>>()
+                let times = of_it.filter_map(|one| Some((one.round_trip, one.report.quiet.latency_us?)));
+                times.map(|(trip, times)| (f64::from(trip), value(times) / 1e3)).collect::<Vec<_>>()
             };
             let (name, _) = TRANSPORTS[transport];
             [
-                Line::new(format!("{name}, median"), of(|report| report.quiet.latency_us.p50)),
-                Line::new(format!("{name}, p90"), of(|report| report.quiet.latency_us.p90)),
+                Line::new(format!("{name}, median"), of(|times| times.p50)),
+                Line::new(format!("{name}, p90"), of(|times| times.p90)),
             ]
         })
         .collect();
@@ -127,7 +129,7 @@ fn told(found: &[Found], report: &mut Report) {
 
 /// The median latency of clients in round trips: none where these take no time, no number where nobody was answered.
 fn trips(clients: &Latency, round_trip_ms: u32) -> Option<f64> {
-    let median_us = if clients.answers > 0 { clients.latency_us.p50 } else { f64::NAN };
+    let median_us = clients.latency_us.map_or(f64::NAN, |times| times.p50);
     (round_trip_ms > 0).then(|| median_us / 1e3 / f64::from(round_trip_ms))
 }
 
@@ -138,8 +140,6 @@ fn resident(report: &ReplayReport) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use api::replay::Percentiles;
-
     use super::*;
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             (100, 0, 0.0, false),
             (0, 0, 0.0, false),
         ] {
-            let latency_us = Percentiles { p50: p50 * 1e3, ..Percentiles::default() };
+            let latency_us = (quiet > 0).then(|| Percentiles { p50: p50 * 1e3, ..Percentiles::default() });
             let quiet = Latency { answers: quiet, latency_us };
             let came = ReplayReport { queries: 100, answers, quiet, ..ReplayReport::default() };
             let (_, mut report) = Report::of_a_test(Size::Full);

@@ -63,8 +63,9 @@ struct Point {
     updates: f64,
     /// The share of queries that were answered.
     answered: f64,
-    p50: f64,
-    p99: f64,
+    /// Of response times in ms, where there are any.
+    p50: Option<f64>,
+    p99: Option<f64>,
     /// Whether all but [`TIMED`] came in bursts; times are of the others.
     in_bursts: bool,
 }
@@ -161,15 +162,16 @@ fn offer(run: &Run, stage: &Stage, running: &Running, rate: u32, updates: u32) -
         let Ok(made) = updating.join() else { bail!("the updates panicked") };
         let ((timed, bursts), made) = (offered?, made?);
         // The last query goes when it is due or as late as the latest one; answers may take as long as a client waits.
-        let sending = f64::from(seconds) + timed.lateness_us.max / 1e6;
+        let lateness_us = timed.lateness_us.context("nothing was sent")?;
+        let sending = f64::from(seconds) + lateness_us.max / 1e6;
         let in_bursts = bursts.unwrap_or(Offered { sent: 0, answered: 0, seconds: 1.0 });
         Ok(Point {
             rate: timed.queries as f64 / sending + in_bursts.sent as f64 / in_bursts.seconds,
             updates: made,
             answered: (timed.answers + in_bursts.answered) as f64
                 / (timed.queries + in_bursts.sent).max(1) as f64,
-            p50: timed.latency_sent_us.p50 / 1e3,
-            p99: timed.latency_sent_us.p99 / 1e3,
+            p50: timed.latency_sent_us.map(|times| times.p50 / 1e3),
+            p99: timed.latency_sent_us.map(|times| times.p99 / 1e3),
             in_bursts: bursts.is_some(),
         })
     })
@@ -236,9 +238,10 @@ fn replayed(
 }
 
 fn drawn(figures: [&str; 2], updates: u32, curves: &[(&Arm, Vec<Point>)], report: &mut Report) {
-    let lines = |value: fn(&Point) -> f64| {
+    let lines = |value: fn(&Point) -> Option<f64>| {
         let line = |(arm, points): &(&Arm, Vec<Point>)| {
-            Line::new(arm.name, points.iter().map(|point| (point.rate, value(point))).collect())
+            let points = points.iter().filter_map(|point| Some((point.rate, value(point)?)));
+            Line::new(arm.name, points.collect())
         };
         curves.iter().map(line).collect()
     };
@@ -250,7 +253,7 @@ fn drawn(figures: [&str; 2], updates: u32, curves: &[(&Arm, Vec<Point>)], report
     let plot = Plot { across: across.clone(), up: response_time(), lines: lines(|point| point.p50) };
     report.plot(format!("{}: response time, {with}", figures[0]), plot);
     let up = Axis { to: Some(100.0), ..Axis::titled("% answered") };
-    let plot = Plot { across, up, lines: lines(|point| point.answered * 100.0) };
+    let plot = Plot { across, up, lines: lines(|point| Some(point.answered * 100.0)) };
     report.plot(format!("{}: answered, {with}", figures[1]), plot);
     let rows = curves.iter().flat_map(|(arm, points)| points.iter().map(|point| row(arm, point))).collect();
     report.table(&format!("Points, with {with}"), &HEAD, rows);
@@ -263,14 +266,15 @@ fn response_time() -> Axis {
 const HEAD: [&str; 7] = ["server", "queries/s", "offered by", "updates/s", "answered", "p50, ms", "p99, ms"];
 
 fn row(arm: &Arm, point: &Point) -> Vec<String> {
+    let milliseconds = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.3}"));
     vec![
         arm.name.to_owned(),
         number(point.rate.round()),
         if point.in_bursts { "bursts, replayer" } else { "replayer" }.to_owned(),
         format!("{:.1}", point.updates),
         format!("{:.2} %", point.answered * 100.0),
-        format!("{:.3}", point.p50),
-        format!("{:.3}", point.p99),
+        milliseconds(point.p50),
+        milliseconds(point.p99),
     ]
 }
 
@@ -285,7 +289,8 @@ fn required(run: &Run, updates: u32, curves: &[(&Arm, Vec<Point>)], report: &mut
             continue;
         }
         let is_updated = |point: &&Point| point.updates >= UPDATED_MIN * f64::from(updates);
-        let good = points.iter().filter(|point| point.answered > 0.999 && point.p50 < 1.0).filter(is_updated);
+        let is_prompt = |point: &&Point| point.answered > 0.999 && point.p50.is_some_and(|time| time < 1.0);
+        let good = points.iter().filter(is_prompt).filter(is_updated);
         let most = good.map(|point| point.rate).fold(0.0, f64::max);
         let name = format!("{}{with}: answered below 1 ms, queries/s", arm.name);
         report.must(name, Limit::AtLeast(published), most);
@@ -302,7 +307,7 @@ fn updated(run: &Run, stage: &Stage, arms: &[&Arm], report: &mut Report) -> Resu
         let mut points = Vec::new();
         for updates in wanted {
             let point = point(run, stage, &running, rate, *updates)?;
-            points.push((point.updates, point.p50));
+            points.extend(point.p50.map(|time| (point.updates, time)));
             rows.push(row(arm, &point));
         }
         lines.push(Line::new(arm.name, points));
@@ -335,6 +340,7 @@ mod tests {
             (1, 0.0, 3_000.0, 1.0, 0.1, false),
         ] {
             let (run, mut report) = Report::of_a_test(Size::Full);
+            let p50 = Some(p50);
             let point = Point { rate, updates: made, answered, p50, p99: p50, in_bursts: false };
             required(&run, wanted, &[(&ARMS[0], vec![point])], &mut report);
             assert_eq!(report.holds(), holds, "{wanted} {point:?}");

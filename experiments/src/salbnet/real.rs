@@ -272,7 +272,7 @@ fn once(field: &mut Field, case: &Case, arm: &Arm, load: &Load, rate: f64, seed:
         machine: (ours + case.shares.iter().sum::<f64>()) / cores,
         others: (busy * began.elapsed().as_secs_f64() / seconds - ours - served).max(0.0) / cores,
         waited,
-        late: replayed.lateness_us.p99 / 1e3,
+        late: replayed.lateness_us.context("nothing was sent")?.p99 / 1e3,
         servers: served / case.can(&case.shares),
         ..Conditions::default()
     };

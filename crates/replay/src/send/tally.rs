@@ -348,10 +348,10 @@ impl Tally {
     }
 }
 
-/// What a histogram of nanoseconds says, in microseconds.
-pub(crate) fn percentiles(times: &Histogram<u64>) -> Percentiles {
+/// What a histogram of nanoseconds says, in microseconds; an empty one says nothing.
+pub(crate) fn percentiles(times: &Histogram<u64>) -> Option<Percentiles> {
     let at = |percent| micros(times.value_at_percentile(percent));
-    Percentiles {
+    (!times.is_empty()).then(|| Percentiles {
         min: micros(times.min()),
         p25: at(25.0),
         p50: at(50.0),
@@ -360,7 +360,7 @@ pub(crate) fn percentiles(times: &Histogram<u64>) -> Percentiles {
         p99: at(99.0),
         p999: at(99.9),
         max: micros(times.max()),
-    }
+    })
 }
 
 /// Clients of a kind: their answers and how long these took.
@@ -410,9 +410,10 @@ mod tests {
         assert_eq!(one.due_per_second, [1, 0, 1]);
         assert_eq!(one.named_rcodes(), BTreeMap::from([("NXDOMAIN".into(), 1)]));
         let close = |value: f64, expected: f64| (value - expected).abs() <= expected / 500.0;
-        assert!(close(percentiles(&one.lateness).max, 5.0));
-        assert!(close(percentiles(&one.latency).p50, 105.0));
-        assert!(close(latency(&one.quiet).latency_us.p50, 100.0) && one.busy.is_empty());
+        assert!(percentiles(&one.lateness).is_some_and(|lateness| close(lateness.max, 5.0)));
+        assert!(percentiles(&one.latency).is_some_and(|latency| close(latency.p50, 105.0)));
+        assert!(latency(&one.quiet).latency_us.is_some_and(|quiet| close(quiet.p50, 100.0)));
+        assert_eq!(latency(&one.busy), Latency { answers: 0, latency_us: None });
         assert_eq!(curve(&one.busy), []);
         assert_eq!(
             curve(&one.lateness).iter().map(|(at, _)| *at).collect::<Vec<_>>(),

@@ -1,6 +1,6 @@
 //! What a report says to people, and to the exit code.
 
-use api::replay::{Comparison, HeldUp, Latency, Percentiles, ReplayReport, Sockets};
+use api::replay::{Comparison, HeldUp, Percentiles, ReplayReport, Sockets};
 use replay::remarks::counted;
 
 use super::super::trace::changed;
@@ -38,13 +38,13 @@ pub(super) fn verdict(report: &ReplayReport, beside: Beside) -> Result<(), Failu
             unasked(report).unwrap_or_default()
         ));
     }
-    let late = (report.on_time == Some(false)).then(|| {
+    let late = report.lateness_us.filter(|_| report.on_time == Some(false)).map(|lateness| {
         let awake = if report.awake { "" } else { " --awake on a virtual machine," };
         format!(
             "OUT OF TOLERANCE: 99.9 % of the queries were sent within {:.0} us of their time, more than the {:.0} us \
              allowed (--tolerance).\nThis run is no faithful replay: use{awake} more --threads, a slower --speed or a \
              quieter machine ({}).",
-            report.lateness_us.p999,
+            lateness.p999,
             report.tolerance_us,
             held_up(&report.held_up)
         )
@@ -92,19 +92,18 @@ pub(super) fn shown(report: &ReplayReport, remarks: &[String]) -> String {
     row("truncated, asked again over tcp", report.tc_retries);
 
     let mut times = session::table(&["MICROSECONDS", "P50", "P90", "P99", "P99.9", "MAX"]);
-    let mut row = |what: &str, is_measured: bool, times_us: &Percentiles| {
-        let Percentiles { p50, p90, p99, p999, max, .. } = *times_us;
-        let told = |time: f64| if is_measured { format!("{time:.1}") } else { "-".into() };
-        times.add_row(std::iter::once(what.to_owned()).chain([p50, p90, p99, p999, max].map(told)));
+    let mut row = |what: &str, times_us: Option<Percentiles>| {
+        let told = times_us.map(|Percentiles { p50, p90, p99, p999, max, .. }| {
+            [p50, p90, p99, p999, max].map(|time| format!("{time:.1}"))
+        });
+        let told = told.unwrap_or_else(|| ["-"; 5].map(str::to_owned));
+        times.add_row(std::iter::once(what.to_owned()).chain(told));
     };
-    let (is_answered, Latency { answers: quiet, .. }, Latency { answers: busy, .. }) =
-        (report.answers > 0, report.quiet, report.busy);
-    // Only what was sent at a due time is on time, or is not.
-    row("lateness (sent - due)", report.on_time.is_some(), &report.lateness_us);
-    row("latency from due", is_answered, &report.latency_us);
-    row("latency from sent", is_answered, &report.latency_sent_us);
-    row("  quiet clients", quiet > 0, &report.quiet.latency_us);
-    row("  busy clients", busy > 0, &report.busy.latency_us);
+    row("lateness (sent - due)", report.lateness_us);
+    row("latency from due", report.latency_us);
+    row("latency from sent", report.latency_sent_us);
+    row("  quiet clients", report.quiet.latency_us);
+    row("  busy clients", report.busy.latency_us);
 
     let mutation = report.mutation.as_ref().map_or_else(String::new, |told| format!("\n\n{}", changed(told)));
     let comparison = report.comparison.as_ref().map_or_else(String::new, compared);
@@ -194,7 +193,7 @@ fn compared(told: &Comparison) -> String {
 
 #[cfg(test)]
 mod tests {
-    use api::replay::ScheduleMet;
+    use api::replay::{Latency, ScheduleMet};
 
     use super::*;
 
@@ -218,6 +217,7 @@ mod tests {
                 answers: if is_answered { 5 } else { 0 },
                 lost: if is_answered { 0 } else { 5 },
                 lost_by: [("refused".into(), 5)].into(),
+                lateness_us: Some(Percentiles::default()),
                 on_time: Some(!is_late),
                 ..ReplayReport::default()
             };
@@ -270,21 +270,17 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_has_no_numbers() {
-        let times = Percentiles { p50: 1.5, ..Percentiles::default() };
-        let measured = Latency { answers: 1, latency_us: times };
-        let none = ReplayReport { on_time: None, ..ReplayReport::default() };
-        let lateness = ReplayReport { on_time: Some(true), lateness_us: times, ..ReplayReport::default() };
+        let times = Some(Percentiles { p50: 1.5, ..Percentiles::default() });
+        let lateness = ReplayReport { lateness_us: times, ..ReplayReport::default() };
         let quiet = ReplayReport {
-            answers: 1,
-            latency_us: times,
             latency_sent_us: times,
-            quiet: measured,
+            quiet: Latency { answers: 1, latency_us: times },
             ..ReplayReport::default()
         };
         for (report, expected) in [
-            (none, ["-"; 5]),
+            (ReplayReport::default(), ["-"; 5]),
             (lateness, ["1.5", "-", "-", "-", "-"]),
-            (quiet, ["-", "1.5", "1.5", "1.5", "-"]),
+            (quiet, ["-", "-", "1.5", "1.5", "-"]),
         ] {
             let told = shown(&report, &[]);
             let rows = ["lateness (", "latency from due", "latency from sent", "  quiet", "  busy"];
