@@ -1,10 +1,11 @@
 //! NSD, Knot and BIND follow our zones, with a key and without, and who may not take a zone does not get it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use tests::folder::Folder;
 use tests::peer::{Peer, free_address};
 use tests::program::{PROGRAM_WAIT, Program};
@@ -162,6 +163,82 @@ fn a_zone_is_given_only_to_who_may_have_it() {
 }
 
 #[test]
+fn a_reload_takes_keys_and_secondaries_or_nothing() {
+    let folder = Folder::new();
+    let told = UdpSocket::bind("127.0.0.1:0").expect("a port is free");
+    told.set_read_timeout(Some(PROGRAM_WAIT)).expect("the bound is not zero");
+    let (one, two) = (key("hmac-sha256", "one"), key("hmac-sha256", "two"));
+    let secondary = |zone: &str, key: &str| format!("[[secondary]]\nzones = [\"{zone}\"]\nkey = \"{key}\"\n");
+    let mut ours = serve(&folder, &[one], &secondary("example", "one"));
+    for name in ["example", "example.net"] {
+        ours.call("PUT", &format!("/v1/zones/{name}"), &zone(1));
+    }
+    let gives = |ours: &Serving, zone: &str, key: Key<'_>| {
+        let mut dig = Command::new("dig");
+        dig.args(["-r", "@127.0.0.1", "-p", &ours.dns().port().to_string(), "-y", &key.line()]);
+        dig.args(["+tries=1", "+time=20", zone, "AXFR"]);
+        Program::spawn(dig).end().stdout.contains("www.")
+    };
+    assert!(gives(&ours, "example", one) && !gives(&ours, "example", two));
+
+    // One key goes, another comes; a zone has a secondary now, which is told; a further zone is imported.
+    folder.write("new.test.zone", zone(7));
+    let more = format!("{}notify = [\"{}\"]\n", secondary("example.net", "two"), told.local_addr().unwrap());
+    let sections = format!(
+        "zone = [\"new.test.zone\"]\nworkers = 7\n{}{more}[tcp]\nidle = \"9 s\"\n",
+        secondary("example", "two")
+    );
+    configure(&folder, &[two], &sections);
+    ours.program.signal(Signal::SIGHUP);
+    for line in [
+        "zones in [[secondary]] differ",
+        "workers differs; restart to use it",
+        "idle in [tcp] differs",
+        "reloaded",
+    ] {
+        ours.program.line(line);
+    }
+    let is_as_chosen = |ours: &Serving| {
+        gives(ours, "example", two) && gives(ours, "example.net", two) && !gives(ours, "example", one)
+    };
+    assert!(is_as_chosen(&ours));
+    let mut message = [0; 512];
+    let (length, _) = told.recv_from(&mut message).expect("a notification");
+    let tsig = dns::Tsig::read(&message[..length]).expect("it is well-formed").expect("it is signed");
+    assert_eq!(
+        (message[2] >> 3, &message[12..25], &*tsig.key),
+        (4, &b"\x07example\x03net\0"[..], &b"\x03two\0"[..])
+    );
+    let answer =
+        exchange(&socket(ours.dns()), &Question::new("www.new.test", "A").message()).expect("an answer");
+    assert_eq!(Answer::read(&answer).answer, ["www.new.test. 300 in a 192.0.2.7"]);
+    let numbers = |ours: &Serving| {
+        let status = ours.call("GET", "/v1/status", "").json();
+        ["/transfers/secondaries", "/transfers/followed", "/imports/faults"]
+            .map(|number| status.pointer(number).and_then(serde_json::Value::as_u64))
+    };
+    assert_eq!(numbers(&ours), [Some(2), Some(2), Some(0)]);
+
+    // All that is wrong is told, in the file and in what it names, and nothing changes.
+    folder.write("new.test.zone", zone(8) + "wrong A here\n");
+    let sections =
+        format!("zone = [\"new.test.zone\"]\nlisten = [\"here\"]\n{}", secondary("example", "three"));
+    configure(&folder, &[one], &sections);
+    ours.program.signal(Signal::SIGHUP);
+    for line in [
+        "pointsman.toml:4:11: listen is \"here\"",
+        "pointsman.toml:7:7: the key \"three\" is in no file of tsig_keys",
+        "new.test.zone:6:9:",
+        "not reloaded",
+    ] {
+        ours.program.line(line);
+    }
+    assert!(is_as_chosen(&ours));
+    assert_eq!(numbers(&ours), [Some(2), Some(2), Some(3)]);
+    ours.stop();
+}
+
+#[test]
 fn a_refusal_of_a_signature_is_no_longer_than_its_client_takes() {
     let folder = Folder::new();
     let ours = serve(&folder, &[], "");
@@ -223,8 +300,13 @@ fn data_records(lines: &[&str]) -> usize {
 
 /// Starts the server with keys and these sections of its configuration.
 fn serve(folder: &Folder, keys: &[Key<'_>], sections: &str) -> Serving {
+    Serving::start(folder, &["--config", &configure(folder, keys, sections)])
+}
+
+/// Writes the configuration; returns its path.
+fn configure(folder: &Folder, keys: &[Key<'_>], sections: &str) -> String {
     let lines: String = keys.iter().map(|key| key.line() + "\n").collect();
     folder.write_secret("tsig.keys", lines);
     let text = format!("version = \"v1\"\ntsig_keys = [\"tsig.keys\"]\n{sections}");
-    Serving::start(folder, &["--config", &folder.write("pointsman.toml", text)])
+    folder.write("pointsman.toml", text)
 }

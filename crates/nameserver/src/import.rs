@@ -30,7 +30,7 @@ use layers::Loaded;
 /// The most octets of a file of cookie secrets.
 const SECRETS_MAX: u64 = 4_096;
 
-/// A file to import.
+/// A file to import, or what is wrong beside them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Import {
     /// A master file. A zone without `$ORIGIN` is named as its file is; see [`origin_of_file`].
@@ -47,6 +47,9 @@ pub enum Import {
     Policy(PathBuf),
     /// The secrets of cookies; see [`Secrets::read`]. They never reach the store.
     CookieSecrets(PathBuf),
+    /// What is wrong with the configuration that names the files: nothing of them is imported, and faults of theirs are told
+    /// behind these.
+    Faults(Faults),
 }
 
 /// How the reading of a partition's files went.
@@ -108,10 +111,11 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
         faults: Faults::default(),
     };
     let order = |import: &&Import| match import {
-        Import::Zone(_) => 0,
-        Import::Partition { .. } => 1,
-        Import::Policy(_) => 2,
-        Import::CookieSecrets(_) => 3,
+        Import::Faults(_) => 0,
+        Import::Zone(_) => 1,
+        Import::Partition { .. } => 2,
+        Import::Policy(_) => 3,
+        Import::CookieSecrets(_) => 4,
     };
     let mut ordered: Vec<&Import> = imports.iter().collect();
     ordered.sort_by_key(order);
@@ -173,6 +177,7 @@ impl Edits<'_> {
             }
             Import::Policy(path) => self.policy(path),
             Import::CookieSecrets(path) => self.cookie_secrets(path),
+            Import::Faults(faults) => Err(faults.clone()),
         }
     }
 

@@ -63,7 +63,7 @@ pub struct Options {
     pub external: Option<external::Config>,
     /// Who is told of queries and answers, where somebody is.
     pub tap: Option<tap::Config>,
-    /// Files to import at start and at [`Service::reload`], all or none of them.
+    /// Files to import at start, all or none of them.
     pub imports: Vec<Import>,
     /// The user to become once all ports are bound.
     pub user: Option<String>,
@@ -71,7 +71,7 @@ pub struct Options {
     pub seed: Option<u64>,
     /// What TCP clients may hold.
     pub tcp: Limits,
-    /// Who may take zones and is told of changes, and the keys for it.
+    /// Who may take zones and is told of changes, and the keys for it, until [`Service::reload`].
     pub transfer: transfer::Config,
     /// The probes that policies may name.
     pub probes: Probes,
@@ -117,7 +117,9 @@ pub struct Service {
     listening: Vec<SocketAddr>,
     api: SocketAddr,
     editor: Editor,
-    imports: Vec<Import>,
+    /// Whether cookies are made and checked.
+    cookies: bool,
+    transfers: Arc<Transfers>,
     shutdown: Shutdown,
     workers: Vec<JoinHandle<()>>,
     /// The TCP ports, held until no worker has a socket any more: who takes the port then gets all of its datagrams.
@@ -184,21 +186,22 @@ impl Service {
     /// # Errors
     /// [`StartError`]; what was started until then has ended.
     pub async fn start(mut options: Options) -> Result<Service, StartError> {
-        let imports = std::mem::take(&mut options.imports);
+        let (imports, cookies) = (std::mem::take(&mut options.imports), options.cookies);
         let (prepared, store, book) = Prepared::new(options).await?;
         let published = prepared.answering.published.clone();
         let mut service = Service {
             listening: prepared.bound.iter().map(|bound| bound.address).collect(),
             api: prepared.api.local_addr().map_err(StartError::System)?,
             editor: Editor::start(store, book, published).map_err(StartError::System)?,
-            imports,
+            cookies,
+            transfers: prepared.answering.transfers.clone(),
             shutdown: Shutdown::new(),
             workers: Vec::new(),
             ports: Vec::new(),
             tasks: tokio::task::JoinSet::new(),
             tap: None,
         };
-        match service.begin(prepared).await {
+        match service.begin(&imports, prepared).await {
             Ok(()) => Ok(service),
             Err(cause) => {
                 service.stop().await;
@@ -208,9 +211,9 @@ impl Service {
     }
 
     /// Imports, and starts all that serves. Where it fails, what was started goes on.
-    async fn begin(&mut self, mut prepared: Prepared) -> Result<(), StartError> {
-        import(&self.editor, &self.imports).await?;
-        warn_of_steered(&self.editor.book());
+    async fn begin(&mut self, imports: &[Import], mut prepared: Prepared) -> Result<(), StartError> {
+        import(&self.editor, imports).await?;
+        self.warn_of_steered();
         if let Some(writer) = &mut prepared.tap {
             writer.make_file().map_err(StartError::Tap)?;
         }
@@ -264,15 +267,26 @@ impl Service {
         &self.editor
     }
 
-    /// Imports again those files whose content changed, all or none of them, and begins a new file for dnstap.
+    /// Imports those files whose content changed, all or none of them, then goes by the other keys and secondaries; begins
+    /// a new file for dnstap. Transfers that have begun go on as they began.
     ///
     /// # Errors
-    /// [`Refused`]; then what serves goes on serving.
-    pub async fn reload(&self) -> Result<Applied, Refused> {
+    /// [`Refused`]; then what serves goes on serving, with the keys and secondaries that it had.
+    pub async fn reload(
+        &self,
+        mut imports: Vec<Import>,
+        transfer: transfer::Config,
+    ) -> Result<Applied, Refused> {
         if let Some(tap) = &self.tap {
             tap.reopen();
         }
-        self.editor.import(&self.imports).await
+        // Their secrets would bring cookies about.
+        imports.retain(|import| self.cookies || !matches!(import, Import::CookieSecrets(_)));
+        let applied = self.editor.import(&imports).await?;
+        self.transfers.choose(transfer);
+        self.warn_of_steered();
+        self.warn_of_rules();
+        Ok(applied)
     }
 
     /// Ends all of it: queries that were received are answered, changes that were taken are finished, where the store
@@ -294,6 +308,32 @@ impl Service {
         self.editor.stop().await;
     }
 
+    /// Tells of zones that secondaries follow by name and cannot take, for they have policies.
+    fn warn_of_steered(&self) {
+        let (book, config) = (self.editor.book(), self.transfers.config());
+        let zones = book.generation.zones.iter();
+        for zone in zones.filter(|zone| zone.is_steered() && config.secondaries.name(zone.origin())) {
+            tracing::warn!(
+                zone = ?zone.origin(),
+                "secondaries follow this zone and cannot take it, for it has policies; delete those, or take it out of \
+                 [[secondary]]"
+            );
+        }
+    }
+
+    /// Tells where the zones that secondaries follow are others than the ones by which changes are refused.
+    fn warn_of_rules(&self) {
+        let (book, config) = (self.editor.book(), self.transfers.config());
+        let [held, chosen] =
+            [&*book.secondaries, &config.secondaries].map(|all| all.0.iter().map(|each| &each.zones));
+        if !held.eq(chosen) {
+            tracing::warn!(
+                "zones in [[secondary]] differ: they are given away as it says now, and the rules for their serials and \
+                 policies are those of the start; restart to use the others"
+            );
+        }
+    }
+
     /// Probes the servers of policies, and has the store remember what is found.
     fn probe(&mut self, answering: &Answering, probes: Arc<Probes>, rng: fastrand::Rng) {
         let health = answering.published.current().health.clone();
@@ -305,11 +345,8 @@ impl Service {
         self.tasks.spawn(prober::run(health, probes, check, clock, rng, shutdown));
     }
 
-    /// Tells secondaries of changes, where there are any.
+    /// Tells secondaries of changes.
     fn notify(&mut self, answering: &Answering, rng: fastrand::Rng) {
-        if answering.transfers.secondaries().is_empty() {
-            return;
-        }
         let (local, shutdown) = (self.listening.clone(), self.shutdown.clone());
         let Answering { transfers, published, clock, .. } = answering.clone();
         self.tasks.spawn(async move {
@@ -357,7 +394,7 @@ impl Prepared {
         let clock = Clock::new();
         let external = learning.as_ref().map(|learning| (learning.external().clone(), clock));
         let transfers = Arc::new(Transfers::new(options.transfer));
-        book.secondaries = Arc::new(transfers.secondaries().clone());
+        book.secondaries = Arc::new(transfers.config().secondaries.clone());
         let probes = Arc::new(options.probes);
         book.probes = probes.clone();
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
@@ -422,7 +459,7 @@ impl Prepared {
             following: editor.following(),
             panicked: editor.panicked(),
             tap: self.tap.as_ref().map(|writer| writer.counters().clone()).unwrap_or_default(),
-            transfers: self.answering.transfers.counters().clone(),
+            transfers: self.answering.transfers.clone(),
             fast: self.answering.fast.clone(),
             external: self.learning.as_ref().map(|learning| learning.counters().clone()),
             ..http::Metrics::default()
@@ -467,18 +504,6 @@ async fn open(name: &str) -> Result<store::Store, StartError> {
         tracing::warn!(from, to, %copy, "the store was an older program's: its tables are new, a copy is kept");
     }
     Ok(store)
-}
-
-/// Tells of zones that secondaries follow and cannot take, for they had policies before.
-fn warn_of_steered(book: &Book) {
-    let zones = book.generation.zones.iter();
-    for zone in zones.filter(|zone| zone.is_steered() && book.secondaries.name(zone.origin())) {
-        tracing::warn!(
-            zone = ?zone.origin(),
-            "secondaries follow this zone and cannot take it, for it has policies; delete those, or take it out of \
-             [[secondary]]"
-        );
-    }
 }
 
 /// Imports at start. A fault ends the program where no zone is stored; else what is stored goes on, as at a reload: nobody
@@ -552,7 +577,8 @@ mod tests {
         let zone = Import::Zone(folder.write("one.zone", text).into());
         let line = "e5e973e5a6b2a43f48e7dc849e37bfcf";
         let secrets = Import::CookieSecrets(folder.write_secret("secrets", line).into());
-        let options = Options { imports: vec![zone, secrets], cookies: true, ..options(&folder) };
+        let imports = vec![zone, secrets];
+        let options = Options { imports: imports.clone(), cookies: true, ..options(&folder) };
         Service::start(options.clone()).await.expect("all is right").stop().await;
         folder.write("one.zone", format!("{text}www A here\n"));
         let service = Service::start(options).await.expect("a zone is stored");
@@ -565,11 +591,18 @@ mod tests {
         assert_eq!((told.faults, fault.line, fault.column), (1, Some(4), Some(7)), "{told:?}");
         assert!(fault.source.ends_with("one.zone"), "{told:?}");
         folder.write("one.zone", format!("{text}{}", "www A here\n".repeat(20)));
-        service.reload().await.expect_err("it is wrong");
+        let told =
+            service.reload(imports.clone(), transfer::Config::default()).await.expect_err("it is wrong");
+        assert!(matches!(told, Refused::Faults(_)), "{told:?}");
         let told = service.editor().status().imports;
         assert_eq!((told.faults, told.first.len(), told.first[9].line), (20, 10, Some(13)));
         folder.write("one.zone", text);
-        service.reload().await.expect("it is right");
+        let wrong = Faults::from(Fault::whole("the file", "it is no configuration", ""));
+        let imports = [&imports[..], &[Import::Faults(wrong)]].concat();
+        service.reload(imports.clone(), transfer::Config::default()).await.expect_err("it is wrong");
+        let told = service.editor().status().imports;
+        assert_eq!((told.faults, &*told.first[0].what), (1, "it is no configuration"));
+        service.reload(imports[..2].to_vec(), transfer::Config::default()).await.expect("it is right");
         assert_eq!(service.editor().status().imports, api::ImportState::default());
         service.stop().await;
     }

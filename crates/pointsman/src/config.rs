@@ -3,6 +3,7 @@
 //! - [`keys`]: every key, declared once; [`kind`]: what values may be.
 //! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value; [`serve`]: the flags of `serve`.
 //! - [`lower`]: contradictions, and what the server is started with; [`layer`]: of what its partitions are made.
+//! - [`change`]: what is given otherwise while the server runs.
 //! - [`dnstap`]: where it goes, looked at beforehand.
 //! - [`transfer`]: keys from their files, and who follows our zones; [`probe`]: how servers are probed.
 //! - [`mod@reverse`]: the flags of `reverse`, and what the service is started with.
@@ -11,6 +12,7 @@
 //! - [`page`]: the template and the manual's page, from the declarations.
 
 pub(crate) mod balance;
+pub(crate) mod change;
 pub(crate) mod control;
 mod dnstap;
 pub(crate) mod file;
@@ -40,19 +42,37 @@ use spec::Spec;
 ///
 /// What is wrong is left at its default, so that the rest can be looked at.
 pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
-    let (mut spec, mut faults) = of_file(flags.config.as_deref());
-    flags.read(&mut spec, &mut faults);
+    let (spec, mut faults) = given(flags);
     dnstap::check(&spec, &mut faults);
-    let mut lowered = lower::lower(spec, &mut faults);
+    let mut lowered = lower(spec, &mut faults);
     if let Some(file) = &lowered.token_file {
         match crate::token::read(&file.value) {
             Ok(token) => lowered.options.token = Some(token),
             Err(fault) => faults.push(fault),
         }
     }
-    lowered.options.transfer = transfer::read(&lowered.tsig_keys, &lowered.secondaries, &mut faults);
-    lowered.options.probes = probe::read(&lowered.probes, &mut faults);
     (lowered, faults)
+}
+
+/// As [`load`], while the server runs: without what only a start needs, the token and a look at where dnstap goes.
+pub(crate) fn load_again(flags: &Flags) -> (Lowered, Faults) {
+    let (spec, mut faults) = given(flags);
+    (lower(spec, &mut faults), faults)
+}
+
+/// What flags and file say over the defaults.
+fn given(flags: &Flags) -> (Spec, Faults) {
+    let (mut spec, mut faults) = of_file(flags.config.as_deref());
+    flags.read(&mut spec, &mut faults);
+    (spec, faults)
+}
+
+/// Lowers `spec`, with the keys and the authorities of probes from their files.
+fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
+    let mut lowered = lower::lower(spec, faults);
+    lowered.options.transfer = transfer::read(&lowered.tsig_keys, &lowered.secondaries, faults);
+    lowered.options.probes = probe::read(&lowered.probes, faults);
+    lowered
 }
 
 /// What the file says over the defaults, with what is wrong in it.

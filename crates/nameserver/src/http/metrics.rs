@@ -20,7 +20,8 @@ use crate::external;
 use crate::fast::Shared;
 use crate::routed::Routed;
 use crate::tap;
-use crate::transfer::counters as transfer;
+use crate::transfer::{Transfers, counters as transfer};
+use crate::zone::Zones;
 
 /// Where the numbers of the data plane come from.
 #[derive(Debug, Default)]
@@ -39,8 +40,8 @@ pub struct Metrics {
     pub following: Arc<follow::Counters>,
     /// What the writer of dnstap counted.
     pub tap: Arc<tap::Counters>,
-    /// The counters of transfers, signatures and notifications.
-    pub transfers: Arc<transfer::Counters>,
+    /// Who follows our zones, and the counters of transfers, signatures and notifications.
+    pub transfers: Arc<Transfers>,
     /// The fast state.
     pub fast: Shared,
     /// What was counted of an external proximity service, where there is one.
@@ -657,7 +658,7 @@ pub const METRICS: &[Metric] = &[
         unit: "requests",
         labels: &["outcome"],
         read: |source, samples| {
-            let counted = &source.metrics.transfers;
+            let counted = source.metrics.transfers.counters();
             let answered = [
                 ("started", &counted.started),
                 ("finished", &counted.finished),
@@ -788,8 +789,8 @@ pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
 }
 
 impl Metrics {
-    /// Fills in what was counted.
-    pub fn fill_in(&self, status: &mut Status) {
+    /// Fills in what was counted, and who follows these zones.
+    pub fn fill_in(&self, status: &mut Status, zones: &Zones) {
         status.counters = self.counters("udp");
         status.tcp = self.counters("tcp");
         status.external = self.external.as_ref().map(|external| external.state());
@@ -797,7 +798,10 @@ impl Metrics {
             (state.queries, state.batches) = (counted.queries.get(), counted.batches.get());
         }
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let (counted, transfers) = (&*self.transfers, &mut status.transfers);
+        let (counted, transfers) = (self.transfers.counters(), &mut status.transfers);
+        let secondaries = &self.transfers.config().secondaries;
+        transfers.secondaries = secondaries.0.len() as u64;
+        transfers.followed = zones.iter().filter(|zone| secondaries.follow(zone.origin())).count() as u64;
         transfers.finished = read(&counted.finished);
         transfers.cut = self.tcp_sum(|tcp| &tcp.streams_cut);
         transfers.running = read(&counted.started).saturating_sub(transfers.finished + transfers.cut);
@@ -896,7 +900,10 @@ trait Read {
 impl Read for Samples {
     fn transfers(&mut self, source: &Source<'_>, causes: &[Cause<transfer::Counters, AtomicU64>]) {
         for (cause, counter) in causes {
-            self.push([(*cause).into()], counter(&source.metrics.transfers).load(Ordering::Relaxed));
+            self.push(
+                [(*cause).into()],
+                counter(source.metrics.transfers.counters()).load(Ordering::Relaxed),
+            );
         }
     }
 

@@ -13,6 +13,9 @@
 //! - [`notify`]: when which notification is sent; [`notifier`]: the task that sends them.
 //! - [`counters`]: what is counted.
 //!
+//! What the operator chose is one immutable value, which a reload replaces: an answer takes it once, a transfer that runs
+//! keeps its key.
+//!
 //! A zone with steered names is not given away: its records are only half of its answers, and a secondary would
 //! answer everybody with that half. So a policy is refused in a zone that a secondary follows by name.
 
@@ -37,6 +40,7 @@ use domain::rdata::Soa;
 use fastrand::Rng;
 use net::admission::{Admission, Refusal};
 use net::clock::Now;
+use tokio::sync::watch;
 
 use crate::answer::{Answered, Asked, Reply, Transport, Why};
 use crate::fast::Fast;
@@ -68,12 +72,20 @@ pub struct Config {
 }
 
 /// Answers what is signed, and what asks for a zone.
+#[derive(Debug)]
 pub struct Transfers {
-    config: Config,
+    config: watch::Sender<Arc<Config>>,
     admission: Arc<Admission>,
     counters: Arc<Counters>,
     /// From which second of the monotonic clock on a refusal is logged again.
     refusal_logged: AtomicU64,
+}
+
+impl Default for Transfers {
+    /// With no keys and nobody who follows.
+    fn default() -> Self {
+        Transfers::new(Config::default())
+    }
 }
 
 /// What a query gets.
@@ -103,12 +115,23 @@ impl Transfers {
     /// Answers by what the operator chose.
     pub fn new(config: Config) -> Transfers {
         let admission = Arc::new(Admission::new(TRANSFERS_MAX, TRANSFERS_PER_CLIENT_MAX));
+        let config = watch::Sender::new(Arc::new(config));
         Transfers { config, admission, counters: Arc::default(), refusal_logged: AtomicU64::new(0) }
     }
 
-    /// Who follows our zones.
-    pub fn secondaries(&self) -> &Secondaries {
-        &self.config.secondaries
+    /// What the operator chose.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.borrow())
+    }
+
+    /// Tells of what the operator chooses from now on.
+    pub fn changes(&self) -> watch::Receiver<Arc<Config>> {
+        self.config.subscribe()
+    }
+
+    /// Goes by another choice from now on; transfers that have begun go on as they began.
+    pub fn choose(&self, config: Config) {
+        self.config.send_replace(Arc::new(config));
     }
 
     /// What is counted.
@@ -186,10 +209,13 @@ impl Transfers {
             };
         let limit = generation.size_max(asked, &query).min(out.len());
         let unix = now.unix.as_secs();
+        if tsig.is_none() && !is_transfer {
+            return None;
+        }
+        let config = self.config();
         let (plain, mut signer) = match tsig {
-            None if !is_transfer => return None,
             None => (None, None),
-            Some(tsig) => match signature::verify(asked.query, &tsig, &self.config.keys, unix) {
+            Some(tsig) => match signature::verify(asked.query, &tsig, &config.keys, unix) {
                 Ok(signer) => (Some(unsigned(asked.query, &tsig)), Some(signer)),
                 Err(failed) => {
                     let out = &mut out[..limit];
@@ -201,7 +227,8 @@ impl Transfers {
         let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
         let mut routed = None;
         let length = if is_transfer {
-            match self.transfer(generation, &asked, &query, now, &mut signer, (&beside, &mut out[..room])) {
+            let (who, out) = ((&config.secondaries, &mut signer), &mut out[..room]);
+            match self.transfer(generation, &asked, &query, now, who, (&beside, out)) {
                 Ok(Transfer::Outgoing(outgoing)) => return Some(Respond::Outgoing(outgoing)),
                 Ok(Transfer::One(length)) => Some(length),
                 Err(refused) => refuse(&query, &refused, &beside, &mut out[..room]),
@@ -237,7 +264,7 @@ impl Transfers {
     ) -> Option<Respond> {
         let tsig = Tsig::read(asked.query).ok()??;
         let unix = now.unix.as_secs();
-        let mut signer = signature::verify(asked.query, &tsig, &self.config.keys, unix).ok()?;
+        let mut signer = signature::verify(asked.query, &tsig, &self.config().keys, unix).ok()?;
         let limit = match asked.transport {
             Transport::Tcp => out.len(),
             // Not more than everybody takes, whatever it says of what it takes.
@@ -259,7 +286,7 @@ impl Transfers {
         asked: &Asked<'_>,
         query: &Query<'_>,
         now: Now,
-        signer: &mut Option<Signer>,
+        (secondaries, signer): (&Secondaries, &mut Option<Signer>),
         (beside, out): (&Beside<'_>, &mut [u8]),
     ) -> Result<Transfer, Refused> {
         let zone = generation.zones.get(query.name, &generation.hash).ok_or_else(|| {
@@ -268,7 +295,7 @@ impl Transfers {
         })?;
         let key = signer.as_ref().map(|signer| &**signer.key());
         let client = asked.client.to_canonical();
-        if !self.config.secondaries.allow(zone.origin(), client, key) {
+        if !secondaries.allow(zone.origin(), client, key) {
             count(&self.counters.refused_not_allowed);
             if self.logs_refusal(now) {
                 let key = key.map(tracing::field::debug);
@@ -423,6 +450,49 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::book::{Book, Condition, Edit};
+    use crate::fast::Shared;
+    use crate::generation::Settings;
+    use net::tcp::Next;
+
+    #[test]
+    fn a_transfer_ends_with_the_key_that_it_began_with() {
+        let mut book = Book::empty(1, Settings::default());
+        let many: String = (0..2_000).map(|i| format!("a{i} 60 TXT \"{i:0100}\"\n")).collect();
+        let text = format!("@ 60 SOA ns hm 9 2 3 4 5\n@ 60 NS ns\n{many}");
+        let edit = Edit::zone("a", text.as_bytes(), Condition::Always, &book.generation.hash);
+        book.apply(edit.expect("the zone is right")).expect("it is the first");
+        let mut keys = Keys::default();
+        keys.read("k", "hmac-sha256:k:MDEyMzQ1Njc4OWFiY2RlZg==").expect("the key is right");
+        let key = keys.named("k").expect("it was read").clone();
+        let follower = Secondary { key: Some(key.clone()), ..Secondary::default() };
+        let transfers = Transfers::new(Config { keys, secondaries: Secondaries(vec![follower]) });
+
+        let question = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 252, 0, 1];
+        let mut signer = Signer::request(key);
+        let mut query = vec![0; question.len() + signer.room()];
+        query[..question.len()].copy_from_slice(&question);
+        assert_eq!(signer.sign(&mut query, question.len(), 0), Some(query.len()));
+        let (shared, now) = (Shared::default(), Now { monotonic: Duration::ZERO, unix: Duration::ZERO });
+        let asked = Asked { query: &query, client: [127, 0, 0, 1].into(), transport: Transport::Tcp };
+        let mut out = vec![0; 65_535];
+        let ask = |out: &mut [u8]| {
+            let fast = shared.fast(Transport::Tcp);
+            transfers.answer(&book.generation, &asked, fast, now, &mut Rng::with_seed(1), out)
+        };
+        let Some(Given::Outgoing(mut outgoing)) = ask(&mut out) else { panic!("the key opens the zone") };
+        transfers.choose(Config::default());
+        let mut messages = 0;
+        while let Next::Message(length) = outgoing.next(0, &mut out) {
+            let tsig = Tsig::read(&out[..length]).expect("it is well-formed").expect("it is signed");
+            if messages == 0 {
+                assert!(signer.verify_answer(&out[..length], &tsig, 0).is_ok());
+            }
+            messages += 1;
+        }
+        assert!(messages > 5, "{messages}");
+        assert!(matches!(ask(&mut out), Some(Given::Answered(_))), "the key is known no more");
+    }
 
     #[test]
     fn one_refusal_a_second_is_logged() {

@@ -15,10 +15,10 @@ use net::shutdown::Shutdown;
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep_until};
 
-use super::Transfers;
 use super::counters::count;
 use super::notify::{Due, NOTIFICATIONS_MAX, Notifications, To};
 use super::signature::Signer;
+use super::{Config, Transfers};
 use crate::edit::PATIENCE;
 use crate::generation::Generation;
 use crate::publish::Published;
@@ -39,9 +39,11 @@ const NOTIFICATION_MAX: usize = 1_500;
 /// How long to wait where there is nothing to do.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// Tells secondaries of changes until `shutdown` begins, from the addresses in `local` where they are specific:
-/// secondaries know us by them. Of several of a family it is the one by which the system reaches a secondary. What is sent
-/// from a loopback address reaches this machine only, so such a one serves where all secondaries of its family are here.
+/// Tells secondaries of changes until `shutdown` begins; who becomes one meanwhile is told of the zones that it follows.
+///
+/// They are told from the addresses in `local` where those are specific: secondaries know us by them. Of several of a
+/// family it is the one by which the system reaches a secondary. What is sent from a loopback address reaches this machine
+/// only, so such a one serves where all secondaries of its family are here.
 ///
 /// # Errors
 /// Where the system gives no socket.
@@ -53,54 +55,55 @@ pub async fn run(
     rng: Rng,
     shutdown: Shutdown,
 ) -> io::Result<()> {
-    let targets: Vec<SocketAddr> = transfers.secondaries().all_told().collect();
-    let from = |any| (source(&local, &targets, routed, any), 0);
-    let v4 = UdpSocket::bind(from(Ipv4Addr::UNSPECIFIED.into())).await?;
-    // A system without IPv6 tells nobody over it.
-    let v6 = UdpSocket::bind(from(Ipv6Addr::UNSPECIFIED.into())).await.ok();
     let mut notifier = Notifier::new(transfers, published, clock, rng, NOTIFICATIONS_MAX);
-    let mut changes = notifier.published.changes();
-    changes.mark_changed();
-    let mut buffer = [0; NOTIFICATION_MAX];
-    let mut other = [0; NOTIFICATION_MAX];
-    // Changes wait for nobody, and nobody for them: both times stand, whatever else comes in between.
-    let (mut look_at, mut send_at) = (None, Instant::now());
+    let mut choices = notifier.transfers.changes();
+    let mut sockets = None;
     loop {
-        let due = notifier.notifications.next().map_or(LONG, |due| due.saturating_sub(clock.now().monotonic));
-        let sends = sleep_until((Instant::now() + due).max(send_at));
-        let looks = async move {
-            match look_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
+        let targets: Vec<SocketAddr> = choices.borrow_and_update().secondaries.all_told().collect();
+        if targets.is_empty() {
+            sockets = None;
+            tokio::select! {
+                () = shutdown.wait() => return Ok(()),
+                Ok(()) = choices.changed() => continue,
             }
+        }
+        let from = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
+            .map(|any| source(&local, &targets, routed, any));
+        let bound = match sockets.take() {
+            // What is out is still acknowledged there.
+            Some(bound @ Sockets { from: same, .. }) if same == from => bound,
+            _ => Sockets::bind(from).await?,
         };
         tokio::select! {
             () = shutdown.wait() => return Ok(()),
-            Ok((length, from)) = v4.recv_from(&mut buffer) => notifier.take(&buffer[..length], from),
-            Ok((length, from)) = receive(v6.as_ref(), &mut other) => notifier.take(&other[..length], from),
-            Ok(()) = changes.changed(), if look_at.is_none() => look_at = Some(Instant::now() + GATHER),
-            () = looks => {
-                look_at = None;
-                changes.borrow_and_update();
-                // Who asks after a notification must find the change at every worker: later ones are not looked at yet.
-                let generation = notifier.published.current();
-                notifier.published.reached(generation.number, PATIENCE).await;
-                notifier.look(&generation);
-            }
-            () = sends => {
-                notifier.tell_one(&v4, v6.as_ref()).await;
-                let late = Instant::now().checked_sub(LATE_MAX).unwrap_or(send_at);
-                send_at = (send_at + PACE).max(late);
-                if notifier.finds_place_again() {
-                    look_at.get_or_insert(Instant::now() + GATHER);
-                }
-            }
+            Ok(()) = choices.changed() => {}
+            () = notifier.tell(&bound) => {}
         }
+        sockets = Some(bound);
+    }
+}
+
+/// What notifications are sent from.
+struct Sockets {
+    /// The addresses, of either family.
+    from: [IpAddr; 2],
+    v4: UdpSocket,
+    /// A system without IPv6 tells nobody over it.
+    v6: Option<UdpSocket>,
+}
+
+impl Sockets {
+    async fn bind(from: [IpAddr; 2]) -> io::Result<Sockets> {
+        let v4 = UdpSocket::bind((from[0], 0)).await?;
+        let v6 = UdpSocket::bind((from[1], 0)).await.ok();
+        Ok(Sockets { from, v4, v6 })
     }
 }
 
 struct Notifier {
     transfers: Arc<Transfers>,
+    /// What the operator had chosen at the last look.
+    config: Arc<Config>,
     published: Arc<Published>,
     clock: Clock,
     rng: Rng,
@@ -121,12 +124,59 @@ impl Notifier {
         places: usize,
     ) -> Notifier {
         let (told, notifications) = (HashMap::new(), Notifications::new(places));
-        Notifier { transfers, published, clock, rng, told, notifications, has_put_off: false }
+        let config = transfers.config();
+        Notifier { transfers, config, published, clock, rng, told, notifications, has_put_off: false }
     }
 
-    /// Finds the zones that have changed. One that is not told to all, as there is no place, is found again.
+    /// Tells of all changes, beginning with those since it last did. It never returns.
+    async fn tell(&mut self, Sockets { v4, v6, .. }: &Sockets) {
+        let mut changes = self.published.changes();
+        changes.mark_changed();
+        let mut buffer = [0; NOTIFICATION_MAX];
+        let mut other = [0; NOTIFICATION_MAX];
+        // Changes wait for nobody, and nobody for them: both times stand, whatever else comes in between.
+        let (mut look_at, mut send_at) = (None, Instant::now());
+        loop {
+            let now = self.clock.now().monotonic;
+            let due = self.notifications.next().map_or(LONG, |due| due.saturating_sub(now));
+            let sends = sleep_until((Instant::now() + due).max(send_at));
+            let looks = async move {
+                match look_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Ok((length, from)) = v4.recv_from(&mut buffer) => self.take(&buffer[..length], from),
+                Ok((length, from)) = receive(v6.as_ref(), &mut other) => self.take(&other[..length], from),
+                Ok(()) = changes.changed(), if look_at.is_none() => look_at = Some(Instant::now() + GATHER),
+                () = looks => {
+                    look_at = None;
+                    changes.borrow_and_update();
+                    // Who asks after a notification must find the change at every worker: later ones are not looked at yet.
+                    let generation = self.published.current();
+                    self.published.reached(generation.number, PATIENCE).await;
+                    self.look(&generation);
+                }
+                () = sends => {
+                    self.tell_one(v4, v6.as_ref()).await;
+                    let late = Instant::now().checked_sub(LATE_MAX).unwrap_or(send_at);
+                    send_at = (send_at + PACE).max(late);
+                    if self.finds_place_again() {
+                        look_at.get_or_insert(Instant::now() + GATHER);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Finds the zones that have changed, and who follows others than at the last look. A zone that is not told to all, as
+    /// there is no place, is found again.
     fn look(&mut self, generation: &Generation) {
         let now = self.clock.now().monotonic;
+        let config = self.transfers.config();
+        let before = std::mem::replace(&mut self.config, Arc::clone(&config));
+        let are_same = Arc::ptr_eq(&before, &config);
         let mut told = HashMap::with_capacity(self.told.len());
         let mut put_off = 0;
         for zone in generation.zones.iter() {
@@ -134,16 +184,17 @@ impl Notifier {
                 continue;
             }
             let name = zone.origin().wire();
-            // Who follows it is only looked up where it has changed: both can be thousands.
-            if let Some((name, serial)) = self.told.remove_entry(name)
-                && serial == zone.serial()
-            {
-                told.insert(name, serial);
+            let is_told = self.told.get(name) == Some(&zone.serial());
+            // Who follows it is only looked up where something has changed: both can be thousands.
+            if is_told && are_same {
+                told.extend(self.told.remove_entry(name));
                 continue;
             }
+            let know = if is_told { before.secondaries.told_of(zone.origin()) } else { Vec::new() };
             let put_off_before = put_off;
-            for (address, _) in self.transfers.secondaries().told_of(zone.origin()) {
-                if !self.notifications.changed(To { zone: name.to_vec(), address }, now) {
+            for (address, _) in config.secondaries.told_of(zone.origin()) {
+                let knows = know.iter().any(|(known, _)| *known == address);
+                if !knows && !self.notifications.changed(To { zone: name.to_vec(), address }, now) {
                     count(&self.transfers.counters().notify_put_off);
                     put_off += 1;
                 }
@@ -184,7 +235,7 @@ impl Notifier {
         let name = Folded::read(&to.zone).expect("the name of a zone is valid");
         let zone = generation.zones.get(&name, &generation.hash);
         let key = zone.and_then(|zone| {
-            let told = self.transfers.secondaries().told_of(zone.origin());
+            let told = self.transfers.config().secondaries.told_of(zone.origin());
             told.into_iter().find(|(address, _)| *address == to.address).map(|(_, key)| key)
         });
         let (Some(zone), Some(key)) = (zone, key) else { return self.notifications.remove(&to) };
@@ -339,7 +390,7 @@ mod tests {
     use super::*;
     use crate::book::{Book, Condition, Edit};
     use crate::generation::Settings;
-    use crate::transfer::{Config, Secondaries, Secondary};
+    use crate::transfer::{Secondaries, Secondary};
     use domain::base::Message;
     use domain::rdata::Soa;
 
@@ -375,6 +426,45 @@ mod tests {
         }
         let loopback: IpAddr = Ipv4Addr::LOCALHOST.into();
         assert_eq!(routed(SocketAddr::new(loopback, 53)), Some(loopback));
+    }
+
+    #[test]
+    fn who_is_new_is_told_and_nobody_else() {
+        let mut book = Book::empty(1, Settings::default());
+        for zone in ["a", "b"] {
+            let text = b"@ 60 SOA ns hm 9 2 3 4 5\n@ 60 NS ns\n";
+            let edit = Edit::zone(zone, text, Condition::Always, &book.generation.hash).unwrap();
+            book.apply(edit).unwrap();
+        }
+        let config = |rules: &[(&[u8], &str)]| {
+            let secondary = |(zone, notify): &(&[u8], &str)| Secondary {
+                zones: [zone.to_vec()].into(),
+                notify: vec![notify.parse().unwrap()],
+                ..Secondary::default()
+            };
+            Config { secondaries: Secondaries(rules.iter().map(secondary).collect()), ..Config::default() }
+        };
+        let (a, b, one, two) = (b"\x01a\0", b"\x01b\0", "192.0.2.1:53", "192.0.2.2:53");
+        let transfers = Arc::new(Transfers::new(config(&[(a, one)])));
+        let published = Arc::new(Published::new(book.generation, 1));
+        let generation = published.current();
+        let mut notifier = Notifier::new(transfers.clone(), published, Clock::new(), Rng::with_seed(1), 9);
+        let mut told = |rules: &[(&[u8], &str)]| {
+            transfers.choose(config(rules));
+            notifier.look(&generation);
+            let mut told = Vec::new();
+            while let Some(Due::Send(to)) = notifier.notifications.due(Duration::MAX) {
+                notifier.notifications.remove(&to);
+                told.push((to.zone, to.address.to_string()));
+            }
+            told
+        };
+        let to = |zone: &[u8], address: &str| (zone.to_vec(), address.to_string());
+        assert_eq!(told(&[(a, one)]), [to(a, one)]);
+        assert_eq!(told(&[(a, one)]), []);
+        assert_eq!(told(&[(a, one), (a, two), (b, one)]), [to(a, two), to(b, one)]);
+        assert_eq!(told(&[(b, one)]), []);
+        assert_eq!(told(&[(a, two), (b, one)]), [to(a, two)]);
     }
 
     #[test]

@@ -42,11 +42,6 @@ impl Secondary {
 }
 
 impl Secondaries {
-    /// Whether there is none at all.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Whether anybody follows the zone.
     pub fn follow(&self, zone: &Folded) -> bool {
         self.0.iter().any(|secondary| secondary.follows(zone))

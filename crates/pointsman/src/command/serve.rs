@@ -1,15 +1,19 @@
 //! `pointsman serve`: the name server, from its first address to its last answer.
 
+use std::sync::Arc;
+
 use api::Faults;
 use clap::Args;
-use nameserver::edit::Refused;
+use nameserver::edit::{Applied, Refused};
+use nameserver::import::Import;
 use nameserver::service::{Options, Service};
 use net::privileges;
 use tokio::signal::unix::{Signal, SignalKind};
 
 use crate::account::become_user;
 use crate::config::serve::Flags;
-use crate::config::{self, lower::Lowered};
+use crate::config::spec::Spec;
+use crate::config::{self, change, lower::Lowered};
 use crate::failure::Failure;
 use crate::log::Log;
 use crate::session;
@@ -31,7 +35,7 @@ impl Serve {
         if self.flags.template {
             return session::print(config::page::template().as_bytes());
         }
-        let (Lowered { options, log, .. }, faults) = config::load(&self.flags);
+        let (Lowered { options, log, spec, .. }, faults) = config::load(&self.flags);
         // The start reads the imports itself; here, what is wrong with them joins the list.
         if self.flags.check {
             log.begin();
@@ -39,7 +43,7 @@ impl Serve {
             return session::print(format!("ok, with {held}").as_bytes());
         }
         let served = match faults.is_empty() {
-            true => serve(options, log).await,
+            true => serve(options, log, Reloading { flags: self.flags.into(), spec }).await,
             false => check(&options, faults).await.map(|_| ()),
         };
         served.map_err(|failure| log.end(failure))
@@ -54,7 +58,7 @@ async fn check(options: &Options, mut faults: Faults) -> Result<String, Failure>
     Ok(faults.or(checked.unwrap_or_default())?)
 }
 
-async fn serve(options: Options, log: Log) -> Result<(), Failure> {
+async fn serve(options: Options, log: Log, reloading: Reloading) -> Result<(), Failure> {
     log.begin();
     // Before the start, so that a signal during it is not lost.
     let (mut stop, hang_up) = (Stop::take()?, supervision::signal(SignalKind::hangup())?);
@@ -75,7 +79,7 @@ async fn serve(options: Options, log: Log) -> Result<(), Failure> {
     // Changes that a reload has made already the stop finishes; all else of it may be left.
     tokio::select! {
         () = stop.wanted() => {}
-        () = reloads(&service, hang_up) => {}
+        () = reloading.run(&service, hang_up) => {}
     }
     supervision::stopping();
     tracing::info!("stopping");
@@ -84,24 +88,45 @@ async fn serve(options: Options, log: Log) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reloads at each SIGHUP. It never returns.
-async fn reloads(service: &Service, mut hang_up: Signal) {
-    loop {
-        hang_up.recv().await;
-        reload(service).await;
-    }
+/// What a reload goes by.
+struct Reloading {
+    flags: Arc<Flags>,
+    /// What the server was started with.
+    spec: Spec,
 }
 
-async fn reload(service: &Service) {
-    match service.reload().await {
-        Ok(applied) => tracing::info!(generation = applied.generation, "reloaded"),
-        Err(Refused::Faults(faults)) => {
-            for fault in &faults.faults {
-                tracing::error!("{fault}");
+impl Reloading {
+    /// Reloads at each SIGHUP. It never returns.
+    async fn run(&self, service: &Service, mut hang_up: Signal) {
+        loop {
+            hang_up.recv().await;
+            match self.reload(service).await {
+                Ok(applied) => tracing::info!(generation = applied.generation, "reloaded"),
+                Err(Refused::Faults(faults)) => {
+                    for fault in &faults.faults {
+                        tracing::error!("{fault}");
+                    }
+                    let count = faults.faults.len() as u64 + faults.omitted;
+                    tracing::error!(faults = count, "not reloaded; the last generation goes on");
+                }
+                Err(refused) => tracing::error!(%refused, "not reloaded; the last generation goes on"),
             }
-            let count = faults.faults.len() as u64 + faults.omitted;
-            tracing::error!(faults = count, "not reloaded; the last generation goes on");
         }
-        Err(refused) => tracing::error!(%refused, "not reloaded; the last generation goes on"),
+    }
+
+    /// Reads the configuration again, and what it names.
+    async fn reload(&self, service: &Service) -> Result<Applied, Refused> {
+        let flags = self.flags.clone();
+        let read = tokio::task::spawn_blocking(move || config::load_again(&flags));
+        let (Lowered { options, spec, .. }, faults) = read.await?;
+        let mut imports = options.imports;
+        if !faults.is_empty() {
+            imports.push(Import::Faults(faults));
+        }
+        let applied = service.reload(imports, options.transfer).await?;
+        for key in change::kept(&self.spec, &spec) {
+            tracing::warn!("{key} differs; restart to use it");
+        }
+        Ok(applied)
     }
 }

@@ -32,6 +32,10 @@ use limits::{RATE_LIMIT, TCP};
 /// The sections that appear once, in reading order.
 pub(crate) const SECTIONS: [&Section<Spec>; 4] = [&TCP, &RATE_LIMIT, &DNSTAP, &EXTERNAL];
 
+/// The keys above all headings that SIGHUP reads again, as it does `[[secondary]]` and `[[partition]]`; all others hold
+/// from a start on.
+pub(crate) const RELOADED: [&str; 4] = ["zone", "policy", "tsig_keys", "cookie_secrets"];
+
 /// The longest time that a limit of what others may take can be: longer ones protect nothing.
 const TIME_CEILING: Duration = Duration::from_secs(24 * 3600);
 

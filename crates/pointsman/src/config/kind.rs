@@ -8,6 +8,7 @@ use std::time::Duration;
 use dns::Folded;
 use nameserver::as_path;
 use routing::Prefix;
+use store::{OpenError, Store};
 use toml::de::DeValue;
 
 use super::spec::{Place, Placed, Version};
@@ -233,6 +234,38 @@ impl<S> Kind<S> {
         }
     }
 
+    /// Whether two configurations have the same value, wherever they have it from.
+    pub(crate) fn is_same(&self, one: &mut S, other: &mut S) -> bool {
+        match self {
+            Kind::Version(slot) => same(slot(one), slot(other)),
+            Kind::Boolean(slot) => same(slot(one), slot(other)),
+            Kind::Integer(slot, _) | Kind::Octets(slot, _) => same(slot(one), slot(other)),
+            Kind::Number(slot, _) => same(slot(one), slot(other)),
+            Kind::Duration(slot, _) => same(slot(one), slot(other)),
+            Kind::Address(slot) => same(slot(one), slot(other)),
+            Kind::Ip(slot) => same(slot(one), slot(other)),
+            Kind::Path(slot) => same(slot(one), slot(other)),
+            Kind::Store(slot) | Kind::Name(slot, _) => same(slot(one), slot(other)),
+            Kind::Choice(slot, _) => same(slot(one), slot(other)),
+            Kind::Addresses(slots) | Kind::Resolvers(slots) => same(slots(one), slots(other)),
+            Kind::Waiting(slots, _) => same(slots(one), slots(other)),
+            Kind::BackEnds(slots) => same(slots(one), slots(other)),
+            Kind::Ips(slots) => same(slots(one), slots(other)),
+            Kind::Paths(slots) => same(slots(one), slots(other)),
+            Kind::Texts(slots, _) => same(slots(one), slots(other)),
+            Kind::Ranks(slots) => same(slots(one), slots(other)),
+            Kind::Zones(slots) => {
+                let wires = |zones: &[Placed<Folded>]| -> Vec<Vec<u8>> {
+                    zones.iter().map(|zone| zone.value.wire().to_vec()).collect()
+                };
+                wires(slots(one)) == wires(slots(other))
+            }
+            Kind::Prefixes(slots) => same(slots(one), slots(other)),
+            Kind::Servers(slots) => same(slots(one), slots(other)),
+            Kind::Words(slots, _) => same(slots(one), slots(other)),
+        }
+    }
+
     /// Empties the field of a list, so that what is given next replaces what was there. Other fields keep
     /// what they have until there is something better, so that one fault does not lead to others.
     pub(crate) fn clear(&self, spec: &mut S) {
@@ -273,6 +306,16 @@ pub(crate) fn described(value: &DeValue<'_>) -> String {
         DeValue::Array(_) => "an array".into(),
         DeValue::Table(_) => "a table".into(),
     }
+}
+
+/// Whether the values are the same, places aside.
+fn same<'a, T: PartialEq + 'a>(
+    one: impl IntoIterator<Item = &'a mut Placed<T>>,
+    other: impl IntoIterator<Item = &'a mut Placed<T>>,
+) -> bool {
+    let (one, other) =
+        (one.into_iter().map(|placed| &placed.value), other.into_iter().map(|placed| &placed.value));
+    one.eq(other)
 }
 
 fn set<T>(slot: &mut Option<Placed<T>>, read: Result<T, Wrong>, place: Place) -> Result<(), Wrong> {
@@ -425,16 +468,12 @@ fn path(given: &Given<'_>) -> Result<PathBuf, Wrong> {
 
 fn store(given: &Given<'_>) -> Result<String, Wrong> {
     let text = text(given)?;
-    // Whether the program was built with it, and all else of the URL, shows when it is opened.
-    match text.split_once(':') {
-        Some(("sqlite", path)) if !path.is_empty() => Ok(text.into()),
-        Some(("postgres" | "postgresql" | "mysql" | "mariadb", rest)) if rest.starts_with("//") => {
-            Ok(text.into())
-        }
+    Store::check_url(text).map(|()| text.into()).map_err(|error| match (error, text.split_once(':')) {
+        (OpenError::Url { url, cause }, _) => format!("{url:?}, which is wrong: {cause}"),
         // What stands behind may be a password.
-        Some((scheme, _)) => Err(format!("{:?}", format!("{scheme}:..."))),
-        None => Err(format!("{text:?}")),
-    }
+        (_, Some((scheme, _))) if scheme != "sqlite" => format!("{:?}", format!("{scheme}:...")),
+        _ => format!("{text:?}"),
+    })
 }
 
 fn name(given: &Given<'_>) -> Result<String, Wrong> {

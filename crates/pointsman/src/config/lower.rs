@@ -32,6 +32,8 @@ pub(crate) struct Lowered {
     pub(crate) probes: Vec<ProbeSpec>,
     /// What is logged.
     pub(crate) log: Log,
+    /// What was given, to hold against it what is read again.
+    pub(crate) spec: Spec,
 }
 
 /// Lowers `spec`, in which every key with a default has a value, and adds what is wrong to `faults`.
@@ -46,7 +48,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     let tsig_keys =
         spec.tsig_keys.iter().map(|file| Placed { value: resolve(file), place: file.place.clone() });
     let (tsig_keys, secondaries) = (tsig_keys.collect(), spec.secondary.clone());
-    let probes = spec.probe.clone();
+    let (probes, given_all) = (spec.probe.clone(), spec.clone());
     let token_file = spec.token_file.map(|placed| Placed { value: resolve(&placed), place: placed.place });
     let options = Options {
         listen: spec.listen.iter().map(|placed| placed.value).collect(),
@@ -89,6 +91,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         secondaries,
         probes,
         log: Log { form, level: level(given(spec.log_level)) },
+        spec: given_all,
     }
 }
 

@@ -95,8 +95,11 @@ pub(super) fn manual() -> String {
          file everything has its default. [`etc/pointsman.template.toml`](../../etc/pointsman.template.toml) has every\n\
          key to copy from, and `--check` lists everything that is wrong, with file, line and column. Relative paths in\n\
          the file are relative to the file, those of flags to the current folder.\n\n\
-         The file is read once, at start. SIGHUP imports again what `zone`, `partition`, `policy` and `cookie_secrets` name:\n\
-         all of it, or nothing if anything is wrong. What was imported and is no longer named stays in the store.\n\n\
+         The file is read at start, and again on SIGHUP. Of what it says then `zone`, `policy`, `tsig_keys`,\n\
+         `cookie_secrets`, `[[secondary]]` and `[[partition]]` take effect, with the files that they name: all of it, or\n\
+         nothing if anything is wrong; then the log lists every fault, and the last configuration goes on. Transfers that\n\
+         run end as they began. What was imported and is no longer named stays in the store. All other keys are taken at\n\
+         start only: one that differs is named in the log. A server that gave root away reads as its `user`, keys too.\n\n\
          `pointsman reverse --config FILE` and `pointsman balance --config FILE` read the same form: their keys stand under\n\
          `[reverse]` and `[balance]`, all else is for `serve`.\n\
          Whichever reads the file lists what is wrong in all of it. Theirs are read at start only: SIGHUP changes nothing.\n\n\

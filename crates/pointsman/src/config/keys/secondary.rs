@@ -44,7 +44,7 @@ pub(crate) const SECONDARY: Section<SecondarySpec> = Section {
             flag: None,
             kind: Kind::Addresses(|s| &mut s.notify),
             default: Default::Absent { means: "nobody is told", example: "[\"192.0.2.53:53\"]" },
-            about: "Where NOTIFY is sent when a zone has a new serial, and at start.",
+            about: "Where NOTIFY is sent when a zone has a new serial, at start, and to who is new on SIGHUP.",
             consequence: "Without it they ask again only as often as the SOA record says. It is sent up to six \
                 times within two minutes, from an address of listen of the same family that is not loopback: the one by which \
                 the system reaches a secondary, else the first; where there is none, the system chooses.",

@@ -109,8 +109,8 @@ pub(crate) const SERVER: Section<Spec> = Section {
             default: Default::Absent { means: "none", example: "[\"/etc/pointsman/tsig.keys\"]" },
             about: "Files with TSIG keys, one a line: `algorithm:name:secret`, as `dig -y` takes them.",
             consequence: "Queries signed with such a key are verified and their answers signed (RFC 8945). A file that \
-                others may read is refused. They are read once, at start, before the user changes. The algorithms are \
-                hmac-sha256, hmac-sha384 and hmac-sha512, and hmac-sha1 for secondaries that know nothing better.",
+                others may read is refused. They are read at start, before the user changes, and on SIGHUP. The algorithms \
+                are hmac-sha256, hmac-sha384 and hmac-sha512, and hmac-sha1 for secondaries that know nothing better.",
         },
         Key {
             name: "minimal_responses",
