@@ -656,6 +656,24 @@ fn an_import_beyond_its_memory_tells_how_many_made_room() {
 }
 
 #[test]
+fn an_import_does_not_replace_the_lines_that_it_reads() {
+    let folder = Folder::new();
+    let line = "192.0.2.1\t4000000000\thost1.example\n";
+    let lines = folder.write("names.txt", line);
+    std::os::unix::fs::symlink(&lines, folder.at("link")).expect("it is ours");
+    for snapshot in [&lines, &folder.at("link")] {
+        let ended = Program::start(&["reverse", "import", &lines, snapshot]).end();
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("the lines come from there; expected another file for"),
+            "{}",
+            ended.stderr
+        );
+        assert_eq!(std::fs::read_to_string(&lines).expect("it stays"), line);
+    }
+}
+
+#[test]
 fn one_service_keeps_its_cache_in_a_file() {
     let folder = Folder::new();
     let (snapshot, lines) = (folder.at("names.cache"), folder.write("names.txt", ""));

@@ -125,6 +125,11 @@ fn export(path: &Path) -> Result<(), Failure> {
 }
 
 fn import(from: &Path, to: &Path, memory: usize) -> Result<(), Failure> {
+    if let (Ok(lines), Ok(snapshot)) = (from.canonicalize(), to.canonicalize())
+        && lines == snapshot
+    {
+        return Err(Failure::file(to, "the lines come from there", "another file for the snapshot"));
+    }
     whole::check(to).map_err(|cause| unwritten(to, &cause))?;
     let held = whole::hold(to).map_err(|cause| unwritten(to, &cause))?;
     // Until it is written: what begins meanwhile would read the one before, and put it back.

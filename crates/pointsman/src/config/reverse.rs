@@ -26,6 +26,9 @@ use super::spec::{Placed, ReverseSpec};
 use crate::log::Form;
 use routing::{Acl, Prefix};
 
+/// The longest time for which names are kept or served: longer than anybody's.
+pub(super) const LIFE_CEILING: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// What `reverse` was given on the command line; values are read when all of the configuration is.
 #[derive(Args, Debug)]
 pub(crate) struct Flags {
@@ -205,6 +208,11 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
     if let Some(beyond) = spec.upstream.get(UPSTREAMS_MAX) {
         faults.push(beyond.place.fault("there are too many upstreams", format!("{UPSTREAMS_MAX} at most")));
     }
+    for Placed { value, place } in &spec.upstream {
+        if value.ip().is_unspecified() || value.ip().is_multicast() || value.port() == 0 {
+            faults.push(place.fault(format!("{value} is no resolver's address"), "an address and a port"));
+        }
+    }
     apart(faces(), faults);
     for (_, value, place) in faces() {
         if !value.ip().to_canonical().is_loopback() && spec.allow.is_empty() {
@@ -257,16 +265,21 @@ fn crawlers(file: Option<&Placed<PathBuf>>, faults: &mut Faults) -> Crawlers {
 fn ttl(text: &str) -> Result<Ttl, String> {
     let expected = "a time such as 7 d, or LEAST..MOST such as 1 min..1 d";
     let time = |text| kind::time(text).map_err(|_| expected.to_owned());
-    match text.split_once("..") {
-        None => time(text).map(Ttl::Fixed),
+    let ttl = match text.split_once("..") {
+        None => Ttl::Fixed(time(text)?),
         Some((least, most)) => {
             let (least, most) = (time(least.trim_end())?, time(most.trim_start())?);
             if least > most {
-                Err("the longer time behind the shorter one".into())
-            } else {
-                Ok(Ttl::Record(least, most))
+                return Err("the longer time behind the shorter one".into());
             }
+            Ttl::Record(least, most)
         }
+    };
+    // Expiry is counted in seconds: with less, no name would ever be known.
+    if (Duration::from_secs(1)..=LIFE_CEILING).contains(&ttl.longest()) {
+        Ok(ttl)
+    } else {
+        Err(format!("names to be kept from 1 s to {} d", LIFE_CEILING.as_secs() / 86_400))
     }
 }
 
@@ -394,6 +407,32 @@ mod tests {
         let expected = "--mmdb: mmdb and snapshot are the same file; expected a file for each";
         assert_eq!(found.err().as_deref(), Some(expected));
         assert!(lowered(text, &["--snapshot", "names.cache", "--mmdb", "names.mmdb"]).is_ok());
+    }
+
+    #[test]
+    fn upstreams_and_times_that_cannot_be_are_refused() {
+        let told = |flags: &[&str]| {
+            let flags = [&["--upstream", "192.0.2.53", "--dns", "127.0.0.1:0"], flags].concat();
+            lowered("version = \"v1\"\n", &flags).err()
+        };
+        for upstream in ["192.0.2.53:0", "0.0.0.0:53", "[::]:53", "224.0.0.1:53"] {
+            let expected =
+                format!("--upstream: {upstream} is no resolver's address; expected an address and a port");
+            assert_eq!(told(&["--upstream", upstream]), Some(expected));
+        }
+        for (ttl, is_refused) in [
+            ("0s", true),
+            ("999ms", true),
+            ("1s", false),
+            ("365d", false),
+            ("366d", true),
+            ("0s..0s", true),
+            ("0s..1s", false),
+            ("1d..366d", true),
+        ] {
+            let expected = format!("--ttl: ttl is {ttl:?}; expected names to be kept from 1 s to 365 d");
+            assert_eq!(told(&["--ttl", ttl]), is_refused.then_some(expected));
+        }
     }
 
     #[test]

@@ -117,7 +117,7 @@ pub struct UpstreamCounts {
     pub many: AtomicU64,
     /// Answers to questions that were never asked.
     pub foreign: AtomicU64,
-    /// How long questions took until they were answered or given up, in milliseconds.
+    /// How long questions took until they were answered or given up, in microseconds.
     pub times: Histogram,
 }
 

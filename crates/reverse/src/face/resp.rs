@@ -258,10 +258,12 @@ impl Session {
             [] => {
                 put(out, format_args!("*{}\r\n", COMMANDS.len()));
                 for (name, words, first, last, step) in COMMANDS {
-                    out.extend_from_slice(b"*6\r\n");
+                    out.extend_from_slice(b"*10\r\n");
                     bulk(out, name.as_bytes());
                     put(out, format_args!(":{words}\r\n*2\r\n+readonly\r\n+fast\r\n"));
                     put(out, format_args!(":{first}\r\n:{last}\r\n:{step}\r\n"));
+                    // No categories, tips, further keys and subcommands: clients read as many fields as Redis 7 has.
+                    out.extend_from_slice(&b"*0\r\n".repeat(4));
                 }
             }
             [option] if option.eq_ignore_ascii_case(b"COUNT") => integer(out, COMMANDS.len() as u64),
@@ -497,6 +499,7 @@ mod tests {
             let (answers, _) = said(&format!("{name}\n"));
             assert!(!answers.starts_with("-ERR unknown") || *name == "config", "{name}: {answers}");
         }
-        assert!(said("COMMAND\n").0.starts_with("*13\r\n*6\r\n$3\r\nget\r\n:2\r\n"));
+        let get = "*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n";
+        assert!(said("COMMAND\n").0.starts_with(&format!("*13\r\n{get}*10\r\n$4\r\nmget\r\n")));
     }
 }

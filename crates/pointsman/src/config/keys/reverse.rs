@@ -7,6 +7,7 @@ use reverse::face::mmdb::{SIZE_MAX, SIZE_MIN};
 
 use super::{Default, Key, Section};
 use crate::config::kind::Kind;
+use crate::config::reverse::LIFE_CEILING;
 use crate::config::spec::ReverseSpec;
 
 /// The longest time that a question may wait for a name: resolver libraries give up after 5 s.
@@ -14,9 +15,6 @@ const WAIT_CEILING: Duration = Duration::from_secs(4);
 
 /// The longest time that is chosen for anything of `reverse` but names: beyond, it is as good as never.
 const PATIENCE_CEILING: Duration = Duration::from_secs(24 * 3600);
-
-/// The longest time for which names are kept or served: longer than anybody's.
-const LIFE_CEILING: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The largest cache that can be chosen, in octets: more than all addresses of IPv4 take.
 const MEMORY_CEILING: u64 = 1 << 40;

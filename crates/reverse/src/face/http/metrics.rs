@@ -309,7 +309,8 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_reverse_upstream_outcomes_total",
-        help: "What became of them: name (or another thing that was asked for), no_name, unusable, or failed by cause.",
+        help: "What became of them: name (or another thing that was asked for), no_name, unusable, or failed by cause: \
+               timeout (also where nobody listens), servfail, refused (an answer that says so), malformed.",
         kind: Kind::Counter,
         unit: "questions",
         labels: &["upstream", "outcome"],

@@ -169,8 +169,13 @@ const ENDED: [io::ErrorKind; 4] = [
 ];
 
 fn unreachable(address: SocketAddr, cause: &io::Error) -> Failure {
+    let why = match cause.kind() {
+        // What the system calls a limit on reading or writing that is over.
+        io::ErrorKind::WouldBlock => format!("nothing came for {} s", SERVICE_MAX.as_secs()),
+        _ => cause.to_string(),
+    };
     Failure::Unreachable(format!(
-        "the service at {address} does not answer: {cause}; start one with `pointsman reverse --resp {address}`"
+        "the service at {address} does not answer: {why}; start one with `pointsman reverse --resp {address}`"
     ))
 }
 
@@ -203,6 +208,15 @@ mod tests {
         assert_eq!(read(":-2\r\n"), Ok(Some("-2".into())));
         assert!(read("-ERR no\r\n").unwrap_err().contains("ERR no"));
         assert!(read("$11\r\nwww").is_err() && read("").is_err() && read(&"x".repeat(5000)).is_err());
+    }
+
+    #[test]
+    fn silence_is_told_as_such() {
+        let silence = io::ErrorKind::WouldBlock.into();
+        let Failure::Unreachable(told) = unreachable("192.0.2.1:6379".parse().unwrap(), &silence) else {
+            panic!("it is unreachable")
+        };
+        assert!(told.contains("does not answer: nothing came for 5 s; start one"), "{told}");
     }
 
     #[test]
