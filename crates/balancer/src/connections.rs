@@ -14,6 +14,7 @@ use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
 use dns::writer::without_question;
 use dns::{Folded, Query, Rcode, Rtype};
 use net::admission::Admission;
+use net::client::Trouble;
 use net::clock::Clock;
 use net::tcp::Limits;
 use routing::Acl;
@@ -272,7 +273,7 @@ impl Connections {
                     tell(answers, for_client(reply)).await;
                     return Some(());
                 }
-                // One that refused has cost nothing: there may be as many of them as there are back ends.
+                // One that was not reached has cost nothing: there may be as many of them as there are back ends.
                 Ended::Failed { was_idle } => {
                     is_free = was_idle;
                     tries += usize::from(!was_idle);
@@ -301,7 +302,7 @@ impl Connections {
         let mut desk = self.desk();
         let Desk { picker, counters, .. } = &mut *desk;
         let (place, key, load) = (picked.back_end.place, picked.key, picked.load);
-        let refused = match reply {
+        let trouble = match reply {
             Ok(Ok(reply)) => {
                 let latency = now.saturating_sub(picked.sent_ns);
                 picker.answered(place, key, load, rcode(&reply).to_int(), latency, now);
@@ -320,7 +321,13 @@ impl Connections {
                 counters.no_socket.add(1);
                 return Ended::Failed { was_idle: true };
             }
-            Ok(Err(cause)) => cause.kind(),
+            // Our own packet filter.
+            Ok(Err(cause)) if cause.kind() == io::ErrorKind::PermissionDenied => {
+                picker.unsent(place);
+                counters.send_failed.add(1);
+                return Ended::Failed { was_idle: true };
+            }
+            Ok(Err(cause)) => Trouble::of(&cause),
             Err(_) => {
                 picker.timed_out(place, key, load, now);
                 return Ended::Failed { was_idle: false };
@@ -330,7 +337,7 @@ impl Connections {
             cells.refused.add(1);
         }
         picker.failed(place, load, now);
-        Ended::Failed { was_idle: refused == io::ErrorKind::ConnectionRefused }
+        Ended::Failed { was_idle: matches!(trouble, Trouble::NobodyListens | Trouble::NoWay) }
     }
 
     /// Picks a back end that is not among `tried`; another one than the first is in the budget of those that are sent again,
@@ -529,16 +536,23 @@ pub(crate) mod tests {
         for (cause, count) in [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ETIMEDOUT].into_iter().zip(1..) {
             assert_eq!(told(cause), (false, count, 5));
         }
-        // Where no address or port of ours leads, another back end costs no try.
-        for (cause, expected) in [(libc::EADDRNOTAVAIL, true), (libc::ETIMEDOUT, false)] {
+        // Where no address or port of ours leads, or no way, or nothing may leave, another back end costs no try.
+        for (cause, expected) in [
+            (libc::EADDRNOTAVAIL, true),
+            (libc::ETIMEDOUT, false),
+            (libc::ENETUNREACH, true),
+            (libc::EHOSTUNREACH, true),
+            (libc::EPERM, true),
+        ] {
             let picked = connections.pick(1, way(1).client.ip(), Set::EMPTY, false).expect("it is there");
             let ended = connections.ended(&picked, Ok(Err(io::Error::from_raw_os_error(cause))), false);
             assert!(matches!(ended, Ended::Failed { was_idle } if was_idle == expected), "{cause}");
         }
         let field = connections.field.load();
         let cells = &field.iter().next().expect("it is there").cells[0];
-        let no_socket = connections.desk().counters.no_socket.get();
-        assert_eq!((cells.refused.get(), cells.in_flight(), no_socket), (4, 0, 6), "the one that is its own");
+        assert_eq!((cells.refused.get(), cells.in_flight()), (6, 0), "those that are its own");
+        let FrontCounters { no_socket, send_failed, .. } = &*connections.desk().counters;
+        assert_eq!([no_socket, send_failed].map(|count| count.get()), [6, 1]);
     }
 
     #[tokio::test]
