@@ -195,7 +195,7 @@ fn answering_allocates_nothing() {
         ("loop1.example.com", "A", "NOERROR", 2),
         ("x.d.example.com", "TXT", "NOERROR", 3),
         ("example.net", "A", "REFUSED", 0),
-        ("static.example.com", "AXFR", "REFUSED", 0),
+        ("static.example.com", "AXFR", "NOTAUTH", 0),
     ] {
         let question = Question::new(name, rtype);
         for question in [

@@ -132,8 +132,7 @@ impl<'a> Response<'a> {
             _ => return self.refused(ExtendedError::NotSupported),
         }
         match self.query.rtype {
-            // Zone transfer is not for everybody, and not at all over UDP (RFC 5936 §4.2).
-            Rtype::AXFR | Rtype::IXFR => return self.refused(ExtendedError::Prohibited),
+            Rtype::AXFR | Rtype::IXFR => return self.no_transfer(),
             Rtype::MAILA | Rtype::MAILB => return self.not_implemented(),
             _ => {}
         }
@@ -438,6 +437,17 @@ impl<'a> Response<'a> {
     pub(super) fn refused(&mut self, why: ExtendedError) -> Result<(), Full> {
         self.end.rcode = Rcode::REFUSED.into();
         self.end.extended_error = Some(why);
+        Ok(())
+    }
+
+    /// A zone is given by `transfer` alone: not over UDP (RFC 5936 §4.2), nor without the SOA record that is known (RFC 1995
+    /// §3). What is no zone of ours is so over any transport.
+    fn no_transfer(&mut self) -> Result<(), Full> {
+        if self.generation.zones.get(self.query.name, &self.generation.hash).is_some() {
+            return self.refused(ExtendedError::Prohibited);
+        }
+        self.end.rcode = Rcode::NOTAUTH.into();
+        self.end.extended_error = Some(ExtendedError::NotAuthoritative);
         Ok(())
     }
 

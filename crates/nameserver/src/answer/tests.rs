@@ -301,7 +301,12 @@ fn signatures_that_cover_nothing_stand_beside_the_others() {
 fn what_is_not_ours_or_not_for_us() {
     check(ask("other.test", Rtype::A), &["REFUSED"]);
     check(Query { class: Class::CH, ..ask("www.example", Rtype::A) }, &["REFUSED"]);
-    check(ask("example", Rtype::AXFR), &["REFUSED"]);
+    for rtype in [Rtype::AXFR, Rtype::IXFR] {
+        check(ask("example", rtype), &["REFUSED"]);
+        // No zone of ours, as over TCP, and as of NSD, Knot and BIND.
+        check(ask("www.example", rtype), &["NOTAUTH"]);
+        check(ask("other.test", rtype), &["NOTAUTH"]);
+    }
     check(ask("example", Rtype::MAILB), &["NOTIMP"]);
     assert_eq!(answered(&example(), b"short", Transport::Udp).err(), Some(Why::NoQuery));
 }

@@ -116,6 +116,7 @@ fn errors_say_more_to_those_with_edns() {
     for (name, rtype, class, expected) in [
         ("other.test", Rtype::A, Class::IN, Some(20)),
         ("example", Rtype::AXFR, Class::IN, Some(18)),
+        ("www.example", Rtype::IXFR, Class::IN, Some(20)),
         ("example", Rtype::MAILB, Class::IN, Some(21)),
         ("www.example", Rtype::A, Class::HS, Some(21)),
         ("authors.bind", Rtype::TXT, Class::CH, Some(21)),
