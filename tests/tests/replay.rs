@@ -524,17 +524,21 @@ fn what_is_said_wrongly_is_refused_before_anything_is_sent() {
 fn where_there_is_nothing_to_send_it_says_what_there_was() {
     let folder = Folder::new();
     let nothing = folder.write("nothing.txt", "# no query\n\n");
+    let hello = folder.write("hello.txt", "hello\n");
     let (text, packets) = (trace(&folder, 9, 1, "udp"), folder.at("packets.pcap"));
     assert_eq!(Program::start(&["trace", "convert", &text, &packets]).end().status.code(), Some(0));
     for (arguments, part) in [
         (&[nothing.as_str()][..], "no query at port 53; it has no packets at all"),
         (&[&packets, "--port", "54"], "no query at port 54; instead there are packets at other ports (9)"),
         (&[&packets, "--port", "54", "--processes", "2"], "instead there are packets at other ports (9)"),
-        (&[&packets, "--factor", "0.1", "--seed", "1"], "--factor 0.1 leaves none of the clients"),
+        (&[&packets, "--factor", "0.1", "--seed", "1"], "--factor: 0.1 leaves none of the clients"),
+        (&[&hello, "--report", &folder.at("report")], "hello.txt:1: expected TIME"),
+        (&[&hello, "--processes", "2"], "hello.txt:1: expected TIME"),
     ] {
         let ended = replay(&[arguments, &["--server", "127.0.0.1:1"]].concat());
-        assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {}", ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {}", ended.stderr);
         assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
+        assert!(ended.stdout.is_empty() && !Path::new(&folder.at("report")).exists(), "{}", ended.stdout);
     }
     let ended = replay(&[&packets, "--server", "127.0.0.1:1", "--limit", "0"]);
     assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);

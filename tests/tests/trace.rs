@@ -102,7 +102,7 @@ fn a_part_is_what_all_that_is_said_holds_for() {
     }
     let none = folder.at("none.txt");
     let ended = trace(&["cut", &text, &none, "--suffix", "example.net"]);
-    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
     assert!(ended.stderr.contains("none of its 6 messages is as asked for"), "{}", ended.stderr);
     assert!(!Path::new(&none).exists());
 }
@@ -205,17 +205,70 @@ fn what_is_no_trace_is_told() {
         (at("elf", b"\x7fELF\x02\x01\x01\0"), &[], 2, "the format is not known; supported are pcap"),
         (at("bz2", b"BZh91AY&SY"), &[], 2, "bzip2 is not supported"),
         (at("words.txt", b"10.5 192.0.2.1:1 udp a. A -\nthree words here\n"), &[], 1, "words.txt:2: "),
-        (at("nothing.txt", b"# nothing\n"), &[], 1, "no DNS message at port 53; it has no packets at all"),
+        (at("nothing.txt", b"# nothing\n"), &[], 2, "no DNS message at port 53; it has no packets at all"),
         (
             packets.clone(),
             &["--port", "99"],
-            1,
-            "no DNS message at port 99; instead there are packets at other ports (5), \
-             queries from the DNS port, or responses to it (2)\n--port tells where the servers listen.",
+            2,
+            "no DNS message at port 99; instead there are packets at other ports (5), queries from the DNS port, or \
+             responses to it (2); expected the port at which the servers listen (--port)",
         ),
     ] {
         let ended = trace(&[&["info", &file][..], more].concat());
         assert_eq!(ended.status.code(), Some(code), "{file}: {}", ended.stderr);
         assert!(ended.stderr.contains(part), "no '{part}' in: {}", ended.stderr);
     }
+}
+
+#[test]
+fn the_exit_code_says_whether_anything_was_used() {
+    let folder = Folder::new();
+    let text = folder.write("a.txt", LINES);
+    let packets = folder.at("a.pcap");
+    told(0, &["convert", &text, &packets]);
+    let octets = std::fs::read(&packets).expect("it was written");
+    let cut = |name: &str, length: usize| folder.write(name, &octets[..length]);
+    // The header of the capture, and those of its first packet.
+    let (first, behind) = (cut("first.pcap", 24 + 16 + 20), cut("behind.pcap", octets.len() - 1));
+    let query = folder.write("query.txt", "10.5 192.0.2.1:1 udp a. A -\nthree words here\n");
+    for (file, more, code, told) in [
+        (&first, &[][..], 2, &["first.pcap: packet 1, octet 24: the file ends"][..]),
+        (&folder.write("hello.txt", "hello\n"), &[], 2, &["hello.txt:1: expected TIME"]),
+        (&first, &["--port", "99"], 2, &["first.pcap: packet 1, octet 24: the file ends"]),
+        (
+            &behind,
+            &["--port", "99"],
+            2,
+            &["behind.pcap: packet 7, octet", "no DNS message at port 99; instead"],
+        ),
+        (&behind, &[], 1, &["behind.pcap: packet 7, octet", "What stands before it was used."]),
+        (&query, &[], 1, &["query.txt:2: expected TIME"]),
+    ] {
+        for (command, change) in [("info", None), ("convert", None), ("cut", None), ("mutate", Some("do=1%"))]
+        {
+            let out = folder.at("out.queries");
+            let written = (command != "info").then_some(out.as_str());
+            let words = [Some(command), Some(file), written, change].into_iter().flatten();
+            let ended = trace(&[&words.collect::<Vec<_>>()[..], more].concat());
+            assert_eq!(ended.status.code(), Some(code), "{command} {file}: {}", ended.stderr);
+            assert!(told.iter().all(|part| ended.stderr.contains(part)), "{command}: {}", ended.stderr);
+            assert_eq!(
+                std::fs::remove_file(&out).is_ok(),
+                code == 1 && written.is_some(),
+                "{command} {file}"
+            );
+        }
+    }
+    // What is as asked for, but not before the end; and what has no place in the form.
+    let out = folder.at("out.txt");
+    let ended = trace(&["cut", &query, &out, "--suffix", "b"]);
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+    assert!(
+        ["query.txt:2: ", "query.txt: none of its 1 message is as"]
+            .iter()
+            .all(|part| ended.stderr.contains(part)),
+        "{}",
+        ended.stderr
+    );
+    assert!(!Path::new(&out).exists());
 }

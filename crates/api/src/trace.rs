@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Fault;
+
 /// What a trace is like.
 ///
 /// Start, length, gaps, clients and queries are the columns of the table of traces in LDplayer's evaluation
@@ -72,7 +74,7 @@ pub struct TraceDamage {
 }
 
 impl fmt::Display for TraceDamage {
-    /// For who does not know the format: [`TraceDamage::told`] says more.
+    /// For who does not know the format: [`TraceDamage::fault`] says more.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TraceDamage { packet, offset, what } = self;
         write!(f, "packet, line, pair or frame {packet}, octet {offset}: {what}")
@@ -82,16 +84,16 @@ impl fmt::Display for TraceDamage {
 impl TraceDamage {
     /// The same for people, in a file of a format that [`TraceInfo::format`] names; where it `is_packed`, octets are told to
     /// be those that were unpacked.
-    pub fn told(&self, file: &str, format: &str, is_packed: bool) -> String {
+    pub fn fault(&self, file: &str, format: &str, is_packed: bool) -> Fault {
         let TraceDamage { packet, offset, what } = self;
         let unit = match format {
-            "text" => return format!("{file}:{packet}: {what}"),
+            "text" => return Fault { line: u32::try_from(*packet).ok(), ..Fault::whole(file, what, "") },
             "C-DNS" => "pair",
             "dnstap" => "frame",
             _ => "packet",
         };
         let unpacked = if is_packed { " of what it unpacks to" } else { "" };
-        format!("{file}: {unit} {packet}, octet {offset}{unpacked}: {what}")
+        Fault::whole(file, format!("{unit} {packet}, octet {offset}{unpacked}: {what}"), "")
     }
 }
 
@@ -162,7 +164,7 @@ mod tests {
             ("C-DNS", false, "a: pair 3, octet 47: it ends"),
             ("dnstap", false, "a: frame 3, octet 47: it ends"),
         ] {
-            assert_eq!(damage.told("a", format, is_packed), expected);
+            assert_eq!(damage.fault("a", format, is_packed).to_string(), expected);
         }
     }
 }

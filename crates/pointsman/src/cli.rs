@@ -17,7 +17,7 @@ use crate::command::reverse::Reverse;
 use crate::command::serve::Serve;
 use crate::command::server::Servers;
 use crate::command::status::Status;
-use crate::command::trace::Trace;
+use crate::command::trace::{self, Trace};
 use crate::command::zone::Zone;
 use crate::demo::Demo;
 use crate::failure::{EXIT_CODES, Failure, UNREACHABLE};
@@ -86,7 +86,7 @@ enum Command {
     #[command(after_help = ends_alone("pointsman key new credit.key"))]
     Key(Key),
     /// Tell what recorded traffic is like, convert it, cut it and change it
-    #[command(after_help = ends_alone("pointsman trace info yesterday.pcap.xz"))]
+    #[command(after_help = trace::ENDS)]
     Trace(Trace),
     /// Send the queries of recorded traffic again, on time
     #[command(after_help = replay::ENDS)]

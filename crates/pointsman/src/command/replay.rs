@@ -46,8 +46,8 @@ const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=
 pub(crate) const ENDS: &str = "\
 Exit codes:
   0  done
-  1  failed while running, or nobody answered
-  2  faults in what was given, all listed
+  1  failed while running, nobody answered, or the trace breaks off: what stands before was sent
+  2  faults in what was given, all listed: nothing was sent
   3  lateness was out of tolerance: the queries were not sent when they were due
 
 Example:

@@ -31,6 +31,16 @@ use copy::Work;
 pub(super) use copy::changed;
 use progress::{Line, Progress};
 
+/// How the help ends.
+pub(crate) const ENDS: &str = "\
+Exit codes:
+  0  done
+  1  failed while running, or the trace breaks off: what stands before was used
+  2  faults in what was given, all listed: nothing of the trace was used
+
+Example:
+  pointsman trace info yesterday.pcap.xz";
+
 /// The arguments of `trace`.
 #[derive(Args, Debug)]
 pub(crate) struct Trace {
@@ -213,33 +223,56 @@ impl Input {
         Ok((trace, line))
     }
 
-    /// What to say of a trace without a message.
-    fn nothing(&self, skipped: &Skipped) -> Failure {
-        nothing(&self.file, self.port, "DNS message", 0, skipped)
+    /// Where the trace breaks off.
+    fn damage(&self, trace: &trace::Trace, damage: &TraceDamage) -> Fault {
+        damage.fault(&self.file.to_string_lossy(), trace.format(), trace.is_packed())
+    }
+
+    /// What to say of a trace without a message, up to where it breaks off, if it does.
+    fn nothing(&self, trace: &trace::Trace, damage: Option<Fault>) -> Failure {
+        nothing(&self.file, damage, self.port, "DNS message", 0, trace.skipped())
     }
 }
 
-/// What to say of a trace that breaks off, of which so many `messages` were read.
-fn damaged(input: &Input, trace: &trace::Trace, damage: &TraceDamage, messages: u64) -> Failure {
-    let told = damage.told(&input.file.to_string_lossy(), trace.format(), trace.is_packed());
-    let used = if messages > 0 { "\nWhat stands before it was used." } else { "" };
-    Failure::Failed(format!("{told}{used}"))
+/// What to say of a trace that breaks off behind what was used.
+fn damaged(damage: &Fault) -> Failure {
+    Failure::Failed(format!("{damage}\nWhat stands before it was used."))
 }
 
-/// What to say of a trace without what is wanted of it: what was there instead.
-pub(super) fn nothing(file: &Path, port: u16, wanted: &str, responses: u64, skipped: &Skipped) -> Failure {
+/// What to say of a trace without what is wanted of it: where it breaks off, if it does, and what was there instead.
+pub(super) fn nothing(
+    file: &Path,
+    damage: Option<Fault>,
+    port: u16,
+    wanted: &str,
+    responses: u64,
+    skipped: &Skipped,
+) -> Failure {
     let packets: Vec<String> =
         skipped.iter().map(|(skip, count)| format!("{} ({count})", skip.description())).collect();
     let packets = (!packets.is_empty()).then(|| format!("packets {}", packets.join(", ")));
     let responses = (responses > 0).then(|| counted(responses, "response"));
     let there: Vec<String> = responses.into_iter().chain(packets).collect();
+    let mut faults = Faults::default();
+    if let Some(damage) = damage {
+        faults.push(damage);
+        if there.is_empty() {
+            return faults.into();
+        }
+    }
     let instead = if there.is_empty() {
         "it has no packets at all".into()
     } else {
         format!("instead there are {}", there.join(", and "))
     };
-    let hint = if skipped.of(Skip::OtherPort) > 0 { "\n--port tells where the servers listen." } else { "" };
-    Failure::Failed(format!("{}: no {wanted} at port {port}; {instead}{hint}", file.display()))
+    let other =
+        if skipped.of(Skip::OtherPort) > 0 { "the port at which the servers listen (--port)" } else { "" };
+    faults.push(Fault::whole(
+        file.to_string_lossy(),
+        format!("no {wanted} at port {port}; {instead}"),
+        other,
+    ));
+    faults.into()
 }
 
 fn print_json(shape: &impl serde::Serialize) -> Result<(), Failure> {

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use api::Fault;
 use api::replay::ReplayReport;
+use api::{Fault, Faults};
 use net::awake::Awake;
 use net::hop::Hop;
 use net::whole;
 use replay::mutate::Mutation;
 use replay::observe::Observer;
 use replay::page::page;
-use replay::remarks::{lost_here, remarks};
+use replay::remarks::{counted, lost_here, remarks};
 use replay::report::{About, report};
 use replay::schedule::census::Census;
 use replay::schedule::{Met, Plan, Schedule};
@@ -61,7 +61,7 @@ impl Replay {
         let (format, is_packed) = (first.format(), first.is_packed());
         let damage = |done: &Done| {
             let damage = done.met.damage.as_ref();
-            damage.map(|damage| damage.told(&self.trace.to_string_lossy(), format, is_packed))
+            damage.map(|damage| damage.fault(&self.trace.to_string_lossy(), format, is_packed))
         };
         let mut made = Made::default();
         let outputs = self.outputs(&mut made)?;
@@ -266,7 +266,7 @@ impl Replay {
         plan: &Plan,
         mutation: Option<Mutation>,
         done: &Done,
-        damage: Option<String>,
+        damage: Option<Fault>,
         made: Made,
     ) -> Result<(), Failure> {
         let about = About {
@@ -281,9 +281,10 @@ impl Replay {
             tolerance_us: self.tolerance.as_secs_f64() * 1e6,
         };
         let report = report(about, done);
-        if report.queries == 0 && report.schedule.damage.is_none() && !report.interrupted {
-            return Err(self.none_due(&done.met));
+        if report.queries == 0 && !report.interrupted {
+            return Err(self.none_due(&done.met, damage));
         }
+        let damage = damage.map(|damage| damage.to_string());
         if let Some(lost) = lost_here(&report) {
             // Who closed stderr wants to hear nothing.
             let _ = writeln!(io::stderr(), "pointsman: {lost}");
@@ -345,15 +346,16 @@ impl Replay {
     }
 
     /// Why there was nothing to send.
-    fn none_due(&self, met: &Met) -> Failure {
-        match met.queries {
-            0 => nothing(&self.trace, self.port, "query", met.responses, &met.skipped),
-            queries => Failure::Failed(format!(
-                "{}: --factor {} leaves none of the clients that sent its {queries} queries; another --seed draws others",
-                self.trace.display(),
-                self.factor
-            )),
+    fn none_due(&self, met: &Met, damage: Option<Fault>) -> Failure {
+        if met.queries == 0 {
+            return nothing(&self.trace, damage, self.port, "query", met.responses, &met.skipped);
         }
+        let mut faults = Faults::default();
+        damage.into_iter().for_each(|damage| faults.push(damage));
+        let queries = counted(met.queries, "query");
+        let what = format!("{} leaves none of the clients that sent the {queries} of the trace", self.factor);
+        faults.push(Fault::whole("--factor", what, "a greater one, or another --seed, which draws others"));
+        faults.into()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use api::{TraceChange, TraceMutation, TraceWritten};
+use api::{Fault, Faults, TraceChange, TraceMutation, TraceWritten};
 use replay::mutate::{Mutation, Tally};
 use replay::remarks::counted;
 use replay::report;
@@ -74,15 +74,12 @@ fn copy(
     let (mut written, read) = copied(&mut trace, work, &mut output)?;
     progress.end();
     written.file = files.out.display().to_string();
-    if written.messages + written.left_out == 0 && written.damage.is_none() {
+    let damage = written.damage.as_ref().map(|damage| files.input.damage(&trace, damage));
+    if written.messages == 0 {
         drop(output);
         return Err(match read {
-            0 => files.input.nothing(trace.skipped()),
-            read => Failure::Failed(format!(
-                "{}: none of its {read} messages is as asked for; {} is not written",
-                files.input.file.display(),
-                files.out.display()
-            )),
+            0 => files.input.nothing(&trace, damage),
+            read => none(files, damage, read, written.left_out),
         });
     }
     output.finish()?;
@@ -91,7 +88,20 @@ fn copy(
         true => print_json(&written),
         false => session::print(shown(&written).as_bytes()),
     };
-    written.damage.as_ref().map_or(printed, |damage| Err(damaged(&files.input, &trace, damage, read)))
+    damage.map_or(printed, |damage| Err(damaged(&damage)))
+}
+
+/// What to say where none of the messages that were read was written.
+fn none(files: &Files, damage: Option<Fault>, read: u64, left_out: u64) -> Failure {
+    let why = match left_out {
+        0 => format!("none of its {} is as asked for", counted(read, "message")),
+        left_out => format!("this form has no room for {}", counted(left_out, "message")),
+    };
+    let mut faults = Faults::default();
+    damage.into_iter().for_each(|damage| faults.push(damage));
+    let what = format!("{why}; {} is not written", files.out.display());
+    faults.push(Fault::whole(files.input.file.to_string_lossy(), what, ""));
+    faults.into()
 }
 
 /// Writes what is asked for, and tells how many messages were read.

@@ -31,13 +31,11 @@ pub(super) fn run(input: &Input, json: bool) -> Result<(), Failure> {
         false if info.queries + info.responses > 0 => session::print(shown(&info).as_bytes()),
         false => Ok(()),
     };
-    if let Some(damage) = &info.damage {
-        return Err(damaged(input, &trace, damage, info.queries + info.responses));
-    }
+    let damage = info.damage.as_ref().map(|damage| input.damage(&trace, damage));
     if info.queries + info.responses == 0 {
-        return Err(input.nothing(trace.skipped()));
+        return Err(input.nothing(&trace, damage));
     }
-    printed
+    damage.map_or(printed, |damage| Err(damaged(&damage)))
 }
 
 /// LDplayer's row of a trace, then the shares.
