@@ -86,6 +86,13 @@ impl Following {
         }
     }
 
+    /// Says that what the store holds is served, whatever was refused before.
+    fn accepted(&self, generation: u64) {
+        if lock(&self.refused).take().is_some() {
+            tracing::info!(generation, "what the store holds can be served again, and is");
+        }
+    }
+
     /// Why what the store holds cannot be served.
     pub(super) fn refusal(&self) -> Option<String> {
         lock(&self.refused).as_ref().map(|(_, why)| why.clone())
@@ -129,14 +136,14 @@ pub(super) async fn follow(shared: Arc<Shared>) {
 
 /// Whether the store holds what is neither served here nor known not to be servable.
 fn is_news(shared: &Shared, seen: Seen) -> bool {
-    let mut refused = lock(&shared.following.refused);
     let current = shared.book.load().generation.number;
     let is_another = shared.store.shared().is_some_and(|store| store.is_another(seen));
     if seen.generation == current && seen.changes == seen.published && !is_another {
-        *refused = None;
+        shared.following.accepted(current);
         went_on(shared);
         return false;
     }
+    let refused = lock(&shared.following.refused);
     !refused.as_ref().is_some_and(|(known, _)| *known == seen)
 }
 
@@ -297,8 +304,9 @@ fn take_over(shared: &Shared, runtime: &tokio::runtime::Handle) -> Result<bool, 
         counters.published.fetch_add(1, Ordering::Relaxed);
         tell_of_serials(&raised);
     }
-    *lock(&shared.following.refused) = None;
+    let number = draft.generation.number;
     drop(install(shared, draft, before, begun, runtime));
+    shared.following.accepted(number);
     Ok(false)
 }
 

@@ -205,6 +205,20 @@ async fn alone(url: &str) -> Editor {
     editor
 }
 
+/// What was logged.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        lock(&self.0).write(octets)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A PostgreSQL, and the name of an empty database in it; `None` where there is none, or no driver.
 async fn postgres() -> Option<(Database, String)> {
     if !std::path::Path::new(POSTGRES).exists() {
@@ -258,6 +272,49 @@ async fn what_cannot_be_loaded_is_told_and_tried_again_after_a_pause() {
     assert_eq!(editor.status().store, api::StoreState { ok: true, message: None, stuck_since: None });
     assert!(editor.book().partition("edge").is_some());
     editor.add_region("one").await.expect("it is taken");
+    editor.stop().await;
+}
+
+#[tokio::test]
+async fn tables_that_were_mended_are_served_and_the_log_says_so_once() {
+    let Some((database, name)) = postgres().await else { return };
+    let editor = alone(&database.url(&name)).await;
+    let caught_up = async || {
+        let (shared, runtime) = (editor.shared.clone(), tokio::runtime::Handle::current());
+        let log = Lines::default();
+        let lines = log.clone();
+        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone());
+        let subscriber = lines.finish();
+        let work = move || {
+            tracing::subscriber::with_default(subscriber, || follow::catch_up(&shared, &runtime));
+        };
+        tokio::task::spawn_blocking(work).await.expect("it ends");
+        String::from_utf8(lock(&log.0).clone()).expect("it is text")
+    };
+    const AGAIN: &str = "INFO nameserver::edit::follow: what the store holds can be served again, and is";
+    let put = |text: &str| {
+        database.sql(&name, "DELETE FROM \"partition\"");
+        let text = format!("INSERT INTO \"partition\" (name, text) VALUES ('edge', '{text}')");
+        database.sql(&name, &text);
+    };
+    for generation in 1..3 {
+        for wrong in ["10.0.0.0/8,one", "10.0.0.0/33,-"] {
+            put(wrong);
+            let log = caught_up().await;
+            assert!(log.contains("what the store holds is not served") && !log.contains(AGAIN), "{log}");
+            assert!(editor.store_complaint().is_some());
+            assert_eq!(caught_up().await, "");
+        }
+        put("10.0.0.0/8,-");
+        let log = caught_up().await;
+        assert!(log.contains(&format!("{AGAIN} generation={generation}")), "{log}");
+        assert_eq!((editor.store_complaint(), editor.book().generation.number), (None, generation));
+        // What goes on needs no word.
+        assert_eq!(caught_up().await, "");
+    }
+    put("10.1.0.0/16,-");
+    let log = caught_up().await;
+    assert!(!log.contains(AGAIN), "{log}");
     editor.stop().await;
 }
 
