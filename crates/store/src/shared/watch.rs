@@ -43,6 +43,8 @@ pub struct Watch {
     listening: Option<Pin<Box<Listening>>>,
     /// Whether the last listener could not be made.
     is_deaf: bool,
+    /// Whether the last look found the database, which then has no other pause.
+    is_reached: bool,
 }
 
 impl Watch {
@@ -55,6 +57,7 @@ impl Watch {
             #[cfg(feature = "postgres")]
             listening: None,
             is_deaf: false,
+            is_reached: false,
         }
     }
 
@@ -93,7 +96,7 @@ impl Watch {
                 };
                 if !heard {
                     self.listener = None;
-                    tokio::time::sleep(POLL_INTERVAL).await;
+                    tokio::time::sleep(self.silence()).await;
                 }
             }
             #[cfg(feature = "mysql")]
@@ -103,6 +106,13 @@ impl Watch {
         }
     }
 
+    /// How long it is until a listener is made again. A standby can be looked at and notifies nobody: it is not asked all
+    /// the time.
+    #[cfg(feature = "postgres")]
+    fn silence(&self) -> Duration {
+        if self.is_deaf && self.is_reached { UNTOLD_INTERVAL } else { POLL_INTERVAL }
+    }
+
     /// Whether notifications cannot be had, so that the tables are only looked at now and then.
     pub fn is_deaf(&self) -> bool {
         self.is_deaf
@@ -110,12 +120,14 @@ impl Watch {
 
     /// Pauses after the database could not be looked at, longer each time up to [`RECONNECT_MAX`].
     pub async fn pause(&mut self) {
+        self.is_reached = false;
         tokio::time::sleep(self.pause).await;
         self.pause = (self.pause * 2).min(RECONNECT_MAX);
     }
 
     /// Says that the database was looked at.
     pub fn reached(&mut self) {
+        self.is_reached = true;
         self.pause = RECONNECT_MIN;
     }
 }
@@ -147,6 +159,19 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_look_and_not_listen_asks_once_a_second() {
+        let place = Place::read("postgres://a@db/a").expect("a URL").expect("of a shared database");
+        let mut watch = Watch::new(place);
+        assert_eq!(watch.silence(), POLL_INTERVAL);
+        watch.is_deaf = true;
+        assert_eq!(watch.silence(), POLL_INTERVAL, "it may be lost");
+        watch.reached();
+        assert_eq!(watch.silence(), UNTOLD_INTERVAL);
+        watch.pause().await;
+        assert_eq!(watch.silence(), POLL_INTERVAL, "that was the pause");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn who_cannot_listen_looks_all_the_same() {
