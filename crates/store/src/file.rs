@@ -1,5 +1,6 @@
 //! The database's file: where it is, who holds it, and whether it is still the same.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -33,12 +34,7 @@ impl FileId {
 /// Finds the path in `url`, with its folder made absolute and free of links, so that two ways to write it
 /// cannot lead to two locks.
 pub(crate) fn locate(url: &str) -> Result<PathBuf, OpenError> {
-    let unsupported = || OpenError::Unsupported { url: url.to_owned() };
-    let path = Path::new(url.strip_prefix("sqlite:").ok_or_else(unsupported)?);
-    // In SQLite's own URLs these mean a database in memory, which would not survive anything.
-    let Some(name) = path.file_name().filter(|name| *name != ":memory:") else {
-        return Err(unsupported());
-    };
+    let (path, name) = named(url)?;
     match path.canonicalize() {
         Ok(path) if path.is_dir() => Err(OpenError::NotAStore { path, what: "it is a folder".into() }),
         Ok(path) => Ok(path),
@@ -58,6 +54,15 @@ pub(crate) fn locate(url: &str) -> Result<PathBuf, OpenError> {
         }
         Err(error) => Err(OpenError::at(path, &error)),
     }
+}
+
+/// The path in `url`, as it stands there, and its last part.
+pub(crate) fn named(url: &str) -> Result<(&Path, &OsStr), OpenError> {
+    let unsupported = || OpenError::Unsupported { url: url.to_owned() };
+    let path = Path::new(url.strip_prefix("sqlite:").ok_or_else(unsupported)?);
+    // In SQLite's own URLs this means a database in memory, which would not survive anything.
+    let name = path.file_name().filter(|name| *name != ":memory:").ok_or_else(unsupported)?;
+    Ok((path, name))
 }
 
 /// The lock that lets one process have the store open.

@@ -6,6 +6,7 @@ use crate::change::Change;
 use crate::contents::Contents;
 use crate::embedded::Embedded;
 use crate::error::{CommitError, OpenError, StoreError};
+use crate::file;
 use crate::health::Verdict;
 use crate::schema::Migrated;
 use crate::shared::Shared;
@@ -62,6 +63,18 @@ impl Store {
         match Shared::at(url)? {
             Some(shared) => shared.peek().await,
             None => Embedded::peek(url),
+        }
+    }
+
+    /// Sees whether a URL is one that [`Store::open`] reads, without a look at what is there.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Unsupported`] or [`OpenError::Url`].
+    pub fn check_url(url: &str) -> Result<(), OpenError> {
+        match Shared::at(url)? {
+            Some(_) => Ok(()),
+            None => file::named(url).map(drop),
         }
     }
 

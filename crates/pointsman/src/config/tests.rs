@@ -40,6 +40,37 @@ fn check(text: &str, flags: &[&str], expected: &[&str]) {
 }
 
 #[test]
+fn what_is_wrong_with_a_stores_url_has_its_place_and_no_password() {
+    let expected = "expected sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE";
+    for (url, told) in [
+        (
+            "postgres://a:hunter2@db/dns?sslmdoe=x",
+            "postgres://a@db/dns\", which is wrong: the parameter 'sslmdoe' is not known",
+        ),
+        (
+            "postgres://a:hunter2@db:port/dns",
+            "postgres://a@db:port/dns\", which is wrong: invalid port number",
+        ),
+        ("mysql://a:hunter2@db", "mysql://a@db\", which is wrong: it names no database"),
+        ("mysql://a:hunter2@db/dns?ssl-mode=x", "mysql://a@db/dns\", which is wrong: unknown value"),
+        ("postgres://a:12/hunter2@db/dns", "postgres://...\", which is wrong: an @ stands behind its host"),
+        ("postgres:a:hunter2@db/dns", "postgres:...\""),
+        ("oracle://a:hunter2@db/dns", "oracle:...\""),
+        ("sqlite::memory:", "sqlite::memory:\""),
+        ("sqlite:", "sqlite:\""),
+    ] {
+        let text = format!("version = \"v1\"\nstore = \"{url}\"\n");
+        let of_file = lowered(&text, &[]).map(drop).expect_err("it is wrong");
+        let of_flag = lowered("version = \"v1\"", &["--store", url]).map(drop).expect_err("it is wrong");
+        assert!(of_file.starts_with(&format!("/etc/p.toml:2:9: store is \"{told}")), "{of_file}");
+        assert!(of_flag.starts_with(&format!("--store: store is \"{told}")), "{of_flag}");
+        for found in [of_file, of_flag] {
+            assert!(found.ends_with(expected) && !found.contains("hunter2"), "{found}");
+        }
+    }
+}
+
+#[test]
 fn declared_defaults_are_those_of_the_rooms() {
     let options = options("version = \"v1\"", &[]);
     assert_eq!(options.tcp, net::tcp::Limits::default());
