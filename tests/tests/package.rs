@@ -3,6 +3,7 @@
 //! It all happens in a copy of this system that is laid over it (overlayfs) and gone with the test: other mounts,
 //! other processes, a network of its own.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -59,6 +60,9 @@ case "$*" in
     "enable --now pointsman") start; echo "Created symlink" ;;
     "disable --now pointsman.service") stop ;;
     "try-restart pointsman.service") [ ! -e "$kept" ] || { stop; start; } ;;
+    # Never started here.
+    "disable --now pointsman-"*.service | "try-restart pointsman-"*.service)
+        [ -e "/usr/lib/systemd/system/${*: -1}" ] ;;
     *) echo "systemctl $*: no guide needs that" >&2; exit 1 ;;
 esac
 "#;
@@ -87,8 +91,8 @@ fn the_package_is_installed_upgraded_and_removed_as_the_guides_say() {
                 vec!["pointsman:/var/lib/pointsman:/usr/sbin/nologin"],
             ),
             (
-                "stat -c '%a %U' /usr/bin/pointsman /etc/pointsman/pointsman.toml",
-                vec!["755 root", "644 root"],
+                "stat -c '%a %U' /usr/bin/pointsman /etc/pointsman/pointsman.toml /etc/default/pointsman-agent",
+                vec!["755 root", "644 root", "644 root"],
             ),
         ],
     ));
@@ -112,9 +116,63 @@ fn the_package_is_installed_upgraded_and_removed_as_the_guides_say() {
     }
 }
 
+#[test]
+fn what_the_documentation_links_to_is_in_the_package() {
+    let installed = assets();
+    let mut links = 0;
+    for (target, source) in &installed {
+        if source.extension() != Some("md".as_ref()) {
+            continue;
+        }
+        let text = fs::read_to_string(source).expect("an asset is there");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            let path = link.split('#').next().unwrap_or_default();
+            if path.is_empty() || link.contains("://") {
+                continue;
+            }
+            links += 1;
+            let to = normal(&target.parent().expect("a file is in a folder").join(path));
+            let is_there = installed.keys().any(|there| there.starts_with(&to));
+            assert!(is_there, "{} leads to {link}, which is not in the package", source.display());
+        }
+    }
+    assert!(links > 100, "there are links: {links}");
+}
+
+#[test]
+fn units_are_as_systemd_reads_them_and_hardened_alike() {
+    let folder = Folder::new();
+    let units = ["", "-agent", "-balance", "-reverse"].map(|unit| {
+        let name = format!("pointsman{unit}.service");
+        let text = fs::read_to_string(root().join("pkg").join(&name)).expect("the unit is there");
+        let program = program::path().to_string_lossy().into_owned();
+        (folder.write(&name, text.replace("/usr/bin/pointsman", &program)), text)
+    });
+    let hardening = |text: &str| -> Vec<String> {
+        let lines = text.lines().skip_while(|line| !line.starts_with("ProtectSystem="));
+        // An agent asks the kernel for sockets; the calls beside the usual ones are each service's own.
+        let alike = lines.filter(|line| !line.starts_with('#') && !line.starts_with("SystemCallFilter="));
+        alike.map(|line| line.replace(" AF_NETLINK", "")).collect()
+    };
+    for (_, text) in &units {
+        assert_eq!(hardening(text), hardening(&units[0].1), "{text}");
+        assert!(
+            text.contains("SystemCallFilter=@system-service\nSystemCallFilter=~@privileged @resources\n")
+        );
+    }
+    let mut verify = Command::new("systemd-analyze");
+    match verify.args(["verify", "--man=no"]).args(units.map(|(path, _)| path)).output() {
+        Ok(verified) => {
+            let said = String::from_utf8_lossy(&verified.stderr);
+            assert!(verified.status.success() && said.is_empty(), "{said}");
+        }
+        Err(_) => tests::data::skip("units: no systemd-analyze here"),
+    }
+}
+
 /// Builds the package of the program as the tests have it; `None` where it cannot be built and installed.
 fn package() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the root");
+    let root = root();
     let skip = |why: &str| {
         tests::data::skip(&format!("the Debian package: {why}"));
         None
@@ -144,6 +202,10 @@ fn package() -> Option<PathBuf> {
     for path in [
         "/usr/bin/pointsman",
         "/usr/lib/systemd/system/pointsman.service",
+        "/usr/lib/systemd/system/pointsman-agent.service",
+        "/usr/lib/systemd/system/pointsman-balance.service",
+        "/usr/lib/systemd/system/pointsman-reverse.service",
+        "/etc/default/pointsman-agent",
         "/etc/pointsman/pointsman.toml",
         "/usr/share/man/man1/pointsman-serve.1.gz",
         "/usr/share/bash-completion/completions/pointsman",
@@ -158,6 +220,61 @@ fn package() -> Option<PathBuf> {
         );
     }
     Some(package)
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests is a folder of the root")
+}
+
+/// What is copied from the checkout into the package: where it is there, and here. As cargo-deb has it, a pattern keeps
+/// the folders from its first star on.
+fn assets() -> BTreeMap<PathBuf, PathBuf> {
+    let manifest = fs::read_to_string(root().join("crates/pointsman/Cargo.toml")).expect("a manifest");
+    let (_, list) = manifest.split_once("assets = [").expect("the package has assets");
+    let mut installed = BTreeMap::new();
+    for line in
+        list.lines().map(str::trim).take_while(|line| *line != "]").filter(|line| line.starts_with('['))
+    {
+        let [pattern, target, _]: [String; 3] =
+            serde_json::from_str(line.trim_end_matches(',')).expect("an asset");
+        let pattern = pattern.trim_start_matches("../").to_owned();
+        let parts: Vec<&str> = pattern.split('/').collect();
+        let kept = parts.iter().position(|part| part.contains('*')).unwrap_or(parts.len() - 1);
+        for source in matching(root().to_path_buf(), &parts) {
+            let path = source.strip_prefix(root()).expect("it is in the checkout");
+            let behind: PathBuf = path.iter().skip(kept).collect();
+            let is_folder = target.ends_with('/');
+            let target = Path::new("/").join(&target);
+            installed.insert(if is_folder { target.join(behind) } else { target }, source);
+        }
+    }
+    installed
+}
+
+/// The files below a folder that fit a pattern, in which a star stands for any part of a name.
+fn matching(folder: PathBuf, parts: &[&str]) -> Vec<PathBuf> {
+    let Some((part, rest)) = parts.split_first() else {
+        return if folder.is_file() { vec![folder] } else { Vec::new() };
+    };
+    let Some((begin, end)) = part.split_once('*') else { return matching(folder.join(part), rest) };
+    let fits =
+        |name: &str| name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end);
+    let entries = fs::read_dir(&folder).into_iter().flatten().map(|entry| entry.expect("an entry"));
+    let fitting = entries.filter(|entry| entry.file_name().to_str().is_some_and(fits));
+    fitting.flat_map(|entry| matching(entry.path(), rest)).collect()
+}
+
+/// A path without steps back.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.iter() {
+        match part.to_str() {
+            Some("..") => drop(normal.pop()),
+            Some(".") => {}
+            _ => normal.push(part),
+        }
+    }
+    normal
 }
 
 /// The commands of a guide, for root or for anybody; its files are written into `folder`.
