@@ -208,7 +208,10 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
     if let Some(beyond) = spec.upstream.get(UPSTREAMS_MAX) {
         faults.push(beyond.place.fault("there are too many upstreams", format!("{UPSTREAMS_MAX} at most")));
     }
-    for Placed { value, place } in &spec.upstream {
+    for (index, Placed { value, place }) in spec.upstream.iter().enumerate() {
+        if spec.upstream[..index].iter().any(|before| before.value == *value) {
+            faults.push(place.fault(format!("upstream has {value} twice"), "each resolver once"));
+        }
         if value.ip().is_unspecified() || value.ip().is_multicast() || value.port() == 0 {
             faults.push(place.fault(format!("{value} is no resolver's address"), "an address and a port"));
         }
@@ -420,6 +423,8 @@ mod tests {
                 format!("--upstream: {upstream} is no resolver's address; expected an address and a port");
             assert_eq!(told(&["--upstream", upstream]), Some(expected));
         }
+        let twice = "--upstream: upstream has 192.0.2.53:53 twice; expected each resolver once";
+        assert_eq!(told(&["--upstream", "192.0.2.53"]).as_deref(), Some(twice));
         for (ttl, is_refused) in [
             ("0s", true),
             ("999ms", true),
