@@ -63,8 +63,7 @@ pub struct ReplayReport {
     pub lateness_us: Option<Percentiles>,
     /// The most that the 99.9th percentile of lateness may be, in microseconds.
     pub tolerance_us: f64,
-    /// Whether it is; absent with `fast`, and where nothing was sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Whether it is; nothing where lateness was not measured.
     pub on_time: Option<bool>,
     /// What held the senders up, beside their work.
     #[serde(default)]
@@ -286,11 +285,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_was_not_measured_is_null() {
+        let report = serde_json::to_value(ReplayReport::default()).expect("it is JSON");
+        for place in [
+            "/lateness_us",
+            "/on_time",
+            "/latency_us",
+            "/latency_sent_us",
+            "/quiet/latency_us",
+            "/busy/latency_us",
+        ] {
+            assert_eq!(report.pointer(place), Some(&Value::Null), "{place}");
+        }
+    }
+
+    #[test]
     fn older_reports_are_read() {
         let report = ReplayReport::default();
         let mut older = serde_json::to_value(&report).expect("it is JSON");
         for (place, key) in [
             ("", "unprocessed"),
+            ("", "on_time"),
             ("/sockets", "shared"),
             ("/sockets", "closed_unanswered"),
             ("/schedule", "sharing"),

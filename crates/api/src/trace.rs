@@ -62,6 +62,19 @@ pub struct TraceInfo {
     pub damage: Option<TraceDamage>,
 }
 
+/// The name of text among formats.
+const TEXT: &str = "text";
+
+/// What a trace of a format that [`TraceInfo::format`] names is counted in: `packet`, `line`, `pair` or `frame`.
+pub fn unit(format: &str) -> &'static str {
+    match format {
+        TEXT => "line",
+        "C-DNS" => "pair",
+        "dnstap" => "frame",
+        _ => "packet",
+    }
+}
+
 /// Where a trace breaks off, and why. What stands before it has been read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceDamage {
@@ -86,13 +99,10 @@ impl TraceDamage {
     /// be those that were unpacked.
     pub fn fault(&self, file: &str, format: &str, is_packed: bool) -> Fault {
         let TraceDamage { packet, offset, what } = self;
-        let unit = match format {
-            "text" => return Fault { line: u32::try_from(*packet).ok(), ..Fault::whole(file, what, "") },
-            "C-DNS" => "pair",
-            "dnstap" => "frame",
-            _ => "packet",
-        };
-        let unpacked = if is_packed { " of what it unpacks to" } else { "" };
+        if format == TEXT {
+            return Fault { line: u32::try_from(*packet).ok(), ..Fault::whole(file, what, "") };
+        }
+        let (unit, unpacked) = (unit(format), if is_packed { " of what it unpacks to" } else { "" });
         Fault::whole(file, format!("{unit} {packet}, octet {offset}{unpacked}: {what}"), "")
     }
 }

@@ -47,7 +47,11 @@ fn shown(info: &TraceInfo) -> String {
     row.add_row([
         timed(&|| utc(info.start_ns)),
         timed(&|| format!("{:.3} s", info.seconds)),
-        timed(&|| format!("{:.6} ± {:.6} s", info.gap_mean_seconds, info.gap_deviation_seconds)),
+        // Where a query follows another one, and is not before it.
+        match info.queries.saturating_sub(1 + info.steps_back) {
+            0 => "-".into(),
+            _ => timed(&|| format!("{:.6} ± {:.6} s", info.gap_mean_seconds, info.gap_deviation_seconds)),
+        },
         info.clients.to_string(),
         info.queries.to_string(),
     ]);
@@ -76,12 +80,13 @@ fn shown(info: &TraceInfo) -> String {
     let skipped: String =
         skipped.map(|(skip, count)| format!("\n  {count:>9} {}", skip.description())).collect();
     let skipped = if skipped.is_empty() { "\n  nothing".into() } else { skipped };
+    let unit = api::trace::unit(&info.format);
     let steps_back = match info.steps_back {
         0 => String::new(),
         count => {
             let first = info.step_back_packet;
             format!(
-                "\n{} earlier than the query before, the first in packet {first}: no gap is counted there.",
+                "\n{} earlier than the query before, the first in {unit} {first}: no gap is counted there.",
                 match count {
                     1 => "1 query is".into(),
                     _ => format!("{count} queries are"),
@@ -93,18 +98,22 @@ fn shown(info: &TraceInfo) -> String {
         gap if gap > GAP_MAX => {
             let packet = info.longest_gap_packet;
             format!(
-                "\nBefore packet {packet} there is a gap of {gap:.0} s: the times around it may be wrong."
+                "\nBefore {unit} {packet} there is a gap of {gap:.0} s: the times around it may be wrong."
             )
         }
         _ => String::new(),
     };
+    let busiest = match info.queries {
+        0 => String::new(),
+        _ => {
+            format!("\n\nThe busiest 1 % of clients send {:.1} % of the queries.", info.busiest_share * 100.0)
+        }
+    };
     format!(
-        "{}\n\nThe busiest 1 % of clients send {:.1} % of the queries.{steps_back}{longest_gap}\n\n{}\n\n\
-         Skipped of {} ({}):{skipped}",
+        "{}{busiest}{steps_back}{longest_gap}\n\n{}\n\nSkipped of {} ({}):{skipped}",
         session::lines(row),
-        info.busiest_share * 100.0,
         session::lines(shares),
-        counted(info.packets, "packet"),
+        counted(info.packets, unit),
         info.format,
     )
 }
@@ -143,7 +152,7 @@ mod tests {
     #[test]
     fn the_table_has_the_row_and_the_shares() {
         let lines = "10.5 192.0.2.1:1 udp a. A rd,edns=1232,do\n12.5 192.0.2.1:1 udp a. MX rd\n";
-        let mut trace = Trace::read(io::Cursor::new(lines.as_bytes()), PORT).expect("lines");
+        let trace_of = |text: &str| Trace::read(io::Cursor::new(text.to_owned()), PORT).expect("lines");
         let expected = "\
 START                    LENGTH   INTER-ARRIVAL          CLIENTS  QUERIES
 1970-01-01 00:00:10 UTC  2.000 s  2.000000 ± 0.000000 s  1        2
@@ -159,13 +168,17 @@ EDNS size  none  1      50.0 %
 type       A     1      50.0 %
 type       MX    1      50.0 %
 
-Skipped of 2 packets (text):
+Skipped of 2 lines (text):
   nothing";
-        assert_eq!(shown(&Summary::of(&mut trace)), expected);
-        let mut queries =
-            Trace::read(io::Cursor::new("a. A\nb. MX\n".as_bytes()), PORT).expect("a query file");
-        let told = shown(&Summary::of(&mut queries));
+        assert_eq!(shown(&Summary::of(&mut trace_of(lines))), expected);
+        let told = shown(&Summary::of(&mut trace_of("a. A\nb. MX\n")));
         let row: Vec<_> = told.lines().nth(1).expect("a row").split_whitespace().collect();
         assert_eq!(row, ["-", "-", "-", "1", "2"], "{told}");
+
+        // A single query has no gap; without one, nobody is busy.
+        let info = Summary::of(&mut trace_of(&lines[..lines.find('\n').expect("two lines")]));
+        assert!(shown(&info).contains("0.000 s  -  "), "{}", shown(&info));
+        let none = TraceInfo { queries: 0, responses: 1, ..info };
+        assert!(!shown(&none).contains("busiest"), "{}", shown(&none));
     }
 }
