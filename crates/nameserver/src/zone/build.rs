@@ -25,7 +25,8 @@ impl Zone {
     ///
     /// # Errors
     /// All that is wrong with the zone as a whole: no SOA or several, no NS at the apex, records outside,
-    /// CNAME beside other data, several CNAMEs or DNAMEs at a name, more NSEC3 iterations than 150.
+    /// CNAME beside other data, several CNAMEs or DNAMEs at a name, more NSEC3 iterations than 150. A signed zone without
+    /// a whole chain of NSEC or NSEC3 records is served, and a warning logged.
     pub fn build(master: &Master<'_>, source: &str, hash: &NameHash) -> Result<Zone, Faults> {
         let origin = find_origin(master, source)?;
         let mut faults = Faults::default();
@@ -66,6 +67,14 @@ impl Zone {
         let mut zone = faults.or(zone)?;
         zone.signed_until = master.records.iter().filter_map(|record| expiration(record, master)).min();
         zone.make_links(hidden, hash);
+        if let Some(what) = zone.unproven() {
+            let zone = zone.origin();
+            tracing::warn!(
+                ?zone,
+                what,
+                "validators will not believe this signed zone about what it does not have"
+            );
+        }
         zone.names.shrink();
         Ok(zone)
     }
@@ -302,6 +311,35 @@ mod tests {
     use super::super::Walk;
     use super::super::tests::{HEAD, build, name, try_build};
     use super::*;
+
+    #[test]
+    fn what_a_signed_zone_cannot_prove_is_told() {
+        let signed = format!("{HEAD}@ DNSKEY 257 3 13 AAAA\n");
+        let apex = "3msev9usmd4br9s97v51r2tdvmr9iqo1";
+        let other = "2vptu5timamqttgl4luu9kg21e0aor3s";
+        let nsec3 = |owner: &str, next: &str| format!("{owner} NSEC3 1 0 0 - {next} NS SOA\n");
+        let parameters = "@ NSEC3PARAM 1 0 0 -\n";
+        let (missing, broken) = ("the apex has no NSEC record", "a record of the chain");
+        for (chain, expected) in [
+            (String::new(), Some(missing)),
+            ("a NSEC example. A\n".into(), Some(missing)),
+            ("@ NSEC A.example. A\na NSEC example. A\n".into(), None),
+            ("@ NSEC b.example. A\na NSEC example. A\n".into(), Some(broken)),
+            ("@ NSEC a.example. A\na NSEC b.example. A\n".into(), Some(broken)),
+            (nsec3(apex, apex), Some(missing)),
+            (nsec3(apex, apex) + parameters, None),
+            (nsec3(apex, apex) + "@ NSEC3PARAM 1 1 0 -\n", Some(missing)),
+            (nsec3(apex, apex) + "@ NSEC3PARAM 1 0 0 aa\n", Some(missing)),
+            (nsec3(other, other) + parameters, Some(missing)),
+            (nsec3(apex, other) + &nsec3(other, apex) + parameters, None),
+            (nsec3(apex, apex) + &nsec3(other, apex) + parameters, Some(broken)),
+        ] {
+            let told = try_build(&format!("{signed}{chain}")).expect("it is served").unproven();
+            assert_eq!(told.map(|what| &what[..expected.map_or(0, str::len)]), expected, "{chain}");
+            let unsigned = try_build(&format!("{HEAD}{chain}")).expect("it is served");
+            assert_eq!(unsigned.unproven(), None, "{chain}");
+        }
+    }
 
     #[test]
     fn signatures_stand_with_what_they_cover() {

@@ -31,17 +31,27 @@ pub struct Proof {
 }
 
 impl Denial {
-    /// The chain of a zone that has all its names; the NSEC3 records are put into its order.
+    /// The chain of a zone that has all its names, and what is wrong with it; the NSEC3 records are put into its order.
     ///
     /// A zone on its way from one to the other has both: NSEC3PARAM says that the NSEC3 chain is whole.
-    pub(super) fn of(zone: &Zone, hidden: &mut nsec3::Records, hash: &NameHash) -> Denial {
+    pub(super) fn of(
+        zone: &Zone,
+        hidden: &mut nsec3::Records,
+        hash: &NameHash,
+    ) -> (Denial, Option<&'static str>) {
         if !zone.is_signed() {
-            return Denial::None;
+            return (Denial::None, None);
         }
-        if let Some(chain) = Nsec3::of(zone, hidden) {
-            return Denial::Nsec3(chain);
-        }
-        Nsec::of(zone, hash).map_or(Denial::None, Denial::Nsec)
+        let (chain, is_whole) = if let Some((chain, is_whole)) = Nsec3::of(zone, hidden) {
+            (Denial::Nsec3(chain), is_whole)
+        } else if let Some((chain, is_whole)) = Nsec::of(zone, hash) {
+            (Denial::Nsec(chain), is_whole)
+        } else {
+            let missing = "the apex has no NSEC record, and no NSEC3 record (SHA-1) that an NSEC3PARAM record without \
+                flags describes";
+            return (Denial::None, Some(missing));
+        };
+        (chain, (!is_whole).then_some("a record of the chain does not name the next one"))
     }
 
     pub(super) fn bytes(&self) -> usize {

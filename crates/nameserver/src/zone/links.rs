@@ -16,6 +16,8 @@ pub(super) struct Links {
     fragments: Fragments,
     /// How the zone proves what is not there.
     pub(super) denial: Denial,
+    /// Why it cannot prove all of that, where it is signed.
+    pub(super) unproven: Option<&'static str>,
     /// The NSEC3 RRsets, which are at no name (RFC 5155 §7.2.8).
     pub(super) hidden: nsec3::Records,
     /// How long an absence may be remembered, in seconds.
@@ -61,7 +63,7 @@ impl Links {
 impl Zone {
     /// Makes the links of a zone that has all its names.
     pub(super) fn make_links(&mut self, mut hidden: nsec3::Records, hash: &NameHash) {
-        let denial = Denial::of(self, &mut hidden, hash);
+        let (denial, unproven) = Denial::of(self, &mut hidden, hash);
         let links_all = matches!(denial, Denial::Nsec3(_));
         let mut count = 0u32;
         self.names.change_all(|node| {
@@ -70,7 +72,7 @@ impl Zone {
                 node.link = count;
             }
         });
-        let mut links = Links { denial, hidden, ..Links::default() };
+        let mut links = Links { denial, unproven, hidden, ..Links::default() };
         let soa = self.soa();
         links.negative_ttl = negative_ttl(soa);
         links

@@ -170,6 +170,11 @@ impl Zone {
         self.apex_found().rrset(Rtype::DNSKEY).is_some()
     }
 
+    /// Why the zone, which is signed, cannot prove all of what is not there; `None` where it can, or is not signed.
+    pub fn unproven(&self) -> Option<&'static str> {
+        self.links.unproven
+    }
+
     /// When the first of all signatures expires, in seconds since 1970 modulo 2^32 (RFC 4034 §3.1.5); `None` where the
     /// zone has none.
     pub fn signed_until(&self) -> Option<u32> {

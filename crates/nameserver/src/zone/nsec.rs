@@ -25,35 +25,35 @@ struct Owner {
 }
 
 impl Nsec {
-    /// The chain of a zone; `None` where its apex has no NSEC record.
-    pub(super) fn of(zone: &Zone, hash: &NameHash) -> Option<Nsec> {
+    /// The chain of a zone, and whether each record names the next one; `None` where its apex has no NSEC record.
+    pub(super) fn of(zone: &Zone, hash: &NameHash) -> Option<(Nsec, bool)> {
         zone.apex_found().rrset(Rtype::NSEC)?;
         let depth = zone.origin().labels();
-        let mut chain = Nsec { owners: Vec::new(), octets: Vec::new() };
+        let (mut owners, mut octets) = (Vec::new(), Vec::new());
         for (wire, node) in zone.names.iter() {
-            if (Found { node, is_apex: false }).rrset(Rtype::NSEC).is_none() {
-                continue;
-            }
+            let Some(record) = (Found { node, is_apex: false }).rrset(Rtype::NSEC) else { continue };
+            let next = record.data().next().and_then(Folded::read);
             let name = Folded::read(wire).expect("names of a zone are valid");
-            let start = chain.octets.len();
+            let start = octets.len();
             for depth in depth + 1..=name.labels() {
-                chain.octets.extend_from_slice(name.label(depth));
+                octets.extend_from_slice(name.label(depth));
             }
-            chain.owners.push(Owner {
-                prefix: prefix(chain.octets.get(start..).filter(|labels| !labels.is_empty())),
+            let owner = Owner {
+                prefix: prefix(octets.get(start..).filter(|labels| !labels.is_empty())),
                 hash: hash.of(&name),
                 start: u32::try_from(start).expect("a zone's names take less than 4 GiB"),
-                length: (chain.octets.len() - start) as u8,
-            });
+                length: (octets.len() - start) as u8,
+            };
+            owners.push((owner, next.map(|next| hash.of(&next))));
         }
-        let Nsec { mut owners, mut octets } = chain;
-        owners.sort_unstable_by(|a, b| {
+        owners.sort_unstable_by(|(a, _), (b, _)| {
             let labels = |owner: &Owner| labels(&octets[owner.start as usize..][..usize::from(owner.length)]);
             (a.prefix.cmp(&b.prefix)).then_with(|| canonical(labels(a), labels(b)))
         });
-        owners.shrink_to_fit();
+        let following = owners.iter().skip(1).chain(owners.first());
+        let is_whole = owners.iter().zip(following).all(|((_, next), (owner, _))| *next == Some(owner.hash));
         octets.shrink_to_fit();
-        Some(Nsec { owners, octets })
+        Some((Nsec { owners: owners.into_iter().map(|(owner, _)| owner).collect(), octets }, is_whole))
     }
 
     /// The last owner that is not behind a name: the last `count` labels of `name`, and `front` before them.

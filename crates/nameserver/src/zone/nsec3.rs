@@ -135,33 +135,40 @@ impl Records {
 }
 
 impl Nsec3 {
-    /// The chain of a zone, whose records are put into its order; those of other chains come behind.
+    /// The chain of a zone, whose records are put into its order, and whether each names the next one; those of other
+    /// chains come behind.
     ///
     /// `None` where no NSEC3PARAM record at the apex has a chain that the apex is in.
-    pub(super) fn of(zone: &Zone, records: &mut Records) -> Option<Nsec3> {
+    pub(super) fn of(zone: &Zone, records: &mut Records) -> Option<(Nsec3, bool)> {
         let parameters = zone.apex_found().rrset(Rtype::NSEC3PARAM)?;
         let origin = zone.origin();
-        let (chain, mut order) = parameters.data().map(Parameters::read).find_map(|parameters| {
-            // Flags are for signers that are not done yet (RFC 5155 §4.1.2).
-            if parameters.algorithm != SHA1 || parameters.flags != 0 {
-                return None;
-            }
-            let order = parameters.chain(records, origin);
-            let chain = Nsec3 {
-                hashes: order.iter().map(|(hash, _)| *hash).collect(),
-                iterations: parameters.iterations,
-                salt: parameters.salt.into(),
-            };
-            chain.matching(&chain.hash(origin.wire()))?;
-            Some((chain, order.into_iter().map(|(_, index)| index).collect::<Vec<_>>()))
-        })?;
+        let (chain, mut order, is_whole) =
+            parameters.data().map(Parameters::read).find_map(|parameters| {
+                // Flags are for signers that are not done yet (RFC 5155 §4.1.2).
+                if parameters.algorithm != SHA1 || parameters.flags != 0 {
+                    return None;
+                }
+                let order = parameters.chain(records, origin);
+                let chain = Nsec3 {
+                    hashes: order.iter().map(|(hash, _)| *hash).collect(),
+                    iterations: parameters.iterations,
+                    salt: parameters.salt.into(),
+                };
+                chain.matching(&chain.hash(origin.wire()))?;
+                let following = chain.hashes.iter().skip(1).chain(chain.hashes.first());
+                let is_whole = order.iter().zip(following).all(|((_, index), next)| {
+                    let (_, set) = records.rrset(*index);
+                    set.data().any(|data| parameters.are_of(data) && next_of(data) == Some(&next[..]))
+                });
+                Some((chain, order.into_iter().map(|(_, index)| index).collect::<Vec<_>>(), is_whole))
+            })?;
         let mut is_in = vec![false; records.len()];
         for &index in &order {
             is_in[index] = true;
         }
         order.extend((0..records.len()).filter(|index| !is_in[*index]));
         records.arrange(order.into_iter());
-        Some(chain)
+        Some((chain, is_whole))
     }
 
     /// The link of a name that exists; `apex` is the number of labels of the zone's own name.
@@ -256,6 +263,11 @@ impl<'a> Parameters<'a> {
         }
     }
 
+    /// Whether an NSEC3 record with this data has these parameters; its flags are its own.
+    fn are_of(&self, data: &[u8]) -> bool {
+        Parameters { flags: 0, ..Parameters::read(data) } == *self
+    }
+
     /// The hashes that records with these parameters have in their owners' first labels, in their order, with
     /// the records' indices.
     fn chain(&self, records: &Records, origin: &Folded) -> Vec<(Hash, usize)> {
@@ -263,13 +275,18 @@ impl<'a> Parameters<'a> {
             .filter_map(|index| {
                 let (owner, set) = records.rrset(index);
                 let hash = hash_in(owner, origin.wire())?;
-                let is_of = |data| Parameters { flags: 0, ..Parameters::read(data) } == *self;
-                set.data().any(is_of).then_some((hash, index))
+                set.data().any(|data| self.are_of(data)).then_some((hash, index))
             })
             .collect();
         chain.sort_unstable();
         chain
     }
+}
+
+/// The next hash in an NSEC3 record's data: behind the salt and its own length (RFC 5155 §3.2).
+fn next_of(data: &[u8]) -> Option<&[u8]> {
+    let (length, behind) = data.get(5 + usize::from(data[4])..)?.split_first()?;
+    behind.get(..usize::from(*length))
 }
 
 /// The hash in an NSEC3 record's owner: 32 digits of base32hex, right below the zone's name (RFC 5155 §3).
