@@ -99,6 +99,7 @@ pub struct Overdue<T>(Vec<(T, Told)>);
 
 impl<T> Overdue<T> {
     /// There is none.
+    #[expect(clippy::new_without_default, reason = "named as what stands beside it")]
     pub fn new() -> Overdue<T> {
         Overdue(Vec::new())
     }
