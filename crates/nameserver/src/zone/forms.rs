@@ -140,28 +140,55 @@ pub(super) fn is_complete(rtype: Rtype, data: &[u8]) -> bool {
 /// Where the signer's name begins in the data of RRSIG (RFC 4034 §3.1).
 const SIGNER_BEGINS: usize = 18;
 
-/// Whether the values of parameters that are known have the form of their keys (RFC 9460 §7); `None` where the data is none
-/// of SVCB.
-fn has_whole_parameters(mut data: &[u8]) -> Option<bool> {
-    take(&mut data, 2)?;
-    take_name(&mut data)?;
-    let mut all = true;
-    while !data.is_empty() {
-        let (key, length) = (take_number(&mut data, 2)?, take_number(&mut data, 2)? as usize);
-        let value = take(&mut data, length)?;
-        let are_some_of = |octets| length > 0 && length % octets == 0;
-        all &= match key {
-            // mandatory; alpn; no-default-alpn; port; ipv4hint; ipv6hint.
+/// Whether the values of parameters that are known have the form of their keys (RFC 9460 §7, RFC 9461 §5); `None` where the
+/// data is none of SVCB.
+fn has_whole_parameters(data: &[u8]) -> Option<bool> {
+    Some(parameters(data)?.into_iter().all(|(key, value)| {
+        let are_some_of = |octets| !value.is_empty() && value.len() % octets == 0;
+        match key {
+            // mandatory; alpn; no-default-alpn; port; ipv4hint; ipv6hint; dohpath.
             0 => are_some_of(2),
-            1 => length > 0 && are_protocols(value).unwrap_or(false),
-            2 => length == 0,
-            3 => length == 2,
+            1 => !value.is_empty() && are_protocols(value).unwrap_or(false),
+            2 => value.is_empty(),
+            3 => value.len() == 2,
             4 => are_some_of(4),
             6 => are_some_of(16),
+            7 => is_template(value),
             _ => true,
-        };
+        }
+    }))
+}
+
+/// Whether a parameter has a key that got its name after RFC 9460 and RFC 9461, so that many servers, such as BIND 9.18 and
+/// NSD 4.6, read it by its number only.
+pub(super) fn has_new_parameter(data: &[u8]) -> bool {
+    parameters(data).is_some_and(|all| all.into_iter().any(|(key, _)| (8..=NAMED_MAX).contains(&key)))
+}
+
+/// The last key of parameters that the scanner writes by a name.
+const NAMED_MAX: u64 = 12;
+
+/// The parameters of SVCB, keys and values; `None` where the data is none.
+fn parameters(mut data: &[u8]) -> Option<Vec<(u64, &[u8])>> {
+    take(&mut data, 2)?;
+    take_name(&mut data)?;
+    let mut all = Vec::new();
+    while !data.is_empty() {
+        let (key, length) = (take_number(&mut data, 2)?, take_number(&mut data, 2)? as usize);
+        all.push((key, take(&mut data, length)?));
     }
     Some(all)
+}
+
+/// Whether octets are a path with a variable `dns` (RFC 9461 §5), in a template of RFC 6570.
+fn is_template(value: &[u8]) -> bool {
+    let expressions = value.split(|octet| *octet == b'{').skip(1);
+    value.first() == Some(&b'/')
+        && expressions.filter_map(|behind| behind.split(|octet| *octet == b'}').next()).any(|expression| {
+            let variables =
+                expression.strip_prefix(b"?").or(expression.strip_prefix(b"&")).unwrap_or(expression);
+            variables.split(|octet| *octet == b',').any(|variable| variable == b"dns")
+        })
 }
 
 /// Whether octets are identifiers of protocols, each of them behind its length, and none empty (RFC 9460 §7.1.1).

@@ -445,14 +445,24 @@ mod tests {
             (r"key4=\192\000\002\001", b"\0\x04\0\x04\xc0\0\x02\x01"),
             ("key5=AQID", b"\0\x05\0\x04AQID"),
             ("key9=ab key65333", b"\0\x09\0\x02ab\xff\x35\0\0"),
+            ("dohpath=/q{?dns}", b"\0\x07\0\x08/q{?dns}"),
+            ("dohpath=/q{?a,dns}", b"\0\x07\0\x0a/q{?a,dns}"),
             (r"key1=\004f\\o\044", b"\0\x01\0\x05\x04f\\o,"),
         ] {
             let master = read(&source(&format!("x 1 SVCB 1 t {parameters}\n"))).unwrap();
             let data = master.rdata(&master.records[0]);
             assert_eq!(data, [b"\0\x01\x01t\x07example\0", expected].concat(), "{parameters}");
         }
-        // No data of its key; one key twice.
-        for parameters in ["key1=h2", "key3=443", "key1=\\002h2 alpn=h2", "key65333=a key65333=b"] {
+        // No data of its key; one key twice; no template with `dns` (RFC 9461 §5).
+        for parameters in [
+            "dohpath=/q",
+            "dohpath=q{?dns}",
+            "dohpath=/q{?dnssec}",
+            "key1=h2",
+            "key3=443",
+            "key1=\\002h2 alpn=h2",
+            "key65333=a key65333=b",
+        ] {
             assert!(read(&source(&format!("x 1 HTTPS 1 t {parameters}\n"))).is_err(), "{parameters}");
         }
     }

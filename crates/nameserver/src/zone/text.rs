@@ -50,8 +50,12 @@ impl Zone {
     }
 }
 
-/// Record data in presentation format; in the generic one (RFC 3597 §5) where that would not be read as the same.
+/// Record data in presentation format; in the generic one (RFC 3597 §5) where that would not be read as the same, or not by
+/// other servers.
 fn shown(rtype: Rtype, data: &[u8]) -> String {
+    if matches!(rtype, Rtype::SVCB | Rtype::HTTPS) && forms::has_new_parameter(data) {
+        return forms::generic(data);
+    }
     let text = forms::text(rtype, data).or_else(|| scanned(forms::alike(rtype).unwrap_or(rtype), data));
     text.filter(|text| reads_back_always(rtype, data) || reads_back(rtype, text, data))
         .unwrap_or_else(|| forms::generic(data))
@@ -231,6 +235,9 @@ mod tests {
             ("HTTPS 1 . alpn=h2 nodefaultalpn", "HTTPS 1 . alpn=h2 no-default-alpn"),
             (r#"HTTPS 1 . dohpath="/q{?dns};a b""#, r"HTTPS \# 19 0001000007000c2f717b3f646e737d3b612062"),
             (r#"SVCB 1 . key667="a;(\"\001""#, r"SVCB \# 12 000100029b0005613b282201"),
+            ("SVCB 1 . alpn=h2 ohttp", r"SVCB \# 14 0001000001000302683200080000"),
+            ("SVCB 1 . key9=ab", r"SVCB \# 9 000100000900026162"),
+            ("SVCB 1 . key13=ab", "SVCB 1 . key13=ab"),
             ("TYPE64 \\# 7 00010000050000", "SVCB \\# 7 00010000050000"),
             ("TYPE257 \\# 2 0000", "CAA \\# 2 0000"),
             ("TYPE47 \\# 4 00000100", "NSEC \\# 4 00000100"),
