@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 use tests::folder::Folder;
-use tests::program::{Ended, Program};
+use tests::program::{self, Ended, Program};
 use tests::serving::Serving;
 
 #[test]
@@ -101,6 +102,23 @@ fn every_command_has_a_manual_page_that_groff_takes() {
         "{}",
         ended.stderr
     );
+}
+
+#[test]
+fn what_cannot_be_printed_has_failed() {
+    let folder = Folder::new();
+    for arguments in [&["--help"][..], &["--version"], &["help", "serve"], &["completions", "bash"]] {
+        let mut command = Command::new(program::path());
+        let full = fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let ended = command.args(arguments).stdout(full).output().expect("the program starts");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.contains("failed to write to stdout: No space left on device"), "{arguments:?}: {said}");
+    }
+    symlink("/dev/full", folder.at("pointsman.1")).expect("a link");
+    let ended = Program::start(&["man", &folder.at("")]).end();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("Expected: room for them"), "{}", ended.stderr);
 }
 
 fn run(arguments: &[&str]) -> Ended {

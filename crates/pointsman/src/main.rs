@@ -34,9 +34,18 @@ use std::process::{self, ExitCode};
 use clap::Parser;
 use tokio::runtime::{Builder, Runtime};
 
+use failure::Failure;
+
 fn main() -> ExitCode {
-    let said = cli::CommandLine::parse();
-    let done = match runtime() {
+    let said = match cli::CommandLine::try_parse() {
+        Ok(said) => said,
+        Err(fault) if fault.use_stderr() => fault.exit(),
+        Err(help) => {
+            let printed = help.print().and_then(|()| io::stdout().flush());
+            return ended(printed.map_err(|cause| Failure::output(&cause)));
+        }
+    };
+    ended(match runtime() {
         Ok(runtime) => {
             let done = runtime.block_on(async {
                 supervision::outlast_full_files()?;
@@ -46,8 +55,12 @@ fn main() -> ExitCode {
             runtime.shutdown_background();
             done
         }
-        Err(cause) => Err(failure::Failure::Failed(format!("the system gives no threads: {cause}"))),
-    };
+        Err(cause) => Err(Failure::Failed(format!("the system gives no threads: {cause}"))),
+    })
+}
+
+/// Says what did not succeed, and how the process ends.
+fn ended(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

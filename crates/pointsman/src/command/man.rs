@@ -29,8 +29,12 @@ impl Man {
         command.build();
         fs::create_dir_all(&self.folder).and_then(|()| write(&command, &self.folder)).map_err(|cause| {
             let folder = self.folder.display();
+            let expected = match cause.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "room for them",
+                _ => "a folder that may be written to",
+            };
             Failure::Failed(format!(
-                "failed to write manual pages to {folder}: {cause}\nExpected: a folder that may be written to"
+                "failed to write manual pages to {folder}: {cause}\nExpected: {expected}"
             ))
         })
     }
