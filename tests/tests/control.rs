@@ -178,6 +178,8 @@ fn what_is_not_known_makes_nothing_worse() {
     world.serving.stop();
     let ended = Program::start(&["control", "--config", &config, "--once"]).end();
     assert_eq!(ended.status.code(), Some(3), "{}", ended.stderr);
+    let told = |text: &str| text.matches("cannot be reached").count();
+    assert_eq!((told(&ended.stdout), told(&ended.stderr)), (1, 1), "{}{}", ended.stdout, ended.stderr);
 }
 
 #[test]

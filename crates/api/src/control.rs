@@ -79,7 +79,8 @@ pub struct ControlReading {
 pub struct ControlRow {
     /// The region; null for the default column.
     pub region: Option<String>,
-    /// The clients' demand as Algorithm III estimates it, in units of capacity at the threshold.
+    /// The clients' demand as Algorithm III estimates it, in units of capacity at the threshold; absent where no
+    /// server's load is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demand: Option<f64>,
     /// The servers.

@@ -81,15 +81,15 @@ impl Rule {
         let present = matrix::shares(policy, columns, &self.regions);
         let situation = Situation { servers: &seen, ranks: &ranks, present: &present };
         let shares = self.algorithm.decide(now, &situation);
-        let demand = self.demand();
+        // Without any load there is nothing to decide from, and no reason to touch what serves.
+        let nothing = seen.iter().all(|server| server.load.is_none());
+        let demand = if nothing { Vec::new() } else { self.demand() };
         let rows = (0..shares.len()).map(|row| ControlRow {
             region: row.checked_sub(1).map(|region| self.regions[region].clone()),
             demand: demand.get(row).copied(),
             shares: shared(policy, columns, &present[row], &shares, row),
         });
         let rows = rows.collect();
-        // Without any load there is nothing to decide from, and no reason to touch what serves.
-        let nothing = seen.iter().all(|server| server.load.is_none());
         let decided = matrix::with(policy, columns, &self.regions, &shares, self.ttl);
         let is_same = nothing || matrix::is_same(policy, &decided);
         Decision { policy: if is_same { policy.clone() } else { decided }, rows }
@@ -170,6 +170,8 @@ mod tests {
         let policy = Policy::read("test", text).expect("a policy");
         let columns = rule.columns(&policy);
         // Half of the clients are with a server of unknown load: what is believed of them halves and halves.
+        let unknown = rule.decide(Duration::ZERO, &policy, &columns, &[None, None]).rows;
+        assert_eq!(unknown[0].demand, None, "nothing is estimated from nothing");
         let mut demand = |round: u64, relative: f64| {
             let loads = [Some(Load { relative, room: 1.0 }), None];
             let rows = rule.decide(Duration::from_secs(10 * round), &policy, &columns, &loads).rows;

@@ -1,6 +1,7 @@
 //! `pointsman control`: rows from loads, round by round.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use api::{ControlOutcome, ControlRound, Faults};
 use clap::Args;
@@ -104,14 +105,15 @@ impl Control {
     }
 }
 
-/// Whether one round did what it was made for; why it did not is in the log already.
+/// Whether one round did what it was made for. Why it did not is told already, by the log and what is printed; that no
+/// load is known is no event to the log.
 fn outcome(round: &ControlRound) -> Result<(), Failure> {
     let is_blind = round.servers.iter().all(|server| server.load.is_none());
     match round.outcome {
         ControlOutcome::Unchanged if is_blind => Err(Failure::Failed(round.why.clone())),
         ControlOutcome::Installed | ControlOutcome::Unchanged | ControlOutcome::DryRun => Ok(()),
-        ControlOutcome::Unreachable => Err(Failure::Unreachable(round.why.clone())),
-        _ => Err(Failure::Failed(round.why.clone())),
+        ControlOutcome::Unreachable => Err(Failure::Told(ExitCode::from(3))),
+        _ => Err(Failure::Told(ExitCode::FAILURE)),
     }
 }
 

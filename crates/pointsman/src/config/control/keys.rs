@@ -34,8 +34,8 @@ pub(crate) const CONTROL: Section<ControlSpec> = Section {
             kind: Kind::Name(|s| &mut s.policy, "the first name of a policy"),
             default: Default::Required("\"www.example.com\""),
             about: "The policy whose rows are decided.",
-            consequence: "It must be there already: names, partition and servers are the operator's, the rows are ours. \
-                A server that is not in it is left out, one that is not configured here keeps its shares.",
+            consequence: "It must be there already: names, partition and servers are the operator's, and `control` writes \
+                their rows alone. A server that is not in it is left out, one that is not configured here keeps its shares.",
         },
         Key {
             name: "api",
