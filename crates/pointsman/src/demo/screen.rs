@@ -41,7 +41,7 @@ pub(super) struct View<'a> {
     pub(super) api: &'a str,
 }
 
-/// The picture, a line each, cut to `columns` characters.
+/// The picture, a line each, of `columns` characters at most.
 pub(super) fn picture(view: &View<'_>, columns: usize, has_colours: bool) -> Vec<String> {
     let bar = (columns.saturating_sub(LABEL) / SITES.len()).saturating_sub(BESIDE_BAR);
     let bar = bar.clamp(*BAR.start(), *BAR.end());
@@ -50,7 +50,7 @@ pub(super) fn picture(view: &View<'_>, columns: usize, has_colours: bool) -> Vec
     let answers = watch.tally.last_second(view.now);
     let mut lines = heading(view, answers.iter().flatten().sum());
     lines.push(Line::new());
-    lines.extend(sites(in_force.down, bar, columns));
+    lines.extend(sites(in_force.down, bar));
     for (region, row) in answers.iter().enumerate() {
         lines.push(shares(REGIONS[region], row, bar));
         lines.push(foretold(in_force.chances(region), bar));
@@ -124,10 +124,11 @@ fn heading(view: &View<'_>, rate: u32) -> Vec<Line> {
         vec![
             (Look::Bold, format!("{:<LABEL$}", "pointsman demo")),
             plain(format!("  {:>02}:{:>02}   ", seconds / 60, seconds % 60)),
-            plain(format!("generation {}   {} answers/s   ", view.watch.generation, grouped(rate.into()))),
             count(tally.lost, "lost"),
             plain("   ".into()),
             count(tally.wrong, "wrong"),
+            plain(format!("   {} answers/s", grouped(rate.into()))),
+            plain(format!("   generation {}", view.watch.generation)),
         ],
         vec![
             plain(format!("{:<LABEL$}  ", "policy")),
@@ -138,16 +139,15 @@ fn heading(view: &View<'_>, rate: u32) -> Vec<Line> {
 }
 
 /// The sites, and of each a server, where there is room for all of its address.
-fn sites(down: BySite<bool>, bar: usize, columns: usize) -> [Line; 2] {
+fn sites(down: BySite<bool>, bar: usize) -> [Line; 2] {
     let width = bar + BESIDE_BAR - 2;
     let mut names = vec![(Look::Plain, " ".repeat(LABEL))];
     let mut addresses = names.clone();
-    for (place, (site, down)) in SITES.iter().zip(down).enumerate() {
+    for (site, down) in SITES.iter().zip(down) {
         let (look, state) = if down { (Look::Bad, " DOWN") } else { (Look::Bold, "") };
         names.push((look, format!("  {:<width$}", format!("{}{state}", site.name))));
         let address = site.servers()[0].to_string();
-        let end = LABEL + place * (width + 2) + 2 + address.len();
-        let address = if address.len() <= width && end <= columns { &address } else { "" };
+        let address = if address.len() <= width { &address } else { "" };
         addresses.push((Look::Dim, format!("  {address:<width$}")));
     }
     [names, addresses]
@@ -165,21 +165,22 @@ fn shares(region: &str, answers: &BySite<u32>, bar: usize) -> Line {
 }
 
 fn foretold(chances: BySite<f64>, bar: usize) -> Line {
-    let mut line = format!("{:<LABEL$}", "  policy");
-    for chance in chances {
-        line.push_str(&format!("  {:bar$} {:>3.0} %", "", chance * 100.0));
-    }
-    vec![(Look::Dim, line)]
+    let mut line = vec![(Look::Dim, format!("{:<LABEL$}", "  policy"))];
+    line.extend(chances.map(|chance| (Look::Dim, format!("  {:bar$} {:>3.0} %", "", chance * 100.0))));
+    line
 }
 
 fn changes(view: &View<'_>) -> Vec<Line> {
-    let heading = format!("{:>6}    {:<30} {:>14} {:>15}", "", "change", "first answer", "call returned");
-    let mut lines = vec![vec![(Look::Dim, heading)]];
+    let cells = |look, [what, seen, returned]: [&str; 3]| {
+        vec![(look, what.to_owned()), (look, format!(" {seen:>14}")), (look, format!(" {returned:>15}"))]
+    };
+    let heading = format!("{:>6}    {:<30}", "", "change");
+    let mut lines = vec![cells(Look::Dim, [&heading, "first answer", "call returned"])];
     let all = &view.watch.changes;
     let shown = all.iter().skip(all.len().saturating_sub(CHANGES_SHOWN)).map(|change| {
         let (seen, returned) = (taken(change.first_answer), taken(change.returned));
-        let at = change.at.as_secs_f64();
-        vec![(Look::Plain, format!("{at:>6.1} s  {:<30} {seen:>14} {returned:>15}", change.what))]
+        let what = format!("{:>6.1} s  {:<30}", change.at.as_secs_f64(), change.what);
+        cells(Look::Plain, [&what, &seen, &returned])
     });
     lines.extend(shown);
     // The picture keeps its height.
@@ -198,12 +199,13 @@ fn percent(answers: &BySite<u32>) -> BySite<u32> {
     answers.map(|count| (f64::from(count) / f64::from(total) * 100.0).round() as u32)
 }
 
+/// As much of a line as there is room for, in whole pieces: a number that is cut is another number.
 fn written(line: &Line, columns: usize, has_colours: bool) -> String {
     let mut text = String::new();
     let mut room = columns;
     for (look, piece) in line {
-        let piece: String = piece.chars().take(room).collect();
-        room -= piece.chars().count();
+        let Some(left) = room.checked_sub(piece.chars().count()) else { break };
+        room = left;
         match look.code().filter(|_| has_colours) {
             Some(code) => text.push_str(&format!("\x1b[{code}m{piece}\x1b[0m")),
             None => text.push_str(&piece),
@@ -257,7 +259,7 @@ mod tests {
         let watch = watch(ANSWERS);
         let view = View { now: ms(61_050), watch: &watch, api: "http://127.0.0.1:8053" };
         let expected = "\
-pointsman demo  01:01   generation 6   1,500 answers/s   0 lost   0 wrong
+pointsman demo  01:01   0 lost   0 wrong   1,500 answers/s   generation 6
 policy          frankfurt drained
 API             http://127.0.0.1:8053
 
@@ -303,8 +305,19 @@ unclassified                     0 %                   0 %                   0 %
     fn narrow_terminals_and_colours() {
         let watch = watch(ANSWERS);
         let view = View { now: ms(61_050), watch: &watch, api: "http://127.0.0.1:8053" };
-        for columns in [0, 1, 20, 59, 200] {
+        let wide = picture(&view, 200, false);
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for columns in [0, 1, 20, 40, 59, 60, 200] {
             let lines = picture(&view, columns, false);
+            // Counts and times stand there whole or not at all.
+            for place in [0, 16, 17] {
+                assert!(
+                    words(&wide[place]).starts_with(&words(&lines[place])),
+                    "{columns}: {}",
+                    lines[place]
+                );
+            }
+            assert!(columns < 40 || lines[0].contains("0 lost   0 wrong"), "{columns}: {}", lines[0]);
             assert!(lines.iter().all(|line| line.chars().count() <= columns), "{columns}");
             assert_eq!(lines.len(), picture(&view, 80, true).len());
             // An address that is cut is another one.
