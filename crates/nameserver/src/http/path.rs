@@ -10,7 +10,7 @@ use web::path::{ROOT, Segments};
 
 use super::reply::Failure;
 
-/// A domain name in the path.
+/// A domain name in the path, in lower case and with the final dot, as all that is said of it has it.
 pub(super) struct Domain(pub(super) String);
 
 /// A server's address in the path.
@@ -26,7 +26,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Domain {
         let Segments(name) = Segments::<String>::from_request_parts(parts, state).await?;
         let name = if name.eq_ignore_ascii_case(ROOT) { ".".into() } else { name };
         match dns::name::folded_from_text(&name) {
-            Ok(_) => Ok(Domain(name)),
+            Ok(folded) => Ok(Domain(dns::name::to_text(&folded))),
             Err(what) => {
                 Err(Failure::new(StatusCode::BAD_REQUEST, what, "a domain name such as www.example.com"))
             }

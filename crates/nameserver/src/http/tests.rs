@@ -357,7 +357,15 @@ async fn regions_partitions_policies_and_servers_work_together() {
     api.get("/v1/health").await.is(200, json!({"generation": generation}));
 
     assert_eq!(api.send("DELETE", "/v1/policies/www.example.com", &[], "").await.status, 200);
-    assert_eq!(api.send("DELETE", "/v1/policies/www.example.com", &[], "").await.status, 404);
+    for method in ["GET", "DELETE"] {
+        for path in ["/v1/policies/WWW.example.com", "/v1/policies/www.example.com."] {
+            let missing = api.send(method, path, &[], "").await;
+            assert_eq!(
+                (missing.status, &missing.json()["what"]),
+                (404, &json!("there is no policy www.example.com."))
+            );
+        }
+    }
     assert_eq!(api.send("DELETE", "/v1/regions/1", &[], "").await.status, 200);
     for (gone, what) in [(1, "there is no region 1\""), (0, "there is no region 0 that could be removed: ")] {
         let answer = api.send("DELETE", &format!("/v1/regions/{gone}"), &[], "").await;
