@@ -1,8 +1,8 @@
 //! Changes in SQL, in the words that PostgreSQL and MariaDB share.
 //!
-//! A statement is a journey to the database and back, and a commit may have thousands of changes: so those of one kind
-//! are applied together, as many as a batch has. One that is refused is undone and tried again by halves, down to the
-//! change that is meant; that also lets through what is right only one after the other.
+//! A statement is a journey to the database and back, and a commit may have thousands of changes: so those of one
+//! kind are applied together, as many as a batch has. One that is refused is undone and tried again by halves, down to
+//! the change that is meant; that also lets through what is right only one after the other.
 //!
 //! A statement that fails ends a transaction of PostgreSQL, so that what can be refused for a reason of ours is asked
 //! for first; what the tables' constraints refuse is the last of it.
@@ -65,8 +65,8 @@ pub(super) fn changed(change: &Change) -> Vec<Changed<'_>> {
     }
 }
 
-/// Applies the changes of the commit that becomes `generation`. Where one is refused, the transaction is of no use any
-/// more.
+/// Applies the changes of the commit that becomes `generation`. Where one is refused, the transaction is of no use
+/// any more.
 pub(super) async fn apply(sql: &mut Sql, generation: i64, changes: &[Change]) -> Result<(), Stopped> {
     // What is of other tables may come in another order: an import alternates between two.
     let mut order: Vec<usize> = (0..changes.len()).collect();
@@ -360,7 +360,8 @@ fn check_policy(policy: &Policy) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The ids under which policies are there already. Refuses names that others than their own have, or that occur twice.
+/// The ids under which policies are there already. Refuses names that others than their own have, or that occur
+/// twice.
 async fn old_ids(sql: &mut Sql, policies: &[&Policy]) -> Result<Vec<Option<i64>>, Failure> {
     let names: Vec<&str> = policies.iter().flat_map(|policy| &policy.names).map(String::as_str).collect();
     let owners = owners(sql, &names).await?;

@@ -51,8 +51,8 @@ const POSTGRES_PARAMETERS: &[&str] = &[
     "options",
 ];
 
-/// What that of MariaDB knows, but for the character set and the time zone, which are not for a URL to say: another set would
-/// write texts that other name servers read as something else.
+/// What that of MariaDB knows, but for the character set and the time zone, which are not for a URL to say: another set
+/// would write texts that other name servers read as something else.
 #[cfg(feature = "mysql")]
 const MYSQL_PARAMETERS: &[&str] = &[
     "sslmode",
@@ -220,8 +220,8 @@ impl Place {
             #[cfg(feature = "postgres")]
             Place::Postgres(options) => (
                 Sql::Postgres(Box::new(options.connect().await?)),
-                // The triggers leave our commits to us. An answer means that it is on the disk. How long a statement and
-                // a transaction may take is ours to say, whatever others may, who do not load all that there is.
+                // The triggers leave our commits to us. An answer means that it is on the disk. How long a statement
+                // and a transaction may take is ours to say, whatever others may, who do not load all that there is.
                 format!(
                     "SET pointsman.commits = 'on'; SET lock_timeout = '{wait}s'; {QUIET}; \
                      SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; \
@@ -250,9 +250,9 @@ impl Place {
     }
 }
 
-/// Refuses a URL with a parameter that its driver does not know, or with what may be a password in another place. Drivers
-/// pass over such a parameter, so that TLS which was asked for in other words would not be had; and that of PostgreSQL
-/// logs its value.
+/// Refuses a URL with a parameter that its driver does not know, or with what may be a password in another place.
+/// Drivers pass over such a parameter, so that TLS which was asked for in other words would not be had; and that of
+/// PostgreSQL logs its value.
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 fn check(url: &str, known: &[&str]) -> Result<(), String> {
     let query = url.split('#').next().and_then(|url| url.split_once('?')).map_or("", |(_, query)| query);

@@ -106,8 +106,8 @@ impl Watch {
         }
     }
 
-    /// How long it is until a listener is made again. A standby can be looked at and notifies nobody: it is not asked all
-    /// the time.
+    /// How long it is until a listener is made again. A standby can be looked at and notifies nobody: it is not asked
+    /// all the time.
     #[cfg(feature = "postgres")]
     fn silence(&self) -> Duration {
         if self.is_deaf && self.is_reached { UNTOLD_INTERVAL } else { POLL_INTERVAL }

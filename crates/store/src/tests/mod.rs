@@ -2,7 +2,8 @@
 //!
 //! Here the file; `suite` is what every kind of store must do, `model` holds random changes against a map, `entries` and
 //! `direct` are about changes of a few rows and those of other programs, `migrations` about older and newer stores,
-//! `faults` and `kill` about disks that fail and processes that end, `far` about databases that are slow to answer, `denied` about what they refuse and how their administrators set them up.
+//! `faults` and `kill` about disks that fail and processes that end, `far` about databases that are slow to answer,
+//! `denied` about what they refuse and how their administrators set them up.
 
 mod denied;
 mod direct;
