@@ -28,7 +28,8 @@ pub struct BalanceStatus {
     pub failed: u64,
     /// Queries that were shed, since nobody had credit.
     pub shed: u64,
-    /// Messages that went to no back end: no query, malformed, or without a place.
+    /// Messages that went to no back end: no query, malformed, of strangers, for a zone transfer, sent to TCP, or without a
+    /// place.
     #[serde(default)]
     pub turned_away: u64,
     /// Queries that were sent to a second back end.

@@ -110,7 +110,7 @@ pub struct UpstreamStatus {
     pub questions: u64,
     /// Its answers by what they said: `name`, `no_name`, `unusable`.
     pub answers: BTreeMap<String, u64>,
-    /// Questions that failed, by cause: `timeout`, `servfail`, `refused`, `malformed`, `unusable`.
+    /// Questions that failed, by cause: `timeout`, `servfail`, `refused`, `malformed`.
     pub failures: BTreeMap<String, u64>,
     /// How long a question took, in milliseconds, in the mean; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]

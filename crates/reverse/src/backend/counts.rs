@@ -144,6 +144,12 @@ impl UpstreamCounts {
         [("name", &self.names), ("no_name", &self.no_names), ("unusable", &self.unusable)]
     }
 
+    /// Why it gave none, by the same words: a name that is not kept is an answer.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (&'static str, &AtomicU64)> {
+        let counted = Why::ALL.into_iter().zip(&self.failures);
+        counted.filter(|(why, _)| *why != Why::Unusable).map(|(why, count)| (why.word(), count))
+    }
+
     /// Counts how a question ended.
     pub(super) fn count(&self, answered: &Answered, took: Duration) {
         let add = |count: &AtomicU64| _ = count.fetch_add(1, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use dns::Rcode;
 use web::metrics::{Kind, Samples};
 
 use super::Http;
-use crate::cache::{Verdict, Why};
+use crate::cache::Verdict;
 use crate::front::{self, LOOKED_AT_ONE_IN, WORDS};
 use crate::numbers::{Numbers, get};
 
@@ -316,9 +316,7 @@ pub const METRICS: &[Metric] = &[
         labels: &["upstream", "outcome"],
         read: |numbers, samples| {
             for (address, counts) in &numbers.upstreams {
-                let failed = Why::ALL.iter().filter(|why| **why != Why::Unusable);
-                let failed = failed.map(|why| (why.word(), &counts.failures[*why as usize]));
-                for (word, count) in counts.answers().into_iter().chain(failed) {
+                for (word, count) in counts.answers().into_iter().chain(counts.failures()) {
                     samples.push([address.to_string(), word.into()], get(count));
                 }
             }

@@ -10,7 +10,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
 use super::Http;
-use crate::cache::Why;
 use crate::front::WORDS;
 use crate::numbers::get;
 
@@ -72,7 +71,7 @@ pub(super) async fn status(State(http): State<Http>) -> Json<ReverseStatus> {
                     address: address.to_string(),
                     questions: get(&counts.questions),
                     answers: counted(counts.answers()),
-                    failures: counted(Why::ALL.map(Why::word).into_iter().zip(&counts.failures)),
+                    failures: counted(counts.failures()),
                     mean_milliseconds: (ended > 0).then(|| counts.times.sum() as f64 / 1e3 / ended as f64),
                 }
             })
