@@ -145,6 +145,8 @@ pub enum Edit {
     },
     /// Sets what cookies are made and checked with from now on. It is not stored: who starts the server gives it.
     CookieSecrets(Secrets),
+    /// Sets who follows which zone. It is not stored either.
+    Secondaries(Arc<Secondaries>),
     /// Remembers what was imported.
     Imported {
         /// What: a zone or a partition by its name, or a policy's file.
@@ -304,6 +306,10 @@ impl Book {
             Edit::SetServer { address, up } => self.set_server(address, up),
             Edit::CookieSecrets(secrets) => {
                 self.generation.secrets = Arc::new(secrets);
+                Ok(vec![])
+            }
+            Edit::Secondaries(secondaries) => {
+                self.secondaries = secondaries;
                 Ok(vec![])
             }
             Edit::Imported { path, digest } => {

@@ -31,7 +31,7 @@ use layers::Loaded;
 const SECRETS_MAX: u64 = 4_096;
 
 /// A file to import, or what is wrong beside them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Import {
     /// A master file. A zone without `$ORIGIN` is named as its file is; see [`origin_of_file`].
     Zone(PathBuf),
@@ -47,6 +47,8 @@ pub enum Import {
     Policy(PathBuf),
     /// The secrets of cookies; see [`Secrets::read`]. They never reach the store.
     CookieSecrets(PathBuf),
+    /// Who follows which zone from now on: the rules for their serials and policies go by it.
+    Secondaries(Arc<Secondaries>),
     /// What is wrong with the configuration that names the files: nothing of them is imported, and faults of theirs are told
     /// behind these.
     Faults(Faults),
@@ -112,10 +114,11 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
     };
     let order = |import: &&Import| match import {
         Import::Faults(_) => 0,
-        Import::Zone(_) => 1,
-        Import::Partition { .. } => 2,
-        Import::Policy(_) => 3,
-        Import::CookieSecrets(_) => 4,
+        Import::Secondaries(_) => 1,
+        Import::Zone(_) => 2,
+        Import::Partition { .. } => 3,
+        Import::Policy(_) => 4,
+        Import::CookieSecrets(_) => 5,
     };
     let mut ordered: Vec<&Import> = imports.iter().collect();
     ordered.sort_by_key(order);
@@ -177,6 +180,12 @@ impl Edits<'_> {
             }
             Import::Policy(path) => self.policy(path),
             Import::CookieSecrets(path) => self.cookie_secrets(path),
+            Import::Secondaries(secondaries) => {
+                if !secondaries.follow_as(&self.book.secondaries) {
+                    self.edits.push(Edit::Secondaries(secondaries.clone()));
+                }
+                Ok(())
+            }
             Import::Faults(faults) => Err(faults.clone()),
         }
     }

@@ -282,10 +282,10 @@ impl Service {
         }
         // Their secrets would bring cookies about.
         imports.retain(|import| self.cookies || !matches!(import, Import::CookieSecrets(_)));
+        imports.push(Import::Secondaries(Arc::new(transfer.secondaries.clone())));
         let applied = self.editor.import(&imports).await?;
         self.transfers.choose(transfer);
         self.warn_of_steered();
-        self.warn_of_rules();
         Ok(applied)
     }
 
@@ -317,19 +317,6 @@ impl Service {
                 zone = ?zone.origin(),
                 "secondaries follow this zone and cannot take it, for it has policies; delete those, or take it out of \
                  [[secondary]]"
-            );
-        }
-    }
-
-    /// Tells where the zones that secondaries follow are others than the ones by which changes are refused.
-    fn warn_of_rules(&self) {
-        let (book, config) = (self.editor.book(), self.transfers.config());
-        let [held, chosen] =
-            [&*book.secondaries, &config.secondaries].map(|all| all.0.iter().map(|each| &each.zones));
-        if !held.eq(chosen) {
-            tracing::warn!(
-                "zones in [[secondary]] differ: they are given away as it says now, and the rules for their serials and \
-                 policies are those of the start; restart to use the others"
             );
         }
     }

@@ -42,6 +42,11 @@ impl Secondary {
 }
 
 impl Secondaries {
+    /// Whether these follow the same zones as others, each by each.
+    pub fn follow_as(&self, others: &Secondaries) -> bool {
+        self.0.iter().map(|each| &each.zones).eq(others.0.iter().map(|each| &each.zones))
+    }
+
     /// Whether anybody follows the zone.
     pub fn follow(&self, zone: &Folded) -> bool {
         self.0.iter().any(|secondary| secondary.follows(zone))

@@ -324,18 +324,22 @@ mmdb = \"g.mmdb\"
 regions = \"/r.csv\"
 field = \"asn\"
 ";
-    let imports = options(&format!("version = \"v1\"\n{two}"), &[]).imports;
-    let partition = |name: &str, layers| Import::Partition { name: name.into(), layers };
+    let partitions = |text: &str| -> Vec<(String, Vec<Layer>)> {
+        let imports = options(&format!("version = \"v1\"\n{text}"), &[]).imports;
+        let read = |import| match import {
+            Import::Partition { name, layers } => (name, layers),
+            other => panic!("{other:?}"),
+        };
+        imports.into_iter().map(read).collect()
+    };
+    let partition = |name: &str, layers| (name.to_owned(), layers);
     let mmdb = |path: &str, field| Layer::Mmdb { path: path.into(), regions: "/r.csv".into(), field };
     let asn = routing::proximity::mmdb::Field::Asn;
     let csv = || Layer::Csv("/etc/a.csv".into());
-    assert_eq!(
-        imports,
-        [partition("default", vec![csv()]), partition("geo", vec![mmdb("/etc/g.mmdb", asn)])]
-    );
+    let expected = [partition("default", vec![csv()]), partition("geo", vec![mmdb("/etc/g.mmdb", asn)])];
+    assert_eq!(partitions(two), expected);
     // One name: stacked, wherever they stand.
     let third = "[[partition]]\nmrt = \"t.gz\"\nservers = [\"192.0.2.1\", \"::1=AS5\"]\nrelations = \"r\"\n";
-    let imports = options(&format!("version = \"v1\"\n{two}{third}"), &[]).imports;
     let server =
         |address: &str, asn| nameserver::as_path::Server { address: address.parse().expect("one"), asn };
     let as_path = Layer::AsPath {
@@ -344,7 +348,8 @@ field = \"asn\"
         relations: Some("/etc/r".into()),
     };
     let both = partition("default", vec![csv(), as_path]);
-    assert_eq!(imports, [both, partition("geo", vec![mmdb("/etc/g.mmdb", asn)])]);
+    let expected = [both, partition("geo", vec![mmdb("/etc/g.mmdb", asn)])];
+    assert_eq!(partitions(&format!("{two}{third}")), expected);
 
     check(
         "[[partition]]\nmrt = \"a\"\n[[partition]]\nmrt = \"a\"\nservers = [\"::1\", \"::1=7\", \"::1=ASx\"]\nfield = \"asn\"",

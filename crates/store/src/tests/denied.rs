@@ -52,8 +52,11 @@ async fn who_is_not_let_in_is_told_how_to_go_on(database: &Database) {
             let lines = "'host all guest 127.0.0.1/32 scram-sha-256', 'host all admin 127.0.0.1/32 trust'";
             database.sql(&name, "CREATE ROLE guest LOGIN PASSWORD 'right'");
             database.sql(&name, &format!("COPY (SELECT unnest(ARRAY[{lines}])) TO '{hba}'"));
-            // The reload is heeded by connections that are made once the setting is seen.
+            // Who connects once another time is told is asked by the new lines.
+            let loaded = || database.sql(&name, "SELECT pg_conf_load_time()");
+            let before = loaded();
             database.sql(&name, "SELECT pg_reload_conf()");
+            assert!((0..100).any(|_| loaded() != before), "its lines are not read");
             [
                 (
                     "admin@127.0.0.1:PORT/NAME?sslmode=require",
