@@ -2,7 +2,7 @@
 //!
 //! - [`keys`]: every key, declared once; [`kind`]: what values may be.
 //! - [`mod@file`] and [`flags`] read them into a [`spec`], with the place of each value; [`serve`]: the flags of `serve`.
-//! - [`lower`]: contradictions, and what the server is started with; [`layer`]: of what its partitions are made.
+//! - [`mod@lower`]: contradictions, and what the server is started with; [`layer`]: of what its partitions are made.
 //! - [`change`]: what is given otherwise while the server runs.
 //! - [`dnstap`]: where it goes, looked at beforehand.
 //! - [`transfer`]: keys from their files, and who follows our zones; [`probe`]: how servers are probed.

@@ -208,7 +208,7 @@ fn written(line: &Line, columns: usize, has_colours: bool) -> String {
         room = left;
         match look.code().filter(|_| has_colours) {
             Some(code) => text.push_str(&format!("\x1b[{code}m{piece}\x1b[0m")),
-            None => text.push_str(&piece),
+            None => text.push_str(piece),
         }
     }
     text
