@@ -61,6 +61,11 @@ impl Acceptor {
         Acceptor { open_max, ..self }
     }
 
+    /// How many are served.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
     /// Waits for what happens next; may be dropped and called again.
     ///
     /// When the shutdown has begun, the listener is closed, and connections that are served are waited for: `None` when

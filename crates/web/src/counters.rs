@@ -22,7 +22,8 @@ pub struct Counters {
     pub accept_failed: AtomicU64,
     /// Connections that ended for octets that are no request.
     pub malformed: AtomicU64,
-    /// Connections that ended because no whole head of a request came within [`HEAD_WAIT`](crate::serve::HEAD_WAIT).
+    /// Connections that ended because no whole head of a request came within [`HEAD_WAIT`](crate::serve::HEAD_WAIT), or
+    /// [`HEAD_WAIT_CROWDED`](crate::serve::HEAD_WAIT_CROWDED).
     pub head_late: AtomicU64,
     /// Connections that the client or the network broke off.
     pub broken: AtomicU64,

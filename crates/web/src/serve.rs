@@ -36,6 +36,10 @@ pub const HEAD_MAX: usize = 16 << 10;
 /// How long a connection may wait for a request and for the whole of its head.
 pub const HEAD_WAIT: Duration = Duration::from_secs(30);
 
+/// The same of a connection that comes while more than half of [`CONNECTIONS_MAX`] are open, so that a crowd that asks
+/// nothing does not shut others out for long.
+pub const HEAD_WAIT_CROWDED: Duration = Duration::from_secs(5);
+
 /// How long a connection may be open: whoever does not take its answer must not hold a place for ever. A
 /// request that is under way then has ten more seconds.
 pub const CONNECTION_LIFETIME: Duration = Duration::from_secs(600);
@@ -66,9 +70,11 @@ pub async fn serve(
             Event::Connected(_, client) if !allows(client.ip()) => add(&counters.strangers),
             Event::Connected(stream, client) => {
                 add(&counters.accepted);
+                let is_crowded = acceptor.open() >= CONNECTIONS_MAX / 2;
+                let head_wait = if is_crowded { HEAD_WAIT_CROWDED } else { HEAD_WAIT };
                 let stream = Patient::new(stream);
                 let (router, counters, shutdown) = (router.clone(), counters.clone(), shutdown.clone());
-                acceptor.spawn(connection(stream, Peer(client), router, counters, shutdown));
+                acceptor.spawn(connection(stream, Peer(client), head_wait, router, counters, shutdown));
             }
             Event::Aborted(_) => add(&counters.broken),
             Event::Failed { cause, is_to_tell } => {
@@ -86,12 +92,13 @@ pub async fn serve(
 async fn connection(
     stream: Patient,
     peer: Peer,
+    head_wait: Duration,
     router: Router,
     counters: Arc<Counters>,
     shutdown: Shutdown,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(HEAD_MAX);
+    http.timer(TokioTimer::new()).header_read_timeout(head_wait).max_buf_size(HEAD_MAX);
     let router = TowerToHyperService::new(router);
     let counted = &*counters;
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -274,6 +281,32 @@ mod tests {
     }
 
     // The clock runs by itself while everybody waits, so the limit comes at once.
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_that_asks_nothing_does_not_shut_others_out_for_long() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (counters, shutdown) = (Arc::<Counters>::default(), Shutdown::new());
+        let router = Router::new().route("/", get(|| async {}));
+        let served = tokio::spawn(serve(listener, router, |_| true, counters.clone(), shutdown.clone()));
+        let begun = tokio::time::Instant::now();
+        let mut crowd = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            crowd.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut answered = String::new();
+        client.read_to_string(&mut answered).await.unwrap();
+        assert!(answered.starts_with("HTTP/1.1 200 "), "{answered}");
+        // The first half may take its time.
+        assert_eq!(begun.elapsed().as_secs(), HEAD_WAIT_CROWDED.as_secs());
+        assert_eq!(counters.head_late.load(Ordering::Relaxed), CONNECTIONS_MAX as u64 / 2);
+        drop(crowd);
+        shutdown.begin();
+        served.await.unwrap();
+    }
+
+    // As there.
     #[tokio::test(start_paused = true)]
     async fn who_never_reads_is_ended_and_strangers_are_not_served() {
         let router = || Router::new().route("/", get(|| async { "x".repeat(64 << 20) }));
