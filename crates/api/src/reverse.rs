@@ -76,6 +76,9 @@ pub struct ReverseStatus {
     pub hits: u64,
     /// Questions that were asked, since start.
     pub questions: u64,
+    /// Addresses that were not noted, for too many came at once.
+    #[serde(default)]
+    pub door_full: u64,
     /// Addresses that were dropped at the bottom of a stack.
     pub leaks: u64,
     /// Addresses that were known when their turn came.

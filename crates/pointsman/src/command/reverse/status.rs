@@ -61,6 +61,7 @@ fn shown(state: ReverseStatus) -> String {
     line("  not yet", known("not_yet"));
     line("hits", share(state.hits));
     line("questions", state.questions.to_string());
+    line("door full", state.door_full.to_string());
     line("leaks", state.leaks.to_string());
     line("back-end hits", state.back_end_hits.to_string());
     line("waiting", format!("{}, {} under way", state.waiting, state.in_flight));
@@ -100,6 +101,7 @@ mod tests {
         let state = ReverseStatus {
             requests: 8,
             states: [("name".into(), 6), ("not_yet".into(), 2)].into(),
+            door_full: 5,
             entries: 1,
             octets: 1_536,
             upstreams: vec![UpstreamStatus {
@@ -115,6 +117,7 @@ mod tests {
             "requests       8",
             "  name         6 (75.0 %)",
             "  failed       0 (0.0 %)",
+            "door full      5",
             "cache          1 entry, 1.5 KiB",
         ] {
             assert!(text.lines().any(|shown| shown == line), "{text}");

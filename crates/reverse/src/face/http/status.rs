@@ -55,6 +55,7 @@ pub(super) async fn status(State(http): State<Http>) -> Json<ReverseStatus> {
         states,
         hits: sum(&|counts| &counts.hits),
         questions: get(&back_end.questions),
+        door_full: sum(&|counts| &counts.door_full),
         leaks: get(&back_end.leaks),
         back_end_hits: get(&back_end.hits),
         waiting: get(&back_end.depth),
