@@ -239,7 +239,7 @@ fn face(spec: &ControlSpec, faults: &mut Faults) -> Option<String> {
         }
     }
     if let Some(listen) = &spec.listen
-        && !listen.value.ip().to_canonical().is_loopback()
+        && !listen.value.ip().is_loopback()
         && spec.report_token_file.is_none()
     {
         let what = format!("listen is {}, which other machines reach, and there is no token", listen.value);

@@ -417,9 +417,10 @@ fn measure<'a>(given: &'a Given<'_>) -> Result<(&'a str, u64, &'a str), Wrong> {
     Ok((text, number, text[digits..].trim_start()))
 }
 
+/// An address of IPv4 that is written as one of IPv6 (`::ffff:192.0.2.1`) is its own: nothing can be bound to the other.
 fn address(given: &Given<'_>) -> Result<SocketAddr, Wrong> {
     let text = text(given)?;
-    text.parse().map_err(|_| format!("{text:?}"))
+    text.parse().map(net::client::canonical).map_err(|_| format!("{text:?}"))
 }
 
 fn waiting(
@@ -431,7 +432,7 @@ fn waiting(
         Some((address, wait)) => (address, duration(&Given::Flag(wait), range).map(Some)),
         None => (text, Ok(None)),
     };
-    let read = address.parse().ok().zip(wait.ok());
+    let read = self::address(&Given::Flag(address)).ok().zip(wait.ok());
     read.ok_or_else(|| format!("{text:?}"))
 }
 

@@ -100,7 +100,7 @@ fn addresses(spec: &Spec, faults: &mut Faults) {
     let api = spec.api.iter().map(|api| ("api", api.value, &api.place));
     apart(listen.chain(api), faults);
     let Some(api) = &spec.api else { return };
-    if !is_loopback(api.value) && spec.token_file.is_none() {
+    if !api.value.ip().is_loopback() && spec.token_file.is_none() {
         let what = format!("api is {}, which other machines reach, and there is no token_file", api.value);
         faults.push(api.place.fault(what, "a token_file (--token-file), or a loopback address"));
     }
@@ -332,10 +332,6 @@ fn store(url: &Placed<String>) -> String {
     let Some(path) = url.value.strip_prefix("sqlite:") else { return url.value.clone() };
     let path = resolve(&Placed { value: path.into(), place: url.place.clone() });
     format!("sqlite:{}", path.display())
-}
-
-fn is_loopback(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
 }
 
 fn level(word: &str) -> tracing::Level {

@@ -218,7 +218,7 @@ fn addresses(spec: &ReverseSpec, faults: &mut Faults) {
     }
     apart(faces(), faults);
     for (_, value, place) in faces() {
-        if !value.ip().to_canonical().is_loopback() && spec.allow.is_empty() {
+        if !value.ip().is_loopback() && spec.allow.is_empty() {
             let what = format!("{value} is not loopback, and there is nobody who may ask there");
             faults.push(place.fault(what, "allow (--allow PREFIX) for each network of clients"));
         }

@@ -201,6 +201,9 @@ fn contradictions_are_faults_where_they_were_given() {
     check("api = \"0.0.0.0:8053\"", &["--token-file", "t"], &[]);
     check("api = \"0.0.0.0:8053\"", &["--api", "[::1]:8053"], &[]);
     check("api = \"[::ffff:127.0.0.1]:8053\"", &[], &[]);
+    // Nothing can be bound to one of IPv6.
+    let mapped = options("version = \"v1\"\nlisten = [\"[::ffff:127.0.0.1]:53\"]", &[]).listen;
+    assert_eq!(mapped.iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.1:53"]);
     check(
         "api = \"127.0.0.1:53\"\nlisten = [\"127.0.0.1:53\", \"127.0.0.1:53\"]",
         &[],
