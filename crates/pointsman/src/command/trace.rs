@@ -251,8 +251,8 @@ pub(super) fn nothing(
     let packets: Vec<String> =
         skipped.iter().map(|(skip, count)| format!("{} ({count})", skip.description())).collect();
     let packets = (!packets.is_empty()).then(|| format!("packets {}", packets.join(", ")));
-    let responses = (responses > 0).then(|| counted(responses, "response"));
-    let there: Vec<String> = responses.into_iter().chain(packets).collect();
+    let told = (responses > 0).then(|| counted(responses, "response"));
+    let there: Vec<String> = told.into_iter().chain(packets).collect();
     let mut faults = Faults::default();
     if let Some(damage) = damage {
         faults.push(damage);
@@ -263,7 +263,8 @@ pub(super) fn nothing(
     let instead = if there.is_empty() {
         "it has no packets at all".into()
     } else {
-        format!("instead there are {}", there.join(", and "))
+        let are = if responses == 1 { "is" } else { "are" };
+        format!("instead there {are} {}", there.join(", and "))
     };
     let other =
         if skipped.of(Skip::OtherPort) > 0 { "the port at which the servers listen (--port)" } else { "" };
