@@ -30,7 +30,7 @@ use layers::Loaded;
 /// The most octets of a file of cookie secrets.
 const SECRETS_MAX: u64 = 4_096;
 
-/// A file to import, or what is wrong beside them.
+/// A file to import, or what else a reload takes or is refused for.
 #[derive(Clone, Debug)]
 pub enum Import {
     /// A master file. A zone without `$ORIGIN` is named as its file is; see [`origin_of_file`].
