@@ -12,7 +12,7 @@ const ANSWERED_MIN: f64 = 0.995;
 const OFFERED_MIN: f64 = 0.98;
 
 /// Tries of one rate: a small machine has hiccups of its own.
-const TRIES: usize = 3;
+pub(super) const TRIES: usize = 3;
 
 /// The first rate that is tried, in queries a second.
 const FIRST: u64 = 80_000;

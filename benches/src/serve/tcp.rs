@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 
 use super::place::{Place, SERVER, Side};
 use super::process;
+use super::rate::TRIES;
 use super::source::Source;
 use super::zone;
 
@@ -23,7 +24,7 @@ const ANSWERED_MIN: f64 = 0.98;
 pub(crate) struct Found {
     /// Queries a second over [`KEPT`] connections.
     pub(crate) queries: f64,
-    /// Answered connections a second, at the highest rate of which [`ANSWERED_MIN`] were answered.
+    /// Answered connections a second, at the highest rate of which [`ANSWERED_MIN`] were answered in one of several tries.
     pub(crate) connections: f64,
 }
 
@@ -43,13 +44,21 @@ pub(crate) fn measure(place: &Place, source: &Source, quick: bool) -> Result<Fou
     let per_second = queries_per_second(&text).with_context(|| format!("dnsperf said:\n{text}"))?;
     let mut connections: f64 = 0.0;
     for &rate in RATES {
-        let seen = source.connections(rate, 2)?;
-        if seen.share() < ANSWERED_MIN || seen.offered() < ANSWERED_MIN * rate as f64 {
-            break;
-        }
-        connections = seen.rate();
+        let Some(answered) = lossless(source, rate, if quick { 1 } else { TRIES })? else { break };
+        connections = answered;
     }
     Ok(Found { queries: per_second, connections })
+}
+
+/// How many connections a second were answered of so many; `None` where that was too few in each of the tries.
+fn lossless(source: &Source, rate: u64, tries: usize) -> Result<Option<f64>> {
+    for _ in 0..tries {
+        let seen = source.connections(rate, 2)?;
+        if seen.share() >= ANSWERED_MIN && seen.offered() >= ANSWERED_MIN * rate as f64 {
+            return Ok(Some(seen.rate()));
+        }
+    }
+    Ok(None)
 }
 
 /// The rate that dnsperf tells at its end; `None` where it does not.
