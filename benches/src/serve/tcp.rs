@@ -24,7 +24,7 @@ const ANSWERED_MIN: f64 = 0.98;
 pub(crate) struct Found {
     /// Queries a second over [`KEPT`] connections.
     pub(crate) queries: f64,
-    /// Answered connections a second, at the highest rate of which [`ANSWERED_MIN`] were answered in one of several tries.
+    /// Answered connections a second, at the highest rate of which [`ANSWERED_MIN`] were answered in one try.
     pub(crate) connections: f64,
 }
 
