@@ -256,7 +256,7 @@ fn names(message: &Message<[u8]>) -> Option<Answered> {
     Some(match (best, seen) {
         (Some(name), _) => Answered::Name(name, ttl),
         (None, 1..) => Answered::Unusable(ttl),
-        (None, 0) if is_referral(message) => Answered::Failed(Why::Refused),
+        (None, 0) if is_unresolved(message, &aliases) => Answered::Failed(Why::Refused),
         (None, 0) => absence(message, &aliases),
     })
 }
@@ -284,7 +284,7 @@ fn addresses(message: &Message<[u8]>, address: IpAddr) -> Option<Answered> {
     }
     Some(match (found, seen) {
         (true, _) => Answered::Verdict(Verdict::Confirmed, ttl),
-        (false, 0) if is_referral(message) => Answered::Failed(Why::Refused),
+        (false, 0) if is_unresolved(message, &aliases) => Answered::Failed(Why::Refused),
         (false, 0) => Answered::Verdict(Verdict::Mismatch, ttl.min(negative_ttl(message))),
         (false, _) => Answered::Verdict(Verdict::Mismatch, ttl),
     })
@@ -305,11 +305,13 @@ fn absence(message: &Message<[u8]>, aliases: &Aliases<'_>) -> Answered {
     }
 }
 
-/// Whether an answer without the wanted records only says who would know (RFC 2308 §2.2): its server does not resolve for us.
-fn is_referral(message: &Message<[u8]>) -> bool {
+/// Whether an answer without the wanted records only says who would know, or under which other name (RFC 2308 §2.2): its
+/// server does not resolve for us. Of an alias's target that has none of them, an SOA record would say so.
+fn is_unresolved(message: &Message<[u8]>, aliases: &Aliases<'_>) -> bool {
     let Ok(authority) = message.authority() else { return false };
     let has = |rtype| authority.flatten().any(|record| record.rtype() == rtype);
-    message.header().rcode() == Rcode::NOERROR && has(Rtype::NS) && !has(Rtype::SOA)
+    let leads_on = aliases.count > 0 || has(Rtype::NS);
+    message.header().rcode() == Rcode::NOERROR && leads_on && !has(Rtype::SOA)
 }
 
 /// How long an absence may be believed: the lower of the SOA's TTL and MINIMUM (RFC 2308 §5); 0 without one.
@@ -372,7 +374,8 @@ mod tests {
             (vec![(PTR, "CNAME", "7.0/25.example"), ("7.0/25.example", "PTR", "c.example")], "c.example 300"),
             (vec![("7.0/25.example", "PTR", "c.example"), (PTR, "CNAME", "7.0/25.example")], "c.example 300"),
             (vec![(PTR, "CNAME", "a.example"), ("a.example", "CNAME", PTR)], "Failed(Malformed)"),
-            (vec![(PTR, "CNAME", "a.example")], "none 0"),
+            // Its target was left out, which is not to say that this has no name.
+            (vec![(PTR, "CNAME", "a.example")], "Failed(Refused)"),
         ] {
             assert_eq!(told(&answer(Rcode::NOERROR, &records)), expected, "{records:?}");
         }
@@ -380,6 +383,20 @@ mod tests {
         assert_eq!(told(&answer(Rcode::NXDOMAIN, &[(PTR, "CNAME", "a.example")])), "none 0");
         assert_eq!(told(&answer(Rcode::SERVFAIL, &[])), "Failed(Servfail)");
         assert_eq!(told(&answer(Rcode::REFUSED, &[])), "Failed(Refused)");
+    }
+
+    #[test]
+    fn an_alias_whose_target_has_no_name_is_an_answer() {
+        let asked = question(ADDRESS.parse().unwrap(), &Ask::Name, 77);
+        let message =
+            MessageBuilder::new_vec().start_answer(Message::from_slice(&asked).unwrap(), Rcode::NOERROR);
+        let mut message = message.unwrap();
+        message.push((name(PTR), 300, Cname::new(name("7.0/25.example")))).unwrap();
+        let mut message = message.authority();
+        let (zone, time) = (name("0/25.example"), Ttl::from_secs(60));
+        let soa = Soa::new(zone.clone(), zone.clone(), 1.into(), time, time, time, time);
+        message.push((zone, 300, soa)).unwrap();
+        assert_eq!(told(&message.finish()), "none 60");
     }
 
     #[test]
@@ -477,6 +494,7 @@ mod tests {
         assert_eq!(leads("2001:db8::7", &[(www, "A", "192.0.2.7")]), "Verdict(Mismatch, 0)");
         let aliased = [(www, "CNAME", "b.example"), ("b.example", "A", "192.0.2.7")];
         assert_eq!(leads("192.0.2.7", &aliased), "Verdict(Confirmed, 50)");
+        assert_eq!(leads("192.0.2.7", &aliased[..1]), "Failed(Refused)");
 
         let prefix = |bits, rcode| told("192.0.2.7", &Ask::Prefix(bits), rcode, &[]);
         assert_eq!([prefix(24, Rcode::NXDOMAIN), prefix(24, Rcode::NOERROR)], ["Nothing(0)", "NoName(0)"]);
