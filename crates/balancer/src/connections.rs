@@ -27,9 +27,9 @@ use crate::clients::Clients;
 use crate::counters::FrontCounters;
 use crate::exchange::{ASKED_MAX, Pool, ask_by_datagram};
 use crate::field::{BackEnd, Field};
-use crate::message::{OPT, Says, UDP_PAYLOAD, answer};
-use crate::pending::rcode;
-use crate::picker::{For, Picker, is_failure};
+use crate::health::is_failure;
+use crate::message::{OPT, Says, UDP_PAYLOAD, answer, rcode};
+use crate::picker::{For, Picker};
 use crate::told::{Overdue, Told};
 
 /// How queries over connections go to back ends.

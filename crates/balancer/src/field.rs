@@ -11,10 +11,7 @@ use net::count::Count;
 use routing::balance::{BACK_ENDS_MAX, Lease, Quota, Set};
 
 use crate::counters::{Cells, RCODES, Strays};
-use crate::picker::is_failure;
-
-/// A share in thousandths: all of it.
-pub const WHOLE: u32 = 1000;
+use crate::health::{WHOLE, is_failure};
 
 /// The back ends at one time.
 #[derive(Debug, Default)]

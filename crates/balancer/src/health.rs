@@ -9,7 +9,9 @@
 use std::time::Duration;
 
 use crate::counters::GROUPS;
-use crate::field::WHOLE;
+
+/// A share in thousandths: all of it.
+pub const WHOLE: u32 = 1000;
 
 /// Probes that fail in a row before a back end is down: one may be lost.
 pub const FALL: u32 = 3;
@@ -37,6 +39,11 @@ const LEAST_SHARE: f32 = 20.0;
 
 /// What a back end that has just come up begins with, of [`WHOLE`].
 pub const BEGIN_SHARE: u32 = WHOLE / 10;
+
+/// Whether an answer says that the server could not do its work: SERVFAIL, NOTIMP and REFUSED (RFC 1035 §4.1.1).
+pub fn is_failure(rcode: u8) -> bool {
+    matches!(rcode, 2 | 4 | 5)
+}
 
 /// What became of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@
 //! - [`conversation`]: clients over TCP; [`connections`]: what they share, and how their queries are carried.
 //! - [`exchange`]: one query to one back end on their behalf; [`pipeline`]: a connection that several share; [`told`]: where
 //!   the answer comes, in time or late.
-//! - [`message`]: the answers that are made here.
+//! - [`message`]: what answers a query, and the answers that are made here.
 //! - [`circle`]: who must not be a back end.
 //! - [`credits`]: hellos to agents, and the leases that they grant.
 //! - [`watch`]: probes, and what really happens; [`health`]: what follows from them.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::Instant;
 
-use crate::pending::answers;
-use crate::picker::is_failure;
+use crate::health::is_failure;
+use crate::message::answers;
 use crate::watch::Probing;
 
 /// Queries that wait for answers at a time: enough that a server is never idle, and few enough that none is dropped.

@@ -6,11 +6,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use dns::Rcode;
 use dns::query::HEADER;
 use dns::relay::Added;
 use fastrand::Rng;
 use routing::balance::Set;
+
+use crate::message::answers;
 
 /// How often a random id is drawn for a socket before it counts as having none left.
 pub const ID_DRAWS_MAX: usize = 16;
@@ -434,43 +435,6 @@ impl Pending {
 /// Where the search for socket and id begins: ids are random, so they are spread as they are.
 fn home(socket: u16, id: u16) -> usize {
     (u32::from(id) ^ u32::from(socket).wrapping_mul(0x9e37_79b1)) as usize
-}
-
-/// Whether a response tells of the question that a query asked, which ends at `question_end`; ids are not looked at.
-pub fn answers(reply: &[u8], query: &[u8], question_end: usize) -> bool {
-    let Some(header) = reply.first_chunk::<HEADER>() else { return false };
-    match u16::from_be_bytes([header[4], header[5]]) {
-        _ if header[2] & 0xf8 != 0x80 => false,
-        1 => reply
-            .get(HEADER..question_end)
-            .is_some_and(|told| is_same_question(told, &query[HEADER..question_end])),
-        // Who cannot read a query says so without it, with EDNS at most; nobody can be sent elsewhere by that.
-        0 => is_bare(header, &reply[HEADER..]) && !matches!(header[3] & 0x0f, 0 | 3),
-        _ => false,
-    }
-}
-
-/// Whether a message without a question has nothing else either, but for an OPT record (RFC 6891 §6.1.2).
-fn is_bare(header: &[u8; HEADER], rest: &[u8]) -> bool {
-    const OPT: [u8; 3] = [0, 0, 41];
-    match header[6..] {
-        [0, 0, 0, 0, 0, 0] => rest.is_empty(),
-        [0, 0, 0, 0, 0, 1] => rest.starts_with(&OPT),
-        _ => false,
-    }
-}
-
-/// Whether two questions are the same, but for the case of names (RFC 4343).
-fn is_same_question(told: &[u8], asked: &[u8]) -> bool {
-    let Some((told_name, told_type)) = told.split_last_chunk::<4>() else { return false };
-    let Some((name, kind)) = asked.split_last_chunk::<4>() else { return false };
-    // Lengths of labels are below every letter, so they are compared as they are.
-    told_type == kind && told_name.eq_ignore_ascii_case(name)
-}
-
-/// The response code of a message that has a header.
-pub fn rcode(message: &[u8]) -> Rcode {
-    Rcode::masked_from_int(message.get(3).copied().unwrap_or(0) & 0x0f)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use routing::balance::pressure::Step;
 use routing::balance::{BACK_ENDS_MAX, Lease, Pick, Policy, Set, State};
 
 use crate::counters::{Cells, FrontCounters};
-use crate::field::{BackEnd, Field, WHOLE, eligible};
-use crate::health::BEGIN_SHARE;
+use crate::field::{BackEnd, Field, eligible};
+use crate::health::{BEGIN_SHARE, WHOLE, is_failure};
 
 /// For which transport a picker picks: leases are of either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -356,11 +356,6 @@ impl Picker {
         }
         self.state.failed(place, load, self.timeout_ns, now_ns);
     }
-}
-
-/// Whether an answer says that the server could not do its work: SERVFAIL, NOTIMP and REFUSED (RFC 1035 §4.1.1).
-pub fn is_failure(rcode: u8) -> bool {
-    matches!(rcode, 2 | 4 | 5)
 }
 
 /// The step in force as `FrontCounters` has it; `None` before the first pick, and of other policies.

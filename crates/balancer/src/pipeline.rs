@@ -15,7 +15,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::counters::Strays;
 use crate::field::BackEnd;
-use crate::pending::{ID_DRAWS_MAX, answers};
+use crate::message::answers;
+use crate::pending::ID_DRAWS_MAX;
 
 /// Queries under way over one connection at most: BIND works on 23 of a connection at once, and lets further ones wait.
 pub const UNDER_WAY_MAX: usize = 16;

@@ -12,7 +12,7 @@ use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
 
-use crate::pending::answers;
+use crate::message::answers;
 use crate::pipeline::Pipeline;
 
 /// What a try is told by. It outlives who asks, so that an answer that comes later is still found here.

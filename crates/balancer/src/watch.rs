@@ -21,8 +21,7 @@ use tokio::time::MissedTickBehavior;
 use crate::client_address::ClientAddress;
 use crate::exchange::ask_by_datagram;
 use crate::field::{BackEnd, Field, eligible};
-use crate::health::{Health, Probe, Seen, SeenOfGroup};
-use crate::picker::is_failure;
+use crate::health::{Health, Probe, Seen, SeenOfGroup, is_failure};
 use crate::told::Told;
 
 /// From one look to the next.
@@ -260,7 +259,8 @@ fn is_good(rcode: u8, is_strict: bool) -> bool {
 mod tests {
     use super::*;
     use crate::counters::FrontCounters;
-    use crate::field::{Drained, WHOLE};
+    use crate::field::Drained;
+    use crate::health::WHOLE;
     use crate::health::{FALL, RISE};
     use crate::picker::{For, Picker};
     use dns::{Folded, Query};

@@ -10,7 +10,8 @@ use web::metrics::{Kind, Samples};
 
 use super::{Http, status};
 use crate::counters::{Cells, FrontCounters, LATENCY_BOUNDS_US, RCODES};
-use crate::field::{BackEnd, WHOLE};
+use crate::field::BackEnd;
+use crate::health::WHOLE;
 use crate::numbers::Numbers;
 
 /// A number that is exported, and what reads it.

@@ -11,7 +11,8 @@ use routing::balance::Lease;
 
 use super::Http;
 use crate::counters::Cells;
-use crate::field::{BackEnd, WHOLE};
+use crate::field::BackEnd;
+use crate::health::WHOLE;
 use crate::numbers::Numbers;
 
 /// Returns this document.

@@ -12,10 +12,11 @@ use net::udp::DATAGRAM_MAX;
 use super::Bench;
 use crate::client_address::{ClientAddress, Transport};
 use crate::field::Standing;
+use crate::health::is_failure;
 use crate::lines::place_of;
-use crate::message::{Says, UDP_PAYLOAD, answer};
-use crate::pending::{Asker, Index, Unmatched, rcode};
-use crate::picker::{Picker, is_failure};
+use crate::message::{Says, UDP_PAYLOAD, answer, rcode};
+use crate::pending::{Asker, Index, Unmatched};
+use crate::picker::Picker;
 
 impl Bench {
     /// Takes in what a client has sent.
