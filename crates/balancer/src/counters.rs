@@ -123,7 +123,7 @@ pub struct FrontCounters {
     pub strangers: Count,
     /// Messages that were no query, dropped: shorter than a header, or responses.
     pub no_query: Count,
-    /// Malformed queries, answered here.
+    /// Malformed queries, and messages with another opcode, answered here.
     pub malformed: Count,
     /// Queries for a zone transfer over connections, answered REFUSED.
     pub transfers: Count,

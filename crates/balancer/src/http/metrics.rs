@@ -129,7 +129,12 @@ pub const METRICS: &[Metric] = &[
         strangers
     ),
     front!("pointsman_balance_no_query_total", "Messages that were no query, dropped.", "messages", no_query),
-    front!("pointsman_balance_malformed_total", "Malformed queries, answered here.", "queries", malformed),
+    front!(
+        "pointsman_balance_malformed_total",
+        "Malformed queries, and messages with another opcode (NOTIFY, UPDATE), answered here.",
+        "queries",
+        malformed
+    ),
     front!(
         "pointsman_balance_transfers_total",
         "Queries for a zone transfer over TCP, answered REFUSED.",
