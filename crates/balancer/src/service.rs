@@ -144,7 +144,8 @@ impl Service {
         let field = field(&options.back_ends, all + 1)
             .ok_or_else(|| StartError::Options("there are too many back ends".into()))?;
         let field = Arc::new(ArcSwap::from_pointee(field));
-        let descriptors = Descriptors::raise(all, options.sockets, options.tcp.connections_max);
+        let connections_max = options.tcp.connections_max;
+        let descriptors = Descriptors::raise(all, options.sockets, connections_max, datagrams_max(&options));
         descriptors.check(options.back_ends.len());
         let (clock, stops) = (Clock::new(), Arc::new(AtomicBool::new(false)));
         let bound = Bound::bind(&options, workers, &field, clock).await?;
@@ -300,6 +301,15 @@ fn field(back_ends: &[(SocketAddr, u32)], threads: usize) -> Option<Field> {
     back_ends.iter().try_fold(Field::default(), |field, (address, weight)| {
         field.with(|place| BackEnd::new(place, *address, *weight, threads))
     })
+}
+
+/// Datagrams that queries of connections wait with at a time: each try has a socket of its own, and keeps it for an answer
+/// that comes late.
+fn datagrams_max(options: &Options) -> usize {
+    match options.onward {
+        Onward::Connections => 0,
+        Onward::Datagrams => options.outstanding_max.saturating_mul(options.tries),
+    }
 }
 
 /// What each of so many workers is held to.

@@ -274,7 +274,7 @@ mod tests {
             sockets: Vec::new(),
             credits: None,
         };
-        let descriptors = Descriptors::raise(1, 1, 1);
+        let descriptors = Descriptors::raise(1, 1, 1, 0);
         let editing = Editing::new(field, 1, descriptors);
         (Http { numbers: Arc::new(numbers), editing: Arc::new(editing) }, back_end)
     }
