@@ -13,6 +13,9 @@ use routing::balance::{BACK_ENDS_MAX, Lease, Quota, Set};
 use crate::counters::{Cells, RCODES, Strays};
 use crate::health::{WHOLE, is_failure};
 
+/// The largest weight of a back end: ratios beyond are no weights but switches.
+pub const WEIGHT_MAX: u32 = 10_000;
+
 /// The back ends at one time.
 #[derive(Debug, Default)]
 pub struct Field {
@@ -85,7 +88,7 @@ pub struct BackEnd {
     pub place: usize,
     /// Where it answers, over UDP and TCP.
     pub address: SocketAddr,
-    /// The weight, from 1.
+    /// The weight, from 1 to [`WEIGHT_MAX`].
     pub weight: u32,
     /// What each thread counts of it; the last one is of the connections' side.
     pub cells: Box<[Cells]>,

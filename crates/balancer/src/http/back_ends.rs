@@ -18,7 +18,7 @@ use web::path::Segments;
 use super::{Http, status};
 use crate::circle;
 use crate::descriptors::Descriptors;
-use crate::field::{BackEnd, Drained, Field};
+use crate::field::{BackEnd, Drained, Field, WEIGHT_MAX};
 
 /// The longest body: an address and a weight.
 const BODY_MAX: usize = 1024;
@@ -92,13 +92,17 @@ pub(super) async fn add(
     request: Request,
 ) -> Result<(StatusCode, Json<Vec<BackEndStatus>>), Failure> {
     let body = web::body::read(request, &["application/json"], BODY_MAX).await?;
-    let expected = "{\"address\": \"192.0.2.1:53\", \"weight\": 1}, the weight from 1 to 10000";
-    let unreadable = |what: String| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, what, expected);
+    let expected =
+        format!("{{\"address\": \"192.0.2.1:53\", \"weight\": 1}}, the weight from 1 to {WEIGHT_MAX}");
+    let unreadable = |what: String| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, what, &expected);
     let new: NewBackEnd = serde_json::from_slice(&body).map_err(|cause| unreadable(cause.to_string()))?;
     let address = read(&new.address)
         .ok_or_else(|| unreadable(format!("{:?} is no address with a port", new.address)))?;
-    if address.port() == 0 || !(1..=10_000).contains(&new.weight) {
-        return Err(unreadable("the port or the weight is out of range".into()));
+    if circle::is_nowhere(address) {
+        return Err(unreadable(format!("{address} is no server's address")));
+    }
+    if !(1..=WEIGHT_MAX).contains(&new.weight) {
+        return Err(unreadable(format!("the weight is {}", new.weight)));
     }
     let editing = &http.editing;
     let _turn = editing.turn.lock().await;
@@ -288,6 +292,17 @@ mod tests {
 
     fn status_of(failure: Failure) -> StatusCode {
         axum::response::IntoResponse::into_response(failure).status()
+    }
+
+    #[tokio::test]
+    async fn what_can_be_no_server_is_no_back_end() {
+        let (http, _) = http();
+        for nowhere in
+            ["0.0.0.0:53", "[::]:53", "224.0.0.1:53", "255.255.255.255:53", "192.0.2.2:0", "192.0.2.2"]
+        {
+            assert_eq!(added(&http, nowhere).await, Err(StatusCode::UNPROCESSABLE_ENTITY), "{nowhere}");
+        }
+        assert_eq!(added(&http, "192.0.2.2:53").await, Ok(2));
     }
 
     // The clock runs by itself while everybody waits.

@@ -11,6 +11,7 @@ use agent::http::Http;
 use agent::run::{BALANCERS_MAX, SERVICES_MAX};
 use agent::{Options, Settings};
 use api::{Fault, Faults};
+use balancer::circle::is_nowhere;
 use clap::Args;
 use credit::{Key, Service};
 use net::shutdown::Shutdown;
@@ -172,11 +173,6 @@ impl Agent {
         faults.or(())?;
         Ok(key.expect("without a key there is a fault"))
     }
-}
-
-/// Whether nobody can be at an address.
-fn is_nowhere(address: SocketAddr) -> bool {
-    address.ip().is_unspecified() || address.ip().is_multicast() || address.port() == 0
 }
 
 fn target_delay(text: &str) -> Result<Duration, String> {

@@ -127,9 +127,16 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
         if !seen.insert(*address) {
             faults.push(place.fault(format!("backend has {address} twice"), "each server once"));
         }
-        if address.port() == 0 {
-            faults.push(place.fault(format!("{address} has port 0"), "the port of a name server"));
+        if circle::is_nowhere(*address) {
+            let what = format!("{address} in backend is no server's address");
+            faults.push(place.fault(what, "the address and port of one name server"));
         }
+    }
+    let credit = spec.credit.iter().map(|credit| ("credit", credit));
+    let bound = spec.listen.iter().map(|listen| ("listen", listen)).chain(credit);
+    for (key, Placed { value, place }) in bound.filter(|(_, bound)| circle::is_of_many(bound.value.ip())) {
+        let what = format!("{value} in {key} is no host's address");
+        faults.push(place.fault(what, "an address of this machine"));
     }
     if let Some(Placed { value, place }) = spec.http.as_ref().filter(|http| !http.value.ip().is_loopback()) {
         faults
@@ -271,13 +278,14 @@ mod tests {
                     policy = \"fastest\"\nspeed = 9\ntimeout = \"1 h\"\n";
         let found = lowered(text, &["--tries", "0"]).expect_err("much is wrong");
         let expected = [
-            "/etc/p.toml:4:41: backend is \"192.0.2.2=0\"; expected IP addresses, with a port",
+            "/etc/p.toml:4:41: backend is \"192.0.2.2=0\"; expected IP addresses, with a port where it is not 53, and \
+             =WEIGHT where it is not 1 (from 1 to 10000)",
             "/etc/p.toml:5:10: policy is \"fastest\"; expected pressure, wrr,",
             "/etc/p.toml:6:1: unknown key speed in balance; expected listen,",
             "/etc/p.toml:7:11: timeout is \"1 h\"; expected a time from 1 ms to 30 s",
             "--tries: tries is \"0\"; expected a whole number from 1 to 8",
             "/etc/p.toml:4:25: backend has 192.0.2.1:53 twice; expected each server once",
-            "/etc/p.toml:4:56: 192.0.2.3:0 has port 0",
+            "/etc/p.toml:4:56: 192.0.2.3:0 in backend is no server's address; expected the address and port of one",
             "/etc/p.toml:4:71: backend has 192.0.2.1:53 twice; expected each server once",
             "/etc/p.toml:3:27: listen has 0.0.0.0:53 and 192.0.2.1:53, one of which has the other within it",
             "/etc/p.toml:3:11: 192.0.2.1:53 is in listen and in backend",
@@ -299,6 +307,24 @@ mod tests {
         ];
         assert!(
             lines.len() == 4 && lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)),
+            "{found}"
+        );
+        let text = "version = \"v1\"\n[balance]\nbackend = [\"0.0.0.0\", \"224.0.0.1\", \"[::]:53\", \"[ff02::1]:53\"]\n\
+                    listen = [\"224.0.0.1:5300\", \"0.0.0.0:5300\"]\ncredit = \"255.255.255.255:5380\"\n";
+        let found = lowered(text, &[]).expect_err("eight things are wrong");
+        let expected = [
+            "/etc/p.toml:3:12: 0.0.0.0:53 in backend is no server's address",
+            "/etc/p.toml:3:23: 224.0.0.1:53 in backend is no server's address",
+            "/etc/p.toml:3:36: [::]:53 in backend is no server's address",
+            "/etc/p.toml:3:47: [ff02::1]:53 in backend is no server's address",
+            "/etc/p.toml:4:11: 224.0.0.1:5300 in listen is no host's address; expected an address of this machine",
+            "/etc/p.toml:5:10: 255.255.255.255:5380 in credit is no host's address",
+            "/etc/p.toml:4:29: listen has 0.0.0.0:5300 and 224.0.0.1:5300",
+            "/etc/p.toml:5:10: there is credit and no key",
+        ];
+        let lines: Vec<&str> = found.lines().collect();
+        assert!(
+            lines.len() == 8 && lines.iter().zip(expected).all(|(line, start)| line.starts_with(start)),
             "{found}"
         );
         for (probe, is_right) in [

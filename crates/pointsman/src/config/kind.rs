@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use balancer::field::WEIGHT_MAX;
 use dns::Folded;
 use nameserver::as_path;
 use routing::Prefix;
@@ -14,9 +15,6 @@ use toml::de::DeValue;
 use super::spec::{Place, Placed, Version};
 
 const MIB: u64 = 1 << 20;
-
-/// The largest weight of a back end: ratios beyond are no weights but switches.
-const WEIGHT_MAX: u32 = 10_000;
 
 /// Longer times are told in days.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -127,9 +125,9 @@ impl<S> Kind<S> {
                 written(*range.end())
             ),
             Kind::Resolvers(_) => "IP addresses, with a port where it is not 53".into(),
-            Kind::BackEnds(_) => {
-                "IP addresses, with a port where it is not 53, and =WEIGHT where it is not 1".into()
-            }
+            Kind::BackEnds(_) => format!(
+                "IP addresses, with a port where it is not 53, and =WEIGHT where it is not 1 (from 1 to {WEIGHT_MAX})"
+            ),
             Kind::Ip(_) => "an IP address, such as 192.0.2.1 or 2001:db8::1".into(),
             Kind::Ips(_) => "IP addresses, such as 192.0.2.1 or 2001:db8::1".into(),
             Kind::Path(_) => "the path of a file".into(),
