@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{Entry, Policy};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi};
-use sqlx::error::ErrorKind;
+use rusqlite::{Connection, OptionalExtension, ffi};
 
 use crate::change::{Change, describe};
 use crate::contents::LAST_REGION;
 use crate::known::Known;
+use crate::refused::{Failure, Refusal, finite, there_was};
 use crate::text::{TEXT_MAX, pack};
 
 /// How many generations the store remembers the description of, at least: hours of a steady update per second, and
@@ -19,47 +19,6 @@ pub const GENERATIONS_KEPT: i64 = 10_000;
 
 /// One generation of so many forgets those that are too many: to do so each time would write one page more each time.
 pub(crate) const FORGETFUL: i64 = 64;
-
-/// Why a change was not applied; `E` is what the database fails with.
-#[derive(Debug)]
-pub(crate) enum Failure<E> {
-    /// It contradicts what is stored, or is outside what can be.
-    Refused(String),
-    /// The database failed.
-    Sql(E),
-}
-
-/// Why no database would take a change.
-#[derive(Debug)]
-pub(crate) struct Refusal(pub(crate) String);
-
-impl<E> From<Refusal> for Failure<E> {
-    fn from(Refusal(what): Refusal) -> Self {
-        Failure::Refused(what)
-    }
-}
-
-impl From<rusqlite::Error> for Failure<rusqlite::Error> {
-    /// A constraint that does not hold is the change's fault, everything else the database's.
-    fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::ConstraintViolation) => Failure::Refused(error.to_string()),
-            _ => Failure::Sql(error),
-        }
-    }
-}
-
-impl From<sqlx::Error> for Failure<sqlx::Error> {
-    /// As above.
-    fn from(error: sqlx::Error) -> Self {
-        match &error {
-            sqlx::Error::Database(database) if database.kind() != ErrorKind::Other => {
-                Failure::Refused(database.message().to_owned())
-            }
-            _ => Failure::Sql(error),
-        }
-    }
-}
 
 /// What comes of a statement of a change.
 type Applied<T = ()> = Result<T, Failure<rusqlite::Error>>;
@@ -266,21 +225,6 @@ fn region_ids<'p>(sql: &Connection, policy: &'p Policy) -> rusqlite::Result<BTre
 fn region_id(sql: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
     let mut id = sql.prepare_cached("SELECT id FROM region WHERE name = ? AND removed_in IS NULL")?;
     id.query_row([name], |row| row.get(0)).optional()
-}
-
-/// Refuses what not all tables' constraints would see: SQLite takes "not a number" for "not given".
-pub(crate) fn finite(entry: Entry) -> Result<(), Refusal> {
-    match entry.probability {
-        Some(probability) if !probability.is_finite() => {
-            Err(Refusal(format!("a probability of {probability}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Refuses to do something to what was not there.
-pub(crate) fn there_was(was_there: bool, else_say: impl FnOnce() -> String) -> Result<(), Refusal> {
-    if was_there { Ok(()) } else { Err(Refusal(else_say())) }
 }
 
 fn packed(text: &str) -> Result<Vec<u8>, Refusal> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::Policy;
 
@@ -116,6 +117,11 @@ pub(crate) fn describe(changes: &[Change]) -> String {
         what.push_str(&next);
     }
     what
+}
+
+/// What a generation that is made now is dated with: Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.
+pub(crate) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
 #[cfg(test)]

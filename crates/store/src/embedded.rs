@@ -11,15 +11,15 @@ use rusqlite::backup::Backup;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::apply::{self, Failure};
-use crate::change::Change;
+use crate::apply;
+use crate::change::{Change, now};
 use crate::contents::{self, Contents, Corrupt};
-use crate::error::{CommitError, OpenError, StoreError};
+use crate::error::{BUSY_TIMEOUT, CHECK_WAIT, CommitError, OpenError, StoreError};
 use crate::file::{self, FileId, Lock};
 use crate::health::{self, Verdict};
 use crate::known::Known;
+use crate::refused::Failure;
 use crate::schema::{self, Migrated, Version};
-use crate::store::{BUSY_TIMEOUT, CHECK_WAIT, now};
 
 /// How many statements a connection keeps prepared: more than this crate has.
 const STATEMENTS_MAX: usize = 64;

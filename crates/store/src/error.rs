@@ -3,10 +3,17 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rusqlite::{ErrorCode, ffi};
 
-use crate::store::{BUSY_TIMEOUT, CHECK_WAIT};
+/// How long a statement waits for another program's lock on the database. Reading the tables or changing
+/// a few rows by hand takes less; who takes longer has forgotten a transaction.
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long [`Store::check`](crate::Store::check) waits for the call before it. A commit takes milliseconds, so that this long
+/// means a disk that hangs, which is what the check is there to tell.
+pub const CHECK_WAIT: Duration = Duration::from_secs(2);
 
 /// The kinds of stores that the program was built with, as they are written.
 pub const KINDS: &str = match (cfg!(feature = "postgres"), cfg!(feature = "mysql")) {

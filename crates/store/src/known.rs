@@ -12,7 +12,7 @@ use std::sync::Arc;
 use api::{Entry, Policy};
 use rusqlite::{CachedStatement, Connection};
 
-use crate::apply::{Failure, finite};
+use crate::refused::{Failure, finite};
 
 /// How many entries are known of all policies together, at eight octets and a server's address: those of a dozen
 /// policies as large as the API takes, or of tens of thousands with a few.

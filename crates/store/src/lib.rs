@@ -17,6 +17,7 @@
 //! - `shared`: a database that several name servers share.
 //! - `embedded`: a database in a file, `apply`: a change in its SQL, and `known`: what need not be written again.
 //! - `file`: the database's file: its lock, its identity, its creation.
+//! - `refused`: why a change is not applied, in whichever database.
 //! - `schema`: the versions of the tables, a copy before they change, and whether a database is ours at all.
 //! - `text`: long texts, compressed.
 
@@ -28,6 +29,7 @@ pub mod error;
 mod file;
 pub mod health;
 mod known;
+mod refused;
 mod schema;
 #[cfg_attr(
     not(any(feature = "postgres", feature = "mysql")),
@@ -43,9 +45,9 @@ mod tests;
 pub use apply::GENERATIONS_KEPT;
 pub use change::Change;
 pub use contents::Contents;
-pub use error::{CommitError, OpenError, StoreError};
+pub use error::{BUSY_TIMEOUT, CHECK_WAIT, CommitError, OpenError, StoreError};
 pub use health::{Held, Verdict};
 pub use schema::Migrated;
 pub use shared::{News, Parts, Seen, Shared, Standing, Watch};
-pub use store::{BUSY_TIMEOUT, CHECK_WAIT, Store};
+pub use store::Store;
 pub use text::TEXT_MAX;

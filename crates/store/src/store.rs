@@ -1,7 +1,5 @@
 //! The store, whichever database it is in.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use crate::change::Change;
 use crate::contents::Contents;
 use crate::embedded::Embedded;
@@ -10,14 +8,6 @@ use crate::file;
 use crate::health::Verdict;
 use crate::schema::Migrated;
 use crate::shared::Shared;
-
-/// How long a statement waits for another program's lock on the database. Reading the tables or changing
-/// a few rows by hand takes less; who takes longer has forgotten a transaction.
-pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long [`Store::check`] waits for the call before it. A commit takes milliseconds, so that this long
-/// means a disk that hangs, which is what the check is there to tell.
-pub const CHECK_WAIT: Duration = Duration::from_secs(2);
 
 /// Everything that must survive, in one database: a file that this process alone has open, or a database that several
 /// name servers share.
@@ -212,9 +202,4 @@ impl Store {
             Kind::Shared(store) => store.close().await,
         }
     }
-}
-
-/// Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.
-pub(crate) fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

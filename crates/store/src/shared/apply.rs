@@ -13,10 +13,10 @@ use std::mem::discriminant;
 use api::{Entry, Policy};
 
 use super::sql::{Sql, Value, values};
-use crate::apply::{finite, there_was};
 use crate::change::Change;
 use crate::contents::LAST_REGION;
 use crate::error::is_refusal;
+use crate::refused::{finite, there_was};
 use crate::text::TEXT_MAX;
 
 /// How many rows one statement inserts or looks for, and how many changes a batch has: six values each stay far below
@@ -31,7 +31,7 @@ const OCTETS_PER_STATEMENT: usize = 512 << 10;
 const OCTETS_PER_ROW: usize = 64;
 
 /// Why changes were not applied.
-type Failure = crate::apply::Failure<sqlx::Error>;
+type Failure = crate::refused::Failure<sqlx::Error>;
 
 /// Why those of a commit were not.
 pub(super) enum Stopped {

@@ -8,10 +8,12 @@
 //! - `sql`: a connection, the same for both databases.
 //! - `tables`: the versions of the tables.
 //! - `apply`: a change in SQL.
+//! - `failed`: how a call ended that brought nothing.
 //! - `news`: what there is above a generation.
 //! - `watch`: waits until there may be something.
 
 mod apply;
+mod failed;
 mod news;
 pub(crate) mod sql;
 pub(crate) mod tables;
@@ -28,19 +30,15 @@ use tokio::sync::watch::Sender;
 use tokio::time::Instant;
 
 use self::apply::{ROWS_PER_STATEMENT, Stopped};
-pub use self::news::{News, Parts, Seen, Standing};
+use self::failed::Failed;
+pub use self::news::{CHANGES_KEPT, News, Parts, Seen, Standing};
 use self::sql::{ALIVE_WAIT, Place, Sql, late, values};
 pub use self::watch::{POLL_INTERVAL, RECONNECT_MAX, RECONNECT_MIN, Watch};
 use crate::apply::GENERATIONS_KEPT;
-use crate::change::{Change, describe};
-use crate::contents::{Contents, Corrupt};
-use crate::error::{CommitError, OpenError, StoreError, is_deadlock, shown};
+use crate::change::{Change, describe, now};
+use crate::contents::Contents;
+use crate::error::{CHECK_WAIT, CommitError, OpenError, StoreError, is_deadlock, shown};
 use crate::health::{Held, Verdict};
-use crate::store::{CHECK_WAIT, now};
-
-/// How many changes `change_log` keeps below the last, beside those that no generation has: who was away for longer
-/// loads everything.
-pub const CHANGES_KEPT: i64 = 10_000;
 
 /// How many refusals are kept.
 pub const REFUSALS_KEPT: i64 = 1_000;
@@ -85,30 +83,6 @@ impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The place has a password.
         f.debug_struct("Shared").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-/// How a call ended that brought nothing.
-pub(crate) enum Failed {
-    /// With a verdict; the connection is as before.
-    Verdict(CommitError),
-    /// The database failed; the connection is not used again.
-    Sql(sqlx::Error),
-    /// What is stored cannot be what was stored; the connection is not used again.
-    Corrupt(String),
-    /// This process stops, and did not wait for the answer.
-    Left,
-}
-
-impl From<sqlx::Error> for Failed {
-    fn from(error: sqlx::Error) -> Self {
-        Failed::Sql(error)
-    }
-}
-
-impl From<Corrupt> for Failed {
-    fn from(Corrupt(what): Corrupt) -> Self {
-        Failed::Corrupt(what)
     }
 }
 

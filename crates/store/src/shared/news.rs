@@ -7,12 +7,16 @@ use std::net::IpAddr;
 use api::Policy;
 
 use super::apply::marks;
+use super::failed::Failed;
 use super::sql::{Sql, Value, values};
-use super::{CHANGES_KEPT, Failed};
 use crate::contents::{
     CELLS, COLUMNS, Contents, HEADS, HEALTH, IMPORTS, LAST_REGION, NAMES, PolicyRows, REGIONS, Rows, SERVERS,
     servers,
 };
+
+/// How many changes `change_log` keeps below the last, beside those that no generation has: who was away for longer
+/// loads everything.
+pub const CHANGES_KEPT: i64 = 10_000;
 
 /// How many zones and partitions are loaded by their names; where more were changed, everything is. For each zone that is
 /// put its reader looks through all names of policies, which for so many takes no longer than to load everything.

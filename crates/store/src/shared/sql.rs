@@ -10,8 +10,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, query, query_as, raw_sql};
 
-use crate::error::{OpenError, shown};
-use crate::store::BUSY_TIMEOUT;
+use crate::error::{BUSY_TIMEOUT, OpenError, shown};
 
 /// How long a statement may take, beside the time for its octets: a database that is there but does not answer must
 /// not hold up changes for ever, and a table of a million records is loaded in less.
