@@ -16,7 +16,7 @@ use net::clock::{Clock, Now};
 
 use crate::answer::{Answered, Asked, Reply, Transport};
 use crate::counters::Counters;
-use crate::fast::Shared;
+use crate::fast::{Fast, Shared};
 use crate::generation::Generation;
 use crate::panics::{Panics, Scene};
 use crate::publish::Published;
@@ -101,12 +101,19 @@ impl Answering {
     {
         let Received { generation, now, transport, .. } = *received;
         self.answer_by(received, out, ledger, |asked, out| {
-            let fast = self.fast.fast(transport);
+            let fast = self.fast(transport);
             match self.transfers.answer(generation, asked, fast, now, rng, out) {
                 Some(given) => given,
                 None => Given::Answered(generation.answer_counted(asked, fast, now, rng, out)),
             }
         })
+    }
+
+    /// The fast state as an answer over `transport` sees it: who has a connection is where it says, and no rate limits it.
+    #[inline]
+    fn fast(&self, transport: Transport) -> Fast<'_> {
+        let fast = self.fast.fast();
+        Fast { limit: fast.limit.filter(|_| transport == Transport::Udp), ..fast }
     }
 
     /// Answers by a function, so that tests can have one that panics.
@@ -167,9 +174,20 @@ mod tests {
 
     use super::*;
     use crate::generation::Settings;
+    use crate::rate_limit::{Limits, RateLimit};
 
     /// Tells the test, started again, that it is to be aborted.
     const ABORTS: &str = "POINTSMAN_TEST_ABORTS";
+
+    fn answering(generation: &Generation, fast: Shared) -> Answering {
+        Answering {
+            published: Arc::new(Published::new(generation.clone(), 1)),
+            transfers: Arc::new(Transfers::new(crate::transfer::Config::default())),
+            fast,
+            panics: Arc::default(),
+            clock: Clock::new(),
+        }
+    }
 
     /// Has one worker answer queries by `answer`, all at one time; returns what went back, and what was counted.
     fn answered<const N: usize>(
@@ -177,13 +195,7 @@ mod tests {
         answer: impl Fn(&Asked<'_>, &mut [u8]) -> Given,
     ) -> ([Option<usize>; N], Arc<Counters>) {
         let generation = Generation::empty(1, Settings::default());
-        let answering = Answering {
-            published: Arc::new(Published::new(generation.clone(), 1)),
-            transfers: Arc::new(Transfers::new(crate::transfer::Config::default())),
-            fast: Shared::default(),
-            panics: Arc::default(),
-            clock: Clock::new(),
-        };
+        let answering = answering(&generation, Shared::default());
         let mut ledger = Ledger::new(None);
         let now = answering.clock.now();
         let returned = queries.map(|query| {
@@ -203,6 +215,16 @@ mod tests {
             }
         });
         (returned, ledger.counters)
+    }
+
+    #[test]
+    fn who_has_a_connection_is_not_limited() {
+        let limit = Some(Arc::new(RateLimit::new(Limits::default(), [0; 16])));
+        let generation = Generation::empty(1, Settings::default());
+        let answering = answering(&generation, Shared { limit, ..Shared::default() });
+        let limited =
+            [Transport::Udp, Transport::Tcp].map(|transport| answering.fast(transport).limit.is_some());
+        assert_eq!(limited, [true, false]);
     }
 
     #[test]

@@ -8,7 +8,6 @@ use net::clock::Clock;
 use routing::external::Asking;
 use routing::{External, Rotation};
 
-use crate::answer::Transport;
 use crate::rate_limit::RateLimit;
 
 /// All of it, as those have it who answer.
@@ -23,11 +22,11 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// As an answer over `transport` sees it: who has a connection is where it says, and no rate limits it.
+    /// As an answer sees it.
     #[inline]
-    pub fn fast(&self, transport: Transport) -> Fast<'_> {
+    pub fn fast(&self) -> Fast<'_> {
         Fast {
-            limit: self.limit.as_deref().filter(|_| transport == Transport::Udp),
+            limit: self.limit.as_deref(),
             rotation: Some(&self.rotation),
             external: self.external.as_ref().map(|external| &*external.0),
         }
@@ -49,19 +48,4 @@ pub struct Fast<'a> {
     pub rotation: Option<&'a Rotation>,
     /// What an external proximity service said, where there is one.
     pub external: Option<&'a External>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rate_limit::Limits;
-
-    #[test]
-    fn who_has_a_connection_is_not_limited() {
-        let limit = Some(Arc::new(RateLimit::new(Limits::default(), [0; 16])));
-        let shared = Shared { limit, ..Shared::default() };
-        let limited =
-            [Transport::Udp, Transport::Tcp].map(|transport| shared.fast(transport).limit.is_some());
-        assert_eq!(limited, [true, false]);
-    }
 }

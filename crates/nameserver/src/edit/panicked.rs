@@ -6,10 +6,9 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::lock;
 use crate::panics::{Panics, message};
 
 /// Panics of the editor thread.
@@ -28,23 +27,27 @@ impl Panicked {
         self.count.fetch_add(1, Ordering::Relaxed);
         tracing::error!(generation, panic, "a change made us panic; it is not made");
         if self.last.is_second(now) {
-            *lock(&self.in_a_row) = Some(format!("two panics in a row while changes were made: {panic}"));
+            *self.in_a_row() = Some(format!("two panics in a row while changes were made: {panic}"));
         }
         panic.to_owned()
     }
 
     /// Says that a change was made.
     pub(super) fn survived(&self) {
-        *lock(&self.in_a_row) = None;
+        *self.in_a_row() = None;
     }
 
     /// What two panics in a row said, until a change is made.
     pub(super) fn complaint(&self) -> Option<String> {
-        lock(&self.in_a_row).clone()
+        self.in_a_row().clone()
     }
 
     /// How many there were since start.
     pub(super) fn count(&self) -> Arc<AtomicU64> {
         self.count.clone()
+    }
+
+    fn in_a_row(&self) -> MutexGuard<'_, Option<String>> {
+        self.in_a_row.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -477,8 +477,7 @@ mod tests {
         let asked = Asked { query: &query, client: [127, 0, 0, 1].into(), transport: Transport::Tcp };
         let mut out = vec![0; 65_535];
         let ask = |out: &mut [u8]| {
-            let fast = shared.fast(Transport::Tcp);
-            transfers.answer(&book.generation, &asked, fast, now, &mut Rng::with_seed(1), out)
+            transfers.answer(&book.generation, &asked, shared.fast(), now, &mut Rng::with_seed(1), out)
         };
         let Some(Given::Outgoing(mut outgoing)) = ask(&mut out) else { panic!("the key opens the zone") };
         transfers.choose(Config::default());

@@ -50,7 +50,7 @@ impl Zone {
             let sets = grouped(&records, master);
             check_together(owner.wire(), &sets, master, &mut faults);
             zone.records += sets.iter().map(|set| set.data.len()).sum::<usize>();
-            let sets = hidden.take(owner.wire(), sets);
+            let sets = hide(owner.wire(), sets, &mut hidden);
             if !sets.is_empty() {
                 zone.add_name(&owner, &sets, hash);
             }
@@ -105,8 +105,8 @@ impl Zone {
 }
 
 /// The records of one type at one name, while a zone is built.
-pub(super) struct Set<'a> {
-    pub(super) rtype: Rtype,
+struct Set<'a> {
+    rtype: Rtype,
     ttl: u32,
     first: &'a Record,
     data: Vec<&'a [u8]>,
@@ -116,7 +116,7 @@ pub(super) struct Set<'a> {
 const RRSETS_MAX: usize = 1_000;
 
 impl Set<'_> {
-    pub(super) fn write(&self, arena: &mut Vec<u8>) {
+    fn write(&self, arena: &mut Vec<u8>) {
         rrset::write(self.rtype, self.ttl, &self.data, arena);
     }
 }
@@ -221,6 +221,18 @@ fn grouped<'a>(records: &[&'a Record], master: &'a Master<'_>) -> Vec<Set<'a>> {
     for set in &mut sets {
         remove_equal(set.rtype, &mut set.data);
     }
+    sets
+}
+
+/// Takes the NSEC3 RRset, with its signatures, out of a name's sets; returns the rest.
+fn hide<'a>(owner: &[u8], mut sets: Vec<Set<'a>>, hidden: &mut nsec3::Records) -> Vec<Set<'a>> {
+    let Some(at) = sets.iter().position(|set| set.rtype == Rtype::NSEC3) else { return sets };
+    let is_signed = sets.get(at + 1).is_some_and(|set| set.rtype == Rtype::RRSIG);
+    hidden.add(owner, |octets| {
+        for set in sets.drain(at..at + 1 + usize::from(is_signed)) {
+            set.write(octets);
+        }
+    });
     sets
 }
 

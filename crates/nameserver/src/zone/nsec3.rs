@@ -4,7 +4,6 @@ use api::{Fault, Faults};
 use dns::{Folded, Rtype};
 use sha1::{Digest, Sha1};
 
-use super::build::Set;
 use super::read::{Master, Record};
 use super::{Rrset, WILDCARD, Zone};
 
@@ -78,15 +77,12 @@ fn unusable(master: &Master<'_>, record: &Record, iterations: u16) -> Fault {
 }
 
 impl Records {
-    /// Takes the NSEC3 RRset, with its signatures, out of a name's sets; returns the rest.
-    pub(super) fn take<'s>(&mut self, owner: &[u8], mut sets: Vec<Set<'s>>) -> Vec<Set<'s>> {
-        let Some(at) = sets.iter().position(|set| set.rtype == Rtype::NSEC3) else { return sets };
-        let is_signed = sets.get(at + 1).is_some_and(|set| set.rtype == Rtype::RRSIG);
-        self.begin(owner);
-        for set in sets.drain(at..at + 1 + usize::from(is_signed)) {
-            set.write(&mut self.octets);
-        }
-        sets
+    /// Adds an owner, and what belongs to it, which `write` appends as a name's sets.
+    pub(super) fn add(&mut self, owner: &[u8], write: impl FnOnce(&mut Vec<u8>)) {
+        self.starts.push(u32::try_from(self.octets.len()).expect("a zone's text is smaller than 4 GiB"));
+        self.octets.push(owner.len() as u8);
+        self.octets.extend_from_slice(owner);
+        write(&mut self.octets);
     }
 
     /// How many there are.
@@ -115,20 +111,13 @@ impl Records {
         (owner, Rrset::all(sets).next().expect("a record is kept with its data"))
     }
 
-    fn begin(&mut self, owner: &[u8]) {
-        self.starts.push(u32::try_from(self.octets.len()).expect("a zone's text is smaller than 4 GiB"));
-        self.octets.push(owner.len() as u8);
-        self.octets.extend_from_slice(owner);
-    }
-
     /// Puts records into this order.
     fn arrange(&mut self, order: impl Iterator<Item = usize>) {
         let mut arranged = Records::default();
         arranged.octets.reserve_exact(self.octets.len());
         arranged.starts.reserve_exact(self.starts.len());
         for (owner, sets) in order.map(|index| self.get(index)) {
-            arranged.begin(owner);
-            arranged.octets.extend_from_slice(sets);
+            arranged.add(owner, |octets| octets.extend_from_slice(sets));
         }
         *self = arranged;
     }
