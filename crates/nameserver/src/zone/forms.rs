@@ -140,16 +140,18 @@ pub(super) fn is_complete(rtype: Rtype, data: &[u8]) -> bool {
 /// Where the signer's name begins in the data of RRSIG (RFC 4034 §3.1).
 const SIGNER_BEGINS: usize = 18;
 
-/// Whether the values of parameters that are known have the form of their keys (RFC 9460 §7, RFC 9461 §5); `None` where the
-/// data is none of SVCB.
+/// Whether the values of parameters that are known have the form of their keys (RFC 9460 §7 and §8, RFC 9461 §5), and none
+/// is missing that another one needs; `None` where the data is none of SVCB.
 fn has_whole_parameters(data: &[u8]) -> Option<bool> {
-    Some(parameters(data)?.into_iter().all(|(key, value)| {
+    let all = parameters(data)?;
+    let has = |key: u64| all.iter().any(|(other, _)| *other == key);
+    Some(all.iter().all(|&(key, value)| {
         let are_some_of = |octets| !value.is_empty() && value.len() % octets == 0;
         match key {
             // mandatory; alpn; no-default-alpn; port; ipv4hint; ipv6hint; dohpath.
-            0 => are_some_of(2),
+            0 => are_some_of(2) && keys(value).all(|key| key != 0 && has(key)),
             1 => !value.is_empty() && are_protocols(value).unwrap_or(false),
-            2 => value.is_empty(),
+            2 => value.is_empty() && has(1),
             3 => value.len() == 2,
             4 => are_some_of(4),
             6 => are_some_of(16),
@@ -157,6 +159,11 @@ fn has_whole_parameters(data: &[u8]) -> Option<bool> {
             _ => true,
         }
     }))
+}
+
+/// The keys that `mandatory` lists.
+fn keys(value: &[u8]) -> impl Iterator<Item = u64> {
+    value.chunks_exact(2).map(|octets| u64::from(octets[0]) << 8 | u64::from(octets[1]))
 }
 
 /// Whether a parameter has a key that got its name after RFC 9460 and RFC 9461, so that many servers, such as BIND 9.18 and

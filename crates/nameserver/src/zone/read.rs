@@ -7,6 +7,7 @@
 mod canonical;
 mod entries;
 mod numbered;
+mod tokens;
 
 use std::borrow::Cow;
 
@@ -328,6 +329,14 @@ fn refused(record: &ScannedRecord, takes: impl FnOnce(Rtype, &[u8]) -> bool) -> 
     } else if matches!(record.data(), ZoneRecordData::Unknown(_)) {
         let expected = "octets that are, with names written out (RFC 3597 §4)";
         (format!("the octets are no data of {rtype}"), expected)
+    } else if matches!(rtype, Rtype::SVCB | Rtype::HTTPS) && is_whole(rtype, data) {
+        let what = format!(
+            "a parameter of {rtype} has a value, or an item of it, that its key does not take, or is missing"
+        );
+        (
+            what,
+            "no empty items, alpn beside no-default-alpn, and all that mandatory lists (RFC 9460 §7 and §8)",
+        )
     } else if is_whole(rtype, data) {
         (format!("a field of {rtype} is empty"), "all fields of the type; the line may have been cut")
     } else {
@@ -423,8 +432,6 @@ mod tests {
             "x DHCID",
             "x CERT 1 2 3",
             "x RRSIG A 13 3 300 20300101000000 20200101000000 1 @",
-            "x SVCB 1 . alpn=h2,,h3",
-            "x HTTPS 1 . alpn=,h2",
         ] {
             let told = faults(&format!("$TTL 1\n{line}\n"));
             let is_told = told[0].contains("is empty; expected all fields")
@@ -465,6 +472,35 @@ mod tests {
         ] {
             assert!(read(&source(&format!("x 1 HTTPS 1 t {parameters}\n"))).is_err(), "{parameters}");
         }
+    }
+
+    #[test]
+    fn no_item_of_a_parameters_list_is_empty() {
+        for (parameters, place, what) in [
+            ("ipv4hint=192.0.2.1,", 14, "invalid ipv4 in ipv4hint param at 'ipv4hint=192.0.2.1,'"),
+            ("ipv4hint=192.0.2.1,,192.0.2.2", 14, "invalid ipv4"),
+            ("ipv4hint=,192.0.2.1", 14, "invalid ipv4"),
+            ("ipv6hint=2001:db8::1,", 14, "invalid ipv6"),
+            ("alpn=h2,", 1, "a parameter of SVCB"),
+            ("alpn=\"h2,\" port=443", 1, "a parameter of SVCB"),
+            ("alpn=h2,,h3", 1, "a parameter of SVCB"),
+            ("mandatory=alpn, alpn=h2", 14, "invalid key"),
+            ("port=443 mandatory=\"port,\"", 33, "invalid key"),
+            // What is missing.
+            ("mandatory=alpn port=443", 29, "all SvcParamKeys listed in mandatory"),
+            ("no-default-alpn port=1", 1, "a parameter of SVCB"),
+        ] {
+            let told = faults(&format!("x 1 SVCB 1 . {parameters}\n"));
+            assert!(told[0].starts_with(&format!("t.zone:1:{place}: {what}")), "{parameters}: {told:?}");
+        }
+        // One by its number hides none.
+        for parameters in ["key9=a alpn=h2,", "key9=a ipv4hint=192.0.2.1,", r"key0=\000\001 port=443"] {
+            assert!(read(&source(&format!("x 1 SVCB 1 . {parameters}\n"))).is_err(), "{parameters}");
+        }
+        // A comma that ends no list.
+        let text = "x 1 SVCB 1 . dohpath=/q{?dns},\nx 1 TXT alpn=h2, \"alpn=h2,\"\n\
+                    x 1 SVCB 1 . mandatory=port,alpn alpn=h2 no-default-alpn port=1\n";
+        assert_eq!(read(&source(text)).unwrap().records.len(), 3);
     }
 
     #[test]

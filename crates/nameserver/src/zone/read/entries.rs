@@ -9,6 +9,7 @@ use dns::{Class, Rtype};
 use domain::base::name::Name;
 use domain::zonefile::inplace::Entry;
 
+use super::tokens::{Tokens, is_space};
 use super::{Place, Scanner, Source, is_valid, numbered, refused};
 use crate::zone::forms;
 
@@ -159,7 +160,10 @@ pub(super) fn without_shorthands<'t>(text: &'t [u8], origin: Option<&[u8]>) -> P
         let mut words = text.split(|octet| is_space(*octet) || matches!(octet, b';' | b'"'));
         words.any(|word| {
             let is_shorthand = || forms::is_named(word) || forms::algorithm(word).is_some();
-            word == OLD_NO_DEFAULT_ALPN || numbered::is_numbered(word) || is_shorthand()
+            word == OLD_NO_DEFAULT_ALPN
+                || numbered::is_numbered(word)
+                || numbered::may_end_empty(word)
+                || is_shorthand()
         })
     };
     if !may_have && !has_tab_in_quotes(text) && !has_words() {
@@ -199,6 +203,13 @@ pub(super) fn without_shorthands<'t>(text: &'t [u8], origin: Option<&[u8]>) -> P
                 (Kind::Directive(name, 0), _) if name.eq_ignore_ascii_case(b"$origin") => {
                     origin = forms::name(word, origin.as_deref());
                     kind.plain(word)
+                }
+                (Kind::Record(Rtype::SVCB | Rtype::HTTPS, 2..), _)
+                    if numbered::ends_empty(parameter(octets, &token)) =>
+                {
+                    // The scanner passes over an empty item, where it is the last.
+                    let value = word.strip_suffix(b"\"").unwrap_or(word);
+                    Some([value, b",", &word[value.len()..]].concat().into())
                 }
                 _ => kind.plain(word),
             };
@@ -265,6 +276,13 @@ fn data(rtype: Rtype, rest: &[u8], origin: Option<&[u8]>) -> Option<Vec<u8>> {
     forms::example(rtype)?;
     let words: Vec<&[u8]> = Tokens::new(rest).map(|token| &rest[token]).collect();
     forms::read(rtype, &words, origin)
+}
+
+/// The word that ends with a token: what is quoted goes on with what stands right before it.
+fn parameter<'t>(octets: &'t [u8], token: &Range<usize>) -> &'t [u8] {
+    let is_quoted = octets[token.start] == b'"';
+    let before = octets[..token.start].rsplit(|octet| is_space(*octet)).next().filter(|_| is_quoted);
+    &octets[token.start - before.map_or(0, <[u8]>::len)..token.end]
 }
 
 /// The origin, as `domain` reads it in data and directives.
@@ -444,55 +462,6 @@ impl Iterator for Entries<'_> {
         self.unbalanced |= depth > 0;
         Some(start..self.at)
     }
-}
-
-/// The words of one entry, what is quoted with its quotes.
-pub(super) struct Tokens<'a> {
-    entry: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Tokens<'a> {
-    pub(super) fn new(entry: &'a [u8]) -> Self {
-        Tokens { entry, at: 0 }
-    }
-}
-
-impl Iterator for Tokens<'_> {
-    type Item = Range<usize>;
-
-    fn next(&mut self) -> Option<Range<usize>> {
-        loop {
-            let octet = *self.entry.get(self.at)?;
-            match octet {
-                b';' => {
-                    let rest = &self.entry[self.at..];
-                    self.at += rest.iter().position(|o| *o == b'\n').unwrap_or(rest.len());
-                }
-                _ if is_space(octet) => self.at += 1,
-                _ => break,
-            }
-        }
-        let start = self.at;
-        let is_quoted = self.entry[start] == b'"';
-        self.at += usize::from(is_quoted);
-        while let Some(octet) = self.entry.get(self.at) {
-            if is_quoted && *octet == b'"' {
-                self.at += 1;
-                break;
-            }
-            if !is_quoted && (is_space(*octet) || matches!(octet, b';' | b'"')) {
-                break;
-            }
-            self.at = (self.at + if *octet == b'\\' { 2 } else { 1 }).min(self.entry.len());
-        }
-        Some(start..self.at)
-    }
-}
-
-/// Whether an octet can stand before a word.
-fn is_space(octet: u8) -> bool {
-    octet.is_ascii_whitespace() || matches!(octet, b'(' | b')')
 }
 
 fn is_blank(octet: u8) -> bool {

@@ -1,5 +1,5 @@
-//! Parameters of SVCB and HTTPS records that are written by their numbers, as `key1=...`: the value's octets are the
-//! parameter's (RFC 9460 §2.1), but the scanner reads them as it would behind the key's name.
+//! Parameters of SVCB and HTTPS records that the scanner reads otherwise than they are meant: those that are written by
+//! their numbers, as `key1=...`, whose value's octets are the parameter's (RFC 9460 §2.1), and lists that end with a comma.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::Entry;
 
 use super::Scanner;
-use super::entries::Tokens;
+use super::tokens::Tokens;
 use crate::zone::forms;
 
 /// Whether a word is a parameter by its number, or its beginning.
@@ -16,13 +16,27 @@ pub(super) fn is_numbered(word: &[u8]) -> bool {
     word.strip_prefix(b"key").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
 }
 
+/// The parameters whose values are lists (RFC 9460 §7 and §8).
+const LISTS: [&[u8]; 4] = [b"mandatory=", b"alpn=", b"ipv4hint=", b"ipv6hint="];
+
+/// Whether the last item of a parameter's list is empty, as none may be (RFC 9460 appendix A.1).
+pub(super) fn ends_empty(parameter: &[u8]) -> bool {
+    let value = parameter.strip_suffix(b"\"").unwrap_or(parameter);
+    LISTS.iter().any(|key| parameter.starts_with(key)) && value.ends_with(b",")
+}
+
+/// Whether a word may begin such a parameter; what is quoted in it is a word of its own.
+pub(super) fn may_end_empty(word: &[u8]) -> bool {
+    ends_empty(word) || LISTS.contains(&word)
+}
+
 /// The octets of a record's data that has parameters by their numbers; `None` where it has none, or is not read. A
 /// relative name is below `origin`, where there is one.
 pub(super) fn data(rtype: Rtype, rest: &[u8], origin: Option<&[u8]>) -> Option<Vec<u8>> {
     let words = words(rest);
     let (priority, target) = (words.first()?, words.get(1)?);
-    let (numbered, named): (Vec<_>, Vec<_>) = words[2..].iter().partition(|word| is_numbered(word));
-    if numbered.is_empty() {
+    let (numbered, named): (Vec<&[u8]>, Vec<&[u8]>) = words[2..].iter().partition(|word| is_numbered(word));
+    if numbered.is_empty() || named.iter().any(|word| ends_empty(word)) {
         return None;
     }
     let target = forms::name(target, origin)?;
