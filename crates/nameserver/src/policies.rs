@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use routing::policy::TTL_DEFAULT;
+
 use crate::health::Slot;
 use crate::zone::PolicyId;
 
@@ -22,6 +24,8 @@ pub struct Steered {
     pub slots: Box<[Arc<Slot>]>,
     /// The hash of its key, by which its answers are counted.
     pub key_hash: u64,
+    /// For how long it may be remembered at most that none of its servers can be drawn, in seconds ([`ttl_min`]).
+    pub empty_ttl: u32,
 }
 
 impl Steered {
@@ -29,6 +33,12 @@ impl Steered {
     pub fn key(&self) -> &[u8] {
         &self.names[0]
     }
+}
+
+/// The least TTL that a policy has for any client, in seconds.
+pub fn ttl_min(spec: &api::Policy) -> u32 {
+    let entries = spec.servers.iter().flat_map(|server| server.regions.values().chain([&server.default]));
+    entries.map(|entry| entry.ttl.unwrap_or(TTL_DEFAULT)).min().unwrap_or(TTL_DEFAULT)
 }
 
 /// All policies of a generation.

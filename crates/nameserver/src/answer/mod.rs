@@ -10,9 +10,10 @@
 //! An alias (CNAME, or the one that DNAME makes) begins the same again at its target, as long as that is in
 //! a zone of ours.
 //!
-//! `response` writes these answers, `proofs` what shows that something is not there, and `chaos` what the server says of
-//! itself (`version.bind`).
+//! `response` writes these answers, with what `chain` knows of aliases and the `proofs` that something is not there;
+//! `chaos` writes what the server says of itself (`version.bind`).
 
+mod chain;
 mod chaos;
 mod proofs;
 mod response;

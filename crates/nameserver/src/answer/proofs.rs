@@ -1,9 +1,6 @@
 //! The records that prove what an answer says is not there.
 
-use dns::name::NAME_MAX;
-use dns::writer::{Full, Section};
-
-use super::response::{CHAIN_MAX, Response};
+use super::chain::CHAIN_MAX;
 use crate::zone::{Proof, Zone};
 
 /// The most records that the proofs of one answer take: one for each wildcard that an alias came from, and three
@@ -32,21 +29,14 @@ impl<'a> Proofs<'a> {
             }
         }
     }
-}
 
-impl Response<'_> {
-    /// Writes the proofs that came together.
-    ///
-    /// # Errors
-    /// [`Full`] where one does not fit: they belong in the answer (RFC 4035 §3.1.1).
-    pub(super) fn write_proofs(&mut self) -> Result<(), Full> {
-        let length = std::mem::take(&mut self.proofs.length);
-        for index in 0..length {
-            let Some((zone, record)) = self.proofs.records[index] else { break };
-            let mut room = [0; NAME_MAX];
-            let (owner, set) = zone.proven(record, &mut room);
-            self.whole_set(Section::Authority, owner, set)?;
-        }
-        Ok(())
+    /// How many came together; what is added from here on comes in their place.
+    pub(super) fn end(&mut self) -> usize {
+        std::mem::take(&mut self.length)
+    }
+
+    /// One of those that came together.
+    pub(super) fn get(&self, index: usize) -> Option<(&'a Zone, u32)> {
+        self.records[index]
     }
 }

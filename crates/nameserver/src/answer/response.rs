@@ -6,15 +6,17 @@ mod referral;
 use std::net::IpAddr;
 
 use dns::edns::ExtendedError;
+use dns::name::NAME_MAX;
 use dns::query::{HEADER, Query};
 use dns::writer::{End, Full, Mark, Section, Writer};
 use dns::{Class, Folded, OptRcode, Rcode, Rtype};
 use fastrand::Rng;
 use net::clock::Now;
 use routing::external::Asking;
-use routing::{Family, route};
+use routing::{Family, Why, route};
 
 use super::begin;
+use super::chain::Chain;
 use super::proofs::Proofs;
 use crate::fast::Fast;
 use crate::generation::Generation;
@@ -22,8 +24,6 @@ use crate::policies::Steered;
 use crate::rate_limit::{self, Account};
 use crate::routed::Routed;
 use crate::zone::{Found, Rrset, Walk, Zone};
-pub(super) use alias::CHAIN_MAX;
-use alias::Chain;
 
 /// A response that is being composed.
 pub(super) struct Response<'a> {
@@ -36,7 +36,7 @@ pub(super) struct Response<'a> {
     subnet_given: bool,
     /// DO: signatures and proofs are wanted (RFC 4035 §3.1).
     dnssec_ok: bool,
-    pub(super) proofs: Proofs<'a>,
+    proofs: Proofs<'a>,
     fast: Fast<'a>,
     now: Now,
     /// Who asked, and how many bits of the client's address it gave.
@@ -367,7 +367,8 @@ impl<'a> Response<'a> {
                 return self.positive(zone, set, owner.wildcard, current);
             }
             // A zone with policies is not signed: there is nothing to prove.
-            self.negative_soa(zone, current)?;
+            let ttl_max = if choice.why == Why::Empty { steered.empty_ttl } else { u32::MAX };
+            self.negative_soa_at_most(zone, ttl_max, current)?;
             return Ok(Outcome::Done);
         }
         for &index in choice.order() {
@@ -459,8 +460,13 @@ impl<'a> Response<'a> {
 
     /// The zone's SOA, which says how long the absence may be remembered (RFC 2308 §3).
     fn negative_soa(&mut self, zone: &Zone, current: Current<'_>) -> Result<(), Full> {
-        let set = zone.soa().with_ttl_at_most(zone.negative_ttl());
-        if !current.is_asked {
+        self.negative_soa_at_most(zone, u32::MAX, current)
+    }
+
+    /// The same, where the absence may be remembered for so many seconds and no longer.
+    fn negative_soa_at_most(&mut self, zone: &Zone, ttl_max: u32, current: Current<'_>) -> Result<(), Full> {
+        let set = zone.soa().with_ttl_at_most(zone.negative_ttl().min(ttl_max));
+        if !current.is_asked || ttl_max < zone.negative_ttl() {
             return self.whole_set(Section::Authority, zone.origin().wire(), set);
         }
         let offset = current.folded.suffix_start(zone.origin().labels());
@@ -488,8 +494,22 @@ impl<'a> Response<'a> {
         }
     }
 
+    /// Writes the proofs that came together.
+    ///
+    /// # Errors
+    /// [`Full`] where one does not fit: they belong in the answer (RFC 4035 §3.1.1).
+    fn write_proofs(&mut self) -> Result<(), Full> {
+        for index in 0..self.proofs.end() {
+            let Some((zone, record)) = self.proofs.get(index) else { break };
+            let mut room = [0; NAME_MAX];
+            let (owner, set) = zone.proven(record, &mut room);
+            self.whole_set(Section::Authority, owner, set)?;
+        }
+        Ok(())
+    }
+
     /// Writes an RRset with its signatures, or nothing of it.
-    pub(super) fn whole_set(&mut self, section: Section, owner: &[u8], set: Rrset<'_>) -> Result<(), Full> {
+    fn whole_set(&mut self, section: Section, owner: &[u8], set: Rrset<'_>) -> Result<(), Full> {
         let mark = self.writer.mark();
         let signatures = self.dnssec_ok.then(|| set.signatures());
         std::iter::once(set)

@@ -487,3 +487,34 @@ fn any_is_answered_by_what_a_policy_does_not_decide_where_it_has_no_server() {
     assert_eq!(of(false, Rtype::ANY), ["NOERROR aa", "an www.example 300 TXT \"text\""]);
     assert_eq!(of(false, Rtype::A).len(), 2, "the zone's SOA record says that there is none");
 }
+
+#[test]
+fn that_no_server_is_up_is_remembered_for_no_longer_than_the_policy_says() {
+    let soa = |ttl: u32, regions: &str, name, rtype| {
+        let mut book = Book::empty(5, Settings::default());
+        let policy = format!(
+            r#"{{"when_all_down": "empty", "servers": [{{"address": "203.0.113.1", "default": {{"ttl": {ttl}}}{regions}}}]}}"#
+        );
+        for edit in [
+            Edit::zone("example", ZONE.as_bytes(), Condition::Always, &book.generation.hash).unwrap(),
+            Edit::HaveRegions { names: vec!["eu".into()] },
+            Edit::policy(Some("steered.example"), "policy", policy.into(), Condition::Always).unwrap(),
+            Edit::SetServer { address: "203.0.113.1".parse().unwrap(), up: false },
+        ] {
+            book.apply(edit).unwrap();
+        }
+        let lines = lines(&book.generation, &ask(name, rtype));
+        assert_eq!((lines.len(), &*lines[0]), (2, "NOERROR aa"), "{lines:?}");
+        lines[1].clone()
+    };
+    let of = |ttl: u32| SOA.replacen("60", &ttl.to_string(), 1);
+    let steered = "steered.example";
+    assert_eq!(soa(5, "", steered, Rtype::A), of(5));
+    assert_eq!(soa(0, "", steered, Rtype::A), of(0));
+    assert_eq!(soa(61, "", steered, Rtype::A), SOA);
+    // The answer holds for every client, so for those of the region, too.
+    assert_eq!(soa(61, r#", "regions": {"eu": {"ttl": 7}}"#, steered, Rtype::A), of(7));
+    // That there is no server of a family, and no other type, is as lasting as the zone.
+    assert_eq!(soa(5, "", steered, Rtype::AAAA), SOA);
+    assert_eq!(soa(5, "", steered, Rtype::TXT), SOA);
+}

@@ -15,7 +15,7 @@ use store::Change;
 use super::partitions::region_ids;
 use super::{Book, Condition, Etag, Refused, folded};
 use crate::health::Slot;
-use crate::policies::Steered;
+use crate::policies::{Steered, ttl_min};
 use crate::zone::PolicyId;
 
 /// The slots of a policy's probes.
@@ -160,7 +160,9 @@ impl Book {
         let source = format!("policy {}", dns::name::to_text(steered.key()));
         let (policy, slots) = self.compile_policy(&spec, Origin { source: &source, text: None })?;
         let (names, key_hash) = (steered.names.clone(), steered.key_hash);
-        self.generation.policies.replace(id, Arc::new(Steered { spec, names, policy, slots, key_hash }));
+        let empty_ttl = ttl_min(&spec);
+        let steered = Steered { spec, names, policy, slots, key_hash, empty_ttl };
+        self.generation.policies.replace(id, Arc::new(steered));
         Ok(())
     }
 
@@ -184,8 +186,9 @@ impl Book {
         spec.names = names.iter().map(|name| dns::name::to_text(name)).collect();
         let names: Arc<[Box<[u8]>]> = names.into();
         let key_hash = self.generation.hash.of(key);
+        let empty_ttl = ttl_min(&spec);
         let spec = Arc::new(spec);
-        let steered = Arc::new(Steered { spec, names: names.clone(), policy, slots, key_hash });
+        let steered = Arc::new(Steered { spec, names: names.clone(), policy, slots, key_hash, empty_ttl });
         let (id, before) = match old {
             Some(id) => {
                 let before = self.generation.policies.get(id).map(|old| old.names.clone());
