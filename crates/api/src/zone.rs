@@ -18,4 +18,7 @@ pub struct ZoneSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = 1_893_456_000)]
     pub signed_until: Option<u32>,
+    /// What keeps others from believing the zone, or from following it, in words; it is served all the same.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use api::{
     AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, Order, PartitionSummary, ProbeState,
@@ -17,17 +18,19 @@ use crate::edit::{Editor, Refused};
 use crate::fast::Shared;
 use crate::policies::Steered;
 use crate::routed::Routed;
-use crate::zone::Walk;
+use crate::transfer::serial::is_greater;
+use crate::zone::{Walk, Zone};
 
 impl Editor {
-    /// All zones, by name.
-    pub fn zones(&self) -> Vec<ZoneSummary> {
+    /// All zones, by name, as things stand at a time in Unix seconds.
+    pub fn zones(&self, now: u64) -> Vec<ZoneSummary> {
         let book = self.book();
-        let summary = |zone: &std::sync::Arc<crate::zone::Zone>| ZoneSummary {
+        let summary = |zone: &Arc<Zone>| ZoneSummary {
             origin: dns::name::to_text(zone.origin().wire()),
             serial: zone.serial(),
             records: zone.records() as u64,
             signed_until: zone.signed_until(),
+            warnings: warnings(zone, &book, now),
         };
         let mut zones: Vec<ZoneSummary> = book.generation.zones.iter().map(summary).collect();
         zones.sort_by(|a, b| a.origin.cmp(&b.origin));
@@ -40,6 +43,12 @@ impl Editor {
         let signed = book.generation.zones.iter().filter_map(|zone| Some((zone.signed_until()?, zone)));
         let (until, zone) = signed.min_by_key(|(until, _)| *until)?;
         Some((dns::name::to_text(zone.origin().wire()), until))
+    }
+
+    /// How many zones have warnings, at a time in Unix seconds.
+    pub fn warned(&self, now: u64) -> u64 {
+        let book = self.book();
+        book.generation.zones.iter().filter(|zone| !warnings(zone, &book, now).is_empty()).count() as u64
     }
 
     /// A zone as a master file, with its tag.
@@ -179,6 +188,22 @@ impl Editor {
             external: None,
         }
     }
+}
+
+/// What is wrong with a zone that is served all the same.
+fn warnings(zone: &Zone, book: &Book, now: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some(what) = zone.unproven() {
+        warnings.push(format!("validators will not believe it about what it does not have: {what}"));
+    }
+    // Both count modulo 2^32 (RFC 4034 §3.1.5).
+    if zone.signed_until().is_some_and(|until| !is_greater(until, now as u32)) {
+        warnings.push("validators will not believe it: a signature has expired".into());
+    }
+    if zone.is_steered() && book.secondaries.name(zone.origin()) {
+        warnings.push("secondaries follow it and cannot take it, for it has policies".into());
+    }
+    warnings
 }
 
 fn counts(book: &Book) -> Counts {

@@ -9,6 +9,7 @@ use axum::response::IntoResponse;
 use dns::OptRcode;
 
 use api::{ProbeState, ProbeVerdict, Status};
+use net::clock::Clock;
 use net::count::Count;
 use net::histogram::Histogram;
 use web::metrics::{Kind, Samples};
@@ -75,6 +76,7 @@ pub struct Source<'a> {
     routed: &'a BTreeMap<[String; 3], u64>,
     probes: &'a [ProbeState],
     first_to_expire: Option<(String, u32)>,
+    warned: u64,
 }
 
 /// What queries come over, as labels.
@@ -212,6 +214,15 @@ pub const METRICS: &[Metric] = &[
         unit: "zones",
         labels: &[],
         read: |source, samples| samples.push([], source.status.counts.zones),
+    },
+    Metric {
+        name: "pointsman_zones_warned",
+        help: "Zones that validators will not believe in all, or that secondaries cannot take; `pointsman zone list` says \
+               which, and why.",
+        kind: Kind::Gauge,
+        unit: "zones",
+        labels: &[],
+        read: |source, samples| samples.push([], source.warned),
     },
     Metric {
         name: "pointsman_records",
@@ -784,6 +795,7 @@ pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {
         routed: &routed,
         probes: &probes,
         first_to_expire: http.editor.first_to_expire(),
+        warned: http.editor.warned(Clock::new().now().unix.as_secs()),
     };
     web::metrics::answer(web::metrics::text(METRICS, |read, samples| read(&source, samples)))
 }

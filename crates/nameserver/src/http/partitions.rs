@@ -13,7 +13,7 @@ use api::{Changed, Lookup, PartitionPut, PartitionSummary, Problem};
 
 use super::document::{IfAbsent, IfMatch, IfNoneMatch, PartitionName};
 use super::path;
-use super::reply::{Failure, aside, changed, status, tagged};
+use super::reply::{Failure, aside, changed, status};
 use super::{Http, body, precondition};
 use crate::book::{Condition, check_name};
 
@@ -58,7 +58,7 @@ pub(super) async fn get(
     // Hashing a million prefixes takes long.
     let made = move || http.editor.partition(&name).map(|(text, etag)| (place.carry(text), etag));
     let (text, etag) = aside(made).await?.ok_or(missing)?;
-    tagged(&headers, &etag, CSV, text)
+    precondition::tagged(&headers, &etag, CSV, text)
 }
 
 /// Puts a partition, new or in the place of the one there is.

@@ -9,7 +9,7 @@ use api::{Changed, Policy, Problem};
 
 use super::document::{IfAbsent, IfMatch, IfNoneMatch, Owner};
 use super::path::Domain;
-use super::reply::{Failure, changed, tagged};
+use super::reply::{Failure, changed};
 use super::{Http, body, precondition};
 use crate::edit::READ_AT_ONCE_MAX;
 
@@ -39,7 +39,7 @@ pub(super) async fn get(
     let policy = http.editor.policy(&owner);
     let (policy, etag) = policy.ok_or_else(|| Failure::missing(&format!("policy {owner}")))?;
     let text = serde_json::to_string(&policy).expect("a policy has a JSON form");
-    tagged(&headers, &etag, body::JSON, http.admission.carry(text)?)
+    precondition::tagged(&headers, &etag, body::JSON, http.admission.carry(text)?)
 }
 
 /// Puts a policy, new or in the place of the one there is.

@@ -1,7 +1,8 @@
 //! Entity tags: what a client believes there is (RFC 9110 §13).
 
-use axum::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+use axum::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 
 use super::reply::Failure;
 use crate::book::{Condition, Etag};
@@ -61,11 +62,26 @@ pub(super) fn none(headers: &HeaderMap) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Something with a tag, or 304 for a client that has it.
+pub(super) fn tagged(
+    asked: &HeaderMap,
+    etag: &Etag,
+    content_type: &'static str,
+    body: impl Into<axum::body::Body>,
+) -> Result<Response, Failure> {
+    let quoted = HeaderValue::from_str(&format!("\"{}\"", etag.0)).expect("tags are plain text");
+    if is_known(asked, etag)? {
+        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, quoted)]).into_response());
+    }
+    let headers = [(ETAG, quoted), (CONTENT_TYPE, HeaderValue::from_static(content_type))];
+    Ok((headers, body.into()).into_response())
+}
+
 /// Whether the client has what there is, so that it need not be sent again.
 ///
 /// # Errors
 /// 400 where the header cannot be read.
-pub(super) fn is_known(headers: &HeaderMap, current: &Etag) -> Result<bool, Failure> {
+fn is_known(headers: &HeaderMap, current: &Etag) -> Result<bool, Failure> {
     Ok(match tags(headers, IF_NONE_MATCH)? {
         None => false,
         Some(Tags::Any) => true,

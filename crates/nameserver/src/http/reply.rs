@@ -1,14 +1,11 @@
 //! What goes back: what was asked for, the generation of a change, or a problem.
 
 use axum::Json;
-use axum::http::header::{CONTENT_TYPE, ETAG, HeaderValue};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use api::Changed;
 
-use super::precondition;
-use crate::book::Etag;
 use crate::edit::{Applied, Refused};
 
 pub(super) use web::Failure;
@@ -46,19 +43,4 @@ pub(super) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
     tokio::task::spawn_blocking(work).await.map_err(|ended| Refused::from(ended).into())
-}
-
-/// Something with a tag, or 304 for a client that has it.
-pub(super) fn tagged(
-    asked: &HeaderMap,
-    etag: &Etag,
-    content_type: &'static str,
-    body: impl Into<axum::body::Body>,
-) -> Result<Response, Failure> {
-    let quoted = HeaderValue::from_str(&format!("\"{}\"", etag.0)).expect("tags are plain text");
-    if precondition::is_known(asked, etag)? {
-        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, quoted)]).into_response());
-    }
-    let headers = [(ETAG, quoted), (CONTENT_TYPE, HeaderValue::from_static(content_type))];
-    Ok((headers, body.into()).into_response())
 }

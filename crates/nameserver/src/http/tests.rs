@@ -25,7 +25,9 @@ use crate::book::Book;
 use crate::edit::Editor;
 use crate::generation::Settings;
 use crate::health::{Outcome, Reason};
+use crate::import::Import;
 use crate::publish::Published;
+use crate::transfer::{Secondaries, Secondary};
 
 const ZONE: &str =
     "$TTL 300\n@ SOA ns hostmaster 7 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n";
@@ -190,7 +192,8 @@ async fn long_texts_that_nobody_takes_are_so_many_and_no_more() {
 async fn a_zone_comes_changes_and_goes() {
     let api = Api::new(None).await;
     api.put_zone("Example.COM", ZONE).await.is(200, json!({"generation": 1}));
-    api.get("/v1/zones").await.is(200, json!([{"origin": "example.com.", "serial": 7, "records": 4}]));
+    let listed = json!([{"origin": "example.com.", "serial": 7, "records": 4, "warnings": []}]);
+    api.get("/v1/zones").await.is(200, listed);
     let zone = api.get("/v1/zones/example.com.").await;
     assert_eq!((zone.status, &zone.headers["content-type"]), (200, &"text/dns".parse().expect("a header")));
     let tag = zone.etag();
@@ -534,6 +537,33 @@ async fn every_metric_is_declared_once_and_exported() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_zone_that_is_served_is_in_the_list() {
+    let api = Api::new(None).await;
+    let signed = "@ DNSKEY 257 3 13 AAAA\nwww RRSIG A 13 3 60 20200101000000 20190101000000 1 b. AAAA\n";
+    for (origin, more) in [("a", ""), ("b", signed)] {
+        assert_eq!(api.put_zone(origin, &[ZONE, more].concat()).await.status, 200);
+    }
+    let policy = json!({"servers": [{"address": "192.0.2.1"}]});
+    assert_eq!(api.json("PUT", "/v1/policies/www.a", policy).await.status, 200);
+    let warnings = async |api: &Api| {
+        let listed = api.get("/v1/zones").await.json();
+        [0, 1].map(|zone: usize| listed[zone]["warnings"].as_array().expect("a list").clone())
+    };
+    let [first, second] = warnings(&api).await;
+    assert!(first.is_empty(), "{first:?}");
+    let [unproven, expired] = &second[..] else { panic!("{second:?}") };
+    assert!(unproven.as_str().expect("words").contains("the apex has no NSEC record"), "{unproven}");
+    assert!(expired.as_str().expect("words").contains("a signature has expired"), "{expired}");
+    let secondary = Secondary { zones: [b"\x01a\0".to_vec()].into(), ..Secondary::default() };
+    let secondaries = Arc::new(Secondaries(vec![secondary]));
+    api.editor.import_some(&[Import::Secondaries(secondaries)]).await.expect("it is no fault");
+    let [first, _] = warnings(&api).await;
+    let [untaken] = &first[..] else { panic!("{first:?}") };
+    assert!(untaken.as_str().expect("words").contains("it has policies"), "{untaken}");
+    assert!(api.get("/metrics").await.body.contains("\npointsman_zones_warned 2\n"));
 }
 
 #[tokio::test]

@@ -6,10 +6,11 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 
 use api::{Changed, Problem, ZoneSummary};
+use net::clock::Clock;
 
 use super::document::{IfAbsent, IfMatch, IfNoneMatch, Origin};
 use super::path::Domain;
-use super::reply::{Failure, aside, changed, tagged};
+use super::reply::{Failure, aside, changed};
 use super::{Http, body, precondition};
 use crate::book::Condition;
 
@@ -22,7 +23,7 @@ const MASTER_FILE: &str = "text/dns";
     responses((status = 200, description = "All zones.", body = Vec<ZoneSummary>)),
 )]
 pub(super) async fn list(State(http): State<Http>) -> Json<Vec<ZoneSummary>> {
-    Json(http.editor.zones())
+    Json(http.editor.zones(Clock::new().now().unix.as_secs()))
 }
 
 /// Returns a zone as a canonical master file.
@@ -43,7 +44,7 @@ pub(super) async fn get(
     // Writing and hashing a million records takes long.
     let made = move || http.editor.zone(&origin).map(|(text, etag)| (place.carry(text), etag));
     let (text, etag) = aside(made).await?.ok_or(missing)?;
-    tagged(&headers, &etag, MASTER_FILE, text)
+    precondition::tagged(&headers, &etag, MASTER_FILE, text)
 }
 
 /// Puts a zone, new or in the place of the one there is.

@@ -93,7 +93,11 @@ fn path(origin: &str) -> String {
 
 fn list(zones: Vec<ZoneSummary>) -> String {
     let mut table = session::table(&["ZONE", "SERIAL", "RECORDS", "SIGNED UNTIL"]);
+    let mut warnings = String::new();
     for zone in zones {
+        for what in zone.warnings {
+            warnings += &format!("\nwarning: {}: {what}", zone.origin);
+        }
         let until = zone.signed_until.and_then(|until| Timestamp::from_second(until.into()).ok());
         table.add_row([
             zone.origin,
@@ -102,5 +106,29 @@ fn list(zones: Vec<ZoneSummary>) -> String {
             until.map_or("-".into(), |until| until.to_string()),
         ]);
     }
-    session::lines(table)
+    session::lines(table) + &warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_stand_below_the_zones() {
+        let zone = |origin: &str, warnings: &[&str]| ZoneSummary {
+            origin: origin.into(),
+            serial: 7,
+            records: 12,
+            signed_until: None,
+            warnings: warnings.iter().map(|what| (*what).into()).collect(),
+        };
+        let shown = list(vec![zone("a.", &[]), zone("b.", &["it is wrong", "it is old"])]);
+        let expected = "\
+ZONE  SERIAL  RECORDS  SIGNED UNTIL
+a.    7       12       -
+b.    7       12       -
+warning: b.: it is wrong
+warning: b.: it is old";
+        assert_eq!(shown, expected);
+    }
 }
