@@ -17,7 +17,7 @@ use api::{Fault, Faults};
 use routing::Prefix;
 
 use crate::cache::Verdict;
-use crate::front::Known;
+use crate::known::Known;
 use crate::name::NameText;
 
 /// The longest name of a crawler, in octets: it goes into headers.
@@ -205,7 +205,7 @@ fn read_prefix(text: &str) -> Result<Prefix, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::Since;
+    use crate::known::Since;
 
     const FILE: &str = "\
 # crawlers

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use net::histogram::Histogram;
 use tokio::sync::mpsc;
 
-use crate::cache::{Entry, Reader, State, TOGETHER, Verdict, View, Why};
+use crate::cache::{Entry, Reader, State, TOGETHER, View};
 use crate::crawlers::{Crawlers, Identity};
+pub use crate::known::Known;
+use crate::known::Since;
 use crate::learned::Learned;
 use crate::name::NameText;
 
@@ -18,49 +20,6 @@ pub const DOOR_MAX: usize = 16_384;
 
 /// How long a stale name may be kept by who gets it, in seconds (RFC 8767 §4).
 pub const STALE_TTL: u32 = 30;
-
-/// What is known of an address now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
-    /// The address has a name, with what is known of whether that leads back.
-    Name(Since, Verdict),
-    /// The address has no name.
-    NoName(Since),
-    /// It could not be learned; `left` is when it is tried again.
-    Failed(Why, Since),
-    /// Nothing yet: it is being learned, if there is room.
-    NotYet,
-}
-
-/// Since when something is known, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Since {
-    /// Seconds since it was learned.
-    pub age: u32,
-    /// Seconds for which it may be kept.
-    pub left: u32,
-    /// Whether it has expired, and is being learned anew.
-    pub stale: bool,
-}
-
-impl Known {
-    /// The state as all faces and metrics name it.
-    pub fn word(&self) -> &'static str {
-        WORDS[self.index()]
-    }
-
-    fn index(&self) -> usize {
-        match self {
-            Known::Name(..) => 0,
-            Known::NoName(_) => 1,
-            Known::Failed(..) => 2,
-            Known::NotYet => 3,
-        }
-    }
-}
-
-/// The words of [`Known::word`], in the order of [`Counts::known`].
-pub const WORDS: [&str; 4] = ["name", "no_name", "failed", "not_yet"];
 
 /// An address to be learned.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +76,7 @@ pub const AGES_S: [u64; 10] =
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Counts {
-    /// Look-ups by what was known, as [`WORDS`].
+    /// Look-ups by what was known, as [`crate::known::WORDS`].
     pub known: [AtomicU64; 4],
     /// Look-ups that found an entry, empty ones too: what Rapid DNS called a cache hit.
     pub hits: AtomicU64,

@@ -9,7 +9,8 @@
 //!               └> door, a bounded queue ──> BackEnd ──> learn::Learner ──> upstream ──> cache::Writer
 //! ```
 //! In reading order:
-//! - [`front`]: [`Front`], what all faces ask; [`face`]: DNS, RESP, Rapid DNS, HTTP and MMDB files; [`learned`]: who waits.
+//! - [`front`]: [`Front`], what all faces ask, and [`known`], what it says; [`face`]: DNS, RESP, Rapid DNS, HTTP and MMDB
+//!   files; [`learned`]: who waits.
 //! - [`backend`]: what learns; [`question`] and [`upstream`]: one question to a resolver, and its answer.
 //! - [`crawlers`]: which crawler an address is.
 //! - [`cache`]: what is known; [`name`]: which names are kept.
@@ -22,6 +23,7 @@ pub mod crawlers;
 mod ending;
 pub mod face;
 pub mod front;
+pub mod known;
 pub mod learned;
 pub mod name;
 pub mod numbers;

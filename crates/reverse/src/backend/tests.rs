@@ -12,7 +12,8 @@ use super::counts::Staleness;
 use super::decisions::{IN_FLIGHT_MAX, LANE_IN_FLIGHT_MAX};
 use super::*;
 use crate::cache::{self, Verdict, Why};
-use crate::front::{Front, Known, Purpose, Ring, Seen, Since, Wanted};
+use crate::front::{Front, Purpose, Ring, Seen, Wanted};
+use crate::known::{Known, Since};
 use crate::name::NameText;
 use crate::question::{Answered, Ask};
 

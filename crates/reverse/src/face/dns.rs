@@ -19,7 +19,8 @@ use dns::writer::{End, Writer, without_question};
 use dns::{Class, Folded, OptRcode, Rcode, Rtype, Section, Suffixes};
 
 use crate::cache::{View, Why};
-use crate::front::{Front, Known, Since};
+use crate::front::Front;
+use crate::known::{Known, Since};
 use crate::name::NameText;
 use crate::question::address_of;
 

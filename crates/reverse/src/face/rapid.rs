@@ -12,7 +12,8 @@ use rapid::frame::{Requests, response};
 use super::stream::{Conversation, OUTPUT_MAX, Step, Then};
 use crate::backend::seconds;
 use crate::cache::{TOGETHER, View};
-use crate::front::{Front, Known};
+use crate::front::Front;
+use crate::known::Known;
 
 /// A connection on the cache.
 #[derive(Debug)]

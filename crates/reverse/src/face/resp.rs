@@ -20,7 +20,8 @@ use net::clock::Clock;
 use super::stream::{Conversation, OUTPUT_MAX, Step, Then};
 use crate::backend::seconds;
 use crate::cache::{TOGETHER, View};
-use crate::front::{Front, Known, WORDS};
+use crate::front::Front;
+use crate::known::{Known, WORDS};
 use crate::name::NameText;
 use read::{Command, command};
 

@@ -23,7 +23,7 @@ use web::{Failure, Peer};
 use super::Http;
 use crate::backend::seconds;
 use crate::crawlers::Identity;
-use crate::front::Known;
+use crate::known::Known;
 use crate::name::NameText;
 
 /// How clients of web servers are judged.

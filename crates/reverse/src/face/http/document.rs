@@ -1,5 +1,8 @@
 //! The OpenAPI document of the HTTP face.
 
+use api::Problem;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
 use utoipa::OpenApi;
 
 use super::{check, metrics, names, status};
@@ -9,6 +12,18 @@ pub fn openapi() -> String {
     let mut text = Document::openapi().to_pretty_json().expect("the document has only text keys");
     text.push('\n');
     text
+}
+
+/// Returns this document.
+#[utoipa::path(
+    get, path = "/v1/openapi.json", operation_id = "openapi", tag = "service",
+    responses(
+        (status = 200, description = "The OpenAPI 3.1 document.", body = Object),
+        (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
+    ),
+)]
+pub(super) async fn served() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], openapi())
 }
 
 #[derive(OpenApi)]
@@ -26,7 +41,7 @@ pub fn openapi() -> String {
         names::bulk,
         check::check,
         status::status,
-        status::openapi,
+        served,
         metrics::metrics,
     ),
     tags(

@@ -11,7 +11,8 @@ use web::metrics::{Kind, Samples};
 
 use super::Http;
 use crate::cache::Verdict;
-use crate::front::{self, LOOKED_AT_ONE_IN, WORDS};
+use crate::front::{self, LOOKED_AT_ONE_IN};
+use crate::known::WORDS;
 use crate::numbers::{Numbers, get};
 
 /// A number that is exported, and what reads it.

@@ -60,7 +60,7 @@ pub fn router(http: Http) -> Router {
         .route("/v1/names", axum::routing::post(names::bulk))
         .route("/v1/names/{address}", get(names::one))
         .route("/v1/status", get(status::status))
-        .route("/v1/openapi.json", get(status::openapi))
+        .route("/v1/openapi.json", get(document::served))
         .route("/metrics", get(metrics::metrics));
     // Else a page in somebody's browser could read the list of visitors.
     let asked = if http.loopback_only { web::host::local(asked, None) } else { asked };

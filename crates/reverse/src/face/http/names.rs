@@ -17,7 +17,8 @@ use super::Http;
 use crate::backend::seconds;
 use crate::cache::{TOGETHER, View};
 use crate::crawlers::Identity;
-use crate::front::{Front, Known};
+use crate::front::Front;
+use crate::known::Known;
 use crate::name::NameText;
 
 /// The longest bulk request, in octets.

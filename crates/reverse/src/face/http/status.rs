@@ -6,24 +6,10 @@ use std::sync::atomic::AtomicU64;
 use api::{FaceAddress, Problem, ReverseStatus, UpstreamStatus};
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
 
 use super::Http;
-use crate::front::WORDS;
+use crate::known::WORDS;
 use crate::numbers::get;
-
-/// Returns this document.
-#[utoipa::path(
-    get, path = "/v1/openapi.json", operation_id = "openapi", tag = "service",
-    responses(
-        (status = 200, description = "The OpenAPI 3.1 document.", body = Object),
-        (status = 401, description = "Only this machine may ask, and asks under a host's name.", body = Problem),
-    ),
-)]
-pub(super) async fn openapi() -> impl IntoResponse {
-    ([(CONTENT_TYPE, "application/json")], super::document::openapi())
-}
 
 /// Says how the service is doing.
 #[utoipa::path(
