@@ -119,7 +119,8 @@ pub(crate) fn describe(changes: &[Change]) -> String {
     what
 }
 
-/// What a generation that is made now is dated with: Unix time in seconds. A clock before 1970 is wrong anyway, and not worth refusing an update for.
+/// What a generation that is made now is dated with: Unix time in seconds. A clock before 1970 is wrong anyway, and
+/// not worth refusing an update for.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

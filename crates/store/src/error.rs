@@ -11,8 +11,8 @@ use rusqlite::{ErrorCode, ffi};
 /// a few rows by hand takes less; who takes longer has forgotten a transaction.
 pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long [`Store::check`](crate::Store::check) waits for the call before it. A commit takes milliseconds, so that this long
-/// means a disk that hangs, which is what the check is there to tell.
+/// How long [`Store::check`](crate::Store::check) waits for the call before it. A commit takes milliseconds, so that
+/// this long means a disk that hangs, which is what the check is there to tell.
 pub const CHECK_WAIT: Duration = Duration::from_secs(2);
 
 /// The kinds of stores that the program was built with, as they are written.
