@@ -25,9 +25,9 @@ use crate::field::{BackEnd, Drained, Field};
 /// while, and whoever has been away for so long is gone.
 const DRAINING_KEPT: Duration = Duration::from_secs(3);
 
-/// From one warning that an agent has another key to the next about the same back end: introductions come ten times a
-/// second, and anybody can send them.
-const UNSIGNED_SPACING: Duration = Duration::from_secs(3600);
+/// From one warning that an agent has another key, or cannot be told anything, to the next about the same back end:
+/// introductions come and hellos go many times a second, and anybody can send introductions.
+const WARNING_SPACING: Duration = Duration::from_secs(3600);
 
 /// What became of reports.
 #[derive(Debug, Default)]
@@ -70,6 +70,8 @@ struct Agent {
     hearing: Hearing,
     /// When it was last said that its key is another one.
     warned: Option<Duration>,
+    /// When it was last said that the system refused a hello.
+    warned_unsent: Option<Duration>,
 }
 
 /// What talks to agents.
@@ -196,6 +198,7 @@ impl Credits {
                     told_there: 0,
                     hearing: Hearing::default(),
                     warned: None,
+                    warned_unsent: None,
                 });
             }
         }
@@ -216,9 +219,16 @@ impl Credits {
         agent.told_there = agent.told_there << 1 | u64::from(is_there && is_due);
         let mut octets = [0; HELLO_LEN];
         let length = hello.write(&self.key, &mut octets);
-        add(&self.counters.hellos);
-        // Lost here or on the way is the same.
-        let _ = self.socket.send_to(&octets[..length], to).await;
+        // To the rules a hello that is lost here is as one that is lost on the way.
+        match self.socket.send_to(&octets[..length], to).await {
+            Ok(_) => add(&self.counters.hellos),
+            Err(cause) if is_time(agent.warned_unsent, now) => {
+                agent.warned_unsent = Some(now);
+                let back_end = agent.back_end.address;
+                tracing::warn!(%back_end, %cause, "an agent cannot be told anything; it is tried again and again");
+            }
+            Err(_) => {}
+        }
     }
 
     async fn take(&mut self, octets: &[u8], from: SocketAddr) {
@@ -267,7 +277,7 @@ impl Credits {
 impl Agent {
     fn unsigned(&mut self, now: Duration) {
         add(&self.back_end.unsigned);
-        if self.warned.is_none_or(|at| now.saturating_sub(at) >= UNSIGNED_SPACING) {
+        if is_time(self.warned, now) {
             self.warned = Some(now);
             let back_end = self.back_end.address;
             tracing::warn!(%back_end, "an agent reports from the back end's address with another key; it grants nothing");
@@ -324,6 +334,11 @@ impl Agent {
             self.back_end.set_draining(who, false);
         }
     }
+}
+
+/// Whether it is time for a warning that was given then.
+fn is_time(warned: Option<Duration>, now: Duration) -> bool {
+    warned.is_none_or(|at| now.saturating_sub(at) >= WARNING_SPACING)
 }
 
 /// Who says in a service's reports that the back end drains.
@@ -622,6 +637,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_hello_that_the_system_refuses_is_none() {
+        let (mut credits, agent, service) = pair().await;
+        let (there, nowhere) = (agent.local_addr().expect("it is bound"), ([255, 255, 255, 255], 9).into());
+        credits.follow();
+        for (to, is_warned, hellos) in [(there, false, 1), (nowhere, true, 1), (there, true, 2)] {
+            credits.hello(service, to).await;
+            assert_eq!(credits.agents[&service].warned_unsent.is_some(), is_warned, "{to}");
+            assert_eq!(credits.counters.hellos.load(Ordering::Relaxed), hellos);
+        }
+    }
+
+    #[tokio::test]
     async fn who_reports_with_another_key_is_known_by_address() {
         let (mut credits, _agent, service) = pair().await;
         let mut octets = [0; REPORT_LEN];
@@ -634,8 +661,7 @@ mod tests {
         let unsigned = || back_end.unsigned.load(Ordering::Relaxed);
         assert_eq!((unsigned(), credits.counters.unsigned.load(Ordering::Relaxed)), (2, 3));
         let first = agent.warned.expect("it was said");
-        for (since, is_told) in
-            [(UNSIGNED_SPACING - Duration::from_nanos(1), false), (UNSIGNED_SPACING, true)]
+        for (since, is_told) in [(WARNING_SPACING - Duration::from_nanos(1), false), (WARNING_SPACING, true)]
         {
             agent.unsigned(first + since);
             assert_eq!(agent.warned != Some(first), is_told);
