@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::corpus;
+use crate::corpus::to_hex;
 use crate::mutate::INPUT_MAX;
-use crate::run::to_hex;
 use crate::targets::Target;
 
 /// How many octets of inputs are kept for a target: what people still fetch and `cargo test` still runs without

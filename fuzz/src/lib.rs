@@ -18,6 +18,7 @@ pub mod mutate;
 mod run;
 mod targets;
 
+pub use corpus::{from_hex, to_hex};
 pub use guide::{Done, Guided, PATIENCE_SECONDS};
-pub use run::{Failure, from_hex, input, run, to_hex};
+pub use run::{Failure, input, run};
 pub use targets::{TARGETS, Target};

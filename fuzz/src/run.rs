@@ -5,8 +5,9 @@ use std::panic;
 
 use fastrand::Rng;
 
+use crate::corpus::{kept, to_hex};
+use crate::mutate;
 use crate::targets::Target;
-use crate::{corpus, mutate};
 
 /// An input on which a target panicked.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Failure {
 /// # Errors
 /// The execution that panicked.
 pub fn run(target: &Target, seed: u64, executions: Range<u64>) -> Result<(), Failure> {
-    let seeds = [(target.seeds)(), corpus::kept(target.name)].concat();
+    let seeds = [(target.seeds)(), kept(target.name)].concat();
     for index in executions {
         let input = input(&seeds, seed, index);
         if let Err(panic) = panic::catch_unwind(|| (target.run)(&input)) {
@@ -56,18 +57,6 @@ pub fn input(seeds: &[Vec<u8>], seed: u64, index: u64) -> Vec<u8> {
     // Neighbouring seeds and indices must not give neighbouring generators.
     let mixed = Rng::with_seed(seed).u64(..) ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mutate::damaged(seeds, &mut Rng::with_seed(mixed))
-}
-
-/// Writes octets as lower-case hexadecimal digits.
-pub fn to_hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
-}
-
-/// Reads octets from hexadecimal digits; `None` for anything else.
-pub fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text.chars().map(|c| c.to_digit(16).map(|digit| digit as u8)).collect();
-    let (pairs, rest) = digits.as_ref()?.as_chunks::<2>();
-    rest.is_empty().then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
 #[cfg(test)]
@@ -99,16 +88,5 @@ mod tests {
         let seeds = (LONG_WORD.seeds)();
         assert_eq!(input(&seeds, 1, 0), seeds[0]);
         assert_ne!(input(&seeds, 1, 1), seeds[0]);
-    }
-
-    #[test]
-    fn hexadecimal_goes_there_and_back() {
-        let octets = [0x00, 0x0f, 0xf0, 0xff];
-        assert_eq!(to_hex(&octets), "000ff0ff");
-        assert_eq!(from_hex("000fF0ff").as_deref(), Some(&octets[..]));
-        assert_eq!(from_hex(""), Some(Vec::new()));
-        for wrong in ["0", "0g", "é0"] {
-            assert_eq!(from_hex(wrong), None, "{wrong}");
-        }
     }
 }

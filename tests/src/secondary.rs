@@ -1,11 +1,11 @@
 //! Other people's servers that follow a zone of ours.
 
 use std::net::SocketAddr;
-use std::process::Command;
 
 use crate::folder::Folder;
-use crate::peer::{Peer, nsd};
-use crate::program::Program;
+use crate::peer::Peer;
+
+pub use crate::peer::Make;
 
 /// A TSIG key.
 #[derive(Clone, Copy, Debug)]
@@ -38,17 +38,6 @@ pub struct Follows<'a> {
     pub key: Option<Key<'a>>,
 }
 
-/// A make of server that follows zones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Make {
-    /// NSD.
-    Nsd,
-    /// Knot DNS.
-    Knot,
-    /// BIND.
-    Bind,
-}
-
 impl Make {
     /// Starts a server that does what it is told.
     ///
@@ -61,47 +50,6 @@ impl Make {
             Make::Bind => bind_zone(follows),
         };
         self.start(folder, follows.dns, &zones)
-    }
-
-    /// Starts a server at `dns` with this configuration of its keys and zones; all else is as a test needs it.
-    ///
-    /// # Panics
-    /// Where it does not start.
-    pub fn start(self, folder: &Folder, dns: SocketAddr, zones: &str) -> Peer {
-        let place = folder.path().display();
-        let (ip, port) = (dns.ip(), dns.port());
-        let (mut command, said) = match self {
-            Make::Nsd => {
-                let text = nsd(folder.path(), dns, "  server-count: 1\n  minimal-responses: yes\n", zones);
-                let mut command = Command::new("/usr/sbin/nsd");
-                command.args(["-d", "-c", &folder.write("nsd.conf", text)]);
-                (command, "nsd started")
-            }
-            Make::Knot => {
-                let text = format!(
-                    "server:\n  rundir: {place}\n  listen: {ip}@{port}\n  udp-workers: 1\n  tcp-workers: 1\n  \
-                     background-workers: 1\ndatabase:\n  storage: {place}\nlog:\n  - target: stderr\n    any: info\n\
-                     template:\n  - id: default\n    storage: {place}\n{zones}"
-                );
-                let mut command = Command::new("/usr/sbin/knotd");
-                command.args(["-c", &folder.write("knot.conf", text)]);
-                (command, "server started")
-            }
-            Make::Bind => {
-                let text = format!(
-                    "options {{\n  directory \"{place}\";\n  pid-file none;\n  session-keyfile none;\n  recursion no;\n  \
-                     notify no;\n  dnssec-validation no;\n  listen-on port {port} {{ {ip}; }};\n  \
-                     listen-on-v6 {{ none; }};\n}};\ncontrols {{ }};\n{zones}"
-                );
-                let mut command = Command::new("/usr/sbin/named");
-                command.args(["-g", "-n", "1", "-c", &folder.write("named.conf", text)]);
-                (command, "all zones loaded")
-            }
-        };
-        command.current_dir(folder.path());
-        let mut program = Program::spawn(command);
-        program.line(said);
-        Peer { dns, program }
     }
 }
 

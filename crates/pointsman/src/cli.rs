@@ -1,6 +1,6 @@
 //! The command line: what can be said, and where it goes.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::command::agent::Agent;
 use crate::command::balance::Balance;
@@ -122,8 +122,8 @@ impl CommandLine {
             Command::Key(key) => key.run(),
             Command::Trace(trace) => trace.run(),
             Command::Replay(replay) => replay.run().await,
-            Command::Completions(completions) => completions.run(),
-            Command::Man(man) => man.run(),
+            Command::Completions(completions) => completions.run(CommandLine::command()),
+            Command::Man(man) => man.run(CommandLine::command()),
         }
     }
 }

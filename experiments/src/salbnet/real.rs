@@ -148,7 +148,7 @@ fn play(run: &Run, folder: &Path, report: &mut Report) -> Result<()> {
         if loads.is_empty() {
             continue;
         }
-        let mut field = Field::start(folder, case)?;
+        let mut field = Field::start(folder, case.shares, case.period, case.buffers)?;
         let capacities = measure(&mut field, case, &asked.turn, run.seed, report)?;
         field.capacities = capacities;
         let samples = rounds(run, &mut field, case, &asked, loads)?;

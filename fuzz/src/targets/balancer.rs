@@ -1,6 +1,7 @@
 //! What the balancer reads of back ends: replies to queries that wait.
 
-use balancer::pending::{Asker, Pending, Unmatched, answers};
+use balancer::message::answers;
+use balancer::pending::{Asker, Pending, Unmatched};
 use dns::edns::Edns;
 use dns::relay::{Added, add_subnet, take_out_keepalive, take_out_subnet};
 use dns::{ClientSubnet, Folded, Query, Rtype};

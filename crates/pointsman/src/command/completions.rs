@@ -1,9 +1,8 @@
 //! `pointsman completions`: what a shell reads to complete our commands.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
-use crate::cli::CommandLine;
 use crate::failure::Failure;
 use crate::session;
 
@@ -15,13 +14,13 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Prints the script for the shell.
+    /// Prints the script that completes `command` in the shell.
     ///
     /// # Errors
     /// [`Failure`] where nobody reads.
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self, mut command: Command) -> Result<(), Failure> {
         let mut script = Vec::new();
-        generate(self.shell, &mut CommandLine::command(), "pointsman", &mut script);
+        generate(self.shell, &mut command, "pointsman", &mut script);
         session::print(&script)
     }
 }

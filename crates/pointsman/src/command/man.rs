@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 
-use crate::cli::CommandLine;
 use crate::failure::Failure;
 
 /// What each page has at its foot.
@@ -20,12 +19,12 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    /// Writes the pages of all commands.
+    /// Writes the pages of a command and of all below it.
     ///
     /// # Errors
     /// [`Failure`] where the folder does not take them.
-    pub(crate) fn run(self) -> Result<(), Failure> {
-        let mut command = CommandLine::command().disable_help_subcommand(true);
+    pub(crate) fn run(self, command: Command) -> Result<(), Failure> {
+        let mut command = command.disable_help_subcommand(true);
         command.build();
         fs::create_dir_all(&self.folder).and_then(|()| write(&command, &self.folder)).map_err(|cause| {
             let folder = self.folder.display();
@@ -41,7 +40,7 @@ impl Man {
 }
 
 /// Writes the page of a command, and those of the commands below it.
-fn write(command: &clap::Command, folder: &Path) -> io::Result<()> {
+fn write(command: &Command, folder: &Path) -> io::Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write(below, folder)?;
     }

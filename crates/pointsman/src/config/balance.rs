@@ -17,8 +17,8 @@ use routing::balance::BACK_ENDS_MAX;
 
 use super::flags::{Flagged, Over};
 use super::keys::{BALANCE, Section};
-use super::lower::{apart, count, given, is_told, resolve};
-use super::spec::{BalanceSpec, Placed};
+use super::lower::{apart, count, given, is_told};
+use super::spec::{BalanceSpec, Placed, resolve};
 use crate::credit_key;
 use crate::log::Form;
 use crate::near::is_near;

@@ -21,9 +21,9 @@ use toml::de::DeTable;
 use web::client::{ANSWER_MAX, Asked, Client};
 
 use super::file::{self, Reader};
-use super::lower::{at, given, is_told, resolve, without_effect};
+use super::lower::{at, given, is_told, without_effect};
 use super::read_defaults;
-use super::spec::{Place, Placed};
+use super::spec::{Place, Placed, resolve};
 use crate::log::Form;
 use crate::token;
 use keys::{CONTROL, SERVER, SOURCE};

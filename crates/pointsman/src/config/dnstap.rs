@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use api::Faults;
 use net::whole;
 
-use super::lower::resolve;
-use super::spec::{Placed, Spec};
+use super::spec::{Placed, Spec, resolve};
 
 /// Adds to `faults` why the file could not be made, or why nobody could ever listen at the socket.
 pub(super) fn check(spec: &Spec, faults: &mut Faults) {

@@ -38,9 +38,18 @@ pub(super) fn read_by(
         document_by(&mut reader, document.get_ref());
     }
     for error in errors {
-        let place = reader.place(error.span().map_or(0, |span| span.start));
-        let (what, expected) = error.message().split_once(", expected ").unwrap_or((error.message(), ""));
-        reader.faults.push(place.fault(what, expected));
+        let span = error.span().unwrap_or_default();
+        let place = reader.place(span.start);
+        reader.faults.push(match error.message() {
+            "duplicate key" => {
+                let key = text.get(span).unwrap_or_default();
+                place.fault(format!("duplicate key {key}"), "each key once")
+            }
+            message => {
+                let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
+                place.fault(what, expected)
+            }
+        });
     }
     reader.faults.sort_by_key(|fault| (fault.line, fault.column));
     if is_broken {

@@ -8,8 +8,7 @@ use nameserver::as_path;
 use nameserver::import::Layer;
 use routing::proximity::mmdb::Field;
 
-use super::lower::resolve;
-use super::spec::{PartitionSpec, Placed};
+use super::spec::{PartitionSpec, Placed, resolve};
 
 /// What the layer is imported from, or asked for where somebody `is_asked` at all; `None` with at least one fault.
 pub(super) fn lower(partition: &PartitionSpec, is_asked: bool, faults: &mut Faults) -> Option<Layer> {

@@ -1,7 +1,7 @@
 //! From what was given to what the server is started with: contradictions are found here.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use api::Faults;
@@ -14,7 +14,7 @@ use nameserver::service::Options;
 use nameserver::tap::{self, Destination};
 
 use super::layer;
-use super::spec::{Place, Placed, ProbeSpec, SecondarySpec, Spec};
+use super::spec::{Place, Placed, ProbeSpec, SecondarySpec, Spec, resolve};
 use crate::log::{Form, Log};
 
 /// A configuration that holds together; only the token and the keys are still in their files.
@@ -311,21 +311,13 @@ fn imports(spec: &Spec, faults: &mut Faults) -> Vec<Import> {
         }
         partitions[at].1.extend(layer::lower(partition, spec.external_service.is_some(), faults));
     }
+    // One without layers has a fault, which is told.
+    partitions.retain(|(_, layers)| !layers.is_empty());
     imports
         .extend(partitions.into_iter().map(|(name, layers)| Import::Partition { name: name.into(), layers }));
     imports.extend(spec.policy.iter().map(|policy| Import::Policy(resolve(policy))));
     imports.extend(spec.cookie_secrets.iter().map(|secrets| Import::CookieSecrets(resolve(secrets))));
     imports
-}
-
-/// Takes a path of the file as relative to the file, and any other as relative to where we are.
-pub(super) fn resolve(path: &Placed<PathBuf>) -> PathBuf {
-    match &path.place {
-        Place::File { path: file, .. } => {
-            Path::new(&**file).parent().unwrap_or(Path::new("")).join(&path.value)
-        }
-        Place::Default | Place::Flag(_) => path.value.clone(),
-    }
 }
 
 fn store(url: &Placed<String>) -> String {

@@ -12,8 +12,7 @@ use nameserver::health::check::tls::{self, Trust};
 use nameserver::health::probe::NAME_MAX;
 use nameserver::health::{Check, Http, Probe, Probes};
 
-use super::lower::resolve;
-use super::spec::{Place, Placed, ProbeSpec};
+use super::spec::{Place, Placed, ProbeSpec, resolve};
 
 /// Where Debian keeps the certificates of authorities that browsers believe.
 pub(crate) const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";

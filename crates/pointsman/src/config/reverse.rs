@@ -21,8 +21,8 @@ use reverse::{Crawlers, Options};
 use super::flags::{Flagged, Over};
 use super::keys::{REVERSE, Section};
 use super::kind;
-use super::lower::{apart, at, count, given, resolve, without_effect};
-use super::spec::{Placed, ReverseSpec};
+use super::lower::{apart, at, count, given, without_effect};
+use super::spec::{Placed, ReverseSpec, resolve};
 use crate::log::Form;
 use routing::{Acl, Prefix};
 

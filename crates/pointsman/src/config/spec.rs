@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,16 @@ pub(crate) struct Placed<T> {
     pub(crate) value: T,
     /// Where it was given.
     pub(crate) place: Place,
+}
+
+/// Takes a path of the file as relative to the file, and any other as relative to where we are.
+pub(super) fn resolve(path: &Placed<PathBuf>) -> PathBuf {
+    match &path.place {
+        Place::File { path: file, .. } => {
+            Path::new(&**file).parent().unwrap_or(Path::new("")).join(&path.value)
+        }
+        Place::Default | Place::Flag(_) => path.value.clone(),
+    }
 }
 
 /// The form of the file that is understood.

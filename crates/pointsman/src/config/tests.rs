@@ -141,6 +141,34 @@ fn broken_toml_is_told_once_a_line() {
 }
 
 #[test]
+fn a_key_that_is_there_twice_is_named() {
+    for (text, fault) in [
+        ("workers = 1\nworkers = 2", "/etc/p.toml:3:1: duplicate key workers; expected each key once"),
+        (
+            "[tcp]\nidle = \"5 s\"\nidle = \"6 s\"",
+            "/etc/p.toml:4:1: duplicate key idle; expected each key once",
+        ),
+        (
+            "[tcp]\nidle = \"5 s\"\n[tcp]\nmessage = \"6 s\"",
+            "/etc/p.toml:4:2: duplicate key tcp; expected each key once",
+        ),
+    ] {
+        check(text, &[], &[fault]);
+    }
+}
+
+#[test]
+fn a_partition_of_which_nothing_is_known_is_not_imported() {
+    let text = "version = \"v1\"\n[[partition]]\ncsv = \"a.csv\"\nmmdb = \"b.mmdb\"";
+    let mut spec = defaults();
+    let mut faults = Faults::default();
+    file::read(Path::new("/etc/p.toml"), text, &mut spec, &mut faults);
+    let lowered = lower::lower(spec, &mut faults);
+    assert_eq!(faults.faults.len(), 1, "{faults}");
+    assert!(lowered.options.imports.is_empty(), "its file would be told to have no prefix");
+}
+
+#[test]
 fn the_version_must_be_there_and_ours() {
     let missing = "/etc/p.toml: the key version is missing; expected a line version = \"v1\"";
     assert_eq!(lowered("", &[]).map(drop), Err(missing.into()));

@@ -1,19 +1,6 @@
 //! What a region may be answered under the policy in force, worked out apart from the server.
 
-use super::sample::{REGIONS, SITES};
-
-/// A number for each site.
-pub(super) type BySite<T> = [T; SITES.len()];
-
-/// A number for each region and site.
-pub(super) type Cells<T> = [BySite<T>; REGIONS.len()];
-
-/// A policy of the demo: the probability of each site for each region.
-#[derive(Debug, PartialEq)]
-pub(super) struct Matrix {
-    pub(super) name: &'static str,
-    pub(super) rows: Cells<f64>,
-}
+use super::sample::{BySite, Change, Matrix, REGIONS, SITES};
 
 /// A policy and the servers that are down.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +10,16 @@ pub(super) struct InForce {
 }
 
 impl InForce {
+    /// What is in force behind a change.
+    pub(super) fn after(&self, change: &Change) -> InForce {
+        let mut after = *self;
+        match change {
+            Change::Policy(matrix) => after.matrix = matrix,
+            Change::Site { site, up } => after.down[*site] = !up,
+        }
+        after
+    }
+
     /// The probability of each site for a region: the row without what is down, normalised; where nothing of
     /// it remains, all that is up alike (the last lines of MyXDNS's Algorithm 1).
     pub(super) fn chances(&self, region: usize) -> BySite<f64> {
@@ -56,6 +53,7 @@ impl InForce {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample::{NEAREST, SCRIPT};
     use super::*;
 
     const EUROPE: usize = 0;
@@ -97,5 +95,17 @@ mod tests {
         // The way back only takes servers away, or weighs them otherwise: no single answer tells.
         assert_eq!(all_up.telling(&away), None);
         assert_eq!(all_up.telling(&all_up), None);
+    }
+
+    #[test]
+    fn every_change_of_the_script_can_be_told_and_they_end_where_they_began() {
+        let first = InForce { matrix: &NEAREST, down: [false; SITES.len()] };
+        let mut now = first;
+        for change in SCRIPT {
+            let after = now.after(&change);
+            assert!(after.telling(&now).is_some(), "{}", change.what());
+            now = after;
+        }
+        assert_eq!(now, first);
     }
 }

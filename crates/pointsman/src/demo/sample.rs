@@ -7,7 +7,6 @@ use hyper::Method;
 use routing::proximity::csv;
 use routing::{Prefix, RegionId};
 
-use super::in_force::{InForce, Matrix};
 use web::client::{Body, Call, segment};
 
 /// The zone's name; nobody has names below `example` (RFC 2606 §2).
@@ -71,6 +70,19 @@ pub(super) const SITES: [Site; 3] = [
     },
 ];
 
+/// A number for each site.
+pub(super) type BySite<T> = [T; SITES.len()];
+
+/// A number for each region and site.
+pub(super) type Cells<T> = [BySite<T>; REGIONS.len()];
+
+/// A policy of the demo: the probability of each site for each region.
+#[derive(Debug, PartialEq)]
+pub(super) struct Matrix {
+    pub(super) name: &'static str,
+    pub(super) rows: Cells<f64>,
+}
+
 /// Each region to the site that is near.
 pub(super) const NEAREST: Matrix = Matrix {
     name: "nearest site",
@@ -115,16 +127,6 @@ impl Change {
             Change::Policy(matrix) => format!("policy: {}", matrix.name),
             Change::Site { site, up } => format!("{} {}", SITES[*site].name, if *up { "up" } else { "down" }),
         }
-    }
-
-    /// What is in force behind it, where `before` was.
-    pub(super) fn after(&self, before: &InForce) -> InForce {
-        let mut after = *before;
-        match self {
-            Change::Policy(matrix) => after.matrix = matrix,
-            Change::Site { site, up } => after.down[*site] = !up,
-        }
-        after
     }
 
     /// The calls that make it, in any order.
@@ -257,18 +259,6 @@ mod tests {
             let found = region_of(&partition, address.parse().expect("an address"));
             assert_eq!(REGIONS[found], region, "{address}");
         }
-    }
-
-    #[test]
-    fn every_change_of_the_script_can_be_told_and_they_end_where_they_began() {
-        let first = InForce { matrix: &NEAREST, down: [false; SITES.len()] };
-        let mut now = first;
-        for change in SCRIPT {
-            let after = change.after(&now);
-            assert!(after.telling(&now).is_some(), "{}", change.what());
-            now = after;
-        }
-        assert_eq!(now, first);
     }
 
     #[test]

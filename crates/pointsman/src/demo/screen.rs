@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::in_force::BySite;
-use super::sample::{REGIONS, SITES};
+use super::sample::{BySite, REGIONS, SITES};
 use super::watch::{Changed, Watch};
 
 /// The width of the column of regions, in characters.
@@ -229,8 +228,8 @@ impl Look {
 
 #[cfg(test)]
 mod tests {
-    use super::super::in_force::{Cells, InForce};
-    use super::super::sample::{NEAREST, SCRIPT};
+    use super::super::in_force::InForce;
+    use super::super::sample::{Cells, NEAREST, SCRIPT};
     use super::*;
 
     fn ms(ms: u64) -> Duration {

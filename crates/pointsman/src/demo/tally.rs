@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::in_force::{Cells, InForce};
-use super::sample::{REGIONS, SITES};
+use super::in_force::InForce;
+use super::sample::{Cells, REGIONS, SITES};
 
 /// The slots of a second: the picture follows a change within a tenth of it.
 const SLOTS_SHOWN: u64 = 10;

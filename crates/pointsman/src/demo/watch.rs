@@ -166,7 +166,7 @@ impl Watch {
     /// Begins a change, which is about to be asked for.
     pub(super) fn begin(&mut self, now: Duration, change: &Change) {
         let before = self.timeline.latest();
-        let after = change.after(&before);
+        let after = before.after(change);
         let oldest = self.waiting.front().map_or(now, |asked| asked.sent);
         self.timeline.begin(now, after, oldest);
         if self.changes.len() == CHANGES_KEPT {

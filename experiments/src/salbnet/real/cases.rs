@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::field::Field;
-use super::turns::ROUNDS;
 use crate::options::Size;
 use crate::quota::PERIOD;
 
@@ -24,7 +23,10 @@ const CONTAINER_PERIOD: Duration = Duration::from_millis(100);
 /// From which load on our policy must be so much better.
 const LOADED: f64 = 0.9;
 
-/// Rounds at a load that servers can answer. What a query costs them changes by some percent from turn to turn, and near
+/// Rounds of a full run where something is demanded.
+pub(super) const ROUNDS: u64 = 7;
+
+/// The same at a load that servers can answer. What a query costs them changes by some percent from turn to turn, and near
 /// what they can that decides whether they have queues at all. With long periods it does not: quotas make more of a difference.
 const ROUNDS_BELOW: u64 = 15;
 

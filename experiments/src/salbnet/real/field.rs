@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use credit::Key;
 
-use super::cases::Case;
 use super::children;
 use crate::options::Size;
 use crate::process::{Pointsman, Server, first, free};
@@ -134,11 +133,17 @@ impl Arm {
 }
 
 impl Field {
-    /// Starts the servers of a case, and an agent beside each.
+    /// Starts servers, and an agent beside each. Each may use its share of one processor, refilled every `period`, and has a
+    /// receive buffer of so many octets; of the system's default for 0.
     ///
     /// # Errors
     /// Where that fails.
-    pub(super) fn start(folder: &Path, case: &Case) -> Result<Field> {
+    pub(super) fn start(
+        folder: &Path,
+        shares: [f64; 3],
+        period: Duration,
+        buffers: [u32; 3],
+    ) -> Result<Field> {
         let pointsman = Pointsman::find()?;
         let (key, zone) = (folder.join("credit.key"), folder.join("root.zone"));
         fs::write(&zone, records()).context("the zone")?;
@@ -157,7 +162,7 @@ impl Field {
             agents: Vec::new(),
             ended: 0.0,
         };
-        for (number, (share, buffer)) in case.shares.into_iter().zip(case.buffers).enumerate() {
+        for (number, (share, buffer)) in shares.into_iter().zip(buffers).enumerate() {
             let (address, statistics) = (free()?, free()?);
             let text = format!(
                 "acl keys {{ {keys}}};\nacl lists {{ !key work; {lists}}};\n\
@@ -180,7 +185,7 @@ impl Field {
             let path = field.configuration(number);
             fs::write(&path, text).with_context(|| format!("{}", path.display()))?;
             // It starts with all of a processor.
-            let quota = Quota::new(&number.to_string(), 1.0, case.period)?;
+            let quota = Quota::new(&number.to_string(), 1.0, period)?;
             field.back_ends.push(BackEnd { server: None, quota, address, statistics });
             field.begin(number)?;
             field.back_ends[number].quota.set(share)?;

@@ -4,7 +4,7 @@
 use anyhow::Result;
 use fastrand::Rng;
 
-use super::cases::Case;
+use super::cases::{Case, ROUNDS};
 use super::field::{ARMS, OURS};
 use super::outcome::{Outcome, VALUES_LEAST};
 use crate::options::Size;
@@ -13,10 +13,8 @@ use crate::options::Size;
 /// without it is not lost for the other arms.
 pub(super) const TRIES_MAX: u32 = 2;
 
-/// Rounds of a full run: those in which all arms take part, and the ones after them for those of which something is
-/// demanded.
+/// Rounds of a full run in which all arms take part; those of which something is demanded have more after them.
 const ROUNDS_OF_ALL: u64 = 3;
-pub(super) const ROUNDS: u64 = 7;
 
 /// An arm's run in one round.
 #[derive(Debug)]
