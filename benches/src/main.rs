@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     let options = match Options::read(&words) {
         Ok(options) => options,
         Err(what) => {
-            eprintln!("{what}\n\n{}", options::USAGE);
+            eprint!("{what}\n\n{}", options::USAGE);
             return ExitCode::from(2);
         }
     };

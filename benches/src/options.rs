@@ -1,24 +1,7 @@
 //! The command line.
 
-/// What the command line may say.
-pub(crate) const USAGE: &str = "\
-usage: cargo xtask bench lookups [--keep] [--seed N]
-       cargo xtask bench answer [--keep] [--seed N]
-       cargo xtask bench agent [--quick] [--keep]
-       cargo xtask bench proximity [--only as-path|external] [--rounds N] [--keep] [--seed N]
-       cargo xtask bench floods [--quick] [--only FLOOD,...] [--seed N] [--keep] [--install]
-       cargo xtask bench balance [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
-       cargo xtask bench serve [--quick] [--rounds N] [--only ARM,...] [--seed N] [--keep] [--install]
-       cargo xtask bench reverse [--quick] [--rounds N] [--only PART,...] [--seed N] [--keep] [--install]
-       cargo xtask bench shared [--quick] [--only postgresql|mariadb] [--seed N] [--keep] [--install]
-       cargo xtask bench replay [--quick] [--rounds N] [--only ROW,...] [--seed N] [--keep] [--install]
-
---quick    a few minutes: one round, coarse rates, few answers; to see that everything works
---rounds   how often each server is measured; 3 unless given
---only     only these arms, rows or parts (see benches/README.md)
---seed     what the order of servers and all made-up data begin with; 1 unless given
---keep     writes benches/runs/DATE-MACHINE-WHAT/{report.json,table.md}
---install  installs the Debian packages that are measured, as root";
+/// What the command line may say; `xtask`, which builds this program, tells it without.
+pub(crate) const USAGE: &str = include_str!("../usage.txt");
 
 /// Which measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

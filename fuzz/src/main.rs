@@ -20,7 +20,9 @@ TARGET may be: all.
 --seconds S     guided, after how many seconds a target ends whatever was reached by then; 0, the default: never
 --patience SECONDS
                 guided, after how many seconds an input counts as an endless loop; 10 by default: more where
-                the process may be stopped meanwhile";
+                the process may be stopped meanwhile
+
+Example: cargo run -p fuzz -- zone --executions 100000";
 
 /// What is asked for on the command line.
 struct Asked {
@@ -36,9 +38,14 @@ struct Asked {
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    let usage = format!("{USAGE}\n\ntargets: {}", names.join(" "));
+    if words.iter().any(|word| ["--help", "-h"].contains(&word.as_str())) {
+        println!("{usage}");
+        return ExitCode::SUCCESS;
+    }
     let Some(asked) = asked(&words) else {
-        let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
-        eprintln!("{USAGE}\n\ntargets: {}", names.join(" "));
+        eprintln!("{usage}");
         return ExitCode::from(2);
     };
     match perform(&asked) {

@@ -7,6 +7,9 @@ use anyhow::{Result, bail};
 use crate::checkout::Checkout;
 use crate::packages::{self, Package};
 
+/// What may be said behind `bench`, as `benches` tells it: nobody waits for that to be built to read it.
+pub(crate) const USAGE: &str = include_str!("../../benches/usage.txt");
+
 /// Third-party crates and ours, optimised: two to nine minutes on two cores.
 const BUILD_MAX: Duration = Duration::from_secs(1_200);
 

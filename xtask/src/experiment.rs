@@ -34,7 +34,9 @@ impl std::error::Error for Ended {}
 /// # Errors
 /// [`Ended`] when the experiment did not end with 0; another error when a step failed.
 pub(crate) fn run(checkout: &Checkout, words: &[&str]) -> Result<()> {
-    checkout.cargo(&["build", "--release", "--package", "pointsman"], BUILD_MAX)?;
+    if !crate::ask_for_help(words) {
+        checkout.cargo(&["build", "--release", "--package", "pointsman"], BUILD_MAX)?;
+    }
     checkout.cargo(&["build", "--release", "--package", "experiments"], BUILD_MAX)?;
     let mut command = checkout.command(checkout.root.join("target/release/experiments"));
     match checkout.runner.run(command.args(words), RUN_MAX) {

@@ -35,7 +35,11 @@ usage: cargo xtask check              format, lints, docs and the house rules
                                       the Debian package, in target/package; of a program that is built
 
 --install  installs what the tests need beyond Rust: Debian packages (as root, or through sudo; their
-           services are kept from starting), and under target/ a Python environment and cargo-deb";
+           services are kept from starting), and under target/ a Python environment and cargo-deb
+--help     behind bench or experiment: what it takes
+
+Example:
+  cargo xtask test --install";
 
 /// The exit code for a wrong command line, and for something that is needed and missing.
 const EXIT_NEEDS: u8 = 2;
@@ -47,6 +51,14 @@ fn main() -> ExitCode {
         ["check"] => open().and_then(|checkout| check::run(&checkout)),
         ["test"] => open().and_then(|checkout| suite::run(checkout, false)),
         ["test", "--install"] => open().and_then(|checkout| suite::run(checkout, true)),
+        ["bench", ref words @ ..] if ask_for_help(words) => {
+            print!("{}", bench::USAGE);
+            return ExitCode::SUCCESS;
+        }
+        ["bench"] => {
+            eprint!("what to measure?\n\n{}", bench::USAGE);
+            return ExitCode::from(EXIT_NEEDS);
+        }
         ["bench", ref words @ ..] => open().and_then(|checkout| bench::run(&checkout, words)),
         ["experiment", ref words @ ..] => open().and_then(|checkout| experiment::run(&checkout, words)),
         ["package"] => open().and_then(|checkout| package::run(&checkout, false)),
@@ -54,7 +66,7 @@ fn main() -> ExitCode {
         ["package", "--program", program] => {
             open().and_then(|checkout| package::run_with(&checkout, program.as_ref()))
         }
-        ["help" | "--help" | "-h"] => {
+        ["help" | "--help" | "-h"] | ["check" | "test" | "package", "help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
         }
@@ -73,6 +85,11 @@ fn main() -> ExitCode {
             if error.is::<packages::Missing>() { ExitCode::from(EXIT_NEEDS) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// Whether the words behind a command ask what it takes.
+fn ask_for_help(words: &[&str]) -> bool {
+    words.first() == Some(&"help") || words.iter().any(|word| ["--help", "-h"].contains(word))
 }
 
 fn open() -> anyhow::Result<Checkout> {
