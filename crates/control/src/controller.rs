@@ -254,7 +254,7 @@ impl Controller {
             let why = match unknown {
                 Some((source, (_, why))) => format!("its load is unknown: {}: {why}", source.name),
                 None if load.is_none() => {
-                    "its load is unknown: its values over their thresholds are no load".into()
+                    "its load is unknown: its values over their thresholds are more than any load".into()
                 }
                 None => String::new(),
             };

@@ -3,6 +3,9 @@
 //! Each source has a scale of its own: the paper's control process "would likely use a large number of load metrics,
 //! each with its own thresholds" (section 5.2). Here they become two numbers that mean the same for all of them.
 
+/// The largest load that is believed, over its threshold: no server has so much, and what is read as more is an error.
+pub const LOAD_MAX: f64 = 1e12;
+
 /// What a source's values mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
@@ -31,7 +34,7 @@ impl Load {
     /// is no room where one is at its high watermark.
     ///
     /// `None` without any value, where one is missing (half of the sources may be the half that is well), and where the
-    /// load is above all numbers.
+    /// load is above [`LOAD_MAX`].
     pub fn of(values: &[(Scale, Option<f64>)]) -> Option<Load> {
         let values: Option<Vec<(Scale, f64)>> =
             values.iter().map(|(scale, value)| Some((*scale, (*value)?))).collect();
@@ -47,7 +50,7 @@ impl Load {
             relative: if worst > 1.0 { worst } else { mean(Scale::relative) },
             room: if least <= 0.0 { 0.0 } else { mean(Scale::room) },
         };
-        load.relative.is_finite().then_some(load)
+        (load.relative <= LOAD_MAX).then_some(load)
     }
 }
 
@@ -87,8 +90,9 @@ mod tests {
             // One is missing, or all.
             (vec![(cpu, Some(0.25)), (sockets, None)], None),
             (vec![], None),
-            // No number is so large.
+            // No number is so large; nor any load, and sums of such would be no numbers.
             (vec![(Scale { threshold: 1e-10, ..cpu }, Some(1e305))], None),
+            (vec![(cpu, Some(1e300))], None),
         ] {
             let load = Load::of(&values).map(|load| (load.relative, load.room));
             match (load, expected) {
