@@ -22,6 +22,7 @@ use crate::client_address::ClientAddress;
 use crate::exchange::ask_by_datagram;
 use crate::field::{BackEnd, Field, eligible};
 use crate::health::{Health, Probe, Seen, SeenOfGroup, is_failure};
+use crate::message::rcode;
 use crate::told::Told;
 
 /// From one look to the next.
@@ -59,13 +60,22 @@ impl Probing {
     }
 }
 
-/// A question as a message with id 0: a name in wire format, and a type.
-pub fn question(name: &[u8], rtype: u16) -> Vec<u8> {
-    let mut query = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+/// A question as a message with id 0: a name in wire format, a type, and whether recursion is desired: resolvers refuse
+/// most of what is asked without.
+pub fn question(name: &[u8], rtype: u16, recursion_desired: bool) -> Vec<u8> {
+    let mut query = vec![0, 0, u8::from(recursion_desired), 0, 0, 1, 0, 0, 0, 0, 0, 0];
     query.extend_from_slice(name);
     query.extend_from_slice(&rtype.to_be_bytes());
     query.extend_from_slice(&[0, 1]);
     query
+}
+
+/// What a probe has found.
+#[derive(Debug)]
+struct Found {
+    probe: Probe,
+    /// In words, for the log.
+    what: String,
 }
 
 /// One back end that is watched.
@@ -95,9 +105,9 @@ pub async fn run(
         tokio::select! {
             biased;
             () = shutdown.wait() => return,
-            Some(Ok((address, probe))) = probes.join_next() => {
+            Some(Ok((address, found))) = probes.join_next() => {
                 if let Some(watched) = watched.get_mut(&address) {
-                    watched.probed(probe, clock.now().monotonic, probing.timeout);
+                    watched.probed(found, clock.now().monotonic, probing.timeout);
                 }
             }
             _ = looks.tick() => {
@@ -140,7 +150,7 @@ fn look(watched: &mut HashMap<SocketAddr, Watched>, ready: Set, probing: &Probin
         let was_down = watched.heed();
         watched.health.look(seen.since(&watched.last), now, probing.timeout);
         watched.last = seen;
-        watched.settle(was_down);
+        watched.settle(was_down, "queries have no answer in time");
     }
     // Who gets no queries is no measure for the others.
     let getting = watched.values().filter(|watched| ready.contains(watched.back_end.place));
@@ -178,19 +188,19 @@ impl Watched {
     }
 
     /// Takes in what became of a probe.
-    fn probed(&mut self, probe: io::Result<Probe>, now: Duration, patience: Duration) {
+    fn probed(&mut self, found: io::Result<Found>, now: Duration, patience: Duration) {
         self.is_probed = false;
         let was_down = self.heed();
-        match &probe {
-            Ok(probe) => self.health.probed(*probe, now, patience),
+        match &found {
+            Ok(found) => self.health.probed(found.probe, now, patience),
             // It may go on for long, and is told once.
             Err(cause) if !self.is_unsent => {
                 tracing::error!(back_end = %self.back_end.address, %cause, "a probe cannot be sent; it is tried again and again");
             }
             Err(_) => {}
         }
-        self.is_unsent = probe.is_err();
-        self.settle(was_down);
+        self.is_unsent = found.is_err();
+        self.settle(was_down, found.as_ref().map_or("", |found| &found.what));
     }
 
     /// A worker may have found meanwhile that nobody listens there; returns whether the back end is held to be down.
@@ -202,15 +212,16 @@ impl Watched {
         is_down
     }
 
-    /// Tells everybody what was found, unless a worker has found something since that was heeded: that is next.
-    fn settle(&self, was: bool) {
+    /// Tells everybody what was found, and the log why, unless a worker has found something since that was heeded: that is
+    /// next.
+    fn settle(&self, was: bool, why: &str) {
         let is = self.health.is_down();
         if was == is || !self.back_end.set_down_from(was, is) {
             return;
         }
         let back_end = self.back_end.address;
         if is {
-            tracing::warn!(%back_end, "the back end does not answer; it gets no queries");
+            tracing::warn!(%back_end, why, "the back end is down; it gets no queries");
         } else {
             tracing::info!(%back_end, "the back end answers again");
         }
@@ -231,7 +242,7 @@ impl Watched {
 }
 
 /// Probes; an error is our own and says nothing of the back end.
-async fn probe(back_end: Arc<BackEnd>, probing: Probing) -> (SocketAddr, io::Result<Probe>) {
+async fn probe(back_end: Arc<BackEnd>, probing: Probing) -> (SocketAddr, io::Result<Found>) {
     let address = back_end.address;
     let query = probing.query(fastrand::u16(..));
     let preface = probing.client_address.own_preface();
@@ -239,13 +250,17 @@ async fn probe(back_end: Arc<BackEnd>, probing: Probing) -> (SocketAddr, io::Res
     let asked = ask_by_datagram(address, &preface, &query, probing.question.len(), &mut told);
     let asked = tokio::time::timeout(probing.timeout, asked).await;
     back_end.replied.fetch_add(u64::from(matches!(asked, Ok(Ok(_)))), Ordering::Relaxed);
-    let probe = match asked {
-        Err(_) => Ok(Probe::Silent),
-        Ok(Ok(reply)) if is_good(reply[3] & 0x0f, probing.is_strict) => Ok(Probe::Answered),
+    let found = match asked {
+        Err(_) => Ok(Found { probe: Probe::Silent, what: "a probe has no answer in time".into() }),
+        Ok(Ok(reply)) => {
+            let is_good = is_good(reply[3] & 0x0f, probing.is_strict);
+            let probe = if is_good { Probe::Answered } else { Probe::Failed };
+            Ok(Found { probe, what: format!("a probe is answered {}", rcode(&reply)) })
+        }
         Ok(Err(cause)) if net::client::is_shortage(&cause) => Err(cause),
-        Ok(_) => Ok(Probe::Failed),
+        Ok(Err(cause)) => Ok(Found { probe: Probe::Failed, what: format!("a probe failed: {cause}") }),
     };
-    (address, probe)
+    (address, found)
 }
 
 /// Whether a response code is that of a server that works, and knows what the probe asks it with.
@@ -270,13 +285,17 @@ mod tests {
 
     fn probing() -> Probing {
         Probing {
-            question: question(b"\0", 2),
+            question: question(b"\0", 2, false),
             client_address: ClientAddress::Hidden,
             is_strict: false,
             interval: Duration::from_secs(1),
             timeout: Duration::from_secs(1),
             slow_start: Duration::from_secs(1),
         }
+    }
+
+    fn found(probe: Probe) -> io::Result<Found> {
+        Ok(Found { probe, what: String::new() })
     }
 
     #[tokio::test]
@@ -299,7 +318,7 @@ mod tests {
                 server.send_to(&message[..end], from).await.expect("it is sent");
             };
             let ((_, probed), ()) = tokio::join!(probe(back_end.clone(), probing.clone()), answers);
-            assert_eq!(probed.expect("it was asked"), expected, "{client_address:?}");
+            assert_eq!(probed.expect("it was asked").probe, expected, "{client_address:?}");
         }
     }
 
@@ -309,10 +328,10 @@ mod tests {
         let mut watched = Watched::new(back_end.clone());
         let second = Duration::from_secs(1);
         back_end.set_down(true);
-        watched.probed(Ok(Probe::Failed), second, second);
+        watched.probed(found(Probe::Failed), second, second);
         assert!(back_end.is_down());
         for left in (0..RISE).rev() {
-            watched.probed(Ok(Probe::Answered), second, second);
+            watched.probed(found(Probe::Answered), second, second);
             assert_eq!(back_end.is_down(), left > 0);
         }
     }
@@ -326,9 +345,9 @@ mod tests {
         assert!(watched.is_due(&probing, now));
         back_end.is_doubted.store(true, Ordering::Relaxed);
         assert!(!watched.is_due(&probing, now), "one is under way");
-        watched.probed(Ok(Probe::Silent), now, probing.timeout);
+        watched.probed(found(Probe::Silent), now, probing.timeout);
         assert!(watched.is_due(&probing, now));
-        watched.probed(Ok(Probe::Silent), now, probing.timeout);
+        watched.probed(found(Probe::Silent), now, probing.timeout);
         assert!(!watched.is_due(&probing, now));
         let fails = async {
             let mut message = [0; 512];
@@ -338,7 +357,8 @@ mod tests {
         };
         let probing = Probing { timeout: Duration::from_secs(10), ..probing };
         let ((_, probed), ()) = tokio::join!(probe(back_end.clone(), probing), fails);
-        assert_eq!(probed.expect("it was asked"), Probe::Failed);
+        let probed = probed.expect("it was asked");
+        assert_eq!((probed.probe, probed.what.as_str()), (Probe::Failed, "a probe is answered SERVFAIL"));
         assert_eq!(back_end.replied.load(Ordering::Relaxed), 1);
     }
 
@@ -380,7 +400,7 @@ mod tests {
         let mut watched = Watched::new(back_end.clone());
         let was_down = watched.heed();
         back_end.set_down(true);
-        watched.settle(was_down);
+        watched.settle(was_down, "a test");
         assert!(back_end.is_down() && watched.heed() && watched.health.is_down());
     }
 

@@ -37,7 +37,7 @@ fn options() -> Options {
         client_address: ClientAddress::Hidden,
         tcp: Limits::default(),
         probing: Probing {
-            question: question(b"\0", 2),
+            question: question(b"\0", 2, false),
             client_address: ClientAddress::Hidden,
             is_strict: false,
             interval: Duration::from_secs(1),

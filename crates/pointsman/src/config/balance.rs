@@ -169,9 +169,11 @@ fn client_address(way: &str, [v4_bits, v6_bits]: [u8; 2]) -> ClientAddress {
     }
 }
 
-/// Reads the question of probes.
+/// Reads the question of probes. A resolver may refuse the one that nobody has chosen, and is there all the same; one that
+/// was chosen it is to work for.
 fn probe(given: Option<&Placed<String>>, faults: &mut Faults) -> Vec<u8> {
-    let Some(Placed { value, place }) = given else { return question(b"\0", Rtype::NS.to_int()) };
+    let unchosen = question(b"\0", Rtype::NS.to_int(), false);
+    let Some(Placed { value, place }) = given else { return unchosen };
     let parts = value.split_once(' ').and_then(|(name, rtype)| {
         Some((dns::name::folded_from_text(name).ok()?, rtype.trim().parse::<Rtype>().ok()?))
     });
@@ -179,13 +181,13 @@ fn probe(given: Option<&Placed<String>>, faults: &mut Faults) -> Vec<u8> {
         faults.push(
             place.fault(format!("probe is {value:?}"), "a name and a type, such as \"example.com SOA\""),
         );
-        return question(b"\0", Rtype::NS.to_int());
+        return unchosen;
     };
     if !is_asked(rtype) {
         let expected = "a type of records, such as SOA";
         faults.push(place.fault(format!("probe asks for {rtype}, which no datagram answers"), expected));
     }
-    question(&name, rtype.to_int())
+    question(&name, rtype.to_int(), true)
 }
 
 /// Whether a question of this type has one answer: those of transfers have many, OPT and the rest below ANY belong to
@@ -342,6 +344,11 @@ mod tests {
                 format!("version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\"]\nprobe = \"{probe}\"\n");
             let found = lowered(&text, &[]).err().unwrap_or_default();
             assert_eq!(found.starts_with("/etc/p.toml:4:9: probe asks for "), !is_right, "{probe}: {found}");
+        }
+        let text = "version = \"v1\"\n[balance]\nbackend = [\"192.0.2.1\"]\n";
+        for (flags, recursion_desired) in [(&[][..], 0), (&["--probe", "example.com SOA"], 1)] {
+            let question = lowered(text, flags).expect("it is right").options.probing.question;
+            assert_eq!(question[2], recursion_desired);
         }
         let text = "version = \"v1\"\n[balance]\nlisten = [\"0.0.0.0:53\"]\nbackend = [\"127.0.0.1\"]\n";
         let circle = lowered(text, &[]).expect_err("queries would come back");

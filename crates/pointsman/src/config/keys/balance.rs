@@ -142,7 +142,7 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
                 example: "\"example.com SOA\"",
             },
             about: "The question by which back ends are probed.",
-            consequence: "Where it is given, REFUSED and NOTIMP are no answers either.",
+            consequence: "Where it is given, REFUSED and NOTIMP are no answers either, and resolvers are to resolve it (RD).",
         },
         Key {
             name: "probe_interval",
