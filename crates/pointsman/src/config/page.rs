@@ -102,7 +102,8 @@ pub(super) fn manual() -> String {
          start only: one that differs is named in the log. A server that gave root away reads as its `user`, keys too.\n\n\
          `pointsman reverse --config FILE` and `pointsman balance --config FILE` read the same form: their keys stand under\n\
          `[reverse]` and `[balance]`, all else is for `serve`.\n\
-         Whichever reads the file lists what is wrong in all of it. Theirs are read at start only: SIGHUP changes nothing.\n\n\
+         Whichever reads the file lists wrong keys and values in all of it; what contradicts another key, and what is\n\
+         wrong within a text such as `ttl`, only of its own. Theirs are read at start only: SIGHUP changes nothing.\n\n\
          This page is written from the declarations of the keys.\n",
     );
     manual_section(&mut text, &SERVER, "## Above all headings");
