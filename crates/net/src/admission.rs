@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 /// Places that are looked at to find one that gives way; the next search begins behind them. Among as many as
 /// this, one is nearly as old as the oldest of all, and looking takes well below a microsecond.
-const LOOKED_AT_MAX: usize = 64;
+pub const LOOKED_AT_MAX: usize = 64;
 
 /// Places that were told to give way and are not given back yet, at a time; they count on top of all places. Whoever
 /// comes while there are as many is refused.
@@ -174,6 +174,11 @@ impl Place {
         self.seat.turn.store(turn.saturating_add(later), Ordering::Relaxed);
     }
 
+    /// Says that the wait is over: from now on the place is not told to give way. It may have been told just before.
+    pub fn works(&self) {
+        self.seat.turn.store(NEVER, Ordering::Relaxed);
+    }
+
     /// Waits until this place is to be given back soon.
     pub async fn gives_way(&self) {
         self.seat.told.notified().await;
@@ -287,6 +292,9 @@ mod tests {
         assert_eq!(told(), [true, true, true, false]);
         assert_eq!(at(8).unwrap_err(), Refusal::Full, "the fourth never waits");
         assert_eq!(admission.open().total, 7);
+        fifth.waits(false);
+        fifth.works();
+        assert_eq!(at(8).unwrap_err(), Refusal::Full, "the fifth waits no more");
         drop((held, fifth, sixth, seventh));
         let open = admission.open();
         assert_eq!((open.total, open.giving_way, open.by_client.len()), (0, 0, 0));

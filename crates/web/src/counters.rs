@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::StatusCode;
 
-use crate::serve::Untaken;
+use crate::patient::Untaken;
 
 /// The lowest status code of HTTP, and how many there are (RFC 9110 §15).
 const STATUS_FIRST: usize = 100;
@@ -23,13 +23,13 @@ pub struct Counters {
     /// Connections that ended for octets that are no request.
     pub malformed: AtomicU64,
     /// Connections that ended because no whole head of a request came within [`HEAD_WAIT`](crate::serve::HEAD_WAIT), or
-    /// [`HEAD_WAIT_CROWDED`](crate::serve::HEAD_WAIT_CROWDED).
+    /// before another client needed their place.
     pub head_late: AtomicU64,
     /// Connections that the client or the network broke off.
     pub broken: AtomicU64,
     /// Connections that were as old as [`CONNECTION_LIFETIME`](crate::serve::CONNECTION_LIFETIME).
     pub lifetime: AtomicU64,
-    /// Connections whose answers were not taken for [`UNTAKEN`](crate::serve::UNTAKEN).
+    /// Connections whose answers were not taken for [`UNTAKEN`](crate::patient::UNTAKEN).
     pub untaken: AtomicU64,
 }
 

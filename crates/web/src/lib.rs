@@ -2,6 +2,7 @@
 //! the client of them.
 //!
 //! - [`serve()`]: connections, and how long each may take for what.
+//! - [`patient`]: the stream of a connection, whose answers are to be taken, and its place.
 //! - [`counters`]: what became of requests and connections.
 //! - [`host`]: which names a request may be sent to; [`token`]: what it must carry; [`path`]: what it names; [`body`]: what
 //!   it brings.
@@ -15,6 +16,7 @@ pub mod counters;
 pub mod host;
 pub mod metrics;
 pub mod path;
+pub mod patient;
 pub mod reply;
 pub mod serve;
 pub mod token;

@@ -1,13 +1,10 @@
 //! The rim: connections, and how long each may take for what.
 
-use std::error::Error;
-use std::fmt;
+use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,16 +15,20 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use net::accept::{Acceptor, Event};
-use net::linger::linger;
+use net::admission::{Admission, LOOKED_AT_MAX, Place};
+use net::linger::LINGER_MAX;
 use net::shutdown::Shutdown;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Sleep;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
+use crate::body::BODY_WAIT;
 use crate::counters::{Counters, add};
+use crate::patient::{Answer, Patient, Seated};
 
-/// Connections open at a time; further ones wait in the system's backlog. People, scrapers and control
-/// processes hold a few each.
+/// Connections open at a time. Whoever comes then takes the place of the one that has waited longest for a request; where
+/// all are being answered, it waits, others behind it in the system's backlog. People, scrapers and control processes hold
+/// a few each.
 pub const CONNECTIONS_MAX: usize = 256;
 
 /// The longest head of a request in octets: a name of 1,024 octets, percent-encoded, a token and some tags.
@@ -35,10 +36,6 @@ pub const HEAD_MAX: usize = 16 << 10;
 
 /// How long a connection may wait for a request and for the whole of its head.
 pub const HEAD_WAIT: Duration = Duration::from_secs(30);
-
-/// The same of a connection that comes while more than half of [`CONNECTIONS_MAX`] are open, so that a crowd that asks
-/// nothing does not shut others out for long.
-pub const HEAD_WAIT_CROWDED: Duration = Duration::from_secs(5);
 
 /// How long a connection may be open: whoever does not take its answer must not hold a place for ever. A
 /// request that is under way then has ten more seconds.
@@ -48,8 +45,15 @@ pub const CONNECTION_LIFETIME: Duration = Duration::from_secs(600);
 /// change waits five seconds for the slowest worker.
 const LAST_REQUEST_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a client may take none of its answer, with the system's buffers full.
-pub const UNTAKEN: Duration = Duration::from_secs(10);
+/// How long a client may go on sending what is not read, once it has its last answer: as long as a body may take that
+/// is. Whoever needs its place gets it.
+const LINGER_WAIT: Duration = BODY_WAIT;
+
+/// How many octets of that are thrown away: as many as the longest body that a face takes has.
+const LINGER_OCTETS_MAX: u64 = 64 << 20;
+
+/// How often a place is looked for before one is waited for: so often that all connections are looked at.
+const SEARCHES: usize = CONNECTIONS_MAX.div_ceil(LOOKED_AT_MAX) + 1;
 
 /// Who sent a request: an extension of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +68,24 @@ pub async fn serve(
     counters: Arc<Counters>,
     shutdown: Shutdown,
 ) {
-    let mut acceptor = Acceptor::new(listener, shutdown.clone()).with_open_max(CONNECTIONS_MAX);
+    let admission = Arc::new(Admission::new(CONNECTIONS_MAX, usize::MAX));
+    let freed = Arc::<Notify>::default();
+    // One more, to which another gives way.
+    let mut acceptor = Acceptor::new(listener, shutdown.clone()).with_open_max(CONNECTIONS_MAX + 1);
     while let Some(event) = acceptor.next().await {
         match event {
             Event::Connected(_, client) if !allows(client.ip()) => add(&counters.strangers),
             Event::Connected(stream, client) => {
+                let place = tokio::select! {
+                    biased;
+                    () = shutdown.wait() => continue,
+                    place = admitted(&admission, client.ip(), &freed) => place,
+                };
                 add(&counters.accepted);
-                let is_crowded = acceptor.open() >= CONNECTIONS_MAX / 2;
-                let head_wait = if is_crowded { HEAD_WAIT_CROWDED } else { HEAD_WAIT };
-                let stream = Patient::new(stream);
+                let seated = Arc::new(Seated::new(place, freed.clone()));
+                let stream = Patient::new(stream, seated.clone());
                 let (router, counters, shutdown) = (router.clone(), counters.clone(), shutdown.clone());
-                acceptor.spawn(connection(stream, Peer(client), head_wait, router, counters, shutdown));
+                acceptor.spawn(connection(stream, Peer(client), seated, router, counters, shutdown));
             }
             Event::Aborted(_) => add(&counters.broken),
             Event::Failed { cause, is_to_tell } => {
@@ -89,32 +100,59 @@ pub async fn serve(
     }
 }
 
+/// A place for a client, as soon as there is one.
+async fn admitted(admission: &Arc<Admission>, client: IpAddr, freed: &Notify) -> Place {
+    loop {
+        if let Some(place) = (0..SEARCHES).find_map(|_| admission.admit(client).ok()) {
+            return place;
+        }
+        freed.notified().await;
+    }
+}
+
 async fn connection(
     stream: Patient,
     peer: Peer,
-    head_wait: Duration,
+    seated: Arc<Seated>,
     router: Router,
     counters: Arc<Counters>,
     shutdown: Shutdown,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(head_wait).max_buf_size(HEAD_MAX);
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(HEAD_MAX);
     let router = TowerToHyperService::new(router);
-    let counted = &*counters;
+    let (counted, seat) = (&*counters, seated.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
+        seat.asks();
         request.extensions_mut().insert(peer);
-        let answered = router.call(request);
+        let (answered, seat) = (router.call(request), seat.clone());
         // Only what may be moved gives its stream back.
-        Box::pin(async move { answered.await.inspect(|answer| counted.answered(answer.status())) })
+        Box::pin(async move {
+            let answer = answered.await?;
+            counted.answered(answer.status());
+            Ok::<_, Infallible>(answer.map(|body| Answer::new(body, seat)))
+        })
     });
     let mut connection = http.serve_connection(TokioIo::new(stream), service);
-    let ended = tokio::select! {
-        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => Some(ended),
-        () = tokio::time::sleep(CONNECTION_LIFETIME) => {
-            add(&counters.lifetime);
-            None
+    let (mut lifetime, mut is_told) = (pin!(tokio::time::sleep(CONNECTION_LIFETIME)), false);
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = poll_fn(|context| connection.poll_without_shutdown(context)) => break Some(ended),
+            () = seated.gives_way(), if !is_told => {
+                if seated.waits() {
+                    return add(&counters.head_late);
+                }
+                // Its request came at the same moment.
+                is_told = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            () = &mut lifetime => {
+                add(&counters.lifetime);
+                break None;
+            }
+            () = shutdown.wait() => break None,
         }
-        () = shutdown.wait() => None,
     };
     let ended = match ended {
         Some(ended) => ended,
@@ -127,103 +165,30 @@ async fn connection(
     };
     // What goes wrong on a connection is its client's to know; here it is only counted.
     if let Err(how) = ended {
-        return counters.ended(&how);
+        counters.ended(&how);
+        // What cannot be read has been answered.
+        if !how.is_parse() {
+            return;
+        }
     }
-    // Who was refused before all of a body had come may still be sending it.
+    // Who was refused before all of a request had come may still be sending it.
+    seated.parts();
     let mut stream = connection.into_parts().io.into_inner();
     if stream.shutdown().await.is_ok() {
-        linger(&mut stream).await;
-    }
-}
-
-/// A connection that fails when nothing of what is written is taken for [`UNTAKEN`].
-struct Patient {
-    stream: TcpStream,
-    stalled: Option<Pin<Box<Sleep>>>,
-}
-
-/// How a connection fails whose answers are not taken.
-#[derive(Debug)]
-pub(crate) struct Untaken;
-
-impl Untaken {
-    /// Whether a connection ended for this.
-    pub(crate) fn is(how: &hyper::Error) -> bool {
-        let cause = how.source().and_then(|source| source.downcast_ref::<io::Error>());
-        cause.and_then(io::Error::get_ref).is_some_and(|cause| cause.is::<Untaken>())
-    }
-}
-
-impl fmt::Display for Untaken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the answer was not taken for {} s", UNTAKEN.as_secs())
-    }
-}
-
-impl Error for Untaken {}
-
-impl Patient {
-    fn new(stream: TcpStream) -> Patient {
-        // Else an answer behind one that the client has not acknowledged yet, which it does 40 ms later, waits for that
-        // (RFC 896). Where it cannot be set, the connection has ended, and whoever reads it will learn so.
-        let _ = stream.set_nodelay(true);
-        Patient { stream, stalled: None }
-    }
-
-    fn wait(
-        &mut self,
-        context: &mut Context<'_>,
-        written: Poll<io::Result<usize>>,
-    ) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
+        tokio::select! {
+            () = seated.gives_way() => {}
+            () = discard(&mut stream) => {}
+            () = async { shutdown.wait().await; tokio::time::sleep(LINGER_MAX).await } => {}
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(UNTAKEN)));
-        stalled.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, Untaken)))
     }
 }
 
-impl AsyncRead for Patient {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Patient {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        octets: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, octets);
-        self.wait(context, written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        octets: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, octets);
-        self.wait(context, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+/// Reads and throws away what a client sends that has its last answer, until it closes its side: closed before, the
+/// connection would be reset, and an answer that the client has not read yet would be lost.
+async fn discard(stream: &mut Patient) {
+    let mut sent = stream.take(LINGER_OCTETS_MAX);
+    // Whoever takes longer, or sends more, is cut off.
+    let _ = tokio::time::timeout(LINGER_WAIT, tokio::io::copy(&mut sent, &mut tokio::io::sink())).await;
 }
 
 #[cfg(test)]
@@ -233,15 +198,24 @@ mod tests {
     use super::*;
     use axum::http::StatusCode;
     use axum::routing::{get, put};
-    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpStream;
+    use tokio::sync::Semaphore;
+    use tokio::task::JoinHandle;
 
-    #[tokio::test]
-    async fn what_is_accepted_sends_at_once() {
+    async fn start(router: Router) -> (SocketAddr, Arc<Counters>, Shutdown, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (accepted, _) = listener.accept().await.unwrap();
-        let patient = Patient::new(accepted);
-        assert!(patient.stream.nodelay().unwrap());
+        let address = listener.local_addr().unwrap();
+        let (counters, shutdown) = (Arc::<Counters>::default(), Shutdown::new());
+        let served = tokio::spawn(serve(listener, router, |_| true, counters.clone(), shutdown.clone()));
+        (address, counters, shutdown, served)
+    }
+
+    /// Sends a request and reads what its answer begins with.
+    async fn ask(client: &mut TcpStream) -> String {
+        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut begins = [0; 13];
+        client.read_exact(&mut begins).await.unwrap();
+        String::from_utf8_lossy(&begins).into_owned()
     }
 
     #[tokio::test]
@@ -280,33 +254,95 @@ mod tests {
         served.await.unwrap();
     }
 
-    // The clock runs by itself while everybody waits, so the limit comes at once.
-    #[tokio::test(start_paused = true)]
-    async fn a_crowd_that_asks_nothing_does_not_shut_others_out_for_long() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (counters, shutdown) = (Arc::<Counters>::default(), Shutdown::new());
-        let router = Router::new().route("/", get(|| async {}));
-        let served = tokio::spawn(serve(listener, router, |_| true, counters.clone(), shutdown.clone()));
-        let begun = tokio::time::Instant::now();
-        let mut crowd = Vec::new();
-        for _ in 0..CONNECTIONS_MAX {
-            crowd.push(TcpStream::connect(address).await.unwrap());
+    // Nobody who writes all before it reads hears of a connection that is reset.
+    #[tokio::test]
+    async fn whose_request_cannot_be_read_learns_why() {
+        let (address, counters, shutdown, served) = start(Router::new()).await;
+        let long = "a".repeat(2 * HEAD_MAX);
+        for (head, status) in [(format!("PUT /{long} HTTP/1.1\r\n"), 431), ("PUT\r\n\r\n".into(), 400)] {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            client.write_all(head.as_bytes()).await.unwrap();
+            client.write_all(&vec![b'x'; 8 << 20]).await.expect("it is taken, though nobody wants it");
+            let mut answered = String::new();
+            client.read_to_string(&mut answered).await.expect("the connection ends well");
+            assert!(answered.starts_with(&format!("HTTP/1.1 {status} ")), "{answered}");
         }
-        let mut client = TcpStream::connect(address).await.unwrap();
-        client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
-        let mut answered = String::new();
-        client.read_to_string(&mut answered).await.unwrap();
-        assert!(answered.starts_with("HTTP/1.1 200 "), "{answered}");
-        // The first half may take its time.
-        assert_eq!(begun.elapsed().as_secs(), HEAD_WAIT_CROWDED.as_secs());
-        assert_eq!(counters.head_late.load(Ordering::Relaxed), CONNECTIONS_MAX as u64 / 2);
-        drop(crowd);
+        assert_eq!(counters.malformed.load(Ordering::Relaxed), 2);
         shutdown.begin();
         served.await.unwrap();
     }
 
-    // As there.
+    #[tokio::test]
+    async fn who_comes_takes_the_place_of_one_that_asks_nothing() {
+        let (address, counters, shutdown, served) = start(Router::new().route("/", get(|| async {}))).await;
+        let mut crowd = Vec::new();
+        for nth in 0..CONNECTIONS_MAX {
+            let mut idle = TcpStream::connect(address).await.unwrap();
+            // Some have been served, some have begun to ask.
+            match nth % 3 {
+                0 => assert_eq!(ask(&mut idle).await, "HTTP/1.1 200 "),
+                1 => idle.write_all(b"GET / HTTP/1.1\r\nho").await.unwrap(),
+                _ => {}
+            }
+            crowd.push(idle);
+        }
+        for nth in 1..=CONNECTIONS_MAX as u64 {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            assert_eq!(ask(&mut client).await, "HTTP/1.1 200 ");
+            assert_eq!(counters.head_late.load(Ordering::Relaxed), nth);
+            crowd.push(client);
+        }
+        shutdown.begin();
+        served.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_is_being_answered_keeps_its_place_and_who_comes_waits() {
+        let (gate, asked) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let (opened, begun) = (gate.clone(), asked.clone());
+        let router = Router::new().route(
+            "/",
+            get(async move || {
+                begun.add_permits(1);
+                opened.acquire().await.unwrap().forget();
+            }),
+        );
+        let (address, counters, shutdown, served) = start(router).await;
+        let client = || async move { ask(&mut TcpStream::connect(address).await.unwrap()).await };
+        let mut clients: Vec<_> = (0..CONNECTIONS_MAX).map(|_| tokio::spawn(client())).collect();
+        asked.acquire_many(CONNECTIONS_MAX as u32).await.unwrap().forget();
+        clients.push(tokio::spawn(client()));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(counters.accepted.load(Ordering::Relaxed), CONNECTIONS_MAX as u64);
+        gate.add_permits(1);
+        asked.acquire().await.unwrap().forget();
+        gate.add_permits(CONNECTIONS_MAX);
+        for client in clients {
+            assert_eq!(client.await.unwrap(), "HTTP/1.1 200 ");
+        }
+        shutdown.begin();
+        served.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_nobody_wants_is_not_taken_without_end() {
+        let (address, _, shutdown, served) = start(Router::new()).await;
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(b"PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n\r\n").await.unwrap();
+        let mebibyte = vec![b'x'; 1 << 20];
+        let mut taken = 0;
+        while client.write_all(&mebibyte).await.is_ok() {
+            taken += mebibyte.len() as u64;
+            assert!(taken < 2 * LINGER_OCTETS_MAX);
+        }
+        assert!(taken >= LINGER_OCTETS_MAX - (1 << 20), "{taken}");
+        shutdown.begin();
+        served.await.unwrap();
+    }
+
+    // The clock runs by itself while everybody waits.
     #[tokio::test(start_paused = true)]
     async fn who_never_reads_is_ended_and_strangers_are_not_served() {
         let router = || Router::new().route("/", get(|| async { "x".repeat(64 << 20) }));

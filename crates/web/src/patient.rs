@@ -1,0 +1,230 @@
+//! The stream of a connection: its answers are to be taken, and it has a place only as long as nobody needs it more.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use net::admission::Place;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::Sleep;
+
+/// How long a client may take none of its answer, with the system's buffers full.
+pub const UNTAKEN: Duration = Duration::from_secs(10);
+
+/// No whole head of a request is here.
+const WAITS: u8 = 0;
+/// A request is read, or its answer made.
+const ASKED: u8 = 1;
+/// The answer is made, and not all of it written.
+const ANSWERED: u8 = 2;
+
+/// The place of a connection, and what its client has it for.
+pub(crate) struct Seated {
+    stage: AtomicU8,
+    place: Place,
+    /// Behind the place, which is free once this is dropped.
+    freed: Freed,
+}
+
+/// Tells who waits for a place that there may be one, also at its end.
+struct Freed(Arc<Notify>);
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+impl Seated {
+    /// A place of one that has not asked yet, and who is told when it may be free.
+    pub(crate) fn new(place: Place, freed: Arc<Notify>) -> Seated {
+        place.waits(false);
+        Seated { stage: AtomicU8::new(WAITS), place, freed: Freed(freed) }
+    }
+
+    /// Says that a head has come.
+    pub(crate) fn asks(&self) {
+        self.stage.store(ASKED, Ordering::Relaxed);
+        self.place.works();
+    }
+
+    /// Says that nothing but the end of what it sends is waited for.
+    pub(crate) fn parts(&self) {
+        self.stage.store(WAITS, Ordering::Relaxed);
+        self.place.waits(true);
+        self.freed.0.notify_one();
+    }
+
+    /// Whether no whole head of a request is here.
+    pub(crate) fn waits(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) == WAITS
+    }
+
+    /// Waits until another needs the place.
+    pub(crate) async fn gives_way(&self) {
+        self.place.gives_way().await;
+    }
+
+    fn is_flushed(&self) {
+        if self.stage.load(Ordering::Relaxed) == ANSWERED {
+            self.parts();
+        }
+    }
+}
+
+/// The body of an answer, which tells when all of it is with the one who writes it.
+pub(crate) struct Answer {
+    body: Body,
+    seated: Arc<Seated>,
+}
+
+impl Answer {
+    pub(crate) fn new(body: Body, seated: Arc<Seated>) -> Answer {
+        Answer { body, seated }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.seated.stage.store(ANSWERED, Ordering::Relaxed);
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = <Body as HttpBody>::Data;
+    type Error = <Body as HttpBody>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A connection that fails when nothing of what is written is taken for [`UNTAKEN`].
+pub(crate) struct Patient {
+    stream: TcpStream,
+    stalled: Option<Pin<Box<Sleep>>>,
+    seated: Arc<Seated>,
+}
+
+/// How a connection fails whose answers are not taken.
+#[derive(Debug)]
+pub(crate) struct Untaken;
+
+impl Untaken {
+    /// Whether a connection ended for this.
+    pub(crate) fn is(how: &hyper::Error) -> bool {
+        let cause = how.source().and_then(|source| source.downcast_ref::<io::Error>());
+        cause.and_then(io::Error::get_ref).is_some_and(|cause| cause.is::<Untaken>())
+    }
+}
+
+impl fmt::Display for Untaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the answer was not taken for {} s", UNTAKEN.as_secs())
+    }
+}
+
+impl Error for Untaken {}
+
+impl Patient {
+    pub(crate) fn new(stream: TcpStream, seated: Arc<Seated>) -> Patient {
+        // Else an answer behind one that the client has not acknowledged yet, which it does 40 ms later, waits for that
+        // (RFC 896). Where it cannot be set, the connection has ended, and whoever reads it will learn so.
+        let _ = stream.set_nodelay(true);
+        Patient { stream, stalled: None, seated }
+    }
+
+    fn wait(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(UNTAKEN)));
+        stalled.as_mut().poll(context).map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, Untaken)))
+    }
+}
+
+impl AsyncRead for Patient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Patient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        octets: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, octets);
+        self.wait(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        octets: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, octets);
+        self.wait(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // It comes only once everything that there was has been written.
+        self.seated.is_flushed();
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use net::admission::Admission;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn what_is_accepted_sends_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let place = Arc::new(Admission::new(1, 1)).admit([127, 0, 0, 1].into()).unwrap();
+        let patient = Patient::new(accepted, Arc::new(Seated::new(place, Arc::default())));
+        assert!(patient.stream.nodelay().unwrap());
+    }
+}
