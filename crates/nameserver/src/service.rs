@@ -1,5 +1,6 @@
 //! Start and stop: sockets bound, workers at their cores, the API beside them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::io::{self, Read as _};
@@ -100,7 +101,20 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Faults(faults) => write!(f, "{faults}"),
-            StartError::Stored(faults) => write!(f, "the store holds what cannot be served: {faults}"),
+            StartError::Stored(faults) => {
+                write!(f, "the store holds what cannot be served: {faults}")?;
+                let zones =
+                    faults.faults.iter().filter_map(|fault| fault.source.strip_prefix("stored zone "));
+                for zone in zones.collect::<BTreeSet<_>>() {
+                    let quoted = zone.replace('\'', "''");
+                    write!(
+                        f,
+                        "\nput {zone} right with the program that served it, or, while none runs, take it out of the store: \
+                         DELETE FROM zone WHERE origin = '{quoted}'"
+                    )?;
+                }
+                Ok(())
+            }
             StartError::Bind(cause) => write!(f, "failed to {cause}"),
             StartError::User(what) => write!(f, "failed to {what}"),
             StartError::Tap(what) => f.write_str(what),
@@ -592,6 +606,18 @@ mod tests {
         service.reload(imports[..2].to_vec(), transfer::Config::default()).await.expect("it is right");
         assert_eq!(service.editor().status().imports, api::ImportState::default());
         service.stop().await;
+    }
+
+    #[test]
+    fn a_stored_zone_that_cannot_be_served_is_named_with_what_helps() {
+        let mut faults = Faults::default();
+        for source in ["stored zone o'b.", "stored zone o'b.", "policy a."] {
+            faults.push(Fault::whole(source, "it is wrong", ""));
+        }
+        let told = StartError::Stored(faults).to_string();
+        let helps: Vec<&str> =
+            told.lines().filter_map(|line| line.split_once("the store: ")).map(|l| l.1).collect();
+        assert_eq!(helps, ["DELETE FROM zone WHERE origin = 'o''b.'"], "{told}");
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -138,6 +138,24 @@ fn data_that_is_no_longer_taken_does_not_keep_a_stored_zone_from_loading() {
 }
 
 #[test]
+fn a_stored_text_of_others_may_hold_what_is_no_longer_taken_and_a_fault_quotes_its_line() {
+    let load = |more: &str| {
+        // No canonical text: a TTL is missing, as another program may have written it.
+        let text = format!(
+            "$TTL 60\nexample. SOA ns.example. hm.example. 1 2 3 4 5\nexample. NS ns.example.\n{more}\n"
+        );
+        let contents = Contents { zones: [("example.".into(), text)].into(), ..Contents::default() };
+        Book::load(contents, 1, Settings::default()).map(|_| ()).map_err(|faults| faults.to_string())
+    };
+    assert_eq!(load("a.example. SVCB 1 . dohpath=/q\nb.example. DS 1 13 2"), Ok(()));
+    let told = load("a.example. A 192.0.2.300").unwrap_err();
+    assert!(told.starts_with("stored zone example.:4:14: "), "{told}");
+    assert!(told.contains(", in 'a.example. A 192.0.2.300'"), "{told}");
+    let told = load("a.example. CNAME b.\na.example. A 192.0.2.3").unwrap_err();
+    assert!(told.contains("other data (A), in 'a.example. CNAME b.'; expected"), "{told}");
+}
+
+#[test]
 fn a_stored_policys_names_are_canonical() {
     let (_, changes) = book();
     let mut contents = stored(&changes);

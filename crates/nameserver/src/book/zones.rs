@@ -36,10 +36,12 @@ impl Book {
             None => {
                 let include = |_: &str| Err("a stored zone includes nothing".to_string());
                 let text = text.as_bytes();
-                read::read(&read::Source { name: &source, text, origin: None, include: &include })?
+                let read = read::Source { name: &source, text, origin: None, include: &include };
+                read::read_stored(&read).map_err(|faults| quoting(faults, text))?
             }
         };
-        let zone = Zone::build(&master, &source, &self.generation.hash)?;
+        let built = Zone::build(&master, &source, &self.generation.hash);
+        let zone = built.map_err(|faults| quoting(faults, text.as_bytes()))?;
         let named = dns::name::to_text(zone.origin().wire());
         if named != origin {
             let what = format!("the SOA record is of {named}");
@@ -162,6 +164,26 @@ impl Book {
             self.generation.zones.put(Arc::new(zone), &hash);
         }
     }
+}
+
+/// How many faults of a stored text quote it.
+const QUOTING_MAX: usize = 10;
+
+/// How much of a line is quoted, in characters.
+const QUOTED_MAX: usize = 120;
+
+/// Has faults say which line of a stored text they mean, which nobody can look up.
+fn quoting(mut faults: Faults, text: &[u8]) -> Faults {
+    for fault in faults.faults.iter_mut().take(QUOTING_MAX) {
+        let line = fault
+            .line
+            .and_then(|line| text.split(|octet| *octet == b'\n').nth((line as usize).checked_sub(1)?));
+        if let Some(line) = line {
+            let quoted: String = String::from_utf8_lossy(line).chars().take(QUOTED_MAX).collect();
+            fault.what += &format!(", in '{quoted}'");
+        }
+    }
+    faults
 }
 
 /// A fault of a zone: at the first record of a type at a name, or of the whole where its text is not at hand.

@@ -72,11 +72,27 @@ pub struct Record {
 /// # Errors
 /// Every syntax fault, each with file, line and column.
 pub fn read(source: &Source<'_>) -> Result<Master<'static>, Faults> {
+    read_by(source, is_valid)
+}
+
+/// Reads a master file that was taken and stored before: an older program may have let pass what [`read`] does not, and was
+/// believed. What cannot be served is a fault all the same.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_stored(source: &Source<'_>) -> Result<Master<'static>, Faults> {
+    read_by(source, is_whole)
+}
+
+fn read_by(source: &Source<'_>, takes: Takes) -> Result<Master<'static>, Faults> {
     let mut master = Master { records: Vec::new(), octets: Vec::new(), files: Vec::new() };
     let mut faults = Faults::default();
-    read_file(source, &mut Scanner::new(source.origin), 0, &mut master, &mut faults);
+    read_file(source, &mut Scanner::new(source.origin), (0, takes), &mut master, &mut faults);
     faults.or(master)
 }
+
+/// Whether data of a type is taken, beyond what the scanner says.
+type Takes = fn(Rtype, &[u8]) -> bool;
 
 impl Master<'_> {
     /// A record's owner name, in wire form, as written.
@@ -126,7 +142,7 @@ impl Master<'_> {
 fn read_file(
     source: &Source<'_>,
     scanner: &mut Scanner,
-    depth: usize,
+    (depth, takes): (usize, Takes),
     master: &mut Master<'static>,
     faults: &mut Faults,
 ) {
@@ -155,14 +171,14 @@ fn read_file(
     let mut included = 0;
     let scanned = each_entry(scanner, &plain.text, |scanner, entry, place| match entry {
         Entry::Record(record) => {
-            if refused(&record, is_valid).is_some() {
+            if refused(&record, takes).is_some() {
                 return None;
             }
             master.add(&record, plain.rtype(record.rtype(), place), file, place)
         }
         Entry::Include { path, origin } => {
             let read = |inner: &Source<'_>, scanner: &mut Scanner| {
-                read_file(inner, scanner, depth + 1, master, faults);
+                read_file(inner, scanner, (depth + 1, takes), master, faults);
             };
             include(source, scanner, (&path, origin), depth, read).ok()?;
             included += 1;
@@ -171,13 +187,13 @@ fn read_file(
     });
     if scanned.is_none() {
         let known = (faults.faults.len(), faults.omitted);
-        entries::list_faults(source, &start, faults, |scanner, (path, origin), faults| {
+        entries::list_faults(source, &start, takes, faults, |scanner, (path, origin), faults| {
             if included > 0 {
                 included -= 1;
                 return Ok(());
             }
             let read = |inner: &Source<'_>, scanner: &mut Scanner| {
-                read_file(inner, scanner, depth + 1, master, faults);
+                read_file(inner, scanner, (depth + 1, takes), master, faults);
             };
             include(source, scanner, (path, origin), depth, read)
         });

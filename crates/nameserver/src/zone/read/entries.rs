@@ -10,7 +10,7 @@ use domain::base::name::Name;
 use domain::zonefile::inplace::Entry;
 
 use super::tokens::{Tokens, is_space};
-use super::{Place, Scanner, Source, is_valid, numbered, refused};
+use super::{Place, Scanner, Source, Takes, numbered, refused};
 use crate::zone::forms;
 
 /// A file to include, and the origin that it is given.
@@ -29,6 +29,7 @@ const SHOWN_MAX: usize = 60;
 pub(super) fn list_faults(
     source: &Source<'_>,
     start: &Scanner,
+    takes: Takes,
     faults: &mut Faults,
     mut include: impl FnMut(&mut Scanner, Included<'_>, &mut Faults) -> Result<(), Fault>,
 ) {
@@ -62,7 +63,7 @@ pub(super) fn list_faults(
         }
         let place = match scanner.next_entry() {
             Ok(Some(Entry::Record(record))) => {
-                refused(&record, is_valid).map(|fault| (1, 1, fault.what, fault.expected))
+                refused(&record, takes).map(|fault| (1, 1, fault.what, fault.expected))
             }
             Ok(Some(Entry::Include { path, origin })) => {
                 let mut scanner = scanner.behind(owner);
