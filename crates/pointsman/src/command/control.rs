@@ -126,7 +126,6 @@ fn print_json(round: &ControlRound) -> Result<(), Failure> {
 
 /// A round for people.
 fn table(round: &ControlRound) -> String {
-    let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
     let mut text = format!("policy   {}\noutcome  {}: {}\n", round.policy, round.outcome.word(), round.why);
     if let Some(generation) = round.generation {
         text += &format!("served   as of generation {generation}\n");
@@ -158,4 +157,30 @@ fn table(round: &ControlRound) -> String {
         rows.add_row(cells);
     }
     text + &format!("\n{}\n", session::lines(rows))
+}
+
+/// A number for people; one that would be wider than its column is written by its power of ten.
+fn number(value: Option<f64>) -> String {
+    match value {
+        None => "-".into(),
+        Some(value) if value.abs() < 1e12 => format!("{value:.3}"),
+        Some(value) => format!("{value:.3e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_fit_their_columns() {
+        for (value, expected) in [
+            (None, "-"),
+            (Some(0.25), "0.250"),
+            (Some(999_999_999_999.0), "999999999999.000"),
+            (Some(f64::MAX), "1.798e308"),
+        ] {
+            assert_eq!(number(value), expected);
+        }
+    }
 }
