@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from pointsman import Cell, Changed, Database, PointsmanError, Refused, Region, Rows, Unreachable, connect_db
+from pointsman import Cell, Changed, Database, Invalid, PointsmanError, Refused, Region, Rows, Unreachable, connect_db
 
 NAME = "py.example.com"
 
@@ -86,6 +86,10 @@ def test_what_is_absurd_is_refused_whole(db: Database, rows: Rows) -> None:
         changed["192.0.2.2"]["atlantis"] = Cell(1.0)
     assert refused.value.faults and "atlantis" in str(refused.value)
     assert db.rows(NAME) == rows
+    with pytest.raises(Invalid):
+        db.find_ip_region("nowhere")
+    with pytest.raises(Invalid):
+        db.explain(NAME, "nowhere")
 
 
 def test_a_change_keeps_probes(db: Database, rows: Rows) -> None:

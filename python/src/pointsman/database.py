@@ -66,7 +66,8 @@ class Database:
 
     def find_ip_region(self, address: str, partition: str = "default") -> int:
         """Returns the number of the region that an address is in, 0 for none (Find_IP_Region)."""
-        path = f"/v1/partitions/{quote(partition, safe='')}/lookup?address={quote(address, safe='')}"
+        wanted = quote(str(parse_address(address)), safe="")
+        path = f"/v1/partitions/{quote(partition, safe='')}/lookup?address={wanted}"
         return int(self._transport.call("GET", path).shape["id"])
 
     def update_prob(self, name: str, rows: Mapping[str, Mapping[Region, Cell]]) -> int:
@@ -124,7 +125,7 @@ class Database:
 
     def explain(self, name: str, client: str, qtype: str = "A") -> Explanation:
         """Returns why a client is sent where it is; `qtype` is A or AAAA."""
-        body = {"name": name, "client": client, "type": qtype}
+        body = {"name": name, "client": str(parse_address(client)), "type": qtype}
         return Explanation.read(self._transport.call("POST", "/v1/explain", body).shape)
 
     def _policy(self, name: str) -> tuple[dict[str, Any], str | None]:
