@@ -116,9 +116,10 @@ pub(super) fn table(back_ends: &[BackEndStatus]) -> String {
     for back_end in back_ends {
         table.add_row([
             back_end.address.clone(),
-            match back_end.turns {
-                turns if turns < 1.0 => format!("{}, {:.0} % of its turns", back_end.standing, turns * 100.0),
-                _ => back_end.standing.clone(),
+            match (back_end.standing.as_str(), back_end.turns) {
+                // Who is not up has none at all.
+                ("up", turns) if turns < 1.0 => format!("up, {:.0} % of its turns", turns * 100.0),
+                (standing, _) => standing.to_owned(),
             },
             format!("{:.1} %", back_end.share * 100.0),
             back_end.sent.to_string(),
@@ -184,6 +185,8 @@ mod tests {
         assert_eq!(steps(&several), ", at the step credit (1 thread), latency (2 threads)");
         let wrong = BackEndStatus { address: "192.0.2.2:53".into(), unsigned: 3, ..BackEndStatus::default() };
         assert!(table(&[wrong]).ends_with("\n192.0.2.2:53: reports with another key: 3"));
+        let down = BackEndStatus { standing: "down".into(), turns: 0.25, ..BackEndStatus::default() };
+        assert!(!table(&[down]).contains("of its turns"), "it has none");
         for part in ["192.0.2.1:53", "up, 25 % of its turns", "50.0 %", " 7 ", "1.2 ms"] {
             assert!(last.contains(part), "{last}");
         }
