@@ -38,9 +38,11 @@ mod pending;
 mod quic;
 mod retries;
 mod rows;
+mod secured;
 mod sockets;
 pub mod tally;
 pub mod tls;
+mod told;
 mod unheard;
 mod worker;
 

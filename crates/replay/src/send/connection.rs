@@ -11,9 +11,9 @@ use std::time::Instant;
 use net::client::Readiness;
 
 use super::agenda::{Agenda, What};
-use super::layer::{Layer, Told, UNWRITTEN_MAX};
-use super::sockets::cause;
+use super::layer::Layer;
 use super::tally::Cause;
+use super::told::{Told, UNWRITTEN_MAX};
 
 /// Octets that are read from a connection at once.
 const READ: usize = 64 << 10;
@@ -100,7 +100,7 @@ impl Connection {
         if has_come_about {
             match self.stream.take_error() {
                 Ok(None) => self.is_connected = true,
-                Ok(Some(error)) | Err(error) => return Err(cause(&error)),
+                Ok(Some(error)) | Err(error) => return Err(Cause::of(&error)),
             }
             if around.half == 0 {
                 self.opened(around)?;
@@ -154,14 +154,14 @@ impl Connection {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => cause(&error),
+                Err(error) => Cause::of(&error),
             };
             if around.half == 0 {
                 return Err(ended);
             }
             // Not to be told of the end again and again until the client hears of it.
             self.has_ended = true;
-            around.readiness.forget(&self.stream).map_err(|error| cause(&error))?;
+            around.readiness.forget(&self.stream).map_err(|error| Cause::of(&error))?;
             around.agenda.push(around.now + around.half, around.token, What::Ended(ended));
             return Ok(());
         }
@@ -236,14 +236,14 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // What the server has sent before is with a distant client first: reading finds that this is the end.
                 Err(_) if around.half > 0 => written = self.unwritten.len(),
-                Err(error) => return Err(cause(&error)),
+                Err(error) => return Err(Cause::of(&error)),
             }
         }
         self.unwritten.drain(..written);
         let asks = !self.unwritten.is_empty();
         if asks != std::mem::replace(&mut self.asks_to_write, asks) {
             let changed = around.readiness.change(&self.stream, around.token, asks);
-            changed.map_err(|error| cause(&error))?;
+            changed.map_err(|error| Cause::of(&error))?;
         }
         Ok(())
     }

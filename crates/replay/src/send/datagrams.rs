@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::agenda::What;
 use super::connection::Around;
-use super::layer::Told;
 use super::quic::Quic;
-use super::sockets::cause;
 use super::tally::Cause;
+use super::told::Told;
 
 /// Room for one datagram: what a packet of QUIC can be.
 const ROOM: usize = 64 << 10;
@@ -108,7 +107,7 @@ impl Datagrams {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // Nobody listens there.
-                Err(error) => return Err(cause(&error)),
+                Err(error) => return Err(Cause::of(&error)),
             }
         }
         if around.half == 0 { self.go_on(around, told) } else { Ok(()) }
@@ -181,7 +180,7 @@ impl Datagrams {
 
 fn leave(socket: &UdpSocket, datagram: &[u8]) -> Result<(), Cause> {
     match socket.send(datagram) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(cause(&error)),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(Cause::of(&error)),
         _ => Ok(()),
     }
 }

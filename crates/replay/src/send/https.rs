@@ -24,9 +24,10 @@ use http::{Method, Request, StatusCode, Uri, Version};
 use net::framing::MESSAGE_MAX;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::layer::{Secured, Told, UNWRITTEN_MAX};
+use super::secured::Secured;
 use super::tally::Cause;
 use super::tls::{Session, Tls};
+use super::told::{Told, UNWRITTEN_MAX};
 
 /// The media type of a message.
 const MEDIA_TYPE: &str = "application/dns-message";

@@ -15,9 +15,9 @@ use quinn_proto::{
     EndpointConfig, Event, ReadError, StreamEvent, StreamId, TransportConfig, VarInt,
 };
 
-use super::layer::{Told, UNWRITTEN_MAX};
 use super::tally::Cause;
 use super::tls::{Session, Tls, Watched};
+use super::told::{Told, UNWRITTEN_MAX};
 
 /// What a client speaks, as TLS has it (ALPN).
 const SPEAKS: &[u8] = b"doq";

@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::datagrams::Datagrams;
 use super::layer::Layer;
 use super::quic::Quic;
-use super::tally::{Cause, Tally};
+use super::tally::Tally;
 
 /// Further loopback addresses that are tried when ports run out: each has the ports of its own.
 const LOOPBACKS_MAX: u32 = 250;
@@ -274,18 +274,6 @@ impl Sockets {
 /// The number under which a socket's events are told.
 pub(super) fn token(slot: usize, serial: u64) -> u64 {
     slot as u64 | u64::from(serial as u32) << 32
-}
-
-/// What a failed system call means for a query.
-pub(super) fn cause(error: &io::Error) -> Cause {
-    match error.kind() {
-        _ if client::is_out_of_descriptors(error) || client::is_out_of_ports(error) => Cause::NoSocket,
-        _ if client::is_out_of_room(error) || client::is_too_long(error) => Cause::NoRoom,
-        io::ErrorKind::ConnectionRefused => Cause::Refused,
-        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Cause::Reset,
-        io::ErrorKind::TimedOut => Cause::Timeout,
-        _ => Cause::Unreachable,
-    }
 }
 
 fn make(speech: &Speech, merges: bool, server: SocketAddr, source: Option<IpAddr>) -> io::Result<OwnedFd> {

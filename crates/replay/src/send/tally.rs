@@ -1,10 +1,12 @@
 //! What came of the queries, counted by each thread for itself and added up at the end.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use api::replay::{Latency, Percentiles, Series};
 use dns::OptRcode;
 use hdrhistogram::Histogram;
+use net::client;
 
 use super::carrier::Carrier;
 use crate::compare;
@@ -77,6 +79,18 @@ impl Cause {
         Cause::Handshake,
         Cause::Status,
     ];
+
+    /// What a failed system call means for a query.
+    pub(super) fn of(error: &io::Error) -> Cause {
+        match error.kind() {
+            _ if client::is_out_of_descriptors(error) || client::is_out_of_ports(error) => Cause::NoSocket,
+            _ if client::is_out_of_room(error) || client::is_too_long(error) => Cause::NoRoom,
+            io::ErrorKind::ConnectionRefused => Cause::Refused,
+            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Cause::Reset,
+            io::ErrorKind::TimedOut => Cause::Timeout,
+            _ => Cause::Unreachable,
+        }
+    }
 
     /// Its name in reports and logs.
     pub fn name(self) -> &'static str {

@@ -10,12 +10,13 @@ use super::super::batch::{Datagram, Target, set_id};
 use super::super::carrier::Carrier;
 use super::super::connection::Around;
 use super::super::https::Https;
-use super::super::layer::{Layer, Told};
+use super::super::layer::Layer;
 use super::super::nanos;
 use super::super::pending::{Asked, Key};
 use super::super::quic::Quic;
 use super::super::sockets::{self, Kind, Opening, Speech};
 use super::super::tally::Cause;
+use super::super::told::Told;
 use super::hearing::Heard;
 use super::preparing::Prepared;
 use super::{LATE, Worker, endpoint};
@@ -116,7 +117,7 @@ impl Worker<'_> {
         let slot = match self.slot(&asked, (server, source), now) {
             Ok(Ok(slot)) => slot,
             Ok(Err(cause)) => return self.lost(&asked, cause),
-            Err(error) => return self.lost(&asked, sockets::cause(&error)),
+            Err(error) => return self.lost(&asked, Cause::of(&error)),
         };
         asked.slot = Some(slot);
         let Some(socket) = self.sockets.get(slot) else { return self.lost(&asked, Cause::NoSocket) };
@@ -257,12 +258,12 @@ impl Worker<'_> {
         // What the socket had heard before of what it sent: said once, to whoever sends next.
         let earlier = self.batch.outgoing.take_earlier();
         if let (Some(error), Target::Slot(slot)) = (earlier, self.batch.target) {
-            self.troubled(slot, sockets::cause(&error), sent_at);
+            self.troubled(slot, Cause::of(&error), sent_at);
         }
         let mut is_refused = false;
         for sent in told {
             let Some((key, due)) = self.batch.queries.pop_front() else { break };
-            match sent.map_err(|error| sockets::cause(&error)) {
+            match sent.map_err(|error| Cause::of(&error)) {
                 Ok(()) => self.sent(due, sent_at),
                 Err(cause) => {
                     is_refused |= cause == Cause::Refused;

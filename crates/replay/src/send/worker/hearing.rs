@@ -9,12 +9,12 @@ use net::udp::BATCH_MAX;
 use super::super::agenda::What;
 use super::super::carrier::Carrier;
 use super::super::connection::Around;
-use super::super::layer::Told;
 use super::super::nanos;
 use super::super::octets::Response;
 use super::super::pending::{Asked, Key, Match};
-use super::super::sockets::{self, Kind};
+use super::super::sockets::Kind;
 use super::super::tally::Cause;
+use super::super::told::Told;
 use super::{SHARED_TOKENS, Worker, endpoint};
 use crate::compare::compare;
 
@@ -127,7 +127,7 @@ impl Worker<'_> {
                     // What has come before it is answered.
                     self.hear();
                     if let Some(slot) = self.sockets.of_token(ready.token) {
-                        self.troubled(slot, sockets::cause(&error), now);
+                        self.troubled(slot, Cause::of(&error), now);
                     }
                 }
                 None
