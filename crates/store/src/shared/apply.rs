@@ -68,9 +68,7 @@ pub(super) fn changed(change: &Change) -> Vec<Changed<'_>> {
 /// Applies the changes of the commit that becomes `generation`. Where one is refused, the transaction is of no use
 /// any more.
 pub(super) async fn apply(sql: &mut Sql, generation: i64, changes: &[Change]) -> Result<(), Stopped> {
-    // What is of other tables may come in another order: an import alternates between two.
-    let mut order: Vec<usize> = (0..changes.len()).collect();
-    order.sort_by_key(|&index| strand(&changes[index]));
+    let order = order(changes);
     let mut refused: Option<(usize, String)> = None;
     for mut run in order.chunk_by(|&a, &b| discriminant(&changes[a]) == discriminant(&changes[b])) {
         let mut most = ROWS_PER_STATEMENT;
@@ -96,18 +94,38 @@ pub(super) async fn apply(sql: &mut Sql, generation: i64, changes: &[Change]) ->
     refused.map_or(Ok(()), |(index, what)| Err(Stopped::Refused(index, what)))
 }
 
-/// Which changes keep their order: those of one strand.
-fn strand(change: &Change) -> u8 {
-    match change {
+/// The order in which changes are applied: what is of other tables may come in another one, for an import alternates
+/// between two.
+fn order(changes: &[Change]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..changes.len()).collect();
+    let regions_first = may_add_regions_first(changes);
+    order.sort_by_key(|&index| match &changes[index] {
         Change::PutZone { .. } | Change::DeleteZone { .. } => 0,
         Change::PutPartition { .. } | Change::DeletePartition { .. } => 1,
         Change::SetServer { .. } => 2,
         Change::Imported { .. } => 3,
+        Change::AddRegion { .. } if regions_first => 4,
         Change::AddRegion { .. }
         | Change::RemoveRegion { .. }
         | Change::PutPolicy(_)
-        | Change::DeletePolicy { .. } => 4,
-    }
+        | Change::DeletePolicy { .. } => 5,
+    });
+    order
+}
+
+/// Whether it is the same to add regions before all that is done to policies: none is removed, whose name may come again,
+/// and no policy has the name of one before that is added, for which it is refused.
+fn may_add_regions_first(changes: &[Change]) -> bool {
+    let mut named = HashSet::new();
+    changes.iter().all(|change| match change {
+        Change::RemoveRegion { .. } => false,
+        Change::AddRegion { name, .. } => !named.contains(name),
+        Change::PutPolicy(policy) => {
+            named.extend(policy.servers.iter().flat_map(|server| server.regions.keys()));
+            true
+        }
+        _ => true,
+    })
 }
 
 /// How many changes at the beginning of a run are applied together: one at least, `most` at most.
@@ -500,4 +518,26 @@ fn list(rows: &[Vec<Value>]) -> String {
 /// So many `?`, with commas between them.
 pub(super) fn marks(count: usize) -> String {
     vec!["?"; count].join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{policy, region};
+
+    #[test]
+    fn regions_are_added_first_where_that_is_the_same() {
+        let put = |name: &str, regions: &[&str]| Change::PutPolicy(policy(&[name], regions).into());
+        let (a, b) = (region(1, "a"), region(2, "b"));
+        let delete = Change::DeletePolicy { key: "q.".into() };
+        for (changes, expected) in [
+            (vec![a.clone(), put("p.", &["a"]), b.clone(), put("q.", &["a", "b"])], vec![0, 2, 1, 3]),
+            (vec![put("p.", &[]), a.clone(), delete, b.clone()], vec![1, 3, 0, 2]),
+            // There is no such region yet.
+            (vec![a.clone(), put("p.", &["b"]), b.clone()], vec![0, 1, 2]),
+            (vec![put("p.", &["a"]), Change::RemoveRegion { id: 1 }, region(2, "a")], vec![0, 1, 2]),
+        ] {
+            assert_eq!(order(&changes), expected, "{changes:?}");
+        }
+    }
 }

@@ -82,12 +82,12 @@ fn zone(origin: &str, text: &str) -> Change {
     Change::PutZone { origin: origin.into(), text: text.into() }
 }
 
-fn region(id: u32, name: &str) -> Change {
+pub(crate) fn region(id: u32, name: &str) -> Change {
     Change::AddRegion { id, name: name.into() }
 }
 
 /// A policy with two servers, the first with an entry for each of `regions`.
-fn policy(names: &[&str], regions: &[&str]) -> Policy {
+pub(crate) fn policy(names: &[&str], regions: &[&str]) -> Policy {
     let entry = |probability, ttl| Entry { probability, ttl };
     let server = |address: &str, default, regions: &[&str]| Server {
         address: address.parse().expect("an address"),
