@@ -65,6 +65,10 @@ fn each_form_is_written_and_read_again() {
         );
         assert_eq!(info["transports"], serde_json::json!({ "udp": 5, "tcp": 1 }));
     }
+    let info = json(0, &["info", &queries]);
+    for key in ["start_ns", "seconds", "gap_mean_seconds", "gap_deviation_seconds", "longest_gap_seconds"] {
+        assert_eq!(info.get(key), Some(&Value::Null), "{key}: {info}");
+    }
     assert!(
         told(0, &["info", &packets])
             .contains("1970-01-01 00:00:10 UTC  5.000 s  1.000000 ± 0.000000 s  3        6")

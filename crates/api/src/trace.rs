@@ -17,27 +17,28 @@ pub struct TraceInfo {
     pub format: String,
     /// Packets, lines of a text, pairs of C-DNS or frames of dnstap that were read.
     pub packets: u64,
-    /// The earliest query's time in nanoseconds since 1970-01-01 00:00 UTC; 0 without queries, and of a query
-    /// file, which has no times.
-    pub start_ns: u64,
-    /// From the earliest query to the latest.
-    pub seconds: f64,
-    /// The mean time from a query to the next one.
-    pub gap_mean_seconds: f64,
+    /// The earliest query's time in nanoseconds since 1970-01-01 00:00 UTC; absent (`null`) without queries, and of a
+    /// query file, which has no times.
+    pub start_ns: Option<u64>,
+    /// From the earliest query to the latest; absent where `start_ns` is.
+    pub seconds: Option<f64>,
+    /// The mean time from a query to the next one; absent where no query follows another.
+    pub gap_mean_seconds: Option<f64>,
     /// The standard deviation of that time.
-    pub gap_deviation_seconds: f64,
+    pub gap_deviation_seconds: Option<f64>,
     /// Queries whose time was before that of the query that they follow; these gaps are left out above.
     pub steps_back: u64,
     /// The packet (as in `packets`) that was the first such query's; 0 without one.
     pub step_back_packet: u64,
     /// The longest time from a query to the next one.
-    pub longest_gap_seconds: f64,
+    pub longest_gap_seconds: Option<f64>,
     /// The packet (as in `packets`) after that time; 0 without one.
     pub longest_gap_packet: u64,
     /// Different client addresses, exact up to 4,194,304; beyond, at least so many.
     pub clients: u64,
-    /// The busiest 1 % of clients' share of queries, from 0 to 1; at least one client.
-    pub busiest_share: f64,
+    /// The busiest 1 % of clients' share of queries, from 0 to 1; at least one client, absent
+    /// without queries.
+    pub busiest_share: Option<f64>,
     /// Queries.
     pub queries: u64,
     /// Responses.

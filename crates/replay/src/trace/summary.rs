@@ -97,8 +97,9 @@ impl Summary {
 
     /// What it comes to.
     pub fn told(&self, trace: &Trace, damage: Option<Damage>) -> TraceInfo {
-        let (start, length) =
-            self.times.map_or_else(Default::default, |times| (times.earliest, times.latest - times.earliest));
+        // A query file has no times: all its queries are at 0.
+        let times = self.times.filter(|times| !times.latest.is_zero());
+        let is_spaced = times.is_some() && self.gaps.count > 0;
         let mut edns_sizes = named(self.edns_sizes.iter(), |size| size.to_string());
         if self.without_edns > 0 {
             edns_sizes.insert("none".into(), self.without_edns);
@@ -107,13 +108,13 @@ impl Summary {
         TraceInfo {
             format: trace.format().into(),
             packets: trace.packets(),
-            start_ns: u64::try_from(start.as_nanos()).unwrap_or(u64::MAX),
-            seconds: length.as_secs_f64(),
-            gap_mean_seconds: self.gaps.mean,
-            gap_deviation_seconds: self.gaps.deviation(),
+            start_ns: times.map(|times| u64::try_from(times.earliest.as_nanos()).unwrap_or(u64::MAX)),
+            seconds: times.map(|times| (times.latest - times.earliest).as_secs_f64()),
+            gap_mean_seconds: is_spaced.then_some(self.gaps.mean),
+            gap_deviation_seconds: is_spaced.then(|| self.gaps.deviation()),
             steps_back: self.steps_back,
             step_back_packet: self.step_back_packet,
-            longest_gap_seconds: self.longest_gap.as_secs_f64(),
+            longest_gap_seconds: is_spaced.then(|| self.longest_gap.as_secs_f64()),
             longest_gap_packet: self.longest_gap_packet,
             clients: self.clients.len() as u64,
             busiest_share: self.busiest_share(),
@@ -162,14 +163,14 @@ impl Summary {
         }
     }
 
-    fn busiest_share(&self) -> f64 {
+    fn busiest_share(&self) -> Option<f64> {
         let mut counts: Vec<u64> = self.clients.values().copied().collect();
         if counts.is_empty() {
-            return 0.0;
+            return None;
         }
         counts.sort_unstable_by(|one, other| other.cmp(one));
         let busiest: u64 = counts[..counts.len().div_ceil(100)].iter().sum();
-        busiest as f64 / self.queries as f64
+        Some(busiest as f64 / self.queries as f64)
     }
 }
 
@@ -182,7 +183,7 @@ impl Gaps {
     }
 
     fn deviation(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { (self.squares / self.count as f64).sqrt() }
+        (self.squares / self.count as f64).sqrt()
     }
 }
 
@@ -214,12 +215,13 @@ mod tests {
             text::HEADING
         ));
         assert_eq!(info.damage, None);
-        assert_eq!((info.start_ns, info.seconds, info.steps_back), (10_000_000_000, 4.0, 1));
-        assert_eq!((info.gap_mean_seconds, info.gap_deviation_seconds), (2.0, 1.0));
+        assert_eq!((info.start_ns, info.seconds, info.steps_back), (Some(10_000_000_000), Some(4.0), 1));
+        assert_eq!((info.gap_mean_seconds, info.gap_deviation_seconds), (Some(2.0), Some(1.0)));
         // The heading is the first line.
-        assert_eq!((info.longest_gap_seconds, info.longest_gap_packet, info.step_back_packet), (3.0, 4, 5));
+        assert_eq!(info.longest_gap_seconds, Some(3.0));
+        assert_eq!((info.longest_gap_packet, info.step_back_packet), (4, 5));
         assert_eq!((info.queries, info.responses, info.clients, info.dnssec_ok), (4, 0, 2, 1));
-        assert_eq!(info.busiest_share, 0.75);
+        assert_eq!(info.busiest_share, Some(0.75));
         let counts = |map: &BTreeMap<String, u64>| {
             map.iter().map(|(key, count)| format!("{key}={count}")).collect::<Vec<_>>().join(" ")
         };
@@ -263,9 +265,23 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_trace_is_told_too() {
-        let info = told("# nothing\n");
-        assert_eq!((info.queries, info.clients, info.seconds, info.busiest_share), (0, 0, 0.0, 0.0));
-        assert_eq!((info.gap_mean_seconds, info.gap_deviation_seconds), (0.0, 0.0));
+    fn what_was_not_measured_has_no_numbers() {
+        let line = |at: u8| format!("{at}.5 192.0.2.1:1 udp example. A rd\n");
+        let one_back = [line(3), line(2)].concat();
+        for (lines, seconds, gap, busiest) in [
+            ("# nothing\n", None, None, None),
+            // A query file has no times.
+            ("a. A\nb. A\n", None, None, Some(1.0)),
+            (&line(2), Some(0.0), None, Some(1.0)),
+            (&one_back, Some(1.0), None, Some(1.0)),
+            (&[line(2), line(2)].concat(), Some(0.0), Some(0.0), Some(1.0)),
+        ] {
+            let info = told(lines);
+            assert_eq!((info.seconds, info.busiest_share), (seconds, busiest), "{lines}");
+            assert_eq!(info.start_ns.is_some(), seconds.is_some(), "{lines}");
+            for told in [info.gap_mean_seconds, info.gap_deviation_seconds, info.longest_gap_seconds] {
+                assert_eq!(told, gap, "{lines}");
+            }
+        }
     }
 }

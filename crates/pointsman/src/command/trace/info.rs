@@ -41,16 +41,13 @@ pub(super) fn run(input: &Input, json: bool) -> Result<(), Failure> {
 /// LDplayer's row of a trace, then the shares.
 fn shown(info: &TraceInfo) -> String {
     let mut row = session::table(&["START", "LENGTH", "INTER-ARRIVAL", "CLIENTS", "QUERIES"]);
-    // Only queries set them, but for those of a query file, which have no times.
-    let is_timed = info.queries > 0 && (info.start_ns, info.seconds) != (0, 0.0);
-    let timed = |told: &dyn Fn() -> String| if is_timed { told() } else { "-".into() };
+    let unknown = || "-".to_owned();
     row.add_row([
-        timed(&|| utc(info.start_ns)),
-        timed(&|| format!("{:.3} s", info.seconds)),
-        // Where a query follows another one, and is not before it.
-        match info.queries.saturating_sub(1 + info.steps_back) {
-            0 => "-".into(),
-            _ => timed(&|| format!("{:.6} ± {:.6} s", info.gap_mean_seconds, info.gap_deviation_seconds)),
+        info.start_ns.map_or_else(unknown, utc),
+        info.seconds.map_or_else(unknown, |seconds| format!("{seconds:.3} s")),
+        match (info.gap_mean_seconds, info.gap_deviation_seconds) {
+            (Some(mean), Some(deviation)) => format!("{mean:.6} ± {deviation:.6} s"),
+            _ => unknown(),
         },
         info.clients.to_string(),
         info.queries.to_string(),
@@ -95,7 +92,7 @@ fn shown(info: &TraceInfo) -> String {
         }
     };
     let longest_gap = match info.longest_gap_seconds {
-        gap if gap > GAP_MAX => {
+        Some(gap) if gap > GAP_MAX => {
             let packet = info.longest_gap_packet;
             format!(
                 "\nBefore {unit} {packet} there is a gap of {gap:.0} s: the times around it may be wrong."
@@ -103,12 +100,9 @@ fn shown(info: &TraceInfo) -> String {
         }
         _ => String::new(),
     };
-    let busiest = match info.queries {
-        0 => String::new(),
-        _ => {
-            format!("\n\nThe busiest 1 % of clients send {:.1} % of the queries.", info.busiest_share * 100.0)
-        }
-    };
+    let busiest = info.busiest_share.map_or_else(String::new, |share| {
+        format!("\n\nThe busiest 1 % of clients send {:.1} % of the queries.", share * 100.0)
+    });
     format!(
         "{}{busiest}{steps_back}{longest_gap}\n\n{}\n\nSkipped of {} ({}):{skipped}",
         session::lines(row),
@@ -178,7 +172,7 @@ Skipped of 2 lines (text):
         // A single query has no gap; without one, nobody is busy.
         let info = Summary::of(&mut trace_of(&lines[..lines.find('\n').expect("two lines")]));
         assert!(shown(&info).contains("0.000 s  -  "), "{}", shown(&info));
-        let none = TraceInfo { queries: 0, responses: 1, ..info };
+        let none = TraceInfo { queries: 0, responses: 1, busiest_share: None, ..info };
         assert!(!shown(&none).contains("busiest"), "{}", shown(&none));
     }
 }
