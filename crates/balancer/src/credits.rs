@@ -321,7 +321,15 @@ impl Agent {
         granted.put(lease);
         granted.quota.put(quota);
         granted.drops.store(report.drops, Ordering::Relaxed);
-        self.back_end.set_draining(drained_by(&report.service), report.draining);
+        let who = drained_by(&report.service);
+        match (self.back_end.is_drained(who), report.draining) {
+            (false, true) => tracing::info!(service = %report.service, "the agent drains the back end"),
+            (true, false) => {
+                tracing::info!(service = %report.service, "the agent gives the back end queries again")
+            }
+            _ => {}
+        }
+        self.back_end.set_draining(who, report.draining);
     }
 
     /// Who has said that the back end drains, and is gone, says so no longer.
