@@ -114,7 +114,7 @@ impl Summary {
             gap_deviation_seconds: is_spaced.then(|| self.gaps.deviation()),
             steps_back: self.steps_back,
             step_back_packet: self.step_back_packet,
-            longest_gap_seconds: is_spaced.then(|| self.longest_gap.as_secs_f64()),
+            longest_gap_seconds: is_spaced.then_some(self.longest_gap.as_secs_f64()),
             longest_gap_packet: self.longest_gap_packet,
             clients: self.clients.len() as u64,
             busiest_share: self.busiest_share(),
