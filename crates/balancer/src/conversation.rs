@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::connections::{Connections, Way};
 
 /// Queries of one connection that are under way; further ones are not read meanwhile.
-const PIPELINED_MAX: usize = 64;
+pub const PIPELINED_MAX: usize = 64;
 
 /// Octets that are read at once.
 const PIECE: usize = 8 << 10;

@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use crate::client_address::ClientAddress;
 use crate::clients::Clients;
 use crate::connections::{Connections, Desk, Onward};
-use crate::conversation;
+use crate::conversation::{self, PIPELINED_MAX};
 use crate::counters::FrontCounters;
 use crate::credits::Credits;
 use crate::descriptors::Descriptors;
@@ -308,7 +308,10 @@ fn field(back_ends: &[(SocketAddr, u32)], threads: usize) -> Option<Field> {
 fn datagrams_max(options: &Options) -> usize {
     match options.onward {
         Onward::Connections => 0,
-        Onward::Datagrams => options.outstanding_max.saturating_mul(options.tries),
+        Onward::Datagrams => {
+            let of_connections = options.tcp.connections_max.saturating_mul(PIPELINED_MAX);
+            options.outstanding_max.min(of_connections).saturating_mul(options.tries)
+        }
     }
 }
 

@@ -754,8 +754,8 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "pointsman_api_connections_cut_total",
         help: "Connections to the API that did not end by themselves, by cause: malformed, for what came was no \
-               request; head_late, for no whole head came in time; untaken, for nothing was taken of an answer; broken; or \
-               lifetime, for they were too old.",
+               request; head_late, for no whole head came in time, or before another client needed the place; \
+               untaken, for nothing was taken of an answer; broken; or lifetime, for they were too old.",
         kind: Kind::Counter,
         unit: "connections",
         labels: &["cause"],
