@@ -130,7 +130,8 @@ fn what_became_of_queries_adds_up() {
 /// Nobody may send to all at once unasked, so no socket to the first can be opened.
 #[test]
 fn who_has_no_socket_is_passed_over() {
-    let nobody = SocketAddr::from(([255, 255, 255, 255], 5300));
+    // A link's address without the link.
+    let nobody = SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 5300));
     let good = Scripted::answering(0);
     // Probes find it out much later.
     let more = ["--http", "127.0.0.1:0", "--policy", "wrr", "--tries", "1", "--probe-interval", "1h"];
