@@ -5,12 +5,12 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use hyper::body::{Frame, SizeHint};
+use hyper::body::{Frame, Incoming, SizeHint};
 use net::admission::Place;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -30,6 +30,8 @@ const ANSWERED: u8 = 2;
 /// The place of a connection, and what its client has it for.
 pub(crate) struct Seated {
     stage: AtomicU8,
+    /// Whether all of the last request has been read.
+    is_read: AtomicBool,
     place: Place,
     /// Behind the place, which is free once this is dropped.
     freed: Freed,
@@ -48,13 +50,19 @@ impl Seated {
     /// A place of one that has not asked yet, and who is told when it may be free.
     pub(crate) fn new(place: Place, freed: Arc<Notify>) -> Seated {
         place.waits(false);
-        Seated { stage: AtomicU8::new(WAITS), place, freed: Freed(freed) }
+        Seated { stage: AtomicU8::new(WAITS), is_read: AtomicBool::new(true), place, freed: Freed(freed) }
     }
 
-    /// Says that a head has come.
-    pub(crate) fn asks(&self) {
+    /// Says that a head has come, and with it all of the request, or not.
+    pub(crate) fn asks(&self, is_read: bool) {
         self.stage.store(ASKED, Ordering::Relaxed);
+        self.is_read.store(is_read, Ordering::Relaxed);
         self.place.works();
+    }
+
+    /// Whether all of the last request has been read. Where it has not, its connection cannot be used again.
+    pub(crate) fn is_read(&self) -> bool {
+        self.is_read.load(Ordering::Relaxed)
     }
 
     /// Says that nothing but the end of what it sends is waited for.
@@ -78,6 +86,43 @@ impl Seated {
         if self.stage.load(Ordering::Relaxed) == ANSWERED {
             self.parts();
         }
+    }
+}
+
+/// The body of a request, which tells when all of it is read.
+pub(crate) struct Question {
+    body: Incoming,
+    seated: Arc<Seated>,
+}
+
+impl Question {
+    pub(crate) fn new(body: Incoming, seated: Arc<Seated>) -> Question {
+        seated.asks(body.is_end_stream());
+        Question { body, seated }
+    }
+}
+
+impl HttpBody for Question {
+    type Data = <Incoming as HttpBody>::Data;
+    type Error = <Incoming as HttpBody>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.seated.is_read.store(true, Ordering::Relaxed);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::HeaderValue;
+use axum::http::header::CONNECTION;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -24,7 +26,7 @@ use tokio::sync::Notify;
 
 use crate::body::BODY_WAIT;
 use crate::counters::{Counters, add};
-use crate::patient::{Answer, Patient, Seated};
+use crate::patient::{Answer, Patient, Question, Seated};
 
 /// Connections open at a time. Whoever comes then takes the place of the one that has waited longest for a request; where
 /// all are being answered, it waits, others behind it in the system's backlog. People, scrapers and control processes hold
@@ -123,13 +125,17 @@ async fn connection(
     let router = TowerToHyperService::new(router);
     let (counted, seat) = (&*counters, seated.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
-        seat.asks();
         request.extensions_mut().insert(peer);
-        let (answered, seat) = (router.call(request), seat.clone());
+        let answered = router.call(request.map(|body| Question::new(body, seat.clone())));
+        let seat = seat.clone();
         // Only what may be moved gives its stream back.
         Box::pin(async move {
-            let answer = answered.await?;
+            let mut answer = answered.await?;
             counted.answered(answer.status());
+            // Else a client would ask on, and never hear of it.
+            if !seat.is_read() {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             Ok::<_, Infallible>(answer.map(|body| Answer::new(body, seat)))
         })
     });
@@ -255,6 +261,32 @@ mod tests {
     }
 
     // Nobody who writes all before it reads hears of a connection that is reset.
+    #[tokio::test]
+    async fn a_connection_with_an_unread_body_is_said_to_end_and_any_other_goes_on() {
+        let router = Router::new()
+            .route("/unread", put(|| async { StatusCode::UNSUPPORTED_MEDIA_TYPE }))
+            .route("/read", put(|_: String| async {}));
+        let (address, _, shutdown, served) = start(router).await;
+        let mut client = TcpStream::connect(address).await.unwrap();
+        for (path, is_last) in [("/read", false), ("/read", false), ("/unread", true)] {
+            let head = format!("PUT {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n");
+            client.write_all(head.as_bytes()).await.unwrap();
+            if !is_last {
+                client.write_all(b"ab").await.unwrap();
+            }
+            let mut told = Vec::new();
+            while !told.ends_with(b"\r\n\r\n") {
+                told.push(client.read_u8().await.unwrap());
+            }
+            let told = String::from_utf8(told).unwrap();
+            assert_eq!(told.contains("connection: close\r\n"), is_last, "{path}: {told}");
+        }
+        assert_eq!(client.read(&mut [0]).await.unwrap(), 0);
+        drop(client);
+        shutdown.begin();
+        served.await.unwrap();
+    }
+
     #[tokio::test]
     async fn whose_request_cannot_be_read_learns_why() {
         let (address, counters, shutdown, served) = start(Router::new()).await;
