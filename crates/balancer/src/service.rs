@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use fastrand::Rng;
+use net::bind_error::{BindError, Transport};
 use net::clock::Clock;
-use net::listen::{BindError, Transport};
 use net::privileges::{self, PrivilegesError};
 use net::shutdown::Shutdown;
 use net::tcp::Limits as TcpLimits;

@@ -12,7 +12,7 @@
 //! - [`client`]: the sockets of who asks: datagrams in batches from many source addresses, connections, and one
 //!   place to wait for all of them.
 //! - [`tls`]: which certificates clients take.
-//! - [`listen`]: why an address could not be bound, and how to go on.
+//! - [`listen`]: one address for both; [`bind_error`]: why an address could not be bound, and how to go on.
 //! - [`count`]: a number that one thread counts and others read; [`histogram`]: how many were how large.
 //! - [`clock`]: the time as a plain value, to be passed on.
 //! - [`shutdown`]: one token that ends waiting tasks and blocked threads alike.
@@ -34,6 +34,7 @@ compile_error!(
 pub mod accept;
 pub mod admission;
 pub mod awake;
+pub mod bind_error;
 pub mod client;
 pub mod clock;
 pub mod count;

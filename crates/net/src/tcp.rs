@@ -22,7 +22,7 @@
 
 use crate::accept::{Acceptor, Event};
 use crate::admission::{Admission, Place, Refusal};
-use crate::listen::{BindError, Transport};
+use crate::bind_error::{BindError, Transport};
 use crate::shutdown::Shutdown;
 use connection::Connection;
 use socket2::{Domain, Protocol, Socket, Type};

@@ -15,7 +15,7 @@
 //! through it is gone once.
 //! Every reply leaves from the address that was asked, also where the socket is bound to all addresses.
 
-use crate::listen::{BindError, Transport};
+use crate::bind_error::{BindError, Transport};
 use crate::memory::Memory;
 use crate::mmsg;
 use socket2::{Domain, Protocol, Socket, Type};
