@@ -128,7 +128,7 @@ pub(super) fn zones() -> Vec<Vec<u8>> {
 }
 
 /// Text that is read as canonical is what the scanner reads in it; or has data in octets, which the scanner does not take of
-/// any form, or a field that is empty, which older programs stored.
+/// any form, or a field that is empty or a list that ends with a comma, which older programs took.
 pub(super) fn canonical(octets: &[u8]) {
     fn rows(master: &read::Master<'_>) -> Vec<(Vec<u8>, u16, u32, Vec<u8>)> {
         let row = |record: &read::Record| {
@@ -146,7 +146,10 @@ pub(super) fn canonical(octets: &[u8]) {
         Ok(scanned) => assert_eq!(rows(&master), rows(&scanned)),
         Err(faults) => {
             let has_octets = octets.windows(2).any(|pair| pair == b"\\#");
-            assert!(has_octets || faults.to_string().contains(" is empty; expected all fields"), "{faults}");
+            let mut words = octets.split(u8::is_ascii_whitespace);
+            let has_open_list = words.any(|word| word.ends_with(b",") || word.ends_with(b",\""));
+            let has_empty_field = faults.to_string().contains(" is empty; expected all fields");
+            assert!(has_octets || has_open_list || has_empty_field, "{faults}");
         }
     }
 }

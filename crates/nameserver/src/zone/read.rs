@@ -471,6 +471,7 @@ mod tests {
             ("dohpath=/q{?dns}", b"\0\x07\0\x08/q{?dns}"),
             ("dohpath=/q{?a,dns}", b"\0\x07\0\x0a/q{?a,dns}"),
             (r"key1=\004f\\o\044", b"\0\x01\0\x05\x04f\\o,"),
+            ("mandatory=key9,port key9=a port=1", b"\0\0\0\x04\0\x03\0\x09\0\x03\0\x02\0\x01\0\x09\0\x01a"),
         ] {
             let master = read(&source(&format!("x 1 SVCB 1 t {parameters}\n"))).unwrap();
             let data = master.rdata(&master.records[0]);
@@ -485,6 +486,12 @@ mod tests {
             "key3=443",
             "key1=\\002h2 alpn=h2",
             "key65333=a key65333=b",
+            "mandatory=key9 key65333=a",
+            "mandatory=key9,key9 key9=a",
+            "mandatory=key9,none key9=a",
+            "mandatory= key9=a",
+            "mandatory=key9 mandatory=key9 key9=a",
+            r"key0=\000\009 mandatory=key9 key9=a",
         ] {
             assert!(read(&source(&format!("x 1 HTTPS 1 t {parameters}\n"))).is_err(), "{parameters}");
         }

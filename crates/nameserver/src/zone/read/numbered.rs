@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dns::Rtype;
+use domain::base::iana::SvcParamKey;
 use domain::base::rdata::ComposeRecordData;
 use domain::zonefile::inplace::Entry;
 
@@ -16,8 +17,11 @@ pub(super) fn is_numbered(word: &[u8]) -> bool {
     word.strip_prefix(b"key").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit))
 }
 
+/// How the parameter begins that lists keys.
+const MANDATORY: &[u8] = b"mandatory=";
+
 /// The parameters whose values are lists (RFC 9460 §7 and §8).
-const LISTS: [&[u8]; 4] = [b"mandatory=", b"alpn=", b"ipv4hint=", b"ipv6hint="];
+const LISTS: [&[u8]; 4] = [MANDATORY, b"alpn=", b"ipv4hint=", b"ipv6hint="];
 
 /// Whether the last item of a parameter's list is empty, as none may be (RFC 9460 appendix A.1).
 pub(super) fn ends_empty(parameter: &[u8]) -> bool {
@@ -39,6 +43,9 @@ pub(super) fn data(rtype: Rtype, rest: &[u8], origin: Option<&[u8]>) -> Option<V
     if numbered.is_empty() || named.iter().any(|word| ends_empty(word)) {
         return None;
     }
+    // The scanner would look for what it lists among the named ones alone.
+    let (listing, named): (Vec<&[u8]>, Vec<&[u8]>) =
+        named.into_iter().partition(|word| word.starts_with(MANDATORY));
     let target = forms::name(target, origin)?;
     let mut line = format!(". 1 {rtype} ").into_bytes();
     let shown = dns::name::to_text(&target).into_bytes();
@@ -55,6 +62,12 @@ pub(super) fn data(rtype: Rtype, rest: &[u8], origin: Option<&[u8]>) -> Option<V
         let (value, behind) = behind.split_at_checked(u16::from_be_bytes(length).into())?;
         parameters.insert(u16::from_be_bytes([upper, lower]), value.to_vec());
         left = behind;
+    }
+    for word in listing {
+        if parameters.insert(SvcParamKey::MANDATORY.to_int(), mandatory(&word[MANDATORY.len()..])?).is_some()
+        {
+            return None;
+        }
     }
     for word in numbered {
         let word = &word[b"key".len()..];
@@ -73,6 +86,16 @@ pub(super) fn data(rtype: Rtype, rest: &[u8], origin: Option<&[u8]>) -> Option<V
         data.extend(value);
     }
     Some(data)
+}
+
+/// The value of `mandatory`: the keys in ascending order, none twice (RFC 9460 §8); `None` where a word is no key.
+fn mandatory(list: &[u8]) -> Option<Vec<u8>> {
+    let list = forms::unescaped(list)?;
+    let keys = list.split(|octet| *octet == b',').map(SvcParamKey::from_bytes);
+    let mut keys: Vec<u16> = keys.map(|key| key.map(SvcParamKey::to_int)).collect::<Option<_>>()?;
+    keys.sort_unstable();
+    let is_once = keys.windows(2).all(|pair| pair[0] != pair[1]);
+    is_once.then(|| keys.into_iter().flat_map(u16::to_be_bytes).collect())
 }
 
 /// The words of an entry's rest, each with what is quoted in it.
