@@ -11,7 +11,7 @@
 //!   its parts. [`fast`]: what changes between two queries of one.
 //! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
 //! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
-//! - [`import`]: files as edits, [`as_path`] BGP tables as partitions; [`view`]: what the API shows; [`http`]: the API.
+//! - [`import`]: files as edits, [`as_path`] BGP tables as partitions; [`overview`]: what the API shows; [`http`]: the API.
 //! - [`external`]: the conversation with an external proximity service.
 //! - [`health`]: probes of servers, and what they find.
 //! - [`transfer`]: zones for secondaries, signed messages, notifications.
@@ -33,6 +33,7 @@ pub mod health;
 pub mod http;
 pub mod import;
 pub mod names;
+pub mod overview;
 pub mod panics;
 pub mod policies;
 pub mod publish;
@@ -41,6 +42,5 @@ pub mod routed;
 pub mod service;
 pub mod tap;
 pub mod transfer;
-pub mod view;
 pub mod worker;
 pub mod zone;
