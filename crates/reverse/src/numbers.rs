@@ -170,6 +170,8 @@ impl Numbers {
                 foreign = get(&counts.foreign),
                 many = get(&counts.many),
                 cut = get(&counts.cut),
+                not_understood = get(&counts.not_understood),
+                is_without_edns = counts.is_without_edns.load(Ordering::Relaxed),
                 milliseconds = counts.times.sum() / 1_000,
                 "upstream since start"
             );

@@ -6,8 +6,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use dns::edns::UDP_PAYLOAD;
 use dns::query::HEADER;
-use dns::{Folded, Rcode, Rtype};
-use domain::base::iana::Class;
+use dns::{Folded, OptRcode, Rcode, Rtype};
+use domain::base::iana::{Class, Opcode};
+use domain::base::message_builder::QuestionBuilder;
 use domain::base::name::{Name, ParsedName, ToName};
 use domain::base::{Message, MessageBuilder};
 use domain::rdata::{A, Aaaa, Cname, Ptr};
@@ -51,6 +52,8 @@ pub enum Answered {
     Verdict(Verdict, u32),
     /// The answer did not fit a datagram: it must be asked over TCP.
     Truncated,
+    /// The question was not understood: FORMERR, NOTIMP or BADVERS. One with EDNS must be asked without (RFC 6891 §6.2.2).
+    NotUnderstood,
     /// It is no answer that says anything.
     Failed(Why),
     /// It is none to this question: somebody else's, or forged. It is to be waited on.
@@ -120,18 +123,12 @@ pub fn glance(message: &[u8]) -> Option<IpAddr> {
     rest.starts_with(b"\x07in-addr\x04arpa\0").then(|| Ipv4Addr::from(octets).into())
 }
 
-/// Writes a question.
+/// Writes a question, with EDNS.
 ///
 /// # Panics
 /// Never: it is short.
 pub fn question(address: IpAddr, ask: &Ask, id: u16) -> Vec<u8> {
-    let (name, rtype) = asked(address, ask);
-    let mut message = MessageBuilder::new_vec();
-    message.header_mut().set_id(id);
-    message.header_mut().set_rd(true);
-    let mut message = message.question();
-    message.push((name, rtype)).expect("there is room");
-    let mut message = message.additional();
+    let mut message = plain(address, ask, id).additional();
     let opt = message.opt(|opt| {
         opt.set_udp_payload_size(UDP_PAYLOAD);
         Ok(())
@@ -140,13 +137,33 @@ pub fn question(address: IpAddr, ask: &Ask, id: u16) -> Vec<u8> {
     message.finish()
 }
 
-/// Reads what came back for [`question()`] with the same arguments.
+/// Writes the same question without EDNS, for who does not understand that.
+///
+/// # Panics
+/// Never: it is short.
+pub fn question_without_edns(address: IpAddr, ask: &Ask, id: u16) -> Vec<u8> {
+    plain(address, ask, id).finish()
+}
+
+fn plain(address: IpAddr, ask: &Ask, id: u16) -> QuestionBuilder<Vec<u8>> {
+    let mut message = MessageBuilder::new_vec();
+    message.header_mut().set_id(id);
+    message.header_mut().set_rd(true);
+    let mut message = message.question();
+    message.push(asked(address, ask)).expect("there is room");
+    message
+}
+
+/// Reads what came back for [`question()`], or [`question_without_edns()`], with the same arguments.
 pub fn read(octets: &[u8], address: IpAddr, ask: &Ask, id: u16) -> Answered {
     let Ok(message) = Message::from_slice(octets) else { return Answered::Foreign };
     let header = message.header();
-    if header.id() != id || !header.qr() {
+    if header.id() != id || !header.qr() || header.opcode() != Opcode::QUERY {
         return Answered::Foreign;
     }
+    // With the upper bits, which are in the OPT record: without them BADVERS reads as NOERROR (RFC 6891 §6.1.3).
+    let rcode = message.opt_rcode();
+    let is_answer = matches!(rcode, OptRcode::NOERROR | OptRcode::NXDOMAIN);
     let (name, rtype) = asked(address, ask);
     match message.sole_question() {
         Ok(question) => {
@@ -155,17 +172,17 @@ pub fn read(octets: &[u8], address: IpAddr, ask: &Ask, id: u16) -> Answered {
                 return Answered::Foreign;
             }
         }
-        // A server that cannot do with the question may leave it out, but only with an error.
+        // A server that cannot do with the question may leave it out, but only with an error, and with nothing else.
         Err(_) => {
-            let is_error = !matches!(header.rcode(), Rcode::NOERROR | Rcode::NXDOMAIN);
-            if !is_error || message.header_counts().qdcount() != 0 {
+            let counts = message.header_counts();
+            if is_answer || [counts.qdcount(), counts.ancount(), counts.nscount()] != [0; 3] {
                 return Answered::Foreign;
             }
         }
     }
-    match header.rcode() {
-        Rcode::NOERROR | Rcode::NXDOMAIN if header.tc() => Answered::Truncated,
-        Rcode::NOERROR | Rcode::NXDOMAIN => {
+    match rcode {
+        _ if is_answer && header.tc() => Answered::Truncated,
+        _ if is_answer => {
             let said = match ask {
                 Ask::Name => names(message),
                 Ask::Addresses(_) => addresses(message, address),
@@ -173,7 +190,8 @@ pub fn read(octets: &[u8], address: IpAddr, ask: &Ask, id: u16) -> Answered {
             };
             said.unwrap_or(Answered::Failed(Why::Malformed))
         }
-        Rcode::SERVFAIL => Answered::Failed(Why::Servfail),
+        OptRcode::FORMERR | OptRcode::NOTIMP | OptRcode::BADVERS => Answered::NotUnderstood,
+        OptRcode::SERVFAIL => Answered::Failed(Why::Servfail),
         _ => Answered::Failed(Why::Refused),
     }
 }
@@ -517,23 +535,71 @@ mod tests {
     #[test]
     fn answers_to_other_questions_are_foreign() {
         let good = answer(Rcode::NOERROR, &[(PTR, "PTR", "a.example")]);
-        for (at, what) in [(0, "id"), (2, "QR"), (13, "name"), (5, "questions")] {
+        for (at, bits, what) in
+            [(0, 1, "id"), (2, 0x80, "QR"), (2, 0x10, "opcode"), (13, 1, "name"), (5, 1, "questions")]
+        {
             let mut other = good.clone();
-            other[at] ^= if at == 2 { 0x80 } else { 1 };
+            other[at] ^= bits;
             assert_eq!(told(&other), "Foreign", "{what}");
         }
         // Without the question, an error is an answer, and nothing else is.
-        for (rcode, expected) in
-            [(0, "Foreign"), (3, "Foreign"), (2, "Failed(Servfail)"), (5, "Failed(Refused)")]
-        {
+        for (rcode, expected) in [
+            (0, "Foreign"),
+            (3, "Foreign"),
+            (2, "Failed(Servfail)"),
+            (5, "Failed(Refused)"),
+            (1, "NotUnderstood"),
+        ] {
             let mut header = good[..12].to_vec();
             (header[3], header[5], header[7]) = (header[3] & 0xf0 | rcode, 0, 0);
             assert_eq!(told(&header), expected, "{rcode}");
+            // And only with nothing else in it.
+            for count in [7, 9] {
+                header[count] = 1;
+                assert_eq!(told(&header), "Foreign", "{rcode}");
+                header[count] = 0;
+            }
         }
         let mut truncated = good.clone();
         truncated[2] |= 2;
         assert_eq!(told(&truncated), "Truncated");
         assert_eq!(told(&good[..good.len() - 20]), "Failed(Malformed)");
+    }
+
+    #[test]
+    fn what_was_not_understood_is_told_apart_from_what_is_not_there() {
+        // The upper bits of a code are in the OPT record: those of BADVERS are all that it has.
+        let coded = |rcode: u16| {
+            let mut octets = question(ADDRESS.parse().unwrap(), &Ask::Name, 77);
+            octets[2] |= 0x80;
+            octets[3] |= (rcode & 15) as u8;
+            let upper = octets.len() - 6;
+            octets[upper] = (rcode >> 4) as u8;
+            told(&octets)
+        };
+        for (rcode, expected) in [
+            (0, "none 0"),
+            (1, "NotUnderstood"),
+            (2, "Failed(Servfail)"),
+            (3, "Nothing(0)"),
+            (4, "NotUnderstood"),
+            (5, "Failed(Refused)"),
+            (16, "NotUnderstood"),
+            (19, "Failed(Refused)"),
+            (23, "Failed(Refused)"),
+        ] {
+            assert_eq!(coded(rcode), expected, "{rcode}");
+        }
+    }
+
+    #[test]
+    fn a_question_without_edns_is_the_same_but_for_its_last_record() {
+        let address = ADDRESS.parse().unwrap();
+        let with = question(address, &Ask::Name, 77);
+        let mut without = question_without_edns(address, &Ask::Name, 77);
+        assert_eq!((without[11], with[11]), (0, 1));
+        without[11] = 1;
+        assert_eq!(without, with[..with.len() - 11]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the back end counts: cells that the metrics and the log read.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use net::histogram::Histogram;
@@ -113,6 +113,10 @@ pub struct UpstreamCounts {
     pub rcodes: [AtomicU64; 16],
     /// Answers that were cut, and asked for again over TCP.
     pub cut: AtomicU64,
+    /// Answers that a question with EDNS was not understood, which was asked again without.
+    pub not_understood: AtomicU64,
+    /// Whether it was found not to take EDNS, and not to take it since, now.
+    pub is_without_edns: AtomicBool,
     /// Answers with more records than [`crate::question::NAMES_MAX`].
     pub many: AtomicU64,
     /// Answers to questions that were never asked.
@@ -131,6 +135,8 @@ impl Default for UpstreamCounts {
             failures: Default::default(),
             rcodes: Default::default(),
             cut: AtomicU64::default(),
+            not_understood: AtomicU64::default(),
+            is_without_edns: AtomicBool::default(),
             many: AtomicU64::default(),
             foreign: AtomicU64::default(),
             times: Histogram::new(&TIMES_US),
@@ -159,7 +165,10 @@ impl UpstreamCounts {
             Answered::NoName(_) | Answered::Nothing(_) => add(&self.no_names),
             Answered::Unusable(_) => add(&self.unusable),
             Answered::Failed(why) => add(&self.failures[*why as usize]),
-            Answered::Truncated | Answered::Foreign => add(&self.failures[Why::Malformed as usize]),
+            // They end where they are asked.
+            Answered::Truncated | Answered::Foreign | Answered::NotUnderstood => {
+                add(&self.failures[Why::Malformed as usize]);
+            }
         }
     }
 }

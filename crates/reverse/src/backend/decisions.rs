@@ -311,7 +311,7 @@ impl BackEnd {
             }
             Answered::Failed(why) => self.failed(address, why, now),
             // They end where they are asked, or answer another question.
-            Answered::Truncated | Answered::Foreign | Answered::Verdict(..) => {
+            Answered::Truncated | Answered::Foreign | Answered::NotUnderstood | Answered::Verdict(..) => {
                 self.failed(address, Why::Malformed, now);
             }
         }

@@ -19,13 +19,13 @@ use tokio::time::Instant;
 
 use super::counts::Counts;
 use super::decisions::{BackEnd, Due, Question, seconds};
-use super::upstreams::Upstreams;
+use super::upstreams::{Upstreams, WITHOUT_EDNS};
 use crate::cache::{Reader, Why, snapshot};
 use crate::ending::Ending;
 use crate::front::{Seen, Wanted};
 use crate::learned::Learned;
 use crate::question::{Answered, Ask};
-use crate::upstream::{self, Ids};
+use crate::upstream::{Ids, Reply, Way};
 use net::whole::{self, Resting};
 
 /// How often one shard of the cache is begun to be swept: with 64 of them, all in about a minute.
@@ -82,7 +82,7 @@ pub struct Task {
 }
 
 /// What comes back from the task of a question; an error is what this machine lacked to ask it.
-type Flight = (usize, Question, io::Result<Answered>, Duration);
+type Flight = (usize, Question, io::Result<Reply>, Duration);
 
 /// Learns until `shutdown` begins, and writes a last snapshot; whether that was written, where one is wanted.
 pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
@@ -200,21 +200,23 @@ impl Task {
     }
 
     fn ask(&mut self, question: Question, ids: &Arc<Ids>, flights: &mut JoinSet<Flight>) {
-        let index = self.upstreams.next(self.clock.now().monotonic);
+        let begun = self.clock.now().monotonic;
+        let index = self.upstreams.next(begun);
         let (upstream, counts) = self.upstreams.at(index);
+        let with_edns = self.upstreams.is_asked_with_edns(index, begun);
         let (ids, wait, clock) = (ids.clone(), self.timeout, self.clock);
         flights.spawn(async move {
-            let begun = clock.now().monotonic;
-            let asked = upstream::ask(upstream, question.address, &question.ask, ids.next(), wait, &counts);
-            let answered = caught(asked).await;
-            (index, question, answered, clock.now().monotonic.saturating_sub(begun))
+            let Question { address, ask, .. } = &question;
+            let way = Way { upstream, address: *address, ask, ids: &ids, counts: &counts };
+            let reply = caught(way.ask(with_edns, wait)).await;
+            (index, question, reply, clock.now().monotonic.saturating_sub(begun))
         });
     }
 
-    fn land(&mut self, (index, question, answered, took): Flight) {
+    fn land(&mut self, (index, question, reply, took): Flight) {
         let now = self.clock.now();
-        let answered = match answered {
-            Ok(answered) => answered,
+        let Reply { answered, takes_edns } = match reply {
+            Ok(reply) => reply,
             Err(cause) => {
                 if self.told_short.is_none_or(|told| now.monotonic.saturating_sub(told) >= TOLD_INTERVAL) {
                     self.told_short = Some(now.monotonic);
@@ -224,6 +226,20 @@ impl Task {
             }
         };
         self.upstreams.answered(index, &answered, took, now.monotonic);
+        if let Some(takes_edns) = takes_edns
+            && self.upstreams.shown(index, takes_edns, now.monotonic)
+        {
+            let (upstream, seconds) = (self.upstreams.at(index).0, WITHOUT_EDNS.as_secs());
+            match takes_edns {
+                true => tracing::info!(%upstream, "the upstream takes EDNS again"),
+                false => tracing::warn!(
+                    %upstream,
+                    seconds,
+                    "the upstream does not take EDNS (RFC 6891): it is asked without, and with it again after so long; \
+                     answers of more than 512 octets come over TCP until then"
+                ),
+            }
+        }
         self.back_end.answered(question, answered, now);
         match question.ask {
             Ask::Prefix(_) => self.learned.tell_all(),
@@ -234,11 +250,12 @@ impl Task {
 
 /// What a question comes to. One that makes the code panic has failed, and is told of like others: else its address would be
 /// in flight for ever.
-async fn caught(asked: impl Future<Output = io::Result<Answered>>) -> io::Result<Answered> {
+async fn caught(asked: impl Future<Output = io::Result<Reply>>) -> io::Result<Reply> {
     let mut asked = pin!(asked);
+    let failed = Reply { answered: Answered::Failed(Why::Malformed), takes_edns: None };
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| asked.as_mut().poll(context)));
-        polled.unwrap_or(Poll::Ready(Ok(Answered::Failed(Why::Malformed))))
+        polled.unwrap_or(Poll::Ready(Ok(failed)))
     })
     .await
 }
@@ -249,12 +266,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_that_panics_has_failed() {
-        async fn panics() -> io::Result<Answered> {
+        async fn panics() -> io::Result<Reply> {
             tokio::task::yield_now().await;
             panic!("as a reader of answers might")
         }
-        assert!(matches!(caught(panics()).await, Ok(Answered::Failed(Why::Malformed))));
-        let good = caught(async { Ok(Answered::NoName(7)) }).await;
-        assert!(matches!(good, Ok(Answered::NoName(7))));
+        let failed = caught(panics()).await.map(|reply| reply.answered);
+        assert!(matches!(failed, Ok(Answered::Failed(Why::Malformed))));
+        let good = caught(async { Ok(Reply { answered: Answered::NoName(7), takes_edns: None }) }).await;
+        assert!(matches!(good.map(|reply| reply.answered), Ok(Answered::NoName(7))));
     }
 }

@@ -1,7 +1,7 @@
 //! `/metrics`: every number that is exported, declared once.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::Problem;
 use axum::extract::State;
@@ -10,6 +10,7 @@ use dns::Rcode;
 use web::metrics::{Kind, Samples};
 
 use super::Http;
+use crate::backend::upstreams::WITHOUT_EDNS;
 use crate::cache::Verdict;
 use crate::front::{self, LOOKED_AT_ONE_IN};
 use crate::known::WORDS;
@@ -325,7 +326,8 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_reverse_upstream_rcodes_total",
-        help: "Answers that were believed, by upstream and response code; codes that never came are absent.",
+        help: "Answers that were believed, by upstream and the response code in their header, where BADVERS is NOERROR; codes \
+               that never came are absent.",
         kind: Kind::Counter,
         unit: "answers",
         labels: &["upstream", "rcode"],
@@ -342,16 +344,32 @@ pub const METRICS: &[Metric] = &[
     },
     Metric {
         name: "pointsman_reverse_upstream_oddities_total",
-        help: "What else came from upstreams: cut answers, asked for again over TCP; many: more records than are looked \
-               at; foreign ones, to questions that were never asked.",
+        help: "What else came from upstreams: cut answers, asked for again over TCP; not_understood: FORMERR, NOTIMP or \
+               BADVERS to a question with EDNS, asked again without; many: more records than are looked at; foreign \
+               ones, to questions that were never asked.",
         kind: Kind::Counter,
         unit: "answers",
         labels: &["upstream", "kind"],
         read: |numbers, samples| {
             for (address, counts) in &numbers.upstreams {
                 samples.push([address.to_string(), "cut".into()], get(&counts.cut));
+                samples.push([address.to_string(), "not_understood".into()], get(&counts.not_understood));
                 samples.push([address.to_string(), "many".into()], get(&counts.many));
                 samples.push([address.to_string(), "foreign".into()], get(&counts.foreign));
+            }
+        },
+    },
+    Metric {
+        name: "pointsman_reverse_upstream_without_edns",
+        help: "1 for an upstream that answers questions without EDNS only, and is asked such for ten minutes at a time; 0 for \
+               others.",
+        kind: Kind::Gauge,
+        unit: "none",
+        labels: &["upstream"],
+        read: |numbers, samples| {
+            const { assert!(WITHOUT_EDNS.as_secs() == 600) };
+            for (address, counts) in &numbers.upstreams {
+                samples.push([address.to_string()], counts.is_without_edns.load(Ordering::Relaxed).into());
             }
         },
     },
