@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use std::time::Instant;
 
+use tests::data;
 use tests::folder::Folder;
 use tests::guide::{self, blocks, compare, is_as, prompts};
 use tests::nginx::Nginx;
@@ -42,6 +43,14 @@ fn let_load_decide() {
 #[test]
 fn replay_a_capture() {
     follow("replay-a-capture.md", None);
+}
+
+#[test]
+fn come_from_another_server() {
+    let Some(database) = data::file("routing/GeoIP2-Country-Test.mmdb") else { return };
+    let reader = Reader::new();
+    std::fs::copy(database, reader.folder.at("GeoLite2-Country.mmdb")).expect("the folder is ours");
+    reader.follow("come-from-another-server.md", None);
 }
 
 #[test]
@@ -87,64 +96,7 @@ struct Reader {
 
 /// Goes through a guide from top to bottom; of other servers, only one make is tried.
 fn follow(name: &str, make: Option<(&str, Make)>) {
-    let text = guide::read(name);
-    let mut reader = Reader {
-        folder: Folder::new(),
-        serving: None,
-        secondary: (free_address(), None),
-        sites: std::array::from_fn(|_| free_address()),
-        names: None,
-        nginx: None,
-        programs: Vec::new(),
-    };
-    let mut commands = 0;
-    for (kind, content) in blocks(&text) {
-        let content = reader.here(content);
-        match kind.split_once(' ').unwrap_or((kind, "")) {
-            ("file", file) => {
-                let path = reader.folder.write(file, content);
-                // As the guides ask for where it matters.
-                keep_private(&path);
-            }
-            ("serve", _) => reader.serve(&content),
-            ("reverse", _) => reader.name_addresses(&content),
-            ("nginx", _) => {
-                reader.nginx = Some(Nginx::start(reader.command(&content)));
-            }
-            ("web", _) => reader.programs.push(Program::spawn(reader.command(&content))),
-            ("secondary", named) => {
-                if let Some((_, make)) = make.filter(|(wanted, _)| *wanted == named) {
-                    let (address, peer) = &mut reader.secondary;
-                    *peer = Some(make.start(&reader.folder, *address, &content));
-                }
-            }
-            ("follows", wanted) => {
-                let (command, expected) = prompts(&content).remove(0);
-                assert_eq!(expected, [wanted], "{command}");
-                reader.wait_for(command, &[wanted]);
-            }
-            ("until", _) => {
-                for (command, expected) in prompts(&content) {
-                    commands += 1;
-                    reader.wait_for(command, &expected);
-                }
-            }
-            ("sh", _) => {
-                for (command, expected) in prompts(&content) {
-                    commands += 1;
-                    if let Some(printed) = reader.run(command) {
-                        compare(command, &printed, &expected);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    if let Some(nginx) = reader.nginx.take() {
-        nginx.stop();
-    }
-    assert!(commands > 0, "{name} has commands");
-    assert_eq!(make.is_some(), reader.secondary.1.is_some(), "{name} has the secondary that is asked for");
+    Reader::new().follow(name, make);
 }
 
 /// For the owner alone, but for what a web server that runs as another user reads.
@@ -154,6 +106,71 @@ fn keep_private(path: &str) {
 }
 
 impl Reader {
+    fn new() -> Reader {
+        Reader {
+            folder: Folder::new(),
+            serving: None,
+            secondary: (free_address(), None),
+            sites: std::array::from_fn(|_| free_address()),
+            names: None,
+            nginx: None,
+            programs: Vec::new(),
+        }
+    }
+
+    /// Goes through a guide, as [`follow`] does, with what is in the folder already.
+    fn follow(mut self, name: &str, make: Option<(&str, Make)>) {
+        let text = guide::read(name);
+        let mut commands = 0;
+        for (kind, content) in blocks(&text) {
+            let content = self.here(content);
+            match kind.split_once(' ').unwrap_or((kind, "")) {
+                ("file", file) => {
+                    let path = self.folder.write(file, content);
+                    // As the guides ask for where it matters.
+                    keep_private(&path);
+                }
+                ("serve", _) => self.serve(&content),
+                ("reverse", _) => self.name_addresses(&content),
+                ("nginx", _) => {
+                    self.nginx = Some(Nginx::start(self.command(&content)));
+                }
+                ("web", _) => self.programs.push(Program::spawn(self.command(&content))),
+                ("secondary", named) => {
+                    if let Some((_, make)) = make.filter(|(wanted, _)| *wanted == named) {
+                        let (address, peer) = &mut self.secondary;
+                        *peer = Some(make.start(&self.folder, *address, &content));
+                    }
+                }
+                ("follows", wanted) => {
+                    let (command, expected) = prompts(&content).remove(0);
+                    assert_eq!(expected, [wanted], "{command}");
+                    self.wait_for(command, &[wanted]);
+                }
+                ("until", _) => {
+                    for (command, expected) in prompts(&content) {
+                        commands += 1;
+                        self.wait_for(command, &expected);
+                    }
+                }
+                ("sh", _) => {
+                    for (command, expected) in prompts(&content) {
+                        commands += 1;
+                        if let Some(printed) = self.run(command) {
+                            compare(command, &printed, &expected);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(nginx) = self.nginx.take() {
+            nginx.stop();
+        }
+        assert!(commands > 0, "{name} has commands");
+        assert_eq!(make.is_some(), self.secondary.1.is_some(), "{name} has the secondary that is asked for");
+    }
+
     /// The text with the addresses that servers have here.
     fn here(&self, text: &str) -> String {
         let text = text.replace(SECONDARY, &self.secondary.0.port().to_string());
@@ -209,11 +226,12 @@ impl Reader {
         Some(String::from_utf8(output.stdout).expect("it prints text"))
     }
 
-    /// Runs a command against the servers; `None` where the machine does not have it.
+    /// Runs a command against the servers that were started; `None` where the machine does not have it.
     fn try_to_run(&self, command: &str) -> Option<Output> {
-        let serving = self.serving.as_ref().expect("the server was started");
         let mut process = self.command(command);
-        process.env("POINTSMAN_API", format!("http://{}", serving.api));
+        if let Some(serving) = &self.serving {
+            process.env("POINTSMAN_API", format!("http://{}", serving.api));
+        }
         if let Some(names) = &self.names {
             process.env("POINTSMAN_REVERSE", format!("http://{names}"));
         }
