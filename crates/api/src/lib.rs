@@ -58,5 +58,5 @@ pub use status::{
     Changed, Counters, Counts, ExternalState, Health, ImportState, PartitionState, Status, StoreState,
     TransferState, WorkerState,
 };
-pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten};
+pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten, TraceZone, TraceZones};
 pub use zone::ZoneSummary;

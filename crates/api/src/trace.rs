@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +159,46 @@ pub struct TraceChange {
     pub changed: u64,
     /// Queries whose name would be longer than 255 octets.
     pub too_long: u64,
+}
+
+/// What came of making zones of a trace: of `trace zones`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceZones {
+    /// The folder that was written.
+    pub folder: String,
+    /// Responses that were read, those that were left out among them.
+    pub responses: u64,
+    /// Responses of which nothing was used, by cause.
+    pub left_out: BTreeMap<String, u64>,
+    /// RRsets that were there again with other records: the first was taken.
+    pub differing: u64,
+    /// RRsets of no zone that their server has, such as addresses of name servers elsewhere.
+    pub outside: u64,
+    /// What no response shows and had to be made up: `soa` and `name_servers` of an apex, `zones` that only delegate,
+    /// `delegations`, and `names` that are there without a record that was seen.
+    pub made_up: BTreeMap<String, u64>,
+    /// The zones, those above before those below.
+    pub zones: Vec<TraceZone>,
+    /// What gave no message, by cause.
+    pub skipped: BTreeMap<String, u64>,
+    /// Where the trace breaks off; absent when it was read to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damage: Option<TraceDamage>,
+}
+
+/// A zone that was made of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TraceZone {
+    /// Its apex.
+    pub origin: String,
+    /// Its master file.
+    pub file: String,
+    /// Its records.
+    pub records: u64,
+    /// The addresses of the servers that have it.
+    pub servers: Vec<IpAddr>,
+    /// Records that are not in it, as they cannot be served beside the others.
+    pub unservable: u64,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Recorded traffic, and the same traffic sent again.
 //!
 //! - [`trace`]: any capture in, queries and responses out, in constant memory; what was skipped is counted.
+//! - [`zones`]: what responses show of the zones behind them, as zones.
 //! - [`mutate`]: what if: the same queries with DO, other sizes, other names.
 //! - [`mod@compare`]: an answer held against the recorded one.
 //! - [`schedule`]: which client asks what, and when. Pure.
@@ -21,3 +22,4 @@ pub mod schedule;
 pub mod send;
 mod tables;
 pub mod trace;
+pub mod zones;

@@ -1,12 +1,14 @@
-//! `pointsman trace`: what recorded traffic is like, and the same traffic in another form, in part or changed.
+//! `pointsman trace`: what recorded traffic is like, the same traffic in another form, in part or changed, and the zones
+//! behind it.
 //!
-//! - `info`: numbers; `copy`: convert, cut and mutate, which write another trace.
+//! - `info`: numbers; `copy`: convert, cut and mutate, which write another trace; `zones`: zones.
 //! - `output`: the file that is written, whole or not at all; `progress`: how much was read.
 
 mod copy;
 mod info;
 mod output;
 pub(crate) mod progress;
+mod zones;
 
 use std::fs::File;
 use std::io::{self, Seek};
@@ -122,6 +124,25 @@ enum Action {
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
     },
+    /// Make the zones that a trace's responses show, as files that can be served
+    ///
+    /// The responses are those of authoritative servers: captured at one of them, or on a resolver's way to all of them.
+    /// The zones have what was asked for, no more; what a zone must have and no response shows is made up, and counted.
+    #[command(after_help = "Example:\n  pointsman trace zones yesterday.pcap.xz yesterday\n  \
+                            pointsman serve --config yesterday/pointsman.toml")]
+    Zones {
+        #[command(flatten)]
+        input: Input,
+        /// The folder to write: master files, and a configuration that serves them; it must not be there yet
+        folder: PathBuf,
+        /// Make up what a resolver needs to find all zones, from the root on, and serve each at the addresses of its
+        /// servers
+        #[arg(long)]
+        hierarchy: bool,
+        /// Print what was done as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// The trace that is read.
@@ -200,6 +221,7 @@ impl Trace {
                 let cut = Cut { only_queries: true, ..Cut::default() };
                 copy::run(files, Work { cut, mutation: Some(mutation), ..Work::default() })
             }
+            Action::Zones { input, folder, hierarchy, json } => zones::run(&input, &folder, hierarchy, json),
         }
     }
 }

@@ -1,0 +1,272 @@
+//! `pointsman trace zones`: the zones behind a trace's responses, as files that can be served.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use api::{Fault, Faults, TraceZone, TraceZones};
+use nameserver::names::NameHash;
+use nameserver::zone::{self, read};
+use replay::remarks::counted;
+use replay::zones::{LeftOut, Made, MadeUp, Record, Seen};
+
+use super::{Input, damaged, nothing, print_json};
+use crate::failure::Failure;
+use crate::session;
+
+/// How often a zone is built, without the records that it cannot have, until it is given up.
+const ROUNDS_MAX: usize = 64;
+
+/// The longest name of a file that is made of a zone's name, in octets: longer ones are numbered.
+const FILE_NAME_MAX: usize = 200;
+
+/// The most zones of the table for people: of more the last line tells. `--json` has all.
+const ZONES_SHOWN: usize = 40;
+
+/// The configuration in the folder.
+const CONFIGURATION: &str = "pointsman.toml";
+
+/// Reads a trace's responses and writes the zones that they show into a new folder.
+///
+/// # Errors
+/// [`Failure`]; what could be read of a damaged trace is written before.
+pub(super) fn run(input: &Input, folder: &Path, hierarchy: bool, json: bool) -> Result<(), Failure> {
+    if fs::symlink_metadata(folder).is_ok() {
+        return Err(Failure::file(folder, "it cannot be made: it is there already", "another name"));
+    }
+    let (mut trace, progress) = input.open()?;
+    let (mut seen, mut queries, mut broken) = (Seen::default(), 0, None);
+    for message in &mut trace {
+        match message {
+            Ok(message) => {
+                queries += u64::from(!message.is_response());
+                seen.add(&message);
+            }
+            Err(damage) => broken = Some(damage),
+        }
+    }
+    progress.end();
+    let damage = broken.as_ref().map(|damage| input.damage(&trace, damage));
+    if seen.responses == 0 {
+        return Err(nothing(&input.file, damage, input.port, "response", queries, trace.skipped()));
+    }
+    let made = Made::of(&seen, hierarchy);
+    if made.zones.is_empty() {
+        return Err(no_zones(input, damage, &seen));
+    }
+    let name = input.file.file_name().unwrap_or_default().to_string_lossy();
+    let mut told = written(folder, &made, hierarchy, &name)?;
+    told.responses = seen.responses;
+    told.left_out = seen.left_out().map(|(why, count)| (why.name().into(), count)).collect();
+    (told.differing, told.outside) = (seen.differing, made.outside);
+    told.skipped = trace.skipped().named();
+    told.damage = broken;
+    // Also where nobody reads it, the exit code is that of the trace.
+    let printed = match json {
+        true => print_json(&told),
+        false => session::print(shown(&told, &made.made_up).as_bytes()),
+    };
+    damage.map_or(printed, |damage| Err(damaged(&damage)))
+}
+
+/// What to say of responses that show no zone.
+fn no_zones(input: &Input, damage: Option<Fault>, seen: &Seen) -> Failure {
+    let why: Vec<String> =
+        seen.left_out().map(|(why, count)| format!("{count} {}", why.description())).collect();
+    let what =
+        format!("no zone can be made of its {}: {}", counted(seen.responses, "response"), why.join(", "));
+    let mut faults = Faults::default();
+    damage.into_iter().for_each(|damage| faults.push(damage));
+    let expected = "a capture at an authoritative server, or at a resolver's way to the world";
+    faults.push(Fault::whole(input.file.to_string_lossy(), what, expected));
+    faults.into()
+}
+
+/// Writes zones and configuration: all of them, or nothing.
+fn written(folder: &Path, made: &Made, hierarchy: bool, trace: &str) -> Result<TraceZones, Failure> {
+    let mut partial = folder.as_os_str().to_owned();
+    partial.push(format!(".{}.partial", std::process::id()));
+    let partial = Partial(PathBuf::from(partial));
+    let unmade = |cause: io::Error| Failure::file(folder, format!("it cannot be made: {cause}"), "");
+    fs::create_dir(&partial.0).and_then(|()| fs::create_dir(partial.0.join("zones"))).map_err(unmade)?;
+    let unwritten =
+        |cause: io::Error| Failure::Failed(format!("{}: it cannot be written: {cause}", folder.display()));
+    let mut servers: BTreeMap<&[u8], BTreeSet<IpAddr>> = BTreeMap::new();
+    for alike in &made.servers {
+        for zone in &alike.zones {
+            servers.entry(zone).or_default().extend(&alike.addresses);
+        }
+    }
+    let mut told = TraceZones { folder: folder.display().to_string(), ..TraceZones::default() };
+    for (index, zone) in made.zones.iter().enumerate() {
+        let origin = dns::name::to_text(&zone.origin);
+        let (text, unservable) = servable(&zone.records, &zone.master(), &origin)?;
+        let file = format!("zones/{}.zone", file_name(&origin, index));
+        let heading =
+            format!("; {origin} by the responses of {}: what was asked for, no more.\n", one_line(trace));
+        fs::write(partial.0.join(&file), heading + &text).map_err(unwritten)?;
+        told.zones.push(TraceZone {
+            origin,
+            file,
+            records: text.lines().count() as u64,
+            servers: servers.get(&*zone.origin).into_iter().flatten().copied().collect(),
+            unservable,
+        });
+    }
+    let MadeUp { soa, name_servers, zones, delegations, names } = made.made_up;
+    let made_up = [
+        ("soa", soa),
+        ("name_servers", name_servers),
+        ("zones", zones),
+        ("delegations", delegations),
+        ("names", names),
+    ];
+    told.made_up = made_up.into_iter().map(|(what, count)| (what.into(), count)).collect();
+    fs::write(partial.0.join(CONFIGURATION), configuration(&told, made, hierarchy, trace))
+        .map_err(unwritten)?;
+    fs::rename(&partial.0, folder).map_err(unwritten)?;
+    Ok(told)
+}
+
+/// A folder in the making, which goes when dropped; once it has its own name, there is none of this one.
+struct Partial(PathBuf);
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A zone in canonical text, without the records that it cannot have, and how many those are: a trace of hours can show an
+/// alias and, later, what has taken its place.
+fn servable(records: &[Record], master: &str, origin: &str) -> Result<(String, u64), Failure> {
+    let mut lines: Vec<&str> = master.lines().collect();
+    let include = |_: &str| Err("a record includes nothing".to_owned());
+    for _ in 0..ROUNDS_MAX {
+        let text = lines.join("\n") + "\n";
+        let source = read::Source { name: origin, text: text.as_bytes(), origin: None, include: &include };
+        let hash = NameHash::new(0);
+        let built = read::read(&source).and_then(|read| zone::Zone::build(&read, origin, &hash));
+        let faults = match built {
+            Ok(zone) => return Ok((zone.to_text(), (records.len() - lines.len()) as u64)),
+            Err(faults) => faults,
+        };
+        let wrong: BTreeSet<usize> =
+            faults.faults.iter().filter_map(|fault| Some(fault.line? as usize - 1)).collect();
+        if wrong.is_empty() {
+            return Err(faults.into());
+        }
+        let mut at = 0..;
+        lines.retain(|_| at.next().is_none_or(|at| !wrong.contains(&at)));
+    }
+    let what = format!("the zone still has faults without the first {} of them", records.len() - lines.len());
+    Err(Failure::Failed(format!("{origin}: {what}")))
+}
+
+/// A zone's name as that of a file, without the final dot; the root is `root`.
+fn file_name(origin: &str, index: usize) -> String {
+    let name = match origin.strip_suffix('.') {
+        Some("") => return "root".into(),
+        // It is the name of the root's.
+        Some("root") => return "%72oot".into(),
+        name => name.unwrap_or(origin),
+    };
+    let mut file = String::new();
+    for c in name.chars() {
+        match c {
+            'a'..='z' | '0'..='9' | '-' | '_' | '.' => file.push(c),
+            c => file += &format!("%{:02x}", u32::from(c)),
+        }
+    }
+    // A name that begins with a dot is hidden.
+    let file = if file.starts_with('.') { format!("%2e{}", &file[1..]) } else { file };
+    if file.len() > FILE_NAME_MAX { format!("%{index}") } else { file }
+}
+
+/// A text in which no line ends, for a comment.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// The configuration that serves the zones: with `hierarchy` each at the addresses of its servers, else at one.
+fn configuration(told: &TraceZones, made: &Made, hierarchy: bool, trace: &str) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let list = |values: Vec<String>| match values.as_slice() {
+        [one] => format!("[{one}]"),
+        several => format!("[\n    {},\n]", several.join(",\n    ")),
+    };
+    let files = list(told.zones.iter().map(|zone| quoted(&zone.file)).collect());
+    let trace = one_line(trace);
+    let mut text = format!("# The zones behind the responses of {trace}.\nversion = \"v1\"\n");
+    if hierarchy {
+        text += "# Every address of its network namespace is ours there: the guide says how.\n\
+                 listen = [\"0.0.0.0:53\", \"[::]:53\"]\n";
+    }
+    text += &format!("store = \"sqlite:pointsman.db\"\nzone = {files}\n");
+    if hierarchy {
+        for servers in &made.servers {
+            let addresses =
+                list(servers.addresses.iter().map(|address| quoted(&address.to_string())).collect());
+            let zones = list(servers.zones.iter().map(|zone| quoted(&dns::name::to_text(zone))).collect());
+            text += &format!("\n[[view]]\naddresses = {addresses}\nzones = {zones}\n");
+        }
+    }
+    text
+}
+
+fn shown(told: &TraceZones, made_up: &MadeUp) -> String {
+    let mut table = session::table(&["ZONE", "RECORDS", "SERVERS", "FILE"]);
+    for zone in told.zones.iter().take(ZONES_SHOWN) {
+        let (records, servers) = (zone.records.to_string(), zone.servers.len().to_string());
+        table.add_row([zone.origin.clone(), records, servers, zone.file.clone()]);
+    }
+    let more = match told.zones.len().saturating_sub(ZONES_SHOWN) {
+        0 => String::new(),
+        more => format!("\nand {}", counted(more as u64, "zone more")),
+    };
+    let records = told.zones.iter().map(|zone| zone.records).sum();
+    let unservable: u64 = told.zones.iter().map(|zone| zone.unservable).sum();
+    let left_out = LeftOut::ALL.into_iter().filter_map(|why| Some((why, *told.left_out.get(why.name())?)));
+    let mut notes: Vec<String> = left_out
+        .map(|(why, count)| format!("{} {}", counted(count, "response"), why.description()))
+        .collect();
+    let mut note = |count: u64, what: &str, then: &str| {
+        if count > 0 {
+            notes.push(format!("{} {then}", counted(count, what)));
+        }
+    };
+    note(told.outside, "RRset", "of no zone that their server has");
+    note(told.differing, "RRset", "that came again with other records: the first was taken");
+    note(unservable, "record", "that cannot be served beside the others");
+    let left_out = listed("Left out", &notes);
+    let mut notes = Vec::new();
+    let mut note = |count: u64, what: &str, then: &str| {
+        if count > 0 {
+            notes.push(format!("{} {then}", counted(count, what)));
+        }
+    };
+    note(made_up.soa, "SOA record", "");
+    note(made_up.name_servers, "NS set", "of an apex");
+    note(made_up.zones, "zone", "that only delegates");
+    note(made_up.delegations, "delegation", "");
+    note(made_up.names, "name", "without a record that was seen (type 65280)");
+    let made_up = listed("Made up", &notes);
+    let (folder, zones) = (&told.folder, counted(told.zones.len() as u64, "zone"));
+    format!(
+        "{folder}: {zones}, {} of {}\n\n{}{more}{left_out}{made_up}\n\nServe them: pointsman serve --config {}",
+        counted(records, "record"),
+        counted(told.responses, "response"),
+        session::lines(table),
+        Path::new(folder).join(CONFIGURATION).display(),
+    )
+}
+
+fn listed(heading: &str, notes: &[String]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let notes: String = notes.iter().map(|note| format!("\n  {}", note.trim_end())).collect();
+    format!("\n\n{heading}:{notes}")
+}
