@@ -117,6 +117,7 @@ impl Summary {
             text.truncate(text.trim_end().len());
             text.push('\n');
         }
+        text.push_str("policy: what the policies in force said, on average\n");
         if let Some(times) = &self.times {
             let _ = writeln!(text, "\n{times}");
         }
@@ -130,7 +131,7 @@ fn times(changes: &VecDeque<Changed>) -> Option<String> {
     let returned: Vec<Duration> = changes.iter().filter_map(|change| change.returned).collect();
     (!changes.is_empty()).then(|| {
         format!(
-            "changes in an answer  {} of {}, {} after the call began\ncalls returned        {} after they began",
+            "changes in an answer  {} of {}, {}\ncalls returned        {}",
             told.len(),
             changes.len(),
             spread(told),
@@ -139,11 +140,11 @@ fn times(changes: &VecDeque<Changed>) -> Option<String> {
     })
 }
 
-/// The median and the longest of some times.
+/// The median and the longest of some times since calls began.
 fn spread(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     let median = times.get(times.len() / 2).copied();
-    format!("{} (at most {})", taken(median), taken(times.last().copied()))
+    format!("after a median of {} (at most {})", taken(median), taken(times.last().copied()))
 }
 
 #[cfg(test)]
@@ -182,9 +183,10 @@ europe          79.0 (policy 80.0)    21.0 (policy 20.0)    0.0 (policy 0.0)
 americas        20.0 (policy 20.0)    80.0 (policy 80.0)    0.0 (policy 0.0)
 asia            0.0 (policy 0.0)      0.0 (policy 0.0)      100.0 (policy 100.0)
 unclassified    41.0 (policy 40.0)    39.0 (policy 40.0)    20.0 (policy 20.0)
+policy: what the policies in force said, on average
 
-changes in an answer  3 of 3, 4.0 ms (at most 9.0 ms) after the call began
-calls returned        10.0 ms (at most 10.0 ms) after they began
+changes in an answer  3 of 3, after a median of 4.0 ms (at most 9.0 ms)
+calls returned        after a median of 10.0 ms (at most 10.0 ms)
 ";
         assert_eq!(summary.text(), expected);
     }
