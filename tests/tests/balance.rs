@@ -389,6 +389,10 @@ fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
             assert_eq!(refused.expect("an answer").status, 403, "{method} {what}");
         }
     }
+    for (route, status) in [("/v1/status", 401), ("/metrics", 401), ("/v1/health", 200)] {
+        let named = client.send("GET", route, &[("host", "evil.example")], b"");
+        assert_eq!(named.expect("an answer").status, status, "{route}");
+    }
     assert_eq!(balancing.back_end(first.address)["standing"], "up");
     assert_eq!(client.call("POST", &path(first.address, "/drain"), "").status, 200);
     assert_eq!(balancing.back_end(first.address)["standing"], "draining");
@@ -430,6 +434,80 @@ fn back_ends_come_and_go_and_rest_while_queries_are_answered() {
     watch.args(["-c", piped]).arg(program::path()).arg(&http);
     let printed = Program::spawn(watch).end().stdout;
     assert!(printed.matches("\nBACK END").count() > 1 && !printed.contains('\x1b'), "{printed}");
+    balancing.stop();
+}
+
+#[test]
+fn http_asks_for_the_token_that_it_was_given() {
+    let folder = Folder::new();
+    let [token, wrong] =
+        [("token", "secret\n"), ("wrong", "secreT\n")].map(|(name, text)| folder.write_secret(name, text));
+    let back_end = Scripted::answering(0);
+    let arguments = ["balance", "--listen", "127.0.0.1:0", "--backend", "127.0.0.1:9", "--http", "0.0.0.0:0"];
+    let refused = Program::start(&arguments).end();
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("a token_file (--token-file), or a loopback address"),
+        "{}",
+        refused.stderr
+    );
+
+    let balancing = Balancing::start(&[back_end.address], &["--http", "0.0.0.0:0", "--token-file", &token]);
+    let at = SocketAddr::from(([127, 0, 0, 1], balancing.http.expect("it was asked for").port()));
+    let mut client = Client::new(at);
+    let drain = format!("/v1/backends/{}/drain", back_end.address);
+    let routes = [
+        ("GET", "/v1/status", 200),
+        ("GET", "/metrics", 200),
+        ("GET", "/v1/openapi.json", 200),
+        ("POST", &drain, 200),
+        ("GET", "/nowhere", 404),
+    ];
+    for (method, route, status) in routes {
+        // Another machine may know it by a name.
+        let mut told = |sent: Option<&str>| {
+            let sent = sent.map(|sent| ("authorization", sent));
+            let headers: Vec<_> = [("host", "balancer.example")].into_iter().chain(sent).collect();
+            client.send(method, route, &headers, b"").expect("an answer")
+        };
+        for (sent, what) in [
+            (None, "there is no token"),
+            (Some("Basic c2VjcmV0"), "there is no token"),
+            (Some("Bearer secreT"), "the token is not the one"),
+        ] {
+            let answer = told(sent);
+            assert_eq!(
+                (answer.status, &answer.json()["what"]),
+                (401, &what.into()),
+                "{method} {route} {sent:?}"
+            );
+            assert_eq!(answer.json()["expected"], "Authorization: Bearer TOKEN");
+            let challenge = answer.header("www-authenticate");
+            assert!(challenge.is_some_and(|challenge| challenge.starts_with("Bearer ")), "{challenge:?}");
+        }
+        assert_eq!(told(Some("Bearer secret")).status, status, "{method} {route}");
+    }
+    assert_eq!(client.call("GET", "/v1/health", "").status, 200);
+
+    let (http, there) = (format!("http://{at}"), back_end.address.to_string());
+    for command in
+        [&["status"][..], &["add", "127.0.0.9"], &["drain", &there], &["resume", &there], &["remove", &there]]
+    {
+        let line = [&["balance"], command, &["--http", &http]].concat();
+        let missing = Program::start(&line).end();
+        assert_eq!(missing.status.code(), Some(1), "{command:?}: {}", missing.stderr);
+        let told = "Give the server's token with --token-file FILE or POINTSMAN_TOKEN.";
+        assert!(missing.stderr.contains(told), "{command:?}: {}", missing.stderr);
+        let another = Program::start(&[&line[..], &["--token-file", &wrong]].concat()).end();
+        assert_eq!(another.status.code(), Some(1), "{command:?}: {}", another.stderr);
+        assert!(another.stderr.contains("the token is not the one"), "{command:?}: {}", another.stderr);
+        let right = Program::start(&[&line[..], &["--token-file", &token]].concat()).end();
+        assert!(right.status.success(), "{command:?}: {}", right.stderr);
+    }
+    let mut named = Command::new(program::path());
+    named.args(["balance", "status", "--http", &http]).env("POINTSMAN_TOKEN", "secret");
+    let printed = String::from_utf8(named.output().expect("it starts").stdout).expect("text");
+    assert!(printed.contains("127.0.0.9:53") && !printed.contains(&there), "{printed}");
     balancing.stop();
 }
 

@@ -74,6 +74,8 @@ pub struct Options {
     pub credit: Option<(SocketAddr, credit::Key)>,
     /// Where HTTP is answered; nowhere where not given.
     pub http: Option<SocketAddr>,
+    /// The token that HTTP asks for, where it asks for one.
+    pub token: Option<String>,
 }
 
 /// Why a balancer did not start.
@@ -218,8 +220,8 @@ impl Service {
         tasks.spawn(watch::run(field.clone(), options.probing, clock, doubted, shutdown.clone()));
         if let Some(listener) = bound.pages {
             let editing = Arc::new(Editing::new(field, all + 1, descriptors));
-            let router = http::router(Http { numbers, editing });
-            // It is bound to an address of this machine.
+            let router = http::router(Http { numbers, editing }, options.token);
+            // Whoever has the token, or is on this machine, may ask: there is no list.
             tasks.spawn(web::serve(listener, router, |_| true, Arc::default(), shutdown.clone()));
         }
         Ok(service)

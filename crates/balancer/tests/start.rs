@@ -46,6 +46,7 @@ fn options() -> Options {
         },
         credit: None,
         http: Some(([127, 0, 0, 1], 0).into()),
+        token: None,
     }
 }
 

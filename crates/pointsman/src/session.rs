@@ -1,7 +1,7 @@
 //! What all commands of the API share: the connection's arguments, and what is printed.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use api::file::{self, DATA_MAX};
 use api::{Changed, Fault};
@@ -27,9 +27,8 @@ pub(crate) struct Connection {
         global = true
     )]
     api: String,
-    /// A file with the API's token, which others may not read; without it, the token is in POINTSMAN_TOKEN
-    #[arg(long, value_name = "FILE", global = true)]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    token: token::Source,
     /// Print what the API answers, as it is
     #[arg(long, global = true)]
     json: bool,
@@ -48,31 +47,7 @@ impl Connection {
     /// # Errors
     /// What is wrong with the URL and with the token, both.
     pub(crate) fn begin(self) -> Result<Session, Failure> {
-        let mut faults = api::Faults::default();
-        let token = self.token().unwrap_or_else(|fault| {
-            faults.push(fault);
-            None
-        });
-        match Client::new(&self.api, token) {
-            Ok(client) => Ok(faults.or(Session { client, json: self.json })?),
-            Err(fault) => {
-                faults.push(fault);
-                Err(faults.into())
-            }
-        }
-    }
-
-    fn token(&self) -> Result<Option<String>, Fault> {
-        if let Some(path) = &self.token_file {
-            return token::read(path).map(Some);
-        }
-        match std::env::var("POINTSMAN_TOKEN") {
-            Err(std::env::VarError::NotPresent) => Ok(None),
-            Ok(text) if text.is_empty() => Ok(None),
-            Ok(text) => token::parse(&text).map(Some),
-            Err(std::env::VarError::NotUnicode(_)) => Err("the token is not text".into()),
-        }
-        .map_err(|what| Fault::whole("POINTSMAN_TOKEN", what, "visible ASCII"))
+        Session::begin(&self.token, self.json, |token| Client::new(&self.api, token))
     }
 }
 
@@ -80,6 +55,29 @@ impl Session {
     /// A session of a client; `json` prints what is answered as it is.
     pub(crate) fn new(client: Client, json: bool) -> Session {
         Session { client, json }
+    }
+
+    /// Begins a session of the client that `made` makes with a token; `json` prints what is answered as it is.
+    ///
+    /// # Errors
+    /// What is wrong with the token and with the client, both.
+    pub(crate) fn begin(
+        token: &token::Source,
+        json: bool,
+        made: impl FnOnce(Option<String>) -> Result<Client, Fault>,
+    ) -> Result<Session, Failure> {
+        let mut faults = api::Faults::default();
+        let token = token.read().unwrap_or_else(|fault| {
+            faults.push(fault);
+            None
+        });
+        match made(token) {
+            Ok(client) => Ok(faults.or(Session { client, json })?),
+            Err(fault) => {
+                faults.push(fault);
+                Err(faults.into())
+            }
+        }
     }
 
     /// Makes a call and prints what it answers: as it is, or as `shown` for people.

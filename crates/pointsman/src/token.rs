@@ -1,11 +1,40 @@
-//! The token that the API asks for, as it stands in a file.
+//! The token that an API asks for, as it stands in a file or in the environment.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use api::{Fault, file};
+use clap::Args;
 
 /// The longest token, in octets: it must fit into a header line with room to spare.
 const TOKEN_MAX: usize = 1_024;
+
+/// Where a command has the token from.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Source {
+    /// A file with the API's token, which others may not read; without it, the token is in POINTSMAN_TOKEN
+    // Named otherwise than the key, whose flag stands above these commands: else clap would take one for the other.
+    #[arg(id = "token_source", long = "token-file", value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+}
+
+impl Source {
+    /// Reads the token, where one is given.
+    ///
+    /// # Errors
+    /// What is wrong with the file, or with the text in the environment.
+    pub(crate) fn read(&self) -> Result<Option<String>, Fault> {
+        if let Some(path) = &self.token_file {
+            return read(path).map(Some);
+        }
+        match std::env::var("POINTSMAN_TOKEN") {
+            Err(std::env::VarError::NotPresent) => Ok(None),
+            Ok(text) if text.is_empty() => Ok(None),
+            Ok(text) => parse(&text).map(Some),
+            Err(std::env::VarError::NotUnicode(_)) => Err("the token is not text".into()),
+        }
+        .map_err(|what| Fault::whole("POINTSMAN_TOKEN", what, "visible ASCII"))
+    }
+}
 
 /// Reads the token in the file at `path`.
 ///
@@ -20,7 +49,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Fault> {
 ///
 /// # Errors
 /// What is wrong.
-pub(crate) fn parse(text: &str) -> Result<String, String> {
+fn parse(text: &str) -> Result<String, String> {
     let token = text.trim_end_matches(['\n', '\r']);
     if token.is_empty() {
         return Err("the token is empty".into());

@@ -80,7 +80,7 @@ pub const BALANCE: Asked = Asked {
     source: "--http or POINTSMAN_BALANCE",
     program: "pointsman balance --http ADDR",
     example: "a URL such as http://127.0.0.1:8055",
-    token: "",
+    token: "--token-file FILE or POINTSMAN_TOKEN",
     is_ours: true,
 };
 

@@ -15,6 +15,7 @@ use utoipa::IntoParams;
 use web::Failure;
 use web::path::Segments;
 
+use super::document::{Forbidden, Unauthorized};
 use super::{Http, status};
 use crate::circle;
 use crate::descriptors::Descriptors;
@@ -75,8 +76,8 @@ struct AddressPath {
     responses(
         (status = 201, description = "The back ends, with the new one.", body = [BackEndStatus]),
         (status = 400, description = "The body broke off.", body = Problem),
-        (status = 401, description = "It is asked for under a host's name.", body = Problem),
-        (status = 403, description = "A page of another origin asks.", body = Problem),
+        Unauthorized,
+        Forbidden,
         (status = 408, description = "The body came too slowly.", body = Problem),
         (
             status = 409, body = Problem,
@@ -130,8 +131,8 @@ pub(super) async fn add(
     responses(
         (status = 200, description = "The back ends that are left.", body = [BackEndStatus]),
         (status = 400, description = "The path is not UTF-8 when decoded.", body = Problem),
-        (status = 401, description = "It is asked for under a host's name.", body = Problem),
-        (status = 403, description = "A page of another origin asks.", body = Problem),
+        Unauthorized,
+        Forbidden,
         (status = 404, description = "There is no such back end.", body = Problem),
         (status = 409, description = "It was given queries again while it drained.", body = Problem),
         (status = 500, description = "A fault of the balancer's; its log says more.", body = Problem),
@@ -189,8 +190,8 @@ async fn take_out(http: &Http, address: &str) -> Result<Json<Vec<BackEndStatus>>
     responses(
         (status = 200, description = "The back ends.", body = [BackEndStatus]),
         (status = 400, description = "The path is not UTF-8 when decoded.", body = Problem),
-        (status = 401, description = "It is asked for under a host's name.", body = Problem),
-        (status = 403, description = "A page of another origin asks.", body = Problem),
+        Unauthorized,
+        Forbidden,
         (status = 404, description = "There is no such back end.", body = Problem),
     ),
 )]
@@ -209,8 +210,8 @@ pub(super) async fn drain(
     responses(
         (status = 200, description = "The back ends.", body = [BackEndStatus]),
         (status = 400, description = "The path is not UTF-8 when decoded.", body = Problem),
-        (status = 401, description = "It is asked for under a host's name.", body = Problem),
-        (status = 403, description = "A page of another origin asks.", body = Problem),
+        Unauthorized,
+        Forbidden,
         (status = 404, description = "There is no such back end.", body = Problem),
         (status = 409, description = "The agent beside it says that it drains.", body = Problem),
     ),

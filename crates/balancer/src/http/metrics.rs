@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::Problem;
 use axum::extract::State;
 use axum::response::IntoResponse;
 use routing::balance::Why;
 use web::metrics::{Kind, Samples};
 
+use super::document::Unauthorized;
 use super::{Http, status};
 use crate::counters::{Cells, FrontCounters, LATENCY_BOUNDS_US, RCODES};
 use crate::field::BackEnd;
@@ -489,7 +489,7 @@ pub const METRICS: &[Metric] = &[
             status = 200, description = "All numbers.", body = String,
             content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
         ),
-        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+        Unauthorized,
     ),
 )]
 pub(super) async fn metrics(State(http): State<Http>) -> impl IntoResponse {

@@ -2,22 +2,23 @@
 //!
 //! | request | answer |
 //! |---|---|
+//! | `GET /v1/health` | that it is alive; needs no token |
 //! | `GET /v1/status`, `/metrics` | how it is doing |
 //! | `GET /v1/openapi.json` | all this for programs |
 //! | `POST /v1/backends` | adds a back end: `{"address": "192.0.2.1:53", "weight": 1}` |
 //! | `DELETE /v1/backends/{address}` | drains it, and takes it out when nothing is in flight, unless it is resumed before |
 //! | `POST /v1/backends/{address}/drain`, `.../resume` | gives it no more queries; gives it some again, unless its agent says that it drains |
 //!
-//! There is no token: it is served to this machine alone.
+//! Whoever carries the token may ask; where there is none, this machine alone.
 
 pub mod back_ends;
+mod document;
 pub mod metrics;
 pub mod status;
 
 use std::sync::Arc;
 
 use axum::Router;
-use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -33,10 +34,14 @@ pub struct Http {
     pub editing: Arc<Editing>,
 }
 
-/// All paths. None may be asked by a page in somebody's browser.
-pub fn router(http: Http) -> Router {
+/// All paths.
+///
+/// With a `token`, every request but that for `/v1/health` must carry it. Without one, none may be asked by a page in
+/// somebody's browser.
+pub fn router(http: Http, token: Option<String>) -> Router {
     let routes = documented().split_for_parts().0;
-    web::reply::refuse_others(web::host::local(routes, None), "a path of /v1/openapi.json").with_state(http)
+    let routes = web::reply::refuse_others(routes, "a path of /v1/openapi.json").with_state(http);
+    web::token::guarded(routes, token)
 }
 
 /// The OpenAPI 3.1 document, as `/v1/openapi.json` serves it and `docs/reference/balance-openapi.json` keeps it.
@@ -49,7 +54,8 @@ pub fn openapi() -> String {
 
 /// The routes with their own documentation.
 fn documented() -> OpenApiRouter<Http> {
-    OpenApiRouter::with_openapi(Opening::openapi())
+    OpenApiRouter::with_openapi(document::opening())
+        .routes(routes!(status::health))
         .routes(routes!(status::status))
         .routes(routes!(status::openapi))
         .routes(routes!(metrics::metrics))
@@ -57,43 +63,4 @@ fn documented() -> OpenApiRouter<Http> {
         .routes(routes!(back_ends::remove))
         .routes(routes!(back_ends::drain))
         .routes(routes!(back_ends::resume))
-}
-
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "Pointsman balancer",
-        version = "1",
-        description = "How a balancer is doing, and back ends that come, go and rest while it serves. What changes \
-                       here is gone with the next start, which takes back ends from flags and configuration.",
-        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
-    ),
-    servers((url = "/")),
-    tags(
-        (name = "balancer", description = "How the balancer is doing."),
-        (name = "back ends", description = "Who answers."),
-    ),
-)]
-struct Opening;
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn openapi_is_the_one_that_is_kept() {
-        ::tests::fresh::check("docs/reference/balance-openapi.json", &super::openapi());
-    }
-
-    #[test]
-    fn every_path_is_there_with_its_statuses() {
-        let expected = [
-            "delete /v1/backends/{address} 200 400 401 403 404 409 500 503",
-            "get /metrics 200 401",
-            "get /v1/openapi.json 200 401",
-            "get /v1/status 200 401",
-            "post /v1/backends 201 400 401 403 408 409 413 415 422",
-            "post /v1/backends/{address}/drain 200 400 401 403 404",
-            "post /v1/backends/{address}/resume 200 400 401 403 404 409",
-        ];
-        assert_eq!(::tests::openapi::operations(&super::openapi()), expected);
-    }
 }

@@ -1,8 +1,8 @@
-//! `/v1/status`: the numbers that matter, for people.
+//! `/v1/health`, `/v1/status`, the numbers that matter for people, and the document itself.
 
 use std::sync::atomic::Ordering;
 
-use api::{BackEndStatus, BalanceStatus, Problem};
+use api::{BackEndStatus, BalanceStatus};
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -10,17 +10,28 @@ use axum::response::IntoResponse;
 use routing::balance::Lease;
 
 use super::Http;
+use super::document::Unauthorized;
 use crate::counters::Cells;
 use crate::field::BackEnd;
 use crate::health::WHOLE;
 use crate::numbers::Numbers;
+
+/// Says that the balancer is alive; needs no token.
+#[utoipa::path(
+    get, path = "/v1/health", operation_id = "health", tag = "balancer",
+    security(()),
+    responses((status = 200, description = "It is alive.", body = Object)),
+)]
+pub(super) async fn health() -> Json<serde_json::Value> {
+    Json(serde_json::json!({}))
+}
 
 /// Returns this document.
 #[utoipa::path(
     get, path = "/v1/openapi.json", operation_id = "openapi", tag = "balancer",
     responses(
         (status = 200, description = "The OpenAPI 3.1 document.", body = Object),
-        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+        Unauthorized,
     ),
 )]
 pub(super) async fn openapi() -> impl IntoResponse {
@@ -32,7 +43,7 @@ pub(super) async fn openapi() -> impl IntoResponse {
     get, path = "/v1/status", operation_id = "status", tag = "balancer",
     responses(
         (status = 200, description = "How it is doing.", body = BalanceStatus),
-        (status = 401, description = "It is asked for under a host's name.", body = Problem),
+        Unauthorized,
     ),
 )]
 pub(super) async fn status(State(http): State<Http>) -> Json<BalanceStatus> {

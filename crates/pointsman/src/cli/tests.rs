@@ -65,8 +65,8 @@ fn the_manual_is_fresh() {
          What each command's `--help` says. `zone`, `region`, `partition`, `policy`, `server`, `explain` and `status` are\n\
          clients of a running server's API; where it is, they take from `--api`, else from the environment\n\
          (`POINTSMAN_API`), else it is the default. They send the token of `--token-file`, else that of `POINTSMAN_TOKEN`.\n\
-         `balance status` and its like ask at `--http`, else at `POINTSMAN_BALANCE`; `reverse status` at `--http`, else at\n\
-         `POINTSMAN_REVERSE`.\n\
+         `balance status` and its like ask at `--http`, else at `POINTSMAN_BALANCE`, and send the same token;\n\
+         `reverse status` asks at `--http`, else at `POINTSMAN_REVERSE`.\n\
          `serve` reads nothing from the environment but `NOTIFY_SOCKET`, for systemd (`Type=notify`), and with a store in\n\
          PostgreSQL what its URL leaves open (`PGPORT`, `PGUSER` and others of libpq's, `~/.pgpass`); it ends cleanly\n\
          on SIGTERM and SIGINT, and imports its files again on SIGHUP. `reverse`, `balance`, `agent` and `control` have\n\

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::log::Log;
 use crate::session::{self, Session};
 use crate::supervision::{self, Stop};
+use crate::token;
 
 /// The arguments of `balance`.
 #[derive(Args, Debug)]
@@ -57,6 +58,8 @@ struct Connection {
         hide_env_values = true
     )]
     http: String,
+    #[command(flatten)]
+    token: token::Source,
     /// Print what the balancer answers, as it is
     #[arg(long)]
     json: bool,
@@ -64,8 +67,7 @@ struct Connection {
 
 impl Connection {
     fn begin(&self) -> Result<Session, Failure> {
-        let client = Client::of(&self.http, None, BALANCE)?;
-        Ok(Session::new(client, self.json))
+        Session::begin(&self.token, self.json, |token| Client::of(&self.http, token, BALANCE))
     }
 }
 

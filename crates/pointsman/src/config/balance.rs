@@ -17,11 +17,12 @@ use routing::balance::BACK_ENDS_MAX;
 
 use super::flags::{Flagged, Over};
 use super::keys::{BALANCE, Section};
-use super::lower::{apart, count, given, is_told};
+use super::lower::{apart, at, count, given, is_told, unguarded, without_effect};
 use super::spec::{BalanceSpec, Placed, resolve};
 use crate::credit_key;
 use crate::log::Form;
 use crate::near::is_near;
+use crate::token;
 
 /// What `balance` was given on the command line; values are read when all of the configuration is.
 #[derive(Args, Debug)]
@@ -79,6 +80,10 @@ pub(crate) fn load(flags: &Flags) -> (Lowered, Faults) {
 fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
     addresses(&spec, faults);
     let (probe, credit) = (probe(spec.probe.as_ref(), faults), credit(&spec, faults));
+    let http = (("http", spec.http.is_some()), "token_file", at(&spec.token_file));
+    without_effect([http], faults);
+    let token = spec.token_file.as_ref().map(|file| token::read(&resolve(file)));
+    let token = token.and_then(|read| read.map_err(|fault| faults.push(fault)).ok());
     let timeout = given(spec.timeout);
     let subnet = [spec.subnet_v4, spec.subnet_v6].map(|bits| u8::try_from(given(bits)).unwrap_or(u8::MAX));
     let client_address = client_address(given(spec.client_address), subnet);
@@ -110,6 +115,7 @@ fn lower(spec: BalanceSpec, faults: &mut Faults) -> Lowered {
         },
         credit,
         http: spec.http.map(|placed| placed.value),
+        token,
     };
     let form = Form::of(given(spec.log));
     Lowered { options, form }
@@ -138,10 +144,7 @@ fn addresses(spec: &BalanceSpec, faults: &mut Faults) {
         let what = format!("{value} in {key} is no host's address");
         faults.push(place.fault(what, "an address of this machine"));
     }
-    if let Some(Placed { value, place }) = spec.http.as_ref().filter(|http| !http.value.ip().is_loopback()) {
-        faults
-            .push(place.fault(format!("http is {value}, which other machines reach"), "a loopback address"));
-    }
+    unguarded("http", spec.http.as_ref(), spec.token_file.as_ref(), faults);
     let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
     apart(listen.clone().chain(spec.http.iter().map(|http| ("http", http.value, &http.place))), faults);
     // Over UDP alone, so that the API, over TCP alone, may have the same port.
@@ -302,7 +305,8 @@ mod tests {
         let found = lowered(text, &[]).expect_err("four things are wrong");
         let lines: Vec<&str> = found.lines().collect();
         let expected = [
-            "/etc/p.toml:6:8: http is 0.0.0.0:80, which other machines reach",
+            "/etc/p.toml:6:8: http is 0.0.0.0:80, which other machines reach, and there is no token_file; expected a \
+             token_file (--token-file), or a loopback address",
             "/etc/p.toml:5:10: credit and listen are both 127.0.0.1:1",
             "/etc/p.toml:4:9: probe is \"example.com\"",
             "/etc/p.toml:5:10: there is credit and no key",
@@ -391,6 +395,39 @@ mod tests {
     }
 
     #[test]
+    fn other_machines_reach_http_where_it_asks_for_a_token() {
+        let folder = std::env::temp_dir().join(format!("pointsman-balance-token-{}", std::process::id()));
+        fs::create_dir(&folder).expect("there is room for temporary folders");
+        let path = folder.join("token");
+        fs::write(&path, "secret\n").expect("the folder can be written");
+        let (at, line) = (path.display().to_string(), format!("token_file = \"{}\"\n", path.display()));
+        let (open, secret) = (format!("{at}: the file holds secrets"), Ok(Some("secret")));
+        let unguarded =
+            "/etc/p.toml:4:8: http is 0.0.0.0:8055, which other machines reach, and there is no token_file";
+        for (mode, text, flags, expected) in [
+            (0o600, "http = \"127.0.0.1:8055\"\n".into(), &[][..], Ok(None)),
+            (0o600, "http = \"0.0.0.0:8055\"\n".into(), &[], Err(unguarded)),
+            (0o600, format!("http = \"0.0.0.0:8055\"\n{line}"), &[], secret),
+            (0o600, "http = \"0.0.0.0:8055\"\n".into(), &["--token-file", &at], secret),
+            (0o600, line.clone(), &[], Err("/etc/p.toml:4:14: token_file without http has no effect")),
+            (0o640, format!("http = \"127.0.0.1:8055\"\n{line}"), &[], secret),
+            (0o644, format!("http = \"127.0.0.1:8055\"\n{line}"), &[], Err(&open[..])),
+        ] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("it is ours");
+            let text = format!("version = \"v1\"\n[balance]\nbackend = [\"127.0.0.1:53\"]\n{text}");
+            let found = lowered(&text, flags).map(|lowered| lowered.options.token);
+            match (&found, expected) {
+                (Ok(token), Ok(expected)) => assert_eq!(token.as_deref(), expected, "{text}"),
+                (Err(told), Err(start)) => {
+                    assert!(told.starts_with(start) && told.lines().count() == 1, "{told} is not {start}");
+                }
+                _ => panic!("{text}: {found:?} is not {expected:?}"),
+            }
+        }
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    #[test]
     fn the_template_holds_when_uncommented() {
         let template = page::template();
         let (_, part) = template.split_once("#[balance]\n").expect("a part of its own");
@@ -399,13 +436,17 @@ mod tests {
         let settings: Vec<String> = part.lines().filter_map(setting).collect();
         assert_eq!(settings.len(), BALANCE.keys.len());
         let text = format!("version = \"v1\"\n[balance]\n{}\n", settings.join("\n"));
-        // The key is read, and is not there.
-        let found = lowered(&text, &[]).expect_err("no such key");
+        // Key and token are read, and are not there.
+        let found = lowered(&text, &[]).expect_err("no such files");
+        let missing = ["credit.key", "token"].map(|name| format!("/etc/pointsman/{name}: it cannot be read"));
+        let lines: Vec<&str> = found.lines().collect();
         assert!(
-            found.lines().count() == 1 && found.contains("/etc/pointsman/credit.key: it cannot be read"),
+            lines.len() == 2 && lines.iter().zip(missing).all(|(line, missing)| line.contains(&missing)),
             "{found}"
         );
-        let text = text.replace("credit = ", "#credit = ").replace("key = ", "#key = ");
+        let text = ["credit", "key", "token_file"]
+            .iter()
+            .fold(text, |text, key| text.replace(&format!("\n{key} = "), &format!("\n#{key} = ")));
         assert_eq!(lowered(&text, &[]).expect("what the template shows is right").options.back_ends.len(), 2);
     }
 }

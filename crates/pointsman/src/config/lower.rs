@@ -99,10 +99,20 @@ fn addresses(spec: &Spec, faults: &mut Faults) {
     let listen = spec.listen.iter().map(|listen| ("listen", listen.value, &listen.place));
     let api = spec.api.iter().map(|api| ("api", api.value, &api.place));
     apart(listen.chain(api), faults);
-    let Some(api) = &spec.api else { return };
-    if !api.value.ip().is_loopback() && spec.token_file.is_none() {
-        let what = format!("api is {}, which other machines reach, and there is no token_file", api.value);
-        faults.push(api.place.fault(what, "a token_file (--token-file), or a loopback address"));
+    unguarded("api", spec.api.as_ref(), spec.token_file.as_ref(), faults);
+}
+
+/// Finds an API that other machines reach and that asks for no token.
+pub(super) fn unguarded(
+    key: &str,
+    address: Option<&Placed<SocketAddr>>,
+    token_file: Option<&Placed<PathBuf>>,
+    faults: &mut Faults,
+) {
+    let reached = address.filter(|address| !address.value.ip().is_loopback() && token_file.is_none());
+    if let Some(Placed { value, place }) = reached {
+        let what = format!("{key} is {value}, which other machines reach, and there is no token_file");
+        faults.push(place.fault(what, "a token_file (--token-file), or a loopback address"));
     }
 }
 

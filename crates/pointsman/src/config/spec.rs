@@ -180,6 +180,7 @@ pub(crate) struct BalanceSpec {
     pub(crate) credit: Option<Placed<SocketAddr>>,
     pub(crate) key: Option<Placed<PathBuf>>,
     pub(crate) http: Option<Placed<SocketAddr>>,
+    pub(crate) token_file: Option<Placed<PathBuf>>,
     pub(crate) user: Option<Placed<String>>,
     pub(crate) log: Option<Placed<&'static str>>,
 }

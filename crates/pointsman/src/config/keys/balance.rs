@@ -190,7 +190,17 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
             kind: Kind::Address(|s| &mut s.http),
             default: Default::Absent { means: "there is no HTTP", example: "\"127.0.0.1:8055\"" },
             about: "The address of HTTP: status, metrics, and back ends that come and go.",
-            consequence: "There is no token, so it must be a loopback address.",
+            consequence: "Whoever reaches it can take every back end away: any address but a loopback one needs a \
+                token_file, and the token crosses the network unencrypted.",
+        },
+        Key {
+            name: "token_file",
+            flag: Some("token-file"),
+            kind: Kind::Path(|s| &mut s.token_file),
+            default: Default::Absent { means: "HTTP asks for no token", example: "\"/etc/pointsman/token\"" },
+            about: "A file with the token that HTTP asks for, on one line.",
+            consequence: "Requests without `Authorization: Bearer TOKEN` are refused, those for metrics too. A file that \
+                others may read is refused. It is read once, at start.",
         },
         Key {
             name: "user",
@@ -201,7 +211,7 @@ pub(crate) const BALANCE: Section<BalanceSpec> = Section {
                 example: "\"pointsman\"",
             },
             about: "The user to become once all ports are bound.",
-            consequence: "For a start as root, which port 53 may need. The file of the key is read before.",
+            consequence: "For a start as root, which port 53 may need. The files of key and token are read before.",
         },
         Key {
             name: "log",
