@@ -512,6 +512,27 @@ fn http_asks_for_the_token_that_it_was_given() {
 }
 
 #[test]
+fn what_a_terminal_has_no_room_for_is_left_out() {
+    let back_end = Scripted::answering(0);
+    let balancing = Balancing::start(&[back_end.address], &["--http", "127.0.0.1:0"]);
+    let there = back_end.address.to_string();
+    for command in [&["status"][..], &["drain", &there]] {
+        let mut terminal = Command::new("script");
+        let line = format!("stty cols 50 rows 20 && \"$POINTSMAN\" balance {}", command.join(" "));
+        terminal
+            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+            .env("POINTSMAN", program::path());
+        terminal.env("POINTSMAN_BALANCE", format!("http://{}", balancing.http.expect("it was asked for")));
+        let ended = Program::spawn(terminal).end();
+        let widest = ended.stdout.lines().map(|line| line.chars().count()).max();
+        assert!(ended.status.success() && ended.stdout.contains(&there), "{}", ended.stdout);
+        // Blanks too, and no escapes.
+        assert_eq!((widest, ended.stdout.contains('\x1b')), (Some(50), false), "{}", ended.stdout);
+    }
+    balancing.stop();
+}
+
+#[test]
 fn who_fails_fast_is_not_fast() {
     let (sink, good) = (Scripted::answering(2), Scripted::answering(0));
     let balancing = Balancing::start(&[sink.address, good.address], &["--timeout", "200ms"]);

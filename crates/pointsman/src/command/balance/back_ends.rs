@@ -56,7 +56,7 @@ impl Named {
 }
 
 fn shown(back_ends: Vec<BackEndStatus>) -> String {
-    status::table(&back_ends)
+    status::fitted(status::table(&back_ends))
 }
 
 /// An address as a part of a path: the brackets of IPv6 are none of its letters.

@@ -45,7 +45,7 @@ impl Status {
         loop {
             let told = |status| match is_picture {
                 true => picture(&shown(status), terminal::size()),
-                false => before.to_owned() + &shown(status),
+                false => before.to_owned() + &fitted(shown(status)),
             };
             session.look("/v1/status", told).await?;
             let Some(wait) = self.watch else { return Ok(()) };
@@ -55,11 +55,22 @@ impl Status {
     }
 }
 
+/// A text as stdout has room for it: on a terminal the ends of long lines are left out, elsewhere it is whole.
+pub(super) fn fitted(text: String) -> String {
+    if io::stdout().is_terminal() { narrow(&text, terminal::size().0) } else { text }
+}
+
 /// A text on a terminal that is cleared before; what it has no room for is left out.
 fn picture(text: &str, (columns, rows): (usize, usize)) -> String {
     // The cursor needs a line, too.
-    let lines = text.lines().take(rows.saturating_sub(1)).map(|line| terminal::cut(line, columns).to_owned());
-    CLEAR.to_owned() + &lines.collect::<Vec<_>>().join("\n")
+    let lines: Vec<&str> = text.lines().take(rows.saturating_sub(1)).collect();
+    CLEAR.to_owned() + &narrow(&lines.join("\n"), columns)
+}
+
+/// A text whose lines have so many columns at most.
+fn narrow(text: &str, columns: usize) -> String {
+    let lines: Vec<&str> = text.lines().map(|line| terminal::cut(line, columns)).collect();
+    lines.join("\n")
 }
 
 /// Reads how far apart looks are.
