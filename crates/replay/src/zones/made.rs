@@ -219,8 +219,9 @@ impl Making {
     /// A name server in the zone, at the addresses of those that have it.
     fn make_up_name_server(&mut self, zone: &Name) -> BTreeSet<Name> {
         let name = name::below(&[NAME_SERVER], &**zone).unwrap_or_else(|| zone.clone());
-        let addresses = self.holders.get(zone).cloned().unwrap_or_default();
-        self.hosts.entry(name.clone()).or_default().extend(addresses);
+        if let Some(addresses) = self.holders.get(zone).or_else(|| self.holders.get(ROOT)) {
+            self.hosts.entry(name.clone()).or_default().extend(addresses);
+        }
         self.add_addresses(zone, &name);
         self.name_servers.entry(zone.clone()).or_default().insert(name.clone());
         BTreeSet::from([name])
@@ -245,6 +246,9 @@ impl Making {
 
     /// Delegates each zone in the one above it, up to the root, where that was not seen, with an address to go on at.
     fn ways_down(&mut self) {
+        let addresses =
+            ROOT_SERVERS.iter().map(|address| address.parse::<IpAddr>().expect("they are addresses"));
+        self.holders.entry(ROOT.into()).or_default().extend(addresses);
         // The deepest first: a zone that is made up for one is delegated in its turn.
         let mut left: BTreeSet<(usize, Name)> =
             self.zones.keys().map(|zone| (name::labels(zone), zone.clone())).collect();
@@ -288,19 +292,16 @@ impl Making {
         data.extend(octets(&names));
     }
 
-    /// Puts the root at the addresses that resolvers begin with.
+    /// Sees to it that some name server of the root has an address.
     fn root(&mut self) {
-        let holders = self.holders.entry(ROOT.into()).or_default();
-        holders.extend(ROOT_SERVERS.iter().map(|address| address.parse::<IpAddr>().expect("addresses")));
-        let known = self.name_servers.get(ROOT).cloned().unwrap_or_default();
-        if !known.iter().any(|name| self.hosts.contains_key(name)) {
-            let names = self.make_up_name_server(&ROOT.into());
-            let at = (ROOT.into(), Rtype::NS, Rtype::NS);
-            self.zones.entry(ROOT.into()).or_default().insert(at, (TTL, octets(&names)));
+        let root = Name::from(ROOT);
+        let mut names = self.name_servers.get(ROOT).cloned().unwrap_or_default();
+        if !names.iter().any(|name| self.hosts.contains_key(name)) {
+            names = self.make_up_name_server(&root);
+            let at = (root.clone(), Rtype::NS, Rtype::NS);
+            self.zones.entry(root.clone()).or_default().insert(at, (TTL, octets(&names)));
         }
-        for host in self.name_servers.get(ROOT).cloned().unwrap_or_default() {
-            self.add_addresses(&ROOT.into(), &host);
-        }
+        names.iter().for_each(|host| self.add_addresses(&root, host));
     }
 
     /// Keeps names in a zone that are there, but of which no record was seen: without one they would not exist.
