@@ -4,13 +4,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use dns::edns::UDP_PAYLOAD;
+use dns::edns::{ExtendedError, UDP_PAYLOAD};
 use dns::query::HEADER;
 use dns::{Folded, OptRcode, Rcode, Rtype};
 use domain::base::iana::{Class, Opcode};
 use domain::base::message_builder::QuestionBuilder;
 use domain::base::name::{Name, ParsedName, ToName};
-use domain::base::{Message, MessageBuilder};
+use domain::base::{Message, MessageBuilder, opt};
 use domain::rdata::{A, Aaaa, Cname, Ptr};
 
 use crate::cache::{Verdict, Why};
@@ -323,13 +323,24 @@ fn absence(message: &Message<[u8]>, aliases: &Aliases<'_>) -> Answered {
     }
 }
 
-/// Whether an answer without the wanted records only says who would know, or under which other name (RFC 2308 §2.2): its
-/// server does not resolve for us. Of an alias's target that has none of them, an SOA record would say so.
+/// Whether an answer without the wanted records does not say that there are none: where it only says who would know, or under
+/// which other name (RFC 2308 §2.2), its server does not resolve for us. Of an alias's target that has none of them, an SOA
+/// record would say so. Where it says with an extended error that this is not known, another such service was asked.
 fn is_unresolved(message: &Message<[u8]>, aliases: &Aliases<'_>) -> bool {
     let Ok(authority) = message.authority() else { return false };
     let has = |rtype| authority.flatten().any(|record| record.rtype() == rtype);
     let leads_on = aliases.count > 0 || has(Rtype::NS);
-    message.header().rcode() == Rcode::NOERROR && leads_on && !has(Rtype::SOA)
+    let only_leads_on = leads_on && !has(Rtype::SOA);
+    message.header().rcode() == Rcode::NOERROR && (only_leads_on || is_not_known(message))
+}
+
+/// Whether an extended error says that it is not known what is there.
+fn is_not_known(message: &Message<[u8]>) -> bool {
+    const CODES: [ExtendedError; 3] =
+        [ExtendedError::CachedError, ExtendedError::NotReady, ExtendedError::NoReachableAuthority];
+    let Some(record) = message.opt() else { return false };
+    let mut errors = record.opt().iter::<opt::ExtendedError<_>>().flatten();
+    errors.any(|error| CODES.into_iter().any(|code| code as u16 == error.code().to_int()))
 }
 
 /// How long an absence may be believed: the lower of the SOA's TTL and MINIMUM (RFC 2308 §5); 0 without one.

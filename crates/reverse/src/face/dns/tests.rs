@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use crate::cache::{self, Entry, State};
 use crate::front::Wanted;
+use crate::question::{Answered, Ask, question, read};
 use tokio::sync::mpsc;
 
 pub(crate) const NOW: u32 = 10_000;
@@ -93,6 +94,30 @@ fn every_state_has_its_answer() {
     }
     let six = format!("{}ip6.arpa", "0.".repeat(32));
     assert_eq!(said(&six, Rtype::PTR, false), ("NOERROR ip6.arpa 0/0".to_owned(), true));
+}
+
+#[test]
+fn another_such_service_reads_what_is_not_known_as_that() {
+    for (last, expected) in [
+        (1, "www.example"),
+        (2, "Nothing(50)"),
+        (3, "Failed(Refused)"),
+        (4, "Failed(Refused)"),
+        (5, "www.example"),
+        (6, "Failed(Refused)"),
+        (7, "Failed(Refused)"),
+    ] {
+        let (front, _door) = front();
+        let (address, client) = (IpAddr::from([192, 0, 2, last]), "127.0.0.1".parse().unwrap());
+        let (asked, mut out) = (question(address, &Ask::Name, 7), [0; 1232]);
+        let reply = answer(&front, &front.view(), &asked, client, NOW, None, &mut out);
+        let (Reply::Send(length) | Reply::NotYet(length, _)) = reply else { panic!("an answer") };
+        let told = match read(&out[..length], address, &Ask::Name, 7) {
+            Answered::Name(name, _) => name.as_str().to_owned(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(told, expected, "{last}");
+    }
 }
 
 #[test]
