@@ -101,7 +101,13 @@ impl std::fmt::Display for StartError {
             StartError::Bind(cause) => write!(f, "failed to {cause}"),
             StartError::User(cause) => write!(f, "failed to {cause}"),
             StartError::Snapshot(path, why) => {
-                write!(f, "{}: {why}; move it away to begin with an empty cache", path.display())
+                write!(f, "{}: {why}; move it away to begin with an empty cache", path.display())?;
+                match why {
+                    Unread::Version(_) => f.write_str(
+                        ", or bring it over: `reverse export` of the program that wrote it, `reverse import` of this one",
+                    ),
+                    _ => Ok(()),
+                }
             }
             StartError::Held(path) => {
                 write!(

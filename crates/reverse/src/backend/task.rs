@@ -149,7 +149,7 @@ pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
                         let saved = whole::replace(&path, snapshot::MODE, write);
                         // The last one is written instead.
                         if saved.is_ok() || !ends.is_begun() {
-                            note_saved(saved, &path, &counts);
+                            note_saved(saved, &path, &counts, "it is written again after an interval");
                         }
                     };
                     saving.spawn_blocking(save);
@@ -161,20 +161,25 @@ pub async fn run(mut task: Task, shutdown: Shutdown) -> bool {
     task.back_end.gauge();
     if let Some(kept) = task.kept {
         let (view, now, counts) = (task.reader.view(), task.clock.now(), task.back_end.counts().clone());
-        let save = move || note_saved(snapshot::save(&view, seconds(now), &kept.path), &kept.path, &counts);
+        let save = move || {
+            let saved = snapshot::save(&view, seconds(now), &kept.path);
+            note_saved(saved, &kept.path, &counts, "what was learned since is lost")
+        };
         return tokio::task::spawn_blocking(save).await.unwrap_or(false);
     }
     true
 }
 
-fn note_saved(saved: io::Result<()>, path: &Path, counts: &Counts) -> bool {
+/// Counts and logs what became of a snapshot; `otherwise` is what follows where it failed.
+fn note_saved(saved: io::Result<()>, path: &Path, counts: &Counts, otherwise: &str) -> bool {
     let is_saved = saved.is_ok();
     let count = if is_saved { &counts.snapshots_written } else { &counts.snapshots_failed };
     count.fetch_add(1, Ordering::Relaxed);
     match saved {
         Ok(()) => tracing::info!(path = %path.display(), "the snapshot is written"),
         Err(cause) => {
-            tracing::error!(path = %path.display(), %cause, "the snapshot was not written; the one before stays");
+            let path = path.display();
+            tracing::error!(%path, %cause, "the snapshot was not written; the one before stays, and {otherwise}");
         }
     }
     is_saved

@@ -104,7 +104,12 @@ impl Options {
             }
             Err(cause) => {
                 counts.failed.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(path = %self.path.display(), %cause, "the MMDB file was not written; the one before stays");
+                let path = self.path.display();
+                tracing::error!(
+                    %path,
+                    %cause,
+                    "the MMDB file was not written; the one before stays, and it is written again after an interval"
+                );
             }
         }
     }

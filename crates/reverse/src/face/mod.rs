@@ -1,7 +1,7 @@
 //! The faces of the service, all on one cache.
 //!
-//! `dns`, `rapid`, `resp` and `http` are what clients speak; `stream` is what those over connections share, `acl` who may
-//! ask, and `mmdb` the cache as a file for programs that read such.
+//! [`dns`], [`rapid`], [`resp`] and [`http`] are what clients speak; [`stream`] is what the Redis protocol and that of Rapid
+//! DNS share, and [`mmdb`] the names as a file for programs that read such.
 
 pub mod dns;
 pub mod http;

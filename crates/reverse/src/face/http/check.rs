@@ -107,8 +107,9 @@ struct CheckQuery {
 
 /// Answers 200 or 403, without a body: may a client go on?
 ///
-/// Any method does, and any path below this one, where the query is the client's own and says nothing. The client is the last address of the header that the service is
-/// configured with, `x-real-ip` by default, where whoever asks is believed, and otherwise whoever asks.
+/// Any method does, and any path below this one, where the query is the client's own and says nothing. The client is
+/// the last address of the header that the service is configured with, `x-real-ip` by default, where whoever asks is
+/// believed, and otherwise whoever asks.
 #[utoipa::path(
     get, path = "/v1/check", operation_id = "check", tag = "check",
     params(CheckQuery),
