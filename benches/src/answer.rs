@@ -44,6 +44,7 @@ pub(crate) fn run(options: &Options, report: &mut Report) -> Result<()> {
                 let asked = Asked {
                     query: black_box(&query),
                     client: IpAddr::V4(*client),
+                    local: IpAddr::from([127, 0, 0, 1]),
                     transport: Transport::Udp,
                 };
                 match generation.answer(&asked, now, &mut rng, &mut out) {

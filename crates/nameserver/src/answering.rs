@@ -129,7 +129,7 @@ impl Answering {
         L: DerefMut<Target = Ledger>,
     {
         let Received { query, client, server, transport, worker, generation, now } = *received;
-        let asked = Asked { query, client: client.ip(), transport };
+        let asked = Asked { query, client: client.ip(), local: server.ip(), transport };
         let given = catch_unwind(AssertUnwindSafe(|| answer(&asked, out)));
         let mut ledger = ledger();
         let Ledger { counters, tap } = &mut *ledger;

@@ -28,8 +28,8 @@ use crate::health::record::Record;
 use crate::health::{Probes, Table};
 use crate::names::NameHash;
 use crate::transfer::Secondaries;
-use crate::zone::Zone;
 use crate::zone::read::{self, Master};
+use crate::zone::{View, Zone};
 pub use condition::{Condition, Etag};
 pub use partitions::Partitioned;
 pub use refused::Refused;
@@ -147,6 +147,8 @@ pub enum Edit {
     CookieSecrets(Secrets),
     /// Sets who follows which zone. It is not stored either.
     Secondaries(Arc<Secondaries>),
+    /// Sets which zones are answered from at which address. Nor is this stored.
+    Views(Arc<[View]>),
     /// Remembers what was imported.
     Imported {
         /// What: a zone or a partition by its name, or a policy's file.
@@ -310,6 +312,10 @@ impl Book {
             }
             Edit::Secondaries(secondaries) => {
                 self.secondaries = secondaries;
+                Ok(vec![])
+            }
+            Edit::Views(views) => {
+                self.generation.choose_views(views);
                 Ok(vec![])
             }
             Edit::Imported { path, digest } => {

@@ -10,7 +10,7 @@ use crate::cookies::Secrets;
 use crate::health::Table;
 use crate::names::NameHash;
 use crate::policies::Policies;
-use crate::zone::Zones;
+use crate::zone::{Served, View};
 
 /// The longest identifier of a server, in octets: beside it, any question and its cookie fit the smallest answer.
 pub const NSID_MAX: usize = 64;
@@ -22,8 +22,8 @@ pub struct Generation {
     pub number: u64,
     /// How names are hashed in every table of this process.
     pub hash: NameHash,
-    /// The zones, of which the closest one answers for a name.
-    pub zones: Zones,
+    /// The zones, of which the closest one answers for a name: all of them, or those of the view that is asked.
+    pub zones: Served,
     /// The policies, which names of the zones refer to.
     pub policies: Policies,
     /// The servers that operators have set down.
@@ -74,13 +74,18 @@ impl Generation {
         Generation {
             number: 0,
             hash: NameHash::new(seed),
-            zones: Zones::new(),
+            zones: Served::default(),
             policies: Policies::default(),
             down: Arc::default(),
             health: Arc::default(),
             secrets: Arc::default(),
             settings,
         }
+    }
+
+    /// Answers by these views from now on.
+    pub fn choose_views(&mut self, views: Arc<[View]>) {
+        self.zones.choose(views, &self.hash);
     }
 
     /// Which servers may be drawn: by what operators set, and by what probes found just now.

@@ -17,12 +17,12 @@ use store::Contents;
 
 use crate::book::{Book, Condition, Edit, Etag, Refused};
 use crate::cookies::Secrets;
-use crate::generation::Settings;
+use crate::generation::{Generation, Settings};
 use crate::health::Probes;
 use crate::names::NameHash;
 use crate::transfer::Secondaries;
-use crate::zone::Zone;
 use crate::zone::read::{self, Master};
+use crate::zone::{View, Zone};
 pub use ids::write_ids;
 pub use layers::Layer;
 use layers::Loaded;
@@ -49,6 +49,8 @@ pub enum Import {
     CookieSecrets(PathBuf),
     /// Who follows which zone from now on: the rules for their serials and policies go by it.
     Secondaries(Arc<Secondaries>),
+    /// Which zones are answered from at which address from now on.
+    Views(Arc<[View]>),
     /// What is wrong with the configuration that names the files: nothing of them is imported, and faults of theirs are told
     /// behind these.
     Faults(Faults),
@@ -79,7 +81,8 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// Reads and compiles everything aside, on what is `stored`; beside the probes and secondaries of a configuration.
+/// Reads and compiles everything aside, on what is `stored`, beside the probes and secondaries of a configuration; returns
+/// what would be served.
 ///
 /// # Errors
 /// All faults of all files, or of what is stored.
@@ -88,11 +91,12 @@ pub fn check(
     probes: &Probes,
     secondaries: &Secondaries,
     stored: Contents,
-) -> Result<(), Faults> {
+) -> Result<Generation, Faults> {
     let mut book = Book::load(stored, 0, Settings::default())?;
     (book.probes, book.secondaries) = (Arc::new(probes.clone()), Arc::new(secondaries.clone()));
     let edits = edits(imports, &book, &mut Vec::new())?;
-    try_on(book, edits).or(())
+    let faults = try_on(&mut book, edits);
+    faults.or(book.generation)
 }
 
 /// The edits that the files ask for and that `book` has not had yet: zones first, then partitions, then
@@ -115,10 +119,11 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
     let order = |import: &&Import| match import {
         Import::Faults(_) => 0,
         Import::Secondaries(_) => 1,
-        Import::Zone(_) => 2,
-        Import::Partition { .. } => 3,
-        Import::Policy(_) => 4,
-        Import::CookieSecrets(_) => 5,
+        Import::Views(_) => 2,
+        Import::Zone(_) => 3,
+        Import::Partition { .. } => 4,
+        Import::Policy(_) => 5,
+        Import::CookieSecrets(_) => 6,
     };
     let mut ordered: Vec<&Import> = imports.iter().collect();
     ordered.sort_by_key(order);
@@ -131,12 +136,12 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
         return Ok(out.edits);
     }
     // One bad file must not hide what is wrong with the next.
-    out.faults.append(try_on(book.clone(), out.edits));
+    out.faults.append(try_on(&mut book.clone(), out.edits));
     Err(out.faults)
 }
 
 /// What is wrong with edits that are made one after the other.
-fn try_on(mut book: Book, edits: Vec<Edit>) -> Faults {
+fn try_on(book: &mut Book, edits: Vec<Edit>) -> Faults {
     let mut faults = Faults::default();
     for edit in edits {
         match book.apply(edit) {
@@ -183,6 +188,12 @@ impl Edits<'_> {
             Import::Secondaries(secondaries) => {
                 if !secondaries.follow_as(&self.book.secondaries) {
                     self.edits.push(Edit::Secondaries(secondaries.clone()));
+                }
+                Ok(())
+            }
+            Import::Views(views) => {
+                if views != self.book.generation.zones.views() {
+                    self.edits.push(Edit::Views(views.clone()));
                 }
                 Ok(())
             }
@@ -355,7 +366,7 @@ mod tests {
         let two = folder.write("two.zone", format!("$ORIGIN example.com.\n{}", zone(2)));
         for (file, edits, serial) in [(&one, 1, 1), (&two, 1, 2), (&two, 0, 2), (&one, 1, 1)] {
             assert_eq!(import(&mut book, &[Import::Zone(file.into())]), edits, "{file}");
-            assert_eq!(book.generation.zones.iter().next().unwrap().serial(), serial);
+            assert_eq!(book.generation.zones.all().iter().next().unwrap().serial(), serial);
         }
     }
 

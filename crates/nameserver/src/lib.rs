@@ -11,7 +11,7 @@
 //!   its parts. [`fast`]: what changes between two queries of one.
 //! - [`publish`]: how the next generation reaches every worker, and how one knows that it did.
 //! - [`edit`]: the one writer; [`book`]: what a generation was made from, and how an edit makes the next.
-//! - [`import`]: files as edits, [`as_path`] BGP tables as partitions; [`overview`]: what the API shows; [`http`]: the API.
+//! - [`import`]: files as edits, [`as_path`] BGP tables as partitions; [`overview`]: what the API shows, [`http`]: how.
 //! - [`external`]: the conversation with an external proximity service.
 //! - [`health`]: probes of servers, and what they find.
 //! - [`transfer`]: zones for secondaries, signed messages, notifications.

@@ -32,7 +32,7 @@ impl Editor {
             signed_until: zone.signed_until(),
             warnings: warnings(zone, &book, now),
         };
-        let mut zones: Vec<ZoneSummary> = book.generation.zones.iter().map(summary).collect();
+        let mut zones: Vec<ZoneSummary> = book.generation.zones.all().iter().map(summary).collect();
         zones.sort_by(|a, b| a.origin.cmp(&b.origin));
         zones
     }
@@ -40,7 +40,7 @@ impl Editor {
     /// The zone whose signatures are the first to expire, and when, as [`ZoneSummary::signed_until`] says it.
     pub fn first_to_expire(&self) -> Option<(String, u32)> {
         let book = self.book();
-        let signed = book.generation.zones.iter().filter_map(|zone| Some((zone.signed_until()?, zone)));
+        let signed = book.generation.zones.all().iter().filter_map(|zone| Some((zone.signed_until()?, zone)));
         let (until, zone) = signed.min_by_key(|(until, _)| *until)?;
         Some((dns::name::to_text(zone.origin().wire()), until))
     }
@@ -48,7 +48,8 @@ impl Editor {
     /// How many zones have warnings, at a time in Unix seconds.
     pub fn warned(&self, now: u64) -> u64 {
         let book = self.book();
-        book.generation.zones.iter().filter(|zone| !warnings(zone, &book, now).is_empty()).count() as u64
+        book.generation.zones.all().iter().filter(|zone| !warnings(zone, &book, now).is_empty()).count()
+            as u64
     }
 
     /// A zone as a master file, with its tag.
@@ -209,8 +210,8 @@ fn warnings(zone: &Zone, book: &Book, now: u64) -> Vec<String> {
 fn counts(book: &Book) -> Counts {
     let servers = servers(book);
     Counts {
-        zones: book.generation.zones.len() as u64,
-        records: book.generation.zones.iter().map(|zone| zone.records() as u64).sum(),
+        zones: book.generation.zones.all().len() as u64,
+        records: book.generation.zones.all().iter().map(|zone| zone.records() as u64).sum(),
         regions: book.regions.len() as u64,
         partitions: book.partitions.len() as u64,
         policies: book.generation.policies.len() as u64,
@@ -233,7 +234,7 @@ fn servers(book: &Book) -> Vec<ServerState> {
 
 /// The policy that decides a name's addresses, by a wildcard too; else who decides them, in words.
 fn steered_at<'b>(book: &'b Book, name: &Folded) -> Result<&'b Steered, String> {
-    let (zones, hash) = (&book.generation.zones, &book.generation.hash);
+    let (zones, hash) = (book.generation.zones.all(), &book.generation.hash);
     let zone = zones.closest(name, false, hash).ok_or("it is in none of the zones here")?;
     let origin = zone.origin();
     let found = match zone.walk(name, hash) {

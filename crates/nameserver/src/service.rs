@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::io::{self, Read as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -24,7 +24,7 @@ use crate::cookies::Secrets;
 use crate::edit::{Applied, Editor, Refused};
 use crate::external::{self, Learning};
 use crate::fast::Shared;
-use crate::generation::Settings;
+use crate::generation::{Generation, Settings};
 use crate::health::{self, Probe, Probes, prober};
 use crate::http::{self, Tcp};
 use crate::import::{self, Import};
@@ -33,10 +33,14 @@ use crate::rate_limit::{self, RateLimit};
 use crate::tap::{self, Writer, Writing};
 use crate::transfer::{self, Transfers, notifier};
 use crate::worker::Worker;
+use crate::zone::View;
 
 /// Descriptors that are neither workers' sockets nor TCP connections that are kept, with room to spare: store, API, log,
 /// listeners, and connections that give way.
 const OTHER_DESCRIPTORS: usize = 128 + GIVING_WAY_MAX;
+
+/// How many zones or addresses of views a line of the log names.
+const TOLD_MAX: usize = 20;
 
 /// What tells the draws of probes from others that begin with the same seed.
 const PROBING: u64 = 0x7072_6f62_6500_0000;
@@ -76,6 +80,8 @@ pub struct Options {
     pub transfer: transfer::Config,
     /// The probes that policies may name.
     pub probes: Probes,
+    /// Which zones are answered from at which address, until [`Service::reload`]; all at each where there are none.
+    pub views: Vec<View>,
 }
 
 /// Why a server did not start.
@@ -189,9 +195,13 @@ impl Service {
         }
         let held = if stored.is_some() { "what is stored in" } else { "nothing stored yet in" };
         let secondaries = &options.transfer.secondaries;
-        import::check(&options.imports, &options.probes, secondaries, stored.unwrap_or_default())
-            .unwrap_or_else(|found| faults.append(found));
-        faults.or(format!("{held} {}", store::error::shown(&options.store)))
+        let views = Import::Views(options.views.as_slice().into());
+        let imports = [&options.imports[..], &[views]].concat();
+        let checked = import::check(&imports, &options.probes, secondaries, stored.unwrap_or_default())
+            .map_err(|found| faults.append(found));
+        let missing = checked.ok().and_then(|generation| named_missing(&generation));
+        let missing = missing.map(|zones| format!("; views name zones that are not there: {zones}"));
+        faults.or(format!("{held} {}{}", store::error::shown(&options.store), missing.unwrap_or_default()))
     }
 
     /// Starts everything; returns when all workers serve the stored generation with all imports, or without any where one
@@ -228,6 +238,7 @@ impl Service {
     async fn begin(&mut self, imports: &[Import], mut prepared: Prepared) -> Result<(), StartError> {
         import(&self.editor, imports).await?;
         self.warn_of_steered();
+        self.warn_of_views();
         if let Some(writer) = &mut prepared.tap {
             writer.make_file().map_err(StartError::Tap)?;
         }
@@ -281,15 +292,16 @@ impl Service {
         &self.editor
     }
 
-    /// Imports those files whose content changed, all or none of them, then goes by the other keys and secondaries; begins
-    /// a new file for dnstap. Transfers that have begun go on as they began.
+    /// Imports those files whose content changed, all or none of them, and the views with them, then goes by the other keys
+    /// and secondaries; begins a new file for dnstap. Transfers that have begun go on as they began.
     ///
     /// # Errors
-    /// [`Refused`]; then what serves goes on serving, with the keys and secondaries that it had.
+    /// [`Refused`]; then what serves goes on serving, with the views, keys and secondaries that it had.
     pub async fn reload(
         &self,
         mut imports: Vec<Import>,
         transfer: transfer::Config,
+        views: Vec<View>,
     ) -> Result<Applied, Refused> {
         if let Some(tap) = &self.tap {
             tap.reopen();
@@ -297,9 +309,11 @@ impl Service {
         // Their secrets would bring cookies about.
         imports.retain(|import| self.cookies || !matches!(import, Import::CookieSecrets(_)));
         imports.push(Import::Secondaries(Arc::new(transfer.secondaries.clone())));
+        imports.push(Import::Views(views.into()));
         let applied = self.editor.import(&imports).await?;
         self.transfers.choose(transfer);
         self.warn_of_steered();
+        self.warn_of_views();
         Ok(applied)
     }
 
@@ -325,13 +339,32 @@ impl Service {
     /// Tells of zones that secondaries follow by name and cannot take, for they have policies.
     fn warn_of_steered(&self) {
         let (book, config) = (self.editor.book(), self.transfers.config());
-        let zones = book.generation.zones.iter();
+        let zones = book.generation.zones.all().iter();
         for zone in zones.filter(|zone| zone.is_steered() && config.secondaries.name(zone.origin())) {
             tracing::warn!(
                 zone = ?zone.origin(),
                 "secondaries follow this zone and cannot take it, for it has policies; delete those, or take it out of \
                  [[secondary]]"
             );
+        }
+    }
+
+    /// Tells of what makes a view answer nothing: zones that are not there, addresses that nobody can ask.
+    fn warn_of_views(&self) {
+        let book = self.editor.book();
+        if let Some(zones) = named_missing(&book.generation) {
+            tracing::warn!(zones, "views name zones that are not there: they are refused until they are put");
+        }
+        let is_heard = |address: &IpAddr| {
+            self.listening
+                .iter()
+                .map(SocketAddr::ip)
+                .any(|ours| ours == *address || ours.is_unspecified() && ours.is_ipv4() == address.is_ipv4())
+        };
+        let addresses = book.generation.zones.views().iter().flat_map(|view| &view.addresses);
+        let unheard = addresses.filter(|address| !is_heard(address)).map(IpAddr::to_string);
+        if let Some(addresses) = told(unheard.collect()) {
+            tracing::warn!(addresses, "views have addresses at which listen takes no queries");
         }
     }
 
@@ -396,6 +429,7 @@ impl Prepared {
         let external = learning.as_ref().map(|learning| (learning.external().clone(), clock));
         let transfers = Arc::new(Transfers::new(options.transfer));
         book.secondaries = Arc::new(transfers.config().secondaries.clone());
+        book.generation.choose_views(options.views.into());
         let probes = Arc::new(options.probes);
         book.probes = probes.clone();
         let published = Arc::new(Published::new(book.generation.clone(), workers * bound.len()));
@@ -468,6 +502,21 @@ impl Prepared {
     }
 }
 
+/// The zones that views name and that are not there, as a log names them; `None` where there are none.
+fn named_missing(generation: &Generation) -> Option<String> {
+    told(generation.zones.missing(&generation.hash))
+}
+
+/// The first of some names, and how many more there are; `None` where there are none.
+fn told(names: Vec<String>) -> Option<String> {
+    let shown = &names[..names.len().min(TOLD_MAX)];
+    let more = match names.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| shown.join(", ") + &more)
+}
+
 /// Raises the limit on descriptors as far as it goes, and warns where that is not far enough.
 fn check_descriptors(connections_max: usize, sockets: usize) {
     let needed = connections_max.saturating_add(sockets).saturating_add(OTHER_DESCRIPTORS) as u64;
@@ -514,7 +563,7 @@ async fn import(editor: &Editor, imports: &[Import]) -> Result<(), StartError> {
         Refused::Faults(faults) => StartError::Faults(faults),
         other => StartError::Store(other.to_string()),
     };
-    let goes_on = !editor.book().generation.zones.is_empty();
+    let goes_on = !editor.book().generation.zones.all().is_empty();
     let faults = match editor.import(imports).await.map_err(refused) {
         Err(StartError::Faults(faults)) if goes_on => faults,
         done => return done.map(|_| ()),
@@ -568,6 +617,7 @@ mod tests {
             tcp: Limits::default(),
             transfer: transfer::Config::default(),
             probes: Probes::new(),
+            views: Vec::new(),
         }
     }
 
@@ -584,7 +634,7 @@ mod tests {
         folder.write("one.zone", format!("{text}www A here\n"));
         let service = Service::start(options).await.expect("a zone is stored");
         let generation = service.editor().book().generation.clone();
-        assert_eq!(generation.zones.len(), 1);
+        assert_eq!(generation.zones.all().len(), 1);
         let given = Secrets::read("secrets", line.as_bytes()).expect("it is right");
         assert!(*generation.secrets == given, "none is drawn");
         let told = service.editor().status().imports;
@@ -592,18 +642,26 @@ mod tests {
         assert_eq!((told.faults, fault.line, fault.column), (1, Some(4), Some(7)), "{told:?}");
         assert!(fault.source.ends_with("one.zone"), "{told:?}");
         folder.write("one.zone", format!("{text}{}", "www A here\n".repeat(20)));
-        let told =
-            service.reload(imports.clone(), transfer::Config::default()).await.expect_err("it is wrong");
+        let told = service
+            .reload(imports.clone(), transfer::Config::default(), Vec::new())
+            .await
+            .expect_err("it is wrong");
         assert!(matches!(told, Refused::Faults(_)), "{told:?}");
         let told = service.editor().status().imports;
         assert_eq!((told.faults, told.first.len(), told.first[9].line), (20, 10, Some(13)));
         folder.write("one.zone", text);
         let wrong = Faults::from(Fault::whole("the file", "it is no configuration", ""));
         let imports = [&imports[..], &[Import::Faults(wrong)]].concat();
-        service.reload(imports.clone(), transfer::Config::default()).await.expect_err("it is wrong");
+        service
+            .reload(imports.clone(), transfer::Config::default(), Vec::new())
+            .await
+            .expect_err("it is wrong");
         let told = service.editor().status().imports;
         assert_eq!((told.faults, &*told.first[0].what), (1, "it is no configuration"));
-        service.reload(imports[..2].to_vec(), transfer::Config::default()).await.expect("it is right");
+        service
+            .reload(imports[..2].to_vec(), transfer::Config::default(), Vec::new())
+            .await
+            .expect("it is right");
         assert_eq!(service.editor().status().imports, api::ImportState::default());
         service.stop().await;
     }

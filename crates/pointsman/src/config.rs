@@ -6,6 +6,7 @@
 //! - [`change`]: what is given otherwise while the server runs.
 //! - [`dnstap`]: where it goes, looked at beforehand.
 //! - [`transfer`]: keys from their files, and who follows our zones; [`probe`]: how servers are probed.
+//! - [`view`]: which zones are answered from at which addresses.
 //! - [`mod@reverse`]: the flags of `reverse`, and what the service is started with.
 //! - [`balance`]: the same of `balance`.
 //! - [`control`]: the file of `control`, which is one of its own.
@@ -27,6 +28,7 @@ pub(crate) mod reverse;
 pub(crate) mod serve;
 pub(crate) mod spec;
 pub(crate) mod transfer;
+mod view;
 
 use std::path::Path;
 

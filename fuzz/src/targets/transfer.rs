@@ -57,6 +57,7 @@ pub(super) fn transfer(octets: &[u8]) {
     let asked = Asked {
         query: &query,
         client: IpAddr::from(if how & STRANGER == 0 { [127, 0, 0, 1] } else { [192, 0, 2, 1] }),
+        local: IpAddr::from([127, 0, 0, 1]),
         transport: if is_over_tcp { Transport::Tcp } else { Transport::Udp },
     };
     let (mut rng, mut out) = (fastrand::Rng::with_seed(1), vec![0; FRAME_MAX]);

@@ -44,6 +44,8 @@ pub struct Asked<'a> {
     pub query: &'a [u8],
     /// Who sent it: a resolver, as a rule.
     pub client: IpAddr,
+    /// The address of ours that it was sent to: the view that it is answered from.
+    pub local: IpAddr,
     /// What it came over.
     pub transport: Transport,
 }
@@ -157,7 +159,7 @@ impl Generation {
             // Where there is no room the answer is worth more than what stands beside it.
             writer.keep_room(&options);
         }
-        let mut response = Response::new(self, &query, asked.client, (fast, now), rng, writer);
+        let mut response = Response::new(self, &query, asked, (fast, now), rng, writer);
         let unproven = matches!(presented, Some(Presented::ClientOnly | Presented::Invalid));
         if query.edns.as_ref().is_some_and(|edns| edns.version > dns::edns::VERSION) {
             response.end.rcode = OptRcode::BADVERS;

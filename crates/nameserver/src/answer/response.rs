@@ -15,19 +15,21 @@ use net::clock::Now;
 use routing::external::Asking;
 use routing::{Family, Why, route};
 
-use super::begin;
 use super::chain::Chain;
 use super::proofs::Proofs;
+use super::{Asked, begin};
 use crate::fast::Fast;
 use crate::generation::Generation;
 use crate::policies::Steered;
 use crate::rate_limit::{self, Account};
 use crate::routed::Routed;
-use crate::zone::{Found, Rrset, Walk, Zone};
+use crate::zone::{Found, Rrset, Walk, Zone, Zones};
 
 /// A response that is being composed.
 pub(super) struct Response<'a> {
     pub(super) generation: &'a Generation,
+    /// What is answered from at the address that was asked.
+    zones: &'a Zones,
     pub(super) query: &'a Query<'a>,
     pub(super) writer: Writer<'a>,
     empty: Mark,
@@ -87,7 +89,7 @@ impl<'a> Response<'a> {
     pub(super) fn new(
         generation: &'a Generation,
         query: &'a Query<'a>,
-        asker: IpAddr,
+        asked: &Asked<'_>,
         (fast, now): (Fast<'a>, Now),
         rng: &'a mut Rng,
         writer: Writer<'a>,
@@ -96,16 +98,17 @@ impl<'a> Response<'a> {
         let subnet = given.and_then(|subnet| subnet.client());
         Response {
             generation,
+            zones: generation.zones.at(asked.local),
             query,
             empty: writer.mark(),
             writer,
-            client: subnet.unwrap_or(asker),
+            client: subnet.unwrap_or(asked.client),
             subnet_given: subnet.is_some(),
             dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
             proofs: Proofs::new(),
             fast,
             now,
-            asker,
+            asker: asked.client,
             source: given.filter(|_| subnet.is_some()).map_or(0, |subnet| subnet.source()),
             rng,
             end: begin(generation),
@@ -143,7 +146,7 @@ impl<'a> Response<'a> {
         loop {
             let hash = &self.generation.hash;
             let above = self.query.rtype == Rtype::DS;
-            let Some(zone) = self.generation.zones.closest(current.folded, above, hash) else {
+            let Some(zone) = self.zones.closest(current.folded, above, hash) else {
                 let refused = ExtendedError::NotAuthoritative;
                 return if current.is_asked { self.refused(refused) } else { Ok(()) };
             };
@@ -219,7 +222,7 @@ impl<'a> Response<'a> {
             Walk::Delegation(cut, labels) => {
                 // Where only the parent's parent is served, the child itself says that it has no DS (RFC 4035 §3.1.4.1).
                 let child = (self.query.rtype == Rtype::DS)
-                    .then(|| self.generation.zones.get(name, &self.generation.hash))
+                    .then(|| self.zones.get(name, &self.generation.hash))
                     .flatten();
                 return match child {
                     Some(child) => self.at(child, current, chain),
@@ -444,7 +447,7 @@ impl<'a> Response<'a> {
     /// A zone is given by `transfer` alone: not over UDP (RFC 5936 §4.2), nor without the SOA record that is known (RFC 1995
     /// §3). What is no zone of ours is so over any transport.
     fn no_transfer(&mut self) -> Result<(), Full> {
-        if self.generation.zones.get(self.query.name, &self.generation.hash).is_some() {
+        if self.zones.get(self.query.name, &self.generation.hash).is_some() {
             return self.refused(ExtendedError::Prohibited);
         }
         self.end.rcode = Rcode::NOTAUTH.into();

@@ -13,7 +13,7 @@ use crate::book::{Book, Condition, Edit};
 use crate::fast::Fast;
 use crate::generation::Settings;
 use crate::rate_limit::RateLimit;
-use crate::zone::{Zone, read};
+use crate::zone::{View, Zone, read};
 
 mod options;
 mod proofs;
@@ -96,8 +96,17 @@ fn message(query: &Query) -> Vec<u8> {
 }
 
 fn answered(generation: &Generation, query: &[u8], transport: Transport) -> Result<Message<Vec<u8>>, Why> {
-    let client = "127.0.0.1".parse().unwrap();
-    let asked = Asked { query, client, transport };
+    answered_at("127.0.0.1", generation, query, transport)
+}
+
+fn answered_at(
+    local: &str,
+    generation: &Generation,
+    query: &[u8],
+    transport: Transport,
+) -> Result<Message<Vec<u8>>, Why> {
+    let asked =
+        Asked { query, client: "127.0.0.1".parse().unwrap(), local: local.parse().unwrap(), transport };
     let mut out = vec![0; 65_535];
     match generation.answer(&asked, NOW, &mut fastrand::Rng::with_seed(1), &mut out) {
         Reply::Send(length) => Ok(Message::from_octets(out[..length].to_vec()).unwrap()),
@@ -107,7 +116,11 @@ fn answered(generation: &Generation, query: &[u8], transport: Transport) -> Resu
 
 /// The answer as lines: rcode and flags, then the records, `an`, `au` or `ad` before each.
 fn lines(generation: &Generation, query: &Query) -> Vec<String> {
-    let message = answered(generation, &message(query), query.transport).unwrap();
+    lines_at("127.0.0.1", generation, query)
+}
+
+fn lines_at(local: &str, generation: &Generation, query: &Query) -> Vec<String> {
+    let message = answered_at(local, generation, &message(query), query.transport).unwrap();
     let header = message.header();
     let mut lines = vec![format!(
         "{}{}{}",
@@ -427,7 +440,7 @@ fn any_bytes_get_an_answer_that_fits_or_none() {
         for query in [&bytes, &asked] {
             let client = "127.0.0.1".parse().unwrap();
             let mut out = vec![0; room];
-            let asked = Asked { query, client, transport: Transport::Udp };
+            let asked = Asked { query, client, local: client, transport: Transport::Udp };
             if let Reply::Send(length) = generation.answer(&asked, NOW, &mut fastrand::Rng::with_seed(1), &mut out) {
                 prop_assert!(length <= room && length <= 1232);
                 let read = Message::from_slice(&out[..length]).unwrap();
@@ -452,6 +465,41 @@ fn any_is_answered_with_one_rrset() {
     assert_eq!(lines(&example(), &ask("example", Rtype::ANY)), lines(&example(), &ask("example", Rtype::NS)));
     check(ask("target.example", Rtype::ANY), &["NOERROR aa", SOA]);
     check(ask("alias.example", Rtype::ANY), &["NOERROR aa", "an alias.example 300 CNAME www.example."]);
+}
+
+#[test]
+fn what_is_answered_depends_on_the_address_that_was_asked() {
+    let child = ZONE.replace("@ NS ns\n", "@ NS ns\nonly A 192.0.2.7\nto CNAME www.example.\n");
+    let mut generation = generation(&[("example", ZONE), ("sub.example", &child)], Settings::default());
+    let wire = |name: &str| dns::name::from_text(name).unwrap();
+    let view = |addresses: [&str; 2], zone| View {
+        addresses: addresses.map(|address| address.parse().unwrap()).to_vec(),
+        zones: vec![wire(zone)],
+    };
+    let views = [
+        view(["192.0.2.53", "2001:db8::53"], "example"),
+        view(["192.0.2.54", "2001:db8::54"], "sub.example"),
+    ];
+    let at = |local, name, rtype, generation: &Generation| lines_at(local, generation, &ask(name, rtype));
+    let name = "only.sub.example";
+    let answer = ["NOERROR aa", "an only.sub.example 300 A 192.0.2.7"];
+    assert_eq!(at("192.0.2.53", name, Rtype::A, &generation), answer, "without views all are everywhere");
+    generation.choose_views(views.into());
+    for (parent, child) in [("192.0.2.53", "192.0.2.54"), ("2001:db8::53", "2001:db8::54")] {
+        let referral = at(parent, name, Rtype::A, &generation);
+        assert_eq!(referral[..2], ["NOERROR", "au sub.example 300 NS ns.sub.example."]);
+        assert_eq!(at(child, name, Rtype::A, &generation), answer);
+        assert_eq!(at(child, "www.example", Rtype::A, &generation), ["REFUSED"]);
+        // An alias leads no further than to the zones of the view.
+        let alias = ["NOERROR aa", "an to.sub.example 300 CNAME www.example."];
+        assert_eq!(at(child, "to.sub.example", Rtype::A, &generation), alias);
+        // The parent has the DS record, the child has none (RFC 4035 §3.1.4.1).
+        assert!(at(parent, "sub.example", Rtype::DS, &generation)[1].contains(" DS 1 8 2 "));
+        assert!(at(child, "sub.example", Rtype::DS, &generation)[1].starts_with("au sub.example 60 SOA"));
+        assert_eq!(at(parent, "example", Rtype::AXFR, &generation), ["REFUSED"]);
+        assert_eq!(at(child, "example", Rtype::AXFR, &generation), ["NOTAUTH"]);
+    }
+    assert_eq!(at("192.0.2.55", "example", Rtype::SOA, &generation), ["REFUSED"]);
 }
 
 /// The example with a policy at `www`, which has other records, too, and serves a delegation and the apex.

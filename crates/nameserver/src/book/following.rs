@@ -9,7 +9,7 @@ use store::{Contents, Parts};
 use super::{Book, Condition, Refused, folded};
 use crate::generation::Generation;
 use crate::policies::{Policies, Steered};
-use crate::zone::{PolicyId, Zones};
+use crate::zone::PolicyId;
 
 impl Book {
     /// Makes the book of all that is stored, as [`Book::load`] does, which goes on with what no store has: probes keep
@@ -19,7 +19,8 @@ impl Book {
     /// Everything stored that cannot be served.
     pub fn following(&self, contents: Contents) -> Result<Book, Faults> {
         let before = self.generation.clone();
-        let generation = Generation { zones: Zones::new(), policies: Policies::default(), ..before };
+        let zones = before.zones.emptied();
+        let generation = Generation { zones, policies: Policies::default(), ..before };
         let partitions = Arc::default();
         self.as_at_start(Book { generation, partitions, ..self.clone() }, |book| book.fill(contents))
     }

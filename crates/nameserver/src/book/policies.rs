@@ -250,7 +250,7 @@ impl Book {
     /// Whether the policy of `key` may have a name; else what is wrong, and what was expected.
     fn check_place(&self, name: &Folded, shown: &str, key: &Folded) -> Result<(), (String, &'static str)> {
         let hash = &self.generation.hash;
-        let Some(zone) = self.generation.zones.closest(name, false, hash) else {
+        let Some(zone) = self.generation.zones.all().closest(name, false, hash) else {
             return Err((format!("{shown} is in none of our zones"), "a name in a zone that is served"));
         };
         zone.may_steer(name, hash)
@@ -338,7 +338,7 @@ impl Book {
     /// The policy at a name.
     fn policy_of(&self, name: &Folded) -> Option<PolicyId> {
         let hash = &self.generation.hash;
-        self.generation.zones.closest(name, false, hash)?.policy_at(name, hash)
+        self.generation.zones.all().closest(name, false, hash)?.policy_at(name, hash)
     }
 
     /// Makes names refer to a policy, or to none.
@@ -347,7 +347,7 @@ impl Book {
         let mut by_zone: BTreeMap<Vec<u8>, (Folded, Vec<Folded>)> = BTreeMap::new();
         for wire in names {
             let name = Folded::read(wire).expect("names of a policy are valid");
-            if let Some(zone) = self.generation.zones.closest(&name, false, &hash) {
+            if let Some(zone) = self.generation.zones.all().closest(&name, false, &hash) {
                 let origin = zone.origin();
                 let entry = by_zone.entry(origin.wire().to_vec());
                 entry.or_insert_with(|| (origin.clone(), Vec::new())).1.push(name);

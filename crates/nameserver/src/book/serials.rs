@@ -30,7 +30,9 @@ impl Book {
         let mut raised = Raised::default();
         for (name, text) in before {
             let origin = folded(name, "stored zone")?;
-            let Some(zone) = self.generation.zones.get(&origin, &self.generation.hash) else { continue };
+            let Some(zone) = self.generation.zones.all().get(&origin, &self.generation.hash) else {
+                continue;
+            };
             // What could not be read was not served.
             let Ok(last) = self.stored_zone(name, text) else { continue };
             if is_greater(zone.serial(), last.serial()) {
@@ -107,7 +109,7 @@ mod tests {
             }
             let raised = book.raise_serials(&[(NAME.to_owned(), before.clone())].into()).unwrap();
             let (stored, _) = book.zone(NAME).unwrap();
-            let zone = book.generation.zones.iter().next().unwrap();
+            let zone = book.generation.zones.all().iter().next().unwrap();
             let case = format!("{before}{after}{stored}");
             assert_eq!(
                 (zone.serial(), zone.is_steered()),

@@ -5,6 +5,7 @@ use store::{Contents, Parts};
 
 use super::*;
 use crate::names::NameHash;
+use crate::zone::check_in_step;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns hm 1 2 3 4 5\n@ NS ns\nns A 192.0.2.53\nalias CNAME ns\nsub NS ns\n";
 
@@ -50,6 +51,7 @@ fn decides(book: &Book, name: &str) -> bool {
     let (name, hash) = (folded(name, "").unwrap(), &book.generation.hash);
     book.generation
         .zones
+        .all()
         .closest(&name, false, hash)
         .is_some_and(|zone| zone.policy_at(&name, hash).is_some())
 }
@@ -224,7 +226,7 @@ fn parts(before: &Contents, after: &Contents) -> Parts {
 fn served(book: &Book) -> String {
     let hash = &book.generation.hash;
     let mut zones: Vec<(String, bool)> =
-        book.generation.zones.iter().map(|zone| (zone.to_text(), zone.is_steered())).collect();
+        book.generation.zones.all().iter().map(|zone| (zone.to_text(), zone.is_steered())).collect();
     zones.sort();
     let partitions: Vec<(&String, &String)> =
         book.partitions.iter().map(|(name, partition)| (name, &partition.text)).collect();
@@ -237,11 +239,47 @@ fn served(book: &Book) -> String {
     policies.sort_by(|a, b| a.0.names.cmp(&b.0.names));
     let names = ["www.example", "*.cdn.example", "a.example", "www.test", "third"].map(|name| {
         let name = folded(name, "").unwrap();
-        let zone = book.generation.zones.closest(&name, false, hash)?;
+        let zone = book.generation.zones.all().closest(&name, false, hash)?;
         let policy = book.generation.policies.get(zone.policy_at(&name, hash)?)?;
         Some((zone.origin().clone(), dns::name::to_text(policy.key())))
     });
     format!("{zones:#?}{partitions:#?}{policies:#?}{names:#?}{:?}", book.servers)
+}
+
+#[test]
+fn views_stay_in_step_with_every_edit() {
+    let (mut book, changes) = book();
+    let wire = |name: &str| folded(name, "").unwrap().wire().to_vec();
+    let view = |address: [u8; 4], zones: &[&str]| View {
+        addresses: vec![address.into()],
+        zones: zones.iter().map(|zone| wire(zone)).collect(),
+    };
+    let views = [view([192, 0, 2, 1], &["example", "test"]), view([192, 0, 2, 2], &["cdn.example"])];
+    let at = |book: &Book, last: u8| book.generation.zones.at([192, 0, 2, last].into()).len();
+    for (edit, zones) in [
+        (Edit::Views(views.into()), [1, 0, 0]),
+        (zone("test", ZONE), [2, 0, 0]),
+        (zone("other", ZONE), [2, 0, 1]),
+        // The policy's names below move to it: both zones are changed.
+        (zone("cdn.example", ZONE), [2, 1, 1]),
+        (Edit::DeletePolicy { owner: "www.example".into(), condition: Condition::Always }, [2, 1, 1]),
+        (policy(POLICY), [2, 1, 1]),
+        (Edit::DeleteZone { origin: "test".into(), condition: Condition::Always }, [1, 1, 1]),
+        (Edit::Views([view([192, 0, 2, 2], &["other"])].into()), [2, 1, 2]),
+    ] {
+        book.apply(edit).unwrap();
+        assert_eq!([1, 2, 3].map(|last| at(&book, last)), zones);
+        check_in_step(&book.generation.zones);
+    }
+    let before = stored(&changes);
+    let mut after = before.clone();
+    after.zones.insert("other.".into(), format!("$ORIGIN other.\n{ZONE}"));
+    let all = book.following(after.clone()).unwrap();
+    let parts = all.following_parts(0, parts(&after, &before)).unwrap();
+    for (book, zones) in [(all, [1, 1, 1]), (parts, [1, 0, 1])] {
+        assert_eq!([1, 2, 3].map(|last| at(&book, last)), zones);
+        check_in_step(&book.generation.zones);
+    }
 }
 
 /// Of what a book can be made.
@@ -463,7 +501,7 @@ fn a_new_zone_in_between_takes_the_names_over() {
     let hash = &book.generation.hash;
     let holds = |origin: &str| {
         let origin = folded(origin, "").unwrap();
-        book.generation.zones.get(&origin, hash).unwrap().policy_at(&deeper, hash).is_some()
+        book.generation.zones.all().get(&origin, hash).unwrap().policy_at(&deeper, hash).is_some()
     };
     assert_eq!((holds("example"), holds("cdn.example")), (false, true));
 }

@@ -15,7 +15,7 @@ impl Book {
     /// The zone of an origin, with its tag.
     pub fn zone(&self, origin: &str) -> Option<(String, Etag)> {
         let origin = folded(origin, "").ok()?;
-        let text = self.generation.zones.get(&origin, &self.generation.hash)?.to_text();
+        let text = self.generation.zones.all().get(&origin, &self.generation.hash)?.to_text();
         let tag = Etag::of(text.as_bytes());
         Some((text, tag))
     }
@@ -73,14 +73,15 @@ impl Book {
         let mut faults = Faults::default();
         let mut moved = Vec::new();
         // A zone that holds no name of a policy has none to give away, and all others below are in zones of their own.
-        let closest = self.generation.zones.closest(&origin, false, &hash);
+        let closest = self.generation.zones.all().closest(&origin, false, &hash);
         let holds_none = closest.is_some_and(|zone| !zone.is_steered());
         for (id, wire) in self.steered_names().filter(|_| !holds_none) {
             if !dns::name::is_within(wire, origin.wire()) {
                 continue;
             }
             let name = Folded::read(wire).expect("names of a policy are valid");
-            let holder = self.generation.zones.closest(&name, false, &hash).map(|zone| zone.origin().clone());
+            let holder =
+                self.generation.zones.all().closest(&name, false, &hash).map(|zone| zone.origin().clone());
             if holder.as_ref().is_some_and(|holder| holder.labels() > origin.labels()) {
                 continue;
             }
@@ -117,7 +118,7 @@ impl Book {
     /// Holds a zone that somebody follows to a serial number that grows with each change (RFC 1982): a secondary
     /// that sees the same or a smaller one never takes the change, and nothing tells.
     fn check_serial(&self, zone: &Zone, master: &Master<'_>, text: &str) -> Result<(), Fault> {
-        let Some(old) = self.generation.zones.get(zone.origin(), &self.generation.hash) else {
+        let Some(old) = self.generation.zones.all().get(zone.origin(), &self.generation.hash) else {
             return Ok(());
         };
         let (was, is) = (old.serial(), zone.serial());
@@ -139,7 +140,7 @@ impl Book {
     ) -> Result<Vec<Change>, Refused> {
         let name = folded(origin, "origin")?;
         let hash = self.generation.hash.clone();
-        let Some(zone) = self.generation.zones.get(&name, &hash) else {
+        let Some(zone) = self.generation.zones.all().get(&name, &hash) else {
             return Err(Refused::NotFound(format!("zone {name:?}")));
         };
         let zone = zone.clone();
@@ -158,7 +159,7 @@ impl Book {
     /// Changes a zone that is there.
     pub(super) fn change_zone(&mut self, origin: &Folded, change: impl FnOnce(&mut Zone)) {
         let hash = self.generation.hash.clone();
-        if let Some(zone) = self.generation.zones.get(origin, &hash) {
+        if let Some(zone) = self.generation.zones.all().get(origin, &hash) {
             let mut zone = Zone::clone(zone);
             change(&mut zone);
             self.generation.zones.put(Arc::new(zone), &hash);

@@ -289,7 +289,7 @@ impl Transfers {
         (secondaries, signer): (&Secondaries, &mut Option<Signer>),
         (beside, out): (&Beside<'_>, &mut [u8]),
     ) -> Result<Transfer, Refused> {
-        let zone = generation.zones.get(query.name, &generation.hash).ok_or_else(|| {
+        let zone = generation.zones.at(asked.local).get(query.name, &generation.hash).ok_or_else(|| {
             count(&self.counters.refused_no_zone);
             Refused { rcode: Rcode::NOTAUTH, why: Some(ExtendedError::NotAuthoritative) }
         })?;
@@ -447,6 +447,7 @@ fn refuse(query: &Query<'_>, refused: &Refused, beside: &Beside<'_>, out: &mut [
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
     use std::time::Duration;
 
     use super::*;
@@ -474,7 +475,8 @@ mod tests {
         query[..question.len()].copy_from_slice(&question);
         assert_eq!(signer.sign(&mut query, question.len(), 0), Some(query.len()));
         let (shared, now) = (Shared::default(), Now { monotonic: Duration::ZERO, unix: Duration::ZERO });
-        let asked = Asked { query: &query, client: [127, 0, 0, 1].into(), transport: Transport::Tcp };
+        let client = IpAddr::from([127, 0, 0, 1]);
+        let asked = Asked { query: &query, client, local: client, transport: Transport::Tcp };
         let mut out = vec![0; 65_535];
         let ask = |out: &mut [u8]| {
             transfers.answer(&book.generation, &asked, shared.fast(), now, &mut Rng::with_seed(1), out)

@@ -179,7 +179,7 @@ impl Notifier {
         let are_same = Arc::ptr_eq(&before, &config);
         let mut told = HashMap::with_capacity(self.told.len());
         let mut put_off = 0;
-        for zone in generation.zones.iter() {
+        for zone in generation.zones.all().iter() {
             if zone.is_steered() {
                 continue;
             }
@@ -233,7 +233,7 @@ impl Notifier {
         };
         let generation = self.published.current();
         let name = Folded::read(&to.zone).expect("the name of a zone is valid");
-        let zone = generation.zones.get(&name, &generation.hash);
+        let zone = generation.zones.all().get(&name, &generation.hash);
         let key = zone.and_then(|zone| {
             let told = self.transfers.config().secondaries.told_of(zone.origin());
             told.into_iter().find(|(address, _)| *address == to.address).map(|(_, key)| key)
@@ -529,7 +529,7 @@ mod tests {
         let text = b"@ 60 SOA ns hm 9 2 3 4 5\n@ 60 NS ns\n";
         let edit = Edit::zone("Example.org", text, Condition::Always, &book.generation.hash).unwrap();
         book.apply(edit).unwrap();
-        let zone = book.generation.zones.iter().next().unwrap();
+        let zone = book.generation.zones.all().iter().next().unwrap();
         let mut out = [0; NOTIFICATION_MAX];
         let length = compose(zone, 7, &mut out).unwrap();
         let message = Message::from_slice(&out[..length]).unwrap();

@@ -5,7 +5,7 @@
 //!
 //! In reading order:
 //! - here: the zone, and the walk to one of its names; `rrset`: what a name holds.
-//! - `zones`: all zones, and which of them a name belongs to.
+//! - `zones`: several zones, and which of them a name belongs to; `views`: which of all are answered from where.
 //! - `denial`: how a zone proves what is not there, by the chain of `nsec` or `nsec3`.
 //! - [`read`]: a master file's records, with the `forms` of their data; `text`: the way back.
 //! - `build`: a zone out of records; `links`: what is found and composed then.
@@ -22,6 +22,7 @@ mod rrset;
 mod steering;
 mod text;
 mod tree;
+mod views;
 mod zones;
 
 use std::sync::Arc;
@@ -35,6 +36,9 @@ pub(crate) use forms::hex;
 use links::Links;
 pub use rrset::Rrset;
 pub use steering::Hindrance;
+#[cfg(test)]
+pub(crate) use views::tests::check_in_step;
+pub use views::{ADDRESSES_MAX, NAMED_MAX, Served, VIEWS_MAX, View};
 pub use zones::Zones;
 
 /// The label of a wildcard, with its length octet.

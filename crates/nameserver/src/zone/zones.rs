@@ -1,4 +1,4 @@
-//! The zones that are served, and which of them a name belongs to.
+//! Zones by origin, and which of them a name belongs to.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use dns::Folded;
 use super::Zone;
 use crate::names::{NameHash, NameTable, Value};
 
-/// All zones of a generation.
+/// Zones, of which the closest one answers for a name.
 #[derive(Clone)]
 pub struct Zones {
     by_origin: NameTable<Arc<Zone>>,
@@ -62,7 +62,7 @@ impl Zones {
     }
 
     /// Adds a zone, or replaces the one of its origin.
-    pub fn put(&mut self, zone: Arc<Zone>, hash: &NameHash) {
+    pub(super) fn put(&mut self, zone: Arc<Zone>, hash: &NameHash) {
         let origin = zone.origin().clone();
         let key = hash.of(&origin);
         self.by_origin.remove(key, origin.wire());
@@ -71,7 +71,7 @@ impl Zones {
     }
 
     /// Removes a zone; returns whether there was one.
-    pub fn remove(&mut self, origin: &Folded, hash: &NameHash) -> bool {
+    pub(super) fn remove(&mut self, origin: &Folded, hash: &NameHash) -> bool {
         let removed = self.by_origin.remove(hash.of(origin), origin.wire()).is_some();
         self.depths = self.iter().fold(0, |depths, zone| depths | 1 << zone.origin().labels());
         removed

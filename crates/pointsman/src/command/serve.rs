@@ -123,7 +123,7 @@ impl Reloading {
         if !faults.is_empty() {
             imports.push(Import::Faults(faults));
         }
-        let applied = service.reload(imports, options.transfer).await?;
+        let applied = service.reload(imports, options.transfer, options.views).await?;
         for key in change::kept(&self.spec, &spec) {
             tracing::warn!("{key} differs; restart to use it");
         }

@@ -12,6 +12,7 @@ mod probe;
 mod reverse;
 mod secondary;
 mod server;
+mod view;
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ pub(crate) use probe::PROBE;
 pub(crate) use reverse::REVERSE;
 pub(crate) use secondary::SECONDARY;
 pub(crate) use server::SERVER;
+pub(crate) use view::VIEW;
 
 use dnstap::DNSTAP;
 use external::EXTERNAL;
@@ -32,8 +34,8 @@ use limits::{RATE_LIMIT, TCP};
 /// The sections that appear once, in reading order.
 pub(crate) const SECTIONS: [&Section<Spec>; 4] = [&TCP, &RATE_LIMIT, &DNSTAP, &EXTERNAL];
 
-/// The keys above all headings that SIGHUP reads again, as it does `[[secondary]]` and `[[partition]]`; all others hold
-/// from a start on.
+/// The keys above all headings that SIGHUP reads again, as it does `[[secondary]]`, `[[view]]` and `[[partition]]`; all
+/// others hold from a start on.
 pub(crate) const RELOADED: [&str; 4] = ["zone", "policy", "tsig_keys", "cookie_secrets"];
 
 /// The longest time that a limit of what others may take can be: longer ones protect nothing.

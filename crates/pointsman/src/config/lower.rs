@@ -13,8 +13,8 @@ use nameserver::rate_limit;
 use nameserver::service::Options;
 use nameserver::tap::{self, Destination};
 
-use super::layer;
 use super::spec::{Place, Placed, ProbeSpec, SecondarySpec, Spec, resolve};
+use super::{layer, view};
 use crate::log::{Form, Log};
 
 /// A configuration that holds together; only the token and the keys are still in their files.
@@ -44,7 +44,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     protocol(&spec, faults);
     let (rate_limit, tap, external) = (rate_limit(&spec), tap(&spec, faults), external(&spec));
     secondaries(&spec, faults);
-    let imports = imports(&spec, faults);
+    let (views, imports) = (view::lower(&spec.view, faults), imports(&spec, faults));
     let tsig_keys =
         spec.tsig_keys.iter().map(|file| Placed { value: resolve(file), place: file.place.clone() });
     let (tsig_keys, secondaries) = (tsig_keys.collect(), spec.secondary.clone());
@@ -72,6 +72,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         imports,
         transfer: nameserver::transfer::Config::default(),
         probes: nameserver::health::Probes::new(),
+        views,
         user: spec.user.map(|placed| placed.value),
         seed: spec.seed.map(|placed| placed.value),
         tcp: net::tcp::Limits {

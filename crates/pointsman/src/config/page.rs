@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 
 use super::control::keys::{CONTROL, SERVER as CONTROL_SERVER, SOURCE};
-use super::keys::{BALANCE, Default, Key, PARTITION, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, Section};
+use super::keys::{
+    BALANCE, Default, Key, PARTITION, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, Section, VIEW,
+};
 
 /// The longest line of the template's comments, in characters.
 const COLUMNS_MAX: usize = 100;
@@ -42,6 +44,12 @@ pub(crate) fn template() -> String {
         template_key(&mut text, key);
     }
     text += "\n";
+    comment(&mut text, VIEW.about);
+    text += "#[[view]]\n";
+    for key in VIEW.keys {
+        heading_key(&mut text, key);
+    }
+    text += "\n";
     comment(&mut text, PROBE.about);
     text += "#[[probe]]\n";
     for key in PROBE.keys {
@@ -51,12 +59,7 @@ pub(crate) fn template() -> String {
         {
             let _ = writeln!(text, "\n#[[probe]]\n#name = \"by-{0}\"\n#check = \"{0}\"", check.1);
         }
-        template_key(&mut text, key);
-        if matches!(key.default, Default::Required(_)) {
-            // The heading is commented out, and what it requires with it.
-            let line = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
-            text.insert(line, '#');
-        }
+        heading_key(&mut text, key);
     }
     text += "\n";
     comment(&mut text, PARTITION.about);
@@ -96,9 +99,9 @@ pub(super) fn manual() -> String {
          key to copy from, and `--check` lists everything that is wrong, with file, line and column. Relative paths in\n\
          the file are relative to the file, those of flags to the current folder.\n\n\
          The file is read at start, and again on SIGHUP. Of what it says then `zone`, `policy`, `tsig_keys`,\n\
-         `cookie_secrets`, `[[secondary]]` and `[[partition]]` take effect, with the files that they name: all of it, or\n\
-         nothing if anything is wrong; then the log lists every fault, and the last configuration goes on. Transfers that\n\
-         run end as they began. What was imported and is no longer named stays in the store. All other keys are taken at\n\
+         `cookie_secrets`, `[[secondary]]`, `[[view]]` and `[[partition]]` take effect, with the files that they name: all of\n\
+         it, or nothing if anything is wrong; then the log lists every fault, and the last configuration goes on. Transfers\n\
+         that run end as they began. What was imported and is no longer named stays in the store. All other keys are taken at\n\
          start only: one that differs is named in the log. A server that gave root away reads as its `user`, keys too.\n\n\
          `pointsman reverse --config FILE` and `pointsman balance --config FILE` read the same form: their keys stand under\n\
          `[reverse]` and `[balance]`, all else is for `serve`.\n\
@@ -111,6 +114,7 @@ pub(super) fn manual() -> String {
         manual_section(&mut text, section, &format!("## `[{}]`", section.name));
     }
     manual_section(&mut text, &SECONDARY, "## `[[secondary]]`");
+    manual_section(&mut text, &VIEW, "## `[[view]]`");
     manual_section(&mut text, &PROBE, "## `[[probe]]`");
     manual_section(&mut text, &PARTITION, "## `[[partition]]`");
     text += "\nThe flags `--partition [NAME=]CSV` and `--mmdb [NAME=]FILE` with `--regions CSV` and `--field WORD` stand \
@@ -230,6 +234,15 @@ fn template_key<S>(text: &mut String, key: &Key<S>) {
     comment(text, &format!("Expected: {expected}."));
     let mark = if matches!(key.default, Default::Required(_)) { "" } else { "#" };
     let _ = writeln!(text, "{mark}{} = {}", key.name, key.default.shown());
+}
+
+/// A key under a heading that is commented out, and what it requires with it.
+fn heading_key<S>(text: &mut String, key: &Key<S>) {
+    template_key(text, key);
+    if matches!(key.default, Default::Required(_)) {
+        let line = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
+        text.insert(line, '#');
+    }
 }
 
 fn comment(text: &mut String, prose: &str) {

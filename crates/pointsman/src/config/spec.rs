@@ -1,7 +1,7 @@
 //! The configuration as it was given: every value with the place that it came from.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +80,7 @@ pub(crate) struct Spec {
     pub(crate) partition: Vec<PartitionSpec>,
     pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
     pub(crate) secondary: Vec<SecondarySpec>,
+    pub(crate) view: Vec<ViewSpec>,
     pub(crate) probe: Vec<ProbeSpec>,
     pub(crate) minimal_responses: Option<Placed<bool>>,
     pub(crate) udp_payload_max: Option<Placed<u64>>,
@@ -200,6 +201,23 @@ impl SecondarySpec {
     /// A secondary of which nothing is known yet.
     pub(crate) fn at(place: Place) -> SecondarySpec {
         SecondarySpec { place, zones: Vec::new(), from: Vec::new(), key: None, notify: Vec::new() }
+    }
+}
+
+/// Some of our addresses, and the zones that are answered from there.
+#[derive(Clone, Debug)]
+pub(crate) struct ViewSpec {
+    /// Where the view as a whole was given.
+    pub(crate) place: Place,
+    pub(crate) given: Present,
+    pub(crate) addresses: Vec<Placed<IpAddr>>,
+    pub(crate) zones: Vec<Placed<Folded>>,
+}
+
+impl ViewSpec {
+    /// A view of which nothing is known yet.
+    pub(crate) fn at(place: Place, given: Present) -> ViewSpec {
+        ViewSpec { place, given, addresses: Vec::new(), zones: Vec::new() }
     }
 }
 

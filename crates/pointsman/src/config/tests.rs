@@ -1,3 +1,4 @@
+use std::net::Ipv6Addr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use nameserver::import::{Import, Layer};
 use nameserver::rate_limit;
 use nameserver::service::Options;
 use nameserver::tap;
+use nameserver::zone::{ADDRESSES_MAX, NAMED_MAX, VIEWS_MAX, View};
 
 use super::*;
-use keys::{PARTITION, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER};
+use keys::{PARTITION, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, VIEW};
 
 #[derive(Parser)]
 struct Line {
@@ -108,7 +110,7 @@ speed = 9
             "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:3:3: unknown key lisen; expected version, listen, api, token_file, store, user, workers, zone, \
              policy, tsig_keys, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, \
-             log_level, tcp, rate_limit, dnstap, external, secondary, probe, partition, reverse or balance",
+             log_level, tcp, rate_limit, dnstap, external, secondary, view, probe, partition, reverse or balance",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:5:9: store is \"oracle:...\"; expected sqlite:PATH, \
              postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE",
@@ -467,6 +469,74 @@ from = [\"::1\"]
 }
 
 #[test]
+fn views_have_addresses_of_their_own() {
+    let text = "\
+[[view]]
+addresses = [\"198.41.0.4\", \"2001:503:ba3e::2:30\"]
+zones = [\".\"]
+[[view]]
+addresses = [\"::ffff:192.5.6.30\"]
+zones = [\"COM\", \".\"]
+";
+    let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("an address")).collect();
+    let expected = [
+        View { addresses: addresses(&["198.41.0.4", "2001:503:ba3e::2:30"]), zones: vec![b"\0".into()] },
+        View { addresses: addresses(&["192.5.6.30"]), zones: vec![b"\x03com\0".into(), b"\0".into()] },
+    ];
+    assert_eq!(options(&format!("version = \"v1\"\n{text}"), &[]).views, expected);
+    check(
+        "[[view]]\naddresses = []\nzones = []\n[[view]]\n[[view]]\n\
+         addresses = [\"192.0.2.1\", \"::ffff:192.0.2.1\", \"0.0.0.0\", \"x\"]\nzones = [\"a\", \"A.\", \"a..b\"]\n\
+         [[view]]\naddresses = [\"::1\", \"192.0.2.1\"]\nzones = [\"a\"]\nzone = \"b\"",
+        &[],
+        &[
+            "/etc/p.toml:3:13: addresses is an empty array; expected an array of IP addresses, such as 192.0.2.1 or \
+             2001:db8::1",
+            "/etc/p.toml:4:9: zones is an empty array; expected an array of names of zones, such as example.com",
+            "/etc/p.toml:7:58: addresses is \"x\"; expected IP addresses, such as 192.0.2.1 or 2001:db8::1",
+            "/etc/p.toml:8:21: zones is \"a..b\"; expected names of zones, such as example.com",
+            "/etc/p.toml:12:1: unknown key zone in view; expected addresses or zones",
+            "/etc/p.toml:5:1: the view has no addresses; expected a line such as addresses = [\"192.0.2.53\", \
+             \"2001:db8::53\"]",
+            "/etc/p.toml:5:1: the view has no zones; expected a line such as zones = [\"example.com\", \"example.net\"]",
+            "/etc/p.toml:7:27: addresses has 192.0.2.1 twice; expected each address once",
+            "/etc/p.toml:7:47: addresses has 0.0.0.0, which nobody can ask; expected addresses of ours: those in no view \
+             answer from the zones that no view names",
+            "/etc/p.toml:8:15: zones has a. twice; expected each zone once",
+            "/etc/p.toml:10:21: 192.0.2.1 is in another view, too; expected each address in one view",
+        ],
+    );
+    check("[view]", &[], &["/etc/p.toml:2:1: view is a table; expected headings [[view]]"]);
+}
+
+#[test]
+fn there_are_so_many_views_at_most() {
+    let text = |views: usize, addresses: usize, zones: usize| {
+        let view = |view: usize| {
+            let address =
+                |n: usize| Ipv6Addr::from_bits(0x2001_0db8 << 96 | (view as u128) << 32 | n as u128);
+            let addresses = (0..addresses).map(|n| format!("\"{}\"", address(n)));
+            let zones = (0..zones).map(|n| format!("\"z{n}\""));
+            let [addresses, zones] =
+                [addresses.collect(), zones.collect()].map(|all: Vec<String>| all.join(","));
+            format!("[[view]]\naddresses = [{addresses}]\nzones = [{zones}]\n")
+        };
+        (0..views).map(view).collect::<String>()
+    };
+    let told = |views, addresses, zones| {
+        let text = format!("version = \"v1\"\n{}", text(views, addresses, zones));
+        let told = lowered(&text, &[]).map(drop).err().unwrap_or_default();
+        told.lines().filter_map(|line| line.split(": ").nth(1).map(String::from)).collect::<Vec<_>>()
+    };
+    let (addresses, zones) = (ADDRESSES_MAX / VIEWS_MAX, NAMED_MAX / VIEWS_MAX);
+    assert_eq!(told(VIEWS_MAX, addresses, zones), [""; 0]);
+    assert_eq!(told(VIEWS_MAX + 1, 1, 1), ["there are more than 4096 views; expected fewer"]);
+    let too_many = ["65536 addresses in views", "65536 names of zones in views"];
+    let too_many = too_many.map(|what| format!("there are more than {what}; expected fewer"));
+    assert_eq!(told(1, ADDRESSES_MAX + 1, NAMED_MAX + 1), too_many);
+}
+
+#[test]
 fn flags_replace_what_the_file_says_key_by_key() {
     let text = "version = \"v1\"\nlisten = [\"127.0.0.1:1\"]\nzone = [\"a.zone\"]\nstore = \"sqlite:x.db\"\nworkers = 3\n\
                 [[partition]]\ncsv = \"a.csv\"\n";
@@ -530,6 +600,7 @@ fn flags_have_the_names_of_keys() {
         assert_eq!(key.flag, Some(&*key.name.replace('_', "-")));
     }
     assert!(SECONDARY.keys.iter().all(|key| key.flag.is_none()));
+    assert!(VIEW.keys.iter().all(|key| key.flag.is_none()));
     assert!(PROBE.keys.iter().all(|key| key.flag.is_none()));
     assert!(PARTITION.keys.iter().all(|key| key.flag.is_none()));
 }
@@ -551,6 +622,7 @@ fn the_template_is_fresh_and_holds_when_uncommented() {
     assert_eq!((options.workers, options.seed), (Some(2), Some(1)));
     assert_eq!(options.rate_limit, Some(rate_limit::Limits::default()));
     assert!(options.tap.is_some());
+    assert_eq!((options.views.len(), options.views[0].zones.len()), (1, 2));
     let names = SECTIONS.iter().chain([&&SERVER]).flat_map(|section| section.keys).map(|key| key.name);
     // What may stand there several times, and what `reverse` needs, has some names that sections have too.
     let uncommented = uncommented.split("\n[[secondary]]\n").next().expect("a first part");

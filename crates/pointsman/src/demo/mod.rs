@@ -146,6 +146,7 @@ impl Demo {
             seed: None,
             tcp: net::tcp::Limits::default(),
             transfer: nameserver::transfer::Config::default(),
+            views: Vec::new(),
         }
     }
 }

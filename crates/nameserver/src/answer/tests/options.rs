@@ -167,7 +167,7 @@ fn limit() -> RateLimit {
 /// What becomes of a query, and its answer.
 fn limited(generation: &Generation, limit: &RateLimit, query: &[u8]) -> (Verdict, Message<Vec<u8>>) {
     let client = "127.0.0.1".parse().unwrap();
-    let asked = Asked { query, client, transport: Transport::Udp };
+    let asked = Asked { query, client, local: client, transport: Transport::Udp };
     let (mut out, mut rng) = (vec![0; 1232], fastrand::Rng::with_seed(1));
     let fast = Fast { limit: Some(limit), ..Fast::default() };
     let Answered { reply, verdict, .. } = generation.answer_counted(&asked, fast, NOW, &mut rng, &mut out);
