@@ -12,7 +12,7 @@
 //! - [`cut`]: a part of a trace.
 //! - [`looped`]: a trace that is gone through several times.
 //! - below: `format`, `source` and `ahead` (what the file is, unpacked, by a thread), `capture` (blocks), `packet`
-//!   (headers), `fragments` and `streams` (what came in pieces), `recent` (their bounded table), `cdns` (pairs),
+//!   (headers), `fragments`, `streams` and `stream` (what came in pieces), `recent` (their bounded table), `cdns` (pairs),
 //!   `dnstap` (frames of a server), `frames` (zstd, lz4), `xz`.
 
 mod ahead;
@@ -31,6 +31,7 @@ pub mod pcap;
 mod recent;
 pub mod skipped;
 mod source;
+mod stream;
 mod streams;
 pub mod summary;
 pub mod text;
@@ -255,7 +256,7 @@ impl Dissector {
         Dissector {
             port,
             fragments: Fragments::default(),
-            streams: Streams::default(),
+            streams: Streams::new(port),
             skipped: Skipped::default(),
             ready: VecDeque::new(),
         }
@@ -280,9 +281,9 @@ impl Dissector {
             Some(_) if datagram.is_cut => return Err(Skip::Cut),
             Some(_) => match self.fragments.add(&datagram, packet.time, &mut self.skipped)? {
                 None => return Ok(()),
-                Some(octets) => {
+                Some((protocol, octets)) => {
                     whole = octets;
-                    packet::whole(&datagram, &whole)?
+                    packet::whole(datagram.source.is_ipv6(), protocol, &whole)?
                 }
             },
         };
@@ -291,8 +292,7 @@ impl Dissector {
                 let (source, destination) =
                     ((datagram.source, source).into(), (datagram.destination, destination).into());
                 self.at_port(source, destination)?;
-                let payload = payload.ok_or(Skip::Cut)?;
-                let message = sorted(self.port, Transport::Udp, packet.time, source, destination, payload)?;
+                let message = sorted(self.port, Transport::Udp, packet.time, source, destination, payload?)?;
                 self.ready.push_back(message);
             }
             Segment::Tcp { source, destination, piece } => {

@@ -18,7 +18,7 @@ const HOP_BY_HOP: u8 = 0;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
+pub(super) const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
 /// What IP carries.
@@ -47,11 +47,11 @@ pub(super) struct Fragment {
 /// What UDP or TCP carries.
 #[derive(Debug)]
 pub(super) enum Segment<'a> {
-    /// `payload` is `None` where the capture has less of it than UDP's header says.
+    /// Without a payload where that is not as long as UDP's header says: why.
     Udp {
         source: u16,
         destination: u16,
-        payload: Option<&'a [u8]>,
+        payload: Result<&'a [u8], Skip>,
     },
     Tcp {
         source: u16,
@@ -65,7 +65,10 @@ pub(super) enum Segment<'a> {
 pub(super) struct Piece<'a> {
     /// The sequence number of SYN, or else of the first octet of `octets`.
     pub(super) sequence: u32,
+    /// SYN
     pub(super) is_first: bool,
+    /// RST, whose octets are none of the stream's (RFC 9293 §3.5.3).
+    pub(super) is_reset: bool,
     pub(super) octets: &'a [u8],
     /// Whether the capture has less of it than there was.
     pub(super) is_cut: bool,
@@ -88,8 +91,11 @@ pub(super) fn transport(protocol: u8, octets: &[u8], is_cut: bool) -> Result<Seg
             let (header, rest) = octets.split_first_chunk::<8>().ok_or(Skip::Broken)?;
             let payload = match usize::from(word(header, 4)) {
                 // A jumbogram, or a length that the capturing host left to its network card.
-                0 => Some(rest),
-                length => rest.get(..length.checked_sub(header.len()).ok_or(Skip::Broken)?),
+                0 => Ok(rest),
+                length => {
+                    let length = length.checked_sub(header.len()).ok_or(Skip::Broken)?;
+                    rest.get(..length).ok_or(if is_cut { Skip::Cut } else { Skip::Broken })
+                }
             };
             Ok(Segment::Udp { source: word(header, 0), destination: word(header, 2), payload })
         }
@@ -98,7 +104,8 @@ pub(super) fn transport(protocol: u8, octets: &[u8], is_cut: bool) -> Result<Seg
             let length = usize::from(header[12] >> 4) * 4;
             let payload = octets.get(length..).filter(|_| length >= header.len()).ok_or(Skip::Broken)?;
             let sequence = u32::from(word(header, 4)) << 16 | u32::from(word(header, 6));
-            let piece = Piece { sequence, is_first: header[13] & 0x02 != 0, octets: payload, is_cut };
+            let (is_first, is_reset) = (header[13] & 0x02 != 0, header[13] & 0x04 != 0);
+            let piece = Piece { sequence, is_first, is_reset, octets: payload, is_cut };
             Ok(Segment::Tcp { source: word(header, 0), destination: word(header, 2), piece })
         }
         _ => Err(Skip::Protocol),
@@ -149,14 +156,14 @@ fn ipv6(octets: &[u8]) -> Result<Datagram<'_>, Skip> {
 }
 
 /// The protocol and payload of a datagram that was put together of its pieces: destination options of IPv6 are in the
-/// pieces, too (RFC 8200 §4.5).
-pub(super) fn whole<'a>(datagram: &Datagram<'_>, octets: &'a [u8]) -> Result<(u8, &'a [u8]), Skip> {
-    if datagram.source.is_ipv4() {
-        return Ok((datagram.protocol, octets));
+/// pieces, too (RFC 8200 §4.5). Nobody makes pieces of pieces: a host makes them, once.
+pub(super) fn whole(is_ipv6: bool, protocol: u8, octets: &[u8]) -> Result<(u8, &[u8]), Skip> {
+    if !is_ipv6 {
+        return Ok((protocol, octets));
     }
-    match extensions(datagram.protocol, octets)? {
+    match extensions(protocol, octets)? {
         (protocol, payload, None) => Ok((protocol, payload)),
-        (.., Some(_)) => Err(Skip::Fragment),
+        (.., Some(_)) => Err(Skip::Broken),
     }
 }
 

@@ -23,15 +23,25 @@ pub enum Skip {
     NotDns,
     /// A query from the DNS port elsewhere, or a response to it.
     WrongWay,
-    /// A fragment whose datagram never became whole.
+    /// A fragment whose datagram never became whole within 30 s, or came in more than 256 pieces.
     Fragment,
-    /// A TCP segment without data, which opens, acknowledges or closes.
+    /// A fragment of a datagram whose fragments contradict each other: with other octets in one place, or another end; of
+    /// IPv6 also one that overlaps with another and is more than it (RFC 8200 §4.5). All of the datagram's count.
+    FragmentConflict,
+    /// A TCP segment without data, which opens, acknowledges or closes; also one that resets, whatever it says.
     NoData,
-    /// A TCP segment with nothing new.
+    /// A TCP segment or a fragment with nothing new.
     Repeated,
-    /// A TCP segment in the middle of a stream whose start, or a part of it, is not in the capture.
+    /// A TCP segment that has other octets than were captured before in the same place.
+    SegmentConflict,
+    /// A TCP segment in the middle of a stream whose start is not in the capture.
     Stream,
-    /// A message in a TCP stream whose end is not in the capture.
+    /// No packet: a gap in a TCP stream, up to the next message that begins, as one segment or more are not in the capture.
+    /// What was in them is not known.
+    Gap,
+    /// A TCP segment behind a gap, with which no message begins; or one that fills it too late.
+    AfterGap,
+    /// No packet: a message in a TCP stream whose end is not in the capture, or came after its stream was given up for room.
     Unfinished,
     /// C-DNS or dnstap without the time of a message.
     NoTime,
@@ -53,7 +63,7 @@ pub struct Skipped {
 
 impl Skip {
     /// Every cause, in the order of its variants.
-    pub const ALL: [Skip; 19] = [
+    pub const ALL: [Skip; 23] = [
         Skip::Block,
         Skip::Link,
         Skip::Network,
@@ -64,9 +74,13 @@ impl Skip {
         Skip::NotDns,
         Skip::WrongWay,
         Skip::Fragment,
+        Skip::FragmentConflict,
         Skip::NoData,
         Skip::Repeated,
+        Skip::SegmentConflict,
         Skip::Stream,
+        Skip::Gap,
+        Skip::AfterGap,
         Skip::Unfinished,
         Skip::NoTime,
         Skip::NoClient,
@@ -88,9 +102,13 @@ impl Skip {
             Skip::NotDns => "not_dns",
             Skip::WrongWay => "wrong_way",
             Skip::Fragment => "fragment",
+            Skip::FragmentConflict => "fragment_conflict",
             Skip::NoData => "no_data",
             Skip::Repeated => "repeated",
+            Skip::SegmentConflict => "segment_conflict",
             Skip::Stream => "stream",
+            Skip::Gap => "gap",
+            Skip::AfterGap => "after_gap",
             Skip::Unfinished => "unfinished",
             Skip::NoTime => "no_time",
             Skip::NoClient => "no_client",
@@ -113,9 +131,13 @@ impl Skip {
             Skip::NotDns => "shorter than a DNS header",
             Skip::WrongWay => "queries from the DNS port, or responses to it",
             Skip::Fragment => "fragments without the rest",
+            Skip::FragmentConflict => "fragments that contradict each other",
             Skip::NoData => "TCP segments without data",
-            Skip::Repeated => "TCP segments sent again",
-            Skip::Stream => "TCP segments of streams without their start, or with a gap",
+            Skip::Repeated => "TCP segments or fragments sent again",
+            Skip::SegmentConflict => "TCP segments sent again with other content",
+            Skip::Stream => "TCP segments of streams without their start",
+            Skip::Gap => "gaps in TCP streams",
+            Skip::AfterGap => "TCP segments behind a gap, or too late for it",
             Skip::Unfinished => "TCP messages without their end",
             Skip::NoTime => "stored without time",
             Skip::NoClient => "stored without client address",

@@ -11,6 +11,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::schedule::timeline::Timeline;
 
+mod pieces;
+
 const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 5_000);
 const SERVER: ([u8; 4], u16) = ([192, 0, 2, 53], 53);
 
@@ -426,7 +428,7 @@ fn what_the_snap_length_cut_is_counted_as_that_wherever_it_was_cut() {
     let ahead = tcp(200, false, &framed(&query(1)));
     let (found, skipped) = ids(&[tcp(99, true, b""), ahead[..45].to_vec()]);
     assert_eq!(found, Vec::<u16>::new());
-    assert_eq!(skipped.iter().collect::<Vec<_>>(), [(Skip::Cut, 1), (Skip::NoData, 1)]);
+    assert_eq!(skipped.iter().collect::<Vec<_>>(), [(Skip::Cut, 1), (Skip::NoData, 1), (Skip::Gap, 1)]);
 }
 
 #[test]
@@ -500,7 +502,7 @@ fn a_stream_is_put_in_order() {
     assert_eq!((found, skipped.of(Skip::Stream)), (vec![2, 3], 1));
     // What breaks off is counted, and so is what is of no use behind what never comes.
     let (found, skipped) = ids(&[syn.clone(), at(0, 30), at(50, end)]);
-    assert_eq!((found, skipped.of(Skip::Stream), skipped.of(Skip::Unfinished)), (vec![1], 1, 1));
+    assert_eq!((found, skipped.of(Skip::AfterGap), skipped.of(Skip::Unfinished)), (vec![1], 1, 1));
     // Another SYN is another connection on the same ports.
     let again = tcp(77, true, b"");
     let (found, _) = ids(&[syn, at(0, 23), again, tcp(78, false, &octets[23..46])]);
@@ -520,13 +522,13 @@ fn a_stream_is_put_in_order() {
 #[test]
 fn behind_a_gap_a_stream_goes_on_where_a_message_begins() {
     // Each query is a segment of its own; those numbered here are missing. 300 are more than may be ahead of a gap.
-    for (count, missing, is_split) in [
-        (60, &[1_usize][..], false),
-        (60, &[0], false),
-        (60, &[0, 1, 30, 59], false),
-        (300, &[1], false),
-        (300, &[1, 2, 150, 290], false),
-        (60, &[1], true),
+    for (count, missing, is_split, gaps) in [
+        (60, &[1_usize][..], false, 1),
+        (60, &[0], false, 1),
+        (60, &[0, 1, 30, 59], false, 2),
+        (300, &[1], false, 1),
+        (300, &[1, 2, 150, 290], false, 3),
+        (60, &[1], true, 1),
     ] {
         let octets: Vec<u8> = (0..count).flat_map(|id| framed(&query(id))).collect();
         let length = octets.len() / usize::from(count);
@@ -542,8 +544,8 @@ fn behind_a_gap_a_stream_goes_on_where_a_message_begins() {
         let expected: Vec<u16> = (0..count).filter(|id| !gone(id)).collect();
         let (found, skipped) = ids(&packets);
         assert_eq!(found, expected, "{count} without {missing:?}");
-        let told = (skipped.of(Skip::Stream), skipped.of(Skip::Unfinished));
-        assert_eq!(told, (u64::from(is_split), 0), "{count} without {missing:?}");
+        let told = [Skip::Gap, Skip::AfterGap, Skip::Unfinished].map(|skip| skipped.of(skip));
+        assert_eq!(told, [gaps, u64::from(is_split), 0], "{count} without {missing:?}");
         // The same before damage, which is told last.
         let mut file = pcap(101, &packets);
         file.extend([0; 5]);

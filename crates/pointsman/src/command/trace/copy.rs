@@ -150,7 +150,8 @@ fn shown(written: &TraceWritten) -> String {
     };
     let skipped = match skipped.values().sum::<u64>() {
         0 => String::new(),
-        count => format!("; {} gave none (pointsman trace info tells why)", counted(count, "packet")),
+        // Packets, pairs, frames, or gaps between them.
+        count => format!("; {count} skipped (pointsman trace info tells what, and why)"),
     };
     let changes = mutation.as_ref().map_or_else(String::new, |mutation| format!("\n\n{}", changed(mutation)));
     format!("{file}: {}{left_out}{skipped}{changes}", counted(*messages, "message"))
@@ -196,7 +197,7 @@ mod tests {
             damage: None,
         };
         let expected = "\
-a.txt: 9 messages, 1 left out that this form has no room for; 2 packets gave none (pointsman trace info tells why)
+a.txt: 9 messages, 1 left out that this form has no room for; 2 skipped (pointsman trace info tells what, and why)
 
 CHANGE      BY      DRAWN  CHANGED  TOO LONG
 do=100%     client  9      3        0
