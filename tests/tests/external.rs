@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -10,6 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tests::folder::Folder;
+use tests::guide;
+use tests::peer::free_address;
+use tests::program::Program;
 use tests::query::Question;
 use tests::serving::Serving;
 
@@ -325,4 +329,36 @@ fn a_resolvers_cache_is_wrong_no_longer_than_the_short_time() {
         let right = if third & 1 == 0 { 2 } else { 3 };
         until_known(&server, &format!("192.0.{third}.0/24"), (right, 300, 24));
     }
+}
+
+#[test]
+fn the_service_of_the_manual_answers_also_when_it_is_started_again() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return tests::data::skip("the service in Python: no python3 here");
+    }
+    let page = guide::read("../proximity/external.md");
+    let blocks = guide::blocks(&page);
+    let (_, service) = blocks.iter().find(|(kind, _)| *kind == "python").expect("the page has a service");
+    let address = free_address();
+    let service = service.replace("5310", &address.port().to_string());
+    let folder = Folder::new();
+    let path = folder.write(
+        "service.py",
+        format!(
+            "def find_ip_region(address):\n    return 'europe' if address.startswith('192.0.2') else '-'\n\n{service}"
+        ),
+    );
+    let start = || {
+        let mut python = Command::new("python3");
+        python.arg(&path);
+        Program::spawn(python)
+    };
+    let server = serving(&folder, address, "");
+    let first = start();
+    until_known(&server, "192.0.2.0/25", (2, 300, 25));
+    // Who closes a connection keeps its port for a while.
+    drop(first);
+    until_state(&server, |state| state["connected"] == false);
+    let _second = start();
+    until_known(&server, "192.0.2.128/25", (2, 300, 25));
 }

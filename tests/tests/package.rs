@@ -219,6 +219,15 @@ fn package() -> Option<PathBuf> {
             "no {path} in\n{contents}"
         );
     }
+    let description = Command::new("dpkg-deb")
+        .arg("--field")
+        .arg(&package)
+        .arg("Description")
+        .output()
+        .expect("dpkg-deb starts");
+    let description = String::from_utf8_lossy(&description.stdout).into_owned();
+    // What stands in lists of packages is the first line alone.
+    assert!(description.lines().nth(1).is_some_and(|line| line.starts_with(" Pointsman ")), "{description}");
     Some(package)
 }
 
