@@ -9,7 +9,7 @@ use api::{Fault, Faults, Problem};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
@@ -117,6 +117,15 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }
+}
+
+/// What came back, whole.
+struct Received {
+    status: StatusCode,
+    tag: Option<String>,
+    /// Whether a token is asked for (RFC 9110 §11.6.1).
+    is_challenge: bool,
+    body: Bytes,
 }
 
 /// Why a call did not do what it was made for.
@@ -275,13 +284,13 @@ impl Client {
     pub async fn send(&self, call: Call) -> Result<Answer, Unmet> {
         let source = call.body.as_ref().map(|body| body.source.clone());
         let path = call.path.clone();
-        let (status, tag, body) = tokio::time::timeout(self.timeout, self.exchange(call))
+        let received = tokio::time::timeout(self.timeout, self.exchange(call))
             .await
             .map_err(|_| self.unreachable(format!("no answer within {} ms", self.timeout.as_millis())))??;
-        if status.is_success() {
-            Ok(Answer { status, tag, body })
+        if received.status.is_success() {
+            Ok(Answer { status: received.status, tag: received.tag, body: received.body })
         } else {
-            Err(self.refused(status, &path, &body, source.as_deref()))
+            Err(self.refused(&received, &path, source.as_deref()))
         }
     }
 
@@ -294,7 +303,7 @@ impl Client {
         self.clone().within(timeout, self.answer_max).send(Call::new(Method::GET, path)).await
     }
 
-    async fn exchange(&self, call: Call) -> Result<(StatusCode, Option<String>, Bytes), Unmet> {
+    async fn exchange(&self, call: Call) -> Result<Received, Unmet> {
         let mut connection = match self.last().await {
             Some(connection) => connection,
             None => self.connect().await?,
@@ -352,13 +361,11 @@ impl Client {
         request.body(Full::new(content.into())).expect("paths are encoded, tokens and tags visible ASCII")
     }
 
-    async fn receive(
-        &self,
-        response: Response<hyper::body::Incoming>,
-    ) -> Result<(StatusCode, Option<String>, Bytes), Unmet> {
+    async fn receive(&self, response: Response<hyper::body::Incoming>) -> Result<Received, Unmet> {
         let status = response.status();
         let tag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok());
         let tag = tag.map(|tag| tag.trim_matches('"').to_owned());
+        let is_challenge = response.headers().contains_key(WWW_AUTHENTICATE);
         let body = Limited::new(response.into_body(), self.answer_max).collect().await.map_err(|cause| {
             if cause.is::<LengthLimitError>() {
                 let what = format!("the answer of {} is larger than {} octets", self.url, self.answer_max);
@@ -367,7 +374,7 @@ impl Client {
                 self.lost(cause)
             }
         })?;
-        Ok((status, tag, body.to_bytes()))
+        Ok(Received { status, tag, is_challenge, body: body.to_bytes() })
     }
 
     fn unreachable(&self, why: String) -> Unmet {
@@ -378,7 +385,8 @@ impl Client {
     }
 
     /// Sorts what the API says where it does not do what it was asked.
-    fn refused(&self, status: StatusCode, path: &str, body: &[u8], source: Option<&str>) -> Unmet {
+    fn refused(&self, received: &Received, path: &str, source: Option<&str>) -> Unmet {
+        let Received { status, is_challenge, ref body, .. } = *received;
         let problem = serde_json::from_slice::<Problem>(body).ok().filter(|_| self.asked.is_ours);
         let Some(problem) = problem else {
             return Unmet::Refused { status, what: self.not_ours(status, path, body) };
@@ -399,7 +407,7 @@ impl Client {
                 Unmet::Faults(Fault::whole(source.unwrap_or("the request"), what, "").into())
             }
             _ => {
-                if let Some(hint) = self.way_on(status) {
+                if let Some(hint) = self.way_on(status, is_challenge) {
                     let _ = write!(what, "\n{hint}");
                 }
                 Unmet::Refused { status, what }
@@ -407,13 +415,14 @@ impl Client {
         }
     }
 
-    fn way_on(&self, status: StatusCode) -> Option<String> {
+    fn way_on(&self, status: StatusCode, is_challenge: bool) -> Option<String> {
         match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.asked.token.is_empty() => None,
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if self.token.is_none() => {
+            // Where none is asked for, a host's name is refused, and no token helps.
+            StatusCode::UNAUTHORIZED if !is_challenge || self.asked.token.is_empty() => None,
+            StatusCode::UNAUTHORIZED if self.token.is_none() => {
                 Some(format!("Give the server's token with {}.", self.asked.token))
             }
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            StatusCode::UNAUTHORIZED => {
                 Some(format!("The token given with {} is not the server's.", self.asked.token))
             }
             StatusCode::SERVICE_UNAVAILABLE => {

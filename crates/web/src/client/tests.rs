@@ -8,8 +8,11 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// What a server answers: status, tag, body.
-type Canned = (u16, Option<&'static str>, &'static str);
+/// What a server answers: status, a header, body.
+type Canned = (u16, Option<(&'static str, &'static str)>, &'static str);
+
+/// How a server asks for a token.
+const CHALLENGE: (&str, &str) = ("www-authenticate", "Bearer realm=\"pointsman\"");
 
 /// A request as the server saw it, in one line.
 type Seen = String;
@@ -36,10 +39,10 @@ async fn serve(answer: Canned) -> (Client, tokio::task::JoinHandle<Seen>) {
                 );
                 let body = request.into_body().collect().await.expect("the body comes whole").to_bytes();
                 tell.send(format!("{head} {}", String::from_utf8_lossy(&body))).expect("the test waits");
-                let (status, tag, body) = answer;
+                let (status, header, body) = answer;
                 let mut response = Response::builder().status(status);
-                if let Some(tag) = tag {
-                    response = response.header(ETAG, tag);
+                if let Some((name, value)) = header {
+                    response = response.header(name, value);
                 }
                 Ok::<_, Infallible>(response.body(Full::new(Bytes::from(body))).expect("a response"))
             }
@@ -58,7 +61,7 @@ fn put() -> Call {
 
 #[tokio::test]
 async fn what_is_asked_is_what_arrives() {
-    let (client, server) = serve((202, Some("\"5f\""), "{\"generation\":7}\n")).await;
+    let (client, server) = serve((202, Some(("etag", "\"5f\"")), "{\"generation\":7}\n")).await;
     let answer = client.send(put()).await.expect("the server answers");
     assert_eq!(answer.status, StatusCode::ACCEPTED);
     assert_eq!(answer.tag.as_deref(), Some("5f"));
@@ -96,11 +99,13 @@ async fn refusals_say_what_where_and_how_to_go_on() {
     check((412, None, r#"{"what":"it has changed"}"#), "failed", "it has changed").await;
     check((404, None, r#"{"what":"there is no zone a."}"#), "failed", "there is no zone a.").await;
     check(
-        (401, None, r#"{"what":"the token is wrong"}"#),
+        (401, Some(CHALLENGE), r#"{"what":"the token is wrong"}"#),
         "failed",
         "the token is wrong\nThe token given with --token-file FILE or POINTSMAN_TOKEN is not the server's.",
     )
     .await;
+    let not_asked_for = r#"{"what":"not under a host's name"}"#;
+    check((401, None, not_asked_for), "failed", "not under a host's name").await;
     check(
         (503, None, r#"{"what":"the disk is full"}"#),
         "failed",
@@ -118,7 +123,7 @@ async fn refusals_say_what_where_and_how_to_go_on() {
 
 #[tokio::test]
 async fn who_asks_for_no_token_is_given_none() {
-    let (at, server) = serve((401, None, r#"{"what":"not under a host's name"}"#)).await;
+    let (at, server) = serve((401, Some(CHALLENGE), r#"{"what":"not under a host's name"}"#)).await;
     let client = Client::of(at.url(), None, REVERSE).expect("a URL");
     let told = client.look("/v1/status").await.expect_err("it refuses").to_string();
     server.await.expect("the server ends");
