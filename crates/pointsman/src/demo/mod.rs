@@ -60,7 +60,7 @@ pub(crate) struct Demo {
     #[arg(long = "for", value_name = "TIME", value_parser = length)]
     length: Option<Duration>,
     /// Where the name server listens; 127.0.0.1:5300 where not given, or any port if that is taken
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     listen: Option<SocketAddr>,
     /// A folder for the store, which is kept; a temporary one where not given
     #[arg(long, value_name = "DIR")]
@@ -198,6 +198,10 @@ fn is_free(address: SocketAddr) -> bool {
     TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok()
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "expected an IP address and a port, such as 127.0.0.1:5300".into())
+}
+
 fn length(text: &str) -> Result<Duration, String> {
     kind::time_within(text, &LENGTH)
 }
@@ -218,6 +222,15 @@ mod tests {
             ("soon", None),
         ] {
             assert_eq!(length(text).ok(), expected.map(Duration::from_millis), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_port() {
+        assert_eq!(address("[::1]:53"), Ok(SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 53))));
+        for text in ["127.0.0.1", "127.0.0.1:80000", "localhost:53"] {
+            let told = address(text).expect_err(text);
+            assert!(told.contains("such as 127.0.0.1:5300"), "{told}");
         }
     }
 
