@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::counts::Counts;
 use super::decisions::{BackEnd, Due, Question, seconds};
-use super::upstreams::{Upstreams, WITHOUT_EDNS};
+use super::upstreams::{GONE_AFTER, Upstreams, WITHOUT_EDNS};
 use crate::cache::{Reader, Why, snapshot};
 use crate::ending::Ending;
 use crate::front::{Seen, Wanted};
@@ -230,20 +230,26 @@ impl Task {
                 return self.back_end.unsent(question);
             }
         };
-        self.upstreams.answered(index, &answered, took, now.monotonic);
-        if let Some(takes_edns) = takes_edns
-            && self.upstreams.shown(index, takes_edns, now.monotonic)
-        {
-            let (upstream, seconds) = (self.upstreams.at(index).0, WITHOUT_EDNS.as_secs());
-            match takes_edns {
-                true => tracing::info!(%upstream, "the upstream takes EDNS again"),
-                false => tracing::warn!(
-                    %upstream,
-                    seconds,
-                    "the upstream does not take EDNS (RFC 6891): it is asked without, and with it again after so long; \
-                     answers of more than 512 octets come over TCP until then"
-                ),
-            }
+        let upstream = self.upstreams.at(index).0;
+        match self.upstreams.answered(index, &answered, took, now.monotonic) {
+            Some(true) => tracing::info!(%upstream, "the upstream answers again"),
+            Some(false) => tracing::warn!(
+                %upstream,
+                unanswered = GONE_AFTER,
+                "the upstream does not answer: it is asked now and then until it does, and always where no other answers; \
+                 is the address right, and may this machine ask there?"
+            ),
+            None => {}
+        }
+        match takes_edns.filter(|takes_edns| self.upstreams.shown(index, *takes_edns, now.monotonic)) {
+            Some(true) => tracing::info!(%upstream, "the upstream takes EDNS again"),
+            Some(false) => tracing::warn!(
+                %upstream,
+                seconds = WITHOUT_EDNS.as_secs(),
+                "the upstream does not take EDNS (RFC 6891): it is asked without, and with it again after so long; \
+                 answers of more than 512 octets come over TCP until then"
+            ),
+            None => {}
         }
         self.back_end.answered(question, answered, now);
         match question.ask {

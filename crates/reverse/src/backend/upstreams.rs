@@ -25,13 +25,20 @@ struct Upstream {
     address: SocketAddr,
     failures: u32,
     until: Duration,
+    /// When it was last told that it is gone, and whether it is not told yet that it is back.
+    told_gone: Option<Duration>,
+    is_told_gone: bool,
     /// Until when it is asked without EDNS, where it was found not to take that; until it is found to take it again.
     without_edns: Option<Duration>,
     counts: Arc<UpstreamCounts>,
 }
 
 /// How many time-outs in a row say that an upstream is gone, not just one zone's servers.
-const GONE_AFTER: u32 = 8;
+pub const GONE_AFTER: u32 = 8;
+
+/// From one time that it is told of an upstream that it is gone to the next: strangers may choose addresses whose servers
+/// do not answer.
+const TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long an upstream that does not take EDNS is asked without it: RFC 6891 §6.2.2 speaks of a brief time. Nobody who
 /// forges an error turns EDNS off for longer.
@@ -44,6 +51,8 @@ impl Upstreams {
             address: *address,
             failures: 0,
             until: Duration::ZERO,
+            told_gone: None,
+            is_told_gone: false,
             without_edns: None,
             counts: counts.clone(),
         };
@@ -83,22 +92,36 @@ impl Upstreams {
         before.is_none() != takes_edns
     }
 
-    /// Notes and counts how one did, and how long it took.
-    pub fn answered(&mut self, index: usize, answered: &Answered, took: Duration, now: Duration) {
+    /// Notes and counts how one did, and how long it took; whether it answers, where that is to be told.
+    pub fn answered(
+        &mut self,
+        index: usize,
+        answered: &Answered,
+        took: Duration,
+        now: Duration,
+    ) -> Option<bool> {
         let upstream = &mut self.all[index];
         upstream.counts.count(answered, took);
         if matches!(answered, Answered::Failed(Why::Timeout)) {
             // While it is left out, what times out was asked before, or for want of another: one pause is not lengthened by
             // how many questions were under way when it began.
             if now < upstream.until {
-                return;
+                return None;
             }
             upstream.failures = upstream.failures.saturating_add(1);
             if let Some(beyond) = upstream.failures.checked_sub(GONE_AFTER) {
                 upstream.until = now + self.backoff.after(beyond + 1);
+                let may_tell =
+                    upstream.told_gone.is_none_or(|told| now.saturating_sub(told) >= TOLD_INTERVAL);
+                if may_tell && !upstream.is_told_gone {
+                    (upstream.told_gone, upstream.is_told_gone) = (Some(now), true);
+                    return Some(false);
+                }
             }
+            None
         } else {
             (upstream.failures, upstream.until) = (0, Duration::ZERO);
+            std::mem::take(&mut upstream.is_told_gone).then_some(true)
         }
     }
 }
@@ -130,6 +153,37 @@ mod tests {
         assert!(upstreams.shown(0, true, now));
         assert!(upstreams.is_asked_with_edns(0, now) && !is_without());
         assert!(!upstreams.shown(0, true, now));
+    }
+
+    #[test]
+    fn it_is_told_once_that_an_upstream_is_gone_and_that_it_is_back() {
+        let mut upstreams = Upstreams::new(&[("192.0.2.1:53".parse().unwrap(), Arc::default())]);
+        let mut now = Duration::from_secs(100);
+        let (silent, good) = (Answered::Failed(Why::Timeout), Answered::NoName(1));
+        // What comes back so many seconds after what was before, how often, and what is told of the last one.
+        for (turn, (answered, seconds, times, last)) in [
+            (silent, 0, GONE_AFTER, Some(false)),
+            (silent, 300, GONE_AFTER, None),
+            (good, 0, 1, Some(true)),
+            (good, 0, 1, None),
+            // One that comes and goes is told of once a minute; what was not told then is told later.
+            (silent, 0, GONE_AFTER, Some(false)),
+            (good, 1, 1, Some(true)),
+            (silent, 0, GONE_AFTER, None),
+            (good, 1, 1, None),
+            (silent, 0, GONE_AFTER, None),
+            (silent, 57, 1, None),
+            (silent, 2, 1, Some(false)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            for time in 1..=times {
+                now += Duration::from_secs(seconds);
+                let told = upstreams.answered(0, &answered, Duration::ZERO, now);
+                assert_eq!(told, last.filter(|_| time == times), "{turn}");
+            }
+        }
     }
 
     #[test]
