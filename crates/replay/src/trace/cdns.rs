@@ -2,12 +2,14 @@
 //!
 //! - [`Pairs`]: the file, a block at a time, the next one made ready in a thread of its own.
 //! - `cbor`: the items of its notation, from a stream.
-//! - `block`: one block, its tables and its pairs in order of time.
-//! - `rebuilt`: a pair as DNS messages.
+//! - `tables`: what the pairs of a block share; `pair`: a pair as it is stored; `rebuilt`: as DNS messages.
+//! - `block`: one block, its pairs in the order of time.
 
 mod block;
 mod cbor;
+mod pair;
 mod rebuilt;
+mod tables;
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -18,7 +20,7 @@ use super::Damage;
 use super::message::Message;
 use super::skipped::Skipped;
 use super::source::Source;
-use block::Block;
+use block::{Block, Parameters};
 use cbor::{Items, each_entry, each_item};
 
 /// The longest block in octets. Blocks of 5,000 to 10,000 pairs, as capturing programs write them, have some
@@ -63,13 +65,6 @@ struct Next {
     block: Result<Option<Block>, String>,
     /// What it has that gives no message.
     skipped: Skipped,
-}
-
-/// How times were stored in a block.
-#[derive(Clone, Copy, Debug, Default)]
-struct Parameters {
-    /// Never 0.
-    ticks_per_second: u64,
 }
 
 impl Pairs {

@@ -1,47 +1,30 @@
-//! A block: tables, and pairs that point into them.
+//! A block: tables, and pairs that point into them, in the order of time.
 
 use std::time::Duration;
 
 use minicbor::decode::{Decoder, Error};
 
-use super::Parameters;
 use super::cbor::{each_entry, each_item};
+use super::pair::{Pair, Signature};
 use super::rebuilt;
+use super::tables::{Starts, Tables, starts};
 use crate::trace::message::Message;
 use crate::trace::skipped::{Skip, Skipped};
 
 /// The most pairs in a block: 100 times what capturing programs write.
 const PAIRS_MAX: usize = 1 << 20;
 
-/// The longest list, name or data of a table that is read, in octets: a message has no room for half as much.
-const LONG_MAX: usize = 128 << 10;
-
-/// The longest other entry of a table, in octets: ten times what all that RFC 8618 knows of takes. Each pair may name the
-/// same one, which is read anew each time.
-const SHORT_MAX: usize = 1 << 10;
-
-/// How many tables there are (RFC 8618 §7.3.2.3).
-const TABLES: usize = 9;
-
-/// A table, by its key in the block.
+/// How times were stored in a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Table {
-    Address = 0,
-    ClassType = 1,
-    NameOrData = 2,
-    Signature = 3,
-    QuestionList = 4,
-    Question = 5,
-    RecordList = 6,
-    Record = 7,
+pub(super) struct Parameters {
+    /// Never 0.
+    pub(super) ticks_per_second: u64,
 }
 
-/// A block's octets, and where in them what begins. Entries are read when a pair needs them, so that a table
-/// takes four octets for each of its entries, which have one or more.
+/// A block that is being read.
 #[derive(Default)]
 pub(super) struct Block {
-    octets: Vec<u8>,
-    tables: [Vec<u32>; TABLES],
+    tables: Tables,
     /// Where pairs begin.
     pairs: Vec<u32>,
     /// Last first.
@@ -57,28 +40,6 @@ struct Event {
     is_response: bool,
 }
 
-/// A query and its response, or one of them (RFC 8618 §7.3.2.4); indices into tables.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Pair {
-    pub(super) time_offset: Option<u64>,
-    pub(super) client: Option<u64>,
-    pub(super) client_port: u16,
-    pub(super) id: u16,
-    pub(super) signature: Option<u64>,
-    pub(super) response_delay: Option<i64>,
-    pub(super) name: Option<u64>,
-    pub(super) query_sections: Sections,
-    pub(super) response_sections: Sections,
-}
-
-/// Questions beyond the first, and records; indices into lists.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sections {
-    pub(super) questions: Option<u64>,
-    /// Answer, authority, additional.
-    pub(super) records: [Option<u64>; 3],
-}
-
 impl Block {
     /// Finds what begins where, and the order of time.
     pub(super) fn read(
@@ -86,10 +47,9 @@ impl Block {
         parameters: &[Parameters],
         skipped: &mut Skipped,
     ) -> Result<Block, String> {
-        let mut block = Block { octets, ..Block::default() };
-        let (mut index, mut earliest, mut pairs, mut malformed) = (0, None, Vec::new(), 0);
-        let tables = &mut block.tables;
-        each_entry(&mut Decoder::new(&block.octets), |key, value| match key {
+        let (mut index, mut earliest, mut malformed) = (0, None, 0);
+        let (mut tables, mut pairs) = (Starts::default(), Vec::new());
+        each_entry(&mut Decoder::new(&octets), |key, value| match key {
             0 => each_entry(value, |key, value| match key {
                 0 => {
                     earliest = Some(timestamp(value)?);
@@ -118,7 +78,7 @@ impl Block {
         skipped.add(Skip::Malformed, malformed);
         let parameters = usize::try_from(index).ok().and_then(|index| parameters.get(index));
         let parameters = parameters.ok_or("a block whose parameters are not in the file's preamble")?;
-        block.pairs = pairs;
+        let mut block = Block { tables: Tables::new(octets, tables), pairs, events: Vec::new() };
         // There are at most [`PAIRS_MAX`].
         for pair in 0..block.pairs.len() as u32 {
             if let Err(skip) = block.place(pair, earliest, parameters.ticks_per_second) {
@@ -142,29 +102,15 @@ impl Block {
         Some((event.pair, self.message(event, port)))
     }
 
-    /// Where an entry of a table is read; one that is longer than any that makes sense ends early.
-    pub(super) fn entry(&self, table: Table, index: u64) -> Result<Decoder<'_>, Skip> {
-        let starts = &self.tables[table as usize];
-        let start = usize::try_from(index).ok().and_then(|index| starts.get(index)).ok_or(Skip::Damaged)?;
-        let octets = &self.octets[*start as usize..];
-        let most = match table {
-            Table::NameOrData | Table::QuestionList | Table::RecordList => LONG_MAX,
-            Table::Address | Table::ClassType | Table::Signature | Table::Question | Table::Record => {
-                SHORT_MAX
-            }
-        };
-        Ok(Decoder::new(&octets[..octets.len().min(most)]))
-    }
-
     fn message(&self, event: Event, port: u16) -> Result<Message, Skip> {
         let pair = self.pair(event.pair)?;
-        rebuilt::message(self, &pair, event.time, event.is_response, port)
+        rebuilt::message(&self.tables, &pair, event.time, event.is_response, port)
     }
 
     /// Puts a pair's halves among the events.
     fn place(&mut self, number: u32, earliest: Option<(u64, u64)>, per_second: u64) -> Result<(), Skip> {
         let pair = self.pair(number)?;
-        let signature = rebuilt::Signature::read(self, pair.signature.ok_or(Skip::NoQuestion)?)?;
+        let signature = Signature::read(&self.tables, pair.signature.ok_or(Skip::NoQuestion)?)?;
         let (Some((seconds, ticks)), Some(offset)) = (earliest, pair.time_offset) else {
             return Err(Skip::NoTime);
         };
@@ -183,60 +129,8 @@ impl Block {
 
     fn pair(&self, number: u32) -> Result<Pair, Skip> {
         let start = self.pairs.get(number as usize).ok_or(Skip::Damaged)?;
-        Pair::read(&mut Decoder::new(&self.octets[*start as usize..])).map_err(|_| Skip::Damaged)
+        Pair::read(&mut self.tables.at(*start)).map_err(|_| Skip::Damaged)
     }
-}
-
-impl Pair {
-    fn read(decoder: &mut Decoder<'_>) -> Result<Pair, Error> {
-        let mut pair = Pair::default();
-        each_entry(decoder, |key, value| {
-            match key {
-                0 => pair.time_offset = Some(value.u64()?),
-                1 => pair.client = Some(value.u64()?),
-                2 => pair.client_port = value.u16()?,
-                3 => pair.id = value.u16()?,
-                4 => pair.signature = Some(value.u64()?),
-                6 => pair.response_delay = Some(value.i64()?),
-                7 => pair.name = Some(value.u64()?),
-                11 => pair.query_sections = Sections::read(value)?,
-                12 => pair.response_sections = Sections::read(value)?,
-                _ => value.skip()?,
-            }
-            Ok(())
-        })?;
-        Ok(pair)
-    }
-}
-
-impl Sections {
-    fn read(decoder: &mut Decoder<'_>) -> Result<Sections, Error> {
-        let mut sections = Sections::default();
-        each_entry(decoder, |key, value| {
-            match key {
-                0 => sections.questions = Some(value.u64()?),
-                1 => sections.records[0] = Some(value.u64()?),
-                2 => sections.records[1] = Some(value.u64()?),
-                3 => sections.records[2] = Some(value.u64()?),
-                _ => value.skip()?,
-            }
-            Ok(())
-        })?;
-        Ok(sections)
-    }
-}
-
-/// Notes where each item of an array begins.
-fn starts(decoder: &mut Decoder<'_>, starts: &mut Vec<u32>, max: usize) -> Result<(), Error> {
-    starts.clear();
-    each_item(decoder, |item| {
-        if starts.len() == max {
-            return Err(Error::message("too many items"));
-        }
-        // A block is shorter than 4 GiB.
-        starts.push(item.position() as u32);
-        item.skip()
-    })
 }
 
 /// Seconds, and ticks beyond them.
@@ -265,22 +159,6 @@ fn instant(seconds: u64, ticks: i128, per_second: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_entry_that_each_pair_names_is_read_only_as_far_as_makes_sense() {
-        let signature = |unknown: u64| {
-            let mut encoder = minicbor::Encoder::new(Vec::new());
-            encoder.map(unknown).expect("memory takes it");
-            for _ in 0..unknown {
-                encoder.i64(-9).and_then(|e| e.u8(0)).expect("memory takes it");
-            }
-            let mut block = Block { octets: encoder.into_writer(), ..Block::default() };
-            block.tables[Table::Signature as usize].push(0);
-            rebuilt::Signature::read(&block, 0).err()
-        };
-        let most = (SHORT_MAX as u64 - 3) / 2;
-        assert_eq!((signature(most), signature(most + 1)), (None, Some(Skip::Damaged)));
-    }
 
     #[test]
     fn ticks_are_times_at_any_rate() {
