@@ -41,7 +41,7 @@ impl Http {
     pub(super) async fn status(&self) -> Status {
         self.editor.check_store().await;
         let mut status = self.editor.status();
-        self.metrics.fill_in(&mut status, &self.editor.published().load().zones.all());
+        self.metrics.fill_in(&mut status, self.editor.published().load().zones.all());
         status
     }
 }
