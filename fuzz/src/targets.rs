@@ -11,6 +11,7 @@ mod reverse;
 mod trace;
 mod transfer;
 mod zone;
+mod zones;
 
 use std::net::IpAddr;
 
@@ -67,6 +68,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "notified", run: transfer::notified, seeds: transfer::notifications },
     Target { name: "framing", run: transfer::framing, seeds: transfer::streams },
     Target { name: "compare", run: trace::compare, seeds: trace::compared },
+    Target { name: "zones", run: zones::made, seeds: zones::responses },
     Target { name: "host", run: host, seeds: hosts },
     Target { name: "credit_hello", run: credit::hello, seeds: credit::hellos },
     Target { name: "credit_report", run: credit::report, seeds: credit::reports },
