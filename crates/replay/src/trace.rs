@@ -143,7 +143,7 @@ impl Trace {
                 Input::Text(lines) => lines.next(|message| self.dissector.ready.push_back(message)),
                 Input::Capture(capture) => capture.next(|packet| match packet {
                     Ok(packet) => self.dissector.packet(packet),
-                    Err(skip) => self.dissector.skipped.count(skip),
+                    Err((skip, count)) => self.dissector.skipped.add(skip, count),
                 }),
                 Input::Cdns(pairs) => {
                     let Dissector { port, skipped, ready, .. } = &mut self.dissector;

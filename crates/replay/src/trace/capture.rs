@@ -53,6 +53,9 @@ pub(super) struct Packet<'a> {
     pub(super) is_cut: bool,
 }
 
+/// A packet, or what is not known or not there, and how often.
+pub(super) type Found<'a> = Result<Packet<'a>, (Skip, u64)>;
+
 /// A stream of packets.
 pub(super) struct Capture {
     reader: Box<dyn PcapReaderIterator + Send>,
@@ -83,6 +86,8 @@ struct Interface {
     resolution: u8,
     /// `if_tsoffset`, in seconds.
     offset: i64,
+    /// The packets that were dropped so far, as statistics have it.
+    dropped: u64,
 }
 
 impl Capture {
@@ -124,12 +129,12 @@ impl Capture {
         self.packets
     }
 
-    /// Reads a block, and gives the packet in it, if it has one, or why it cannot be known whether it has. `false`
-    /// after the last block.
+    /// Reads a block, and gives the packet in it, if it has one, or what is not in the capture, and how often. `false` after
+    /// the last block.
     ///
     /// # Errors
     /// What is wrong with the block; there are no more.
-    pub(super) fn next(&mut self, take: impl FnOnce(Result<Packet<'_>, Skip>)) -> Result<bool, Damage> {
+    pub(super) fn next(&mut self, take: impl FnOnce(Found<'_>)) -> Result<bool, Damage> {
         loop {
             if self.is_pcapng && is_shorter_than_its_frame(self.reader.data()) {
                 return Err(self.damage(NO_BLOCK.into()));
@@ -214,15 +219,13 @@ fn too_long() -> String {
 }
 
 impl Interfaces {
-    /// The packet in a block, if it has one; why that is not known, where it is so.
-    fn packet<'a>(
-        &mut self,
-        block: &'a PcapBlockOwned<'a>,
-    ) -> Result<Option<Result<Packet<'a>, Skip>>, &'static str> {
+    /// The packet in a block, if it has one; what is not known or not there, and how often, where it is so.
+    fn packet<'a>(&mut self, block: &'a PcapBlockOwned<'a>) -> Result<Option<Found<'a>>, &'static str> {
         let packet = match block {
             PcapBlockOwned::LegacyHeader(header) => {
                 let resolution = if header.is_nanosecond_precision() { 9 } else { 6 };
-                self.known = vec![Interface { link: header.network.0 as u16, resolution, offset: 0 }];
+                self.known =
+                    vec![Interface { link: header.network.0 as u16, resolution, offset: 0, dropped: 0 }];
                 return Ok(None);
             }
             PcapBlockOwned::Legacy(packet) => {
@@ -253,6 +256,7 @@ impl Interfaces {
                         true => interface.if_tsoffset.swap_bytes(),
                         false => interface.if_tsoffset,
                     },
+                    dropped: 0,
                 });
                 return Ok(None);
             }
@@ -272,11 +276,21 @@ impl Interfaces {
                 let octets = whole.unwrap_or(packet.data);
                 Packet { time: self.last, link: interface.link, octets, is_cut: whole.is_none() }
             }
+            PcapBlockOwned::NG(Block::InterfaceStatistics(statistics)) => {
+                let Some(interface) = self.known.get_mut(statistics.if_id as usize) else { return Ok(None) };
+                // The library takes them for little-endian in any section. They are counted from the capture's begin.
+                let told = [statistics.isb_ifdrop(), statistics.isb_osdrop()].into_iter().flatten().flatten();
+                let told = told.map(|count| if self.is_big_endian { count.swap_bytes() } else { count });
+                let dropped = told.fold(0, u64::saturating_add);
+                let more = dropped.saturating_sub(interface.dropped);
+                interface.dropped += more;
+                return Ok((more > 0).then_some(Err((Skip::Dropped, more))));
+            }
             PcapBlockOwned::NG(Block::Unknown(block)) => {
                 // The library takes it for little-endian in any section.
                 let kind = if self.is_big_endian { block.block_type.swap_bytes() } else { block.block_type };
                 if kind != PACKET {
-                    return Ok(Some(Err(Skip::Block)));
+                    return Ok(Some(Err((Skip::Block, 1))));
                 }
                 if block.block_len1 != block.block_len2 {
                     return Err(NO_BLOCK);
@@ -340,7 +354,7 @@ mod tests {
             (0x80, i64::MAX, u64::MAX, Duration::from_secs(u64::MAX)),
         ];
         for (resolution, offset, ticks, expected) in cases {
-            let interface = Interface { link: 1, resolution, offset };
+            let interface = Interface { link: 1, resolution, offset, dropped: 0 };
             assert_eq!(interface.time(ticks), expected, "{ticks} at {resolution:#x} + {offset}");
         }
     }

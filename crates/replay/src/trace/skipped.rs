@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 pub enum Skip {
     /// A block of pcapng of a type that is not known; no packet.
     Block,
+    /// No packet of the trace: one that the capturing program says it or its system has dropped, or a message that it left out
+    /// for its opcode.
+    Dropped,
     /// A link type that is not read.
     Link,
     /// Neither IPv4 nor IPv6, such as ARP.
@@ -55,6 +58,9 @@ pub enum Skip {
     Malformed,
 }
 
+/// The most that is counted of a cause, so that sums of counts fit: what a trace says of itself may be any number.
+const COUNT_MAX: u64 = 1 << 48;
+
 /// How often each cause came up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
@@ -63,8 +69,9 @@ pub struct Skipped {
 
 impl Skip {
     /// Every cause, in the order of its variants.
-    pub const ALL: [Skip; 23] = [
+    pub const ALL: [Skip; 24] = [
         Skip::Block,
+        Skip::Dropped,
         Skip::Link,
         Skip::Network,
         Skip::Broken,
@@ -93,6 +100,7 @@ impl Skip {
     pub fn name(self) -> &'static str {
         match self {
             Skip::Block => "block",
+            Skip::Dropped => "dropped",
             Skip::Link => "link",
             Skip::Network => "network",
             Skip::Broken => "broken",
@@ -122,6 +130,7 @@ impl Skip {
     pub fn description(self) -> &'static str {
         match self {
             Skip::Block => "blocks of unknown types",
+            Skip::Dropped => "dropped while they were captured",
             Skip::Link => "of a link type that is not read",
             Skip::Network => "neither IPv4 nor IPv6",
             Skip::Broken => "with a broken header",
@@ -171,8 +180,10 @@ impl Skipped {
         self.add(skip, 1);
     }
 
+    /// Counts so many, [`COUNT_MAX`] at most.
     pub(super) fn add(&mut self, skip: Skip, count: u64) {
-        self.counts[skip as usize] += count;
+        let counted = &mut self.counts[skip as usize];
+        *counted = counted.saturating_add(count).min(COUNT_MAX);
     }
 
     pub(crate) fn merge(&mut self, other: &Skipped) {

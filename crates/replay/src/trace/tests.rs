@@ -318,6 +318,37 @@ fn blocks_of_unknown_types_are_counted() {
 }
 
 #[test]
+fn what_the_capturing_program_has_dropped_is_counted() {
+    for is_big_endian in [false, true] {
+        let half = |half: u16| if is_big_endian { half.to_be_bytes() } else { half.to_le_bytes() };
+        let long = |long: u64| if is_big_endian { long.to_be_bytes() } else { long.to_le_bytes() };
+        // Of an interface, by itself and by the system; so far.
+        let statistics = |interface: u8, dropped: [u64; 2]| {
+            let mut body = vec![0; 12];
+            body[if is_big_endian { 3 } else { 0 }] = interface;
+            for (option, count) in [5, 7].into_iter().zip(dropped) {
+                body.extend([&half(option)[..], &half(8), &long(count)].concat());
+            }
+            body.extend([0; 4]);
+            (5, body)
+        };
+        let packet = (2, packet_block(is_big_endian, 0, &udp(&query(7)), [udp(&query(7)).len() as u32; 2]));
+        let read = |all: &[_]| {
+            let mut trace = read(blocks(is_big_endian, all));
+            let (found, damage) = messages(&mut trace);
+            (found.len(), damage.map(|damage| damage.what), trace.skipped().iter().collect::<Vec<_>>())
+        };
+        let told = read(&[statistics(0, [3, 4]), packet.clone(), statistics(0, [3, 9])]);
+        assert_eq!(told, (1, None, vec![(Skip::Dropped, 12)]));
+        assert_eq!(read(&[packet.clone(), statistics(0, [0, 0])]), (1, None, vec![]));
+        // A number that cannot be is no reason to fail.
+        let told = read(&[statistics(0, [u64::MAX; 2]), packet.clone(), statistics(0, [0, 0])]);
+        assert_eq!((told.0, told.2), (1, vec![(Skip::Dropped, 1 << 48)]));
+        assert_eq!(read(&[packet.clone(), statistics(1, [1, 0])]), (1, None, vec![]));
+    }
+}
+
+#[test]
 fn a_block_of_a_process_that_is_shorter_than_its_frame_is_told() {
     for length in [0_u32, 11, 12] {
         let mut file = pcapng(1, &[]);

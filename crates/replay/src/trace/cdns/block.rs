@@ -47,7 +47,7 @@ impl Block {
         parameters: &[Parameters],
         skipped: &mut Skipped,
     ) -> Result<Block, String> {
-        let (mut index, mut earliest, mut malformed) = (0, None, 0);
+        let (mut index, mut earliest, mut malformed, mut discarded) = (0, None, 0, 0);
         let (mut tables, mut pairs) = (Starts::default(), Vec::new());
         each_entry(&mut Decoder::new(&octets), |key, value| match key {
             0 => each_entry(value, |key, value| match key {
@@ -57,6 +57,13 @@ impl Block {
                 }
                 1 => {
                     index = value.u64()?;
+                    Ok(())
+                }
+                _ => value.skip(),
+            }),
+            1 => each_entry(value, |key, value| match key {
+                4 => {
+                    discarded = value.u64()?;
                     Ok(())
                 }
                 _ => value.skip(),
@@ -76,6 +83,7 @@ impl Block {
         })
         .map_err(|error| format!("a block that is not as RFC 8618 has it: {error}"))?;
         skipped.add(Skip::Malformed, malformed);
+        skipped.add(Skip::Dropped, discarded);
         let parameters = usize::try_from(index).ok().and_then(|index| parameters.get(index));
         let parameters = parameters.ok_or("a block whose parameters are not in the file's preamble")?;
         let mut block = Block { tables: Tables::new(octets, tables), pairs, events: Vec::new() };
