@@ -382,10 +382,10 @@ fn differ(one: (u32, &[u8]), other: (u32, &[u8])) -> bool {
     fresh(first, one, second).iter().zip(other).any(|(one, other)| one != other)
 }
 
-/// Whether what stands in the middle of a stream looks like the beginning of a message: a query or a response, by who sends it;
-/// an opcode in use and the flags that go with it; one question, of a class in use; a length with room for that and for as many
-/// records as are counted.
+/// Whether what stands in the middle of a stream looks like the beginning of a message.
 ///
+/// It is a query or a response, by who sends it; it has an opcode in use and the flags that go with it, one question of a
+/// class in use, and a length with room for that and for as many records as are counted.
 /// The question must be there whole. Less would not do: the records of a zone transfer look like a header every few octets.
 fn begins_message(octets: &[u8], sender: Sender) -> bool {
     let Some((prefix, message)) = octets.split_first_chunk() else { return false };
