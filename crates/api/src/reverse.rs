@@ -115,6 +115,9 @@ pub struct UpstreamStatus {
     pub answers: BTreeMap<String, u64>,
     /// Questions that failed, by cause: `timeout`, `servfail`, `refused`, `malformed`.
     pub failures: BTreeMap<String, u64>,
+    /// Whether it does not take EDNS, and is asked without for ten minutes at a time.
+    #[serde(default)]
+    pub without_edns: bool,
     /// How long a question took, in milliseconds, in the mean; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_milliseconds: Option<f64>,

@@ -73,7 +73,7 @@ fn shown(state: ReverseStatus) -> String {
     for upstream in state.upstreams {
         let answers = |word: &str| upstream.answers.get(word).copied().unwrap_or(0).to_string();
         table.add_row([
-            upstream.address.clone(),
+            format!("{}{}", upstream.address, if upstream.without_edns { " (without EDNS)" } else { "" }),
             upstream.questions.to_string(),
             answers("name"),
             answers("no_name"),
@@ -107,6 +107,7 @@ mod tests {
             upstreams: vec![UpstreamStatus {
                 address: "192.0.2.53:53".into(),
                 questions: 3,
+                without_edns: true,
                 mean_milliseconds: Some(1.25),
                 ..UpstreamStatus::default()
             }],
@@ -122,7 +123,8 @@ mod tests {
         ] {
             assert!(text.lines().any(|shown| shown == line), "{text}");
         }
-        assert!(text.lines().last().is_some_and(|last| last.ends_with("1.2 ms")), "{text}");
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.starts_with("192.0.2.53:53 (without EDNS) ") && last.ends_with("1.2 ms"), "{text}");
         assert!(shown(ReverseStatus::default()).contains("  name         0\n"));
         assert_eq!(size(3 << 19), "1.5 MiB");
     }

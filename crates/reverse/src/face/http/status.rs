@@ -1,7 +1,7 @@
 //! `/v1/status`: the numbers that matter, for people.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::{FaceAddress, Problem, ReverseStatus, UpstreamStatus};
 use axum::Json;
@@ -59,6 +59,7 @@ pub(super) async fn status(State(http): State<Http>) -> Json<ReverseStatus> {
                     questions: get(&counts.questions),
                     answers: counted(counts.answers()),
                     failures: counted(counts.failures()),
+                    without_edns: counts.is_without_edns.load(Ordering::Relaxed),
                     mean_milliseconds: (ended > 0).then(|| counts.times.sum() as f64 / 1e3 / ended as f64),
                 }
             })
