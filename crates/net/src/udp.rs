@@ -140,6 +140,9 @@ fn bind_socket(address: SocketAddr, receive_buffer: Option<usize>) -> io::Result
         }
         IpAddr::V6(ip) if ip.is_unspecified() => {
             mmsg::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            // Where a route makes a whole prefix ours, no interface has the address that was asked; over IPv4 the kernel
+            // takes it as a source, over IPv6 only from such a socket.
+            socket.set_freebind_v6(true)?;
         }
         _ => {}
     }
