@@ -128,8 +128,7 @@ enum Action {
     ///
     /// The responses are those of authoritative servers: captured at one of them, or on a resolver's way to all of them.
     /// The zones have what was asked for, no more; what a zone must have and no response shows is made up, and counted.
-    #[command(after_help = "Example:\n  pointsman trace zones yesterday.pcap.xz yesterday\n  \
-                            pointsman serve --config yesterday/pointsman.toml")]
+    #[command(after_help = "Example:\n  pointsman trace zones yesterday.pcap.xz yesterday")]
     Zones {
         #[command(flatten)]
         input: Input,

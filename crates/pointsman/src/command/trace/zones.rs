@@ -181,7 +181,7 @@ fn file_name(origin: &str, index: usize) -> String {
         }
     }
     // A name that begins with a dot is hidden.
-    let file = if file.starts_with('.') { format!("%2e{}", &file[1..]) } else { file };
+    let file = file.strip_prefix('.').map(|rest| format!("%2e{rest}")).unwrap_or(file);
     if file.len() > FILE_NAME_MAX { format!("%{index}") } else { file }
 }
 
