@@ -98,11 +98,11 @@ impl Counters {
         add(&self.late);
     }
 
-    pub(super) fn wrong(&self, what: Wrong) {
+    pub(super) fn wrong(&self, what: &Wrong) {
         add(match what {
-            Wrong::Endless | Wrong::Malformed => &self.malformed,
-            Wrong::UnknownRegion => &self.unknown_region,
-            Wrong::Unasked => &self.unasked,
+            Wrong::Endless | Wrong::Malformed(_) => &self.malformed,
+            Wrong::UnknownRegion(..) => &self.unknown_region,
+            Wrong::Unasked(_) => &self.unasked,
         });
     }
 

@@ -16,27 +16,32 @@ pub struct Said<'a> {
 }
 
 /// What is wrong with what it said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// More than [`LINE_MAX`] octets without a line's end; nothing behind can be understood.
     Endless,
-    /// A line of another form.
-    Malformed,
-    /// A region that there is not.
-    UnknownRegion,
+    /// A line of another form; what is not printable in it is escaped.
+    Malformed(String),
+    /// A region that there is not, said of an address.
+    UnknownRegion(IpAddr, String),
     /// An address that is not asked about.
-    Unasked,
+    Unasked(IpAddr),
 }
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Wrong::Endless => write!(f, "a line has no end; expected at most {LINE_MAX} octets"),
-            Wrong::Malformed => f.write_str("a line is malformed; expected ADDRESS REGION"),
-            Wrong::UnknownRegion => f.write_str(
-                "a region does not exist; expected the name or number of one that was added, or -",
+            Wrong::Malformed(line) => write!(f, "the line '{line}' is malformed; expected ADDRESS REGION"),
+            Wrong::UnknownRegion(address, region) => write!(
+                f,
+                "the line '{address} {}' names a region that does not exist; expected the name or number of one that \
+                 was added, or -",
+                region.escape_debug()
             ),
-            Wrong::Unasked => f.write_str("an address was not asked about; expected one that was, once"),
+            Wrong::Unasked(address) => {
+                write!(f, "{address} was not asked about; expected an address that was, once")
+            }
         }
     }
 }
@@ -82,12 +87,13 @@ impl Lines {
 }
 
 fn read(line: &[u8]) -> Result<Said<'_>, Wrong> {
-    let line = str::from_utf8(line).map_err(|_| Wrong::Malformed)?;
-    let mut words = line.split_ascii_whitespace();
+    let malformed = || Wrong::Malformed(line.trim_ascii_end().escape_ascii().to_string());
+    let text = str::from_utf8(line).map_err(|_| malformed())?;
+    let mut words = text.split_ascii_whitespace();
     let (Some(address), Some(region), None) = (words.next(), words.next(), words.next()) else {
-        return Err(Wrong::Malformed);
+        return Err(malformed());
     };
-    Ok(Said { address: address.parse().map_err(|_| Wrong::Malformed)?, region })
+    Ok(Said { address: address.parse().map_err(|_| malformed())?, region })
 }
 
 #[cfg(test)]
@@ -119,24 +125,39 @@ mod tests {
             b"rope\r\n2001:DB8::  -\n",
             b"\nnowhere europe\n192.0.2.0\n192.0.2.0 a b\n\xff\xfe x\n192.0.2.1 7",
         ]);
-        let wrong = Err(Wrong::Malformed);
+        let wrong = |line: &str| Err(Wrong::Malformed(line.into()));
         let expected = [
             said("192.0.2.0", "europe"),
             said("2001:db8::", "-"),
-            wrong.clone(),
-            wrong.clone(),
-            wrong.clone(),
-            wrong.clone(),
-            wrong,
+            wrong(""),
+            wrong("nowhere europe"),
+            wrong("192.0.2.0"),
+            wrong("192.0.2.0 a b"),
+            wrong(r"\xff\xfe x"),
         ];
         assert_eq!((lines, outcome), (expected.to_vec(), Ok(())));
+    }
+
+    #[test]
+    fn what_is_wrong_names_the_line_and_the_region() {
+        let address = IpAddr::from([192, 0, 2, 1]);
+        for (wrong, expected) in [
+            (
+                Wrong::UnknownRegion(address, "atlan\u{7}tis".into()),
+                r"the line '192.0.2.1 atlan\u{7}tis' names a region that does not exist; expected ",
+            ),
+            (Wrong::Unasked(address), "192.0.2.1 was not asked about; expected "),
+            (Wrong::Malformed("a b c".into()), "the line 'a b c' is malformed; expected ADDRESS REGION"),
+        ] {
+            assert!(wrong.to_string().starts_with(expected), "{wrong}");
+        }
     }
 
     #[test]
     fn a_line_without_end_is_the_end() {
         let long = [b'1'; LINE_MAX];
         assert_eq!(told(&[&long]).1, Ok(()));
-        assert_eq!(told(&[&long, b"\n"]), (vec![Err(Wrong::Malformed)], Ok(())));
+        assert_eq!(told(&[&long, b"\n"]), (vec![Err(Wrong::Malformed("1".repeat(LINE_MAX)))], Ok(())));
         assert_eq!(told(&[&long, b"1"]), (vec![], Err(Wrong::Endless)));
         assert_eq!(told(&[b"1", &long, b"\n"]), (vec![], Err(Wrong::Endless)));
     }

@@ -187,7 +187,7 @@ impl Learning {
                     let mut said = |said: Result<Said<'_>, Wrong>| {
                         let heard = said.and_then(|said| self.hear(said, state, now));
                         if let Err(what) = heard {
-                            self.counters.wrong(what);
+                            self.counters.wrong(&what);
                             wrong += 1;
                             if wrong == 1 {
                                 tracing::warn!(service = %self.config.service, %what, "a line of the external \
@@ -196,7 +196,7 @@ impl Learning {
                         }
                     };
                     lines.push(&octets[..length], &mut said).map_err(|what| {
-                        self.counters.wrong(what);
+                        self.counters.wrong(&what);
                         what.to_string()
                     })?;
                     if wrong > WRONG_MAX {
@@ -265,12 +265,14 @@ impl Learning {
         let of_address = (said.address, 0)..=(said.address, u8::MAX);
         let blocks: Vec<(IpAddr, u8)> = state.under_way.range(of_address).map(|(block, _)| *block).collect();
         if blocks.is_empty() {
-            return Err(Wrong::Unasked);
+            return Err(Wrong::Unasked(said.address));
         }
         for block in &blocks {
             state.under_way.remove(block);
         }
-        let region = state.region(said.region).ok_or(Wrong::UnknownRegion)?;
+        let region = state
+            .region(said.region)
+            .ok_or_else(|| Wrong::UnknownRegion(said.address, said.region.into()))?;
         for (address, length) in blocks {
             let Some(block) = Prefix::new(address, length) else { continue };
             self.external.learn(block, region, now);
