@@ -66,9 +66,10 @@ impl Book {
         Some((text.clone(), Etag::of(text.as_bytes())))
     }
 
-    /// What a partition says of an address, with the region's name; `None` where there is no such partition.
+    /// What a partition says of an address, with the region's name; `None` where there is no such partition. The default
+    /// one is none until it is put, although policies may use it.
     pub fn lookup(&self, partition: &str, address: IpAddr) -> Option<(Leaf, &str)> {
-        let leaf = self.compiled(partition)?.lookup(address);
+        let leaf = self.partitions.get(partition)?.partition.lookup(address);
         Some((leaf, self.region_name(leaf.region)))
     }
 

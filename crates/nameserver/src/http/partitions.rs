@@ -20,6 +20,9 @@ use crate::book::{Condition, check_name};
 /// The type of a partition: `prefix,region` lines (RFC 4180).
 const CSV: &str = "text/csv";
 
+/// The most partitions that are named where another was asked for.
+const SHOWN_MAX: usize = 10;
+
 /// Whom to look up.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +56,7 @@ pub(super) async fn get(
     Segments(name): Segments<String>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let missing = missing(&name);
+    let missing = missing(&http, &name);
     let place = http.admission.sending().await?;
     // Hashing a million prefixes takes long.
     let made = move || http.editor.partition(&name).map(|(text, etag)| (place.carry(text), etag));
@@ -130,7 +133,7 @@ pub(super) async fn lookup(
         )
     })?;
     let address = path::address(&whom.address)?;
-    http.editor.lookup(&name, address, &http.metrics.fast).map(Json).ok_or_else(|| missing(&name))
+    http.editor.lookup(&name, address, &http.metrics.fast).map(Json).ok_or_else(|| missing(&http, &name))
 }
 
 /// What a change of a partition depends on.
@@ -144,6 +147,16 @@ async fn condition(http: &Http, name: &str, headers: &HeaderMap) -> Result<Condi
     precondition::condition(headers, current).await
 }
 
-fn missing(name: &str) -> Failure {
-    Failure::missing(&format!("partition {name}"))
+/// Says that there is no such partition, and which there are.
+fn missing(http: &Http, name: &str) -> Failure {
+    let book = http.editor.book();
+    let mut there: Vec<&str> = book.partitions.keys().map(String::as_str).take(SHOWN_MAX + 1).collect();
+    if there.len() > SHOWN_MAX {
+        there[SHOWN_MAX] = "others";
+    }
+    let expected = match there.len() {
+        0 => "one to be put first; there is none yet".into(),
+        _ => format!("one of those there are: {}", there.join(", ")),
+    };
+    Failure::new(StatusCode::NOT_FOUND, format!("there is no partition {name}"), expected)
 }

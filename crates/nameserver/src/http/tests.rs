@@ -282,11 +282,19 @@ async fn regions_partitions_policies_and_servers_work_together() {
     assert_eq!(api.json("POST", "/v1/regions", json!({"name": "europe"})).await.status, 422);
     api.get("/v1/regions").await.is(200, json!([{"id": 1, "name": "europe"}]));
 
+    let missing = async |name: &str, expected: &str| {
+        let problem = json!({"what": format!("there is no partition {name}"), "expected": expected});
+        for path in ["", "/lookup?address=192.0.2.1"] {
+            api.get(&format!("/v1/partitions/{name}{path}")).await.is(404, problem.clone());
+        }
+    };
+    missing("default", "one to be put first; there is none yet").await;
     let csv = [("content-type", "text/csv")];
     let text = "192.0.2.0/25,europe\n2001:db8::/32,europe\n";
     api.send("PUT", "/v1/partitions/default", &csv, text)
         .await
         .is(200, json!({"prefixes": 2, "generation": 3}));
+    missing("other", "one of those there are: default").await;
     assert_eq!(api.send("PUT", "/v1/partitions/other", &csv, "192.0.2.0/33,mars\n").await.status, 422);
     assert_eq!(api.send("PUT", "/v1/partitions/-x", &csv, "192.0.2.0/24,eu\n").await.status, 400);
     assert_eq!(api.get("/v1/partitions/default").await.body, text);
