@@ -420,7 +420,9 @@ impl Editor {
                 }
                 Outcome::Read(counts) if is_installed => {
                     if !counts.is_empty() {
-                        tracing::info!(partition = name, ?counts, "the partition was read");
+                        let each = counts.iter().map(|(what, count)| format!("{what}={count}"));
+                        let each = each.collect::<Vec<_>>().join(" ");
+                        tracing::info!(partition = name, "the partition was read: {each}");
                     }
                     (state.ok, state.message) = (true, None);
                     state.counts =

@@ -219,6 +219,22 @@ impl io::Write for Lines {
     }
 }
 
+#[tokio::test]
+async fn what_was_counted_in_a_partition_is_logged_in_plain_fields() {
+    let folder = Folder::new();
+    let editor = start(&folder).await;
+    let counts = vec![("records", 115_521), ("ranks_deep", 3)];
+    let loading = Loading { name: "edge".into(), sources: vec!["mrt"], outcome: Outcome::Read(counts) };
+    let log = Lines::default();
+    let lines = log.clone();
+    let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || lines.clone());
+    tracing::subscriber::with_default(lines.finish(), || editor.note(vec![loading], true));
+    let log = String::from_utf8(lock(&log.0).clone()).expect("it is text");
+    let told = "the partition was read: records=115521 ranks_deep=3 partition=\"edge\"";
+    assert!(log.contains(told), "{log}");
+    editor.stop().await;
+}
+
 /// A PostgreSQL, and the name of an empty database in it; `None` where there is none, or no driver.
 async fn postgres() -> Option<(Database, String)> {
     if !std::path::Path::new(POSTGRES).exists() {
