@@ -1,12 +1,14 @@
 //! A zone as a master file again: what the API shows and the store keeps.
 
 use std::fmt::{Arguments, Write};
+use std::ops::Range;
 
 use domain::base::name::{Name, ParsedName};
 use domain::base::rdata::ParseRecordData;
 use domain::base::zonefile_fmt::{self, FormatWriter, ZonefileFmt};
 use domain::dep::octseq::Parser;
 use domain::rdata::ZoneRecordData;
+use jiff::Timestamp;
 
 use super::{Found, Rrset, Zone, forms, read};
 use dns::Rtype;
@@ -67,8 +69,20 @@ fn scanned(rtype: Rtype, data: &[u8]) -> Option<String> {
     let parsed = ZoneRecordData::<&[u8], ParsedName<&[u8]>>::parse_rdata(rtype, &mut parser).ok()??;
     let mut line = Line(String::new());
     parsed.fmt(&mut line).expect("writing to a string cannot fail");
-    Some(line.0)
+    Some(if rtype == Rtype::RRSIG { dated(&line.0) } else { line.0 })
 }
+
+/// The text of a signature with its times as dates (RFC 4034 §3.2): the same allows seconds, but NSD reads none.
+fn dated(text: &str) -> String {
+    let date = |(at, word): (usize, &str)| match word.parse().map(Timestamp::from_second) {
+        Ok(Ok(time)) if SIGNATURE_TIMES.contains(&at) => time.strftime("%Y%m%d%H%M%S").to_string(),
+        _ => word.to_owned(),
+    };
+    text.split(' ').enumerate().map(date).collect::<Vec<_>>().join(" ")
+}
+
+/// Which words of a signature are its times: expiration and inception.
+const SIGNATURE_TIMES: Range<usize> = 4..6;
 
 /// Whether record data is of a form whose text is known to be read as the same.
 ///
@@ -217,6 +231,18 @@ mod tests {
         let text = zone.to_text();
         assert_eq!(text.lines().find_map(|line| line.strip_prefix("x.example. 60 IN ")), Some(written));
         assert_eq!(records(&build(&text)), records(&zone), "{text}");
+    }
+
+    #[test]
+    fn times_of_signatures_are_dates() {
+        for times in [
+            "20300101000000 20161006123456",
+            // The first and the last second of 32 bits.
+            "21060207062815 19700101000000",
+        ] {
+            let signature = format!("RRSIG A 13 2 60 {times} 1 example. AAAA");
+            check(&signature, &signature);
+        }
     }
 
     #[test]
