@@ -7,7 +7,7 @@ mod ids;
 mod layers;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use api::file::{self, DATA_MAX, WRITTEN_MAX};
 use api::{Fault, Faults};
 use store::Contents;
 
-use crate::book::{Book, Condition, Edit, Etag, Refused};
+use crate::book::{Book, Condition, Edit, Etag, Refused, check_name};
 use crate::cookies::Secrets;
 use crate::generation::{Generation, Settings};
 use crate::health::Probes;
@@ -113,6 +113,7 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
         next_region_id: book.next_region_id,
         zones: BTreeMap::new(),
         policies: BTreeMap::new(),
+        unread: BTreeSet::new(),
         loading,
         faults: Faults::default(),
     };
@@ -136,8 +137,30 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
         return Ok(out.edits);
     }
     // One bad file must not hide what is wrong with the next.
-    out.faults.append(try_on(&mut book.clone(), out.edits));
+    let mut trial = book.clone();
+    stand_in(&mut trial, &out.unread, &out.edits);
+    out.faults.append(try_on(&mut trial, out.edits));
     Err(out.faults)
+}
+
+/// Puts something in the place of partitions that could not be read, and the regions that policies name where one could
+/// not: what policies miss of them is no fault of theirs, and its cause is told already.
+fn stand_in(book: &mut Book, unread: &BTreeSet<String>, edits: &[Edit]) {
+    if unread.is_empty() {
+        return;
+    }
+    let named = edits.iter().filter_map(|edit| match edit {
+        Edit::PutPolicy { spec, .. } => Some(&spec.servers),
+        _ => None,
+    });
+    let named: BTreeSet<&String> = named.flatten().flat_map(|server| server.regions.keys()).collect();
+    let names = named.into_iter().filter(|name| check_name(name).is_ok()).cloned().collect();
+    let missing = unread.iter().filter(|name| !book.partitions.contains_key(*name));
+    let none = || b"0.0.0.0/0,-".to_vec();
+    let empty = |name| Edit::partition(name, name, none(), Condition::Always, book.regions.clone()).ok();
+    let empty: Vec<Edit> = missing.filter_map(|name| empty(name)).collect();
+    // Whatever is wrong with these is not to be told.
+    try_on(book, [Edit::HaveRegions { names }].into_iter().chain(empty).collect());
 }
 
 /// What is wrong with edits that are made one after the other.
@@ -163,6 +186,8 @@ struct Edits<'b> {
     zones: BTreeMap<String, String>,
     /// The policies so far, by their keys, folded.
     policies: BTreeMap<Vec<u8>, String>,
+    /// The partitions that could not be read.
+    unread: BTreeSet<String>,
     loading: &'b mut Vec<Loading>,
     faults: Faults,
 }
@@ -176,6 +201,7 @@ impl Edits<'_> {
                 let outcome = match &read {
                     Ok(outcome) => outcome.clone(),
                     Err(faults) => {
+                        self.unread.insert(name.clone());
                         Outcome::Failed(faults.faults.first().map(ToString::to_string).unwrap_or_default())
                     }
                 };
@@ -420,6 +446,38 @@ mod tests {
         let told =
             format!("{two}: the policy WWW.example.com. is in {one}, too; expected each policy in one file");
         assert_eq!(faults.to_string(), told);
+    }
+
+    #[test]
+    fn a_policy_is_not_blamed_for_its_partitions_faults() {
+        let folder = Folder::new();
+        let zone = folder.write("one.zone", "$ORIGIN example.com.\n@ 60 SOA ns hm 1 2 3 4 5\n@ 60 NS ns\n");
+        let lines = folder.write("topology.csv", "10.0.0.0/8,eu\n192.0.2.0/33,us\n");
+        let policy = |partition: &str, servers: &str| {
+            let text = r#"{"names": ["www.example.com"], "partition": "PARTITION", "servers": [SERVERS]}"#;
+            folder.write("www.json", text.replace("PARTITION", partition).replace("SERVERS", servers))
+        };
+        let told = |name: &str, policy: String| {
+            let topology = Import::Partition { name: name.into(), layers: vec![Layer::Csv((&lines).into())] };
+            let imports = [Import::Zone((&zone).into()), topology, Import::Policy((&policy).into())];
+            let book = Book::empty(1, Settings::default());
+            edits(&imports, &book, &mut Vec::new()).map(|_| ()).unwrap_err().to_string()
+        };
+        let server = r#"{"address": "192.0.2.1", "regions": {"eu": {"probability": 1}}}"#;
+        let cause = format!("{lines}:2:11: ");
+        for name in ["topology", "default"] {
+            let told = told(name, policy(name, server));
+            assert!(told.starts_with(&cause) && told.lines().count() == 1, "{told}");
+        }
+        // What is its own fault is told beside it.
+        for (partition, servers, own) in [
+            ("topology", format!("{server}, {server}"), "the server 192.0.2.1 is listed twice"),
+            ("nowhere", server.to_owned(), "there is no partition 'nowhere'"),
+        ] {
+            let told = told("topology", policy(partition, &servers));
+            assert!(told.starts_with(&cause) && told.contains(own), "{told}");
+            assert_eq!(told.lines().count(), 2, "{told}");
+        }
     }
 
     #[test]
