@@ -11,7 +11,7 @@ use api::{
 };
 use dns::{Folded, Rtype};
 use routing::route::probabilities;
-use routing::{Family, RegionId, State, Why, route};
+use routing::{Choice, Family, RegionId, State, Why, route};
 
 use crate::book::{Book, Etag};
 use crate::edit::{Editor, Refused};
@@ -293,36 +293,67 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Ex
         probabilities: now.map(|(target, share)| (target.address, share)).collect(),
         answer: choice.order().iter().map(|index| targets[usize::from(*index)].address).collect(),
         ttl: choice.ttl,
-        why: why(choice.why, choice.region, region.as_deref(), policy.has_regions(family), asked.qtype)
-            + order(choice.why, steered.spec.order),
+        why: why(&choice, region.as_deref(), steered, asked.qtype) + order(choice.why, steered.spec.order),
         region,
     }
 }
 
-fn why(why: Why, id: RegionId, region: Option<&str>, has_regions: bool, qtype: AddressType) -> String {
-    let family = match qtype {
-        AddressType::A => Rtype::A,
-        AddressType::Aaaa => Rtype::AAAA,
+fn why(choice: &Choice, region: Option<&str>, steered: &Steered, qtype: AddressType) -> String {
+    let (family, shown) = match qtype {
+        AddressType::A => (Family::V4, Rtype::A),
+        AddressType::Aaaa => (Family::V6, Rtype::AAAA),
     };
-    match (why, region) {
-        (Why::Region, _) => format!("the row of region {}", region.unwrap_or_default()),
+    let (has_regions, id) = (steered.policy.has_regions(family), choice.region);
+    let (an_entry, entries) = match steered.spec.order {
+        Order::Nearest => ("an entry or a rank", "entries or ranks"),
+        _ => ("an entry", "entries"),
+    };
+    match (choice.why, region) {
+        (Why::Region, _) => decided_by(steered, family, id, region.unwrap_or_default()),
         (Why::NotYet, _) => "the default column: the external proximity service has not said yet".into(),
         (Why::Default, Some(region)) => {
-            format!("the default column: no server for {family} has an entry for region {region}")
+            format!("the default column: no server for {shown} has {an_entry} for region {region}")
         }
         (Why::Default, None) if has_regions && id.is_none() => {
             "the default column: the client is unclassified".into()
         }
         (Why::Default, None) => {
-            format!("the default column: the policy has no regional entries for {family}")
+            format!("the default column: the policy has no regional {entries} for {shown}")
         }
         (Why::AllDown, _) => "all servers are down, and the policy answers as if none were".into(),
         (Why::AllFailing, _) => {
             "all servers that are up fail their probes, and the policy answers as if none did".into()
         }
         (Why::Empty, _) => "all servers are down or fail their probes, and the policy answers nothing".into(),
-        (Why::NoFamily, _) => format!("the policy has no server for {family}"),
+        (Why::NoFamily, _) => format!("the policy has no server for {shown}"),
     }
+}
+
+/// What a region's row is made of: the policy's own entries, or else the ranks of its partition, which are listed.
+fn decided_by(steered: &Steered, family: Family, id: RegionId, region: &str) -> String {
+    let spec = &steered.spec;
+    let targets = steered.policy.targets(family);
+    let is_target = |address: IpAddr| targets.iter().any(|target| target.address == address);
+    let has_entry = |server: &api::Server| is_target(server.address) && server.regions.contains_key(region);
+    if spec.servers.iter().any(has_entry) {
+        return format!("the row of region {region}");
+    }
+    let ranks = steered.policy.partition().ranks().iter().filter(|rank| rank.region == id);
+    let ranks: HashMap<IpAddr, u16> = ranks.map(|rank| (rank.server, rank.rank)).collect();
+    // As the policy lists them: first those that have one.
+    let mut ranked: BTreeMap<(bool, Option<u16>), Vec<String>> = BTreeMap::new();
+    for target in targets {
+        let rank = ranks.get(&target.address).copied();
+        ranked.entry((rank.is_none(), rank)).or_default().push(target.address.to_string());
+    }
+    let drawn = ranked.iter().any(|((_, rank), servers)| rank.is_some() && servers.len() > 1);
+    let each = ranked.into_iter().map(|((_, rank), servers)| {
+        let rank = rank.map_or_else(|| "none".into(), |rank| format!("rank {rank}"));
+        format!("{rank}: {}", servers.join(" "))
+    });
+    let each = each.collect::<Vec<_>>().join(", ");
+    let drawn = if drawn { "; those of one rank are drawn evenly" } else { "" };
+    format!("the ranks of region {region} in the partition {} ({each}){drawn}", spec.partition)
 }
 
 /// In which order the servers of a row come, where they are not drawn.

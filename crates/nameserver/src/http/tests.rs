@@ -423,6 +423,43 @@ async fn what_cannot_be_meant_is_refused_as_a_problem() {
 }
 
 #[tokio::test]
+async fn an_explanation_shows_the_ranks_that_decide() {
+    let api = Api::new(None).await;
+    assert_eq!(api.put_zone("example.com", ZONE).await.status, 200);
+    for region in ["near", "own", "bare"] {
+        api.json("POST", "/v1/regions", json!({"name": region})).await;
+    }
+    let ranks = "@near,192.0.2.1,2\n@near,192.0.2.2,1\n@near,192.0.2.3,2\n@own,192.0.2.1,1\n";
+    let text = format!("{ranks}10.0.0.0/8,near\n172.16.0.0/12,own\n192.168.0.0/16,bare\n");
+    let csv = [("content-type", "text/csv")];
+    assert_eq!(api.send("PUT", "/v1/partitions/topology", &csv, text).await.status, 200);
+    let servers: Vec<Value> = (1..5)
+        .map(|last| match last {
+            4 => json!({"address": "192.0.2.4", "regions": {"own": {"probability": 1}}}),
+            _ => json!({"address": format!("192.0.2.{last}")}),
+        })
+        .collect();
+    let policy = json!({"partition": "topology", "order": "nearest", "answers": 0, "servers": servers});
+    assert_eq!(api.json("PUT", "/v1/policies/www.example.com", policy).await.status, 200);
+    for (client, expected) in [
+        (
+            "10.0.0.1",
+            "the ranks of region near in the partition topology (rank 1: 192.0.2.2, rank 2: 192.0.2.1 192.0.2.3, \
+             none: 192.0.2.4); those of one rank are drawn evenly; the nearest first",
+        ),
+        ("172.16.0.1", "the row of region own; the nearest first"),
+        (
+            "192.168.0.1",
+            "the default column: no server for A has an entry or a rank for region bare; the nearest first",
+        ),
+    ] {
+        let question = json!({"name": "www.example.com", "type": "A", "client": client});
+        let told = api.json("POST", "/v1/explain", question).await.json();
+        assert_eq!(told["why"], expected, "{told}");
+    }
+}
+
+#[tokio::test]
 async fn an_unknown_method_is_told_the_known_ones() {
     let api = Api::new(None).await;
     for (path, allowed) in [
