@@ -498,7 +498,13 @@ fn what_is_said_wrongly_is_refused_before_anything_is_sent() {
         (&[&trace, "--server", "127.0.0.1", "--factor", "0.01"], "0.1 to 10000"),
         (&[&trace, "--server", "127.0.0.1", "--servload", "peak", "--factor", "1.5"], "a whole number"),
         (&[&trace, "--server", "127.0.0.1", "--source-prefix", "fd00::/64"], "another family"),
-        (&[&trace, "--server", "127.0.0.1", "--source-prefix", "192.0.2.0/24"], "is no address of this host"),
+        (
+            &[&trace, "--server", "127.0.0.1", "--source-prefix", "192.0.2.0/24"],
+            "is no address of this host; expected a prefix of which all addresses are, such as 127.1.0.0/16, or first \
+             `ip route add local 192.0.2.0/24 dev lo`",
+        ),
+        // Most of its addresses are none, but not all.
+        (&[&trace, "--server", "127.0.0.1", "--source-prefix", "126.0.0.0/7"], "is no address of this host"),
         (&[&trace, "--server", "127.0.0.1", "--window", "5"], "--fast"),
         (&[&trace, "--server", "127.0.0.1", "--compare", "diff.txt"], "--compare: diff.txt: the form"),
         (&[&trace, "--server", "127.0.0.1", "--log", &trace], "it is there already; expected another name"),

@@ -183,6 +183,19 @@ fn where_frames_cannot_go_it_says_so_and_how_to_go_on() {
                 &near,
                 &["10.66.0.1:53: the next hop, 10.99.0.9 on near, does not tell its address"],
             ),
+            // What is answered would not come here, or be thrown away.
+            (
+                "10.99.0.1",
+                &["--source-prefix", "10.101.0.0/16", "--frames"],
+                &["is no address of this host", "ip route add local 10.101.0.0/16 dev lo"],
+            ),
+            ("fd00:99::1", &["--source-prefix", "fd00:99::/64", "--frames"], &["route add local fd00:99::/64"]),
+            // Their answers would come, but no connection can begin there.
+            (
+                "fd00:99::1",
+                &["--source-prefix", "fd00:100::/64", "--frames", "--transport", "udp=50%,tcp=50%"],
+                &["is no address of this host", "sysctl net.ipv6.ip_nonlocal_bind=1"],
+            ),
         ] {
             let ended = replay(&[&[trace.as_str(), "--server", servers], more].concat());
             assert_eq!(ended.status.code(), Some(2), "{servers}: {}{}", ended.stdout, ended.stderr);

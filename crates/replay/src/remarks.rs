@@ -7,6 +7,9 @@ use crate::schedule::sources::CLIENTS_MAX;
 use crate::send::tally::Cause;
 use crate::trace::Skip;
 
+/// More descriptors than a thread takes beside those of its sockets, files of its process counted.
+const FILES_MAX: u64 = 64;
+
 /// What was otherwise than a reader of the numbers would think; on the terminal and on the page.
 pub fn remarks(report: &ReplayReport) -> Vec<String> {
     let schedule = &report.schedule;
@@ -94,22 +97,7 @@ pub fn lost_here(report: &ReplayReport) -> Option<String> {
     let room = named([Cause::NoRoom, Cause::GivenUp]);
     let mut ways = Vec::new();
     if !sockets.is_empty() {
-        let (open, limit) = (report.sockets.most_open, report.sockets.limit);
-        // The limit is no more than what may be: who has few descriptors has most of them open already.
-        let (why, or) = if open < limit {
-            let why = format!(
-                "not {limit} (80 % of the descriptor limit), as each thread has its share, the program's own files \
-                 take descriptors too, or ports ran out"
-            );
-            (why, "; against a want of ports, use --source-prefix or a shorter --idle")
-        } else {
-            ("80 % of the descriptor limit".into(), "")
-        };
-        ways.push(format!(
-            "{}: {} could be open, {why}; raise that limit (ulimit -n), or use more --processes{or}",
-            sockets.join(", "),
-            counted(open, "socket")
-        ));
+        ways.push(format!("{}: {}", sockets.join(", "), unopened(report)));
     }
     if !room.is_empty() {
         ways.push(format!(
@@ -121,6 +109,37 @@ pub fn lost_here(report: &ReplayReport) -> Option<String> {
     let count = [Cause::Evicted, Cause::NoSocket, Cause::NoRoom, Cause::GivenUp].map(of).iter().sum();
     let whom = "lost here, before the server could answer";
     (count > 0).then(|| format!("{} {whom} ({}).", counted(count, "query"), ways.join("; ")))
+}
+
+/// Why sockets could not be opened or stay open, with what helps.
+fn unopened(report: &ReplayReport) -> String {
+    let sockets = &report.sockets;
+    let (open, limit) = (sockets.most_open, sockets.limit);
+    let is_evicted = sockets.evicted > 0 || report.lost_by.contains_key(Cause::Evicted.name());
+    // Who has no descriptor left closes another socket first.
+    if !is_evicted && limit.saturating_sub(open) >= FILES_MAX * report.threads.max(1) {
+        return if sockets.shared > 0 {
+            "there are descriptors, but some addresses in --source-prefix are none of this host (ip route add local PREFIX \
+             dev lo; for IPv6 also sysctl net.ipv6.ip_nonlocal_bind=1), or had no port left, against which a prefix of more \
+             addresses or a shorter --idle helps"
+                .into()
+        } else {
+            "there are descriptors, but no port was left; use --source-prefix or a shorter --idle".into()
+        };
+    }
+    let told = counted(open, "socket");
+    // The limit is no more than what may be: who has few descriptors has most of them open already.
+    if open < limit {
+        format!(
+            "{told} could be open, not {limit} (80 % of the descriptor limit), as each thread has its share, the program's \
+             own files take descriptors too, or ports ran out; raise that limit (ulimit -n), or use more --processes; \
+             against a want of ports, use --source-prefix or a shorter --idle"
+        )
+    } else {
+        format!(
+            "{told} could be open, 80 % of the descriptor limit; raise that limit (ulimit -n), or use more --processes"
+        )
+    }
 }
 
 /// So many of something, such as `1 query` and `2 queries`.
@@ -195,6 +214,14 @@ mod tests {
             lost_here(&ReplayReport { lost_by, sockets, ..ReplayReport::default() })
         };
         let of = |lost| open(12, lost);
+        for (shared, expected) in [(1, "ip route add local"), (0, "use --source-prefix")] {
+            let sockets = Sockets { limit: 50_000, shared, ..Sockets::default() };
+            let lost_by = [("no-socket".into(), 7)].into();
+            let told =
+                lost_here(&ReplayReport { lost_by, sockets, ..ReplayReport::default() }).expect("some are");
+            assert!(told.contains("no-socket 7: ") && told.contains(expected), "{told}");
+            assert!(!told.contains("ulimit") && !told.contains("could be open"), "{told}");
+        }
         let few = open(4, &[("evicted", 3)]).expect("some are");
         assert!(few.contains("evicted 3: 4 sockets could be open, not 12 ("), "{few}");
         assert!(few.contains("ulimit -n") && few.contains("--source-prefix"), "{few}");

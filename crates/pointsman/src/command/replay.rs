@@ -20,7 +20,7 @@ use net::hop::{self, Hop};
 use replay::mutate::Mutation;
 use replay::schedule::sources::Sources;
 use replay::schedule::{Clients, FACTORS, Pacing, Plan};
-use replay::send::carrier::Carrier;
+use replay::send::carrier::{Carrier, Carriers};
 use replay::send::tls::Tls;
 use replay::send::{Live, THREADS_MAX};
 use replay::trace::PORT;
@@ -41,6 +41,12 @@ const TIMES: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::fro
 
 /// The same of how long an answer is waited for.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(86_400);
+
+/// So many clients' addresses are looked at before the start; they are spread over their prefix.
+const SOURCES_LOOKED_AT: u64 = 8;
+
+/// The device through which a host sends to itself.
+const LOOPBACK: &str = "lo";
 
 /// How the help ends.
 pub(crate) const ENDS: &str = "\
@@ -221,11 +227,17 @@ impl Replay {
                 fault("--source-prefix", format!("it is of another family than {server}"), "");
             }
         }
-        // Frames come from any address; that their answers come here is the matter of routes.
-        let prefix = self.source_prefix.filter(|_| !self.frames);
-        if let Some(address) = prefix.and_then(|prefix| not_ours(prefix, self.seed)) {
-            let what = format!("{address} is no address of this host");
-            fault("--source-prefix", what, "a prefix of which all addresses are, such as 127.1.0.0/16");
+        if let Some((prefix, address)) = self.not_ours() {
+            let nonlocal = if prefix.address().is_ipv6() && self.uses_sockets() {
+                " and `sysctl net.ipv6.ip_nonlocal_bind=1`"
+            } else {
+                ""
+            };
+            let expected = format!(
+                "a prefix of which all addresses are, such as 127.1.0.0/16, or first `ip route add local {prefix} dev \
+                 lo`{nonlocal}"
+            );
+            fault("--source-prefix", format!("{address} is no address of this host"), &expected);
         }
         let hops = if self.frames { self.hops(&mut fault) } else { Vec::new() };
         if !FACTORS.contains(&self.factor) {
@@ -297,6 +309,25 @@ impl Replay {
         (!is_allowed).then(|| (what(), "--i-may-load-this-server where its operator agrees to the load"))
     }
 
+    /// The prefix of sources, and one of the first clients' addresses, where answers to it would not come here or what is to
+    /// be sent from it could not be.
+    fn not_ours(&self) -> Option<(Prefix, IpAddr)> {
+        let prefix = self.source_prefix?;
+        let sources = Sources::new(prefix, self.seed);
+        let is_ours = |address: &IpAddr| {
+            (!self.frames || is_taken(*address)) && (!self.uses_sockets() || can_send(*address))
+        };
+        let mut first = (0..SOURCES_LOOKED_AT).map(|client| sources.address(client));
+        first.find(|address| !is_ours(address)).map(|address| (prefix, address))
+    }
+
+    /// Whether sockets send from clients' addresses; that a trace with frames has no connections is known only later.
+    fn uses_sockets(&self) -> bool {
+        let carriers = self.transports.carriers();
+        let connects = |carrier| carrier != Carrier::Udp && carriers.uses(carrier);
+        !self.frames || !matches!(carriers, Carriers::Recorded) && Carrier::ALL.into_iter().any(connects)
+    }
+
     /// Where frames go first on their way to the servers, with all that keeps them from going.
     fn hops(&self, mut fault: impl FnMut(&str, String, &str)) -> Vec<(SocketAddr, Hop)> {
         let mut fault = |what: String, expected: &str| fault("--frames", what, expected);
@@ -332,12 +363,19 @@ impl Replay {
     }
 }
 
-/// The address that the first client would have, where this host cannot send from it.
-fn not_ours(prefix: Prefix, seed: u64) -> Option<IpAddr> {
-    let first = Sources::new(prefix, seed).address(0);
-    // What else may be wrong is told where it happens.
-    let is_missing = |cause: io::Error| cause.kind() == io::ErrorKind::AddrNotAvailable;
-    UdpSocket::bind((first, 0)).is_err_and(is_missing).then_some(first)
+/// Whether a socket can send from an address. What else may be wrong is told where it happens.
+fn can_send(address: IpAddr) -> bool {
+    let bound = UdpSocket::bind((address, 0));
+    !bound.is_err_and(|cause| cause.kind() == io::ErrorKind::AddrNotAvailable)
+}
+
+/// Whether this host takes what is sent to an address, where the system tells.
+fn is_taken(address: IpAddr) -> bool {
+    match hop::towards(address, Duration::ZERO) {
+        Err(hop::Error::NotEthernet(device)) => device == LOOPBACK,
+        Err(hop::Error::System(_)) => true,
+        _ => false,
+    }
 }
 
 fn server(text: &str) -> Result<SocketAddr, String> {
