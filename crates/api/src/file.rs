@@ -18,6 +18,10 @@ pub const WRITTEN_MAX: u64 = 16 << 20;
 /// The rights that nobody may have to a file with secrets: its group to write, others any.
 const FORBIDDEN_MODE: u32 = 0o027;
 
+/// What compressed files begin with (RFC 1952, RFC 8878, the formats of xz and bzip2), and the programs that unpack them.
+const COMPRESSIONS: [(&[u8], &str); 4] =
+    [(b"\x1f\x8b", "gzip"), (b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2")];
+
 /// Reads all of a file that has `most` octets at most; `expected` says what file it is to be.
 ///
 /// # Errors
@@ -68,10 +72,13 @@ pub fn read_secret(path: &Path, most: u64, expected: &str) -> Result<String, Fau
 /// Takes octets of `source` as a text.
 ///
 /// # Errors
-/// The place of the first octet that is not UTF-8.
+/// The place of the first octet that is not UTF-8; or that they are compressed.
 pub fn text(source: &str, octets: Vec<u8>) -> Result<String, Fault> {
     String::from_utf8(octets).map_err(|cause| {
         let (octets, good) = (cause.as_bytes(), cause.utf8_error().valid_up_to());
+        if let Some(fault) = compressed(source, octets, "a text in UTF-8") {
+            return fault;
+        }
         let before = &octets[..good];
         let line = before.iter().filter(|octet| **octet == b'\n').count() + 1;
         let column = before.iter().rev().take_while(|octet| **octet != b'\n').count() + 1;
@@ -79,6 +86,15 @@ pub fn text(source: &str, octets: Vec<u8>) -> Result<String, Fault> {
         let place = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Fault::at(source, place(line), place(column), what, "a text in UTF-8")
     })
+}
+
+/// That octets of `source`, which are none of what is `expected`, are compressed, where they begin so.
+pub fn compressed(source: &str, octets: &[u8], expected: &str) -> Option<Fault> {
+    // What bzip2 writes begins with letters.
+    str::from_utf8(octets).err()?;
+    let (_, program) = COMPRESSIONS.iter().find(|(magic, _)| octets.starts_with(magic))?;
+    let what = format!("it is compressed with {program}");
+    Some(Fault::whole(source, what, format!("{expected}, unpacked first ({program} -d)")))
 }
 
 fn open(path: &Path, expected: &str) -> Result<File, Fault> {
@@ -120,6 +136,23 @@ mod tests {
         );
         assert_eq!(told(text("f", "ä".into())), Ok("ä".into()));
         assert!(told(text("f", b"\xc3".to_vec())).is_err_and(|told| told.starts_with("f:1:1:")));
+    }
+
+    #[test]
+    fn what_is_compressed_is_told_as_such() {
+        for (octets, program) in [
+            (&b"\x1f\x8b\x08\x08M\x91"[..], "gzip"),
+            (b"\xfd7zXZ\0\0\x04\xe6", "xz"),
+            (b"(\xb5/\xfd$A", "zstd"),
+            (b"BZh91AY&SYm\xdd", "bzip2"),
+        ] {
+            let expected = format!(
+                "f: it is compressed with {program}; expected a text in UTF-8, unpacked first ({program} -d)"
+            );
+            assert_eq!(told(text("f", octets.to_vec())), Err(expected));
+        }
+        // Of a text these are only its first letters.
+        assert_eq!(told(text("f", b"BZh91AY".to_vec())), Ok("BZh91AY".into()));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod tokens;
 
 use std::borrow::Cow;
 
-use api::{Fault, Faults};
+use api::{Fault, Faults, file};
 use bytes::Bytes;
 use dns::{Class, Folded, Rtype};
 use domain::base::name::{Name, ParsedName, ToName};
@@ -185,7 +185,12 @@ fn read_file(
             Some(())
         }
     });
-    if scanned.is_none() {
+    if scanned.is_none()
+        && let Some(fault) = no_text(source)
+    {
+        faults.push(fault);
+        *scanner = start;
+    } else if scanned.is_none() {
         let known = (faults.faults.len(), faults.omitted);
         entries::list_faults(source, &start, takes, faults, |scanner, (path, origin), faults| {
             if included > 0 {
@@ -203,6 +208,21 @@ fn read_file(
         }
         *scanner = start;
     }
+}
+
+/// What BIND's raw form of a zone begins with: its number, of 32 bits.
+const RAW: &[u8] = b"\0\0\0\x02";
+
+/// That what could not be read is no text at all, where it begins as something that is known: its octets, told one by one
+/// as faults of entries, would help nobody.
+fn no_text(source: &Source<'_>) -> Option<Fault> {
+    const EXPECTED: &str = "a master file (RFC 1035)";
+    if source.text.starts_with(RAW) {
+        let convert = "named-compilezone -f raw -F text -o NEW-FILE ZONE FILE";
+        let what = "it is no text, but a zone in BIND's raw form";
+        return Some(Fault::whole(source.name, what, format!("{EXPECTED}, such as {convert} writes")));
+    }
+    file::compressed(source.name, source.text, EXPECTED)
 }
 
 /// Where the scanner stood before and after an entry.
@@ -647,6 +667,29 @@ mod tests {
             .collect();
         read.sort();
         assert_eq!(listed, read);
+    }
+
+    #[test]
+    fn what_is_no_text_is_told_once() {
+        let mut raw = b"\0\0\0\x02\0\0\0\x01k\x0b\x91M".to_vec();
+        raw.resize(32, 0);
+        raw.extend_from_slice(b"\0\0\0\x57\0\x01\0\x06\0\0\0\0\x01,\0\0\0\x01\0\r\x07example\n\0;\n(");
+        let told = |octets: &[u8]| {
+            let include = |_: &str| Ok(octets.to_vec());
+            let of =
+                |text| read(&Source { text, include: &include, ..source("") }).err().unwrap().to_string();
+            let [alone, included] = [octets, b"$INCLUDE inner\n"].map(of);
+            assert_eq!(alone.strip_prefix("t.zone: "), included.strip_prefix("inner: "));
+            alone
+        };
+        let expected = "t.zone: it is no text, but a zone in BIND's raw form; expected a master file (RFC 1035), such \
+                        as named-compilezone -f raw -F text -o NEW-FILE ZONE FILE writes";
+        assert_eq!(told(&raw), expected);
+        let expected =
+            "t.zone: it is compressed with gzip; expected a master file (RFC 1035), unpacked first (gzip -d)";
+        assert_eq!(told(b"\x1f\x8b\x08\x08M\x91\x0b\nk\0\n"), expected);
+        // A text that begins alike has its faults told as others.
+        assert!(faults("BZh91 A 192.0.2.1\nBZh91 A x\n")[0].starts_with("t.zone:2:9: "));
     }
 
     #[test]
