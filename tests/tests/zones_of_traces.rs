@@ -21,6 +21,10 @@ const RESPONSES: u64 = 10_432;
 /// Those that were truncated when they were recorded.
 const TRUNCATED: u64 = 133;
 
+/// Recorded retries over TCP, at most, which are left out where the same was asked again already; and what a server does not
+/// let in over TCP.
+const RETRIES: u64 = 8;
+
 /// Queries of class CH (`hostname.bind`), which is no zone's, and for the types of the root that there are (ANY).
 const CHAOS: u64 = 4;
 const ANY: u64 = 2;
@@ -50,14 +54,7 @@ fn a_root_servers_minute_is_played_by_its_zones() {
         .expect("it is ours");
     let ours = Serving::start(&folder, &["--config", &format!("{made}/pointsman.toml")]);
     let comparison = played(ours.dns(), "ours.pcap");
-    let same = RESPONSES - TRUNCATED - CHAOS - ANY;
-    assert_eq!(
-        (&comparison["compared"], &comparison["same"]),
-        (&RESPONSES.into(), &same.into()),
-        "{comparison}"
-    );
-    let differing = &comparison["differing"];
-    assert_eq!((&differing["rcode"], &differing["answer"]), (&CHAOS.into(), &ANY.into()), "{comparison}");
+    is_as_recorded(&comparison);
     ours.stop();
 
     // Files that another make of server takes as they are, and answers from as the one that was recorded.
@@ -68,12 +65,16 @@ fn a_root_servers_minute_is_played_by_its_zones() {
     let clauses: String = told["zones"].as_array().expect("zones").iter().map(clause).collect();
     let nsd = Make::Nsd.start(&folder, free_address(), &clauses);
     let comparison = played(nsd.dns, "nsd.pcap");
-    // It lets fewer in over TCP at a time, so that some ask in vain.
-    let count = |what: &Value| what.as_u64().expect("a count");
-    let differing =
-        ["rcode", "answer", "referral", "unreadable"].map(|what| count(&comparison["differing"][what]));
-    assert!(count(&comparison["compared"]) >= 10_000, "{comparison}");
-    assert!(differing[0] <= CHAOS && differing[1] <= ANY && differing[2..] == [0, 0], "{comparison}");
+    is_as_recorded(&comparison);
+}
+
+/// Holds what was compared against the trace: all but a few that may not have been asked, and no other difference.
+fn is_as_recorded(comparison: &Value) {
+    let count = |what: &str| comparison[what].as_u64().expect("a count");
+    let compared = count("compared");
+    assert!((RESPONSES - RETRIES..=RESPONSES).contains(&compared), "{comparison}");
+    assert_eq!(count("same"), compared - TRUNCATED - CHAOS - ANY, "{comparison}");
+    assert_eq!(count("truncated"), TRUNCATED, "{comparison}");
 }
 
 /// What the program prints as JSON; it may say that the replay was late, which nobody cares about here.
@@ -158,7 +159,8 @@ fn a_resolver_finds_in_what_was_heard_what_it_found_in_the_world() {
         if let Err(cause) = tests::flood::alone() {
             return skip(&cause);
         }
-        every_address_of_ipv6_is_ours();
+        let done = Command::new("ip").args(["route", "add", "local", "::/0", "dev", "lo"]).status();
+        assert!(done.as_ref().is_ok_and(|status| status.success()), "{done:?}");
         let folder = Folder::new();
         for (file, text) in ZONES {
             folder.write(file, text);
@@ -199,12 +201,4 @@ fn found(folder: &Folder, config: &str) -> Vec<Answer> {
     resolver.stop();
     server.stop();
     answers
-}
-
-/// The kernel takes datagrams from any address of IPv6.
-fn every_address_of_ipv6_is_ours() {
-    let done = Command::new("ip").args(["route", "add", "local", "::/0", "dev", "lo"]).status();
-    assert!(done.as_ref().is_ok_and(|status| status.success()), "{done:?}");
-    let setting = "/proc/sys/net/ipv6/ip_nonlocal_bind";
-    fs::write(setting, "1").unwrap_or_else(|cause| panic!("{setting}: {cause}"));
 }
