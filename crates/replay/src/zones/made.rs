@@ -250,27 +250,38 @@ impl Making {
             ROOT_SERVERS.iter().map(|address| address.parse::<IpAddr>().expect("they are addresses"));
         self.holders.entry(ROOT.into()).or_default().extend(addresses);
         // The deepest first: a zone that is made up for one is delegated in its turn.
+        let mut made: BTreeSet<Name> = self.zones.keys().cloned().collect();
         let mut left: BTreeSet<(usize, Name)> =
-            self.zones.keys().map(|zone| (name::labels(zone), zone.clone())).collect();
+            made.iter().map(|zone| (name::labels(zone), zone.clone())).collect();
         let cuts = self.zones.values().flat_map(BTreeMap::keys).filter(|(_, rtype, _)| *rtype == Rtype::NS);
         let mut apexes: BTreeSet<Name> = cuts.map(|(owner, ..)| owner.clone()).collect();
-        apexes.extend(self.zones.keys().cloned());
+        apexes.extend(made.iter().cloned());
         while let Some((_, zone)) = left.pop_last() {
             if *zone == *ROOT {
                 self.root();
                 continue;
             }
-            let above = name::closest_above(&apexes, &zone).cloned().unwrap_or_else(|| ROOT.into());
-            if !self.zones.contains_key(&above) {
-                self.made_up.zones += 1;
-                self.name_servers_of_apex(&above);
-                left.insert((name::labels(&above), above.clone()));
+            let root = || ROOT.into();
+            let above = name::closest_above(&apexes, &zone).cloned().unwrap_or_else(root);
+            let mut needed = vec![above.clone()];
+            // A resolver looks for the addresses of name servers in the zone where they belong.
+            for host in self.delegate(&zone, &above) {
+                let home = name::closest(&apexes, &host).cloned().unwrap_or_else(root);
+                self.add_addresses(&home, &host);
+                needed.push(home);
             }
-            self.delegate(&zone, &above);
+            for zone in needed {
+                if made.insert(zone.clone()) {
+                    self.made_up.zones += 1;
+                    self.name_servers_of_apex(&zone);
+                    left.insert((name::labels(&zone), zone));
+                }
+            }
         }
     }
 
-    fn delegate(&mut self, zone: &Name, above: &Name) {
+    /// Delegates a zone in the one above it; returns its name servers of which an address is known.
+    fn delegate(&mut self, zone: &Name, above: &Name) -> Vec<Name> {
         let at = (zone.clone(), Rtype::NS, Rtype::NS);
         let seen = self.zones.get(above).and_then(|sets| sets.get(&at));
         let mut names: BTreeSet<Name> = match seen {
@@ -290,6 +301,8 @@ impl Making {
         let sets = self.zones.entry(above.clone()).or_default();
         let (_, data) = sets.entry(at).or_insert_with(|| (TTL, BTreeSet::new()));
         data.extend(octets(&names));
+        names.retain(|host| self.hosts.contains_key(host));
+        names.into_iter().collect()
     }
 
     /// Sees to it that some name server of the root has an address.

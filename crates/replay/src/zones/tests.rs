@@ -174,10 +174,34 @@ example.test.: example.test. NS, example.test. SOA, made-up-ns.example.test. A, 
     let made = Made::of(&seen(&[root, last]), true);
     let text = told(&made);
     assert!(
-        text.contains("\ntest.: example.test. NS, made-up-ns.example.test. A, test. NS, test. SOA\n"),
+        text.contains(
+            "\ntest.: example.test. NS, made-up-ns.example.test. A, ns.test. A, test. NS, test. SOA\n"
+        ),
         "{text}"
     );
     assert!(text.contains("192.0.2.1: test.\n"), "{text}");
+}
+
+#[test]
+fn addresses_of_name_servers_are_where_a_resolver_looks_for_them() {
+    let elsewhere = response(
+        TEST,
+        Flag::Referral,
+        "www.example.test. A",
+        ["", "example.test. 60 NS ns.host.net.\n", "ns.host.net. 60 A 192.0.2.2\n"],
+    );
+    let root = way_down().remove(0);
+    let www = ["www.example.test. 60 A 198.51.100.7\n", "", ""];
+    let answer = response(EXAMPLE, Flag::Authoritative, "www.example.test. A", www);
+    let text = told(&Made::of(&seen(&[root.clone(), elsewhere.clone(), answer.clone()]), true));
+    // Nobody was seen to have net: the root tells the address itself.
+    assert!(text.starts_with(".: . NS, . SOA, made-up-ns. A, ns.host.net. A, ns.test. A"), "{text}");
+    // Who delegates net sends a resolver there.
+    let net = ["", "net. 60 NS ns.net.\n", "ns.net. 60 A 192.0.2.9\n"];
+    let net = response(ROOT, Flag::Referral, "ns.host.net. A", net);
+    let text = told(&Made::of(&seen(&[root, net, elsewhere, answer]), true));
+    assert!(text.contains("\nnet.: net. NS, net. SOA, ns.host.net. A, ns.net. A\n"), "{text}");
+    assert!(text.contains("192.0.2.9: net.\n"), "{text}");
 }
 
 #[test]
