@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{
-    AddressType, Counts, Explain, Explanation, Fault, Faults, Lookup, Order, PartitionSummary, ProbeState,
-    ProbeVerdict, Region, RowServer, ServerState, Status, StoreState, TransferState, WorkerState,
-    ZoneSummary,
+    AddressType, Counts, Entry, Explain, Explanation, Fault, Faults, Lookup, Order, PartitionSummary,
+    ProbeState, ProbeVerdict, Region, RowServer, Server, ServerState, Status, StoreState, TransferState,
+    WorkerState, ZoneSummary,
 };
 use dns::{Folded, Rtype};
 use routing::route::probabilities;
@@ -293,7 +293,8 @@ fn explain(book: &Book, steered: &Steered, asked: &Explain, fast: &Shared) -> Ex
         probabilities: now.map(|(target, share)| (target.address, share)).collect(),
         answer: choice.order().iter().map(|index| targets[usize::from(*index)].address).collect(),
         ttl: choice.ttl,
-        why: why(&choice, region.as_deref(), steered, asked.qtype) + order(choice.why, steered.spec.order),
+        why: why(&choice, region.as_deref(), steered, asked.qtype)
+            + order(&choice, region.as_deref(), steered, family),
         region,
     }
 }
@@ -331,20 +332,16 @@ fn why(choice: &Choice, region: Option<&str>, steered: &Steered, qtype: AddressT
 
 /// What a region's row is made of: the policy's own entries, or else the ranks of its partition, which are listed.
 fn decided_by(steered: &Steered, family: Family, id: RegionId, region: &str) -> String {
-    let spec = &steered.spec;
-    let targets = steered.policy.targets(family);
-    let is_target = |address: IpAddr| targets.iter().any(|target| target.address == address);
-    let has_entry = |server: &api::Server| is_target(server.address) && server.regions.contains_key(region);
-    if spec.servers.iter().any(has_entry) {
+    if !own_entries(steered, family, region).is_empty() {
         return format!("the row of region {region}");
     }
     let ranks = steered.policy.partition().ranks().iter().filter(|rank| rank.region == id);
     let ranks: HashMap<IpAddr, u16> = ranks.map(|rank| (rank.server, rank.rank)).collect();
     // As the policy lists them: first those that have one.
     let mut ranked: BTreeMap<(bool, Option<u16>), Vec<String>> = BTreeMap::new();
-    for target in targets {
-        let rank = ranks.get(&target.address).copied();
-        ranked.entry((rank.is_none(), rank)).or_default().push(target.address.to_string());
+    for server in of_family(steered, family) {
+        let rank = ranks.get(&server.address).copied();
+        ranked.entry((rank.is_none(), rank)).or_default().push(server.address.to_string());
     }
     let drawn = ranked.iter().any(|((_, rank), servers)| rank.is_some() && servers.len() > 1);
     let each = ranked.into_iter().map(|((_, rank), servers)| {
@@ -353,17 +350,35 @@ fn decided_by(steered: &Steered, family: Family, id: RegionId, region: &str) -> 
     });
     let each = each.collect::<Vec<_>>().join(", ");
     let drawn = if drawn { "; those of one rank are drawn evenly" } else { "" };
-    format!("the ranks of region {region} in the partition {} ({each}){drawn}", spec.partition)
+    format!("the ranks of region {region} in the partition {} ({each}){drawn}", steered.spec.partition)
 }
 
 /// In which order the servers of a row come, where they are not drawn.
-fn order(why: Why, order: Order) -> &'static str {
-    match (why, order) {
-        (Why::Region | Why::Default | Why::NotYet, Order::Fixed) => "; in the order of the policy",
-        (Why::Region | Why::Default | Why::NotYet, Order::Rotate) => "; in turn",
-        (Why::Region | Why::Default | Why::NotYet, Order::Nearest) => "; the nearest first",
-        _ => "",
+fn order(choice: &Choice, region: Option<&str>, steered: &Steered, family: Family) -> &'static str {
+    let entries = match choice.why {
+        Why::Region => own_entries(steered, family, region.unwrap_or_default()),
+        Why::Default | Why::NotYet => of_family(steered, family).map(|server| server.default).collect(),
+        _ => return "",
+    };
+    match steered.spec.order {
+        Order::Weighted => "",
+        Order::Rotate => "; in turn",
+        Order::Nearest if entries.is_empty() => "; the nearest first",
+        Order::Nearest if entries.iter().any(|entry| entry.probability.is_some()) => {
+            "; the most probable first"
+        }
+        Order::Fixed | Order::Nearest => "; in the order of the policy",
     }
+}
+
+/// What a policy's servers of a family have for a region; nothing where its row is of ranks.
+fn own_entries(steered: &Steered, family: Family, region: &str) -> Vec<Entry> {
+    of_family(steered, family).filter_map(|server| server.regions.get(region).copied()).collect()
+}
+
+fn of_family(steered: &Steered, family: Family) -> impl Iterator<Item = &Server> {
+    let is_v4 = family == Family::V4;
+    steered.spec.servers.iter().filter(move |server| server.address.is_ipv4() == is_v4)
 }
 
 fn named(region: &str) -> Option<String> {

@@ -447,10 +447,11 @@ async fn an_explanation_shows_the_ranks_that_decide() {
             "the ranks of region near in the partition topology (rank 1: 192.0.2.2, rank 2: 192.0.2.1 192.0.2.3, \
              none: 192.0.2.4); those of one rank are drawn evenly; the nearest first",
         ),
-        ("172.16.0.1", "the row of region own; the nearest first"),
+        ("172.16.0.1", "the row of region own; the most probable first"),
         (
             "192.168.0.1",
-            "the default column: no server for A has an entry or a rank for region bare; the nearest first",
+            "the default column: no server for A has an entry or a rank for region bare; in the order of \
+             the policy",
         ),
     ] {
         let question = json!({"name": "www.example.com", "type": "A", "client": client});
