@@ -535,8 +535,8 @@ fn where_there_is_nothing_to_send_it_says_what_there_was() {
     assert_eq!(Program::start(&["trace", "convert", &text, &packets]).end().status.code(), Some(0));
     for (arguments, part) in [
         (&[nothing.as_str()][..], "no query at port 53; it has no packets at all"),
-        (&[&packets, "--port", "54"], "no query at port 54; instead there are packets at other ports (9)"),
-        (&[&packets, "--port", "54", "--processes", "2"], "instead there are packets at other ports (9)"),
+        (&[&packets, "--port", "54"], "no query at port 54; skipped: at other ports (9)"),
+        (&[&packets, "--port", "54", "--processes", "2"], "no query at port 54; skipped: at other ports (9)"),
         (&[&packets, "--factor", "0.1", "--seed", "1"], "--factor: 0.1 leaves none of the clients"),
         (&[&hello, "--report", &folder.at("report")], "hello.txt:1: expected TIME"),
         (&[&hello, "--processes", "2"], "hello.txt:1: expected TIME"),
@@ -563,7 +563,7 @@ fn what_gave_no_query_is_counted_by_cause() {
         // Each message is a stream of its own, which begins without data.
         assert_eq!(report["schedule"]["skipped"], serde_json::json!({ "no_data": 10 }), "{report}");
         let shown = replay(&all).stdout;
-        assert!(shown.contains("skipped: 10 packets gave no message"), "{shown}");
+        assert!(shown.contains("skipped: TCP segments without data (10)"), "{shown}");
     }
     serving.stop();
 }

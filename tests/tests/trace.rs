@@ -214,7 +214,7 @@ fn what_is_no_trace_is_told() {
             packets.clone(),
             &["--port", "99"],
             2,
-            "no DNS message at port 99; instead there are packets at other ports (5), queries from the DNS port, or \
+            "no DNS message at port 99; skipped: at other ports (5), queries from the DNS port, or \
              responses to it (2); expected the port at which the servers listen (--port)",
         ),
     ] {

@@ -260,20 +260,28 @@ fn damaged(damage: &Fault) -> Failure {
     Failure::Failed(format!("{damage}\nWhat stands before it was used."))
 }
 
-/// What to say of a trace without what is wanted of it: where it breaks off, if it does, and what was there instead.
+/// What was skipped, by cause; `None` where that is nothing. Some causes are no packets, such as gaps.
+pub(super) fn skipped(all: impl Iterator<Item = (Skip, u64)>) -> Option<String> {
+    let told: Vec<String> = all.map(|(skip, count)| format!("{} ({count})", skip.description())).collect();
+    (!told.is_empty()).then(|| format!("skipped: {}", told.join(", ")))
+}
+
+/// What to say of a trace without what is wanted of it: where it breaks off, if it does, and what was there instead. Of
+/// `others` there are so many: queries where responses are wanted, else responses.
 pub(super) fn nothing(
     file: &Path,
     damage: Option<Fault>,
     port: u16,
     wanted: &str,
-    responses: u64,
+    others: u64,
     skipped: &Skipped,
 ) -> Failure {
-    let packets: Vec<String> =
-        skipped.iter().map(|(skip, count)| format!("{} ({count})", skip.description())).collect();
-    let packets = (!packets.is_empty()).then(|| format!("packets {}", packets.join(", ")));
-    let told = (responses > 0).then(|| counted(responses, "response"));
-    let there: Vec<String> = told.into_iter().chain(packets).collect();
+    let other = if wanted == "response" { "query" } else { "response" };
+    let told = (others > 0).then(|| {
+        let are = if others == 1 { "is" } else { "are" };
+        format!("instead there {are} {}", counted(others, other))
+    });
+    let there: Vec<String> = told.into_iter().chain(self::skipped(skipped.iter())).collect();
     let mut faults = Faults::default();
     if let Some(damage) = damage {
         faults.push(damage);
@@ -281,18 +289,13 @@ pub(super) fn nothing(
             return faults.into();
         }
     }
-    let instead = if there.is_empty() {
-        "it has no packets at all".into()
-    } else {
-        let are = if responses == 1 { "is" } else { "are" };
-        format!("instead there {are} {}", there.join(", and "))
-    };
-    let other =
+    let instead = if there.is_empty() { "it has no packets at all".into() } else { there.join("; ") };
+    let expected =
         if skipped.of(Skip::OtherPort) > 0 { "the port at which the servers listen (--port)" } else { "" };
     faults.push(Fault::whole(
         file.to_string_lossy(),
         format!("no {wanted} at port {port}; {instead}"),
-        other,
+        expected,
     ));
     faults.into()
 }
@@ -306,6 +309,19 @@ fn print_json(shape: &impl serde::Serialize) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_there_instead_is_told() {
+        for (wanted, others, expected) in [
+            ("query", 0, "it has no packets at all"),
+            ("query", 1, "instead there is 1 response"),
+            ("response", 2, "instead there are 2 queries"),
+        ] {
+            let told =
+                nothing(Path::new("a.pcap"), None, 53, wanted, others, &Skipped::default()).to_string();
+            assert!(told.ends_with(&format!("no {wanted} at port 53; {expected}")), "{told}");
+        }
+    }
 
     #[test]
     fn times_are_read_as_they_are_told() {

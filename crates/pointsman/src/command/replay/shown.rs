@@ -2,8 +2,9 @@
 
 use api::replay::{Comparison, HeldUp, Percentiles, ReplayReport, Sockets};
 use replay::remarks::counted;
+use replay::trace::Skip;
 
-use super::super::trace::changed;
+use super::super::trace::{changed, skipped};
 use crate::failure::Failure;
 use crate::session;
 
@@ -107,19 +108,17 @@ pub(super) fn shown(report: &ReplayReport, remarks: &[String]) -> String {
 
     let mutation = report.mutation.as_ref().map_or_else(String::new, |told| format!("\n\n{}", changed(told)));
     let comparison = report.comparison.as_ref().map_or_else(String::new, compared);
-    let skipped = match report.schedule.skipped.values().sum::<u64>() {
-        0 => String::new(),
-        count => format!(
-            "\nskipped: {} gave no message (pointsman trace info tells why)",
-            counted(count, "packet")
-        ),
-    };
+    let skips = Skip::ALL.into_iter().filter_map(|skip| {
+        let count = report.schedule.skipped.get(skip.name())?;
+        Some((skip, *count))
+    });
+    let skipped = skipped(skips).map_or_else(String::new, |told| format!("\n{told}"));
     let remarks: String = remarks.iter().map(|remark| format!("\n{remark}")).collect();
     let sockets = &report.sockets;
     let unexpected = &report.unexpected;
     format!(
         "{}\n\n{}\n\n{} in {:.3} s; {:.0} queries a second\n\
-         sockets: {}, {} TCP{} ({} established), at most {} open; closed {} idle, {} for others, {} by the server\n\
+         sockets: {}, {}; at most {} open; closed {} idle, {} for others, {} by the server\n\
          unexpected: {} late, {}, {}\n\
          held up: {}{skipped}{remarks}{mutation}{comparison}",
         session::lines(counts),
@@ -128,9 +127,7 @@ pub(super) fn shown(report: &ReplayReport, remarks: &[String]) -> String {
         report.seconds,
         report.queries as f64 / report.seconds.max(f64::MIN_POSITIVE),
         datagrams(sockets),
-        sockets.tcp,
-        secured(sockets),
-        sockets.tcp_established,
+        connections(sockets),
         sockets.most_open,
         sockets.closed_idle,
         sockets.evicted,
@@ -159,13 +156,19 @@ fn datagrams(sockets: &Sockets) -> String {
     }
 }
 
-/// Encrypted connections, where there are any.
-fn secured(sockets: &Sockets) -> String {
-    let handshakes = format!("{} full, {} resumed", sockets.handshakes_full, sockets.handshakes_resumed);
-    let kinds = [("TLS", sockets.tls), ("QUIC", sockets.quic), ("HTTPS", sockets.https)];
-    let opened = kinds.iter().filter(|(_, count)| *count > 0);
-    let opened: String = opened.map(|(name, count)| format!(", {count} {name}")).collect();
-    if opened.is_empty() { opened } else { format!("{opened} (handshakes {handshakes})") }
+/// Connections, those over TCP first, with how many of them came about; and handshakes, where some are encrypted.
+fn connections(sockets: &Sockets) -> String {
+    let Sockets { tcp, tls, https, quic, tcp_established, handshakes_full, handshakes_resumed, .. } = sockets;
+    let some = |count: u64, name: &str| if count > 0 { format!(", {count} {name}") } else { String::new() };
+    let mut told = format!("{tcp} TCP{}{}", some(*tls, "TLS"), some(*https, "HTTPS"));
+    if tcp + tls + https > 0 {
+        told += &format!(" ({tcp_established} established)");
+    }
+    told += &some(*quic, "QUIC");
+    if tls + https + quic > 0 {
+        told += &format!("; handshakes {handshakes_full} full, {handshakes_resumed} resumed");
+    }
+    told
 }
 
 /// Answers beside the recorded ones, as a table.
@@ -294,16 +297,39 @@ mod tests {
 
     #[test]
     fn the_table_says_what_its_numbers_mean() {
-        let schedule = ScheduleMet { skipped: [("cut".into(), 1)].into(), ..ScheduleMet::default() };
+        // Recorded retries have a remark.
+        let skipped = [("cut", 1), ("gap", 2), ("retry", 3)];
+        let schedule = ScheduleMet {
+            skipped: skipped.map(|(key, count)| (key.to_owned(), count)).into(),
+            ..ScheduleMet::default()
+        };
         let remarks = ["Interrupted: so".into(), "And so".into()];
         let told = shown(&ReplayReport { clients: 1, schedule, ..ReplayReport::default() }, &remarks);
-        for part in
-            ["\nInterrupted: so\nAnd so", "1 client in", "1 packet gave", "0 duplicates", ": 0 UDP, 0 TCP"]
-        {
+        for part in [
+            "\nInterrupted: so\nAnd so",
+            "1 client in",
+            "\nskipped: cut by the capture's snap length (1), gaps in TCP streams (2)\n",
+            "0 duplicates",
+            ": 0 UDP, 0 TCP; at most 0 open",
+        ] {
             assert!(told.contains(part), "no '{part}' in: {told}");
         }
         let sockets = Sockets { shared: 2, tcp: 5, ..Sockets::default() };
         let told = shown(&ReplayReport { sockets, ..ReplayReport::default() }, &[]);
         assert!(told.contains("\nsockets: 2 UDP shared by all clients, 5 TCP ("), "{told}");
+    }
+
+    #[test]
+    fn what_came_about_stands_behind_what_is_over_tcp() {
+        let quic = Sockets { quic: 221, handshakes_full: 221, ..Sockets::default() };
+        let tls = Sockets { tls: 20, tcp_established: 19, ..quic.clone() };
+        for (sockets, expected) in [
+            (Sockets::default(), "0 TCP"),
+            (Sockets { tcp: 5, tcp_established: 4, ..Sockets::default() }, "5 TCP (4 established)"),
+            (quic, "0 TCP, 221 QUIC; handshakes 221 full, 0 resumed"),
+            (tls, "0 TCP, 20 TLS (19 established), 221 QUIC; handshakes 221 full, 0 resumed"),
+        ] {
+            assert_eq!(connections(&sockets), expected);
+        }
     }
 }
