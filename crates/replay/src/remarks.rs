@@ -25,6 +25,18 @@ pub fn remarks(report: &ReplayReport) -> Vec<String> {
             counted(*blocks, "block")
         ));
     }
+    if let Some(dropped) = schedule.skipped.get(Skip::Dropped.name()) {
+        all.push(format!(
+            "{dropped} dropped while the trace was captured, as it says itself (packets, or messages of C-DNS): queries \
+             among these were not sent."
+        ));
+    }
+    if let Some(gaps) = schedule.skipped.get(Skip::Gap.name()) {
+        all.push(format!(
+            "{} in TCP streams of the trace: queries in the segments that are missing there were not sent.",
+            counted(*gaps, "gap")
+        ));
+    }
     if let Some(retries) = schedule.skipped.get(RETRY) {
         all.push(format!(
             "{} over TCP left out: each was recorded as the retry of one over UDP that was truncated now, too, and asked \
@@ -194,6 +206,8 @@ mod tests {
             (lost("dropped"), &["4 queries lost here (dropped)"]),
             (skipped(RETRY), &["3 queries over TCP left out"]),
             (skipped("block"), &["3 blocks of the trace passed over"]),
+            (skipped("gap"), &["3 gaps in TCP streams of the trace: "]),
+            (skipped("dropped"), &["3 dropped while the trace was captured, "]),
             (of(false, 1, 0), &["set 1 time:"]),
             (of(true, 2, 30), &["Interrupted", "set 2 times:", "30 queries handed out"]),
             (unprocessed, &["2 queries asked again on another"]),
