@@ -189,7 +189,11 @@ fn where_frames_cannot_go_it_says_so_and_how_to_go_on() {
                 &["--source-prefix", "10.101.0.0/16", "--frames"],
                 &["is no address of this host", "ip route add local 10.101.0.0/16 dev lo"],
             ),
-            ("fd00:99::1", &["--source-prefix", "fd00:99::/64", "--frames"], &["route add local fd00:99::/64"]),
+            (
+                "fd00:99::1",
+                &["--source-prefix", "fd00:99::/64", "--frames"],
+                &["route add local fd00:99::/64"],
+            ),
             // Their answers would come, but no connection can begin there.
             (
                 "fd00:99::1",

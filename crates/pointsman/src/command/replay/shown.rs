@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn what_came_about_stands_behind_what_is_over_tcp() {
         let quic = Sockets { quic: 221, handshakes_full: 221, ..Sockets::default() };
-        let tls = Sockets { tls: 20, tcp_established: 19, ..quic.clone() };
+        let tls = Sockets { tls: 20, tcp_established: 19, ..quic };
         for (sockets, expected) in [
             (Sockets::default(), "0 TCP"),
             (Sockets { tcp: 5, tcp_established: 4, ..Sockets::default() }, "5 TCP (4 established)"),
