@@ -49,7 +49,10 @@ pub fn page(report: &ReplayReport, remarks: &[String]) -> String {
         rates = over_time(rates),
         times = of_nines(times),
         clients = of_nines(clients),
-        server = report.server_seconds.as_deref().map_or_else(String::new, observed),
+        server = report
+            .server_seconds
+            .as_deref()
+            .map_or_else(String::new, |seconds| observed(seconds, report.seconds)),
     )
 }
 
@@ -74,12 +77,12 @@ fn compared(told: &Comparison) -> String {
 /// The most cores that are drawn: the busiest, as more lines could not be told apart.
 const CORES_MAX: usize = 8;
 
-/// The server's processor time, memory and connections as plots.
-fn observed(seconds: &[ServerSecond]) -> String {
+/// The server's processor time, memory and connections as plots, of a run that took so long.
+fn observed(seconds: &[ServerSecond], run: f64) -> String {
+    let ends = read_at(seconds.len(), run);
     let line = |name: &str, of: &dyn Fn(&ServerSecond) -> f64| {
-        let step = seconds.len().div_ceil(POINTS_MAX).max(1);
-        let points =
-            seconds.iter().enumerate().step_by(step).map(|(at, second)| ((at + 1) as f64, of(second)));
+        let step = ends.len().div_ceil(POINTS_MAX).max(1);
+        let points = ends.iter().zip(seconds).step_by(step).map(|(at, second)| (*at, of(second)));
         Line::new(name, points.collect())
     };
     let cpu =
@@ -106,8 +109,15 @@ fn observed(seconds: &[ServerSecond]) -> String {
         over_time(cpu),
         over_time(cores.collect()),
         over_time(memory),
-        over_time(tcp)
+        over(Axis { is_count: true, ..Axis::default() }, tcp)
     )
+}
+
+/// Where seconds that were read end, of a run that took so long: its last one with it, and what was read later is none of
+/// it.
+fn read_at(count: usize, run: f64) -> Vec<f64> {
+    let begun = (0..count).map(|at| at as f64).take_while(|at| *at < run);
+    begun.map(|at| (at + 1.0).min(run)).collect()
 }
 
 /// The cores on which the server used most time, in their order; at most [`CORES_MAX`].
@@ -129,9 +139,13 @@ fn busiest(seconds: &[ServerSecond]) -> Vec<usize> {
 
 /// Lines over the seconds of a run.
 fn over_time(lines: Vec<Line>) -> String {
+    over(Axis::default(), lines)
+}
+
+fn over(up: Axis, lines: Vec<Line>) -> String {
     let end = lines.iter().filter_map(|line| line.points.last()).map(|(at, _)| *at).fold(0.0, f64::max);
     let across = Axis { marks: round_marks(0.0, end, " s"), ..Axis::default() };
-    Plot { across, up: Axis::default(), lines }.svg()
+    Plot { across, up, lines }.svg()
 }
 
 /// Distributions: times of powers of ten over an axis of nines.
@@ -208,6 +222,15 @@ mod tests {
         let many: Vec<f64> = (0..40).map(f64::from).collect();
         assert_eq!(busiest(&[second(&many)]), [32, 33, 34, 35, 36, 37, 38, 39]);
         assert!(busiest(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_server_is_drawn_to_the_end_of_the_run() {
+        assert_eq!(read_at(2, 0.9), [0.9]);
+        assert_eq!(read_at(3, 2.5), [1.0, 2.0, 2.5]);
+        assert_eq!(read_at(2, 2.0), [1.0, 2.0]);
+        // A server that ended leaves its series short.
+        assert_eq!(read_at(1, 9.0), [1.0]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ const BELOW: f64 = 46.0;
 /// The most points that a line is worth: what is more is thinner than a pixel.
 pub const POINTS_MAX: usize = 860;
 
-/// The smallest value on an axis of powers of ten, where none is given.
+/// Where an axis of powers of ten begins at least, where that is not given: what is below is drawn there.
 const LOG_FROM: f64 = 0.1;
 
 /// Colours that stay apart in grey and for the colour-blind (Okabe, Ito 2008).
@@ -46,7 +46,9 @@ pub struct Axis {
     pub is_log: bool,
     /// What it says where; empty for round numbers.
     pub marks: Vec<Mark>,
-    /// Where it begins; not given: 0, and 0.1 for powers of ten.
+    /// Whether it is one of counts, of which there are no parts.
+    pub is_count: bool,
+    /// Where it begins; not given: 0, and for powers of ten the one below the least value, 0.1 at least.
     pub from: Option<f64>,
     /// Where it ends at least.
     pub to: Option<f64>,
@@ -58,7 +60,7 @@ pub type Mark = (f64, String);
 /// One line of a plot.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// Its name, above the drawing; empty for none.
+    /// Its name, above the drawing; empty for none. A line without points has none there.
     pub name: String,
     /// Points from left to right; at most [`POINTS_MAX`] are of use.
     pub points: Vec<(f64, f64)>,
@@ -90,6 +92,14 @@ impl Axis {
         if self.is_log { value.max(self.begin()).log10() } else { value }
     }
 
+    /// The same axis, which begins where it does for these values.
+    fn begun(&self, values: impl Iterator<Item = f64>) -> Axis {
+        let least = values.filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
+        let power =
+            (self.is_log && least.is_finite()).then(|| 10_f64.powf(least.log10().floor()).max(LOG_FROM));
+        Axis { from: self.from.or(power), ..self.clone() }
+    }
+
     fn begin(&self) -> f64 {
         self.from.unwrap_or(if self.is_log { LOG_FROM } else { 0.0 })
     }
@@ -110,7 +120,7 @@ impl Axis {
             let powers = begin.ceil() as i32..=end as i32;
             powers.map(|power| (f64::from(power), format!("{}", 10_f64.powi(power)))).collect()
         } else {
-            round_marks(begin, end, "")
+            stepped_marks((begin, end), "", if self.is_count { 1.0 } else { 0.0 })
         }
     }
 }
@@ -131,8 +141,10 @@ impl Plot {
     /// The drawing as an `svg` element, which is also a file's whole content.
     pub fn svg(&self) -> String {
         let all = || self.lines.iter().flat_map(|line| line.points.iter());
-        let across = self.across.ends(all().map(|(x, _)| *x));
-        let up = self.up.ends(all().map(|(_, y)| *y));
+        let x_axis = self.across.begun(all().map(|(x, _)| *x));
+        let y_axis = self.up.begun(all().map(|(_, y)| *y));
+        let across = x_axis.ends(all().map(|(x, _)| *x));
+        let up = y_axis.ends(all().map(|(_, y)| *y));
         let (names, rows) = self.names();
         let top = NAMES_AT + NAMES_ROW * rows as f64;
         let height = HEIGHT + NAMES_ROW * rows as f64;
@@ -145,7 +157,7 @@ impl Plot {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
              font-family=\"sans-serif\" font-size=\"12\" style=\"background:#fff\">"
         );
-        for (at, what) in self.up.marks(up) {
+        for (at, what) in y_axis.marks(up) {
             let at = y(at);
             let _ = write!(
                 svg,
@@ -157,7 +169,7 @@ impl Plot {
                 escaped(&what),
             );
         }
-        for (at, what) in self.across.marks(across) {
+        for (at, what) in x_axis.marks(across) {
             let at = x(at);
             let _ = write!(
                 svg,
@@ -179,7 +191,7 @@ impl Plot {
             escaped(&self.up.title),
         );
         let places = |line: &Line| -> Vec<(f64, f64)> {
-            let place = |(at, value): &(f64, f64)| (x(self.across.place(*at)), y(self.up.place(*value)));
+            let place = |(at, value): &(f64, f64)| (x(x_axis.place(*at)), y(y_axis.place(*value)));
             line.points.iter().map(place).collect()
         };
         for (line, pen) in self.lines.iter().zip(pens()) {
@@ -192,7 +204,7 @@ impl Plot {
     fn names(&self) -> (String, usize) {
         let (mut svg, mut at, mut row) = (String::new(), MARGIN, 0);
         for (line, pen) in self.lines.iter().zip(pens()) {
-            if line.name.is_empty() {
+            if line.name.is_empty() || line.points.is_empty() {
                 continue;
             }
             let letters =
@@ -267,8 +279,15 @@ fn draw(svg: &mut String, stroke: Stroke, points: &[(f64, f64)], pen: Pen, floor
 
 /// Marks at multiples of 1, 2 or 5 times a power of ten, up to six of them.
 pub fn round_marks(begin: f64, end: f64, unit: &str) -> Vec<Mark> {
+    stepped_marks((begin, end), unit, 0.0)
+}
+
+/// The same, at least so far apart.
+fn stepped_marks((begin, end): (f64, f64), unit: &str, least: f64) -> Vec<Mark> {
     let steps = (-9..18).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| (digit * 10_f64.powi(power), power)));
-    let Some((step, power)) = steps.into_iter().find(|(step, _)| (end - begin) / step < 6.0) else {
+    let Some((step, power)) =
+        steps.into_iter().find(|(step, _)| *step >= least && (end - begin) / step < 6.0)
+    else {
         return Vec::new();
     };
     let decimals = usize::try_from(-power).unwrap_or(0);
@@ -300,6 +319,30 @@ mod tests {
         assert_eq!(texts(0.0, 59.0), ["0 s", "10 s", "20 s", "30 s", "40 s", "50 s"]);
         assert_eq!(texts(-3.0, 5.0), ["-2 s", "0 s", "2 s", "4 s"]);
         assert_eq!(texts(60.0, 100.0), ["60 s", "70 s", "80 s", "90 s", "100 s"]);
+    }
+
+    #[test]
+    fn powers_of_ten_begin_at_that_of_the_least_value() {
+        let marks = |axis: Axis, values: &[f64]| {
+            let axis = axis.begun(values.iter().copied());
+            let marks = axis.marks(axis.ends(values.iter().copied()));
+            marks.into_iter().map(|(_, text)| text).collect::<Vec<_>>()
+        };
+        let log = || Axis { is_log: true, ..Axis::default() };
+        assert_eq!(marks(log(), &[0.0, 35.0, 2_000.0]), ["10", "100", "1000", "10000"]);
+        assert_eq!(marks(log(), &[0.003, 0.5]), ["0.1", "1"]);
+        assert_eq!(marks(log(), &[]), ["0.1", "1"]);
+        assert_eq!(marks(Axis { from: Some(1.0), ..log() }, &[35.0]), ["1", "10", "100"]);
+        // There is no half of a socket.
+        assert_eq!(marks(Axis { is_count: true, ..Axis::default() }, &[1.0]), ["0", "1"]);
+        assert_eq!(marks(Axis { is_count: true, ..Axis::default() }, &[70.0]), ["0", "20", "40", "60"]);
+    }
+
+    #[test]
+    fn only_what_is_drawn_is_named() {
+        let lines = vec![Line::new("one", vec![(0.0, 1.0)]), Line::new("empty", Vec::new())];
+        let names = Plot { lines, ..Plot::default() }.names().0;
+        assert!(names.contains("one") && !names.contains("empty"), "{names}");
     }
 
     #[test]
