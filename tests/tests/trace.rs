@@ -243,7 +243,7 @@ fn the_exit_code_says_whether_anything_was_used() {
             &behind,
             &["--port", "99"],
             2,
-            &["behind.pcap: packet 7, octet", "no DNS message at port 99; instead"],
+            &["behind.pcap: packet 7, octet", "no DNS message at port 99; skipped: "],
         ),
         (&behind, &[], 1, &["behind.pcap: packet 7, octet", "What stands before it was used."]),
         (&query, &[], 1, &["query.txt:2: expected TIME"]),
