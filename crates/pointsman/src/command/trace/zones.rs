@@ -229,30 +229,21 @@ fn shown(told: &TraceZones, made_up: &MadeUp) -> String {
     let records = told.zones.iter().map(|zone| zone.records).sum();
     let unservable: u64 = told.zones.iter().map(|zone| zone.unservable).sum();
     let left_out = LeftOut::ALL.into_iter().filter_map(|why| Some((why, *told.left_out.get(why.name())?)));
-    let mut notes: Vec<String> = left_out
-        .map(|(why, count)| format!("{} {}", counted(count, "response"), why.description()))
-        .collect();
-    let mut note = |count: u64, what: &str, then: &str| {
-        if count > 0 {
-            notes.push(format!("{} {then}", counted(count, what)));
-        }
-    };
-    note(told.outside, "RRset", "of no zone that their server has");
-    note(told.differing, "RRset", "that came again with other records: the first was taken");
-    note(unservable, "record", "that cannot be served beside the others");
-    let left_out = listed("Left out", &notes);
-    let mut notes = Vec::new();
-    let mut note = |count: u64, what: &str, then: &str| {
-        if count > 0 {
-            notes.push(format!("{} {then}", counted(count, what)));
-        }
-    };
-    note(made_up.soa, "SOA record", "");
-    note(made_up.name_servers, "NS set", "of an apex");
-    note(made_up.zones, "zone", "that only delegates");
-    note(made_up.delegations, "delegation", "");
-    note(made_up.names, "name", "without a record that was seen (type 65280)");
-    let made_up = listed("Made up", &notes);
+    let left_out = left_out.map(|(why, count)| (count, "response", why.description()));
+    let records_left_out = [
+        (told.outside, "RRset", "of no zone that their server has"),
+        (told.differing, "RRset", "that came again with other records: the first was taken"),
+        (unservable, "record", "that cannot be served beside the others"),
+    ];
+    let left_out = listed("Left out", left_out.chain(records_left_out));
+    let made_up = [
+        (made_up.soa, "SOA record", ""),
+        (made_up.name_servers, "NS set", "of an apex"),
+        (made_up.zones, "zone", "that only delegates"),
+        (made_up.delegations, "delegation", ""),
+        (made_up.names, "name", "without a record that was seen (type 65280)"),
+    ];
+    let made_up = listed("Made up", made_up);
     let (folder, zones) = (&told.folder, counted(told.zones.len() as u64, "zone"));
     format!(
         "{folder}: {zones}, {} of {}\n\n{}{more}{left_out}{made_up}\n\nServe them: pointsman serve --config {}",
@@ -263,10 +254,56 @@ fn shown(told: &TraceZones, made_up: &MadeUp) -> String {
     )
 }
 
-fn listed(heading: &str, notes: &[String]) -> String {
-    if notes.is_empty() {
-        return String::new();
+/// How many of what there are, a line each, below a heading; nothing where there are none.
+fn listed<'a>(heading: &str, counts: impl IntoIterator<Item = (u64, &'a str, &'a str)>) -> String {
+    let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
+    let lines: Vec<String> =
+        counts.map(|(count, what, then)| format!("\n  {} {then}", counted(count, what))).collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => {
+            format!("\n\n{heading}:{}", lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().concat())
+        }
     }
-    let notes: String = notes.iter().map(|note| format!("\n  {}", note.trim_end())).collect();
-    format!("\n\n{heading}:{notes}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_as_their_zones() {
+        let long =
+            "a".repeat(63) + "." + &"b".repeat(63) + "." + &"c".repeat(63) + "." + &"d".repeat(60) + ".";
+        for (origin, expected) in [
+            (".", "root"),
+            ("root.", "%72oot"),
+            ("example.com.", "example.com"),
+            ("a/b.example.", "a%2fb.example"),
+            ("\\..example.", "%5c..example"),
+            (&long, "%7"),
+        ] {
+            assert_eq!(file_name(origin, 7), expected);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_served_beside_the_others_is_left_out() {
+        let record =
+            |rtype, data: &[u8]| Record { owner: Box::new([0]), rtype, ttl: 60, data: data.to_vec() };
+        let soa = [&[0; 2][..], &[0; 20]].concat();
+        let records = vec![
+            record(dns::Rtype::SOA, &soa),
+            record(dns::Rtype::NS, &[0]),
+            // An address has four octets.
+            record(dns::Rtype::A, &[192, 0, 2]),
+            record(dns::Rtype::A, &[192, 0, 2, 1]),
+        ];
+        let zone = replay::zones::Zone { origin: Box::new([0]), records };
+        let Ok((text, unservable)) = servable(&zone.records, &zone.master(), ".") else {
+            panic!("it can be served")
+        };
+        assert_eq!((unservable, text.lines().count()), (1, 3), "{text}");
+        assert!(text.contains("\n. 60 IN A 192.0.2.1\n"), "{text}");
+    }
 }
