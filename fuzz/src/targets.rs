@@ -65,6 +65,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "balancer_reply", run: balancer::reply, seeds: balancer::replies },
     Target { name: "body", run: body, seeds: bodies },
     Target { name: "transfer", run: transfer::transfer, seeds: transfer::requests },
+    Target { name: "incoming", run: transfer::incoming, seeds: transfer::given },
     Target { name: "notified", run: transfer::notified, seeds: transfer::notifications },
     Target { name: "framing", run: transfer::framing, seeds: transfer::streams },
     Target { name: "compare", run: trace::compare, seeds: trace::compared },

@@ -55,8 +55,8 @@ pub use replay::ReplayReport;
 pub use reverse::{AskedAddress, FaceAddress, KnownAddress, ReverseStatus, UpstreamStatus};
 pub use server::{NewServerState, ServerState};
 pub use status::{
-    Changed, Counters, Counts, ExternalState, Health, ImportState, PartitionState, Status, StoreState,
-    TransferState, WorkerState,
+    Changed, Counters, Counts, ExternalState, FailingZone, Health, ImportState, PartitionState, PrimaryState,
+    Status, StoreState, TransferState, WorkerState,
 };
 pub use trace::{TraceChange, TraceDamage, TraceInfo, TraceMutation, TraceWritten, TraceZone, TraceZones};
 pub use zone::ZoneSummary;

@@ -46,6 +46,9 @@ pub struct Status {
     /// Zones that secondaries follow.
     #[serde(default)]
     pub transfers: TransferState,
+    /// Zones that primaries give us.
+    #[serde(default)]
+    pub primaries: PrimaryState,
     /// What probes say of servers.
     #[serde(default)]
     pub health: HealthState,
@@ -180,6 +183,36 @@ pub struct TransferState {
     pub acknowledged: u64,
     /// Notifications that nobody answered, up to the last repetition.
     pub given_up: u64,
+}
+
+/// Zones that primaries give us, as of now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PrimaryState {
+    /// How many there are.
+    pub zones: u64,
+    /// Those that could not be had when they were last asked for.
+    pub failing: u64,
+    /// Those of them that have expired: they are answered SERVFAIL.
+    pub expired: u64,
+    /// The first ten of those that fail, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<FailingZone>,
+}
+
+/// A zone that its primary does not give.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FailingZone {
+    /// Its name.
+    #[schema(example = "example.com.")]
+    pub zone: String,
+    /// When its primary last confirmed it: Unix time in seconds; absent where it never did since start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed_at: Option<u64>,
+    /// Whether it has expired.
+    pub expired: bool,
+    /// Why it was not had, by address.
+    #[schema(example = "192.0.2.1:53: no connection: Connection refused (os error 111)")]
+    pub message: String,
 }
 
 /// What was counted since start.

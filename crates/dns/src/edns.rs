@@ -195,6 +195,8 @@ pub enum ExtendedError {
     NotSupported = 21,
     /// None of the servers that would know has answered (RFC 8914 §4.23).
     NoReachableAuthority = 22,
+    /// The zone is too old to be answered from (RFC 8914 §4.25).
+    InvalidData = 24,
 }
 
 impl ExtendedError {

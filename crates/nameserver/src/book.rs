@@ -27,7 +27,7 @@ use crate::generation::{Generation, Settings};
 use crate::health::record::Record;
 use crate::health::{Probes, Table};
 use crate::names::NameHash;
-use crate::transfer::Secondaries;
+use crate::transfer::{Primaries, Secondaries};
 use crate::zone::read::{self, Master};
 use crate::zone::{View, Zone};
 pub use condition::{Condition, Etag};
@@ -58,6 +58,8 @@ pub struct Book {
     pub imports: Arc<BTreeMap<String, String>>,
     /// Who follows which zone: their serial numbers must grow.
     pub secondaries: Arc<Secondaries>,
+    /// Who gives us which zone: nobody else may change it.
+    pub primaries: Arc<Primaries>,
     /// The probes that policies may name.
     pub probes: Arc<Probes>,
 }
@@ -73,6 +75,8 @@ pub enum Edit {
         master: Arc<Master<'static>>,
         /// What must hold for the zone that has this origin now.
         condition: Condition,
+        /// Whether its primary gave it; who has one takes it of nobody else.
+        by_primary: bool,
     },
     /// Deletes a zone.
     DeleteZone {
@@ -145,8 +149,18 @@ pub enum Edit {
     },
     /// Sets what cookies are made and checked with from now on. It is not stored: who starts the server gives it.
     CookieSecrets(Secrets),
+    /// Sets whether a zone may not be answered from, as its primary does not confirm it. It is not stored: who starts the
+    /// server asks anew.
+    Expired {
+        /// The zone's name.
+        zone: Box<Folded>,
+        /// Whether it may not.
+        expired: bool,
+    },
     /// Sets who follows which zone. It is not stored either.
     Secondaries(Arc<Secondaries>),
+    /// Sets who gives us which zone. Nor is this stored.
+    Primaries(Arc<Primaries>),
     /// Sets which zones are answered from at which address. Nor is this stored.
     Views(Arc<[View]>),
     /// Remembers what was imported.
@@ -168,16 +182,38 @@ impl Edit {
     /// All faults of the text; an origin that is no name, or another one than the SOA record's.
     pub fn zone(origin: &str, text: &[u8], condition: Condition, hash: &NameHash) -> Result<Edit, Faults> {
         const SOURCE: &str = "body";
-        let origin = folded(origin, SOURCE)?;
+        Edit::zone_from(SOURCE, &folded(origin, SOURCE)?, text, condition, hash)
+    }
+
+    fn zone_from(
+        source: &str,
+        origin: &Folded,
+        text: &[u8],
+        condition: Condition,
+        hash: &NameHash,
+    ) -> Result<Edit, Faults> {
         let include = |_: &str| Err("a request may not include files".to_string());
-        let source = read::Source { name: SOURCE, text, origin: Some(origin.wire()), include: &include };
-        let master = read::read(&source)?;
-        let zone = Zone::build(&master, SOURCE, hash)?;
+        let read = read::Source { name: source, text, origin: Some(origin.wire()), include: &include };
+        let master = read::read(&read)?;
+        let zone = Zone::build(&master, source, hash)?;
         if zone.origin().wire() != origin.wire() {
             let what = format!("the SOA record is of {:?}", zone.origin());
-            return Err(Fault::whole(SOURCE, what, format!("{origin:?}, the zone that is put")).into());
+            return Err(Fault::whole(source, what, format!("{origin:?}, the zone that is put")).into());
         }
-        Ok(Edit::PutZone { zone: Box::new(zone), master: Arc::new(master), condition })
+        let (zone, master) = (Box::new(zone), Arc::new(master));
+        Ok(Edit::PutZone { zone, master, condition, by_primary: false })
+    }
+
+    /// Prepares to put a zone as its primary gave it; `source` is what faults call the text.
+    ///
+    /// # Errors
+    /// As [`Edit::zone`].
+    pub fn given_zone(source: &str, origin: &Folded, text: &[u8], hash: &NameHash) -> Result<Edit, Faults> {
+        let mut edit = Edit::zone_from(source, origin, text, Condition::Always, hash)?;
+        if let Edit::PutZone { by_primary, .. } = &mut edit {
+            *by_primary = true;
+        }
+        Ok(edit)
     }
 
     /// Prepares to put a partition that is given as `prefix,region` lines, of these `regions`; `source` is what faults call
@@ -248,6 +284,7 @@ impl Book {
             servers: Arc::default(),
             imports: Arc::default(),
             secondaries: Arc::default(),
+            primaries: Arc::default(),
             probes: Arc::default(),
         };
         let held = contents.health.iter();
@@ -291,8 +328,16 @@ impl Book {
     /// [`Refused`]; the book may then be half changed and must be thrown away.
     pub fn apply(&mut self, edit: Edit) -> Result<Vec<Change>, Refused> {
         match edit {
-            Edit::PutZone { zone, master, condition } => self.put_zone(*zone, &master, &condition),
-            Edit::DeleteZone { origin, condition } => self.delete_zone(&origin, &condition),
+            Edit::PutZone { zone, master, condition, by_primary } => {
+                if !by_primary {
+                    self.check_given(zone.origin(), Some(&master))?;
+                }
+                self.put_zone(*zone, &master, &condition)
+            }
+            Edit::DeleteZone { origin, condition } => {
+                self.check_given(&folded(&origin, "origin")?, None)?;
+                self.delete_zone(&origin, &condition)
+            }
             Edit::AddRegion { name } => self.add_region(name),
             Edit::HaveRegions { names } => self.have_regions(names),
             Edit::RemoveRegion { id } => self.remove_region(id),
@@ -310,8 +355,16 @@ impl Book {
                 self.generation.secrets = Arc::new(secrets);
                 Ok(vec![])
             }
+            Edit::Expired { zone, expired } => {
+                self.change_zone(&zone, |zone| zone.set_expired(expired));
+                Ok(vec![])
+            }
             Edit::Secondaries(secondaries) => {
                 self.secondaries = secondaries;
+                Ok(vec![])
+            }
+            Edit::Primaries(primaries) => {
+                self.primaries = primaries;
                 Ok(vec![])
             }
             Edit::Views(views) => {

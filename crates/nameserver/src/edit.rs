@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use api::{Fault, Faults};
 use arc_swap::ArcSwap;
+use dns::Folded;
 use net::histogram::Histogram;
 use store::{Change, CommitError, Store, StoreError};
 use tokio::sync::mpsc::error::TrySendError;
@@ -251,6 +252,26 @@ impl Editor {
         // A zone of a million records takes a second to build: not on a thread that serves others.
         let edit = tokio::task::spawn_blocking(move || Edit::zone(&origin, &text, condition, &hash));
         self.apply(vec![edit.await??]).await
+    }
+
+    /// Puts a zone as its primary gave it; `source` is what faults call the text.
+    ///
+    /// # Errors
+    /// As [`Editor::put_zone`].
+    pub async fn take_zone(&self, source: String, zone: Folded, text: String) -> Result<Applied, Refused> {
+        let hash = self.book().generation.hash.clone();
+        // As a zone that is put.
+        let edit =
+            tokio::task::spawn_blocking(move || Edit::given_zone(&source, &zone, text.as_bytes(), &hash));
+        self.apply(vec![edit.await??]).await
+    }
+
+    /// Sets whether a zone may not be answered from, as its primary does not confirm it.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub async fn set_expired(&self, zone: Folded, expired: bool) -> Result<Applied, Refused> {
+        self.apply(vec![Edit::Expired { zone: Box::new(zone), expired }]).await
     }
 
     /// Deletes a zone.

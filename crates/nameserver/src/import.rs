@@ -20,7 +20,7 @@ use crate::cookies::Secrets;
 use crate::generation::{Generation, Settings};
 use crate::health::Probes;
 use crate::names::NameHash;
-use crate::transfer::Secondaries;
+use crate::transfer::{self, Primaries, Secondaries};
 use crate::zone::read::{self, Master};
 use crate::zone::{View, Zone};
 pub use ids::write_ids;
@@ -49,6 +49,8 @@ pub enum Import {
     CookieSecrets(PathBuf),
     /// Who follows which zone from now on: the rules for their serials and policies go by it.
     Secondaries(Arc<Secondaries>),
+    /// Who gives us which zone.
+    Primaries(Arc<Primaries>),
     /// Which zones are answered from at which address from now on.
     Views(Arc<[View]>),
     /// What is wrong with the configuration that names the files: nothing of them is imported, and faults of theirs are told
@@ -81,19 +83,21 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// Reads and compiles everything aside, on what is `stored`, beside the probes and secondaries of a configuration; returns
-/// what would be served.
+/// Reads and compiles everything aside, on what is `stored`, beside the probes, secondaries and primaries of a
+/// configuration; returns what would be served.
 ///
 /// # Errors
 /// All faults of all files, or of what is stored.
 pub fn check(
     imports: &[Import],
     probes: &Probes,
-    secondaries: &Secondaries,
+    transfer: &transfer::Config,
     stored: Contents,
 ) -> Result<Generation, Faults> {
     let mut book = Book::load(stored, 0, Settings::default())?;
-    (book.probes, book.secondaries) = (Arc::new(probes.clone()), Arc::new(secondaries.clone()));
+    book.probes = Arc::new(probes.clone());
+    book.secondaries = Arc::new(transfer.secondaries.clone());
+    book.primaries = Arc::new(transfer.primaries.clone());
     let edits = edits(imports, &book, &mut Vec::new())?;
     let faults = try_on(&mut book, edits);
     faults.or(book.generation)
@@ -119,7 +123,7 @@ pub fn edits(imports: &[Import], book: &Book, loading: &mut Vec<Loading>) -> Res
     };
     let order = |import: &&Import| match import {
         Import::Faults(_) => 0,
-        Import::Secondaries(_) => 1,
+        Import::Secondaries(_) | Import::Primaries(_) => 1,
         Import::Views(_) => 2,
         Import::Zone(_) => 3,
         Import::Partition { .. } => 4,
@@ -211,6 +215,12 @@ impl Edits<'_> {
             }
             Import::Policy(path) => self.policy(path),
             Import::CookieSecrets(path) => self.cookie_secrets(path),
+            Import::Primaries(primaries) => {
+                if !primaries.give_as(&self.book.primaries) {
+                    self.edits.push(Edit::Primaries(primaries.clone()));
+                }
+                Ok(())
+            }
             Import::Secondaries(secondaries) => {
                 if !secondaries.follow_as(&self.book.secondaries) {
                     self.edits.push(Edit::Secondaries(secondaries.clone()));
@@ -254,7 +264,10 @@ impl Edits<'_> {
         if let Some(imported) = self.news(format!("zone {origin}"), Some(&former), &digest) {
             tracing::info!(zone = origin, file = source, "a zone is read");
             let (zone, master) = (Box::new(zone), Arc::new(master));
-            self.edits.extend([Edit::PutZone { zone, master, condition: Condition::Always }, imported]);
+            self.edits.extend([
+                Edit::PutZone { zone, master, condition: Condition::Always, by_primary: false },
+                imported,
+            ]);
         }
         Ok(())
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use api::{
     AddressType, Counts, Entry, Explain, Explanation, Fault, Faults, Lookup, Order, PartitionSummary,
-    ProbeState, ProbeVerdict, Region, RowServer, Server, ServerState, Status, StoreState, TransferState,
-    WorkerState, ZoneSummary,
+    PrimaryState, ProbeState, ProbeVerdict, Region, RowServer, Server, ServerState, Status, StoreState,
+    TransferState, WorkerState, ZoneSummary,
 };
 use dns::{Folded, Rtype};
 use routing::route::probabilities;
@@ -183,6 +183,7 @@ impl Editor {
             counters: api::Counters::default(),
             tcp: api::Counters::default(),
             transfers: TransferState::default(),
+            primaries: PrimaryState::default(),
             health: book.generation.health.status(),
             partitions: self.partition_states(),
             imports: self.import_state(),

@@ -31,7 +31,7 @@ use crate::import::{self, Import};
 use crate::publish::Published;
 use crate::rate_limit::{self, RateLimit};
 use crate::tap::{self, Writer, Writing};
-use crate::transfer::{self, Transfers, notifier};
+use crate::transfer::{self, Transfers, notifier, refresher};
 use crate::worker::Worker;
 use crate::zone::View;
 
@@ -44,6 +44,9 @@ const TOLD_MAX: usize = 20;
 
 /// What tells the draws of probes from others that begin with the same seed.
 const PROBING: u64 = 0x7072_6f62_6500_0000;
+
+/// What tells the draws of when zones are asked for from others.
+const REFRESHING: u64 = 0x7265_6672_6573_6800;
 
 /// What the operator chose for one run of a server; what it serves is in the store and the files that are imported.
 #[derive(Clone, Debug)]
@@ -76,7 +79,7 @@ pub struct Options {
     pub seed: Option<u64>,
     /// What TCP clients may hold.
     pub tcp: Limits,
-    /// Who may take zones and is told of changes, and the keys for it, until [`Service::reload`].
+    /// Who may take zones and is told of changes, who gives us zones, and the keys for it, until [`Service::reload`].
     pub transfer: transfer::Config,
     /// The probes that policies may name.
     pub probes: Probes,
@@ -194,10 +197,9 @@ impl Service {
             faults.push(Fault::whole("store", cause.to_string(), ""));
         }
         let held = if stored.is_some() { "what is stored in" } else { "nothing stored yet in" };
-        let secondaries = &options.transfer.secondaries;
         let views = Import::Views(options.views.as_slice().into());
         let imports = [&options.imports[..], &[views]].concat();
-        let checked = import::check(&imports, &options.probes, secondaries, stored.unwrap_or_default())
+        let checked = import::check(&imports, &options.probes, &options.transfer, stored.unwrap_or_default())
             .map_err(|found| faults.append(found));
         let missing = checked.ok().and_then(|generation| named_missing(&generation));
         let missing = missing.map(|zones| format!("; views name zones that are not there: {zones}"));
@@ -267,6 +269,7 @@ impl Service {
             self.tasks.spawn(async move { learning.run(editor, clock, stop).await });
         }
         self.notify(&answering, fastrand::Rng::with_seed(seed ^ u64::MAX));
+        self.refresh(&answering, fastrand::Rng::with_seed(seed ^ REFRESHING));
         let requests = metrics.api.clone();
         let router = http::router(self.editor.clone(), token, metrics);
         let stop = self.shutdown.clone();
@@ -309,6 +312,7 @@ impl Service {
         // Their secrets would bring cookies about.
         imports.retain(|import| self.cookies || !matches!(import, Import::CookieSecrets(_)));
         imports.push(Import::Secondaries(Arc::new(transfer.secondaries.clone())));
+        imports.push(Import::Primaries(Arc::new(transfer.primaries.clone())));
         imports.push(Import::Views(views.into()));
         let applied = self.editor.import(&imports).await?;
         self.transfers.choose(transfer);
@@ -379,6 +383,13 @@ impl Service {
         self.tasks.spawn(prober::run(health, probes, check, clock, rng, shutdown));
     }
 
+    /// Takes the zones that primaries give us.
+    fn refresh(&mut self, answering: &Answering, rng: fastrand::Rng) {
+        let (editor, local, shutdown) = (self.editor.clone(), self.listening.clone(), self.shutdown.clone());
+        let Answering { transfers, clock, .. } = answering.clone();
+        self.tasks.spawn(refresher::run(transfers, editor, local, clock, rng, shutdown));
+    }
+
     /// Tells secondaries of changes.
     fn notify(&mut self, answering: &Answering, rng: fastrand::Rng) {
         let (local, shutdown) = (self.listening.clone(), self.shutdown.clone());
@@ -429,6 +440,7 @@ impl Prepared {
         let external = learning.as_ref().map(|learning| (learning.external().clone(), clock));
         let transfers = Arc::new(Transfers::new(options.transfer));
         book.secondaries = Arc::new(transfers.config().secondaries.clone());
+        book.primaries = Arc::new(transfers.config().primaries.clone());
         book.generation.choose_views(options.views.into());
         let probes = Arc::new(options.probes);
         book.probes = probes.clone();

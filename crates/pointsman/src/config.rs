@@ -72,7 +72,8 @@ fn given(flags: &Flags) -> (Spec, Faults) {
 /// Lowers `spec`, with the keys and the authorities of probes from their files.
 fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     let mut lowered = lower::lower(spec, faults);
-    lowered.options.transfer = transfer::read(&lowered.tsig_keys, &lowered.secondaries, faults);
+    lowered.options.transfer =
+        transfer::read(&lowered.tsig_keys, &lowered.secondaries, &lowered.primaries, faults);
     lowered.options.probes = probe::read(&lowered.probes, faults);
     lowered
 }

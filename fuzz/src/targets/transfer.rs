@@ -1,17 +1,21 @@
-//! Requests for zones, signed and not; notifications' answers; messages out of a stream.
+//! Requests for zones and notifications, signed and not; zones that come; notifications' answers; messages out of a stream.
 
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
-use dns::Tsig;
-use domain::base::iana::Rtype;
+use dns::{Folded, Tsig};
+use domain::base::iana::{Opcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name, Serial, ToName, Ttl};
-use domain::rdata::Soa;
+use domain::rdata::{AllRecordData, Soa};
 use nameserver::answer::{Answered, Asked, Reply, Transport};
+use nameserver::book::Edit;
 use nameserver::fast::Fast;
+use nameserver::transfer::incoming::{self, Incoming};
 use nameserver::transfer::keys::{Algorithm, Key};
 use nameserver::transfer::signature::Signer;
-use nameserver::transfer::{Config, Given, Keys, Secondaries, Secondary, Transfers, notifier};
+use nameserver::transfer::{
+    Config, Given, Keys, Primaries, Primary, Secondaries, Secondary, Transfers, notifier,
+};
 use net::clock::Clock;
 use net::framing::{Assembler, FRAME_MAX, prefix};
 use net::tcp::Next;
@@ -43,7 +47,10 @@ static TRANSFERS: LazyLock<Transfers> = LazyLock::new(|| {
         ..Secondary::default()
     };
     let secondaries = Secondaries(vec![rule("127.0.0.0/8", None), rule("", Some(KEY.clone()))]);
-    Transfers::new(Config { keys, secondaries })
+    let zones = [b"\x05given\0".to_vec()].into();
+    let addresses = vec!["127.0.0.1:53".parse().expect("an address")];
+    let primaries = Primaries(vec![Primary { zones, addresses, key: None }]);
+    Transfers::new(Config { keys, secondaries, primaries })
 });
 
 /// Whoever asks for a zone, or signs: what comes back is well-formed, signed where the request was, and a zone is
@@ -118,6 +125,69 @@ fn check<'a>(answer: &'a [u8], query: &[u8]) -> &'a Message<[u8]> {
     message
 }
 
+fn notification(zone: &str) -> Vec<u8> {
+    let mut message = MessageBuilder::new_vec();
+    message.header_mut().set_opcode(Opcode::NOTIFY);
+    let mut message = message.question();
+    message.push((&zone.parse::<Name<Vec<u8>>>().expect("a name"), Rtype::SOA)).expect("room in a vector");
+    message.finish()
+}
+
+/// The id of the answers that bring a zone.
+const ID: u16 = 7;
+
+/// Whoever gives us a zone, in frames: what is taken as a zone is a master file that reads, or has faults.
+pub(super) fn incoming(octets: &[u8]) {
+    let zone = Folded::read(b"\x06signed\0").expect("a name");
+    let mut coming = Incoming::new(zone.clone());
+    let (mut assembler, mut piece) = (Assembler::default(), octets);
+    while let Some(message) = assembler.next(&mut piece) {
+        let _ = incoming::version(&zone, ID, message);
+        if coming.take(ID, message).is_err() {
+            return;
+        }
+    }
+    let Some((text, version)) = coming.finish() else { return };
+    let hash = &super::zone::generation().hash;
+    if let Ok(edit) = Edit::given_zone("given", &zone, text.as_bytes(), hash) {
+        let Edit::PutZone { zone, .. } = edit else { panic!("it puts a zone") };
+        assert_eq!(zone.serial(), version.serial);
+    }
+}
+
+/// What we give ourselves, in one message and in a message each record.
+pub(super) fn given() -> Vec<Vec<u8>> {
+    let (now, generation) = (Clock::new().now(), super::zone::generation());
+    let zone = Folded::read(b"\x06signed\0").expect("a name");
+    let query = incoming::question(&zone, Rtype::AXFR, ID);
+    let local = IpAddr::from([127, 0, 0, 1]);
+    let asked = Asked { query: &query, client: local, local, transport: Transport::Tcp };
+    let (mut rng, mut out) = (fastrand::Rng::with_seed(1), vec![0; FRAME_MAX]);
+    let given = TRANSFERS.answer(generation, &asked, Fast::default(), now, &mut rng, &mut out);
+    let Some(Given::Outgoing(mut outgoing)) = given else { panic!("this machine may have it") };
+    let mut whole = Vec::new();
+    while let Next::Message(length) = outgoing.next(now.unix.as_secs(), &mut out) {
+        whole.push(out[..length].to_vec());
+    }
+    let frame = |message: &[u8]| [&prefix(message.len())[..], message].concat();
+    let mut single = Vec::new();
+    for message in &whole {
+        let message = Message::from_slice(message).expect("a header");
+        for record in message.answer().expect("a section") {
+            let record = record.expect("a record");
+            let record = record.to_any_record::<AllRecordData<_, _>>().expect("it reads");
+            let mut one = MessageBuilder::new_vec();
+            one.header_mut().set_id(ID);
+            one.header_mut().set_qr(true);
+            one.header_mut().set_aa(true);
+            let mut one = one.answer();
+            one.push(record).expect("room in a vector");
+            single.extend(frame(&one.finish()));
+        }
+    }
+    vec![whole.iter().flat_map(|message| frame(message)).collect(), single]
+}
+
 pub(super) fn requests() -> Vec<Vec<u8>> {
     let ask = |name: &str, rtype: Rtype, known: Option<u32>| {
         let name: Name<Vec<u8>> = name.parse().expect("a name");
@@ -140,6 +210,8 @@ pub(super) fn requests() -> Vec<Vec<u8>> {
         ask("example", Rtype::AXFR, None),
         ask("nowhere", Rtype::AXFR, None),
         ask("a.signed", Rtype::A, None),
+        notification("given"),
+        notification("signed"),
     ];
     let hows = [0, OVER_TCP, SIGNED, SIGNED | OVER_TCP, OVER_TCP | STRANGER, SIGNED | OVER_TCP | STRANGER];
     let mut seeds: Vec<Vec<u8>> = hows

@@ -150,6 +150,9 @@ impl<'a> Response<'a> {
                 let refused = ExtendedError::NotAuthoritative;
                 return if current.is_asked { self.refused(refused) } else { Ok(()) };
             };
+            if zone.is_expired() {
+                return if current.is_asked { self.expired() } else { Ok(()) };
+            }
             let next = match (self.at(zone, current, &mut chain)?, chain.next.take()) {
                 (Outcome::Alias, Some(next)) => next,
                 _ => return Ok(()),
@@ -441,6 +444,14 @@ impl<'a> Response<'a> {
     pub(super) fn refused(&mut self, why: ExtendedError) -> Result<(), Full> {
         self.end.rcode = Rcode::REFUSED.into();
         self.end.extended_error = Some(why);
+        Ok(())
+    }
+
+    /// The zone is ours, and nobody says any more that it is as it was (RFC 1034 §4.3.5).
+    #[cold]
+    fn expired(&mut self) -> Result<(), Full> {
+        self.end.rcode = Rcode::SERVFAIL.into();
+        self.end.extended_error = Some(ExtendedError::InvalidData);
         Ok(())
     }
 

@@ -115,6 +115,17 @@ impl Book {
         Ok(())
     }
 
+    /// Holds a zone that a primary gives us to what that gives.
+    pub(super) fn check_given(&self, origin: &Folded, master: Option<&Master<'_>>) -> Result<(), Refused> {
+        if !self.primaries.give(origin) {
+            return Ok(());
+        }
+        let what = format!("{origin:?} is given by a primary");
+        let expected = "a change there, or the zone taken out of [[primary]]";
+        let fault = fault(master, (origin.wire(), Rtype::SOA), origin, what, expected);
+        Err(Refused::Faults(fault.into()))
+    }
+
     /// Holds a zone that somebody follows to a serial number that grows with each change (RFC 1982): a secondary
     /// that sees the same or a smaller one never takes the change, and nothing tells.
     fn check_serial(&self, zone: &Zone, master: &Master<'_>, text: &str) -> Result<(), Fault> {

@@ -721,6 +721,55 @@ pub const METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "pointsman_notified_total",
+        help: "Notifications of primaries, by what became of them.",
+        kind: Kind::Counter,
+        unit: "notifications",
+        labels: &["outcome"],
+        read: |source, samples| {
+            samples.transfers(
+                source,
+                &[
+                    ("taken", |t| &t.notified),
+                    ("refused", |t| &t.notified_refused),
+                    ("no_zone", |t| &t.notified_no_zone),
+                ],
+            );
+        },
+    },
+    Metric {
+        name: "pointsman_refreshes_total",
+        help: "Times that a zone was asked for at its primary, by what became of it: it was as it was, it was taken, or no \
+               address gave it.",
+        kind: Kind::Counter,
+        unit: "refreshes",
+        labels: &["outcome"],
+        read: |source, samples| {
+            samples.transfers(
+                source,
+                &[("confirmed", |t| &t.confirmed), ("taken", |t| &t.taken), ("failed", |t| &t.failed)],
+            );
+        },
+    },
+    Metric {
+        name: "pointsman_primary_zones",
+        help: "Zones that primaries give us, by how they are: failing ones could not be had when they were last asked for; \
+               expired ones are answered SERVFAIL.",
+        kind: Kind::Gauge,
+        unit: "zones",
+        labels: &["state"],
+        read: |source, samples| {
+            let state = &source.status.primaries;
+            for (name, count) in [
+                ("well", state.zones - state.failing),
+                ("failing", state.failing - state.expired),
+                ("expired", state.expired),
+            ] {
+                samples.push([name.into()], count);
+            }
+        },
+    },
+    Metric {
         name: "pointsman_api_responses_total",
         help: "Answers of the API, by HTTP's status code: from 400 on, requests that were refused.",
         kind: Kind::Counter,
@@ -820,6 +869,7 @@ impl Metrics {
         transfers.refused = counted.refused().map(|(_, refused)| read(refused)).sum();
         transfers.acknowledged = read(&counted.notify_acknowledged);
         transfers.given_up = read(&counted.notify_given_up);
+        status.primaries = self.transfers.primary_state();
     }
 
     /// What was counted of a transport, in sum.

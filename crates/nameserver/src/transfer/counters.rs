@@ -13,6 +13,8 @@ pub struct Counters {
     pub current: AtomicU64,
     /// Requests by whom no rule allows.
     pub refused_not_allowed: AtomicU64,
+    /// Requests for a zone that has expired here.
+    pub refused_expired: AtomicU64,
     /// Requests for a zone with steered names.
     pub refused_steered: AtomicU64,
     /// Requests beyond [`TRANSFERS_MAX`](super::TRANSFERS_MAX).
@@ -47,6 +49,20 @@ pub struct Counters {
     pub notify_put_off: AtomicU64,
     /// Answers that belong to no notification, or are not signed as they must be.
     pub notify_stray: AtomicU64,
+    /// Notifications of primaries that were taken.
+    pub notified: AtomicU64,
+    /// Notifications that are not of the zone's primary, or not signed as it signs.
+    pub notified_refused: AtomicU64,
+    /// Notifications of zones that no primary gives us.
+    pub notified_no_zone: AtomicU64,
+    /// Zones that were asked for and are as they were.
+    pub confirmed: AtomicU64,
+    /// Zones that were taken from a primary.
+    pub taken: AtomicU64,
+    /// Zones that could not be had of any address of their primary.
+    pub failed: AtomicU64,
+    /// Zones that expired.
+    pub expired: AtomicU64,
 }
 
 impl Counters {
@@ -54,6 +70,7 @@ impl Counters {
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, &AtomicU64)> {
         let causes = [
             ("not_allowed", &self.refused_not_allowed),
+            ("expired", &self.refused_expired),
             ("steered", &self.refused_steered),
             ("full", &self.refused_full),
             ("per_client", &self.refused_per_client),

@@ -1,16 +1,20 @@
-//! Zones for other servers: AXFR and IXFR (RFC 5936, RFC 1995), signatures (RFC 8945), NOTIFY (RFC 1996).
+//! Zones for other servers, and from them: AXFR and IXFR (RFC 5936, RFC 1995), signatures (RFC 8945), NOTIFY (RFC 1996).
 //!
 //! ```text
 //! query ─> Transfers::answer ─> signed? verify ─> AXFR, IXFR: allowed? ─> TCP: Outgoing, message by message
 //!                                              │                       `─> UDP: one SOA record or nothing
+//!                                              ├> NOTIFY of a primary: Refreshes, ask for the zone soon
 //!                                              `─> anything else: Generation::answer, then sign
 //! published generation ─> notifier ─> Notifications: who is to be told what, and when again
+//! Refreshes: what is due ─> refresher ─> primary: SOA, AXFR ─> Incoming ─> the editor
 //! ```
 //! In reading order:
 //! - [`secondaries`]: who may take a zone and who is told; [`keys`]: what they sign with.
 //! - [`signature`]: signing and verifying; [`outgoing`]: the messages of a transfer.
 //! - [`serial`]: which of two serial numbers is the later one.
 //! - [`notify`]: when which notification is sent; [`notifier`]: the task that sends them.
+//! - [`primaries`]: who gives us zones; [`refresh`]: when each is asked for; [`incoming`]: the messages of a zone that
+//!   comes; [`refresher`]: the task that asks.
 //! - [`counters`]: what is counted.
 //!
 //! What the operator chose is one immutable value, which a reload replaces: an answer takes it once, a transfer that runs
@@ -20,27 +24,32 @@
 //! answer everybody with that half. So a policy is refused in a zone that a secondary follows by name.
 
 pub mod counters;
+pub mod incoming;
 pub mod keys;
 pub mod notifier;
 pub mod notify;
 pub mod outgoing;
+pub mod primaries;
+pub mod refresh;
+pub mod refresher;
 pub mod secondaries;
 pub mod serial;
 pub mod signature;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use api::{FailingZone, PrimaryState};
 use dns::edns::{ExtendedError, Options, UDP_PLAIN_PAYLOAD};
 use dns::query::{HEADER, Query, TRUNCATED};
 use dns::writer::End;
-use dns::{Class, Folded, Rcode, Rtype, Suffixes, Tsig, Writer};
+use dns::{Class, Folded, Opcode, Rcode, Rtype, Suffixes, Tsig, Writer};
 use domain::base::Message;
 use domain::rdata::Soa;
 use fastrand::Rng;
 use net::admission::{Admission, Refusal};
 use net::clock::Now;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::answer::{Answered, Asked, Reply, Transport, Why};
 use crate::fast::Fast;
@@ -49,6 +58,8 @@ use crate::routed::Routed;
 use counters::{Counters, count};
 pub use keys::Keys;
 use outgoing::Outgoing;
+pub use primaries::{Primaries, Primary};
+use refresh::{Refresh, Refreshes};
 pub use secondaries::{Secondaries, Secondary};
 use signature::{Failed, Signer};
 
@@ -57,6 +68,9 @@ pub const TRANSFERS_MAX: usize = 64;
 
 /// The most transfers at a time for one IPv4 address or IPv6 /64: a secondary of many zones takes several at once.
 pub const TRANSFERS_PER_CLIENT_MAX: usize = 16;
+
+/// How many zones that fail the status tells of.
+const FAILING_TOLD: usize = 10;
 
 /// From one log line about a refusal to the next, in seconds: whoever can send a packet brings a refusal about, and a
 /// worker writes the line. All are counted.
@@ -69,6 +83,8 @@ pub struct Config {
     pub keys: Keys,
     /// Who follows our zones.
     pub secondaries: Secondaries,
+    /// Who gives us zones.
+    pub primaries: Primaries,
 }
 
 /// Answers what is signed, and what asks for a zone.
@@ -79,6 +95,10 @@ pub struct Transfers {
     counters: Arc<Counters>,
     /// From which second of the monotonic clock on a refusal is logged again.
     refusal_logged: AtomicU64,
+    /// When which zone is asked for; notifications hasten it.
+    refreshes: Mutex<Refreshes>,
+    /// A notification has come.
+    notified: Notify,
 }
 
 impl Default for Transfers {
@@ -116,7 +136,14 @@ impl Transfers {
     pub fn new(config: Config) -> Transfers {
         let admission = Arc::new(Admission::new(TRANSFERS_MAX, TRANSFERS_PER_CLIENT_MAX));
         let config = watch::Sender::new(Arc::new(config));
-        Transfers { config, admission, counters: Arc::default(), refusal_logged: AtomicU64::new(0) }
+        Transfers {
+            config,
+            admission,
+            counters: Arc::default(),
+            refusal_logged: AtomicU64::new(0),
+            refreshes: Mutex::default(),
+            notified: Notify::new(),
+        }
     }
 
     /// What the operator chose.
@@ -132,6 +159,29 @@ impl Transfers {
     /// Goes by another choice from now on; transfers that have begun go on as they began.
     pub fn choose(&self, config: Config) {
         self.config.send_replace(Arc::new(config));
+    }
+
+    /// How it stands with the zones that we are given.
+    pub fn refreshes(&self) -> MutexGuard<'_, Refreshes> {
+        self.refreshes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, as the status tells it.
+    pub fn primary_state(&self) -> PrimaryState {
+        let refreshes = self.refreshes();
+        let failing = |&(_, refresh): &(&[u8], &Refresh)| refresh.is_expired() || refresh.why().is_some();
+        let first = refreshes.zones().filter(failing).take(FAILING_TOLD).map(|(zone, refresh)| FailingZone {
+            zone: dns::name::to_text(zone),
+            confirmed_at: refresh.confirmed_at(),
+            expired: refresh.is_expired(),
+            message: refresh.why().unwrap_or_default().into(),
+        });
+        PrimaryState {
+            zones: refreshes.zones().len() as u64,
+            failing: refreshes.zones().filter(failing).count() as u64,
+            expired: refreshes.zones().filter(|(_, refresh)| refresh.is_expired()).count() as u64,
+            first: first.collect(),
+        }
     }
 
     /// What is counted.
@@ -154,14 +204,19 @@ impl Transfers {
         rng: &mut Rng,
         out: &mut [u8],
     ) -> Option<Given> {
-        if asked.transport == Transport::Udp {
-            // Both have a record behind the question: the signature, or the SOA record that is known.
-            let counts = asked.query.get(8..HEADER)?;
-            if counts == [0; 4] || counts[..2] == [0; 2] && Tsig::read(asked.query) == Ok(None) {
-                return None;
+        let responded = if is_notification(asked.query) && !self.config.borrow().primaries.is_empty() {
+            self.notification(generation, asked, now, out)?
+        } else {
+            if asked.transport == Transport::Udp {
+                // Both have a record behind the question: the signature, or the SOA record that is known.
+                let counts = asked.query.get(8..HEADER)?;
+                if counts == [0; 4] || counts[..2] == [0; 2] && Tsig::read(asked.query) == Ok(None) {
+                    return None;
+                }
             }
-        }
-        let (reply, is_proven, routed) = match self.respond(generation, asked, fast, now, rng, out)? {
+            self.respond(generation, asked, fast, now, rng, out)?
+        };
+        let (reply, is_proven, routed) = match responded {
             Respond::Outgoing(outgoing) => return Some(Given::Outgoing(outgoing)),
             Respond::Reply(reply) => (reply, false, None),
             Respond::Signed(reply, routed) => (reply, true, routed),
@@ -251,6 +306,81 @@ impl Transfers {
         Some(if signer.is_some() { Respond::Signed(reply, routed) } else { Respond::Reply(reply) })
     }
 
+    /// Takes a notification that a zone has changed (RFC 1996 §3.7 to §3.11); `None` where it is about something else.
+    fn notification(
+        &self,
+        generation: &Generation,
+        asked: &Asked<'_>,
+        now: Now,
+        out: &mut [u8],
+    ) -> Option<Respond> {
+        // It is read as the query that it looks like, and answered under the header that it has.
+        let mut as_query = asked.query.to_vec();
+        as_query[2] &= !OPCODE_BITS;
+        let mut name = Folded::root();
+        let query = Query::read(&as_query, &mut name).ok()?;
+        let query = Query { head: &asked.query[..query.head.len()], ..query };
+        if (query.rtype, query.class) != (Rtype::SOA, Class::IN) {
+            return None;
+        }
+        let mut beside = Beside { udp_payload_max: generation.settings.udp_payload_max, ..Beside::default() };
+        if let Some(edns) = &query.edns {
+            generation.options(edns, asked, now, &mut beside.options);
+        }
+        let limit = generation.size_max(asked, &query).min(out.len());
+        let unix = now.unix.as_secs();
+        let config = self.config();
+        let mut signer = match Tsig::read(asked.query) {
+            Err(_) => {
+                count(&self.counters.bad_form);
+                return Some(plainly(&query, Rcode::FORMERR, &beside, out).into());
+            }
+            Ok(None) => None,
+            Ok(Some(tsig)) => match signature::verify(asked.query, &tsig, &config.keys, unix) {
+                Ok(signer) => Some(signer),
+                Err(failed) => {
+                    let out = &mut out[..limit];
+                    return Some(self.disbelieve(&query, failed, &tsig, now, asked, (&beside, out)).into());
+                }
+            },
+        };
+        let (zone, client) = (query.name, asked.client.to_canonical());
+        let key = signer.as_ref().map(|signer| &**signer.key());
+        let rcode = match config.primaries.of(zone.wire()) {
+            None => {
+                count(&self.counters.notified_no_zone);
+                Rcode::NOTAUTH
+            }
+            Some(primary) if !primary.notifies(client, key) => {
+                count(&self.counters.notified_refused);
+                if self.logs_refusal(now) {
+                    let key = key.map(tracing::field::debug);
+                    tracing::info!(?zone, %client, key, "a notification is refused: it is not of the zone's primary");
+                }
+                Rcode::REFUSED
+            }
+            Some(_) => {
+                count(&self.counters.notified);
+                self.refreshes().notified(zone.wire(), now.monotonic);
+                self.notified.notify_one();
+                Rcode::NOERROR
+            }
+        };
+        let room = limit.saturating_sub(signer.as_ref().map_or(0, Signer::room));
+        let mut suffixes = Suffixes::new();
+        let length = beside.writer(&query, &mut suffixes, &mut out[..room]).map(|writer| {
+            let authoritative = rcode == Rcode::NOERROR;
+            let end = End { rcode: rcode.into(), authoritative, ..End::new(beside.udp_payload_max) };
+            writer.finish(&query, end)
+        });
+        let length = length.and_then(|length| match &mut signer {
+            None => Some(length),
+            Some(signer) => signer.sign(out, length, unix),
+        });
+        let reply = length.map_or(Reply::Drop(Why::NoRoom), Reply::Send);
+        Some(if signer.is_some() { Respond::Signed(reply, None) } else { Respond::Reply(reply) })
+    }
+
     /// Signs the refusal of what is signed and no query of ours, such as UPDATE: who has signed believes no other answer (RFC
     /// 8945 §5.3). `None` where no signature is right: then the one place answers that says to all what they may not.
     fn respond_signed(
@@ -302,6 +432,10 @@ impl Transfers {
                 tracing::info!(zone = ?zone.origin(), %client, key, "a transfer is refused: no secondary allows it");
             }
             return Err(Refused { rcode: Rcode::REFUSED, why: Some(ExtendedError::Prohibited) });
+        }
+        if zone.is_expired() {
+            count(&self.counters.refused_expired);
+            return Err(Refused { rcode: Rcode::SERVFAIL, why: Some(ExtendedError::InvalidData) });
         }
         if zone.is_steered() {
             count(&self.counters.refused_steered);
@@ -379,6 +513,14 @@ impl Transfers {
         second >= due
             && self.refusal_logged.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
+}
+
+/// The bits of the opcode in the third octet of a header.
+const OPCODE_BITS: u8 = 0x78;
+
+/// Whether a message is a notification, and no answer to one.
+fn is_notification(message: &[u8]) -> bool {
+    message.len() >= HEADER && message[2] & (0x80 | OPCODE_BITS) == Opcode::NOTIFY.to_int() << 3
 }
 
 /// What becomes of a query that is signed or asks for a transfer.
@@ -467,7 +609,8 @@ mod tests {
         keys.read("k", "hmac-sha256:k:MDEyMzQ1Njc4OWFiY2RlZg==").expect("the key is right");
         let key = keys.named("k").expect("it was read").clone();
         let follower = Secondary { key: Some(key.clone()), ..Secondary::default() };
-        let transfers = Transfers::new(Config { keys, secondaries: Secondaries(vec![follower]) });
+        let config = Config { keys, secondaries: Secondaries(vec![follower]), ..Config::default() };
+        let transfers = Transfers::new(config);
 
         let question = [0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 0, 0, 252, 0, 1];
         let mut signer = Signer::request(key);

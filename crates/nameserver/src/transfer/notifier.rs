@@ -306,7 +306,7 @@ impl Notifier {
 
 /// The source address of the family of `any` for these targets: one in `local` of which they can be reached, best one that
 /// is `routed` to one of them, else the first; or any that the system chooses. A link-local one reaches its own link only.
-fn source(
+pub(super) fn source(
     local: &[SocketAddr],
     targets: &[SocketAddr],
     routed: impl Fn(SocketAddr) -> Option<IpAddr>,
@@ -324,7 +324,7 @@ fn source(
 }
 
 /// The address of ours from which the system reaches a target; nothing is sent.
-fn routed(target: SocketAddr) -> Option<IpAddr> {
+pub(super) fn routed(target: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr =
         if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = std::net::UdpSocket::bind((any, 0)).ok()?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use dns::Tsig;
 use dns::query::HEADER;
-use ring::hmac::Tag;
+use ring::hmac::{Context, Tag};
 
 use super::keys::{Key, Keys};
 
@@ -91,6 +91,12 @@ impl Signer {
         self.sign_with(out, length, Stamp { time: unix, fudge: FUDGE, error: 0, other: &[] })
     }
 
+    /// What verifies the answer to the request that was signed last, where that may be many messages.
+    pub fn verifier(&self) -> Verifier {
+        let context = begun(&self.key, self.prior.as_ref());
+        Verifier { key: Arc::clone(&self.key), context, is_first: true, unsigned: 0 }
+    }
+
     /// Verifies the answer to the request that was signed last.
     ///
     /// # Errors
@@ -110,10 +116,68 @@ impl Signer {
         let key = Arc::clone(&self.key);
         let record = Tsig { original_id, ..record(&key, &stamp) };
         let variables = if self.is_first { Variables::All } else { Variables::Timers };
-        let code = code(&key, self.prior.as_ref(), &head, out.get(HEADER..length)?, &record, variables);
+        let context = begun(&key, self.prior.as_ref());
+        let code = code(context, &key, &head, out.get(HEADER..length)?, &record, variables);
         let length = Tsig { mac: code.as_ref(), ..record }.append(out, length)?;
         (self.prior, self.is_first) = (Some((code, code.as_ref().len())), false);
         Some(length)
+    }
+}
+
+/// How many messages in a row may be unsigned between two that are signed (RFC 8945 §5.3.1).
+const UNSIGNED_MAX: u32 = 99;
+
+/// Verifies the messages of one answer, of which only some are signed, the first and the last among them (RFC 8945 §5.3.1).
+#[derive(Clone)]
+pub struct Verifier {
+    key: Arc<Key>,
+    /// What the next signature is to be bound to: the one before it, and the messages since.
+    context: Context,
+    is_first: bool,
+    unsigned: u32,
+}
+
+impl std::fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.key)
+    }
+}
+
+impl Verifier {
+    /// Verifies the next message. One without signature is right only if a later one is.
+    ///
+    /// # Errors
+    /// Why it is not believed, as the end of a sentence about the answer.
+    pub fn take(&mut self, message: &[u8], unix: u64) -> Result<(), &'static str> {
+        let tsig = Tsig::read(message).map_err(|_| "has a malformed signature")?;
+        let Some(tsig) = tsig else {
+            self.unsigned += 1;
+            self.context.update(message);
+            let is_wrong = self.is_first || self.unsigned > UNSIGNED_MAX;
+            return if is_wrong { Err("is not signed") } else { Ok(()) };
+        };
+        let is_ours = self.key.name().eq_ignore_ascii_case(&tsig.key)
+            && self.key.algorithm().wire().eq_ignore_ascii_case(tsig.algorithm);
+        if !is_ours {
+            return Err("is signed with another key");
+        }
+        let variables = if self.is_first { Variables::All } else { Variables::Timers };
+        let (head, body) = signed(message, &tsig).ok_or("has a malformed signature")?;
+        let code = code(self.context.clone(), &self.key, &head, body, &tsig, variables);
+        if !is_equal(code.as_ref(), tsig.mac) {
+            return Err("has a wrong signature");
+        }
+        if unix.abs_diff(tsig.time) > u64::from(tsig.fudge) {
+            return Err("is signed at another time: one of the clocks is wrong");
+        }
+        (self.context, self.is_first) = (begun(&self.key, Some(&(code, tsig.mac.len()))), false);
+        self.unsigned = 0;
+        Ok(())
+    }
+
+    /// Whether all that came is signed, so that the answer may end here.
+    pub fn is_whole(&self) -> bool {
+        !self.is_first && self.unsigned == 0
     }
 }
 
@@ -178,12 +242,8 @@ fn check(
     if tsig.mac.len() > whole || tsig.mac.len() < (whole / 2).max(10) {
         return Err(Failed::Malformed);
     }
-    let mut head = *message.first_chunk::<HEADER>().ok_or(Failed::Malformed)?;
-    head[..2].copy_from_slice(&tsig.original_id.to_be_bytes());
-    let count = u16::from_be_bytes([head[10], head[11]]).checked_sub(1).ok_or(Failed::Malformed)?;
-    head[10..].copy_from_slice(&count.to_be_bytes());
-    let body = message.get(HEADER..tsig.start).ok_or(Failed::Malformed)?;
-    let code = code(key, prior, &head, body, tsig, Variables::All);
+    let (head, body) = signed(message, tsig).ok_or(Failed::Malformed)?;
+    let code = code(begun(key, prior), key, &head, body, tsig, Variables::All);
     if !is_equal(&code.as_ref()[..tsig.mac.len()], tsig.mac) {
         return Err(Failed::BadSignature);
     }
@@ -206,19 +266,33 @@ enum Variables {
     Timers,
 }
 
-fn code(
-    key: &Key,
-    prior: Option<&Sent>,
-    head: &[u8; HEADER],
-    body: &[u8],
-    tsig: &Tsig<'_>,
-    variables: Variables,
-) -> Tag {
+/// What was signed: header and body as they were before the record was added.
+fn signed<'m>(message: &'m [u8], tsig: &Tsig<'_>) -> Option<([u8; HEADER], &'m [u8])> {
+    let mut head = *message.first_chunk::<HEADER>()?;
+    head[..2].copy_from_slice(&tsig.original_id.to_be_bytes());
+    let count = u16::from_be_bytes([head[10], head[11]]).checked_sub(1)?;
+    head[10..].copy_from_slice(&count.to_be_bytes());
+    Some((head, message.get(HEADER..tsig.start)?))
+}
+
+/// The beginning of a code that is bound to the one before it.
+fn begun(key: &Key, prior: Option<&Sent>) -> Context {
     let mut context = key.context();
     if let Some((prior, sent)) = prior {
         context.update(&(*sent as u16).to_be_bytes());
         context.update(&prior.as_ref()[..*sent]);
     }
+    context
+}
+
+fn code(
+    mut context: Context,
+    key: &Key,
+    head: &[u8; HEADER],
+    body: &[u8],
+    tsig: &Tsig<'_>,
+    variables: Variables,
+) -> Tag {
     context.update(head);
     context.update(body);
     let time = &tsig.time.to_be_bytes()[2..];
@@ -338,6 +412,69 @@ mod tests {
         let replayed = signed(&mut unbound, &response(), NOW);
         let tsig = Tsig::read(&replayed).unwrap().unwrap();
         assert!(signer.verify_answer(&replayed, &tsig, NOW).is_err(), "the answer to another request");
+    }
+
+    /// An answer of five messages to a request of ours, of which only the first, the third and the last are signed.
+    fn sparsely_signed() -> (Verifier, Vec<Vec<u8>>) {
+        let mut asker = Signer::request(keys().named("ns2.example").unwrap().clone());
+        let request = signed(&mut asker, &asked().finish(), NOW);
+        let mut answerer = verified(&request, &keys(), NOW).expect("it is right");
+        let mut messages = vec![signed(&mut answerer, &response(), NOW)];
+        for unsigned in [1, 1] {
+            // As `Signer` does, with what went out unsigned in between.
+            let between = vec![response(); unsigned];
+            let mut context = begun(&answerer.key, answerer.prior.as_ref());
+            between.iter().for_each(|message| context.update(message));
+            messages.extend(between);
+            let plain = response();
+            let stamp = Stamp { time: NOW, fudge: FUDGE, error: 0, other: &[] };
+            let key = answerer.key.clone();
+            let tsig = Tsig { original_id: 77, ..record(&key, &stamp) };
+            let head: &[u8; HEADER] = plain.first_chunk().unwrap();
+            let code = code(context, &key, head, &plain[HEADER..], &tsig, Variables::Timers);
+            let mut out = vec![0; plain.len() + answerer.room()];
+            out[..plain.len()].copy_from_slice(&plain);
+            Tsig { mac: code.as_ref(), ..tsig }.append(&mut out, plain.len()).expect("there is room");
+            answerer.prior = Some((code, code.as_ref().len()));
+            messages.push(out);
+        }
+        (asker.verifier(), messages)
+    }
+
+    #[test]
+    fn an_answer_of_many_messages_is_believed_as_a_whole_only() {
+        let (mut verifier, messages) = sparsely_signed();
+        for (at, message) in messages.iter().enumerate() {
+            assert_eq!(verifier.take(message, NOW), Ok(()), "message {at}");
+            assert_eq!(verifier.is_whole(), [0, 2, 4].contains(&at), "message {at}");
+        }
+        // Each octet behind the id counts, also of what is not signed itself.
+        for (at, message) in messages.iter().enumerate() {
+            let signed = Tsig::read(message).unwrap().map_or(message.len(), |tsig| tsig.start);
+            for place in 2..signed {
+                let (mut verifier, mut changed) = sparsely_signed();
+                changed[at][place] ^= 1;
+                let all = changed.iter().try_for_each(|message| verifier.take(message, NOW));
+                assert!(all.is_err() || !verifier.is_whole(), "message {at}, octet {place}");
+            }
+        }
+        for gone in 0..4 {
+            let (mut verifier, mut fewer) = sparsely_signed();
+            fewer.remove(gone);
+            assert!(
+                fewer.iter().try_for_each(|message| verifier.take(message, NOW)).is_err(),
+                "without {gone}"
+            );
+        }
+        let (mut verifier, messages) = sparsely_signed();
+        assert_eq!(verifier.take(&response(), NOW), Err("is not signed"), "the first must be");
+        let (mut late, _) = sparsely_signed();
+        let wrong_clock = Err("is signed at another time: one of the clocks is wrong");
+        assert_eq!(late.take(&messages[0], NOW + 301), wrong_clock);
+        let (mut verifier, messages) = sparsely_signed();
+        verifier.take(&messages[0], NOW).expect("it is signed");
+        let unsigned = (0..=UNSIGNED_MAX).map(|_| verifier.take(&response(), NOW)).filter(Result::is_err);
+        assert_eq!(unsigned.count(), 1, "only so many may be unsigned");
     }
 
     #[test]

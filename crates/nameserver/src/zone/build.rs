@@ -83,7 +83,16 @@ impl Zone {
         let origin_hash = hash.of(&origin);
         let names = NameTable::new(names);
         let links = Arc::default();
-        let mut zone = Zone { origin_hash, names, records: 0, steered: 0, signed_until: None, links, origin };
+        let mut zone = Zone {
+            origin_hash,
+            names,
+            records: 0,
+            steered: 0,
+            signed_until: None,
+            expired: false,
+            links,
+            origin,
+        };
         zone.names.insert(origin_hash, zone.origin.wire(), Node::empty());
         zone
     }

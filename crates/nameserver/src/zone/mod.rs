@@ -55,6 +55,8 @@ pub struct Zone {
     steered: usize,
     /// When the first of its signatures expires.
     signed_until: Option<u32>,
+    /// Whether its primary has not confirmed it for so long that it may not be answered from.
+    expired: bool,
     /// What was found and composed when the zone was built, so that no answer has to.
     links: Arc<Links>,
 }
@@ -183,6 +185,18 @@ impl Zone {
     /// zone has none.
     pub fn signed_until(&self) -> Option<u32> {
         self.signed_until
+    }
+
+    /// Whether it may not be answered from, as its primary has not confirmed it for longer than its SOA record allows (RFC
+    /// 1034 §4.3.5).
+    #[inline]
+    pub fn is_expired(&self) -> bool {
+        self.expired
+    }
+
+    /// Sets whether it may not be answered from.
+    pub fn set_expired(&mut self, expired: bool) {
+        self.expired = expired;
     }
 
     /// Whether others have signed or digested the zone, its serial number with it, so that it can only be served as it

@@ -10,7 +10,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, Key, Section};
 use super::kind::{Given, Kind, described, one_of};
-use super::spec::{PartitionSpec, Place, Placed, Present, ProbeSpec, SecondarySpec, Spec, ViewSpec};
+use super::spec::{
+    PartitionSpec, Place, Placed, Present, PrimarySpec, ProbeSpec, SecondarySpec, Spec, ViewSpec,
+};
 
 /// Reads the text of the file at `path` into `spec`, over what is there, and adds what is wrong to `faults`
 /// in the order of the file.
@@ -89,6 +91,7 @@ impl Reader {
         let sections: Vec<&str> = keys::SECTIONS.iter().map(|section| section.name).collect();
         let others = [
             keys::SECONDARY.name,
+            keys::PRIMARY.name,
             keys::VIEW.name,
             keys::PROBE.name,
             keys::PARTITION.name,
@@ -107,6 +110,9 @@ impl Reader {
                 (None, _) if name.get_ref() == keys::SECONDARY.name => {
                     spec.secondary =
                         self.headings(value, &keys::SECONDARY, |place, _| SecondarySpec::at(place));
+                }
+                (None, _) if name.get_ref() == keys::PRIMARY.name => {
+                    spec.primary = self.headings(value, &keys::PRIMARY, PrimarySpec::at);
                 }
                 (None, _) if name.get_ref() == keys::VIEW.name => {
                     spec.view = self.headings(value, &keys::VIEW, ViewSpec::at);

@@ -8,6 +8,7 @@ mod dnstap;
 mod external;
 mod limits;
 mod partition;
+mod primary;
 mod probe;
 mod reverse;
 mod secondary;
@@ -21,6 +22,7 @@ use super::spec::Spec;
 
 pub(crate) use balance::BALANCE;
 pub(crate) use partition::PARTITION;
+pub(crate) use primary::PRIMARY;
 pub(crate) use probe::PROBE;
 pub(crate) use reverse::REVERSE;
 pub(crate) use secondary::SECONDARY;
@@ -34,8 +36,8 @@ use limits::{RATE_LIMIT, TCP};
 /// The sections that appear once, in reading order.
 pub(crate) const SECTIONS: [&Section<Spec>; 4] = [&TCP, &RATE_LIMIT, &DNSTAP, &EXTERNAL];
 
-/// The keys above all headings that SIGHUP reads again, as it does `[[secondary]]`, `[[view]]` and `[[partition]]`; all
-/// others hold from a start on.
+/// The keys above all headings that SIGHUP reads again, as it does `[[secondary]]`, `[[primary]]`, `[[view]]` and
+/// `[[partition]]`; all others hold from a start on.
 pub(crate) const RELOADED: [&str; 4] = ["zone", "policy", "tsig_keys", "cookie_secrets"];
 
 /// The longest time that a limit of what others may take can be: longer ones protect nothing.

@@ -1,5 +1,6 @@
 //! From what was given to what the server is started with: contradictions are found here.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +14,8 @@ use nameserver::rate_limit;
 use nameserver::service::Options;
 use nameserver::tap::{self, Destination};
 
-use super::spec::{Place, Placed, ProbeSpec, SecondarySpec, Spec, resolve};
+use super::keys::{self, PRIMARY};
+use super::spec::{Place, Placed, PrimarySpec, ProbeSpec, SecondarySpec, Spec, resolve};
 use super::{layer, view};
 use crate::log::{Form, Log};
 
@@ -28,6 +30,8 @@ pub(crate) struct Lowered {
     pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
     /// Who follows our zones, with the names of their keys.
     pub(crate) secondaries: Vec<SecondarySpec>,
+    /// Who gives us zones, with the names of their keys.
+    pub(crate) primaries: Vec<PrimarySpec>,
     /// How servers are probed; whose certificates they believe is still in files.
     pub(crate) probes: Vec<ProbeSpec>,
     /// What is logged.
@@ -44,10 +48,12 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
     protocol(&spec, faults);
     let (rate_limit, tap, external) = (rate_limit(&spec), tap(&spec, faults), external(&spec));
     secondaries(&spec, faults);
+    primaries(&spec, faults);
     let (views, imports) = (view::lower(&spec.view, faults), imports(&spec, faults));
     let tsig_keys =
         spec.tsig_keys.iter().map(|file| Placed { value: resolve(file), place: file.place.clone() });
-    let (tsig_keys, secondaries) = (tsig_keys.collect(), spec.secondary.clone());
+    let (tsig_keys, secondaries, primaries) =
+        (tsig_keys.collect(), spec.secondary.clone(), spec.primary.clone());
     let (probes, given_all) = (spec.probe.clone(), spec.clone());
     let token_file = spec.token_file.map(|placed| Placed { value: resolve(&placed), place: placed.place });
     let options = Options {
@@ -90,6 +96,7 @@ pub(crate) fn lower(spec: Spec, faults: &mut Faults) -> Lowered {
         token_file,
         tsig_keys,
         secondaries,
+        primaries,
         probes,
         log: Log { form, level: level(given(spec.log_level)) },
         spec: given_all,
@@ -162,6 +169,24 @@ fn secondaries(spec: &Spec, faults: &mut Faults) {
         if secondary.from.is_empty() && secondary.key.is_none() {
             let what = "the secondary has neither from nor key: everybody could take the zones";
             faults.push(secondary.place.fault(what, "from, key or both"));
+        }
+    }
+}
+
+fn primaries(spec: &Spec, faults: &mut Faults) {
+    let mut given = HashSet::new();
+    for primary in &spec.primary {
+        for key in PRIMARY.keys {
+            if matches!(key.default, keys::Default::Required(_)) && primary.given.lacks(key.name) {
+                let expected = format!("a line such as {} = {}", key.name, key.default.shown());
+                faults.push(primary.place.fault(format!("the primary has no {}", key.name), expected));
+            }
+        }
+        for Placed { value, place } in &primary.zones {
+            if !given.insert(value.wire().to_vec()) {
+                let what = format!("{value:?} is given by a primary already");
+                faults.push(place.fault(what, "each zone once, with all addresses that have it"));
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::control::keys::{CONTROL, SERVER as CONTROL_SERVER, SOURCE};
 use super::keys::{
-    BALANCE, Default, Key, PARTITION, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, Section, VIEW,
+    BALANCE, Default, Key, PARTITION, PRIMARY, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, Section, VIEW,
 };
 
 /// The longest line of the template's comments, in characters.
@@ -42,6 +42,12 @@ pub(crate) fn template() -> String {
     text += "#[[secondary]]\n";
     for key in SECONDARY.keys {
         template_key(&mut text, key);
+    }
+    text += "\n";
+    comment(&mut text, PRIMARY.about);
+    text += "#[[primary]]\n";
+    for key in PRIMARY.keys {
+        heading_key(&mut text, key);
     }
     text += "\n";
     comment(&mut text, VIEW.about);
@@ -99,9 +105,9 @@ pub(super) fn manual() -> String {
          key to copy from, and `--check` lists everything that is wrong, with file, line and column. Relative paths in\n\
          the file are relative to the file, those of flags to the current folder.\n\n\
          The file is read at start, and again on SIGHUP. Of what it says then `zone`, `policy`, `tsig_keys`,\n\
-         `cookie_secrets`, `[[secondary]]`, `[[view]]` and `[[partition]]` take effect, with the files that they name: all of\n\
-         it, or nothing if anything is wrong; then the log lists every fault, and the last configuration goes on. Transfers\n\
-         that run end as they began. What was imported and is no longer named stays in the store. All other keys are taken at\n\
+         `cookie_secrets`, `[[secondary]]`, `[[primary]]`, `[[view]]` and `[[partition]]` take effect, with the files that\n\
+         they name: all of it, or nothing if anything is wrong; then the log lists every fault, and the last configuration goes\n\
+         on. Transfers that run end as they began. What was imported and is no longer named stays in the store. All other keys are taken at\n\
          start only: one that differs is named in the log. A server that gave root away reads as its `user`, keys too.\n\n\
          `pointsman reverse --config FILE` and `pointsman balance --config FILE` read the same form: their keys stand under\n\
          `[reverse]` and `[balance]`, all else is for `serve`.\n\
@@ -114,6 +120,7 @@ pub(super) fn manual() -> String {
         manual_section(&mut text, section, &format!("## `[{}]`", section.name));
     }
     manual_section(&mut text, &SECONDARY, "## `[[secondary]]`");
+    manual_section(&mut text, &PRIMARY, "## `[[primary]]`");
     manual_section(&mut text, &VIEW, "## `[[view]]`");
     manual_section(&mut text, &PROBE, "## `[[probe]]`");
     manual_section(&mut text, &PARTITION, "## `[[partition]]`");

@@ -80,6 +80,7 @@ pub(crate) struct Spec {
     pub(crate) partition: Vec<PartitionSpec>,
     pub(crate) tsig_keys: Vec<Placed<PathBuf>>,
     pub(crate) secondary: Vec<SecondarySpec>,
+    pub(crate) primary: Vec<PrimarySpec>,
     pub(crate) view: Vec<ViewSpec>,
     pub(crate) probe: Vec<ProbeSpec>,
     pub(crate) minimal_responses: Option<Placed<bool>>,
@@ -201,6 +202,24 @@ impl SecondarySpec {
     /// A secondary of which nothing is known yet.
     pub(crate) fn at(place: Place) -> SecondarySpec {
         SecondarySpec { place, zones: Vec::new(), from: Vec::new(), key: None, notify: Vec::new() }
+    }
+}
+
+/// One primary, at one address or several.
+#[derive(Clone, Debug)]
+pub(crate) struct PrimarySpec {
+    /// Where the primary as a whole was given.
+    pub(crate) place: Place,
+    pub(crate) given: Present,
+    pub(crate) zones: Vec<Placed<Folded>>,
+    pub(crate) addresses: Vec<Placed<SocketAddr>>,
+    pub(crate) key: Option<Placed<String>>,
+}
+
+impl PrimarySpec {
+    /// A primary of which nothing is known yet.
+    pub(crate) fn at(place: Place, given: Present) -> PrimarySpec {
+        PrimarySpec { place, given, zones: Vec::new(), addresses: Vec::new(), key: None }
     }
 }
 

@@ -11,7 +11,7 @@ use nameserver::tap;
 use nameserver::zone::{ADDRESSES_MAX, NAMED_MAX, VIEWS_MAX, View};
 
 use super::*;
-use keys::{PARTITION, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, VIEW};
+use keys::{PARTITION, PRIMARY, PROBE, REVERSE, SECONDARY, SECTIONS, SERVER, VIEW};
 
 #[derive(Parser)]
 struct Line {
@@ -110,7 +110,7 @@ speed = 9
             "/etc/p.toml:2:24: listen is the number 53; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:3:3: unknown key lisen; expected version, listen, api, token_file, store, user, workers, zone, \
              policy, tsig_keys, minimal_responses, udp_payload_max, cookies, cookie_secrets, nsid, hide_version, seed, log, \
-             log_level, tcp, rate_limit, dnstap, external, secondary, view, probe, partition, reverse or balance",
+             log_level, tcp, rate_limit, dnstap, external, secondary, primary, view, probe, partition, reverse or balance",
             "/etc/p.toml:4:7: api is \"localhost:8053\"; expected an IP address and a port, such as 127.0.0.1:53 or [::1]:53",
             "/etc/p.toml:5:9: store is \"oracle:...\"; expected sqlite:PATH, \
              postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE",
@@ -435,6 +435,34 @@ field = \"asn\"
 }
 
 #[test]
+fn primaries_are_checked_whole() {
+    let text = "\
+[[primary]]
+zones = [\"example.com\", \".\"]
+addresses = [\"192.0.2.1:53\", \"[2001:db8::1]:5353\"]
+";
+    let given = lowered(&format!("version = \"v1\"\n{text}"), &[]).expect("it is right").primaries;
+    assert_eq!((given.len(), given[0].zones.len(), given[0].addresses.len()), (1, 2, 2));
+
+    check(
+        "[[primary]]\nzones = [\"example.com\"]\nkey = \"\"\n[[primary]]\naddresses = [\"192.0.2.1\"]\nnotify = 1\n\
+         [[primary]]\nzones = [\"Example.COM.\", \"a\", \"a\"]\naddresses = [\"192.0.2.1:53\"]",
+        &[],
+        &[
+            "/etc/p.toml:4:7: key is an empty text; expected the name of a key in tsig_keys",
+            "/etc/p.toml:6:14: addresses is \"192.0.2.1\"; expected IP addresses and ports, such as 127.0.0.1:53 or [::1]:53",
+            "/etc/p.toml:7:1: unknown key notify in primary; expected zones, addresses or key",
+            "/etc/p.toml:2:1: the primary has no addresses; expected a line such as addresses = [\"192.0.2.1:53\", \
+             \"[2001:db8::1]:53\"]",
+            "/etc/p.toml:5:1: the primary has no zones; expected a line such as zones = [\"example.com\", \"example.net\"]",
+            "/etc/p.toml:9:10: example.com. is given by a primary already; expected each zone once, with all addresses that \
+             have it",
+            "/etc/p.toml:9:31: a. is given by a primary already; expected each zone once, with all addresses that have it",
+        ],
+    );
+}
+
+#[test]
 fn secondaries_are_checked_whole() {
     let text = "\
 [[secondary]]
@@ -600,6 +628,7 @@ fn flags_have_the_names_of_keys() {
         assert_eq!(key.flag, Some(&*key.name.replace('_', "-")));
     }
     assert!(SECONDARY.keys.iter().all(|key| key.flag.is_none()));
+    assert!(PRIMARY.keys.iter().all(|key| key.flag.is_none()));
     assert!(VIEW.keys.iter().all(|key| key.flag.is_none()));
     assert!(PROBE.keys.iter().all(|key| key.flag.is_none()));
     assert!(PARTITION.keys.iter().all(|key| key.flag.is_none()));

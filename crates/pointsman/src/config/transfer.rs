@@ -1,17 +1,26 @@
-//! Who follows our zones: keys read from their files, and secondaries with them.
+//! Who follows our zones and who gives us zones: keys read from their files, and both with them.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use api::{Faults, file};
-use nameserver::transfer::{Config, Keys, Secondaries, Secondary};
+use dns::Folded;
+use nameserver::transfer::keys::Key;
+use nameserver::transfer::{Config, Keys, Primaries, Primary, Secondaries, Secondary};
 
-use super::spec::{Placed, SecondarySpec};
+use super::spec::{Placed, PrimarySpec, SecondarySpec};
 
 /// The largest file of keys, in octets: ten thousand of the longest.
 const KEYS_FILE_MAX: u64 = 8 << 20;
 
-/// Reads the keys and gives each secondary its own; adds what is wrong to `faults`.
-pub(crate) fn read(files: &[Placed<PathBuf>], specs: &[SecondarySpec], faults: &mut Faults) -> Config {
+/// Reads the keys and gives each secondary and primary its own; adds what is wrong to `faults`.
+pub(crate) fn read(
+    files: &[Placed<PathBuf>],
+    secondaries: &[SecondarySpec],
+    primaries: &[PrimarySpec],
+    faults: &mut Faults,
+) -> Config {
     let mut keys = Keys::default();
     let mut are_whole = true;
     for file in files {
@@ -20,25 +29,40 @@ pub(crate) fn read(files: &[Placed<PathBuf>], specs: &[SecondarySpec], faults: &
             are_whole = false;
         }
     }
-    let mut secondaries = Vec::new();
-    for spec in specs {
-        let mut secondary = Secondary {
-            zones: spec.zones.iter().map(|zone| zone.value.wire().to_vec()).collect(),
-            from: spec.from.iter().map(|prefix| prefix.value).collect(),
-            key: None,
-            notify: spec.notify.iter().map(|address| address.value).collect(),
-        };
-        if let Some(name) = &spec.key {
-            secondary.key = keys.named(&name.value).cloned();
-            // A key of a file that could not be read would be told twice.
-            if secondary.key.is_none() && are_whole {
-                let what = format!("the key {:?} is in no file of tsig_keys", name.value);
-                faults.push(name.place.fault(what, "the name of a key that is"));
-            }
-        }
-        secondaries.push(secondary);
+    let wire = |zones: &[Placed<Folded>]| zones.iter().map(|zone| zone.value.wire().to_vec()).collect();
+    let values = |addresses: &[Placed<SocketAddr>]| addresses.iter().map(|address| address.value).collect();
+    // A key of a file that could not be read would be told twice.
+    let mut named = |name: &Option<Placed<String>>| named(&keys, name.as_ref(), are_whole, faults);
+    let secondaries = secondaries.iter().map(|spec| Secondary {
+        zones: wire(&spec.zones),
+        from: spec.from.iter().map(|prefix| prefix.value).collect(),
+        key: named(&spec.key),
+        notify: values(&spec.notify),
+    });
+    let secondaries = Secondaries(secondaries.collect());
+    let primaries = primaries.iter().map(|spec| Primary {
+        zones: wire(&spec.zones),
+        addresses: values(&spec.addresses),
+        key: named(&spec.key),
+    });
+    let primaries = Primaries(primaries.collect());
+    Config { keys, secondaries, primaries }
+}
+
+/// The key of a name, where one is given; that there is none is told where `is_to_tell`.
+fn named(
+    keys: &Keys,
+    name: Option<&Placed<String>>,
+    is_to_tell: bool,
+    faults: &mut Faults,
+) -> Option<Arc<Key>> {
+    let name = name?;
+    let key = keys.named(&name.value).cloned();
+    if key.is_none() && is_to_tell {
+        let what = format!("the key {:?} is in no file of tsig_keys", name.value);
+        faults.push(name.place.fault(what, "the name of a key that is"));
     }
-    Config { keys, secondaries: Secondaries(secondaries) }
+    key
 }
 
 fn read_keys(path: &Path, keys: &mut Keys) -> Result<(), Faults> {
@@ -72,7 +96,7 @@ mod tests {
         ] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
             let mut faults = Faults::default();
-            let config = read(&files, &[key(name)], &mut faults);
+            let config = read(&files, &[key(name)], &[], &mut faults);
             let told: Vec<&str> = faults.faults.iter().map(|fault| fault.what.as_str()).collect();
             let expected: Vec<&str> = Some(expected).filter(|what| !what.is_empty()).into_iter().collect();
             assert_eq!(told, expected, "{mode:o} {name}");

@@ -1,0 +1,96 @@
+//! Who gives us zones: where each is asked for, and whose notifications count.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use dns::Folded;
+
+use super::keys::Key;
+
+/// A server, at one address or several, that gives us zones.
+#[derive(Clone, Debug, Default)]
+pub struct Primary {
+    /// The zones' names, folded, in wire form.
+    pub zones: HashSet<Vec<u8>>,
+    /// Where it is asked: in this order, until one answers.
+    pub addresses: Vec<SocketAddr>,
+    /// The key that our requests are signed with, and that its answers and notifications must be signed with.
+    pub key: Option<Arc<Key>>,
+}
+
+/// All of them; each zone comes from one.
+#[derive(Clone, Debug, Default)]
+pub struct Primaries(pub Vec<Primary>);
+
+impl Primary {
+    /// Whether a notification from this address, and with a right signature by this key, is one of its own (RFC 1996 §3.10).
+    pub fn notifies(&self, client: IpAddr, key: Option<&Key>) -> bool {
+        let by_key = self.key.as_ref().is_none_or(|wanted| {
+            key.is_some_and(|key| key.name() == wanted.name() && key.algorithm() == wanted.algorithm())
+        });
+        by_key && self.addresses.iter().any(|address| address.ip().to_canonical() == client)
+    }
+}
+
+impl Primaries {
+    /// Whether nobody gives us anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Who gives us a zone.
+    pub fn of(&self, zone: &[u8]) -> Option<&Primary> {
+        self.0.iter().find(|primary| primary.zones.contains(zone))
+    }
+
+    /// Whether somebody gives us a zone, so that nobody else may change it.
+    pub fn give(&self, zone: &Folded) -> bool {
+        self.of(zone.wire()).is_some()
+    }
+
+    /// Whether these give the same zones as others, each by each.
+    pub fn give_as(&self, others: &Primaries) -> bool {
+        self.0.iter().map(|each| &each.zones).eq(others.0.iter().map(|each| &each.zones))
+    }
+
+    /// The names of the zones that we are given, in wire form.
+    pub fn zones(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().flat_map(|primary| &primary.zones).map(Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::keys::Algorithm;
+
+    #[test]
+    fn a_notification_must_come_from_the_primary_and_be_signed_as_it_signs() {
+        let key = |name: &[u8], algorithm| Arc::new(Key::new(name, algorithm, b"0123456789abcdef"));
+        let a = key(b"\x01a\0", Algorithm::Sha256);
+        let addresses = vec!["192.0.2.1:53".parse().unwrap(), "[::ffff:192.0.2.2]:5300".parse().unwrap()];
+        let zones = HashSet::from([b"\x07example\0".to_vec()]);
+        let plain = Primary { zones, addresses, key: None };
+        let keyed = Primary { key: Some(a.clone()), ..plain.clone() };
+        let (b, weaker) = (key(b"\x01b\0", Algorithm::Sha256), key(b"\x01a\0", Algorithm::Sha1));
+        for (primary, client, key, expected) in [
+            (&plain, "192.0.2.1", None, true),
+            (&plain, "192.0.2.2", None, true),
+            (&plain, "192.0.2.1", Some(&b), true),
+            (&plain, "192.0.2.3", None, false),
+            (&keyed, "192.0.2.1", Some(&a), true),
+            (&keyed, "192.0.2.1", Some(&b), false),
+            (&keyed, "192.0.2.1", Some(&weaker), false),
+            (&keyed, "192.0.2.1", None, false),
+            (&keyed, "192.0.2.3", Some(&a), false),
+        ] {
+            let is = primary.notifies(client.parse().unwrap(), key.map(|key| &**key));
+            assert_eq!(is, expected, "{client} {key:?}");
+        }
+        let primaries = Primaries(vec![keyed]);
+        let name = |text: &str| Folded::read(&dns::name::from_text(text).unwrap()).unwrap();
+        assert!(primaries.give(&name("EXAMPLE.")) && !primaries.give(&name("www.example")));
+        assert_eq!(primaries.zones().collect::<Vec<_>>(), [b"\x07example\0"]);
+    }
+}

@@ -1,0 +1,351 @@
+//! When which zone is asked for at its primary (RFC 1034 §4.3.5, RFC 1996 §3.11). Pure: the time and the draws are
+//! arguments.
+//!
+//! ```text
+//! known ─> due ─> asked for ─┬─ confirmed ─> after `refresh`, or when a notification comes
+//!                            └─ failed ────> after `retry`; not confirmed for `expire`: expired, until it is
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
+
+use fastrand::Rng;
+use net::clock::Now;
+
+/// The shortest wait from one time that a zone is asked for to the next, whatever its SOA record or notifications say.
+pub const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest wait, whatever the SOA record says: four weeks.
+pub const LONGEST: Duration = Duration::from_secs(28 * 24 * 3_600);
+
+/// The first wait after a failure where nothing is known of the zone; each further one is twice as long.
+pub const FIRST_RETRY: Duration = Duration::from_secs(5);
+
+/// The longest of those.
+pub const LAST_RETRY: Duration = Duration::from_secs(600);
+
+/// The share of a wait, in percent, that is drawn, so that zones that came together are not asked for together for ever.
+const DRAWN: u32 = 10;
+
+/// What an SOA record says of when to ask (RFC 1035 §3.3.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timers {
+    /// The wait after the zone was confirmed.
+    pub refresh: Duration,
+    /// The wait after a failure.
+    pub retry: Duration,
+    /// For how long an unconfirmed zone is answered from.
+    pub expire: Duration,
+}
+
+impl Timers {
+    /// What the data of an SOA record says, in the bounds of [`PAUSE`] and [`LONGEST`]; `None` where it is too short.
+    pub fn of(soa: &[u8]) -> Option<Timers> {
+        let numbers = soa.get(soa.len().checked_sub(16)?..)?;
+        let seconds = |at: usize| {
+            let number = numbers[at..at + 4].try_into().expect("four octets");
+            Duration::from_secs(u32::from_be_bytes(number).into())
+        };
+        let wait = |at| seconds(at).clamp(PAUSE, LONGEST);
+        let (refresh, retry) = (wait(0), wait(4));
+        // A zone that expires before it is asked for again would come and go.
+        Some(Timers { refresh, retry, expire: seconds(8).max(refresh + retry) })
+    }
+}
+
+/// The zones that primaries give us.
+#[derive(Debug, Default)]
+pub struct Refreshes {
+    zones: BTreeMap<Vec<u8>, Refresh>,
+    /// Those that are not being asked for, in order of time.
+    by_time: BTreeSet<(Duration, Vec<u8>)>,
+}
+
+/// How it stands with one zone.
+#[derive(Clone, Debug)]
+pub struct Refresh {
+    /// What its SOA record says; absent where nothing of it is here.
+    timers: Option<Timers>,
+    /// When it was last confirmed; at first, when it was first looked at.
+    confirmed: Duration,
+    /// When it was last confirmed, in Unix time in seconds; absent where it never was since start.
+    confirmed_at: Option<u64>,
+    /// When it is asked for; what is being asked for has no such time.
+    next: Option<Duration>,
+    /// When it was last asked for.
+    begun: Duration,
+    /// How often in a row asking has failed.
+    failures: u32,
+    /// A notification came while it was being asked for.
+    again: bool,
+    is_expired: bool,
+    /// Why asking has failed last; absent where it has not.
+    why: Option<String>,
+}
+
+impl Refresh {
+    /// When it was last confirmed, in Unix time in seconds; `None` where it never was since start.
+    pub fn confirmed_at(&self) -> Option<u64> {
+        self.confirmed_at
+    }
+
+    /// Whether it may not be answered from any more.
+    pub fn is_expired(&self) -> bool {
+        self.is_expired
+    }
+
+    /// Why asking has failed last; `None` where it has not.
+    pub fn why(&self) -> Option<&str> {
+        self.why.as_deref()
+    }
+
+    fn expires(&self) -> Option<Duration> {
+        self.timers.filter(|_| !self.is_expired).map(|timers| self.confirmed.saturating_add(timers.expire))
+    }
+}
+
+impl Refreshes {
+    /// Keeps these zones, with the timers of those that are here, and forgets all others; new ones are due now.
+    pub fn keep<'z>(&mut self, zones: impl Iterator<Item = (&'z [u8], Option<Timers>)>, now: Duration) {
+        let mut kept = HashSet::new();
+        for (zone, timers) in zones {
+            kept.insert(zone.to_vec());
+            if !self.zones.contains_key(zone) {
+                let new = Refresh {
+                    timers,
+                    confirmed: now,
+                    confirmed_at: None,
+                    next: Some(now),
+                    begun: Duration::ZERO,
+                    failures: 0,
+                    again: false,
+                    is_expired: false,
+                    why: None,
+                };
+                self.by_time.insert((now, zone.to_vec()));
+                self.zones.insert(zone.to_vec(), new);
+            }
+        }
+        self.zones.retain(|zone, _| kept.contains(zone));
+        self.by_time.retain(|(_, zone)| kept.contains(zone));
+    }
+
+    /// All zones, by name in wire form.
+    pub fn zones(&self) -> impl ExactSizeIterator<Item = (&[u8], &Refresh)> {
+        self.zones.iter().map(|(zone, refresh)| (zone.as_slice(), refresh))
+    }
+
+    /// Whether a zone is one of these and may not be answered from any more.
+    pub fn is_expired(&self, zone: &[u8]) -> bool {
+        self.zones.get(zone).is_some_and(Refresh::is_expired)
+    }
+
+    /// When something is due next.
+    pub fn next(&self) -> Option<Duration> {
+        let asks = self.by_time.first().map(|(at, _)| *at);
+        let expires = self.zones.values().filter_map(Refresh::expires).min();
+        asks.into_iter().chain(expires).min()
+    }
+
+    /// A zone that is to be asked for now; [`confirmed`](Refreshes::confirmed) or [`failed`](Refreshes::failed) follows.
+    pub fn due(&mut self, now: Duration) -> Option<Vec<u8>> {
+        let (_, zone) = self.by_time.first().filter(|(at, _)| *at <= now)?.clone();
+        self.by_time.pop_first();
+        if let Some(refresh) = self.zones.get_mut(&zone) {
+            (refresh.next, refresh.begun, refresh.again) = (None, now, false);
+        }
+        Some(zone)
+    }
+
+    /// A zone that expires now: it is told once.
+    pub fn expired(&mut self, now: Duration) -> Option<Vec<u8>> {
+        let is_due = |refresh: &Refresh| refresh.expires().is_some_and(|at| at <= now);
+        let (zone, refresh) = self.zones.iter_mut().find(|(_, refresh)| is_due(refresh))?;
+        refresh.is_expired = true;
+        Some(zone.clone())
+    }
+
+    /// Has a zone asked for soon, as a notification came; returns whether it is one of these.
+    pub fn notified(&mut self, zone: &[u8], now: Duration) -> bool {
+        let Some(refresh) = self.zones.get_mut(zone) else { return false };
+        match refresh.next {
+            None => refresh.again = true,
+            Some(next) => {
+                let soon = now.max(refresh.begun.saturating_add(PAUSE)).min(next);
+                self.by_time.remove(&(next, zone.to_vec()));
+                self.by_time.insert((soon, zone.to_vec()));
+                refresh.next = Some(soon);
+            }
+        }
+        true
+    }
+
+    /// Notes that a zone is as its primary has it; returns whether it had expired.
+    pub fn confirmed(&mut self, zone: &[u8], timers: Timers, now: Now, rng: &mut Rng) -> bool {
+        let Some(refresh) = self.zones.get_mut(zone) else { return false };
+        let had_expired = std::mem::take(&mut refresh.is_expired);
+        (refresh.timers, refresh.confirmed) = (Some(timers), now.monotonic);
+        refresh.confirmed_at = Some(now.unix.as_secs());
+        (refresh.failures, refresh.why) = (0, None);
+        self.wait(zone, now.monotonic, drawn(timers.refresh, rng));
+        had_expired
+    }
+
+    /// Notes that asking has failed, and why; returns whether this is the first time in a row, or another cause.
+    pub fn failed(&mut self, zone: &[u8], why: String, now: Duration, rng: &mut Rng) -> bool {
+        let Some(refresh) = self.zones.get_mut(zone) else { return false };
+        let is_new = refresh.why.as_ref() != Some(&why);
+        let wait = match refresh.timers {
+            Some(timers) => timers.retry,
+            None => FIRST_RETRY.saturating_mul(1 << refresh.failures.min(16)).min(LAST_RETRY),
+        };
+        (refresh.failures, refresh.why) = (refresh.failures.saturating_add(1), Some(why));
+        self.wait(zone, now, drawn(wait, rng));
+        is_new
+    }
+
+    fn wait(&mut self, zone: &[u8], now: Duration, wait: Duration) {
+        let Some(refresh) = self.zones.get_mut(zone) else { return };
+        let wait = if std::mem::take(&mut refresh.again) { PAUSE } else { wait.max(PAUSE) };
+        let next = now.saturating_add(wait);
+        if let Some(before) = refresh.next.replace(next) {
+            self.by_time.remove(&(before, zone.to_vec()));
+        }
+        self.by_time.insert((next, zone.to_vec()));
+    }
+}
+
+/// A wait that is shorter by up to [`DRAWN`] percent.
+fn drawn(wait: Duration, rng: &mut Rng) -> Duration {
+    wait - wait.mul_f64(rng.f64() * f64::from(DRAWN) / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &[u8] = b"\x01a\0";
+    const B: &[u8] = b"\x01b\0";
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn at(seconds: u64) -> Now {
+        Now { monotonic: s(seconds), unix: s(1_700_000_000 + seconds) }
+    }
+
+    fn timers(refresh: u64, retry: u64, expire: u64) -> Timers {
+        Timers { refresh: s(refresh), retry: s(retry), expire: s(expire) }
+    }
+
+    fn within(at: Option<Duration>, wait: Duration) -> bool {
+        at.is_some_and(|at| at <= wait && at >= wait.mul_f64(0.89))
+    }
+
+    #[test]
+    fn a_zone_is_asked_for_as_its_soa_record_says() {
+        let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(1));
+        zones.keep([(A, None)].into_iter(), s(0));
+        assert_eq!(zones.due(s(0)).as_deref(), Some(A));
+        assert_eq!(zones.due(s(0)), None, "it is being asked for");
+        assert!(!zones.confirmed(A, timers(3600, 600, 86_400), at(0), &mut rng));
+        assert!(within(zones.next(), s(3600)), "{:?}", zones.next());
+        let next = zones.next().unwrap();
+        assert_eq!(zones.due(next - s(1)), None);
+        assert_eq!(zones.due(next).as_deref(), Some(A));
+        assert!(zones.failed(A, "nobody answers".into(), next, &mut rng));
+        assert!(within(zones.next().map(|later| later - next), s(600)), "{:?}", zones.next());
+        let next = zones.next().unwrap();
+        assert_eq!(zones.due(next).as_deref(), Some(A));
+        assert!(!zones.failed(A, "nobody answers".into(), next, &mut rng), "the same again");
+        assert!(zones.failed(A, "it refuses".into(), next, &mut rng), "another cause");
+        let (_, refresh) = zones.zones().next().unwrap();
+        assert_eq!((refresh.confirmed_at(), refresh.why()), (Some(1_700_000_000), Some("it refuses")));
+    }
+
+    #[test]
+    fn what_was_never_here_is_asked_for_ever_less_often() {
+        let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(2));
+        zones.keep([(A, None)].into_iter(), s(0));
+        let mut waits = Vec::new();
+        let mut now = s(0);
+        for _ in 0..12 {
+            assert_eq!(zones.due(now).as_deref(), Some(A));
+            zones.failed(A, String::new(), now, &mut rng);
+            let next = zones.next().unwrap();
+            waits.push((next - now).as_secs_f64());
+            now = next;
+        }
+        for (at, wait) in waits.iter().enumerate() {
+            let wanted = (5.0 * 2f64.powi(at as i32)).min(600.0);
+            assert!(*wait <= wanted && *wait >= wanted * 0.89, "{at}: {wait} of {wanted}");
+        }
+        assert_eq!(zones.expired(s(1_000_000_000)), None, "there is nothing to expire");
+    }
+
+    #[test]
+    fn an_unconfirmed_zone_expires_once_and_comes_back() {
+        let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(3));
+        let soa = timers(100, 50, 1_000);
+        zones.keep([(A, Some(soa)), (B, Some(timers(100, 50, 2_000)))].into_iter(), s(10));
+        assert_eq!(zones.expired(s(1_009)), None);
+        assert_eq!(zones.expired(s(1_010)).as_deref(), Some(A));
+        assert_eq!(zones.expired(s(1_010)), None, "it is told once");
+        assert!(zones.zones().find(|(zone, _)| *zone == A).unwrap().1.is_expired());
+        for _ in 0..2 {
+            zones.due(s(1_010));
+        }
+        assert!(zones.confirmed(A, soa, at(1_010), &mut rng), "it had expired");
+        assert!(!zones.confirmed(B, soa, at(1_010), &mut rng));
+        assert_eq!(zones.expired(s(2_009)), None);
+        assert_eq!(zones.expired(s(2_010)).as_deref(), Some(A));
+        assert_eq!(zones.expired(s(2_010)).as_deref(), Some(B));
+    }
+
+    #[test]
+    fn notifications_hasten_but_not_beyond_the_pause() {
+        let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(4));
+        zones.keep([(A, None)].into_iter(), s(0));
+        zones.due(s(0));
+        let soa = timers(3600, 600, 86_400);
+        assert!(zones.notified(A, s(0)), "while it is being asked for");
+        zones.confirmed(A, soa, at(2), &mut rng);
+        assert_eq!(zones.next(), Some(s(2) + PAUSE), "what was told meanwhile may not be in it");
+        assert_eq!(zones.due(s(3)).as_deref(), Some(A));
+        zones.confirmed(A, soa, at(3), &mut rng);
+        assert!(zones.notified(A, s(3)));
+        assert_eq!(zones.next(), Some(s(3) + PAUSE));
+        assert!(zones.notified(A, s(3)), "a second one changes nothing");
+        assert_eq!(zones.next(), Some(s(3) + PAUSE));
+        assert_eq!(zones.due(s(4)).as_deref(), Some(A));
+        zones.confirmed(A, soa, at(4), &mut rng);
+        assert!(zones.notified(A, s(1_000)));
+        assert_eq!(zones.due(s(1_000)).as_deref(), Some(A), "at once");
+        assert!(!zones.notified(B, s(1_000)), "it is none of these");
+    }
+
+    #[test]
+    fn zones_come_and_go() {
+        let (mut zones, mut rng) = (Refreshes::default(), Rng::with_seed(5));
+        zones.keep([(A, None), (B, None)].into_iter(), s(0));
+        zones.due(s(0));
+        zones.keep([(B, None)].into_iter(), s(1));
+        assert!(!zones.confirmed(A, timers(1, 1, 2), at(1), &mut rng), "it is none of these any more");
+        assert_eq!(zones.due(s(1)).as_deref(), Some(B));
+        assert_eq!((zones.next(), zones.zones().len()), (None, 1));
+    }
+
+    #[test]
+    fn the_record_is_held_to_bounds() {
+        let soa = |numbers: [u32; 5]| -> Vec<u8> {
+            [&b"\0\0"[..], &numbers.map(u32::to_be_bytes).concat()].concat()
+        };
+        assert_eq!(Timers::of(&soa([9, 7200, 600, 86_400, 60])), Some(timers(7200, 600, 86_400)));
+        let least = Timers::of(&soa([9, 0, 0, 0, 0])).unwrap();
+        assert_eq!(least, Timers { refresh: PAUSE, retry: PAUSE, expire: 2 * PAUSE });
+        let most = Timers::of(&soa([9, u32::MAX, u32::MAX, 0, 0])).unwrap();
+        assert_eq!(most, Timers { refresh: LONGEST, retry: LONGEST, expire: 2 * LONGEST });
+        assert_eq!(Timers::of(&[0; 15]), None);
+    }
+}

@@ -1,0 +1,316 @@
+//! The task that asks primaries for their zones: for the SOA record, and where that is newer for the zone (RFC 1034
+//! §4.3.5), over one TCP connection.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use dns::{Folded, Rtype};
+use fastrand::Rng;
+use net::clock::{Clock, Now};
+use net::shutdown::Shutdown;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::{self, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::counters::count;
+use super::incoming::{self, Incoming, Version};
+use super::notifier::{routed, source};
+use super::refresh::Timers;
+use super::serial::is_greater;
+use super::signature::{Signer, Verifier};
+use super::{Primary, Transfers};
+use crate::edit::Editor;
+
+/// How many zones are asked for at a time: each has a connection, and what has come of its zone in memory.
+pub const AT_ONCE: usize = 8;
+
+/// How long a primary may take to be connected to.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(10);
+
+/// How long it may take for one message.
+pub const MESSAGE_WAIT: Duration = Duration::from_secs(30);
+
+/// How long it may take for a zone.
+pub const ZONE_WAIT: Duration = Duration::from_secs(900);
+
+/// How long to wait where there is nothing to do.
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// Takes the zones that primaries give us until `shutdown` begins, by what the operator has chosen at the time.
+///
+/// They are asked from the addresses in `local` where those are specific, as secondaries are told of changes: primaries know
+/// us by them.
+pub async fn run(
+    transfers: Arc<Transfers>,
+    editor: Editor,
+    local: Vec<SocketAddr>,
+    clock: Clock,
+    mut rng: Rng,
+    shutdown: Shutdown,
+) {
+    let mut choices = transfers.changes();
+    choices.mark_changed();
+    let mut asking: JoinSet<Outcome> = JoinSet::new();
+    let mut asked: HashMap<task::Id, Vec<u8>> = HashMap::new();
+    loop {
+        let now = clock.now().monotonic;
+        expire(&transfers, &editor, now).await;
+        let due = || transfers.refreshes().due(now);
+        while asking.len() < AT_ONCE
+            && let Some(zone) = due()
+        {
+            let asker = Asker { editor: editor.clone(), local: local.clone(), clock, rng: rng.fork() };
+            let (name, config) = (zone.clone(), transfers.config());
+            let handle = asking.spawn(async move {
+                match config.primaries.of(&name) {
+                    Some(primary) => asker.refresh(&name, primary).await,
+                    None => Outcome::Failed("no primary gives it any more".into()),
+                }
+            });
+            asked.insert(handle.id(), zone);
+        }
+        let next = transfers.refreshes().next().map_or(LONG, |next| next.saturating_sub(now));
+        // What is due and finds no place waits for one.
+        let wait = if asking.len() < AT_ONCE { next } else { LONG };
+        tokio::select! {
+            () = shutdown.wait() => return,
+            Ok(()) = choices.changed() => {
+                choices.borrow_and_update();
+                keep(&transfers, &editor, clock.now().monotonic);
+            }
+            Some(ended) = asking.join_next_with_id() => {
+                let (id, outcome) = match ended {
+                    Ok(ended) => ended,
+                    Err(cause) => (cause.id(), Outcome::Failed("asking for it has panicked: a fault of ours".into())),
+                };
+                let zone = asked.remove(&id).expect("each that was asked for is noted");
+                note(&transfers, &editor, &zone, outcome, clock.now(), &mut rng).await;
+            }
+            () = transfers.notified.notified() => {}
+            () = sleep(wait) => {}
+        }
+    }
+}
+
+/// Goes by the zones that the operator has chosen.
+fn keep(transfers: &Transfers, editor: &Editor, now: Duration) {
+    let (config, book) = (transfers.config(), editor.book());
+    let zones = config.primaries.zones().map(|zone| {
+        let name = Folded::read(zone).expect("the name of a zone is valid");
+        let here = book.generation.zones.all().get(&name, &book.generation.hash);
+        (zone, here.and_then(|zone| Timers::of(zone.soa().data().next()?)))
+    });
+    transfers.refreshes().keep(zones, now);
+}
+
+/// Ends the answers from zones whose time is over.
+async fn expire(transfers: &Transfers, editor: &Editor, now: Duration) {
+    loop {
+        let Some(zone) = transfers.refreshes().expired(now) else { return };
+        let name = Folded::read(&zone).expect("the name of a zone is valid");
+        tracing::error!(zone = ?name, "the zone has expired: its primary does not confirm it; it is answered SERVFAIL until it does");
+        count(&transfers.counters().expired);
+        set_expired(editor, name, true).await;
+    }
+}
+
+async fn set_expired(editor: &Editor, zone: Folded, expired: bool) {
+    if let Err(cause) = editor.set_expired(zone.clone(), expired).await {
+        tracing::error!(?zone, %cause, expired, "whether the zone has expired could not be published");
+    }
+}
+
+/// Notes how asking for a zone has ended.
+async fn note(
+    transfers: &Transfers,
+    editor: &Editor,
+    zone: &[u8],
+    outcome: Outcome,
+    now: Now,
+    rng: &mut Rng,
+) {
+    let counters = transfers.counters();
+    let name = Folded::read(zone).expect("the name of a zone is valid");
+    match outcome {
+        Outcome::Confirmed(timers) => {
+            count(&counters.confirmed);
+            if transfers.refreshes().confirmed(zone, timers, now, rng) {
+                tracing::info!(zone = ?name, "the zone's primary confirms it again");
+                set_expired(editor, name, false).await;
+            }
+        }
+        Outcome::Taken { version, primary, records } => {
+            count(&counters.taken);
+            tracing::info!(zone = ?name, serial = version.serial, records, %primary, "a zone was taken from its primary");
+            transfers.refreshes().confirmed(zone, version.timers, now, rng);
+        }
+        Outcome::Failed(why) => {
+            count(&counters.failed);
+            let is_new = transfers.refreshes().failed(zone, why.clone(), now.monotonic, rng);
+            if is_new {
+                tracing::warn!(zone = ?name, why, "a zone cannot be had of its primary");
+            }
+            // Another name server on the same store may have put it since.
+            let book = editor.book();
+            let here = book.generation.zones.all().get(&name, &book.generation.hash);
+            if transfers.refreshes().is_expired(zone) && here.is_some_and(|zone| !zone.is_expired()) {
+                set_expired(editor, name, true).await;
+            }
+        }
+    }
+}
+
+/// How asking for a zone has ended.
+enum Outcome {
+    /// It is as it was.
+    Confirmed(Timers),
+    /// It is here now.
+    Taken { version: Version, primary: SocketAddr, records: usize },
+    /// Nobody gives it; why, by address.
+    Failed(String),
+}
+
+/// Asks for one zone.
+struct Asker {
+    editor: Editor,
+    local: Vec<SocketAddr>,
+    clock: Clock,
+    rng: Rng,
+}
+
+/// What an address of a primary has.
+enum Given {
+    Same(Timers),
+    Newer(Version, String),
+}
+
+impl Asker {
+    /// Asks one address after the other, until one has the zone and it can be served.
+    async fn refresh(mut self, zone: &[u8], primary: &Primary) -> Outcome {
+        let zone = Folded::read(zone).expect("the name of a zone is valid");
+        let mut failed = Vec::new();
+        for &address in &primary.addresses {
+            match timeout(ZONE_WAIT, self.ask(&zone, primary, address)).await {
+                Ok(Ok(Given::Same(timers))) => return Outcome::Confirmed(timers),
+                Ok(Ok(Given::Newer(version, text))) => {
+                    let source = format!("{zone:?} from {address}");
+                    match self.editor.take_zone(source, zone.clone(), text).await {
+                        Ok(_) => {
+                            let records = self.here(&zone).map_or(0, |zone| zone.records());
+                            return Outcome::Taken { version, primary: address, records };
+                        }
+                        Err(refused) => failed.push(format!("{address}: it cannot be served: {refused}")),
+                    }
+                }
+                Ok(Err(why)) => failed.push(format!("{address}: {why}")),
+                Err(_) => failed.push(format!("{address}: it takes longer than {} s", ZONE_WAIT.as_secs())),
+            }
+        }
+        Outcome::Failed(failed.join("; "))
+    }
+
+    async fn ask(&mut self, zone: &Folded, primary: &Primary, address: SocketAddr) -> Result<Given, String> {
+        let connecting = timeout(CONNECT_WAIT, connect(&self.local, address)).await;
+        let mut stream = connecting
+            .map_err(|_| format!("no connection within {} s", CONNECT_WAIT.as_secs()))?
+            .map_err(|cause| format!("no connection: {cause}"))?;
+        let mut message = Vec::new();
+        let (id, mut verifier) = self.send(&mut stream, zone, Rtype::SOA, primary).await?;
+        receive(&mut stream, &mut message).await?;
+        let version = incoming::version(zone, id, &message)?;
+        self.believe(&mut verifier, &message)?;
+        if let Some(here) = self.here(zone)
+            && !is_greater(version.serial, here.serial())
+        {
+            if version.serial != here.serial() {
+                let (ours, theirs) = (here.serial(), version.serial);
+                tracing::warn!(?zone, %address, ours, theirs, "the primary has an older zone; ours is kept");
+            }
+            return Ok(Given::Same(version.timers));
+        }
+        let (id, mut verifier) = self.send(&mut stream, zone, Rtype::AXFR, primary).await?;
+        let mut coming = Incoming::new(zone.clone());
+        loop {
+            receive(&mut stream, &mut message).await?;
+            let is_whole = coming.take(id, &message)?;
+            self.believe(&mut verifier, &message)?;
+            if is_whole {
+                break;
+            }
+        }
+        if verifier.is_some_and(|verifier| !verifier.is_whole()) {
+            return Err("the last message of the zone is not signed".into());
+        }
+        let (text, version) = coming.finish().ok_or("the data of the SOA record is malformed")?;
+        Ok(Given::Newer(version, text))
+    }
+
+    /// Sends a question; returns its id, and what verifies the answer where that is to be signed.
+    async fn send(
+        &mut self,
+        stream: &mut TcpStream,
+        zone: &Folded,
+        rtype: Rtype,
+        primary: &Primary,
+    ) -> Result<(u16, Option<Verifier>), String> {
+        let id = self.rng.u16(..);
+        let mut message = incoming::question(zone, rtype, id);
+        let signer = primary.key.clone().map(|key| {
+            let (mut signer, length) = (Signer::request(key), message.len());
+            message.resize(length + signer.room(), 0);
+            signer.sign(&mut message, length, self.clock.now().unix.as_secs()).expect("there is room");
+            signer
+        });
+        let frame = [&net::framing::prefix(message.len())[..], &message].concat();
+        let sending = timeout(MESSAGE_WAIT, stream.write_all(&frame)).await;
+        sending.map_err(|_| "it takes no question".to_string())?.map_err(cut)?;
+        Ok((id, signer.map(|signer| signer.verifier())))
+    }
+
+    fn believe(&self, verifier: &mut Option<Verifier>, message: &[u8]) -> Result<(), String> {
+        let Some(verifier) = verifier else { return Ok(()) };
+        let unix = self.clock.now().unix.as_secs();
+        verifier.take(message, unix).map_err(|why| format!("its answer {why}"))
+    }
+
+    /// The zone as it is served.
+    fn here(&self, zone: &Folded) -> Option<Arc<crate::zone::Zone>> {
+        let book = self.editor.book();
+        book.generation.zones.all().get(zone, &book.generation.hash).cloned()
+    }
+}
+
+/// Connects from the address by which the primary knows us.
+async fn connect(local: &[SocketAddr], address: SocketAddr) -> io::Result<TcpStream> {
+    let (socket, any): (TcpSocket, IpAddr) = match address {
+        SocketAddr::V4(_) => (TcpSocket::new_v4()?, Ipv4Addr::UNSPECIFIED.into()),
+        SocketAddr::V6(_) => (TcpSocket::new_v6()?, Ipv6Addr::UNSPECIFIED.into()),
+    };
+    let from = source(local, &[address], routed, any);
+    if !from.is_unspecified() {
+        socket.bind(SocketAddr::new(from, 0))?;
+    }
+    socket.connect(address).await
+}
+
+/// Receives one message.
+async fn receive(stream: &mut TcpStream, message: &mut Vec<u8>) -> Result<(), String> {
+    let receiving = timeout(MESSAGE_WAIT, async {
+        let length = stream.read_u16().await?;
+        message.resize(length.into(), 0);
+        stream.read_exact(message).await
+    });
+    let received = receiving.await.map_err(|_| format!("no answer within {} s", MESSAGE_WAIT.as_secs()))?;
+    received.map(drop).map_err(cut)
+}
+
+fn cut(cause: io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::UnexpectedEof => "it closes the connection before its answer is whole".into(),
+        _ => format!("the connection fails: {cause}"),
+    }
+}

@@ -1,0 +1,41 @@
+//! Who gives us zones.
+
+use super::{Default, Key, Section};
+use crate::config::kind::Kind;
+use crate::config::spec::PrimarySpec;
+
+/// Who gives us zones; there may be several.
+pub(crate) const PRIMARY: Section<PrimarySpec> = Section {
+    name: "primary",
+    about: "Servers that give us zones, of which we are a secondary; the heading may be repeated. A zone is taken at start, \
+        after each NOTIFY, and as often as its SOA record says, with AXFR over TCP; it is kept in the store. One that is not \
+        confirmed for as long as that record allows is answered SERVFAIL.",
+    keys: &[
+        Key {
+            name: "zones",
+            flag: None,
+            kind: Kind::Zones(|s| &mut s.zones),
+            default: Default::Required("[\"example.com\", \"example.net\"]"),
+            about: "The zones that it gives us.",
+            consequence: "Nobody else may put or delete them, neither the API nor `zone`. Policies may have names in them. A \
+                zone that is no longer named stays, as it was taken last.",
+        },
+        Key {
+            name: "addresses",
+            flag: None,
+            kind: Kind::Addresses(|s| &mut s.addresses),
+            default: Default::Required("[\"192.0.2.1:53\", \"[2001:db8::1]:53\"]"),
+            about: "Where it is asked: in this order, until one answers.",
+            consequence: "NOTIFY is taken from these addresses only, from any port. It is asked from an address of listen, as \
+                notify of a secondary is sent.",
+        },
+        Key {
+            name: "key",
+            flag: None,
+            kind: Kind::Name(|s| &mut s.key, "the name of a key in tsig_keys"),
+            default: Default::Absent { means: "nothing is signed", example: "\"ns2.example.com\"" },
+            about: "The TSIG key that our requests are signed with, and that answers and NOTIFY must be signed with.",
+            consequence: "Without it, whoever sits on the way may change the zones.",
+        },
+    ],
+};

@@ -1,0 +1,251 @@
+//! NSD, Knot and BIND give us zones, with a key and without; what comes is what they have, and what they do not confirm
+//! expires.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::sys::signal::Signal;
+use tests::data;
+use tests::folder::Folder;
+use tests::peer::{Make, free_address};
+use tests::program::PROGRAM_WAIT;
+use tests::query::{Answer, Question, exchange, socket};
+use tests::secondary::Key;
+use tests::serving::Serving;
+
+const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+const KEY: Key<'static> = Key { algorithm: "hmac-sha256", name: "ns2.example", secret: SECRET };
+
+/// So many names that a zone comes in many messages, of which NSD signs only some.
+const NAMES: u32 = 2_000;
+
+/// A zone that nobody asks for again within two hours.
+fn zone(serial: u32) -> String {
+    let mut text = format!(
+        "$TTL 300\n@ SOA ns hm {serial} 7200 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.{serial}\n\
+         odd TYPE65280 \\# 3 010203\nsub\\.dot TXT \"a;b\"\nmail MX 10 www\n*.wild CNAME www\n"
+    );
+    for name in 0..NAMES {
+        let _ = writeln!(text, "n{name} TXT \"{name:0100}\"");
+    }
+    text
+}
+
+/// What a primary is told: to give `zone` from `file` to ours, and to tell it of changes.
+fn gives(make: Make, zone: &str, file: &str, ours: SocketAddr, key: Option<Key<'_>>) -> String {
+    let (ip, port) = (ours.ip(), ours.port());
+    match make {
+        Make::Nsd => {
+            let (described, named) =
+                key.map_or((String::new(), "NOKEY"), |Key { algorithm, name, secret }| {
+                    let described =
+                        format!("key:\n  name: {name}\n  algorithm: {algorithm}\n  secret: \"{secret}\"\n");
+                    (described, name)
+                });
+            format!(
+                "{described}zone:\n  name: {zone}\n  zonefile: \"{file}\"\n  provide-xfr: {ip} {named}\n  \
+                 notify: {ip}@{port} {named}\n"
+            )
+        }
+        Make::Knot => {
+            let (described, named) = key.map_or_else(Default::default, |Key { algorithm, name, secret }| {
+                let described =
+                    format!("key:\n  - id: {name}\n    algorithm: {algorithm}\n    secret: {secret}\n");
+                (described, format!("    key: {name}\n"))
+            });
+            format!(
+                "{described}remote:\n  - id: ours\n    address: {ip}@{port}\n{named}acl:\n  - id: taken\n    \
+                 address: {ip}\n{named}    action: transfer\nzone:\n  - domain: {zone}\n    file: {file}\n    \
+                 zonefile-sync: -1\n    journal-content: none\n    notify: ours\n    acl: taken\n"
+            )
+        }
+        Make::Bind => {
+            let (described, named, to) = match key {
+                None => (String::new(), String::new(), ip.to_string()),
+                Some(Key { algorithm, name, secret }) => (
+                    format!("key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};\n"),
+                    format!(" key \"{name}\""),
+                    format!("key \"{name}\""),
+                ),
+            };
+            format!(
+                "{described}zone \"{zone}\" {{\n  type primary;\n  file \"{file}\";\n  allow-transfer {{ {to}; }};\n  \
+                 notify explicit;\n  notify-delay 0;\n  also-notify {{ {ip} port {port}{named}; }};\n}};\n"
+            )
+        }
+    }
+}
+
+/// Ours at an address that is known before, with these zones of primaries.
+fn serve(folder: &Folder, dns: SocketAddr, primaries: &[(&str, &[SocketAddr], Option<Key<'_>>)]) -> Serving {
+    let keys = folder.write_secret("keys", KEY.line());
+    let mut text = format!("version = \"v1\"\ntsig_keys = [\"{keys}\"]\nlisten = [\"{dns}\"]\n");
+    for (zone, addresses, key) in primaries {
+        let addresses: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+        let _ = writeln!(text, "[[primary]]\nzones = [\"{zone}\"]\naddresses = [{}]", addresses.join(", "));
+        if let Some(key) = key {
+            let _ = writeln!(text, "key = \"{}\"", key.name);
+        }
+    }
+    let file = folder.write("pointsman.toml", text);
+    Serving::start(folder, &["--config", &file, "--listen", &dns.to_string()])
+}
+
+/// Asks until the answer is as wanted.
+fn wait(server: SocketAddr, name: &str, rtype: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
+    let until = Instant::now() + PROGRAM_WAIT;
+    let socket = socket(server);
+    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("the bound is not zero");
+    let mut last: io::Result<Answer>;
+    loop {
+        let message = Question::new(name, rtype).edns().message();
+        last = exchange(&socket, &message).map(|octets| Answer::read(&octets));
+        match last {
+            Ok(answer) if wanted(&answer) => return answer,
+            _ => assert!(Instant::now() < until, "{name} {rtype}: {last:?}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn has(expected: String) -> impl Fn(&Answer) -> bool {
+    move |answer| answer.aa && answer.answer == [expected.as_str()]
+}
+
+fn follow(make: Make, key: Option<Key<'_>>) {
+    let (folder, theirs) = (Folder::new(), Folder::new());
+    let (dns, primary) = (free_address(), free_address());
+    theirs.write("example.zone", zone(1));
+    let peer = make.start(&theirs, primary, &gives(make, "example", "example.zone", dns, key));
+    // Nobody is at the first address: the next is asked.
+    let ours = serve(&folder, dns, &[("example", &[free_address(), primary], key)]);
+    for serial in [1, 2, 3] {
+        if serial > 1 {
+            let file = theirs.write("example.zone", zone(serial));
+            // BIND passes over a file whose time has not changed since it was read.
+            let later = SystemTime::now() + Duration::from_secs(60) * serial;
+            File::open(&file).and_then(|file| file.set_modified(later)).expect("it is ours");
+            peer.program.signal(Signal::SIGHUP);
+        }
+        wait(dns, "www.example", "A", has(format!("www.example. 300 in a 192.0.2.{serial}")));
+        let last = NAMES - 1;
+        wait(dns, &format!("n{last}.example"), "TXT", |answer| answer.answer.len() == 1);
+    }
+    let put = ours.client().call("PUT", "/v1/zones/example", &zone(9));
+    assert_eq!(put.status, 422, "{}", put.text());
+    assert!(put.text().contains("example. is given by a primary"), "{}", put.text());
+    let deleted = ours.client().call("DELETE", "/v1/zones/example", "");
+    assert_eq!(deleted.status, 422, "{}", deleted.text());
+    // What came is what a master file would have brought.
+    let taken = ours.call("GET", "/v1/zones/example", "").text();
+    ours.stop();
+    let (other, text) = (Folder::new(), zone(3));
+    let beside = Serving::start::<&str>(&other, &[]);
+    beside.call("PUT", "/v1/zones/example", &text);
+    assert_same(&taken, &beside.call("GET", "/v1/zones/example", "").text());
+    beside.stop();
+}
+
+/// Tells where long texts differ.
+fn assert_same(taken: &str, put: &str) {
+    let differ = taken.lines().zip(put.lines()).find(|(taken, put)| taken != put);
+    assert_eq!((differ, taken.len()), (None, put.len()));
+}
+
+#[test]
+fn nsd_gives_a_zone() {
+    follow(Make::Nsd, None);
+    follow(Make::Nsd, Some(KEY));
+}
+
+#[test]
+fn knot_gives_a_zone() {
+    follow(Make::Knot, None);
+    follow(Make::Knot, Some(KEY));
+}
+
+#[test]
+fn bind_gives_a_zone() {
+    follow(Make::Bind, None);
+    follow(Make::Bind, Some(KEY));
+}
+
+#[test]
+fn a_zone_that_nobody_confirms_expires_and_comes_back() {
+    let (folder, theirs) = (Folder::new(), Folder::new());
+    let (dns, primary) = (free_address(), free_address());
+    let text = |serial| zone(serial).replace("7200 600 86400", "1 1 2");
+    theirs.write("example.zone", text(1));
+    let start =
+        || Make::Knot.start(&theirs, primary, &gives(Make::Knot, "example", "example.zone", dns, None));
+    let peer = start();
+    let ours = serve(&folder, dns, &[("example", &[primary], None)]);
+    wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.1".into()));
+    peer.program.stop();
+    let expired = wait(dns, "www.example", "A", |answer| answer.rcode == "SERVFAIL");
+    assert!(expired.answer.is_empty() && !expired.aa, "{expired:?}");
+    let metric = |name: &str| ours.client().metric(name);
+    assert_eq!(metric("pointsman_primary_zones{state=\"expired\"}"), Some(1.0));
+    let status = ours.call("GET", "/v1/status", "").json();
+    assert_eq!(status.pointer("/primaries/expired").and_then(serde_json::Value::as_u64), Some(1), "{status}");
+    let why = status.pointer("/primaries/first/0/message").and_then(serde_json::Value::as_str);
+    assert!(why.is_some_and(|why| why.contains("no connection")), "{status}");
+
+    // The same serial number as before: it is confirmed, not taken again.
+    let peer = start();
+    wait(dns, "www.example", "A", has("www.example. 300 in a 192.0.2.1".into()));
+    assert_eq!(metric("pointsman_refreshes_total{outcome=\"taken\"}"), Some(1.0));
+    assert_eq!(metric("pointsman_primary_zones{state=\"expired\"}"), Some(0.0));
+    peer.program.stop();
+    ours.stop();
+}
+
+#[test]
+fn the_root_zone_comes_as_it_is() {
+    let Some(root) = data::xz_text("replay/root.zone.xz") else { return };
+    let (folder, theirs) = (Folder::new(), Folder::new());
+    let (dns, primary) = (free_address(), free_address());
+    theirs.write("root.zone", &root);
+    let peer = Make::Nsd.start(&theirs, primary, &gives(Make::Nsd, ".", "root.zone", dns, Some(KEY)));
+    let ours = serve(&folder, dns, &[(".", &[primary], Some(KEY))]);
+    wait(dns, ".", "SOA", |answer| answer.answer.len() == 1);
+    let taken = ours.call("GET", "/v1/zones/.", "").text();
+    ours.stop();
+    peer.program.stop();
+    let other = Folder::new();
+    let beside = Serving::start::<&str>(&other, &[]);
+    beside.call("PUT", "/v1/zones/.", &root);
+    assert_same(&taken, &beside.call("GET", "/v1/zones/.", "").text());
+    beside.stop();
+}
+
+#[test]
+fn what_a_primary_gives_wrongly_changes_nothing() {
+    let (folder, theirs) = (Folder::new(), Folder::new());
+    let (dns, primary) = (free_address(), free_address());
+    theirs.write("example.zone", zone(1));
+    let other = Key { secret: "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=", ..KEY };
+    let peer =
+        Make::Nsd.start(&theirs, primary, &gives(Make::Nsd, "example", "example.zone", dns, Some(other)));
+    let mut ours =
+        serve(&folder, dns, &[("example", &[primary], Some(KEY)), ("elsewhere", &[primary], None)]);
+    let mut told = [ours.program.line("cannot be had"), ours.program.line("cannot be had")];
+    told.sort();
+    assert!(told[0].contains("elsewhere.") || told[1].contains("elsewhere."), "{told:?}");
+    assert!(told.iter().any(|line| line.contains("BADSIG")), "{told:?}");
+    // A notification of nobody, one of no zone, and one that is not signed as it must be.
+    for (zone, expected) in [("example", "REFUSED"), ("nowhere", "NOTAUTH")] {
+        let mut message = Question::new(zone, "SOA").message();
+        message[2] = 4 << 3;
+        let answer = exchange(&socket(dns), &message).expect("an answer");
+        assert_eq!(answer[2] >> 3, 0x10 | 4, "the answer to a notification");
+        assert_eq!(Answer::read(&answer).rcode, expected, "{zone}");
+    }
+    assert_eq!(ours.client().call("GET", "/v1/zones/example", "").status, 404);
+    peer.program.stop();
+    ours.stop();
+}
