@@ -64,6 +64,21 @@ fn verify_crawlers_elsewhere() {
 }
 
 #[test]
+fn take_a_zone_from_nsd() {
+    follow("take-a-zone.md", Some(("nsd", Make::Nsd)));
+}
+
+#[test]
+fn take_a_zone_from_knot() {
+    follow("take-a-zone.md", Some(("knot", Make::Knot)));
+}
+
+#[test]
+fn take_a_zone_from_bind() {
+    follow("take-a-zone.md", Some(("bind", Make::Bind)));
+}
+
+#[test]
 fn follow_a_zone_with_nsd() {
     follow("follow-a-zone.md", Some(("nsd", Make::Nsd)));
 }

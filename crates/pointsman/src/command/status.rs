@@ -38,6 +38,7 @@ impl Status {
 fn shown(state: State) -> String {
     let mut tables = vec![about(&state), counts(&state), workers(&state), queries(&state)];
     tables.extend(details(&state));
+    tables.extend(primaries(&state));
     tables.extend(health(&state));
     tables.extend(partitions(&state));
     tables.extend(external(&state));
@@ -79,13 +80,24 @@ fn counts(state: &State) -> String {
             transfers.refused
         ),
     };
+    let records = counted(counts.records, "record");
+    let primaries = &state.primaries;
+    let zones = match primaries.zones {
+        0 => records,
+        given => {
+            let well = given.saturating_sub(primaries.failing);
+            let failing = primaries.failing.saturating_sub(primaries.expired);
+            let expired = primaries.expired;
+            format!("{records}; of primaries {well} well, {failing} failing, {expired} expired")
+        }
+    };
     let servers = match state.health.failing {
         0 => format!("{} down", counts.servers_down),
         failing => format!("{} down, {}", counts.servers_down, counted(failing, "failing probe")),
     };
     let mut table = bare();
     for (name, count, more) in [
-        ("zones", counts.zones, counted(counts.records, "record")),
+        ("zones", counts.zones, zones),
         ("policies", counts.policies, counted(counts.names, "name")),
         ("servers", counts.servers, servers),
         ("regions", counts.regions, String::new()),
@@ -141,6 +153,28 @@ fn details(state: &State) -> Option<String> {
         }
     }
     (!table.is_empty()).then(|| lines(table, &[]))
+}
+
+/// Zones that their primaries do not give.
+fn primaries(state: &State) -> Option<String> {
+    let first = &state.primaries.first;
+    if first.is_empty() {
+        return None;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let mut table = session::table(&["ZONE", "STATE", "CONFIRMED", "WHY NOT AGAIN"]);
+    for zone in first {
+        let confirmed = zone
+            .confirmed_at
+            .map_or("not since the start".into(), |at| format!("{} ago", uptime(now.saturating_sub(at))));
+        let state = if zone.expired { "expired" } else { "failing" };
+        table.add_row([&zone.zone, state, &confirmed, &zone.message]);
+    }
+    let mut text = lines(table, &[]);
+    if (first.len() as u64) < state.primaries.failing {
+        text += &format!("\n{} zones fail in all", state.primaries.failing);
+    }
+    Some(text)
 }
 
 /// What probes say of servers, those that fail first.
@@ -339,6 +373,25 @@ udp dropped  no_query 1";
                         topology   as-path  not read, the last ones serve: t.gz: cut off\n\n\
                         topology  incomplete 2, routes 7";
         assert_eq!(partitions(&state).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn zones_that_primaries_do_not_give_are_shown_with_the_reason() {
+        let mut state = state(1);
+        assert_eq!(primaries(&state), None);
+        let given = r#"{"zones": 20, "failing": 12, "expired": 1, "first": [
+            {"zone": "a.", "expired": true, "confirmed_at": 1, "message": "192.0.2.1:53: no connection"},
+            {"zone": "b.", "expired": false, "message": "192.0.2.1:53: it answers REFUSED"}]}"#;
+        state.primaries = serde_json::from_str(given).expect("a state");
+        let text = primaries(&state).expect("a table");
+        let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            (words[1][..2].to_vec(), words[2][..2].to_vec()),
+            (vec!["a.", "expired"], vec!["b.", "failing"])
+        );
+        assert!(text.contains(" ago ") && text.contains("  192.0.2.1:53: it answers REFUSED"), "{text}");
+        assert!(text.ends_with("\n12 zones fail in all"), "{text}");
+        assert!(counts(&state).contains("of primaries 8 well, 11 failing, 1 expired"), "{}", counts(&state));
     }
 
     #[test]
